@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use iotax_model::net::{NetTest, Peer, Traffic};
 use iotax_model::units::Nanos;
-use iotax_netperf::{Server, Test};
+use iotax_netperf::{ClientTest, Server};
 use libfuzzer_sys::fuzz_target;
 
 /// How long an end may hold on to a peer that has said all it will.
@@ -55,7 +55,7 @@ fn to_client(words: &[u8]) {
         // The streams, which nobody reads, are let go with the listener's queue.
         until_closed(&socket);
     });
-    let test = Test {
+    let test = ClientTest {
         traffic: Traffic::new(NetTest::Tcp),
         peer: Peer::at("127.0.0.1", port),
         time: Nanos(1_000_000),

@@ -35,16 +35,8 @@ fn job(journal: &Path) -> Job {
         ..WorkloadKeys::default()
     };
     Job {
-        path: None,
-        workload: keys.complete(&WorkloadKeys::default()),
-        size: SIZE,
-        seed: 7,
-        interval: Nanos::from_millis(100),
         writable: true,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
+        ..Job::new(keys.complete(&WorkloadKeys::default()), SIZE, 7, Nanos::from_millis(100))
     }
 }
 

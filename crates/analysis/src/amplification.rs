@@ -1,15 +1,14 @@
-//! What each layer made of the I/O of the layer above it: merged, split, amplified, answered from a cache.
+//! I/O amplification: the I/Os and bytes of each layer relative to the layer above it.
 //!
-//! Every layer counts I/Os and bytes for itself. Beneath a program that reads 4 KiB at a time a device may be asked for 96 KiB
-//! at a time, or for nothing at all; a copy-on-write image may write four times what was asked. The ratios of one layer's
-//! counts to those of the next above say which. All counts are of the same window, so that what is still on its way at its end,
-//! such as writes that wait in a page cache, is missing below.
+//! Each layer counts for itself. Below a program that reads 4 KiB at a time, a device may see reads of 96 KiB or none at all; a
+//! copy-on-write image may write four times the data. The ratios show merges, splits, amplification and cache hits. All counts
+//! cover the same window, so I/O still under way at its end, such as writes in a page cache, is missing below.
 
 use iotax_model::IoEngine;
 use iotax_model::record::{BlockTally, DiskActivity, HostActivity, Measurement, Tally, TargetRecord};
 use iotax_model::target::LayerKind;
 
-/// What passed a layer in one direction.
+/// I/Os that passed a layer in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Passed {
     /// I/Os completed.
@@ -18,7 +17,7 @@ pub struct Passed {
     pub bytes: u64,
     /// I/Os that the layer merged with a neighbour before it began them; absent where it does not count them.
     pub merges: Option<u64>,
-    /// Mean time in the layer and all below it, in nanoseconds; absent without I/O or where it is not told.
+    /// Mean time in the layer and all below it, in nanoseconds; absent without I/O or if the layer does not report it.
     pub wait_ns: Option<f64>,
     /// I/Os for each I/O of the layer above; absent at the top and where the layer above had none.
     pub ios_ratio: Option<f64>,
@@ -51,20 +50,20 @@ pub struct Level {
     pub write: Passed,
 }
 
-/// How the I/O of one cell went down through the layers.
+/// The I/O of one cell at each layer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Flow {
+pub struct IoAmplification {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// From the program down; at least two.
+    /// Layers from the program down; at least two.
     pub levels: Vec<Level>,
 }
 
-impl Flow {
-    /// Of one cell's measurements; absent if nobody but the program counted, if a neighbour ran, whose I/O the layers beneath
-    /// count too, and if the program did no I/O. A layer that was not seen in every measurement is left out.
+impl IoAmplification {
+    /// Computes it from one cell's measurements; `None` if only the program counted, if the program did no I/O, or if a neighbour
+    /// ran, whose I/O the layers below count too. A layer that was not seen in every measurement is left out.
     pub fn of(
         workload: &str,
         target: &str,
@@ -99,7 +98,7 @@ struct Sum {
     ios: u64,
     bytes: u64,
     merges: Option<u64>,
-    /// Of all I/Os together; absent once it is not known of some.
+    /// Time of all I/Os together, in nanoseconds; absent once it is unknown for some.
     waited_ns: Option<f64>,
 }
 
@@ -177,7 +176,7 @@ fn machine_levels(machine: &HostActivity, record: Option<&TargetRecord>) -> Vec<
 fn side_by_side(disks: &[(&String, &DiskActivity)], place: &str) -> Option<Seen> {
     let names: Vec<&str> = disks.iter().map(|(name, _)| name.as_str()).collect();
     let all = disks.iter().map(|(_, disk)| {
-        // The kernel's account has one mean wait for both directions: it is told where there is only one.
+        // The kernel reports one mean wait for both directions, so it is used only where there is one direction.
         let waited = |ios: u64, others: u64| {
             if ios == 0 {
                 Some(0.0)
@@ -265,7 +264,7 @@ mod tests {
         ]));
         let record =
             record(&[(LayerKind::Device, "vdb"), (LayerKind::Device, "vdc"), (LayerKind::Dm, "dm-0")]);
-        let flow = Flow::of("w", "t", Some(&record), &[&m, &m]).expect("seen");
+        let flow = IoAmplification::of("w", "t", Some(&record), &[&m, &m]).expect("seen");
         let names: Vec<&str> = flow.levels.iter().map(|level| level.name.as_str()).collect();
         assert_eq!(names, ["program", "vda in the guest", "QEMU", "dm-0", "vdb + vdc"]);
         let ratios: Vec<_> = flow.levels.iter().map(|l| (l.read.ios_ratio, l.read.bytes_ratio)).collect();
@@ -282,10 +281,10 @@ mod tests {
         let both = [("vdb", reads(1, 4096, 1.0)), ("vdb1", reads(1, 4096, 1.0))];
         let seen = Measurement { host: Some(on(&both)), ..measurement(1, 4096) };
         let unseen = measurement(1, 4096);
-        let flow = Flow::of("w", "t", Some(&record), &[&seen]).expect("seen");
-        assert_eq!(flow.levels.len(), 2, "a partition is not told beside its device");
-        assert_eq!(Flow::of("w", "t", Some(&record), &[&seen, &unseen]), None);
-        assert_eq!(Flow::of("w", "t", Some(&record), &[]), None);
+        let flow = IoAmplification::of("w", "t", Some(&record), &[&seen]).expect("seen");
+        assert_eq!(flow.levels.len(), 2, "a partition is not listed next to its device");
+        assert_eq!(IoAmplification::of("w", "t", Some(&record), &[&seen, &unseen]), None);
+        assert_eq!(IoAmplification::of("w", "t", Some(&record), &[]), None);
     }
 
     #[test]
@@ -295,9 +294,9 @@ mod tests {
         let mut null = seen.clone();
         null.outcome.ioengine = Some(IoEngine::Null);
         let share = Share { name: "loud".into(), duration_ns: 1, tallies: Tallies::default() };
-        let beside = Measurement { neighbour: Some(share), ..seen.clone() };
-        for (m, told) in [(&seen, true), (&null, false), (&beside, false)] {
-            assert_eq!(Flow::of("w", "t", Some(&disks), &[&seen, m]).is_some(), told);
+        let with_neighbour = Measurement { neighbour: Some(share), ..seen.clone() };
+        for (m, is_known) in [(&seen, true), (&null, false), (&with_neighbour, false)] {
+            assert_eq!(IoAmplification::of("w", "t", Some(&disks), &[&seen, m]).is_some(), is_known);
         }
     }
 
@@ -305,7 +304,8 @@ mod tests {
     fn a_wait_that_both_directions_share_is_neithers() {
         let disk = DiskActivity { writes: 3, write_bytes: 3, ..reads(1, 1, 5.0) };
         let m = Measurement { host: Some(on(&[("vdb", disk)])), ..measurement(1, 1) };
-        let flow = Flow::of("w", "t", Some(&record(&[(LayerKind::Device, "vdb")])), &[&m]).expect("seen");
+        let flow =
+            IoAmplification::of("w", "t", Some(&record(&[(LayerKind::Device, "vdb")])), &[&m]).expect("seen");
         assert_eq!((flow.levels[1].read.wait_ns, flow.levels[1].write.wait_ns), (None, None));
         assert_eq!(flow.levels[1].write.ios_ratio, None, "nobody asked for writes");
     }

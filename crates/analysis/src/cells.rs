@@ -25,7 +25,7 @@ pub fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
     cells
 }
 
-/// What one measurement is known by: target, workload and round.
+/// Identifies a measurement: target, workload and round.
 pub(crate) type Place<'a> = (&'a str, &'a str, u32);
 
 /// The place of a measurement.

@@ -1,17 +1,19 @@
 //! One target against another, on one workload, by one metric.
 
 use crate::metric::Metric;
+use crate::sample::Sample;
 use crate::stats::paired::Interval;
-use crate::stats::verdict::Verdict;
+use crate::stats::verdict::{Decision, Verdict};
+use crate::stats::{ALPHA, Estimate};
 
-/// What a target costs in absolute terms: the ratio and its interval, applied to the baseline's geometric mean. So it
-/// never disagrees with the verdict, as an interval of plain differences would where the noise grows with the value.
+/// Absolute cost of a target: the ratio and its interval, applied to the baseline's geometric mean. It never disagrees with the
+/// verdict, as an interval of plain differences would where noise grows with the value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tax {
     /// Nanoseconds per I/O above the baseline; negative if it costs less.
     pub ns: f64,
-    /// At the comparison's confidence; absent for fewer than two rounds, or where the ratio's interval spans more than a
-    /// factor of 100, which says nothing.
+    /// At the comparison's confidence; absent for fewer than two rounds, or where the ratio's interval spans more than a factor
+    /// of 100.
     pub interval: Option<Interval>,
 }
 
@@ -19,7 +21,7 @@ pub struct Tax {
 const WIDEST: f64 = 100.0;
 
 impl Tax {
-    /// Of a ratio and its interval over a baseline of so many nanoseconds.
+    /// Applies a ratio and its interval to a baseline in nanoseconds.
     pub fn of(baseline_ns: f64, ratio: f64, interval: Option<Interval>) -> Self {
         let above = |ratio: f64| baseline_ns * (ratio - 1.0);
         let telling = interval.filter(|i| i.high <= i.low * WIDEST);
@@ -27,48 +29,85 @@ impl Tax {
     }
 }
 
-/// One target against another, on one workload, by one metric.
+/// The ratio of one side to another by one metric, with its verdict.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Comparison {
-    /// The workload's name.
-    pub workload: String,
-    /// What is compared.
-    pub metric: Metric,
-    /// The target's name.
-    pub target: String,
-    /// The name of the target that it is compared with.
-    pub baseline: String,
-    /// Geometric mean over the rounds of target / baseline.
-    pub ratio: f64,
-    /// The interval of the ratio that the verdict rests on: its level is Holm's, so it is wider than
-    /// [`Self::interval_95`] wherever several comparisons are made. Absent for fewer than two rounds.
+pub struct Ratio {
+    /// Geometric mean over the rounds.
+    pub mean: f64,
+    /// The interval that the verdict rests on: its level is Holm's, so it is wider than [`Self::interval_95`] wherever several
+    /// comparisons are made. Absent for fewer than two rounds, if the verdict is withheld, or if an end is no number.
     pub interval: Option<Interval>,
     /// The confidence of `interval`, 0.95 or more. Absent as `interval` is.
     pub confidence: Option<f64>,
-    /// The plain 95% interval of the ratio, for this comparison taken alone.
+    /// The plain 95% interval, for this comparison taken alone.
     pub interval_95: Option<Interval>,
-    /// The sign-flip permutation p-value of "no difference at all", from six rounds on: beside Student's t, which
-    /// assumes that log ratios are roughly normal, it assumes only that their signs are chance.
+    /// Two-sided sign-flip permutation p-value of no difference, from six rounds in common on. Student's t assumes roughly normal
+    /// log ratios; this assumes only that their signs are chance.
     pub sign_flip_p: Option<f64>,
-    /// What it comes to, with the plan's margin.
+    /// The verdict, with the margin that was asked for.
     pub verdict: Verdict,
-    /// Rounds in which both targets were measured.
-    pub rounds: u32,
-    /// If undecided: how many rounds in all would decide, at this variance.
+    /// If undecided: total rounds (of each side) that would decide at this variance.
     pub needed_rounds: Option<u32>,
-    /// In a run that adds rounds: after how many of the plan's rounds it was decided. All figures are those of that look.
-    pub decided_at: Option<u32>,
-    /// Why no verdict is given whatever the figures say: which measurement it rests on cannot be used, and why. The verdict
-    /// then is undecided.
+    /// The measurement that cannot be used, and the reason; the verdict is then undecided whatever the figures.
     pub withheld: Option<String>,
     /// The same in absolute terms, for metrics that are times.
     pub tax: Option<Tax>,
 }
 
-impl Comparison {
-    /// What it comes to in one word: the verdict, or that none is given.
+impl Ratio {
+    /// The ratio that a sample shows over a baseline, which is a geometric mean too.
+    pub(crate) fn new(
+        metric: Metric,
+        sample: &Sample,
+        baseline: f64,
+        decision: &Decision,
+        withheld: Option<String>,
+    ) -> Self {
+        let mean = sample.mean().exp();
+        // An early look may demand near certainty, and two rounds far apart leave almost no degree of freedom: then the
+        // confidence is 1 or an end of the interval is not finite.
+        let confidence = decision.alpha.map(|alpha| 1.0 - alpha).filter(|confidence| *confidence < 1.0);
+        let interval = decision.interval.and_then(as_ratios).filter(|_| confidence.is_some());
+        Self {
+            mean,
+            interval,
+            confidence: confidence.filter(|_| interval.is_some()),
+            interval_95: sample.interval(ALPHA).and_then(as_ratios),
+            sign_flip_p: sample.sign_flip_p(),
+            verdict: decision.verdict,
+            needed_rounds: decision.needed_rounds,
+            withheld,
+            tax: metric.is_time().then(|| Tax::of(baseline, mean, interval)),
+        }
+    }
+
+    /// The verdict in one word, or that it is withheld.
     #[must_use]
     pub const fn word(&self) -> &'static str {
-        self.verdict.word_or_withheld(self.withheld.is_some())
+        if self.withheld.is_some() { "withheld" } else { self.verdict.word() }
     }
+}
+
+/// Absent where the upper end is no number.
+pub(crate) fn as_ratios(logs: Interval) -> Option<Interval> {
+    Some(logs.map(f64::exp)).filter(|ratios| ratios.high.is_finite())
+}
+
+/// One target against another, on one workload, by one metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The workload's name.
+    pub workload: String,
+    /// The compared metric.
+    pub metric: Metric,
+    /// The target's name.
+    pub target: String,
+    /// The name of the target that it is compared with.
+    pub baseline: String,
+    /// Target / baseline.
+    pub ratio: Ratio,
+    /// Rounds in which both targets were measured.
+    pub rounds: u32,
+    /// In a run that adds rounds: after how many of the plan's rounds it was decided. All figures are those of that look.
+    pub decided_at: Option<u32>,
 }

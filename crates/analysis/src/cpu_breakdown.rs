@@ -7,7 +7,7 @@ use crate::figures::{per_gib, per_io};
 use crate::network::is_server_here;
 use crate::stats::median;
 
-/// Who works for an I/O.
+/// A consumer of CPU time on behalf of an I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The load generator on the host; in a guest it is part of the vCPUs' time.
@@ -22,7 +22,7 @@ pub enum Role {
     Main,
     /// QEMU's worker threads.
     Worker,
-    /// Kernel threads that serve the layers beneath the target.
+    /// Kernel threads that serve the layers below the target.
     KernelThreads,
     /// Everything else on the host: other programs, interrupts, unnamed kernel threads.
     Other,
@@ -107,15 +107,15 @@ pub struct CpuByRole {
     pub roles: Vec<(Role, f64)>,
     /// The same in nanoseconds per GiB; empty but for streams.
     pub per_gib: Vec<(Role, f64)>,
-    /// Share of the guest's CPU time that the host took away, 0 to 1, median over the rounds; absent where the guest does not
-    /// say.
+    /// Share of the guest's CPU time that the host took away, 0 to 1, median over the rounds; absent if the guest does not report
+    /// it.
     pub steal: Option<f64>,
-    /// Share of the guest's CPU time that it spent in guests of its own.
+    /// Share of the guest's CPU time spent in nested guests.
     pub nested: Option<f64>,
 }
 
 impl CpuByRole {
-    /// Of one cell's measurements; absent if no role was observed, or the work was done on another machine.
+    /// Computes it from one cell's measurements; `None` if no role was observed, or the work was done on another machine.
     pub fn of(workload: &str, spec: &TargetSpec, measurements: &[&Measurement]) -> Option<Self> {
         if spec.remote().is_some() {
             return None;

@@ -6,7 +6,7 @@ use iotax_model::target::LayerKind;
 use crate::stack_diff::{Part, QCOW2, parts};
 use crate::store::Run;
 
-/// More edges into one target say the same in other words.
+/// Further edges into one target would repeat the same comparison.
 const MOST_INCOMING: usize = 2;
 
 /// Two targets that differ in one thing.
@@ -16,14 +16,14 @@ pub struct Edge {
     pub from: String,
     /// The target with it.
     pub to: String,
-    /// What it is: `LVM`, `virtio-blk + guest`, `cache=writeback instead of none`.
+    /// Its name: `LVM`, `virtio-blk + guest`, `cache=writeback instead of none`.
     pub name: String,
 }
 
 /// A difference between two targets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Change {
-    /// A layer more: how many layers are beneath it, and its kind.
+    /// An additional layer: the number of layers below it, and its kind.
     Layer { height: usize, kind: String },
     /// Another value of a setting of a layer.
     Setting { kind: String, key: String },
@@ -34,16 +34,15 @@ struct Candidate {
     from: usize,
     to: usize,
     change: Change,
-    /// Whether allocation in advance differs too, which belongs to the choice of a format.
+    /// True if preallocation differs too, which belongs to the choice of a format.
     loose: bool,
     name: String,
 }
 
-/// The edges of a plan, in the order of the targets that they lead to; of those that lead to one target, the one of the topmost
-/// layer first.
+/// The edges of a plan, in the order of their end targets; of several into one target, the one of the topmost layer first.
 ///
-/// A setting's values are told apart from the value that is first in the plan, not all from one another. A target that is
-/// reached by a setting of some layer is not reached by that layer again.
+/// Each value of a setting is compared with the value first in the plan, not with all others. A target that is reached by a
+/// setting of some layer is not reached by that layer again.
 #[must_use]
 pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
     let made_of: Vec<Vec<Part>> = targets.iter().map(parts).collect();
@@ -53,7 +52,7 @@ pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
         for from in (0..targets.len()).filter(|from| *from != to) {
             let Some(found) = difference(&made_of[from], &made_of[to]) else { continue };
             let found = Candidate { from, to, ..found };
-            // Of two values the first in the plan is the one to leave.
+            // The edge starts at the value that is first in the plan.
             if matches!(found.change, Change::Setting { .. }) && from > to {
                 continue;
             }
@@ -81,7 +80,7 @@ pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
     chosen
 }
 
-/// What the second has more or other than the first, if it is one thing. The places in the plan are the caller's to fill in.
+/// Finds the one layer or setting in which the second differs from the first. The caller fills in the positions in the plan.
 fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     let find = |parts: &[Part], kind: &str| parts.iter().position(|part| part.kind == kind);
     if from.iter().any(|part| find(to, &part.kind).is_none()) {
@@ -118,7 +117,7 @@ fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     }
 }
 
-/// `cache=writeback instead of none`; where the value says what it is, the key is left out.
+/// `cache=writeback instead of none`; the key is left out where the value explains itself.
 fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String {
     let given = |value: Option<String>| value.unwrap_or_else(|| "default".into());
     let (before, after) = (given(before), given(after));

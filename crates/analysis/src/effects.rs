@@ -1,9 +1,9 @@
-//! What the machine did over a run: how rounds differed, and where it drifted to.
+//! Effects of the machine over a run: differences between rounds, and drift.
 //!
-//! For each workload the logarithm of the mean latency, of streams that of the time that a byte takes, is taken apart into a part of the target, a part of the round and a
-//! rest, by least squares (the additive model of two factors: Scheffé, The Analysis of Variance, 1959, chapter 4). The drift is
-//! the least-squares line through the rounds' parts over the run's order; its interval has the rounds as its sample,
-//! since measurements of one round share what happened then.
+//! For each workload, least squares splits the logarithm of the mean latency (of streams: the time per byte) into a part of the
+//! target, a part of the round and a residual (additive two-factor model: Scheffé, The Analysis of Variance, 1959, chapter 4).
+//! The drift is the least-squares line through the rounds' parts in run order; its interval has the rounds as its sample, since
+//! measurements of one round share what happened then.
 
 use iotax_model::record::Measurement;
 use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
@@ -16,12 +16,12 @@ use crate::store::Run;
 /// Sweeps after which the parts no longer move.
 const SWEEPS: usize = 200;
 
-/// What moved the mean latency of one workload, whatever the target. Shares are relative: 0.05 is 5% slower.
+/// Changes in one workload's mean latency that all targets share. Shares are relative: 0.05 is 5% slower.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effects {
     /// The workload's name.
     pub workload: String,
-    /// The mean latency, or the throughput of streams, which have none: then of the time that a byte takes.
+    /// Mean latency; for streams, which have none, throughput, with shares of the time per byte.
     pub metric: Metric,
     /// Rounds that it rests on.
     pub rounds: u32,
@@ -33,11 +33,12 @@ pub struct Effects {
     pub furthest_by: f64,
     /// Standard deviation of what neither target nor round explains; absent for a single target, whose rounds explain all.
     pub rest: Option<f64>,
-    /// How likely rounds are to differ as much by chance: the F test of their parts against the rest. Absent as that is.
+    /// P-value of the F test of the rounds' parts against the residual: the probability of such differences by chance. Absent as
+    /// `rest` is.
     pub rounds_p: Option<f64>,
     /// Absent for fewer than three rounds.
     pub drift: Option<Drift>,
-    /// The level at which either is tested: two tests for each of the run's workloads share the error (Bonferroni).
+    /// Significance level of both tests: two tests for each of the run's workloads share the error (Bonferroni).
     pub level: f64,
 }
 
@@ -74,7 +75,7 @@ pub(super) struct Grid<'a> {
 }
 
 impl<'a> Grid<'a> {
-    /// Of what was measured; without what had no I/O.
+    /// Collects a workload's measurements, without those that had no I/O.
     pub(crate) fn of(run: &'a Run, workload: &str) -> Self {
         let leading = run.plan.workloads.iter().find(|known| known.name == workload).map(Metric::leading);
         let metric = leading.unwrap_or(Metric::LATENCY_MEAN);
@@ -152,7 +153,8 @@ impl<'a> Grid<'a> {
         parts
     }
 
-    /// Whether every target can be compared with every other over some chain of rounds: else the rounds' parts are not known.
+    /// Returns whether every target can be compared with every other over some chain of rounds; otherwise the rounds' parts are
+    /// unknown.
     fn is_connected(&self) -> bool {
         let mut reached = vec![false; self.targets];
         let Some(first) = reached.first_mut() else { return false };
@@ -166,17 +168,17 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// What figures are made of.
+/// The fitted parts of the figures.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) targets: Vec<f64>,
     pub(super) rounds: Vec<f64>,
-    /// Of each cell.
+    /// Residual of each cell.
     pub(super) rest: Vec<f64>,
 }
 
 impl Effects {
-    /// Of one workload; absent for fewer than two rounds, or where no round joins the targets.
+    /// Fits one workload; `None` for fewer than two rounds, or where no round joins the targets.
     pub fn of(run: &Run, workload: &str) -> Option<Self> {
         let grid = Grid::of(run, workload);
         if grid.rounds.len() < 2 || !grid.is_connected() {
@@ -207,13 +209,13 @@ impl Effects {
         })
     }
 
-    /// Whether rounds moved by more than a share, and not by chance.
+    /// Returns whether rounds moved by more than a share, and not by chance.
     #[must_use]
     pub fn rounds_moved(&self, margin: f64) -> bool {
         self.furthest_by.abs() > margin && self.rounds_p.is_some_and(|p| p < self.level)
     }
 
-    /// The drift, if it is more than a share and not chance.
+    /// The drift, if it exceeds a share and is not chance.
     #[must_use]
     pub fn drifted(&self, margin: f64) -> Option<Drift> {
         self.drift.filter(|drift| drift.change.abs() > margin && drift.p < self.level)

@@ -12,7 +12,7 @@ const MOST: f64 = 0.01;
 /// The direction of flushes in records of errors.
 pub(super) const SYNC: &str = "sync";
 
-/// How many I/Os failed, of how many.
+/// The number of failed I/Os, and of all I/Os.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failed {
     /// I/Os that failed; flushes are no I/Os.
@@ -36,25 +36,25 @@ impl Failed {
         if self.of == 0 { 0.0 } else { self.ios as f64 / self.of as f64 }
     }
 
-    /// Whether so many failed that the figures of the others say nothing of the storage.
+    /// Returns whether so many I/Os failed that the figures of the others do not describe the storage.
     #[must_use]
     pub fn is_too_many(self) -> bool {
         self.share() > MOST
     }
 }
 
-/// A cell with measurements that failed: I/Os did, it was ended early, or nothing was completed.
+/// A cell with failed measurements: I/Os failed, it ended early, or nothing completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// How many of its measurements failed.
+    /// Number of its measurements that failed.
     pub measurements: u32,
     /// I/Os of all its measurements.
     pub ios: Failed,
-    /// What the first of them met.
+    /// Reason of the first failure.
     pub reason: String,
 }
 

@@ -11,31 +11,31 @@ use crate::stats::Estimate;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, median};
 
-/// Who shares a measurement.
+/// Kinds of members that share a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum MemberKind {
     /// Guests that do the same, or servers that it is done with.
     Guests,
-    /// Jobs beside one another, which do not: how evenly they were served says nothing.
+    /// Concurrent jobs. Their work differs, so how evenly they were served says nothing.
     Jobs,
 }
 
 /// A target's guests or jobs under one workload, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Crowd {
+pub struct GroupFairness {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// What its members are.
-    pub of: Of,
-    /// In the order in which they were recorded.
+    /// Kind of the members.
+    pub of: MemberKind,
+    /// The members in the order in which they were recorded.
     pub members: Vec<Member>,
-    /// How evenly guests were served, by I/Os per second, or bytes of streams.
+    /// Fairness between guests by I/Os per second, or bytes per second of streams.
     pub fairness: Option<Fairness>,
 }
 
-/// One of them.
+/// One guest, server or job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
     /// `1`, `2`, ... or the name of a job or server.
@@ -66,7 +66,7 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Of the rounds' indexes, none of which can be below `least`; absent without any.
+    /// Summarizes the rounds' indexes, none of which can be below `least`; `None` without any.
     pub(super) fn over(indexes: Vec<f64>, least: f64) -> Option<Self> {
         let found = Differences::new(indexes)?;
         let interval = found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0)));
@@ -74,9 +74,9 @@ impl Fairness {
     }
 }
 
-/// What a neighbour did while a target was measured.
+/// A neighbour's load while a target was measured.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Noise {
+pub struct NeighbourLoad {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
@@ -87,18 +87,18 @@ pub struct Noise {
     pub iops: Option<f64>,
     /// Median over the rounds of bytes per second.
     pub bytes_per_s: Option<f64>,
-    /// What both carried; absent but for streams beside streams.
-    pub together: Option<Together>,
+    /// The throughput of both; only where streams ran next to streams.
+    pub together: Option<CombinedThroughput>,
 }
 
 /// A target's streams and its neighbour's.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Together {
+pub struct CombinedThroughput {
     /// Median over the rounds of the bytes per second of both.
     pub bytes_per_s: f64,
     /// Median over the rounds of the neighbour's share of them, 0 to 1.
     pub share: f64,
-    /// How evenly the two were served, by bytes per second.
+    /// Fairness between the two, by bytes per second.
     pub fairness: Option<Fairness>,
 }
 
@@ -148,12 +148,17 @@ fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) ->
     }
 }
 
-impl Crowd {
-    /// Of one cell's measurements; absent if none was of several.
-    pub(super) fn new(of: Of, workload: &str, target: &str, measurements: &[&Measurement]) -> Option<Self> {
+impl GroupFairness {
+    /// Computes it from one cell's measurements; `None` if none had several members.
+    pub(super) fn new(
+        of: MemberKind,
+        workload: &str,
+        target: &str,
+        measurements: &[&Measurement],
+    ) -> Option<Self> {
         let shares = measurements.iter().flat_map(|m| match of {
-            Of::Guests => &m.shares,
-            Of::Jobs => &m.outcome.jobs,
+            MemberKind::Guests => &m.shares,
+            MemberKind::Jobs => &m.outcome.jobs,
         });
         let mut names: Vec<&str> = Vec::new();
         for share in shares.clone() {
@@ -165,7 +170,7 @@ impl Crowd {
             return None;
         }
         let least = 1.0 / names.len() as f64;
-        let evenly = measurements.iter().filter(|_| of == Of::Guests).filter_map(|m| fairness(m));
+        let evenly = measurements.iter().filter(|_| of == MemberKind::Guests).filter_map(|m| fairness(m));
         let fairness = Fairness::over(evenly.collect(), least);
         let members =
             names.iter().map(|name| member(name, &shares.clone().filter(|share| share.name == *name)));
@@ -179,21 +184,21 @@ impl Crowd {
     }
 }
 
-impl Crowd {
+impl GroupFairness {
     /// A member's kind in a word: guests have numbers, and servers their addresses.
     #[must_use]
     pub fn member_word(&self) -> &'static str {
         let numbered = self.members.iter().all(|member| member.name.parse::<u32>().is_ok());
         match self.of {
-            Of::Jobs => "job",
-            Of::Guests if numbered => "guest",
-            Of::Guests => "server",
+            MemberKind::Jobs => "job",
+            MemberKind::Guests if numbered => "guest",
+            MemberKind::Guests => "server",
         }
     }
 }
 
-impl Noise {
-    /// Of one cell's measurements; absent if no neighbour was recorded.
+impl NeighbourLoad {
+    /// Computes it from one cell's measurements; `None` if no neighbour was recorded.
     pub fn of(
         workload: &str,
         target: &str,
@@ -204,13 +209,13 @@ impl Noise {
         let Member { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
         let own = neighbours.iter().find(|neighbour| neighbour.target.name == name);
         let streams = own.and_then(|own| own.workload.kind().traffic()).is_some_and(|net| !net.test.is_rtt());
-        let together = if streams { Together::of(measurements) } else { None };
+        let together = if streams { CombinedThroughput::of(measurements) } else { None };
         Some(Self { workload: workload.into(), target: target.into(), name, iops, bytes_per_s, together })
     }
 }
 
-impl Together {
-    /// Of measurements of streams beside streams; absent without any.
+impl CombinedThroughput {
+    /// Computes it from measurements of streams next to streams; `None` without any.
     fn of(measurements: &[&Measurement]) -> Option<Self> {
         let both = |m: &&Measurement| {
             let share = m.neighbour.as_ref().filter(|_| is_stream(m))?;

@@ -1,4 +1,4 @@
-//! What figures are made of: the counts, times and CPU time of a measurement.
+//! The quantities that figures are computed from: counts, times and CPU time of a measurement.
 
 use std::collections::BTreeMap;
 
@@ -33,13 +33,13 @@ pub(crate) fn latency_quantile(measurement: &Measurement, q: f64) -> Option<f64>
     percentile(&measurement.outcome.tallies.latency(), q)
 }
 
-/// I/Os that failed; absent for an import, whose source may not tell.
+/// Failed I/Os; absent for an import, whose source may not state them.
 pub(crate) fn errors(measurement: &Measurement) -> Option<f64> {
     let failed = || measurement.outcome.errors.iter().map(|error| error.count).sum::<u64>();
     measurement.stated.is_none().then(|| failed() as f64)
 }
 
-/// When the window began, in milliseconds since 1970-01-01 UTC; absent where the source of an import does not tell.
+/// Start of the window in milliseconds since 1970-01-01 UTC; absent if the source of an import does not state it.
 pub fn began(measurement: &Measurement) -> Option<u64> {
     Some(measurement.started_at_ms).filter(|ms| *ms > 0 || measurement.stated.is_none())
 }
@@ -70,7 +70,7 @@ pub(crate) fn cpu_per_gib(measurement: &Measurement) -> Option<f64> {
 
 /// CPU nanoseconds of the load generator's process per I/O; absent without I/O.
 pub(crate) fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
-    // What another tool used was not observed.
+    // The CPU time of other tools was not observed.
     measurement.stated.is_none().then(|| per_io(measurement, measurement.outcome.cpu.total_ns()))?
 }
 
@@ -79,7 +79,7 @@ pub(super) fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
     (ios > 0).then(|| ns as f64 / ios as f64)
 }
 
-/// Of streams; absent without bytes.
+/// CPU nanoseconds per GiB of streams; `None` without bytes.
 pub(super) fn per_gib(measurement: &Measurement, ns: u64) -> Option<f64> {
     let bytes = measurement.outcome.tallies.bytes();
     (is_stream(measurement) && bytes > 0).then(|| ns as f64 / (bytes as f64 / GIB))
@@ -88,21 +88,21 @@ pub(super) fn per_gib(measurement: &Measurement, ns: u64) -> Option<f64> {
 /// Bytes in a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// Whether it carried streams over a network: then bytes are what it did, and packets what they happened to come in.
+/// Returns whether it carried network streams: their work is counted in bytes, and the number of packets is incidental.
 pub fn is_stream(measurement: &Measurement) -> bool {
     let carried = measurement.outcome.carried.as_ref();
     carried.is_some_and(|carried| carried.probes.is_none() && !carried.flows.is_empty())
 }
 
-/// What a measurement's rate counts: I/Os, bytes of streams.
+/// Work that a measurement's rate counts: I/Os, or bytes of streams.
 pub fn done(measurement: &Measurement, tallies: &Tallies) -> u64 {
     if is_stream(measurement) { tallies.bytes() } else { tallies.ios() }
 }
 
-/// What the devices at the bottom of a target's stack did, by name.
+/// Activity of the devices at the bottom of a target's stack, by name.
 ///
-/// Where the stack names no device that was observed, every observed layer counts, some I/O then more than once: that
-/// can hide that a cache answered, never make it up.
+/// If the stack names no observed device, every observed layer counts, and some I/O more than once: that can hide a cache hit,
+/// but never invent one.
 pub fn bottom_disks<'a>(
     run: &'a Run,
     target: &'a str,

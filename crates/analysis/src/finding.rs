@@ -1,17 +1,17 @@
-//! What a check found.
+//! The result of a check.
 
 use iotax_model::Warning;
 
-/// A warning, and what it means for verdicts.
+/// A warning and its effect on verdicts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Finding {
     pub(super) warning: Warning,
-    /// Whether no verdict may rest on the measurement that it concerns.
+    /// True if no verdict may rest on the measurement concerned.
     pub unusable: bool,
 }
 
 impl Finding {
-    /// It makes the measurement unusable if that is so.
+    /// Makes the measurement unusable if `is_so`.
     pub(super) fn unusable_if(self, is_so: bool) -> Self {
         Self { unusable: is_so, ..self }
     }

@@ -1,4 +1,4 @@
-//! How far a measurement can be trusted.
+//! Grades: the degree to which a measurement can be trusted.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use crate::cells::place_of;
 use crate::finding::Finding;
 use crate::store::Run;
 
-/// What the checks say of one measurement, taken together.
+/// The result of all checks on one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Grade {
-    /// Another tool measured it, and nothing was there to be checked.
+    /// Measured by another tool, so that nothing could be checked.
     Unchecked,
     /// Nothing was found.
     Clean,
@@ -39,14 +39,14 @@ impl Grade {
     }
 }
 
-/// The grade of each measurement, in their order: of what was found in it, and of what `others` say of its target, its workload
-/// or the run.
+/// Grades each measurement in order: by the findings about it, and by `others`, the warnings about its target, its workload or
+/// the run.
 pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
     if run.source.is_some() {
         return vec![Grade::Unchecked; run.measurements.len()];
     }
     let mut said: HashMap<_, Grade> = HashMap::new();
-    // What is missing elsewhere takes nothing from what is here.
+    // Missing measurements do not affect the others.
     let counts = |w: &Warning| w.kind != WarningKind::Incomplete || w.round.is_some();
     let found = findings
         .iter()

@@ -1,4 +1,4 @@
-//! From a run's records to what can be said of them.
+//! Judges a run: from its records to comparisons, breakdowns and warnings.
 //!
 //! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total, and along
 //! the [edges](mod@crate::edges) of the ladder, which gives each layer's part. Each metric is one family of hypotheses for Holm's procedure: in
@@ -15,59 +15,59 @@ use crate::comparison::Comparison;
 use crate::edges::Edge;
 use crate::effects::Effects;
 use crate::failed::Failure;
-use crate::fairness::{Crowd, Noise, Of};
+use crate::fairness::{GroupFairness, MemberKind, NeighbourLoad};
 use crate::finding::Finding;
 use crate::grade::Grade;
-use crate::latency_breakdown::Inside;
+use crate::latency_breakdown::LatencyBreakdown;
 use crate::looks::{Levels, Replay};
 use crate::metric::Metric;
 use crate::network::Network;
-use crate::samples::{Case, Figures, shared_variance};
+use crate::sample::{Sample, decide_family};
+use crate::samples::{MeasuredFigures, PendingComparison};
 use crate::standing::Standing;
-use crate::stats::ALPHA;
-use crate::stats::verdict::{Decision, decide};
+use crate::stats::verdict::Decision;
 use crate::store::Run;
 use crate::summary::Summary;
 use crate::timing::Timing;
-use crate::{amplification::Flow, cpu_breakdown::CpuByRole};
+use crate::{amplification::IoAmplification, cpu_breakdown::CpuByRole};
 use crate::{checks, failed, grade, looks, samples};
 
-/// Everything that can be said of a run.
+/// Everything that is derived from a run's records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
-    /// The figures that it was judged by, in the order of tables: what documents give.
+    /// The figures used, in the order of tables and documents.
     pub figures: Vec<Metric>,
     /// Every target against the baseline, in the plan's order of workloads, targets and metrics.
     pub comparisons: Vec<Comparison>,
-    /// What leads from target to target, one layer or setting each; without those whose ends stand on different devices.
+    /// Edges between targets, one layer or setting each; without those whose ends are on different devices.
     pub edges: Vec<Edge>,
     /// Every edge's end against its beginning, in the order of workloads, edges and metrics.
     pub steps: Vec<Comparison>,
-    /// How far a run is that adds rounds until all is decided; absent for any other.
+    /// Progress of a run that adds rounds until all is decided; absent for any other.
     pub standing: Option<Standing>,
     /// One per cell that was measured, in the plan's order of workloads and targets.
     pub summaries: Vec<Summary>,
     /// One per cell of several guests or jobs, in that order.
-    pub crowds: Vec<Crowd>,
+    pub groups: Vec<GroupFairness>,
     /// One per cell that had a neighbour.
-    pub noises: Vec<Noise>,
+    pub neighbour_loads: Vec<NeighbourLoad>,
     /// One per cell whose latency was seen from several places.
-    pub insides: Vec<Inside>,
-    /// One per cell whose CPU time was told apart.
+    pub latency_breakdowns: Vec<LatencyBreakdown>,
+    /// One per cell whose CPU time was attributed to roles.
     pub cpus: Vec<CpuByRole>,
-    /// One per cell of which more than the program's own account is known.
-    pub flows: Vec<Flow>,
-    /// One per cell that crossed a network and told of it.
+    /// One per cell for which a layer other than the program was observed.
+    pub amplifications: Vec<IoAmplification>,
+    /// One per cell that crossed a network and reported on it.
     pub networks: Vec<Network>,
     /// One per cell in which measurements failed.
     pub failures: Vec<Failure>,
-    /// What moved the figures of each workload over the run, whatever the target.
+    /// Effects of the machine on each workload over the run, whatever the target.
     pub effects: Vec<Effects>,
-    /// Where the wall time went; absent if it was not recorded.
+    /// Wall time by phase; absent if it was not recorded.
     pub timing: Option<Timing>,
-    /// The run's own warnings, then what the checks found.
+    /// The run's own warnings, then those of the checks.
     pub warnings: Vec<Warning>,
-    /// How far each measurement can be trusted, in the order of the run's measurements.
+    /// Grade of each measurement, in the run's order.
     pub grades: Vec<Grade>,
 }
 
@@ -91,19 +91,19 @@ impl Judgement {
         self.edges.iter().find(|edge| edge.to == comparison.target && edge.from == comparison.baseline)
     }
 
-    /// What became of the packets of a cell.
+    /// The packets of a cell.
     #[must_use]
     pub fn network(&self, workload: &str, target: &str) -> Option<&Network> {
         self.networks.iter().find(|n| n.workload == workload && n.target == target)
     }
 
-    /// What failed in a cell.
+    /// The failures of a cell.
     #[must_use]
     pub fn failure(&self, workload: &str, target: &str) -> Option<&Failure> {
         self.failures.iter().find(|f| f.workload == workload && f.target == target)
     }
 
-    /// Whether any measurement of a cell of this run cannot be used.
+    /// Returns whether any measurement of a cell of this run is unusable.
     #[must_use]
     pub fn is_unusable(&self, run: &Run, workload: &str, target: &str) -> bool {
         let graded = run.measurements.iter().zip(&self.grades);
@@ -147,20 +147,24 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     Judgement {
         figures: figures.to_vec(),
         summaries: cells.iter().filter_map(|(w, spec, m)| Summary::new(figures, w, &spec.name, m)).collect(),
-        crowds: cells
+        groups: cells
             .iter()
-            .flat_map(|(w, spec, m)| [Of::Guests, Of::Jobs].map(|of| Crowd::new(of, w, &spec.name, m)))
+            .flat_map(|(w, spec, m)| {
+                [MemberKind::Guests, MemberKind::Jobs].map(|of| GroupFairness::new(of, w, &spec.name, m))
+            })
             .flatten()
             .collect(),
-        noises: cells
+        neighbour_loads: cells
             .iter()
-            .filter_map(|(w, spec, m)| Noise::of(w, &spec.name, &run.plan.neighbours, m))
+            .filter_map(|(w, spec, m)| NeighbourLoad::of(w, &spec.name, &run.plan.neighbours, m))
             .collect(),
-        insides: on_disks().filter_map(|(w, spec, m)| Inside::of(w, spec, record(&spec.name), m)).collect(),
+        latency_breakdowns: on_disks()
+            .filter_map(|(w, spec, m)| LatencyBreakdown::of(w, spec, record(&spec.name), m))
+            .collect(),
         cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m)).collect(),
-        flows: on_disks()
+        amplifications: on_disks()
             .filter(|(w, spec, _)| !failures.iter().any(|f| f.workload == *w && f.target == spec.name))
-            .filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m))
+            .filter_map(|(w, spec, m)| IoAmplification::of(w, &spec.name, record(&spec.name), m))
             .collect(),
         networks: cells
             .iter()
@@ -197,7 +201,7 @@ fn compare(
 ) -> (Vec<Comparison>, Vec<Comparison>, Option<Standing>) {
     let plan = &run.plan;
     let metrics: Vec<Metric> = figures.iter().copied().filter(|figure| figure.is_compared()).collect();
-    let mut figures = Figures::new(metrics.clone());
+    let mut figures = MeasuredFigures::new(metrics.clone());
     let mut withheld = grade::withheld(findings);
     for measurement in &run.measurements {
         let unpaired = run.source.as_ref().map(|_| UNPAIRED.to_owned());
@@ -212,9 +216,9 @@ fn compare(
             let failed = looks::failed(run);
             let tried = |cell, round| figures.has(cell, round) || failed.contains(&(cell, round));
             let replay = Replay { plan, pairs: &pairs, cases: &cases, tried: &tried };
-            let (said, standing) = replay.run(&mut levels);
-            let decided = cases.iter().zip(said).map(|(case, said)| case.after(plan, said));
-            (decided.collect(), Some(looks::at_rest(run, standing)))
+            let (latest, standing) = replay.run(&mut levels);
+            let decided = cases.iter().zip(latest).map(|(case, latest)| case.after(plan, latest));
+            (decided.collect(), Some(looks::stored_standing(run, standing)))
         }
     };
     let (mut comparisons, mut steps) = (Vec::new(), Vec::new());
@@ -233,19 +237,19 @@ fn compare(
 }
 
 /// Each family decided once, with all rounds.
-fn at_once(plan: &Plan, metrics: &[Metric], cases: &[Case]) -> Vec<Option<Comparison>> {
+fn at_once(plan: &Plan, metrics: &[Metric], cases: &[PendingComparison]) -> Vec<Option<Comparison>> {
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
     for family in metrics.iter().flat_map(|metric| [(*metric, false), (*metric, true)]) {
-        let is_member = |case: &Case| case.family() == family && case.withheld(u32::MAX).is_none();
-        let members = || (0..cases.len()).filter(|i| is_member(&cases[*i]));
-        let prior = shared_variance(members().map(|i| &cases[i]), u32::MAX);
-        let logs = |i: usize| Some(cases[i].logs(u32::MAX)?.map(|logs| logs.with(prior)));
-        let asked: Vec<_> = members().filter_map(|i| Some((i, logs(i)?))).collect();
-        let logs: Vec<_> = asked.iter().map(|(_, logs)| (logs, family.0.more_is_better())).collect();
-        for ((i, _), decision) in asked.iter().zip(decide(&logs, ALPHA, plan.margin.share())) {
-            decided[*i] = cases[*i].comparison(plan, u32::MAX, &decision);
+        let is_member =
+            |case: &PendingComparison| case.family() == family && case.withheld(u32::MAX).is_none();
+        let members = (0..cases.len()).filter(|i| is_member(&cases[*i]));
+        let (members, samples): (Vec<usize>, Vec<Sample>) =
+            members.filter_map(|i| Some((i, cases[i].sample(u32::MAX)?))).unzip();
+        let decisions = decide_family(samples, family.0, plan.margin.share());
+        for (i, decision) in members.into_iter().zip(decisions) {
+            decided[i] = cases[i].comparison(plan, u32::MAX, &decision);
         }
     }
-    let nothing = |case: &Case| case.comparison(plan, u32::MAX, &Decision::none());
+    let nothing = |case: &PendingComparison| case.comparison(plan, u32::MAX, &Decision::none());
     decided.into_iter().zip(cases).map(|(decided, case)| decided.or_else(|| nothing(case))).collect()
 }

@@ -1,8 +1,9 @@
-//! One latency seen from several places: the program, the guest's disk, QEMU's block layer, the host's device.
+//! Latency breakdown: one latency observed at several places: the program, the guest's disk, QEMU's block layer, the host's
+//! device.
 //!
-//! Each place sees an I/O from its arrival there until its completion there, so a lower place's time lies within that of the
-//! place above, and their difference is what lies between the two. That holds where both saw the same I/Os: a cache that
-//! answers, a merge or a split makes the mean of one place say nothing of the other's.
+//! Each place observes an I/O from its arrival there to its completion there, so a lower place's time lies within that of the
+//! place above, and the difference is the time between the two. That holds if both observe the same I/Os: after a cache hit, a
+//! merge or a split, the means of two places are not comparable.
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{BlockTally, DiskActivity, HostActivity, Measurement, TargetRecord};
@@ -14,10 +15,10 @@ use crate::stats::median;
 /// Two places saw the same I/Os if their numbers differ by no more than this share.
 const SAME_IOS: f64 = 0.1;
 
-/// Where a latency is seen, from the bottom up.
+/// Places where a latency is observed, from the bottom up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum View {
-    /// The host's device at the bottom, by its own account.
+    /// The host's device at the bottom, by its own counters.
     Device,
     /// QEMU's block layer.
     Qemu,
@@ -42,7 +43,7 @@ impl View {
         }
     }
 
-    /// Who sees it.
+    /// The place in words.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +54,7 @@ impl View {
         }
     }
 
-    /// What lies between this place and the next one below it.
+    /// Names the components between this place and the next one below it.
     fn adds(self, spec: &TargetSpec) -> String {
         match (self, &spec.guest) {
             (Self::Device, _) => "host device".into(),
@@ -117,25 +118,25 @@ fn over_disks<'a>(disks: impl Iterator<Item = &'a DiskActivity>) -> Option<(f64,
 
 /// The latency of one cell, taken apart.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Inside {
+pub struct LatencyBreakdown {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: String,
     /// Mean latency by place, from the bottom up: medians over the rounds, in nanoseconds.
     pub views: Vec<(View, f64)>,
-    /// What each stretch between two places takes, from the bottom up, in nanoseconds; they add up to the program's latency.
+    /// Time between adjacent places in nanoseconds, from the bottom up; they add up to the program's latency.
     pub stretches: Vec<(String, f64)>,
-    /// Why a place's figure is not among the stretches' ends, in words.
+    /// Reasons for which a place is not an end of a stretch, in words.
     pub not_separable: Vec<String>,
-    /// Median as QEMU's bins have it, interpolated, in nanoseconds.
+    /// Median interpolated from QEMU's bins, in nanoseconds.
     pub qemu_p50_ns: Option<f64>,
     /// 99th percentile likewise; absent where it lies beyond the last bin's bound.
     pub qemu_p99_ns: Option<f64>,
 }
 
-impl Inside {
-    /// Of one cell's measurements; absent if no other place than the program's was seen, or the work was done on another
+impl LatencyBreakdown {
+    /// Computes it from one cell's measurements; `None` if only the program observed the latency, or the work was done on another
     /// machine.
     pub fn of(
         workload: &str,
@@ -193,7 +194,7 @@ impl Inside {
         })
     }
 
-    /// Whether it was seen from a place between the device and the program.
+    /// Returns whether a place between the device and the program was observed.
     #[must_use]
     pub fn within(&self) -> bool {
         self.views.iter().any(|(view, _)| matches!(view, View::Qemu | View::GuestDisk))
@@ -206,7 +207,7 @@ impl Inside {
     }
 }
 
-/// What lies between the ends, named for everything that does.
+/// Computes the stretches between the ends, each named for all components that it spans.
 fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     let on_the_way: Vec<View> = match spec.guest {
         Some(_) => View::ALL.to_vec(),

@@ -1,19 +1,19 @@
 //! Runs that add rounds until their comparisons are decided.
 //!
-//! One looks at numbers of rounds that the plan alone fixes ([`iotax_model::plan::UntilDecided::looks`]). At a look each family of
-//! comparisons goes through Holm's procedure with what is not decided yet: the share `alpha / (m - k + 1)` that Holm gives a
-//! comparison is spread over the looks by [`Looks`], and a comparison that is decided stays so and leaves its share to the
-//! others (Ye, Li, Liu and Yao, A group sequential Holm procedure with multiple primary endpoints, Statistics in Medicine 32,
-//! 2013; Maurer and Bretz, Multiple testing in group sequential trials using graphical approaches, Statistics in
-//! Biopharmaceutical Research 5, 2013). So the chance of any false statement in a family, over all looks, is at most alpha.
+//! Looks happen at numbers of rounds that the plan alone fixes ([`iotax_model::plan::UntilDecided::looks`]). At a look each
+//! family of comparisons goes through Holm's procedure with the undecided ones: the share `alpha / (m - k + 1)` that Holm gives a
+//! comparison is spread over the looks by [`Looks`], and a decided comparison stays decided and passes its share to the others
+//! (Ye, Li, Liu and Yao, A group sequential Holm procedure with multiple primary endpoints, Statistics in Medicine 32, 2013;
+//! Maurer and Bretz, Multiple testing in group sequential trials using graphical approaches, Statistics in Biopharmaceutical
+//! Research 5, 2013). So the probability of any false statement in a family, over all looks, is at most alpha.
 //!
-//! What must be decided is the mean latency, and in a closed loop the I/Os per second, of every target against the baseline and
-//! along every edge of the ladder, on every workload. A cell that nothing open needs is left out of the rounds that follow, so
-//! that each round still holds both sides of everything that is compared in it. Other metrics are tested at the looks that their
-//! cells take part in, each in a family of its own.
+//! The mean latency, and in a closed loop the I/Os per second, must be decided for every target against the baseline and along
+//! every edge of the ladder, on every workload. A cell that no open comparison needs is left out of later rounds, so that each
+//! round still holds both sides of everything compared in it. Other metrics are tested at the looks that their cells take part
+//! in, each in a separate family.
 //!
-//! Everything here follows from the plan and the records, so that the judgement while measuring, after a resume and years later
-//! is one.
+//! Everything here follows from the plan and the records, so that the judgement is the same while measuring, after a resume and
+//! years later.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,17 +27,18 @@ use crate::edges;
 use crate::edges::Edge;
 use crate::grade;
 use crate::metric::Metric;
-use crate::samples::{Case, Figures, Pair, Said, pairs, shared_variance};
+use crate::sample::{Sample, share_variances};
+use crate::samples::{LookDecision, MeasuredFigures, Pair, PendingComparison, pairs};
 use crate::standing::{Standing, Stopped};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
 use crate::stats::verdict::{decide_by, needed_rounds};
 use crate::store::{Run, RunState};
 
-/// A comparison is given up when both sides were measured in none of so many rounds, nor since the look before.
+/// A comparison is given up if its two sides were measured together in none of this many rounds, nor since the look before.
 const PATIENCE: u32 = 3;
 
-/// The metrics that are waited for: of streams, which have no latency, what they carry.
+/// The metrics that a run waits for; for streams, which have no latency, throughput.
 static DECIDING: [Metric; 3] = [Metric::IOPS, Metric::LATENCY_MEAN, Metric::BYTES_PER_S];
 
 /// The levels of a design, each computed once.
@@ -53,7 +54,7 @@ impl Levels {
         Some(Self { looks: Looks::new(looks)?, known: HashMap::new() })
     }
 
-    /// At a look, for the first of so many comparisons that are not decided.
+    /// The level at a look for the first of `left` undecided comparisons.
     fn at(&mut self, look: usize, left: usize) -> f64 {
         let looks = &self.looks;
         *self.known.entry((look, left)).or_insert_with(|| looks.nominal(look, ALPHA / left as f64))
@@ -64,16 +65,16 @@ impl Levels {
 pub(super) struct Replay<'a> {
     pub(super) plan: &'a Plan,
     pub(super) pairs: &'a [Pair],
-    pub(super) cases: &'a [Case],
-    /// Whether a cell was tried in a round, with or without success.
+    pub(super) cases: &'a [PendingComparison],
+    /// Returns whether a cell was tried in a round, with or without success.
     pub(super) tried: &'a dyn Fn(Cell, u32) -> bool,
 }
 
 impl Replay<'_> {
-    /// What is said of each case, absent before the first look, and how far the looks are.
-    pub(super) fn run(&self, levels: &mut Levels) -> (Vec<Option<Said>>, Standing) {
+    /// Returns the last decision on each case, absent before the first look, and the progress of the looks.
+    pub(super) fn run(&self, levels: &mut Levels) -> (Vec<Option<LookDecision>>, Standing) {
         let looks = levels.looks.rounds().to_vec();
-        let mut said: Vec<Option<Said>> = self.cases.iter().map(|_| None).collect();
+        let mut latest: Vec<Option<LookDecision>> = self.cases.iter().map(|_| None).collect();
         let mut cells: Vec<Cell> = (0..self.plan.targets.len())
             .flat_map(|target| (0..self.plan.workloads.len()).map(move |workload| Cell { target, workload }))
             .collect();
@@ -83,9 +84,9 @@ impl Replay<'_> {
             if !cells.iter().all(|cell| (before + 1..=rounds).all(|round| (self.tried)(*cell, round))) {
                 break;
             }
-            self.look(look, rounds, &cells, levels, &mut said);
+            self.look(look, rounds, &cells, levels, &mut latest);
             taken = look + 1;
-            let open: Vec<&Case> = self.open(&said).collect();
+            let open: Vec<&PendingComparison> = self.open(&latest).collect();
             let since = before.min(rounds.saturating_sub(PATIENCE));
             let needed: HashSet<Cell> = open
                 .iter()
@@ -93,10 +94,10 @@ impl Replay<'_> {
                 .filter(|case| case.withheld(rounds).is_none() && case.has_any(since, rounds))
                 .flat_map(|case| case.cells())
                 .collect();
-            let none_missing = open.is_empty() && self.missing() == 0;
+            let all_decided = self.open_pairs(&latest) == 0;
             cells.retain(|cell| needed.contains(cell));
             before = rounds;
-            stopped = match (none_missing, taken == looks.len(), cells.is_empty()) {
+            stopped = match (all_decided, taken == looks.len(), cells.is_empty()) {
                 (true, ..) => Some(Stopped::Decided),
                 (false, true, _) => Some(Stopped::MaxRounds),
                 (false, false, true) => Some(Stopped::Failed),
@@ -107,16 +108,24 @@ impl Replay<'_> {
                 break;
             }
         }
-        let open = self.open(&said).count() + self.missing();
-        let standing = Standing { looks, taken, comparisons: self.required(), open, cells, planned, stopped };
-        (said, standing)
+        let comparisons = self.plan.workloads.len() * self.pairs.len();
+        let open = self.open_pairs(&latest);
+        let standing = Standing { looks, taken, comparisons, open, cells, planned, stopped };
+        (latest, standing)
     }
 
     /// Tests every case that is open and whose cells took part.
-    fn look(&self, look: usize, rounds: u32, cells: &[Cell], levels: &mut Levels, said: &mut [Option<Said>]) {
+    fn look(
+        &self,
+        look: usize,
+        rounds: u32,
+        cells: &[Cell],
+        levels: &mut Levels,
+        latest: &mut [Option<LookDecision>],
+    ) {
         let last = look + 1 == levels.looks.rounds().len();
         let mut families: Vec<(Metric, bool)> = Vec::new();
-        for family in self.cases.iter().map(Case::family) {
+        for family in self.cases.iter().map(PendingComparison::family) {
             if !families.contains(&family) {
                 families.push(family);
             }
@@ -124,48 +133,45 @@ impl Replay<'_> {
         for family in families {
             let members = (0..self.cases.len()).filter(|i| self.cases[*i].family() == family);
             let members: Vec<usize> = members.collect();
-            // Of those that were decided before too, so that the calm ones do not leave the others to themselves.
-            let usable = members.iter().filter(|i| self.cases[**i].withheld(rounds).is_none());
-            let prior = shared_variance(usable.map(|i| &self.cases[*i]), rounds);
-            let decided = |i: &usize| said[*i].as_ref().is_some_and(Said::is_decided);
-            let (done, open): (Vec<usize>, Vec<usize>) = members.into_iter().partition(decided);
-            let present = |i: &usize| {
-                let case = &self.cases[*i];
-                case.withheld(rounds).is_none() && case.cells().iter().all(|cell| cells.contains(cell))
-            };
-            let tested: Vec<_> = open
-                .into_iter()
-                .filter(present)
-                .filter_map(|i| Some((i, self.cases[i].logs(rounds)?.map(|logs| logs.with(prior)))))
-                .collect();
-            // What cannot be tested now is not decided now and keeps its share: how many belong to the family follows from the
-            // plan, not from what was measured.
+            // Variances are shared with those that were decided before too, so that the calm ones do not leave the others to themselves.
+            let usable = members.iter().copied().filter(|i| self.cases[*i].withheld(rounds).is_none());
+            let (usable, mut samples): (Vec<usize>, Vec<Sample>) =
+                usable.filter_map(|i| Some((i, self.cases[i].sample(rounds)?))).unzip();
+            share_variances(&mut samples);
+            let is_decided = |i: &usize| latest[*i].as_ref().is_some_and(LookDecision::is_decided);
+            let is_present = |i: usize| self.cases[i].cells().iter().all(|cell| cells.contains(cell));
+            let done = members.iter().filter(|i| is_decided(i)).count();
+            let tested: Vec<(usize, Sample)> =
+                usable.into_iter().zip(samples).filter(|(i, _)| !is_decided(i) && is_present(*i)).collect();
+            // A case that cannot be tested now stays undecided and keeps its share: the size of the family follows from the plan,
+            // not from the measurements.
             let pairs = self.pairs.iter().filter(|pair| pair.is_step == family.1);
             let workloads = 0..self.plan.workloads.len();
             let compared = |pair: &Pair| {
                 workloads.clone().filter(|workload| pair.compares(self.plan, *workload, family.0)).count()
             };
             let in_family: usize = pairs.map(compared).sum();
-            let waiting = (in_family - done.len()).saturating_sub(tested.len());
-            let asked: Vec<_> = tested.iter().map(|(_, logs)| (logs, family.0.more_is_better())).collect();
+            let waiting = (in_family - done).saturating_sub(tested.len());
+            let asked: Vec<_> =
+                tested.iter().map(|(_, sample)| (sample, family.0.more_is_better())).collect();
             let level = |left: usize| levels.at(look, left + waiting);
             let margin = self.plan.margin.share();
-            for ((i, logs), mut decision) in tested.iter().zip(decide_by(&asked, margin, level)) {
+            for ((i, sample), mut decision) in tested.iter().zip(decide_by(&asked, margin, level)) {
                 if last {
-                    // Of how many rounds would decide at an earlier look's level nothing follows for the looks to come.
-                    decision.needed_rounds = needed_rounds(logs, margin, &decision);
+                    // The rounds that an earlier look's level needs say nothing about the looks to come.
+                    decision.needed_rounds = needed_rounds(sample, margin, &decision);
                 }
-                said[*i] = Some(Said { rounds, decision });
+                latest[*i] = Some(LookDecision { rounds, decision });
             }
         }
     }
 
-    /// Whether a case is waited for.
-    fn is_required(&self, case: &Case) -> bool {
+    /// Returns whether the run waits for a case.
+    fn is_required(&self, case: &PendingComparison) -> bool {
         self.metrics(case.workload).contains(&case.metric)
     }
 
-    /// The metrics that are waited for on a workload: where I/Os are begun by a schedule, their rate is the schedule's.
+    /// The metrics that the run waits for on a workload: where a schedule starts I/Os, their rate is the schedule's.
     fn metrics(&self, workload: usize) -> &'static [Metric] {
         let workload = &self.plan.workloads[workload];
         match workload.kind() {
@@ -176,25 +182,31 @@ impl Replay<'_> {
         }
     }
 
-    /// How many comparisons are waited for.
-    fn required(&self) -> usize {
-        (0..self.plan.workloads.len()).map(|workload| self.metrics(workload).len() * self.pairs.len()).sum()
-    }
-
-    /// How many of them have no figures at all.
-    fn missing(&self) -> usize {
-        self.required() - self.cases.iter().filter(|case| self.is_required(case)).count()
+    /// The number of pairs and workloads that a metric is waited for on, be it undecided or not measured at all.
+    fn open_pairs(&self, latest: &[Option<LookDecision>]) -> usize {
+        let is_decided = |workload: usize, pair: &Pair, metric: Metric| {
+            let mut known = self.cases.iter().zip(latest);
+            known.any(|(case, latest)| {
+                (case.workload, case.pair, case.metric) == (workload, *pair, metric)
+                    && latest.as_ref().is_some_and(LookDecision::is_decided)
+            })
+        };
+        let is_open = |workload: usize, pair: &Pair| {
+            self.metrics(workload).iter().any(|metric| !is_decided(workload, pair, *metric))
+        };
+        let workloads = 0..self.plan.workloads.len();
+        workloads.map(|workload| self.pairs.iter().filter(|pair| is_open(workload, pair)).count()).sum()
     }
 
     /// Those that are waited for and not decided.
-    fn open<'b>(&'b self, said: &'b [Option<Said>]) -> impl Iterator<Item = &'b Case> {
-        let open = |said: &Option<Said>| !said.as_ref().is_some_and(Said::is_decided);
-        let both = self.cases.iter().zip(said);
-        both.filter(move |(case, said)| self.is_required(case) && open(said)).map(|(case, _)| case)
+    fn open<'b>(&'b self, latest: &'b [Option<LookDecision>]) -> impl Iterator<Item = &'b PendingComparison> {
+        let open = |latest: &Option<LookDecision>| !latest.as_ref().is_some_and(LookDecision::is_decided);
+        let both = self.cases.iter().zip(latest);
+        both.filter(move |(case, latest)| self.is_required(case) && open(latest)).map(|(case, _)| case)
     }
 }
 
-/// What failed, by the run's own warnings.
+/// The cells and rounds that failed, by the run's own warnings.
 pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
     let place = |target: &str, workload: &str| {
         Some(Cell {
@@ -213,26 +225,26 @@ pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
 
 /// A run that adds rounds, while it is carried out: what is to be measured next.
 #[derive(Debug)]
-pub struct Course {
+pub struct SequentialState {
     /// Without its measurements.
     run: Run,
     pairs: Vec<Pair>,
-    figures: Figures,
+    figures: MeasuredFigures,
     failed: HashSet<(Cell, u32)>,
     levels: Levels,
 }
 
-impl Course {
+impl SequentialState {
     /// From where a run stands whose targets are known; absent if its plan does not add rounds.
     #[must_use]
     pub fn new(run: &Run) -> Option<Self> {
         let until = run.plan.until_decided.as_ref()?;
         let levels = Levels::new(&until.looks(run.plan.repeat))?;
         let pairs = pairs(&run.plan, &whole_and_broken(run).0);
-        let (figures, failed) = (Figures::new(DECIDING.to_vec()), failed(run));
-        let mut course = Self { run: run.without_measurements(), pairs, figures, failed, levels };
-        run.measurements.iter().for_each(|measurement| course.add(measurement));
-        Some(course)
+        let (figures, failed) = (MeasuredFigures::new(DECIDING.to_vec()), failed(run));
+        let mut state = Self { run: run.without_measurements(), pairs, figures, failed, levels };
+        run.measurements.iter().for_each(|measurement| state.add(measurement));
+        Some(state)
     }
 
     /// Takes a new measurement.
@@ -246,13 +258,13 @@ impl Course {
         self.failed.insert((cell, round));
     }
 
-    /// Whether a cell was measured in a round.
+    /// Returns whether a cell was measured in a round.
     #[must_use]
     pub fn has(&self, cell: Cell, round: u32) -> bool {
         self.figures.has(cell, round)
     }
 
-    /// How far it is. It ends by time only where whoever carries it out says so.
+    /// Returns its progress. Only the runner knows when it ends by time.
     pub fn standing(&mut self) -> Standing {
         let plan = &self.run.plan;
         let cases = self.figures.cases(plan, &self.pairs);
@@ -262,8 +274,8 @@ impl Course {
     }
 }
 
-/// How a stored run stands: what is complete and still had looks to come was stopped by its time.
-pub(super) fn at_rest(run: &Run, standing: Standing) -> Standing {
+/// The progress of a stored run: a complete one with looks to come was stopped by its time.
+pub(super) fn stored_standing(run: &Run, standing: Standing) -> Standing {
     if standing.stopped.is_some() || run.state != RunState::Complete {
         return standing;
     }

@@ -27,9 +27,9 @@ pub struct Metric(&'static Definition);
 pub struct Definition {
     /// Its name in documents and on the command line.
     pub id: &'static str,
-    /// What its numbers count.
+    /// Unit of its values.
     pub unit: Unit,
-    /// Which way is better.
+    /// Direction of improvement.
     pub better: Better,
     /// Its name in sentences and tables.
     pub name: Names,
@@ -39,9 +39,9 @@ pub struct Definition {
     pub help: &'static str,
     /// The value for one measurement; absent if it is not known.
     pub of: fn(&Measurement) -> Option<f64>,
-    /// How several rounds are told as one number.
+    /// Summary over several rounds.
     pub over_rounds: OverRounds,
-    /// Whether targets are compared by it on a workload; absent if they never are.
+    /// Returns whether targets are compared by it on a workload; absent if they never are.
     pub compares: Option<fn(&Workload) -> bool>,
 }
 
@@ -78,7 +78,7 @@ impl Names {
     }
 }
 
-/// What a figure's numbers count.
+/// Units of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -92,7 +92,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The end of a column's name that says the unit, where the figure's id does not.
+    /// Suffix that names the unit in a column's name, where the figure's id does not.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -123,7 +123,7 @@ impl Unit {
     }
 }
 
-/// Which way is better.
+/// Direction in which a figure improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     /// More of it.
@@ -143,7 +143,7 @@ impl Better {
     }
 }
 
-/// How several rounds are told as one number.
+/// Summary of several rounds as one number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OverRounds {
     /// The median of the rounds' values.
@@ -169,9 +169,9 @@ impl Metric {
         over_rounds: OverRounds::Median,
         compares: Some(|workload| match workload.kind() {
             Kind::Block | Kind::Files(_) => true,
-            // Datagrams whose length is the path's say nothing beyond bytes per second.
+            // The rate of datagrams of a length set by the path adds nothing to bytes per second.
             Kind::Streams(net) => net.test == NetTest::Udp && net.length.is_some(),
-            // In a closed loop the other face of the mean.
+            // In a closed loop it restates the mean latency.
             Kind::RoundTrips(_) => false,
         }),
     });
@@ -391,7 +391,7 @@ impl Metric {
         Self::ALL.iter().copied().filter(|metric| metric.is_compared())
     }
 
-    /// Whether targets are compared by it on any workload.
+    /// Returns whether targets are compared by it on any workload.
     #[must_use]
     pub const fn is_compared(self) -> bool {
         self.0.compares.is_some()
@@ -421,13 +421,13 @@ impl Metric {
         format!("{}{}", self.0.id, self.0.unit.suffix())
     }
 
-    /// Whether a larger figure is the better one.
+    /// Returns whether a larger figure is better.
     #[must_use]
     pub const fn more_is_better(self) -> bool {
         matches!(self.0.better, Better::More)
     }
 
-    /// Whether it is a time in nanoseconds.
+    /// Returns whether it is a time in nanoseconds.
     #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self.0.unit, Unit::Nanoseconds)
@@ -439,7 +439,7 @@ impl Metric {
         self.0.unit.show(value)
     }
 
-    /// Its figure in words where a workload is known: networks are told in bits.
+    /// Formats a figure with its unit for a known workload: bits for networks.
     #[must_use]
     pub fn figure_on(self, workload: &Workload, value: f64) -> String {
         match self.0.unit {
@@ -448,13 +448,13 @@ impl Metric {
         }
     }
 
-    /// Whether targets are compared by it on a workload.
+    /// Returns whether targets are compared by it on a workload.
     #[must_use]
     pub fn compares(self, workload: &Workload) -> bool {
         self.0.compares.is_some_and(|compares| compares(workload))
     }
 
-    /// The one that stands for the others where one verdict is to be given.
+    /// The metric that represents the others where one verdict is needed.
     #[must_use]
     pub fn leading(workload: &Workload) -> Self {
         if Self::LATENCY_MEAN.compares(workload) { Self::LATENCY_MEAN } else { Self::BYTES_PER_S }
@@ -472,14 +472,13 @@ impl Metric {
         }
     }
 
-    /// Whether it is the busy time of the host's CPUs.
+    /// Returns whether it is the busy time of the host's CPUs.
     #[must_use]
     pub fn is_cpu(self) -> bool {
         self == Self::CPU_PER_IO || self == Self::CPU_PER_GIB
     }
 
-    /// What stands in its place on streams, which have no latency: for the mean what they carry, for the 99th percentile what that
-    /// costs.
+    /// The substitute on streams, which have no latency: throughput for the mean, its CPU cost for the 99th percentile.
     #[must_use]
     pub fn or_of_streams(self, workload: &Workload) -> Self {
         if self == Self::LATENCY_MEAN {
@@ -491,13 +490,13 @@ impl Metric {
         }
     }
 
-    /// What a workload costs in CPU time: per GiB of streams, else per I/O.
+    /// The metric of a workload's CPU cost: per GiB of streams, else per I/O.
     #[must_use]
     pub fn cpu(workload: &Workload) -> Self {
         if Self::CPU_PER_GIB.compares(workload) { Self::CPU_PER_GIB } else { Self::CPU_PER_IO }
     }
 
-    /// Whether it is a percentile, which is known only of enough I/Os.
+    /// Returns whether it is a percentile, which is known only with enough I/Os.
     #[must_use]
     pub const fn is_percentile(self) -> bool {
         self.quantile().is_some()
@@ -509,13 +508,13 @@ impl Metric {
         if let OverRounds::PooledQuantile(q) = self.0.over_rounds { Some(q) } else { None }
     }
 
-    /// How far the logarithm of a ratio of two of its figures can be off, noise apart: percentiles are read off histograms.
+    /// Largest error of the logarithm of a ratio of two of its figures, noise apart: percentiles are read off histograms.
     #[must_use]
     pub fn coarseness(self) -> f64 {
         if self.is_percentile() { of_two_percentiles() } else { 0.0 }
     }
 
-    /// Its value for one measurement; absent if it is not known. What the source of an import states goes first.
+    /// Its value for one measurement; `None` if unknown. A value stated by an import's source takes precedence.
     #[must_use]
     pub fn value(self, measurement: &Measurement) -> Option<f64> {
         let value = match stated(measurement, self) {

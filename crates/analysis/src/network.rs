@@ -1,5 +1,4 @@
-//! What became of a network's packets, beside how many arrived: losses, what was sent again, how evenly streams were served, what the
-//! interfaces on the way counted, and the times in which nothing came.
+//! The packets of a network: losses, retransmits, fairness between streams, interface counters on the path, and gaps.
 
 use iotax_model::Workload;
 use iotax_model::record::{Flow, Gap, HostCpu, Interface, Measurement, NicActivity, Probes, TargetRecord};
@@ -13,7 +12,7 @@ use crate::stats::median;
 /// Linux' least time until TCP sends again (TCP_RTO_MIN): a longer silence is not one packet that was lost.
 pub const GAP_NS: u64 = 200_000_000;
 
-/// What one cell's packets came to, over all rounds.
+/// The packets of one cell, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     /// The workload's name.
@@ -22,9 +21,9 @@ pub struct Network {
     pub target: String,
     /// Streams by direction, upload first; of round trips under load the load's.
     pub ways: Vec<Way>,
-    /// Of round trips.
+    /// Round trips, if it measured them.
     pub probes: Option<Probes>,
-    /// Standard deviation of round trips, which ping(8) calls mdev: median over the rounds.
+    /// Standard deviation of round trips in nanoseconds, which ping(8) calls mdev: median over the rounds.
     pub mdev_ns: Option<f64>,
     /// Busy CPU nanoseconds of the guest per GiB of streams, as it counts them itself: median over the rounds.
     pub guest_cpu_per_gib: Option<f64>,
@@ -41,17 +40,17 @@ pub struct Network {
 /// All streams of one direction. A count is absent if it is not known of one of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Way {
-    /// Whether the client sends.
+    /// True if the client sends.
     pub upload: bool,
-    /// How many in each round.
+    /// Number of streams in each round.
     pub streams: usize,
-    /// Median over the rounds of bytes per second that arrived; of a load what its streams say.
+    /// Median over the rounds of bytes per second received; for background load, as its streams report.
     pub bytes_per_s: Option<f64>,
     /// Packets that were sent.
     pub sent: Option<u64>,
     /// Those that arrived.
     pub received: Option<u64>,
-    /// Datagrams that never came.
+    /// Datagrams that never arrived.
     pub lost: Option<u64>,
     /// Datagrams that came after a later one.
     pub out_of_order: Option<u64>,
@@ -63,7 +62,7 @@ pub struct Way {
     pub jitter_ns: Option<f64>,
     /// TCP's own round trips: the least, the median over the rounds of the mean, the greatest.
     pub rtt_ns: Option<[f64; 3]>,
-    /// How evenly its streams were served, by bytes; absent for one alone.
+    /// Fairness between its streams, by bytes; absent for a single one.
     pub fairness: Option<Fairness>,
 }
 
@@ -87,16 +86,16 @@ impl Way {
     }
 }
 
-/// What an interface did while a target was measured.
+/// The counts of an interface while a target was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hop {
-    /// Its name where it is.
+    /// Its name on its machine.
     pub name: String,
-    /// `near`, `host` or `far`; absent if it is not on record.
+    /// `client`, `host` or `server`; absent if it is not on record.
     pub place: Option<String>,
-    /// Its driver, as far as it tells.
+    /// Its driver, if known.
     pub driver: Option<String>,
-    /// Of all rounds together.
+    /// Counts of all rounds together.
     pub activity: NicActivity,
 }
 
@@ -111,7 +110,7 @@ pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Whether the server's process runs on this host.
+/// Returns whether the server's process runs on this host.
 pub(crate) fn is_server_here(spec: &TargetSpec) -> bool {
     spec.network.as_ref().is_some_and(|network| !network.via.is_given())
 }
@@ -122,7 +121,7 @@ pub(crate) fn flows(m: &Measurement, upload: bool) -> impl Iterator<Item = &Flow
 }
 
 impl Network {
-    /// Of one cell's measurements; absent for work that is none of a network's, and where nobody told.
+    /// Computes it from one cell's measurements; `None` for disk work, and if nothing was reported.
     pub fn of(
         workload: &Workload,
         target: &str,
@@ -183,7 +182,7 @@ fn way(upload: bool, measurements: &[&Measurement]) -> Option<Way> {
         upload,
         streams,
         bytes_per_s: over_rounds(&|m| {
-            // Streams are counted over the client's window already, a load beside round trips is not.
+            // Streams are already counted over the client's window; a load next to round trips is not.
             let tally = if upload { &m.outcome.tallies.write } else { &m.outcome.tallies.read };
             let bytes = match tally {
                 Some(tally) if is_stream(m) => tally.bytes,
@@ -234,7 +233,7 @@ fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop
     hops
 }
 
-/// Where interfaces are, from the client to the server.
+/// Places of interfaces, from the client to the server.
 const PLACES: [&str; 3] = ["client", "host", "server"];
 
 /// An interface that was watched in one measurement.
@@ -247,28 +246,29 @@ pub(crate) struct Seen<'a> {
     pub(crate) activity: &'a NicActivity,
 }
 
-/// What each watched interface did in one measurement. The agent of a guest looks at the client from within; all others are seen from the
-/// host, under `PLACE/NAME`, or under their name alone where that is enough. Where it is known which interfaces are on the way, others
-/// are left out.
+/// The counts of each watched interface in one measurement. A guest's agent observes the client from inside; the host observes
+/// all others, under `PLACE/NAME`, or under the bare name where that is unambiguous. If the interfaces on the path are known,
+/// others are left out.
 pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'a>> {
     let inside = m.outcome.inside.iter().flat_map(|inside| &inside.nics).map(|nic| (true, nic));
     let host = m.host.iter().flat_map(|host| &host.nics).map(|nic| (false, nic));
     let in_guest = inside.clone().next().is_some();
     let one = |(within, (key, activity)): (bool, (&'a String, &'a NicActivity))| {
-        let (told, name) = match key.split_once('/') {
+        let (stated, name) = match key.split_once('/') {
             Some((place, name)) if PLACES.contains(&place) => (Some(place), name),
             _ => (None, key.as_str()),
         };
         let fits = |interface: &&Interface| {
             let place = interface.place.as_str();
             let near = place == PLACES[0];
-            let here = told.map_or(if within { near } else { !(near && in_guest) }, |told| told == place);
+            let here =
+                stated.map_or(if within { near } else { !(near && in_guest) }, |stated| stated == place);
             here && interface.name == name
         };
         let mut fitting = known.iter().filter(fits);
-        // Of two that have one name nobody knows which it is.
+        // Two interfaces of one name cannot be distinguished.
         let found = fitting.next().filter(|_| fitting.next().is_none());
-        let place = told.or(found.map(|found| found.place.as_str()));
+        let place = stated.or(found.map(|found| found.place.as_str()));
         Seen { place, name, driver: found.and_then(|found| found.driver.as_deref()), activity }
     };
     inside.chain(host).map(one).filter(|seen| known.is_empty() || seen.place.is_some()).collect()

@@ -13,17 +13,17 @@ use crate::metric::Metric;
 use crate::stats::median;
 use crate::store::Run;
 
-/// With fewer rounds what is unusual cannot be told.
+/// Fewest rounds that show what is usual.
 const FEWEST_ROUNDS: usize = 4;
-/// From so many robust standard deviations on.
+/// Least distance of an outlier, in robust standard deviations.
 const FAR: f64 = 5.0;
-/// And from so many margins on: less would change no verdict.
+/// Least distance of an outlier, in margins: less would change no verdict.
 const MARGINS: f64 = 3.0;
-/// The median absolute deviation of normal noise times this is its standard deviation.
+/// Factor from the median absolute deviation of normal noise to its standard deviation.
 const NORMAL: f64 = 1.4826;
 
-/// The outliers of all workloads, by what is left of the logarithms of mean latencies when targets and rounds have been taken
-/// out by medians (Tukey, Exploratory Data Analysis, 1977, chapter 11).
+/// The outliers of all workloads, by the residuals of log mean latencies after median polish of targets and rounds (Tukey,
+/// Exploratory Data Analysis, 1977, chapter 11).
 pub(super) fn outliers(run: &Run) -> Vec<Warning> {
     run.plan.workloads.iter().flat_map(|workload| of_workload(run, &workload.name)).collect()
 }
@@ -37,8 +37,8 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
     let by_rounds = grid.targets > 2;
     let parts = grid.parts(median, by_rounds);
     let rest = if grid.targets == 2 { without_shared(&grid, &parts.rest) } else { parts.rest.clone() };
-    // A fit by medians goes through points: so many of the rest are 0 by construction and say nothing of what is usual
-    // (Maronna, Martin and Yohai, Robust Statistics, 2006, section 4.4). Of two targets it has the rounds' parts in it.
+    // A fit by medians passes through points: this many residuals are 0 by construction and say nothing about the usual size
+    // (Maronna, Martin and Yohai, Robust Statistics, 2006, section 4.4). With two targets they still hold the rounds' parts.
     let fitted = if by_rounds { grid.targets + grid.rounds.len() - 1 } else { grid.targets };
     let mut sizes: Vec<f64> = parts.rest.iter().map(|rest| rest.abs()).collect();
     sizes.sort_by(f64::total_cmp);
@@ -72,7 +72,7 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
         .collect()
 }
 
-/// What was measured, what was expected, and by how much it is off; `rest` is the logarithm of that in time.
+/// The measured value, the expected value and the deviation as a share; `rest` is the residual of the logarithm of time.
 fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
     if is_stream(m) {
         let rate = Metric::BYTES_PER_S.value(m).unwrap_or_default();
@@ -83,13 +83,13 @@ fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
     (format!("mean latency was {}", human::time(mean)), human::time(mean / rest.exp()), rest.exp_m1())
 }
 
-/// Where both targets of a round stray to one side, the lesser part of it is the round's.
+/// Takes out the deviation that both targets of a round share: the smaller one, if both have the same sign.
 fn without_shared(grid: &Grid<'_>, rest: &[f64]) -> Vec<f64> {
     let pairs = || grid.cells.iter().zip(rest);
     pairs()
         .map(|(cell, mine)| {
-            let beside = |other: &Cell| other.round == cell.round && other.target != cell.target;
-            match pairs().find(|(other, _)| beside(other)) {
+            let other_target = |other: &Cell| other.round == cell.round && other.target != cell.target;
+            match pairs().find(|(other, _)| other_target(other)) {
                 Some((_, theirs)) if mine.signum() == theirs.signum() => {
                     mine - mine.abs().min(theirs.abs()).copysign(*mine)
                 }

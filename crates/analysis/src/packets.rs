@@ -1,4 +1,4 @@
-//! What became of the packets of one measurement.
+//! Packet counts of one measurement.
 
 use iotax_model::record::{Flow, Measurement};
 
@@ -13,7 +13,7 @@ pub(crate) fn over_flows<'a>(
         .try_fold(None, |sum: Option<u64>, value| Some(Some(sum.unwrap_or(0) + value?)))?
 }
 
-/// What became of the packets of one measurement, both directions together; of round trips of the messages.
+/// Packet counts of one measurement, both directions together; of messages for round trips.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Packets {
     /// Packets that never arrived.

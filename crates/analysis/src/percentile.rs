@@ -31,21 +31,21 @@ pub struct Percentile {
     pub value: Option<Value>,
 }
 
-/// What is known of a percentile, in nanoseconds.
+/// A percentile with its intervals, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Value {
-    /// That of all I/Os of all rounds together.
+    /// Percentile of all I/Os of all rounds together.
     pub ns: f64,
-    /// The 95% interval by order statistics, were all I/Os independent. They are not, so it is the least that is uncertain:
-    /// what a longer measurement would still narrow.
+    /// 95% interval by order statistics, as if all I/Os were independent. They are not, so it is a lower bound of the
+    /// uncertainty, which a longer measurement would narrow.
     pub of_ios: Interval,
-    /// Student's t interval at 95% of the logarithms of the rounds' own percentiles: what another run may well show.
-    /// Absent for fewer than two rounds, or where one has too few I/Os.
+    /// Student's t interval at 95% of the logarithms of the rounds' own percentiles: the range for another run. Absent for fewer
+    /// than two rounds, or where one has too few I/Os.
     pub over_rounds: Option<Interval>,
 }
 
 impl Percentile {
-    /// Of one cell's measurements, whose service times together are `latency`.
+    /// Computes it from one cell's measurements, whose service times together are `latency`.
     pub fn of(q: f64, latency: &Histogram, measurements: &[&Measurement]) -> Self {
         let value = percentile(latency, q).and_then(|ns| {
             Some(Value { ns, of_ios: of_ios(latency, q)?, over_rounds: over_rounds(q, measurements) })
@@ -54,7 +54,7 @@ impl Percentile {
     }
 }
 
-/// How many I/Os a percentile needs: ten beyond it.
+/// Number of I/Os that a percentile needs: ten beyond it.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn names_and_needs() {
-        let told: Vec<_> = QUANTILES.iter().map(|q| (name(*q), needed(*q))).collect();
+        let found: Vec<_> = QUANTILES.iter().map(|q| (name(*q), needed(*q))).collect();
         let wanted = [("p50", 20), ("p90", 100), ("p99", 1000), ("p99.9", 10_000), ("p99.99", 100_000)];
-        assert_eq!(told, wanted.map(|(name, n)| (name.to_owned(), n)));
-        // What is said to be needed is what is asked for.
+        assert_eq!(found, wanted.map(|(name, n)| (name.to_owned(), n)));
+        // The documented number must be the limit itself.
         for q in QUANTILES {
             let of = |n| {
                 let mut latency = Histogram::new();

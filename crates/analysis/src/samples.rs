@@ -1,4 +1,4 @@
-//! What is compared with what, and the figures that it is compared by.
+//! The pairs of targets that are compared, and their figures.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,23 +6,20 @@ use iotax_model::net::NetTest;
 use iotax_model::record::Measurement;
 use iotax_model::{Cell, Plan};
 
-use crate::comparison::Comparison;
-use crate::comparison::Tax;
+use crate::comparison::{Comparison, Ratio};
 use crate::edges::Edge;
 use crate::metric::Metric;
 use crate::network::is_server_here;
-use crate::stats::moderated::prior;
-use crate::stats::paired::{Differences, Prior};
-use crate::stats::quantization::Coarse;
+use crate::sample::Sample;
+use crate::stats::Estimate;
 use crate::stats::verdict::{Decision, Verdict};
-use crate::stats::{ALPHA, Estimate};
 
 /// A target and what it is compared with, as indices into the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     pub(super) target: usize,
     pub(super) baseline: usize,
-    /// Whether it is a step of the ladder that does not leave the baseline. Those that do are pairs with the baseline.
+    /// True for a step of the ladder that does not start at the baseline. Those that do are pairs with the baseline.
     pub(super) is_step: bool,
 }
 
@@ -30,15 +27,16 @@ pub(super) struct Pair {
 const LENGTHS: f64 = 0.05;
 
 impl Pair {
-    /// Whether its targets are compared by a metric on a workload. All that a network's measurement takes on this host is counted
-    /// together: two ways of which one alone has its server here, or another neighbour, are not told apart by it.
+    /// Returns whether its targets are compared by a metric on a workload. The CPU time that a network measurement takes on this
+    /// host is one sum, so it does not compare paths if only one has its server here, or if their neighbours differ.
     pub(super) fn compares(self, plan: &Plan, workload: usize, metric: Metric) -> bool {
         let workload = &plan.workloads[workload];
-        let beside = |target: usize| {
+        let server_and_neighbour = |target: usize| {
             let spec = &plan.targets[target];
             (is_server_here(spec), &spec.neighbour)
         };
-        let is_alike = !workload.kind().is_network() || beside(self.target) == beside(self.baseline);
+        let is_alike = !workload.kind().is_network()
+            || server_and_neighbour(self.target) == server_and_neighbour(self.baseline);
         metric.compares(workload) && (is_alike || !metric.is_cpu())
     }
 }
@@ -56,22 +54,22 @@ pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
     pairs
 }
 
-/// What was measured, by cell and round, one figure for each metric that is looked at.
+/// The measured figures by cell and round, one for each metric in use.
 #[derive(Debug, Clone)]
-pub(super) struct Figures {
+pub(super) struct MeasuredFigures {
     metrics: Vec<Metric>,
     by_cell: HashMap<Cell, BTreeMap<u32, Figure>>,
 }
 
-/// What the last look that took part in a comparison said of it.
+/// The decision of the last look that a comparison took part in.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct LookDecision {
     /// Rounds at that look.
     pub(super) rounds: u32,
     pub(super) decision: Decision,
 }
 
-impl Said {
+impl LookDecision {
     pub(super) fn is_decided(&self) -> bool {
         self.decision.verdict != Verdict::Undecided
     }
@@ -88,7 +86,7 @@ struct Figure {
     unusable: Option<String>,
 }
 
-impl Figures {
+impl MeasuredFigures {
     pub(super) fn new(metrics: Vec<Metric>) -> Self {
         Self { metrics, by_cell: HashMap::new() }
     }
@@ -106,13 +104,13 @@ impl Figures {
         }
     }
 
-    /// Whether a cell was measured in a round.
+    /// Returns whether a cell was measured in a round.
     pub(super) fn has(&self, cell: Cell, round: u32) -> bool {
         self.by_cell.get(&cell).is_some_and(|rounds| rounds.contains_key(&round))
     }
 
-    /// What the pairs come to on every workload by every metric, in this order; without what has no figures in common.
-    pub(super) fn cases(&self, plan: &Plan, pairs: &[Pair]) -> Vec<Case> {
+    /// The comparisons of the pairs on every workload by every metric, in this order; those without common figures are left out.
+    pub(super) fn cases(&self, plan: &Plan, pairs: &[Pair]) -> Vec<PendingComparison> {
         let mut cases = Vec::new();
         for workload in 0..plan.workloads.len() {
             for pair in pairs {
@@ -129,7 +127,7 @@ impl Figures {
         cases
     }
 
-    /// Whether TCP's segments are known to be as long on both sides, in every common round.
+    /// Returns whether TCP's segments are known to have about the same length on both sides, in every common round.
     fn segments_alike(&self, workload: usize, pair: Pair) -> bool {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let Some((ours, theirs)) = of(pair.target).zip(of(pair.baseline)) else { return false };
@@ -143,7 +141,7 @@ impl Figures {
 
     /// From the rounds in which both figures are known; absent without any. A percentile that is not known in every common round is
     /// not compared at all: the rounds with too few I/Os for it are the slow ones, and leaving them out would flatter.
-    fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<Case> {
+    fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<PendingComparison> {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
         let metric = self.metrics[place];
@@ -158,19 +156,13 @@ impl Figures {
                 _ => {}
             }
         }
-        (!figures.is_empty()).then_some(Case { workload, pair, metric, figures, withheld })
+        (!figures.is_empty()).then_some(PendingComparison { workload, pair, metric, figures, withheld })
     }
-}
-
-/// What the members of a family say of one another's variances, by the rounds up to one.
-pub(super) fn shared_variance<'a>(family: impl Iterator<Item = &'a Case>, until: u32) -> Option<Prior> {
-    let logs: Vec<Coarse<Differences>> = family.filter_map(|case| case.logs(until)).collect();
-    prior(logs.iter().map(Coarse::fine))
 }
 
 /// One comparison before its family is decided.
 #[derive(Debug, Clone)]
-pub(super) struct Case {
+pub(super) struct PendingComparison {
     pub(super) workload: usize,
     pub(super) pair: Pair,
     pub(super) metric: Metric,
@@ -180,7 +172,7 @@ pub(super) struct Case {
     pub(super) withheld: Option<(u32, String)>,
 }
 
-impl Case {
+impl PendingComparison {
     /// Holm's family: a metric of the totals or of the steps.
     pub(super) fn family(&self) -> (Metric, bool) {
         (self.metric, self.pair.is_step)
@@ -196,7 +188,7 @@ impl Case {
         self.withheld.as_ref().filter(|(round, _)| *round <= until).map(|(_, why)| why)
     }
 
-    /// Whether both were measured in one of these rounds.
+    /// Returns whether both sides were measured in one of these rounds.
     pub(super) fn has_any(&self, after: u32, until: u32) -> bool {
         self.figures.iter().any(|(round, ..)| (after + 1..=until).contains(round))
     }
@@ -206,55 +198,38 @@ impl Case {
         &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
     }
 
-    /// Log ratios of the rounds up to one; absent if there are none.
-    pub(super) fn logs(&self, until: u32) -> Option<Coarse<Differences>> {
+    /// The rounds up to one; absent if there are none.
+    pub(super) fn sample(&self, until: u32) -> Option<Sample> {
         let pairs: Vec<_> = self.until(until).iter().map(|(_, ours, theirs)| (*ours, *theirs)).collect();
-        Some(Coarse::new(Differences::of_log_ratios(&pairs)?, self.metric.coarseness()))
+        Sample::paired(&pairs, self.metric)
     }
 
-    /// As it is told in a run that adds rounds. Before the first look, or with a measurement that cannot be used, there is nothing
-    /// to rest a verdict on.
-    pub(super) fn after(&self, plan: &Plan, said: Option<Said>) -> Option<Comparison> {
-        match said {
-            Some(said) if said.is_decided() || self.withheld(u32::MAX).is_none() => {
-                let decided_at = said.is_decided().then_some(said.rounds);
-                let comparison = self.comparison(plan, said.rounds, &said.decision)?;
+    /// The comparison in a run that adds rounds. Before the first look, or with an unusable measurement, it has no verdict.
+    pub(super) fn after(&self, plan: &Plan, latest: Option<LookDecision>) -> Option<Comparison> {
+        match latest {
+            Some(latest) if latest.is_decided() || self.withheld(u32::MAX).is_none() => {
+                let decided_at = latest.is_decided().then_some(latest.rounds);
+                let comparison = self.comparison(plan, latest.rounds, &latest.decision)?;
                 Some(Comparison { decided_at, ..comparison })
             }
             _ => self.comparison(plan, u32::MAX, &Decision::none()),
         }
     }
 
-    /// As it is told, from the rounds up to one; absent without any.
+    /// The comparison over the rounds up to `until`; `None` without any.
     pub(super) fn comparison(&self, plan: &Plan, until: u32, decision: &Decision) -> Option<Comparison> {
-        let logs = self.logs(until)?;
+        let sample = self.sample(until)?;
         let figures = self.until(until);
-        let ratio = logs.mean().exp();
-        // An early look may ask for all but certainty: then confidence or the interval's end is no number that can be told.
-        let confidence = decision.alpha.map(|alpha| 1.0 - alpha).filter(|confidence| *confidence < 1.0);
-        let interval = decision.interval.map(|i| i.map(f64::exp));
-        let interval = interval.filter(|i| confidence.is_some() && i.high.is_finite());
-        let tax = self.metric.is_time().then(|| {
-            let baseline = figures.iter().map(|(.., b)| b.ln()).sum::<f64>() / figures.len() as f64;
-            Tax::of(baseline.exp(), ratio, interval)
-        });
+        let baseline = (figures.iter().map(|(.., b)| b.ln()).sum::<f64>() / figures.len() as f64).exp();
         let name = |target: usize| plan.targets[target].name.clone();
         Some(Comparison {
             workload: plan.workloads[self.workload].name.clone(),
             metric: self.metric,
             target: name(self.pair.target),
             baseline: name(self.pair.baseline),
-            ratio,
-            interval,
-            confidence: confidence.filter(|_| interval.is_some()),
-            interval_95: logs.interval(ALPHA).map(|i| i.map(f64::exp)),
-            sign_flip_p: logs.fine().sign_flip_p(),
-            verdict: decision.verdict,
-            rounds: u32::try_from(logs.rounds()).unwrap_or(u32::MAX),
-            needed_rounds: decision.needed_rounds,
+            rounds: u32::try_from(sample.rounds()).unwrap_or(u32::MAX),
+            ratio: Ratio::new(self.metric, &sample, baseline, decision, self.withheld(until).cloned()),
             decided_at: None,
-            withheld: self.withheld(until).cloned(),
-            tax,
         })
     }
 }

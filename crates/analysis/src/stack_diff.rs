@@ -1,4 +1,4 @@
-//! What a target is made of, as its plan says, from the bottom up.
+//! The layers of a target by its plan, from the bottom up.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,29 @@ pub(super) const QCOW2: &str = "qcow2";
 /// One layer of a target with what can be set on it.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// What tells it from other layers, whatever its settings.
+    /// Identifies the layer, whatever its settings.
     pub(super) kind: String,
-    /// What people call it.
+    /// Its usual name.
     pub(super) name: String,
     /// The plan's keys for it; what the plan leaves open is absent.
     pub(super) settings: BTreeMap<String, String>,
-    /// What holds for keys that the plan may leave open, where other keys decide it.
+    /// Values of keys that the plan may leave open, where other keys decide them.
     open: BTreeMap<&'static str, String>,
 }
 
 impl Part {
-    /// What holds for a key, as far as the plan alone decides it.
+    /// The value of a key, as far as the plan alone decides it.
     pub(super) fn value(&self, key: &str) -> Option<&String> {
         self.settings.get(key).or_else(|| self.open.get(key))
     }
 
-    /// Whether a key is set otherwise than in another part of this kind. What follows from another key is not.
+    /// Returns whether a key is set differently in another part of this kind. A value that follows from another key does not
+    /// count.
     pub(super) fn differs(&self, other: &Self, key: &str) -> bool {
         self.settings.get(key) != other.settings.get(key) && self.value(key) != other.value(key)
     }
 
-    /// A layer without settings, whose name tells it from others.
+    /// A layer without settings, identified by its name.
     fn plain(name: impl Into<String>) -> Self {
         let name = name.into();
         Self { kind: name.clone(), name, settings: BTreeMap::new(), open: BTreeMap::new() }
@@ -58,9 +59,9 @@ fn settings(spec: &impl Serialize, without: &[&str]) -> BTreeMap<String, String>
         .collect()
 }
 
-/// Of a network what differs beside the two ends: loopback has no link between them, and only some ways begin in a guest. Whichever
-/// link a guest's card has counts as a pair of veth does, so that a guest is held against the pair, and one link of a guest
-/// against another.
+/// The parts of a network other than its two ends: loopback has no link between them, and only some paths begin in a guest. A
+/// guest's link, of any kind, counts like a veth pair, so that a guest is compared with the pair, and one guest's link with
+/// another's.
 fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
     let mut ends = Part::plain(match &network.peer {
         Some(peer) => format!("network to {peer}"),
@@ -74,7 +75,7 @@ fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
         parts.push(link);
     }
     if let Some(guest) = &target.guest {
-        // What a guest's disk is set to says nothing of its card.
+        // The settings of a guest's disk do not affect its NIC.
         let disk = ["bus", "cache", "aio", "iothread", "queues", "discard", "filesystem"];
         let mut part = Part::new("guest", format!("{} + guest", network.nic), guest, &disk);
         part.settings.extend(settings(network, &["peer", "mtu"]));

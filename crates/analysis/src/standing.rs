@@ -1,8 +1,8 @@
-//! How far a run is that adds rounds until its comparisons are decided.
+//! Progress of a run that adds rounds until its comparisons are decided.
 
 use iotax_model::Cell;
 
-/// Why no more rounds are added.
+/// Reason for which no more rounds are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
     /// Every comparison is decided.
@@ -11,7 +11,7 @@ pub enum Stopped {
     MaxRounds,
     /// The rounds up to the next look would have taken longer than the plan allows.
     MaxTime,
-    /// What is open cannot be decided by more rounds: it could not be measured, or what was measured cannot be used.
+    /// Open comparisons cannot be decided by more rounds: a cell could not be measured, or its measurements are unusable.
     Failed,
 }
 
@@ -28,16 +28,16 @@ impl Stopped {
     }
 }
 
-/// How far the looks are.
+/// Progress of the looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// Numbers of rounds at which one looks, fixed by the plan.
+    /// Numbers of rounds at which looks happen, fixed by the plan.
     pub looks: Vec<u32>,
-    /// How many of them were taken.
+    /// Number of looks taken.
     pub taken: usize,
-    /// How many comparisons must be decided.
+    /// Comparisons of two targets on a workload that must be decided.
     pub comparisons: usize,
-    /// How many of them are not.
+    /// Comparisons not yet decided by every metric that the run waits for.
     pub open: usize,
     /// The cells of the rounds up to the next look, in the plan's order; empty if no more are added.
     pub cells: Vec<Cell>,

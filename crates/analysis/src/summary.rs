@@ -16,7 +16,7 @@ pub struct Summary {
     pub target: String,
     /// Rounds in which it was measured.
     pub rounds: u32,
-    /// Every figure that is known, each told over the rounds as its definition says.
+    /// Every known figure, summarized over the rounds as its definition says.
     pub figures: Vec<(Metric, f64)>,
     /// Service times of all rounds and directions together.
     pub latency: Histogram,
@@ -29,7 +29,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of one cell's measurements; absent if there are none.
+    /// Summarizes one cell's measurements; `None` if there are none.
     pub fn new(
         figures: &[Metric],
         workload: &str,

@@ -1,11 +1,11 @@
-//! Where a run's wall time went.
+//! The wall time of a run by phase.
 
 use iotax_model::record::RunPhase;
 
 /// The phase in which the load runs.
 const MEASURE: &str = "measure";
 
-/// The phases of a run and what they come to.
+/// The phases of a run and their sum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timing {
     /// As they were recorded, each with its share of the whole, 0 to 1.

@@ -9,8 +9,8 @@ use crate::stats::series::series;
 /// A beginning counts as warm-up only if its rate is off the later one's by this share.
 const OFF: f64 = 0.1;
 
-/// What looks like warm-up, and the ramp time that leaves it out; absent if nothing does, or if the measurement did not
-/// settle at all.
+/// The apparent warm-up, and the ramp time that excludes it; `None` if there is none, or if the measurement did not settle at
+/// all.
 pub(super) fn warm_up(workload: &Workload, m: &Measurement) -> Option<(String, String)> {
     let found = series(&m.samples, |tallies| done(m, tallies))?.warm_up?;
     if found.unsettled || (found.ratio - 1.0).abs() <= OFF {
@@ -25,7 +25,7 @@ pub(super) fn warm_up(workload: &Workload, m: &Measurement) -> Option<(String, S
     Some((evidence, format!("set ramp_time = {ramp_time}s, which leaves the warm-up out")))
 }
 
-/// The next of 1, 2, 5, 10, 20, 50, ... seconds, so that the same is said of measurements that differ a little.
+/// The next of 1, 2, 5, 10, 20, 50, ... seconds, so that similar measurements get the same advice.
 fn round_up(seconds: f64) -> u64 {
     let steps = (0..).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
     steps.take(40).find(|step| *step as f64 >= seconds).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! What the engine costs above the least that any generator could: a bare loop around the same system calls, which keeps no
-//! latencies, no counts by interval and no schedule.
+//! The engine's cost over the lower bound of any generator: a bare loop around the same system calls, without latencies, counts
+//! by interval or a schedule.
 //!
 //! 4k random reads of a page-cached file of 1 MiB, interleaved, on one pinned CPU. Prints CPU nanoseconds (user and system)
 //! per I/O: the median over the repeats and the range, and the ratio of the medians.
@@ -80,18 +80,7 @@ fn iotax(path: &Path, ioengine: IoEngine, iodepth: u32) -> f64 {
         ioengine: Some(ioengine),
         ..WorkloadKeys::default()
     };
-    let job = Job {
-        path: None,
-        workload: keys.complete(&WorkloadKeys::default()),
-        size: Bytes(SIZE),
-        seed: 1,
-        interval: Nanos::from_millis(100),
-        writable: false,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    };
+    let job = Job::new(keys.complete(&WorkloadKeys::default()), Bytes(SIZE), 1, Nanos::from_millis(100));
     let outcome = measure(&job, path, &mut |_| {}).expect("measured");
     assert_eq!((outcome.errors, outcome.notes), (vec![], vec![]));
     outcome.cpu.total_ns() as f64 / outcome.tallies.ios() as f64

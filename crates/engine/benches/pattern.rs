@@ -1,4 +1,4 @@
-//! What each kind of pattern costs: CPU time per I/O on the null backend at depth 128, everything else on. The difference
+//! The cost of each kind of pattern: CPU time per I/O on the null backend at depth 128, with everything else on. The difference
 //! to the first row is the pattern's own.
 //!
 //! `cargo bench -p iotax-engine --bench pattern`
@@ -43,19 +43,8 @@ fn cost(keys: &[(&str, &str)], path: &std::path::Path) -> Result<f64, String> {
         own.set(key, text)?;
     }
     let workload = own.complete(&WorkloadKeys::default());
-    let (size, interval) = (workload.size.unwrap_or(SIZE), Nanos::from_millis(100));
-    let job = Job {
-        path: None,
-        workload,
-        size,
-        seed: 1,
-        interval,
-        writable: true,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    };
+    let size = workload.size.unwrap_or(SIZE);
+    let job = Job { writable: true, ..Job::new(workload, size, 1, Nanos::from_millis(100)) };
     let outcome = measure(&job, path, &mut |_| ()).map_err(|error| error.to_string())?;
     Ok((outcome.cpu.user_ns + outcome.cpu.system_ns) as f64 / outcome.tallies.ios() as f64)
 }

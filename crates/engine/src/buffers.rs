@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The right to use one buffer. It cannot be copied: whoever queues an I/O gives it away, and has it back with the
-/// completion, so nobody touches a buffer that the kernel is using.
+/// The right to use one buffer. It cannot be copied: queueing an I/O gives it away, and the completion returns it, so nobody
+/// touches a buffer that the kernel is using.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
@@ -68,7 +68,7 @@ impl Buffers {
         Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, (0..count).map(Slot).collect()))
     }
 
-    /// Where a slot's buffer begins; it is `slot_bytes` long.
+    /// The address of a slot's buffer of `slot_bytes` bytes.
     #[inline]
     pub fn address(&self, slot: &Slot) -> *mut u8 {
         // SAFETY: slots are numbered below the count, so the offset stays within the mapping.

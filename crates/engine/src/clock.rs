@@ -12,7 +12,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 /// The time for which the counter is compared with the system's clock to learn its rate. Each end is known to some 50 ns, so the rate
 /// to some 5 ppm.
 const CALIBRATION_NS: u64 = 20_000_000;
-/// How far the two clocks may part over a measurement before it is said: the system's clock is itself adjusted by up to 500 ppm.
+/// Relative difference of the two clocks that is reported: the kernel itself adjusts the system's clock by up to 500 ppm.
 const DISAGREEMENT: f64 = 0.001;
 
 /// Nanoseconds of the monotonic clock.
@@ -38,7 +38,7 @@ fn system() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// The time stamp counter and what it means.
+/// The time stamp counter and its calibration.
 #[derive(Debug, Clone, Copy)]
 struct Counter {
     /// Ticks and nanoseconds at one moment.
@@ -100,7 +100,7 @@ impl Check {
         Self { ours: now(), systems: system() }
     }
 
-    /// What is to be said of the difference, if it is more than the kernel's own corrections explain.
+    /// Describes the difference, if it exceeds the kernel's own corrections.
     pub fn end(self) -> Option<String> {
         Self::judge(now().saturating_sub(self.ours), system().saturating_sub(self.systems))
     }
@@ -124,7 +124,7 @@ mod tsc {
 
     use std::arch::x86_64::{__cpuid, _rdtsc};
 
-    /// Where the kernel lists the clocks that it would use itself; it strikes the counter off when CPUs disagree.
+    /// The kernel's list of clocks that it would use itself; it drops the counter when CPUs disagree.
     const TRUSTED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
     /// "Advanced power management information", see the processors' manuals.
     const POWER: u32 = 0x8000_0007;
@@ -136,7 +136,7 @@ mod tsc {
         unsafe { _rdtsc() }
     }
 
-    /// Whether it runs at one rate in all power states, by the CPU's word, and alike on all CPUs, by the kernel's.
+    /// True if the counter has one rate in all power states, according to the CPU, and on all CPUs, according to the kernel.
     pub(super) fn is_invariant() -> bool {
         let knows = __cpuid(0x8000_0000).eax >= POWER;
         let kernel = std::fs::read_to_string(TRUSTED).unwrap_or_default();
@@ -160,18 +160,46 @@ pub(crate) fn thread_cpu() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time that this process has used and what the kernel counted of it, all threads together.
-#[expect(clippy::cast_sign_loss, reason = "counts are not negative")]
-pub fn process() -> (CpuTime, ProcessCounts) {
-    let usage = rusage();
-    let cpu =
-        CpuTime { user_ns: nanos_of_timeval(usage.ru_utime), system_ns: nanos_of_timeval(usage.ru_stime) };
-    let counts = ProcessCounts {
-        context_switches: usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64,
-        major_faults: usage.ru_majflt as u64,
-        minor_faults: usage.ru_minflt as u64,
-    };
-    (cpu, counts)
+/// CPU time of this process and the kernel's counts for it, all threads together.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProcessUsage {
+    /// Time on the CPUs.
+    pub cpu: CpuTime,
+    /// Context switches and page faults.
+    pub counts: ProcessCounts,
+}
+
+impl ProcessUsage {
+    /// The usage so far.
+    #[must_use]
+    #[expect(clippy::cast_sign_loss, reason = "counts are not negative")]
+    pub fn now() -> Self {
+        let usage = rusage();
+        let (user_ns, system_ns) = (nanos_of_timeval(usage.ru_utime), nanos_of_timeval(usage.ru_stime));
+        let counts = ProcessCounts {
+            context_switches: usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64,
+            major_faults: usage.ru_majflt as u64,
+            minor_faults: usage.ru_minflt as u64,
+        };
+        Self { cpu: CpuTime { user_ns, system_ns }, counts }
+    }
+
+    /// The usage after an earlier one.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        let Self { cpu, counts } = earlier;
+        Self {
+            cpu: CpuTime {
+                user_ns: self.cpu.user_ns.saturating_sub(cpu.user_ns),
+                system_ns: self.cpu.system_ns.saturating_sub(cpu.system_ns),
+            },
+            counts: ProcessCounts {
+                context_switches: self.counts.context_switches.saturating_sub(counts.context_switches),
+                major_faults: self.counts.major_faults.saturating_sub(counts.major_faults),
+                minor_faults: self.counts.minor_faults.saturating_sub(counts.minor_faults),
+            },
+        }
+    }
 }
 
 #[inline]
@@ -204,11 +232,11 @@ mod tests {
 
     #[test]
     fn work_shows_as_cpu_time_of_thread_and_process() {
-        let (thread, process) = (thread_cpu(), super::process().0.total_ns());
+        let (thread, process) = (thread_cpu(), ProcessUsage::now());
         while thread_cpu() - thread < 20_000_000 {
             std::hint::black_box(0_u64);
         }
-        assert!(super::process().0.total_ns() - process >= 10_000_000);
+        assert!(ProcessUsage::now().since(&process).cpu.total_ns() >= 10_000_000);
     }
 
     #[test]

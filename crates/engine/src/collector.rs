@@ -7,18 +7,18 @@ use iotax_model::units::Nanos;
 
 use crate::latencies::Latencies;
 use crate::window::Window;
-use crate::workers::Interval;
+use crate::workers::WorkerInterval;
 
-/// How long after its end an interval waits for workers that have not spoken: a worker that waits in one system call
-/// for one I/O cannot.
+/// Time after its end that an interval waits for silent workers: a worker that blocks in one system call for one I/O cannot
+/// report.
 pub(crate) const GRACE: Nanos = Nanos::from_millis(500);
 
-/// Collects the intervals of all workers and gives samples in order, each once, without gaps. What a worker reports after its
-/// interval was given counts in the next one, so that the samples add up to the totals always.
+/// Collects the intervals of all workers and gives samples in order, each once, without gaps. Late reports count in the next
+/// sample, so that the samples always add up to the totals.
 #[derive(Debug)]
 pub(crate) struct Collector {
     window: Window,
-    /// What a span without I/O looks like.
+    /// The latencies of a span without I/O.
     empty: Latencies,
     /// By worker: the interval it is in; those before it are complete.
     reached: Vec<u64>,
@@ -45,7 +45,7 @@ impl Open {
 }
 
 impl Collector {
-    /// For so many workers, each of which counts into something like `empty`.
+    /// A collector for `workers` workers, each of which counts into something like `empty`.
     pub(crate) fn new(window: Window, empty: Latencies, workers: u32) -> Self {
         let totals = Open::new(&empty).tallies;
         Self {
@@ -60,7 +60,7 @@ impl Collector {
     }
 
     /// Takes a worker's interval in.
-    pub(crate) fn add(&mut self, interval: &Interval) {
+    pub(crate) fn add(&mut self, interval: &WorkerInterval) {
         self.reached[interval.worker as usize] = interval.next;
         if interval.number < self.given {
             self.late += 1;
@@ -93,13 +93,13 @@ impl Collector {
     ) -> Option<Sample> {
         let interval = self.given;
         let is_last = interval + 1 == self.window.intervals();
-        // Workers that came to their end have passed intervals too that will never be, or not whole, if all have: then their last
-        // words tell.
+        // Workers that ended early have also passed intervals that will never be, or not in full, if all have: then their final
+        // reports decide.
         let intervals = self.window.intervals();
         let ended_early = now < self.window.end && self.reached.iter().all(|reached| *reached >= intervals);
         let is_past = now >= self.window.end_of(interval);
         let complete = is_past && !ended_early && self.reached.iter().all(|reached| *reached > interval);
-        // The last waits for all: there is no later one that could take in what comes late.
+        // The last sample waits for all workers: no later one could include a late report.
         let due = complete || all_done || (!is_last && now >= self.patience_ends(interval));
         if interval >= self.window.intervals() || !due {
             return None;
@@ -118,7 +118,7 @@ impl Collector {
         })
     }
 
-    /// When the next sample is given at the latest; the last one's is up to the caller.
+    /// The latest time at which the next sample is given; for the last one the caller decides.
     pub(crate) fn deadline(&self) -> u64 {
         self.patience_ends(self.given)
     }
@@ -156,18 +156,7 @@ mod tests {
             ..WorkloadKeys::default()
         };
         let workload = keys.complete(&WorkloadKeys::default());
-        let job = Job {
-            path: None,
-            workload,
-            size: Bytes(1 << 20),
-            seed: 1,
-            interval: Nanos::from_secs(1),
-            writable: true,
-            shared: false,
-            identity: None,
-            directory: None,
-            peer: None,
-        };
+        let job = Job { writable: true, ..Job::new(workload, Bytes(1 << 20), 1, Nanos::from_secs(1)) };
         Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers)
     }
 
@@ -176,7 +165,7 @@ mod tests {
         let mut latencies = collector.empty.empty_alike();
         let io = Io { direction: Direction::Read, offset: 0, length: 4096 };
         (0..count).for_each(|_| latencies.add(io, 100, 0));
-        collector.add(&Interval { worker, number, next, latencies, oldest_ns: None });
+        collector.add(&WorkerInterval { worker, number, next, latencies, oldest_ns: None });
     }
 
     fn ios(sample: &Sample) -> (u64, u64) {

@@ -1,7 +1,7 @@
 //! Several jobs at the same time on one target.
 //!
-//! Each is set up as if it were alone and has workers and a collector of its own. All begin their window at the same moment; one
-//! that is told to wait or ends early does nothing in the rest of it. What they tell is put together here.
+//! Each has separate workers and a separate collector, as if it were alone. All begin their window at the same moment; a job with
+//! a start delay or an early end is idle for the rest. Their intervals and outcomes are merged here.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::open::{self, Target};
 use crate::run::Prepared;
 use crate::window::Window;
 
-/// As [`crate::measure`], of a workload with others beside it.
+/// Measures a workload with concurrent jobs, as [`crate::measure`] does.
 pub(crate) fn run(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     let parts = split(job);
     let targets = open_all(&parts, path)?;
@@ -76,15 +76,15 @@ fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
 }
 
 /// The message of one job; none if it has ended.
-type Word = (usize, Option<Event>);
+type JobEvent = (usize, Option<Event>);
 
-/// Lets all go, and passes on what they tell together. What each of them came to.
+/// Starts all jobs and passes on their merged intervals. Returns the outcome of each.
 fn perform(
     prepared: &mut [Prepared<'_>],
     windows: &[Window],
     events: &mut dyn FnMut(Event),
 ) -> Vec<Result<Outcome, EngineError>> {
-    let (sender, words) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         let running: Vec<_> = (0..)
             .zip(prepared.iter_mut().zip(windows))
@@ -94,7 +94,7 @@ fn perform(
             })
             .collect();
         drop(sender);
-        listen(running.len(), &words, events);
+        listen(running.len(), &receiver, events);
         running
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -106,38 +106,39 @@ fn go(
     number: usize,
     part: &mut Prepared<'_>,
     window: Window,
-    sender: &Sender<Word>,
+    sender: &Sender<JobEvent>,
 ) -> Result<Outcome, EngineError> {
-    // Whoever listens does so until all senders are gone.
+    // The receiver lives until all senders are gone.
     let outcome = part.go(window, &mut |event| drop(sender.send((number, Some(event)))));
     let _ = sender.send((number, None));
     outcome
 }
 
-/// Passes on one interval of all jobs when each has told its own or has ended.
-fn listen(jobs: usize, words: &Receiver<Word>, events: &mut dyn FnMut(Event)) {
-    let mut told: Vec<VecDeque<Sample>> = vec![VecDeque::new(); jobs];
+/// Passes on an interval of all jobs when each has reported it or has ended.
+fn listen(jobs: usize, receiver: &Receiver<JobEvent>, events: &mut dyn FnMut(Event)) {
+    let mut waiting: Vec<VecDeque<Sample>> = vec![VecDeque::new(); jobs];
     let mut ended = vec![false; jobs];
     let mut measuring = false;
-    for (number, event) in words {
+    for (number, event) in receiver {
         match event {
             Some(Event::Measuring) if !measuring => {
                 measuring = true;
                 events(Event::Measuring);
             }
-            Some(Event::Sample(sample)) => told[number].push_back(*sample),
+            Some(Event::Sample(sample)) => waiting[number].push_back(*sample),
             Some(_) => {}
             None => ended[number] = true,
         }
         let has_spoken = |(samples, ended): (&VecDeque<Sample>, &bool)| *ended || !samples.is_empty();
-        while told.iter().any(|samples| !samples.is_empty()) && told.iter().zip(&ended).all(has_spoken) {
-            pass_on(&mut told, events);
+        while waiting.iter().any(|samples| !samples.is_empty()) && waiting.iter().zip(&ended).all(has_spoken)
+        {
+            pass_on(&mut waiting, events);
         }
     }
 }
 
-fn pass_on(told: &mut [VecDeque<Sample>], events: &mut dyn FnMut(Event)) {
-    let all = told.iter_mut().filter_map(VecDeque::pop_front).reduce(|mut all, sample| {
+fn pass_on(waiting: &mut [VecDeque<Sample>], events: &mut dyn FnMut(Event)) {
+    let all = waiting.iter_mut().filter_map(VecDeque::pop_front).reduce(|mut all, sample| {
         all.at_ns = all.at_ns.max(sample.at_ns);
         all.duration_ns = all.duration_ns.max(sample.duration_ns);
         all.oldest_ns = all.oldest_ns.max(sample.oldest_ns);
@@ -168,7 +169,7 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
             tallies: outcome.tallies.clone(),
         });
         if outcome.duration_ns > all.duration_ns {
-            // Of the whole process, whatever job looked.
+            // These cover the whole process, whichever job measured them.
             (all.duration_ns, all.cpu, all.counts) = (outcome.duration_ns, outcome.cpu, outcome.counts);
         }
         all.tallies.merge(&outcome.tallies);

@@ -23,10 +23,10 @@ pub enum EngineError {
     NothingMeasured {
         /// The warm-up.
         ramp_time: Nanos,
-        /// What failed in it.
+        /// The failures during the warm-up.
         errors: Vec<ErrorCount>,
     },
-    /// The network or its server did not do what was asked, in words that name the server.
+    /// The network or its server failed; the text names the server.
     #[error("{0}")]
     Net(String),
     /// The target could not be used.
@@ -34,7 +34,7 @@ pub enum EngineError {
     Target {
         /// The file or device.
         path: String,
-        /// What stands against it.
+        /// The reason for the refusal.
         reason: Refusal,
     },
     /// The kernel has no io_uring or does not let us use it.
@@ -53,7 +53,7 @@ pub enum EngineError {
          numjobs = {iodepth} for as much at once"
     )]
     NotAsynchronous {
-        /// What was asked for.
+        /// The requested depth.
         iodepth: u32,
         /// Why not this.
         io_uring: String,
@@ -66,12 +66,12 @@ pub enum EngineError {
          lower one of them"
     )]
     Memory {
-        /// What the buffers would take.
+        /// The memory that the buffers would take.
         asked: Bytes,
-        /// What the machine has.
+        /// The machine's memory.
         memory: Bytes,
     },
-    /// The table of what was written would not fit into memory.
+    /// The table of written blocks would not fit into memory.
     #[error(
         "verify keeps 8 bytes for each block of size = {size}, {asked} in all, which is more than a quarter of this \
          machine's {memory} of memory; lower size or raise bs"
@@ -79,9 +79,9 @@ pub enum EngineError {
     VerifyMemory {
         /// The area.
         size: Bytes,
-        /// What the table would take.
+        /// The memory that the table would take.
         asked: Bytes,
-        /// What the machine has.
+        /// The machine's memory.
         memory: Bytes,
     },
     /// A test that nothing here does.
@@ -90,13 +90,13 @@ pub enum EngineError {
     /// A test that makes files has no directory for them.
     #[error("test = {0} makes files of its own, and there is no directory for them here")]
     NoDirectory(Test),
-    /// A directory for a test is in use: what is in it in the end is removed.
+    /// A directory for a test is in use: its content would be removed at the end.
     #[error("{0} is not empty; a test makes its files in an empty directory")]
     NotEmpty(String),
     /// The system refused something that the load needs.
     #[error("{doing} failed: {error}")]
     System {
-        /// What was tried, and on what.
+        /// The attempted action and its object.
         doing: String,
         /// The system's answer.
         error: io::Error,
@@ -104,6 +104,13 @@ pub enum EngineError {
     /// A worker ended without a word.
     #[error("worker {0} panicked: this is a bug in iotax; the message above names the place")]
     Panicked(u32),
+}
+
+impl EngineError {
+    /// Makes errors of the system that name the attempted action.
+    pub fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        |error| Self::System { doing: doing.into(), error }
+    }
 }
 
 /// Failures in words, if there are any.
@@ -114,7 +121,7 @@ fn listed(errors: &[ErrorCount]) -> String {
     each.collect::<Vec<_>>().concat()
 }
 
-/// What stands against using a target.
+/// The reason why a target cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// Nothing is there.
@@ -126,7 +133,7 @@ pub enum Refusal {
     /// It is neither file nor block device.
     #[error("is a {0}; a regular file or a block device is needed")]
     Kind(&'static str),
-    /// The workload would write what may only be read.
+    /// The workload writes to a read-only target.
     #[error(
         "{0} writes, and this target may only be read; use a pattern that only reads, such as rw = randread"
     )]
@@ -136,7 +143,7 @@ pub enum Refusal {
         "is in use (mounted, part of another device, or opened exclusively); it is not written while it is"
     )]
     InUse,
-    /// It is not what the run was begun with.
+    /// It is not the file or device that the run began with.
     #[error(
         "another file or device has taken its place since the run began, and is left alone; run again once the name leads \
          to what is meant"
@@ -163,7 +170,7 @@ pub enum Refusal {
         key: &'static str,
         /// Its value.
         value: String,
-        /// What offsets and lengths must be multiples of.
+        /// The alignment that direct I/O needs, in bytes, for offsets and lengths.
         unit: Bytes,
     },
     /// The area does not hold the blocks that are needed.
@@ -185,7 +192,7 @@ pub enum Refusal {
     TooLong {
         /// The area.
         size: Bytes,
-        /// Where it begins.
+        /// The area's first byte.
         offset: Bytes,
         /// The target's length.
         length: Bytes,
@@ -193,7 +200,7 @@ pub enum Refusal {
     /// The system refused.
     #[error("{doing}: {error}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         doing: &'static str,
         /// The system's answer.
         error: io::Error,

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 use crate::latencies::Latencies;
 use crate::window::Window;
-use crate::workers::{Interval, Report};
+use crate::workers::{WorkerInterval, WorkerReport};
 
 /// The state after an interval.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,14 +22,14 @@ pub struct IntervalRecorder {
     window: Window,
     /// The current interval; `None` in the warm-up.
     interval: Option<u64>,
-    /// When the current interval, or the warm-up, ends.
+    /// The end of the current interval or of the warm-up.
     pub boundary: u64,
     /// The counts of the current interval.
     pub latencies: Latencies,
     /// I/Os of the warm-up.
     pub ramp_ios: u64,
     spare: Receiver<Latencies>,
-    reports: Sender<Report>,
+    reports: Sender<WorkerReport>,
 }
 
 impl IntervalRecorder {
@@ -39,13 +39,13 @@ impl IntervalRecorder {
         latencies: Latencies,
         window: Window,
         spare: Receiver<Latencies>,
-        reports: Sender<Report>,
+        reports: Sender<WorkerReport>,
     ) -> Self {
         let boundary = window.begin;
         Self { worker, window, interval: None, boundary, latencies, ramp_ios: 0, spare, reports }
     }
 
-    /// Closes what has ended by `now`, a time at or after the boundary, before what was just reaped is counted.
+    /// Closes intervals that have ended by `now`, a time at or after the boundary, before the just reaped I/Os are counted.
     #[cold]
     pub fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> IntervalState {
         let next = self.window.interval_at(now);
@@ -68,7 +68,7 @@ impl IntervalRecorder {
         if next >= self.window.intervals() { IntervalState::Over } else { IntervalState::GoOn }
     }
 
-    /// Closes the interval that is under way, because no more I/O comes.
+    /// Closes the current interval because no more I/O comes.
     pub(crate) fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
         match self.interval {
             None => {
@@ -85,11 +85,11 @@ impl IntervalRecorder {
         }
     }
 
-    /// Hands an interval over. Whether anybody takes it.
+    /// Hands an interval over. True if somebody takes it.
     fn report(&mut self, number: u64, next: u64, empty: Latencies, oldest_ns: Option<u64>) -> bool {
         let latencies = std::mem::replace(&mut self.latencies, empty);
-        let interval = Interval { worker: self.worker, number, next, latencies, oldest_ns };
-        self.reports.send(Report::Interval(interval)).is_ok()
+        let interval = WorkerInterval { worker: self.worker, number, next, latencies, oldest_ns };
+        self.reports.send(WorkerReport::Interval(interval)).is_ok()
     }
 }
 
@@ -107,19 +107,7 @@ mod tests {
         let keys =
             WorkloadKeys { runtime: Some(Nanos(300)), ramp_time: Some(Nanos(50)), ..WorkloadKeys::default() };
         let workload = keys.complete(&WorkloadKeys::default());
-        let (size, interval) = (Bytes(1 << 20), Nanos(100));
-        let job = Job {
-            path: None,
-            workload,
-            size,
-            seed: 1,
-            interval,
-            writable: false,
-            shared: false,
-            identity: None,
-            directory: None,
-            peer: None,
-        };
+        let job = Job::new(workload, Bytes(1 << 20), 1, Nanos(100));
         let latencies = Latencies::new(&job.workload);
         let (reports, reported) = mpsc::channel();
         let (_spare, spares) = mpsc::channel();
@@ -141,7 +129,9 @@ mod tests {
         let intervals: Vec<_> = reported
             .iter()
             .map(|report| match report {
-                Report::Interval(of) => (of.worker, of.number, of.next, of.latencies.ios(), of.oldest_ns),
+                WorkerReport::Interval(of) => {
+                    (of.worker, of.number, of.next, of.latencies.ios(), of.oldest_ns)
+                }
                 other => panic!("{other:?}"),
             })
             .collect();

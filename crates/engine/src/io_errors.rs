@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use iotax_model::record::ErrorCount;
 use rustix::io::Errno;
 
-/// How an I/O failed: the kernel's errno, fewer bytes than asked, or none, as beyond the end of a file that was cut or of a
-/// device that was removed.
+/// The failure of an I/O: the kernel's errno, or fewer bytes than asked, or none, as beyond the end of a truncated file or on a
+/// removed device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum ErrorKind {
     Errno(i32),
     Short,
     Empty,
@@ -16,7 +16,7 @@ enum Fault {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failures {
-    fault: Fault,
+    kind: ErrorKind,
     /// The direction's word.
     direction: &'static str,
     ios: u64,
@@ -34,18 +34,18 @@ impl IoErrors {
     /// Counts an I/O of a direction, by its word, that ended at `at` with `result`: an errno below zero, or too few bytes.
     #[cold]
     pub fn add(&mut self, result: i32, direction: &'static str, offset: u64, at: u64) {
-        let fault = match result {
-            ..0 => Fault::Errno(-result),
-            0 => Fault::Empty,
-            _ => Fault::Short,
+        let kind = match result {
+            ..0 => ErrorKind::Errno(-result),
+            0 => ErrorKind::Empty,
+            _ => ErrorKind::Short,
         };
-        match self.0.iter_mut().find(|known| (known.fault, known.direction) == (fault, direction)) {
+        match self.0.iter_mut().find(|known| (known.kind, known.direction) == (kind, direction)) {
             Some(known) => {
                 known.ios += 1;
                 (known.last_offset, known.last_at) = (offset, at);
             }
             None => self.0.push(Failures {
-                fault,
+                kind,
                 direction,
                 ios: 1,
                 first_offset: offset,
@@ -59,19 +59,19 @@ impl IoErrors {
     /// The failures of all workers together, by name and direction.
     pub(crate) fn merge(all: Vec<Self>) -> Vec<ErrorCount> {
         let mut merged: BTreeMap<(String, &str), Failures> = BTreeMap::new();
-        for fault in all.into_iter().flat_map(|faults| faults.0) {
+        for failures in all.into_iter().flat_map(|errors| errors.0) {
             merged
-                .entry((fault.name(), fault.direction))
+                .entry((failures.name(), failures.direction))
                 .and_modify(|sum| {
-                    if fault.first_at < sum.first_at {
-                        (sum.first_at, sum.first_offset) = (fault.first_at, fault.first_offset);
+                    if failures.first_at < sum.first_at {
+                        (sum.first_at, sum.first_offset) = (failures.first_at, failures.first_offset);
                     }
-                    if fault.last_at > sum.last_at {
-                        (sum.last_at, sum.last_offset) = (fault.last_at, fault.last_offset);
+                    if failures.last_at > sum.last_at {
+                        (sum.last_at, sum.last_offset) = (failures.last_at, failures.last_offset);
                     }
-                    sum.ios += fault.ios;
+                    sum.ios += failures.ios;
                 })
-                .or_insert(fault);
+                .or_insert(failures);
         }
         merged
             .into_iter()
@@ -88,10 +88,10 @@ impl IoErrors {
 
 impl Failures {
     fn name(&self) -> String {
-        match self.fault {
-            Fault::Errno(number) => errno_name(number),
-            Fault::Short => format!("short {}", self.direction),
-            Fault::Empty => format!("empty {}", self.direction),
+        match self.kind {
+            ErrorKind::Errno(number) => errno_name(number),
+            ErrorKind::Short => format!("short {}", self.direction),
+            ErrorKind::Empty => format!("empty {}", self.direction),
         }
     }
 }

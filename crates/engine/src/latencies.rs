@@ -6,7 +6,7 @@ use iotax_model::workload::{Test, Workload};
 
 use crate::request::{Direction, Io};
 
-/// Service and response times and bytes of one worker's I/Os, by direction. What the workload has not takes no memory.
+/// Service and response times and bytes of one worker's I/Os, by direction. Unused directions take no memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latencies([Option<Counts>; 5]);
 
@@ -62,7 +62,7 @@ impl Alike {
 }
 
 impl Latencies {
-    /// Room for what a workload does.
+    /// Makes room for a workload's directions.
     pub fn new(workload: &Workload) -> Self {
         let open_loop = workload.is_open_loop();
         // Workers count while they are measured: nothing may be allocated then.

@@ -41,13 +41,16 @@ pub mod workers;
 
 use std::path::Path;
 
-use iotax_model::record::{CacheDrop, Outcome};
+use iotax_model::record::Outcome;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::verify_errors::Recovery;
-use iotax_model::wire::{Area, Event, Job};
-use iotax_model::workload::{Content, Workload};
+use iotax_model::wire::{Event, Job};
+use iotax_model::workload::Workload;
 
 pub use crate::error::{EngineError, Refusal};
+pub use crate::overhead::overhead_ns;
+pub use crate::page_cache::drop_caches;
+pub use crate::prepare::fill;
+pub use crate::verify::audit;
 
 /// The shortest interval between samples.
 const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
@@ -58,11 +61,11 @@ const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 ///
 /// A test (the workload's `test`) that makes files makes them in the job's directory, and leaves that empty.
 ///
-/// An I/O counts, with its service time, in the interval in which it is seen to be complete; what is in flight when the
-/// window ends counts nowhere. I/Os that fail are counted by error and the run goes on, even if all fail.
+/// An I/O counts, with its service time, in the interval in which its completion is seen; I/O in flight at the window's end does
+/// not count. Failed I/Os are counted by error and the run goes on, even if all fail.
 ///
 /// # Errors
-/// A job that cannot be done on this target, and a system that refuses what it needs. Nothing is created or truncated.
+/// A job that this target cannot do, and a system call that fails. Nothing is created or truncated.
 pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     check(job)?;
     check_memory(job)?;
@@ -76,10 +79,10 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
     run::run(job, &target, events)
 }
 
-/// Refuses what no load can do: a workload that contradicts itself, and samples more often than every 10 ms.
+/// Refuses impossible jobs: a workload that contradicts itself, and samples more often than every 10 ms.
 ///
 /// # Errors
-/// The key at fault, and what it accepts.
+/// The key at fault, and the accepted values.
 pub fn check(job: &Job) -> Result<(), EngineError> {
     job.workload.check()?;
     if job.interval < SHORTEST_INTERVAL {
@@ -105,44 +108,4 @@ fn check_memory(job: &Job) -> Result<(), EngineError> {
 fn memory() -> u64 {
     let system = rustix::system::sysinfo();
     system.totalram.saturating_mul(system.mem_unit.into())
-}
-
-/// Writes the first `size` bytes of an existing file or device once with such content, in duplicates of 1 MiB where it asks
-/// for any, and flushes. The seed decides the data. A file that is shorter grows. `progress` gets the bytes written so
-/// far, a few times a second and at the end.
-///
-/// # Errors
-/// A target that cannot be opened for writing or is too small, and the first write that fails, with its offset.
-pub fn fill(
-    path: &Path,
-    area: &Area,
-    content: &Content,
-    seed: u64,
-    progress: &mut dyn FnMut(Bytes),
-) -> Result<(), EngineError> {
-    prepare::fill(path, area, content, seed, progress)
-}
-
-/// Compares what a target holds with the journal of the writes that it acknowledged (the workload's `write_journal`). Only
-/// reads. A block may hold a later write than the last one on record, or a part of it: that was in flight when the
-/// machine stopped.
-///
-/// # Errors
-/// A file that is no journal, and a target that cannot be opened. What cannot be read of the target is a finding.
-pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
-    verify::audit(path, journal)
-}
-
-/// Syncs and drops the page cache as far as privileges allow: all of it, else the file's pages, else nothing.
-pub fn drop_caches(path: &Path) -> CacheDrop {
-    page_cache::drop_caches(path)
-}
-
-/// CPU nanoseconds that the engine spends per I/O on the null backend: the floor beneath every latency. Measured for some
-/// 50 ms at queue depth 1, where no batch shares the cost of a time stamp, with all accounting on.
-///
-/// # Panics
-/// If the system has not even a page of memory left.
-pub fn floor() -> u64 {
-    overhead::floor()
 }

@@ -1,4 +1,4 @@
-//! Opens targets by the safety rules: nothing is created or truncated, what is only read is opened read-only.
+//! Opens targets by the safety rules: nothing is created or truncated, and a target that is only read is opened read-only.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -29,7 +29,7 @@ pub(crate) struct Access {
     pub(crate) sync: SyncMode,
     /// True if a layer that iotax made holds the device, so that it cannot be claimed.
     pub(crate) shared: bool,
-    /// The only file or device that is meant; absent: whatever stands there.
+    /// The identity that the file or device must have; absent: any.
     pub(crate) identity: Option<Identity>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     let needed =
         if workload.is_random() || workload.offset_increment.is_some() { 1 } else { workload.numjobs };
     let bs = workload.max_bs();
-    // Random places are multiples of the shortest length; what is left over at the end is not used.
+    // Random places are multiples of the shortest length; a remainder at the end is not used.
     let usable = job.size.0 - job.size.0 % workload.min_bs().0;
     if usable / bs.0 < u64::from(needed) {
         return Err(refuse(Refusal::TooSmall { size: job.size, bs, needed }));
@@ -156,7 +156,7 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
             return Err(Refusal::Replaced);
         }
     }
-    // A device node may lie on a tmpfs; what it stands for does not.
+    // A device node may lie on a tmpfs; the device does not.
     if access.direct && !is_device && is_tmpfs(&file) {
         return Err(Refusal::NoDirect("tmpfs, which keeps files in memory"));
     }
@@ -225,8 +225,8 @@ impl Target {
         }
     }
 
-    /// What offsets and lengths of direct I/O must be multiples of: a device's logical block size, or what the filesystem
-    /// says (Linux 6.1 and later). `None`: no direct I/O, or not known.
+    /// The alignment that direct I/O needs for offsets and lengths, in bytes: a device's logical block size, or the filesystem's
+    /// answer (Linux 6.1 and later). `None`: no direct I/O, or not known.
     pub(crate) fn direct_unit(&self) -> Option<u64> {
         if !self.access.direct {
             return None;
@@ -245,6 +245,11 @@ impl Target {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         self.access.open(Path::new(&path), 0).or_else(|_| self.file.try_clone())
     }
+
+    /// Reopens it for worker number `worker`.
+    pub(crate) fn reopen_for(&self, worker: u32) -> Result<File, EngineError> {
+        self.reopen().map_err(EngineError::system(format!("opening the target for worker {worker}")))
+    }
 }
 
 #[cfg(test)]
@@ -257,18 +262,7 @@ mod tests {
     fn job(keys: WorkloadKeys, size: u64, writable: bool) -> Job {
         let workload =
             WorkloadKeys { direct: keys.direct.or(Some(false)), ..keys }.complete(&WorkloadKeys::default());
-        Job {
-            path: None,
-            workload,
-            size: Bytes(size),
-            seed: 1,
-            interval: Nanos::from_secs(1),
-            writable,
-            shared: false,
-            identity: None,
-            directory: None,
-            peer: None,
-        }
+        Job { writable, ..Job::new(workload, Bytes(size), 1, Nanos::from_secs(1)) }
     }
 
     fn rw(rw: Rw) -> WorkloadKeys {

@@ -1,4 +1,4 @@
-//! When the next I/O of a worker is due.
+//! The schedule of a worker's I/Os.
 
 use iotax_model::record::Pacing;
 use iotax_model::workload::{RateProcess, Workload};
@@ -9,7 +9,7 @@ use crate::window::Window;
 /// The pacing of a worker. A closed loop without pauses has none.
 #[derive(Debug)]
 pub enum Pace {
-    /// A closed loop that rests after every so many I/Os.
+    /// A closed loop that rests after every few I/Os.
     Think {
         /// The rest in nanoseconds.
         pause: u64,
@@ -17,7 +17,7 @@ pub enum Pace {
         every: u64,
         /// I/Os left until the next rest.
         left: u64,
-        /// When the next I/O may begin.
+        /// The earliest begin of the next I/O.
         due: u64,
     },
     /// An open loop.
@@ -34,7 +34,7 @@ impl Pace {
         workload.thinktime.map(|pause| Self::Think { pause: pause.0, every, left: every, due: 0 })
     }
 
-    /// When the next I/O may begin at the earliest.
+    /// The earliest begin of the next I/O.
     #[inline]
     pub const fn due(&self) -> u64 {
         match self {
@@ -43,7 +43,7 @@ impl Pace {
         }
     }
 
-    /// The next I/O, of so many bytes, begins now. Its intended start, in an open loop.
+    /// Begins the next I/O, of `bytes` bytes. Returns its intended start, in an open loop.
     #[inline]
     pub fn take(&mut self, now: u64, bytes: u32) -> u64 {
         match self {
@@ -74,8 +74,8 @@ impl Pace {
         }
     }
 
-    /// How the schedule was kept, up to the window's end or to `now`, whichever is earlier; `None` without a schedule. If
-    /// there was no more to do, nothing was left to begin.
+    /// Measures how well the schedule was kept, up to the window's end or to `now`, whichever is earlier; `None` without a
+    /// schedule. With `exhausted`, no I/O was left to begin.
     pub fn finish(self, now: u64, exhausted: bool) -> Option<Pacing> {
         match self {
             Self::Think { .. } => None,
@@ -85,10 +85,10 @@ impl Pace {
     }
 }
 
-/// Intended start times of an open loop: they follow from the rate alone, whatever becomes of the I/O.
+/// Intended start times of an open loop: they follow from the rate alone, independent of completions.
 #[derive(Debug)]
 pub struct Schedule {
-    /// When the next I/O is due, in whole nanoseconds, and the rest.
+    /// The due time of the next I/O: whole nanoseconds, and the rest.
     due: u64,
     rest: f64,
     /// Nanoseconds between I/Os, or for each byte.
@@ -133,7 +133,7 @@ impl Schedule {
         Some(schedule)
     }
 
-    /// The mean distance to the I/O after one of so many bytes.
+    /// The mean distance to the I/O after one of `bytes` bytes.
     fn step(&self, bytes: u32) -> f64 {
         if self.by_bytes { self.gap * f64::from(bytes) } else { self.gap }
     }
@@ -178,8 +178,8 @@ impl Schedule {
     fn finish(mut self, now: u64) -> Pacing {
         let end = self.window.end.min(now);
         self.kept.backlog_ns = end.saturating_sub(self.due);
-        // How long those that did not begin would have been is not known: a block each. Of a rate at random the mean is
-        // taken: to draw each of them might take longer than the measurement.
+        // I/Os that did not begin have no known length, so each counts as one block. A random rate counts with its mean: drawing
+        // each gap might take longer than the measurement.
         let gap = self.step(self.bs);
         let until = |time: u64| -> u64 {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]

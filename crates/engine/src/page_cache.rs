@@ -1,4 +1,4 @@
-//! The page cache: what of a target's area it holds, which is nothing after direct I/O, and how it is emptied.
+//! The page cache: how much of a target's area it holds, which is nothing after direct I/O, and how it is emptied.
 
 #![expect(unsafe_code, reason = "mincore(2) needs a mapping")]
 
@@ -26,13 +26,13 @@ const STRETCHES: u64 = 1024;
 const STRETCH_EVERY: Nanos = Nanos::from_millis(5);
 
 /// The cached pages in samples of an area, at one moment.
-pub(crate) struct Cached {
+pub(crate) struct CachedPages {
     stretches: Vec<u64>,
     bytes: u64,
 }
 
-impl Cached {
-    /// Looks at a job's area. Absent where the kernel does not tell this user (mincore(2)), or cannot map it.
+impl CachedPages {
+    /// Looks at a job's area. Absent if the kernel does not answer this user (mincore(2)), or cannot map it.
     pub(crate) fn look(job: &Job, target: &Target) -> Option<Self> {
         if !is_told(target) {
             return None;
@@ -87,8 +87,8 @@ fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     (told == 0).then_some((pages * page) as u64)
 }
 
-/// Drops caches as far as privileges allow; see [`crate::drop_caches`].
-pub(crate) fn drop_caches(path: &Path) -> CacheDrop {
+/// Syncs and drops the page cache as far as privileges allow: all of it, else the file's pages, else nothing.
+pub fn drop_caches(path: &Path) -> CacheDrop {
     rustix::fs::sync();
     if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
         return CacheDrop::PageCache;
@@ -123,22 +123,11 @@ mod tests {
         std::fs::write(file.path(), vec![1; size]).expect("written");
         drop_pages(file.as_file()).expect("dropped");
         let workload = WorkloadKeys::default().complete(&WorkloadKeys::default());
-        let job = Job {
-            path: None,
-            workload,
-            size: Bytes(size as u64),
-            seed: 1,
-            interval: Nanos::from_secs(1),
-            writable: true,
-            shared: false,
-            identity: None,
-            directory: None,
-            peer: None,
-        };
+        let job = Job { writable: true, ..Job::new(workload, Bytes(size as u64), 1, Nanos::from_secs(1)) };
         let access =
             Access { write: true, direct: false, sync: SyncMode::None, shared: false, identity: None };
         let target = open::open(file.path(), access).expect("opened");
-        let look = || Cached::look(&job, &target).expect("looked");
+        let look = || CachedPages::look(&job, &target).expect("looked");
         let first = look();
         if first.bytes != 0 {
             iotax_testkit::skip!("this filesystem keeps {} bytes of what was dropped", first.bytes);

@@ -19,7 +19,7 @@ use crate::open::{self, Access, Target};
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Direction, Io};
-use crate::verify::{Mark, seal};
+use crate::verify::{Mark, write_stamps};
 
 /// Bytes of one write: long enough for the device's full speed.
 const CHUNK: u32 = 1 << 20;
@@ -30,8 +30,13 @@ const DIRECT_UNIT: u64 = 4096;
 /// The interval between progress reports.
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
 
-/// Writes the first `size` bytes once; see [`crate::fill`].
-pub(crate) fn fill(
+/// Writes an area of an existing file or device once, with duplicates of 1 MiB if `content` asks for any, and flushes.
+/// The seed determines the data. A file that is shorter grows. `progress` gets the bytes written so far, a few times a
+/// second and at the end.
+///
+/// # Errors
+/// A target that cannot be opened for writing or is too small, and the first write that fails, with its offset.
+pub fn fill(
     path: &Path,
     area: &Area,
     content: &Content,
@@ -48,14 +53,11 @@ pub(crate) fn fill(
         let reason = Refusal::TooLong { size, offset, length: Bytes(target.length) };
         return Err(open::at_path(path)(reason));
     }
-    let trouble = |doing: &str| {
-        let doing = format!("{}: {doing}", path.display());
-        move |error| EngineError::System { doing, error }
-    };
+    let failed = |doing: &str| EngineError::system(format!("{}: {doing}", path.display()));
     let filling = Filling::new(content, seed);
     let body = size.0 - size.0 % DIRECT_UNIT;
     let setup = |depth| -> Result<Setup, EngineError> {
-        let file = target.reopen().map_err(trouble("opening it again"))?;
+        let file = target.reopen().map_err(failed("opening it again"))?;
         Ok(Setup { file, depth, slot_bytes: CHUNK as usize, options: Options::default() })
     };
     let written = match Uring::open(setup(DEPTH)?) {
@@ -66,10 +68,10 @@ pub(crate) fn fill(
         }
         Err(error) => return Err(error),
     };
-    written.map_err(trouble("filling"))?;
+    written.map_err(failed("filling"))?;
     write_tail(&target.file, &filling, offset.0 + body, offset.0 + size.0)
-        .map_err(trouble("filling its last bytes"))?;
-    target.file.sync_data().map_err(trouble("flushing"))?;
+        .map_err(failed("filling its last bytes"))?;
+    target.file.sync_data().map_err(failed("flushing"))?;
     progress(size);
     Ok(())
 }
@@ -91,10 +93,10 @@ impl Filling {
 
     /// Fills `buffer`, whole sectors, with the content of a write.
     fn put(&self, io: Io, buffer: &mut [u8]) {
-        // What direct I/O leaves over comes after the last chunk.
+        // The remainder that direct I/O leaves comes after the last chunk.
         self.source.put(io.offset.div_ceil(CHUNK.into()), buffer);
         if self.verify != Verify::None {
-            seal(buffer, &io, self.mark, self.verify);
+            write_stamps(buffer, &io, self.mark, self.verify);
         }
     }
 }
@@ -157,7 +159,7 @@ fn check_written(result: i32, io: Io) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what direct I/O cannot: the bytes from `body`, a multiple of the unit, to `size`.
+/// Writes the remainder that direct I/O cannot: the bytes from `body`, a multiple of the unit, to `size`.
 fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Result<()> {
     if body == size {
         return Ok(());
@@ -177,12 +179,15 @@ fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Resul
 
 /// Reads an area once, so that as much of it is in the page cache as fits there.
 pub(crate) fn read_ahead(target: &Target, area: &Workload, size: Bytes) -> Result<(), EngineError> {
-    let trouble = |error| EngineError::System { doing: "reading the area into the page cache".into(), error };
     let (mut offset, end) = (area.offset.0, area.offset.0 + size.0);
     let mut buffer = vec![0; CHUNK as usize];
     while offset < end {
         let length = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
-        match target.file.read_at(&mut buffer[..length], offset).map_err(trouble)? {
+        match target
+            .file
+            .read_at(&mut buffer[..length], offset)
+            .map_err(EngineError::system("reading the area into the page cache"))?
+        {
             0 => break,
             read => offset += read as u64,
         }

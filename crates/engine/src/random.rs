@@ -8,35 +8,35 @@ use rand::TryRng;
 #[derive(Debug, Clone)]
 pub struct SplitMix64(u64);
 
-/// What the numbers are for. Each purpose has streams of its own, so that nothing recurs by accident.
+/// The purpose of random numbers. Each has its own streams, so that nothing recurs by accident.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
     /// The order of a worker's blocks.
     Offsets,
-    /// Which of a worker's I/Os read and which write.
+    /// The mix of a worker's reads and writes.
     Mix,
-    /// What a worker writes.
+    /// The content of a worker's writes.
     Payload,
-    /// What an area is filled with.
+    /// The initial content of an area.
     Fill,
-    /// What tells a measurement from all others.
+    /// The identity of a measurement.
     Run,
-    /// When a worker's I/Os are due.
+    /// The due times of a worker's I/Os.
     Arrivals,
-    /// How long a worker's I/Os are.
+    /// The lengths of a worker's I/Os.
     Sizes,
-    /// Which of a worker's I/Os are random.
+    /// The choice between random and sequential I/Os.
     Coin,
-    /// Which blocks are the frequent ones.
+    /// The places of the frequent blocks.
     Places,
     /// The names and sizes of a worker's files, and their order.
     Files,
-    /// What a tree of files consists of.
+    /// The files and directories of a tree.
     Tree,
 }
 
 impl SplitMix64 {
-    /// The generator of one seed, one purpose, and one number of whatever the purpose has many of.
+    /// The generator of one seed, one purpose, and one number within it.
     pub const fn new(seed: u64, purpose: Purpose, number: u64) -> Self {
         Self(scramble(seed ^ scramble(number << 8 | purpose as u64)))
     }

@@ -11,14 +11,14 @@ pub struct Io {
     pub length: u32,
 }
 
-/// What an I/O does.
+/// The kind of an I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Reads.
     Read,
     /// Writes.
     Write,
-    /// Discards what is there.
+    /// Discards the range.
     Trim,
     /// Flushes data and metadata, as fsync(2).
     Sync,
@@ -27,7 +27,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Whether it moves nothing.
+    /// True if it moves no data.
     #[inline]
     pub(crate) const fn is_flush(self) -> bool {
         matches!(self, Self::Sync | Self::DataSync)

@@ -1,4 +1,4 @@
-//! One measurement: starts the workers, collects what they report, and tells of it.
+//! One measurement: starts the workers, collects their reports, and makes the outcome.
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::error::EngineError;
 use crate::io_errors::errno_name;
 use crate::latencies::Latencies;
 use crate::open::Target;
-use crate::page_cache::Cached;
+use crate::page_cache::CachedPages;
 use crate::pattern::Pattern;
 use crate::payload::SECTOR;
 use crate::prepare;
 use crate::request::Direction;
-use crate::verify::Proof;
+use crate::verify::Verification;
 use crate::watch;
 use crate::window::Window;
 use crate::worker::{self, Task};
@@ -30,10 +30,10 @@ pub(crate) struct Prepared<'a> {
     target: &'a Target,
     ioengine: IoEngine,
     note: Option<String>,
-    proof: Option<Arc<Proof>>,
+    verification: Option<Arc<Verification>>,
     workers: Workers,
     room: Latencies,
-    cached: Option<Cached>,
+    cached: Option<CachedPages>,
 }
 
 impl<'a> Prepared<'a> {
@@ -45,17 +45,17 @@ impl<'a> Prepared<'a> {
         if job.workload.pre_read && ioengine != IoEngine::Null {
             prepare::read_ahead(target, &job.workload, job.size)?;
         }
-        let proof = Proof::new(job, target)?.map(Arc::new);
+        let verification = Verification::new(job, target)?.map(Arc::new);
         let room = Latencies::new(workload);
         let workers = Workers::spawn(workload.numjobs, workload.max_errors, &room, |number| {
-            work(job, target, ioengine, proof.as_ref(), number)
+            work(job, target, ioengine, verification.as_ref(), number)
         })?;
         let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
-        let cached = if bypasses_the_cache { Cached::look(job, target) } else { None };
-        Ok(Self { job, target, ioengine, note, proof, workers, room, cached })
+        let cached = if bypasses_the_cache { CachedPages::look(job, target) } else { None };
+        Ok(Self { job, target, ioengine, note, verification, workers, room, cached })
     }
 
-    /// Makes the load. What was written is not flushed yet, nor verified.
+    /// Makes the load. Written data is neither flushed nor verified yet.
     pub(crate) fn go(
         &mut self,
         window: Window,
@@ -67,18 +67,18 @@ impl<'a> Prepared<'a> {
         Ok(outcome)
     }
 
-    /// Has the target make safe what it took, and verifies it if that was asked for.
+    /// Flushes the target, and verifies it if the job says so.
     pub(crate) fn conclude(self, outcome: &mut Outcome) {
-        let Self { job, target, ioengine, proof, workers, cached, .. } = self;
+        let Self { job, target, ioengine, verification, workers, cached, .. } = self;
         outcome.page_cache = cached.and_then(|before| before.and_now(target));
         if job.workload.rw.writes() && ioengine != IoEngine::Null && workers.is_unharmed(outcome) {
             flush(|| target.file.sync_data(), outcome);
         }
-        if let Some(proof) = proof {
-            outcome.notes.extend(proof.note());
+        if let Some(verification) = verification {
+            outcome.notes.extend(verification.note());
             let findings = outcome.verify.get_or_insert_default();
-            // What was measured and found until then is not lost with what cannot be read back.
-            if let Err(error) = proof.conclude(target, findings) {
+            // A failed read-back must not lose the measurement and the findings so far.
+            if let Err(error) = verification.conclude(target, findings) {
                 outcome.notes.push(format!("what was written was not verified to the end: {error}"));
             }
         }
@@ -112,15 +112,12 @@ fn work(
     job: &Job,
     target: &Target,
     ioengine: IoEngine,
-    proof: Option<&Arc<Proof>>,
+    verification: Option<&Arc<Verification>>,
     number: u32,
 ) -> Result<Work, EngineError> {
     let workload = job.workload.clone();
     let setup = Setup {
-        file: target.reopen().map_err(|error| EngineError::System {
-            doing: format!("opening the target for worker {number}"),
-            error,
-        })?,
+        file: target.reopen_for(number)?,
         depth: workload.iodepth,
         // Contents are made in whole sectors.
         slot_bytes: usize::try_from(workload.max_bs().0.next_multiple_of(SECTOR.into()))
@@ -128,16 +125,16 @@ fn work(
         options: Options::new(&workload),
     };
     let pattern = Pattern::new(&workload, job.size, number, job.seed);
-    let (seed, proof) = (job.seed, proof.cloned());
+    let (seed, verification) = (job.seed, verification.cloned());
     Ok(Box::new(move |context| {
-        worker::run(ioengine, Task { context, workload, setup, pattern, seed, proof })
+        worker::run(ioengine, Task { context, workload, setup, pattern, seed, verification })
     }))
 }
 
-/// Has the target make safe what it took. The time is that of one flush: how much it had put off is for others to see.
+/// Makes the target flush its cache and records the time of that one flush.
 ///
-/// What the kernel could not write back of buffered I/O shows nowhere but here. What cannot be flushed at all has put nothing off
-/// (`EINVAL`, fsync(2)).
+/// This is the only place where errors of the kernel's writeback of buffered I/O appear. A target that does not support flushing
+/// (`EINVAL`, fsync(2)) has put nothing off.
 pub(crate) fn flush(sync: impl FnOnce() -> io::Result<()>, outcome: &mut Outcome) {
     let begin = clock::now();
     match sync() {
@@ -175,19 +172,7 @@ mod tests {
             ..WorkloadKeys::default()
         };
         let workload = keys.complete(&WorkloadKeys::default());
-        let (size, interval) = (Bytes(1 << 20), Nanos::from_millis(100));
-        Job {
-            path: None,
-            workload,
-            size,
-            seed: 1,
-            interval,
-            writable: true,
-            shared: false,
-            identity: None,
-            directory: None,
-            peer: None,
-        }
+        Job { writable: true, ..Job::new(workload, Bytes(1 << 20), 1, Nanos::from_millis(100)) }
     }
 
     fn target(file: File, write: bool) -> Target {

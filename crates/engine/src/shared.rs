@@ -1,9 +1,9 @@
-//! What the workers of a measurement and their watcher tell each other while I/O is in flight.
+//! State that the workers of a measurement and their watcher share while I/O is in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What all workers of a measurement look at.
+/// State that all workers of a measurement share.
 #[derive(Debug, Default)]
 pub struct Common {
     stop: AtomicBool,
@@ -12,7 +12,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// For a measurement that ends after so many failed I/Os.
+    /// State for a measurement that ends after `most_failures` failed I/Os.
     pub(crate) fn new(most_failures: Option<u64>) -> Self {
         Self { most_failures, ..Self::default() }
     }
@@ -22,7 +22,7 @@ impl Common {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the workers are to stop.
+    /// True if the workers must stop.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -37,7 +37,7 @@ impl Common {
         }
     }
 
-    /// Whether too many failed.
+    /// True if too many I/Os failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.most_failures.is_some_and(|most| self.failures.load(Ordering::Relaxed) >= most)
     }
@@ -66,7 +66,7 @@ impl Heartbeat {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// When the call began that the worker is in, if it is in one.
+    /// The begin of the call that the worker is in, if it is in one.
     pub(crate) fn since(&self) -> Option<u64> {
         Some(self.since.load(Ordering::Relaxed)).filter(|since| *since > 0)
     }

@@ -1,25 +1,22 @@
-//! A simulated device whose service times are known, and what an open loop says of it.
+//! A simulated device with known service times, and an open loop's results on it.
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::{Arc, mpsc};
 
 use iotax_model::record::{Tallies, Tally};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, Workload, WorkloadKeys};
 
-use crate::backend::{Backend, Completion, Options, Setup};
+use crate::backend::{Backend, Completion, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::clock;
 use crate::error::EngineError;
 use crate::latencies::Latencies;
-use crate::pattern::Pattern;
+use crate::overhead::alone;
 use crate::request::Io;
-use crate::shared::Heartbeat;
 use crate::window::Window;
-use crate::worker::{self, Task};
-use crate::workers::{Finish, Report, WorkerContext};
+use crate::workers::{Finish, WorkerReport};
 
 const SERVICE_NS: u64 = 50_000;
 const STALL_NS: u64 = 1_500_000_000;
@@ -27,7 +24,7 @@ const STALL_NS: u64 = 1_500_000_000;
 const STALLS: usize = 500;
 
 thread_local! {
-    /// When each I/O began and was done, on the device of this thread.
+    /// The begin and the end of each I/O on this thread's device.
     static LOG: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -73,54 +70,17 @@ impl Backend for Simulated {
     }
 }
 
-/// A worker's load on the device for 3 s, what it did, and the device's log.
+/// A worker's load on the device for 3 s: its result, and the device's log.
 fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
     clock::calibrate();
-    let interval = Nanos::from_secs(1);
-    let size = Bytes(1 << 30);
-    let job = Job {
-        path: None,
-        workload: workload.clone(),
-        size,
-        seed: 1,
-        interval,
-        writable: false,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    };
-    let (reports, reported) = mpsc::channel();
-    let (start, started) = mpsc::channel();
-    let (_spare, spares) = mpsc::channel();
-    let task = Task {
-        context: WorkerContext {
-            number: 0,
-            common: Arc::default(),
-            heartbeat: Heartbeat::new(),
-            start: started,
-            spare: spares,
-            reports,
-        },
-        workload: workload.clone(),
-        setup: Setup {
-            file: tempfile::tempfile().expect("file"),
-            depth: 1,
-            slot_bytes: 4096,
-            options: Options::default(),
-        },
-        pattern: Pattern::new(workload, size, 0, 1),
-        seed: 1,
-        proof: None,
-    };
-    let window = Window::new(&job, clock::now());
-    start.send(window).expect("the task holds the other end");
+    let job = Job::new(workload.clone(), Bytes(1 << 30), 1, Nanos::from_secs(1));
     LOG.take();
-    let finish = worker::work::<Simulated>(task).expect("worked");
+    let file = tempfile::tempfile().expect("file");
+    let (finish, window, reported) = alone::<Simulated>(&job, file).expect("worked");
     let mut tallies = Tallies::default();
     Latencies::new(workload).add_to(&mut tallies);
-    for report in reported.try_iter() {
-        if let Report::Interval(interval) = report {
+    for report in reported {
+        if let WorkerReport::Interval(interval) = report {
             interval.latencies.add_to(&mut tallies);
         }
     }
@@ -168,7 +128,7 @@ fn a_stall_delays_the_io_that_was_due_and_response_times_tell() {
     let response = tally.response.expect("an open loop");
     assert_eq!(response.count(), tally.ios);
     assert!(response.quantile(0.999).expect("counted") > 0.99 * STALL_NS as f64);
-    // Half of what was delayed waited for more than half of the stall.
+    // Half of the delayed I/Os waited for more than half of the stall.
     let waited: u64 = response.bars().filter(|bar| bar.0 > STALL_NS / 2).map(|bar| bar.2).sum();
     assert!((740..1500).contains(&waited), "{waited}");
 }

@@ -1,20 +1,20 @@
-//! Watches workers: makes samples of what they report, and the outcome.
+//! Watches workers: turns their reports into samples and the outcome.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use iotax_model::record::{CpuTime, Outcome, Pacing, ProcessCounts, Stop};
+use iotax_model::record::{Outcome, Pacing, Stop};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 
 use crate::backend::Note;
-use crate::clock;
+use crate::clock::{self, ProcessUsage};
 use crate::collector::{Collector, GRACE};
 use crate::error::EngineError;
 use crate::io_errors::IoErrors;
 use crate::latencies::Latencies;
 use crate::window::Window;
-use crate::workers::{DRAIN, Finish, Report, Workers};
+use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
 
 /// Has workers that are set up make the load of a job.
 pub fn carry_out(
@@ -31,39 +31,28 @@ pub fn carry_out(
     Ok(outcome)
 }
 
-/// CPU time of the process, and what the kernel had counted of it, when the window began and when it ended.
+/// The process's usage when the window began and when it ended.
 #[derive(Debug, Default)]
 struct CpuMarks {
-    begin: Option<(CpuTime, ProcessCounts)>,
-    end: Option<(CpuTime, ProcessCounts)>,
+    begin: Option<ProcessUsage>,
+    end: Option<ProcessUsage>,
 }
 
 impl CpuMarks {
-    /// Takes what is due. Whether the window has just begun.
+    /// Takes the marks that are due. True if the window has just begun.
     fn take(&mut self, now: u64, window: Window) -> bool {
         let begins = now >= window.begin && self.begin.is_none();
         if begins {
-            self.begin = Some(clock::process());
+            self.begin = Some(ProcessUsage::now());
         }
         if now >= window.end && self.end.is_none() {
-            self.end = Some(clock::process());
+            self.end = Some(ProcessUsage::now());
         }
         begins
     }
 
-    fn used(&self) -> (CpuTime, ProcessCounts) {
-        let ((cpu, counts), (cpu_then, counts_then)) =
-            (self.end.unwrap_or_default(), self.begin.unwrap_or_default());
-        let cpu = CpuTime {
-            user_ns: cpu.user_ns.saturating_sub(cpu_then.user_ns),
-            system_ns: cpu.system_ns.saturating_sub(cpu_then.system_ns),
-        };
-        let counts = ProcessCounts {
-            context_switches: counts.context_switches.saturating_sub(counts_then.context_switches),
-            major_faults: counts.major_faults.saturating_sub(counts_then.major_faults),
-            minor_faults: counts.minor_faults.saturating_sub(counts_then.minor_faults),
-        };
-        (cpu, counts)
+    fn used(&self) -> ProcessUsage {
+        self.end.unwrap_or_default().since(&self.begin.unwrap_or_default())
     }
 }
 
@@ -83,7 +72,7 @@ fn watch(
     loop {
         let now = clock::now();
         let gone = workers.at_work == 0;
-        // Before the window is over they are gone because there was no more to do, or because they were stopped.
+        // Workers end before the window because there was no more to do, or because they were stopped.
         if gone && now < window.end {
             window = window.cut(finishes.iter().filter_map(|finish| finish.ended_at).max().unwrap_or(now));
             collector.cut(window.end);
@@ -104,7 +93,7 @@ fn watch(
             break;
         }
         if stalled && !workers.common.is_stopped() {
-            // Those that are not stuck themselves hand over what they have.
+            // Workers that are not stuck hand over their counts.
             workers.common.stop();
             window = window.cut(now);
             collector.cut(now);
@@ -114,12 +103,12 @@ fn watch(
         let marks = [window.begin, window.end, collector.deadline(), give_up];
         let wait = marks.into_iter().filter(|mark| *mark > now).min().unwrap_or(now) - now;
         match workers.next_report(Duration::from_nanos(wait)) {
-            Some(Report::Interval(interval)) => {
+            Some(WorkerReport::Interval(interval)) => {
                 collector.add(&interval);
                 workers.give_back(interval.worker, interval.latencies);
             }
-            Some(Report::Finished(result)) => finishes.push(result?),
-            Some(Report::Ready) | None => {}
+            Some(WorkerReport::Finished(result)) => finishes.push(result?),
+            Some(WorkerReport::Ready) | None => {}
         }
     }
     let (tallies, stuck) = collector.finish();
@@ -130,47 +119,46 @@ fn watch(
             Nanos(give_up - window.end)
         )
     });
-    let (cpu, counts) = cpu.used();
-    Ok(Outcome {
-        duration_ns: window.end - began(window, job, &finishes),
-        tallies,
-        ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
-        cpu,
-        counts: Some(counts),
-        notes: notes(&finishes).into_iter().chain(stuck).chain(left_behind).collect(),
-        ioengine: None,
-        pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
-        stop: match (stalled, workers.common.has_failed()) {
-            (true, _) => Some(Stop::Stalled),
-            (false, true) => Some(Stop::Errors),
-            (false, false) => None,
-        },
-        verify: finishes.iter_mut().filter_map(|finish| finish.verify_errors.take()).reduce(
-            |mut all, errors| {
-                all.merge(errors);
-                all
-            },
-        ),
-        errors: IoErrors::merge(finishes.into_iter().map(|finish| finish.io_errors).collect()),
-        inside: None,
-        flush_ns: None,
-        page_cache: None,
-        carried: None,
-        jobs: Vec::new(),
-    })
+    let ProcessUsage { cpu, counts } = cpu.used();
+    let stop = match (stalled, workers.common.has_failed()) {
+        (true, _) => Some(Stop::Stalled),
+        (false, true) => Some(Stop::Errors),
+        (false, false) => None,
+    };
+    let duration_ns = window.end - began(window, job, &finishes);
+    let mut outcome = Outcome { duration_ns, tallies, cpu, counts: Some(counts), stop, ..merged(finishes) };
+    outcome.notes.extend(stuck.into_iter().chain(left_behind));
+    Ok(outcome)
 }
 
-/// When what is measured began. A little work that ends by itself may take less time than waking up the workers that do it: that is
-/// no part of it.
+/// Merges the workers' results, apart from their I/Os.
+fn merged(mut finishes: Vec<Finish>) -> Outcome {
+    let verify = finishes.iter_mut().filter_map(|finish| finish.verify_errors.take());
+    let verify = verify.reduce(|mut all, errors| {
+        all.merge(errors);
+        all
+    });
+    Outcome {
+        ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
+        notes: notes(&finishes),
+        pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
+        verify,
+        errors: IoErrors::merge(finishes.into_iter().map(|finish| finish.io_errors).collect()),
+        ..Outcome::default()
+    }
+}
+
+/// The begin of the measured time. A short amount of work may take less time than waking up its workers, so their start does not
+/// count.
 fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
-    // One that begins later than others, in a window of all, has its delay told apart.
+    // A job that begins after others, in a common window, reports its delay separately.
     let ended_by_itself = window.start <= window.begin && window.end < window.begin + job.workload.window().0;
     let first = finishes.iter().filter_map(|finish| finish.began_at).min();
     let first = first.filter(|_| ended_by_itself && job.workload.ramp_time.0 == 0);
     first.map_or(window.begin, |first| first.clamp(window.begin, window.end.saturating_sub(1)))
 }
 
-/// What the workers' backends remarked, each remark once, with the I/Os that it is about over all workers.
+/// The notes of the workers' backends, each once, with its I/Os summed over all workers.
 fn notes(finishes: &[Finish]) -> Vec<String> {
     let mut notes: BTreeMap<&str, Option<u64>> = BTreeMap::new();
     for Note { ios, words } in finishes.iter().filter_map(|finish| finish.note.as_ref()) {

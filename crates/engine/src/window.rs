@@ -3,7 +3,7 @@
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 
-/// When is measured. All workers of a measurement share one; times are nanoseconds of [`crate::clock::now`].
+/// The measured time span, shared by all workers of a measurement; in nanoseconds of [`crate::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// The load begins here.
@@ -17,7 +17,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window of a job whose load starts at `start`, or so long after it as the job is told to wait.
+    /// The window of a job whose load starts at `start`, or after it by the job's start delay.
     pub fn new(job: &Job, start: u64) -> Self {
         let start = start + delay(job);
         let begin = start + job.workload.ramp_time.0;
@@ -50,7 +50,7 @@ impl Window {
         if now >= self.end { self.intervals() } else { (now - self.begin) / self.interval }
     }
 
-    /// When an interval ends.
+    /// The end of an interval.
     pub(crate) fn end_of(&self, interval: u64) -> u64 {
         (self.begin + (interval + 1) * self.interval).min(self.end)
     }

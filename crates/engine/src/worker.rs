@@ -26,8 +26,8 @@ use crate::pace::Pace;
 use crate::pattern::Pattern;
 use crate::request::{Direction, Io};
 use crate::shared::{Common, Heartbeat};
-use crate::verify::Proof;
-use crate::workers::{Finish, Report, WorkerContext};
+use crate::verify::Verification;
+use crate::workers::{Finish, WorkerContext, WorkerReport};
 
 /// Consecutive failures before a worker backs off, so that errors do not spin.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
@@ -42,8 +42,8 @@ pub(crate) struct Task {
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
     pub(crate) seed: u64,
-    /// Present if what is written and read is verified.
-    pub(crate) proof: Option<Arc<Proof>>,
+    /// Present if writes and reads are verified.
+    pub(crate) verification: Option<Arc<Verification>>,
 }
 
 /// Does a task with the backend of that name.
@@ -61,14 +61,14 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
 /// Opens a backend, waits for the start, makes the load until the window ends or nothing is left to do, and waits for the I/O
 /// in flight.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
-    let Task { context, workload, setup, pattern, seed, proof } = task;
+    let Task { context, workload, setup, pattern, seed, verification } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
-    let source = Source::new(&workload, number, seed, pattern, proof, &setup);
+    let source = Source::new(&workload, number, seed, pattern, verification, &setup);
     let (backend, free) = B::open(setup)?;
     let slots = Slots::new(free, workload.stamps == Stamps::Io);
 
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
-    let _ = reports.send(Report::Ready);
+    let _ = reports.send(WorkerReport::Ready);
     let Ok(window) = start.recv() else { return Ok(Finish::default()) };
     let mut recorder = IntervalRecorder::new(number, Latencies::new(&workload), window, spare, reports);
     if !wait::until_start(window, &common, &mut recorder) {
@@ -119,7 +119,7 @@ struct Worker<B> {
 /// The result of preparing I/Os.
 struct Prepared {
     any: bool,
-    /// When to look again even if no I/O is done.
+    /// The time of the next look even if no I/O completes.
     wake: u64,
 }
 
@@ -192,7 +192,7 @@ impl<B: Backend> Worker<B> {
     #[inline]
     fn queue(&mut self, mut slot: Slot, io: Io) {
         let intended_at = match &mut self.pace {
-            // A flush comes when it comes: the rate is that of what moves data.
+            // A flush has no due time: the rate counts I/Os that move data.
             Some(pace) if !io.direction.is_flush() => pace.take(self.now, io.length),
             _ => self.now,
         };
@@ -203,12 +203,12 @@ impl<B: Backend> Worker<B> {
         self.backend.queue(slot, io);
     }
 
-    /// Hands the queue to the kernel, waits as long as that is of use, and reaps what is done.
+    /// Hands the queue to the kernel, waits as long as useful, and reaps completions.
     #[inline]
     fn submit(&mut self, prepared: &Prepared) -> Result<(), EngineError> {
         let entered = self.slots.stamp();
         self.heartbeat.enters(entered);
-        // What a cache answers is there when the call returns: then there is nothing to wait for.
+        // A cached read is complete when the call returns: then there is nothing to wait for.
         let is_answered_within = prepared.any && !self.batching.outlasts();
         let wait = if is_answered_within { 0 } else { wait::patience(entered, prepared.wake) };
         self.backend.submit(wait).map_err(submit_error)?;
@@ -223,7 +223,7 @@ impl<B: Backend> Worker<B> {
         Ok(())
     }
 
-    /// Counts what was reaped, and frees its slots.
+    /// Counts the reaped I/Os, and frees their slots.
     #[inline]
     fn count(&mut self) {
         let mut alike: Option<Alike> = None;

@@ -1,4 +1,4 @@
-//! The workers of a measurement: threads that do some work each, and what they and their watcher say to each other.
+//! The workers of a measurement: threads that do some work each, and their messages to their watcher.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,36 +26,36 @@ pub const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos:
 pub struct WorkerContext {
     /// The worker's number, from 0.
     pub number: u32,
-    /// Tells when to stop.
+    /// Tells when to stop, and counts failures.
     pub common: Arc<Common>,
-    /// Tells the watcher since when the worker has been in the kernel.
+    /// The begin of the worker's system call, for the watcher.
     pub heartbeat: Arc<Heartbeat>,
     /// The window, once all workers are ready. Closed: there is nothing to do after all.
     pub start: Receiver<Window>,
     /// Emptied histograms to use again, so that the loop allocates nothing. Closed: stop at the interval's end.
     pub spare: Receiver<Latencies>,
-    /// Takes what the worker says.
-    pub reports: Sender<Report>,
+    /// Takes the worker's reports.
+    pub reports: Sender<WorkerReport>,
 }
 
-/// The work of one worker's thread: it sends [`Report::Ready`], waits for the window, and works.
+/// The work of one worker's thread: it sends [`WorkerReport::Ready`], waits for the window, and works.
 pub type Work = Box<dyn FnOnce(WorkerContext) -> Result<Finish, EngineError> + Send>;
 
 /// A message from a worker.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all reports are intervals: a box would only cost")]
-pub enum Report {
+pub enum WorkerReport {
     /// Everything is set up.
     Ready,
     /// All I/O of an interval is in.
-    Interval(Interval),
+    Interval(WorkerInterval),
     /// The last word.
     Finished(Result<Finish, EngineError>),
 }
 
 /// The I/Os of one worker in one interval.
 #[derive(Debug)]
-pub struct Interval {
+pub struct WorkerInterval {
     /// The worker's number.
     pub worker: u32,
     /// The interval's number, from 0.
@@ -71,9 +71,9 @@ pub struct Interval {
 /// The result of a worker.
 #[derive(Debug, Default)]
 pub struct Finish {
-    /// When it began its first I/O.
+    /// The begin of its first I/O.
     pub began_at: Option<u64>,
-    /// When its last I/O was seen to be complete, if it came to an end before the window's.
+    /// The completion of its last I/O, if it ended before the window did.
     pub ended_at: Option<u64>,
     /// I/Os completed before the window.
     pub ramp_ios: u64,
@@ -87,12 +87,12 @@ pub struct Finish {
     pub note: Option<Note>,
 }
 
-/// The workers of one measurement, each a thread of its own. Threads are not joined: one that is stuck in the kernel would
-/// take this one with it. Each says that it has finished, and what it leaves behind is its own.
+/// The workers of one measurement, one thread each. Threads are not joined: one that is stuck in the kernel would block this one
+/// too. Each reports its end and owns all that it uses.
 pub struct Workers {
     pub(crate) common: Arc<Common>,
     heartbeats: Vec<Arc<Heartbeat>>,
-    reports: Receiver<Report>,
+    reports: Receiver<WorkerReport>,
     starts: Vec<Sender<Window>>,
     spares: Vec<Sender<Latencies>>,
     /// Workers that have not finished.
@@ -100,8 +100,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts `count` of them and waits until all are set up. `work` gives what each does, by its number from 0; `room` is like
-    /// what each counts into. After `max_errors` failures all stop.
+    /// Starts `count` workers and waits until all are set up. `work` makes each one's work from its number, from 0; each counts
+    /// into something like `room`. After `max_errors` failures all stop.
     pub fn spawn(
         count: u32,
         max_errors: Option<u64>,
@@ -129,7 +129,7 @@ impl Workers {
         let mut ready = 0;
         while spawned.is_ok() && ready < workers.starts.len() {
             match workers.next_report(Duration::MAX) {
-                Some(Report::Finished(result)) => spawned = result.map(drop),
+                Some(WorkerReport::Finished(result)) => spawned = result.map(drop),
                 Some(_) => ready += 1,
                 None => {}
             }
@@ -146,7 +146,7 @@ impl Workers {
         number: u32,
         work: Work,
         room: &Latencies,
-        reports: Sender<Report>,
+        reports: Sender<WorkerReport>,
     ) -> Result<(), EngineError> {
         let (start, started) = mpsc::channel();
         let (spare, spares) = mpsc::channel();
@@ -167,12 +167,9 @@ impl Workers {
                 let result = catch_unwind(AssertUnwindSafe(|| work(context)))
                     .unwrap_or(Err(EngineError::Panicked(number)));
                 // The watcher may have given up on this worker.
-                let _ = reports.send(Report::Finished(result));
+                let _ = reports.send(WorkerReport::Finished(result));
             })
-            .map_err(|error| EngineError::System {
-                doing: format!("starting a thread for worker {number}"),
-                error,
-            })?;
+            .map_err(EngineError::system(format!("starting a thread for worker {number}")))?;
         self.heartbeats.push(heartbeat);
         self.starts.push(start);
         self.spares.push(spare);
@@ -193,7 +190,7 @@ impl Workers {
     }
 
     /// The next report, if one comes within `wait`.
-    pub(crate) fn next_report(&mut self, wait: Duration) -> Option<Report> {
+    pub(crate) fn next_report(&mut self, wait: Duration) -> Option<WorkerReport> {
         let report = match self.reports.recv_timeout(wait) {
             Ok(report) => report,
             Err(RecvTimeoutError::Timeout) => return None,
@@ -203,13 +200,13 @@ impl Workers {
                 return None;
             }
         };
-        if matches!(report, Report::Finished(_)) {
+        if matches!(report, WorkerReport::Finished(_)) {
             self.at_work -= 1;
         }
         Some(report)
     }
 
-    /// When the call began that a worker has been in for longest.
+    /// The begin of the longest call that a worker is still in.
     pub(crate) fn waiting_since(&self) -> Option<u64> {
         self.heartbeats.iter().filter_map(|heartbeat| heartbeat.since()).min()
     }
@@ -237,8 +234,8 @@ impl Workers {
     }
 }
 
-/// Lets the process have the files that the workers need, as far as it may: the usual limit of 1024 is meant for programs
-/// that use select(2). If that is not enough, opening fails and says so.
+/// Raises the limit of open files as far as allowed: the usual 1024 is meant for programs that use select(2). If that is not
+/// enough, opening fails and says so.
 fn raise_file_limit(workers: u32) {
     // A target and a ring for each, and something for everyone else; and other jobs may be there already.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);

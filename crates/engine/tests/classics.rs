@@ -9,14 +9,14 @@ use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Test, WorkloadKeys};
 
 /// A place on a filesystem of a disk: an empty directory, and a file of 1 MiB beside it.
-struct Ground {
+struct Fixture {
     directory: tempfile::TempDir,
     file: tempfile::NamedTempFile,
 }
 
 const SIZE: u64 = 1 << 20;
 
-impl Ground {
+impl Fixture {
     fn new() -> Self {
         let here = env!("CARGO_MANIFEST_DIR");
         let file = tempfile::NamedTempFile::new_in(here).expect("file");
@@ -34,16 +34,9 @@ impl Ground {
             ..keys
         };
         Job {
-            path: None,
-            workload: keys.complete(&WorkloadKeys::default()),
-            size: Bytes(SIZE),
-            seed: 7,
-            interval: Nanos::from_millis(20),
             writable: true,
-            shared: false,
-            identity: None,
             directory: Some(self.directory.path().display().to_string()),
-            peer: None,
+            ..Job::new(keys.complete(&WorkloadKeys::default()), Bytes(SIZE), 7, Nanos::from_millis(20))
         }
     }
 
@@ -80,9 +73,9 @@ fn refused(job: &Job, path: &Path) -> String {
 
 #[test]
 fn getc_reads_each_byte_by_a_call_of_its_own_and_ends_when_all_are_read() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let keys = WorkloadKeys { loops: Some(1), numjobs: Some(2), ..WorkloadKeys::default() };
-    let outcome = ground.measure(&ground.job(Test::Getc, keys));
+    let outcome = fixture.measure(&fixture.job(Test::Getc, keys));
     let read = outcome.tallies.read.as_ref().expect("reads");
     assert_eq!((read.ios, read.bytes, read.latency.count()), (SIZE, SIZE, SIZE));
     assert_eq!((outcome.tallies.write.is_none(), outcome.tallies.meta.is_none()), (true, true));
@@ -93,10 +86,10 @@ fn getc_reads_each_byte_by_a_call_of_its_own_and_ends_when_all_are_read() {
 
 #[test]
 fn what_is_to_be_read_before_is_in_the_cache_then() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let cold =
-        || rustix::fs::fadvise(ground.file.as_file(), 0, None, rustix::fs::Advice::DontNeed).expect("told");
-    ground.file.as_file().sync_all().expect("flushed");
+        || rustix::fs::fadvise(fixture.file.as_file(), 0, None, rustix::fs::Advice::DontNeed).expect("told");
+    fixture.file.as_file().sync_all().expect("flushed");
     let read_ahead = |pre_read| {
         cold();
         let keys = WorkloadKeys {
@@ -106,9 +99,9 @@ fn what_is_to_be_read_before_is_in_the_cache_then() {
             pre_read: Some(pre_read),
             ..WorkloadKeys::default()
         };
-        ground.measure(&ground.job(Test::Getc, keys));
+        fixture.measure(&fixture.job(Test::Getc, keys));
         let last = rustix::io::preadv2(
-            ground.file.as_file(),
+            fixture.file.as_file(),
             &mut [std::io::IoSliceMut::new(&mut [0; 512])],
             SIZE - 512,
             rustix::io::ReadWriteFlags::NOWAIT,
@@ -123,26 +116,26 @@ fn what_is_to_be_read_before_is_in_the_cache_then() {
 
 #[test]
 fn a_test_without_an_end_ends_with_its_window() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let keys = WorkloadKeys {
         runtime: Some(Nanos::from_millis(250)),
         ramp_time: Some(Nanos::from_millis(50)),
         ..WorkloadKeys::default()
     };
-    let outcome = ground.measure(&ground.job(Test::Getc, keys));
+    let outcome = fixture.measure(&fixture.job(Test::Getc, keys));
     assert_eq!(outcome.duration_ns, 250_000_000);
     assert!(outcome.ramp_ios > 0 && outcome.tallies.ios() > 0);
 }
 
 #[test]
 fn what_cannot_be_read_is_counted_and_ends_a_test_that_is_to_bear_so_much() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let keys = WorkloadKeys { max_errors: Some(3), ..WorkloadKeys::default() };
-    let job = ground.job(Test::Getc, keys);
-    let (mut shortened, path) = (false, ground.file.path());
+    let job = fixture.job(Test::Getc, keys);
+    let (mut shortened, path) = (false, fixture.file.path());
     let outcome = measure(&job, path, &mut |event| {
         if event == Event::Ready {
-            ground.file.as_file().set_len(1000).expect("shortened");
+            fixture.file.as_file().set_len(1000).expect("shortened");
             shortened = true;
         }
     })
@@ -154,9 +147,9 @@ fn what_cannot_be_read_is_counted_and_ends_a_test_that_is_to_bear_so_much() {
 
 #[test]
 fn what_is_no_test_and_what_is_not_its_own_is_refused() {
-    let ground = Ground::new();
-    let path = ground.file.path();
-    let foreign = ground.job(Test::Foreign, WorkloadKeys::default());
+    let fixture = Fixture::new();
+    let path = fixture.file.path();
+    let foreign = fixture.job(Test::Foreign, WorkloadKeys::default());
     assert!(matches!(measure(&foreign, path, &mut |_| {}), Err(EngineError::NoTest(Test::Foreign))));
     assert!(refused(&foreign, path).contains("test = foreign"));
 }
@@ -173,14 +166,14 @@ fn once(keys: WorkloadKeys) -> WorkloadKeys {
 
 #[test]
 fn putc_writes_each_byte_by_a_call_of_its_own_and_counts_the_flush() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let keys = WorkloadKeys {
         io_size: Some(Bytes(100 << 10)),
         end_fsync: Some(true),
         bs: Some(Bytes(8192)),
         ..WorkloadKeys::default()
     };
-    let outcome = ground.measure(&ground.job(Test::Putc, once(keys)));
+    let outcome = fixture.measure(&fixture.job(Test::Putc, once(keys)));
     assert_eq!(written(&outcome), (100 << 10, 100 << 10, 1));
     let sync = outcome.tallies.sync.as_ref().expect("a flush");
     let longest = sync.latency.max().expect("one");
@@ -190,7 +183,7 @@ fn putc_writes_each_byte_by_a_call_of_its_own_and_counts_the_flush() {
 
 #[test]
 fn write_new_writes_whole_records_of_any_length_and_flushes_as_told() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     for (bs, direct) in [(256, false), (1000, false), (8192, false), (65536, true)] {
         let keys = WorkloadKeys {
             bs: Some(Bytes(bs)),
@@ -199,19 +192,19 @@ fn write_new_writes_whole_records_of_any_length_and_flushes_as_told() {
             numjobs: Some(2),
             ..WorkloadKeys::default()
         };
-        let job = ground.job(Test::WriteNew, once(keys));
-        if direct && !takes_direct_io(&ground) {
+        let job = fixture.job(Test::WriteNew, once(keys));
+        if direct && !takes_direct_io(&fixture) {
             continue;
         }
         let each = SIZE / 2 / bs;
         let flushes = each / (each / 4);
-        assert_eq!(written(&ground.measure(&job)), (2 * each, 2 * each * bs, 2 * flushes), "bs = {bs}");
+        assert_eq!(written(&fixture.measure(&job)), (2 * each, 2 * each * bs, 2 * flushes), "bs = {bs}");
     }
 }
 
-fn takes_direct_io(ground: &Ground) -> bool {
+fn takes_direct_io(fixture: &Fixture) -> bool {
     use std::os::unix::fs::OpenOptionsExt;
-    let opened = std::fs::File::options().read(true).custom_flags(0o40000).open(ground.file.path());
+    let opened = std::fs::File::options().read(true).custom_flags(0o40000).open(fixture.file.path());
     match opened {
         Ok(_) => true,
         Err(error) => iotax_testkit::skip!("no direct I/O here: {error}"),
@@ -220,22 +213,22 @@ fn takes_direct_io(ground: &Ground) -> bool {
 
 #[test]
 fn each_pass_of_write_new_begins_with_an_empty_file() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let keys = WorkloadKeys { loops: Some(3), bs: Some(Bytes(SIZE / 4)), ..WorkloadKeys::default() };
-    let job = ground.job(Test::WriteNew, keys);
-    assert_eq!(written(&ground.measure(&job)), (12, 3 * SIZE, 0));
+    let job = fixture.job(Test::WriteNew, keys);
+    assert_eq!(written(&fixture.measure(&job)), (12, 3 * SIZE, 0));
 }
 
 #[test]
 fn rewrite_changes_one_byte_of_each_record_and_nothing_else() {
-    let ground = Ground::new();
-    let before = std::fs::read(ground.file.path()).expect("read");
+    let fixture = Fixture::new();
+    let before = std::fs::read(fixture.file.path()).expect("read");
     let keys = WorkloadKeys { bs: Some(Bytes(8192)), numjobs: Some(2), ..WorkloadKeys::default() };
-    let outcome = ground.measure(&ground.job(Test::Rewrite, once(keys)));
+    let outcome = fixture.measure(&fixture.job(Test::Rewrite, once(keys)));
     let records = SIZE / 8192;
     assert_eq!(written(&outcome), (records, SIZE, 0));
     assert_eq!(outcome.tallies.read.as_ref().map(|read| read.ios), Some(records));
-    let after = std::fs::read(ground.file.path()).expect("read");
+    let after = std::fs::read(fixture.file.path()).expect("read");
     let changed: Vec<usize> = (0..after.len()).filter(|at| before[*at] != after[*at]).collect();
     assert_eq!(
         changed,
@@ -245,19 +238,19 @@ fn rewrite_changes_one_byte_of_each_record_and_nothing_else() {
 
 #[test]
 fn what_may_only_be_read_is_not_rewritten() {
-    let ground = Ground::new();
-    let mut job = ground.job(Test::Rewrite, WorkloadKeys::default());
+    let fixture = Fixture::new();
+    let mut job = fixture.job(Test::Rewrite, WorkloadKeys::default());
     job.writable = false;
-    assert!(refused(&job, ground.file.path()).contains("test = rewrite writes"));
+    assert!(refused(&job, fixture.file.path()).contains("test = rewrite writes"));
     job.workload.test = Some(Test::Getc);
     job.workload.loops = Some(1);
-    assert_eq!(ground.measure(&job).tallies.read.map(|read| read.ios), Some(SIZE));
+    assert_eq!(fixture.measure(&job).tallies.read.map(|read| read.ios), Some(SIZE));
 }
 
 #[test]
 fn seeks_change_every_tenth_record() {
-    let ground = Ground::new();
-    let before = std::fs::read(ground.file.path()).expect("read");
+    let fixture = Fixture::new();
+    let before = std::fs::read(fixture.file.path()).expect("read");
     let keys = WorkloadKeys {
         bs: Some(Bytes(4096)),
         numjobs: Some(5),
@@ -266,10 +259,10 @@ fn seeks_change_every_tenth_record() {
         end_fsync: Some(true),
         ..WorkloadKeys::default()
     };
-    let outcome = ground.measure(&ground.job(Test::Seeks, once(keys)));
+    let outcome = fixture.measure(&fixture.job(Test::Seeks, once(keys)));
     assert_eq!(outcome.tallies.read.as_ref().map(|read| (read.ios, read.bytes)), Some((525, 525 * 4096)));
     assert_eq!(written(&outcome), (50, 50 * 4096, 5));
-    let after = std::fs::read(ground.file.path()).expect("read");
+    let after = std::fs::read(fixture.file.path()).expect("read");
     let changed = before.iter().zip(&after).filter(|(one, other)| one != other).count();
     // Two may have gone to one place.
     assert!((20..=50).contains(&changed), "{changed}");
@@ -277,17 +270,17 @@ fn seeks_change_every_tenth_record() {
 
 #[test]
 fn stdio_makes_the_calls_that_glibc_makes() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let calls = |test, bs: u64, direction: fn(&Tallies) -> &Option<iotax_model::record::Tally>| {
         let keys = WorkloadKeys { bs: Some(Bytes(bs)), size: None, ..WorkloadKeys::default() };
-        let mut job = ground.job(test, once(keys));
+        let mut job = fixture.job(test, once(keys));
         job.size = Bytes(SIZE / bs * bs);
-        let outcome = ground.measure(&job);
+        let outcome = fixture.measure(&job);
         let tally = direction(&outcome.tallies).clone().expect("done");
         (tally.ios, tally.bytes)
     };
-    // Of 4 KiB, as the buffer is: the filesystem here may like longer ones.
-    let buffer = std::os::unix::fs::MetadataExt::blksize(&ground.file.as_file().metadata().expect("facts"));
+    // The expected calls assume a 4 KiB buffer; the filesystem here may prefer a longer one.
+    let buffer = std::os::unix::fs::MetadataExt::blksize(&fixture.file.as_file().metadata().expect("facts"));
     if buffer != 4096 {
         iotax_testkit::skip!("the buffer here is one of {buffer} bytes");
     }
@@ -304,14 +297,14 @@ fn stdio_makes_the_calls_that_glibc_makes() {
 
 #[test]
 fn a_copy_is_made_over_and_over_until_the_window_ends() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let keys = WorkloadKeys {
         bs: Some(Bytes(256)),
         runtime: Some(Nanos::from_millis(200)),
         ramp_time: Some(Nanos::from_millis(50)),
         ..WorkloadKeys::default()
     };
-    let outcome = ground.measure(&ground.job(Test::Copy, keys));
+    let outcome = fixture.measure(&fixture.job(Test::Copy, keys));
     let (writes, bytes, flushes) = written(&outcome);
     let reads = outcome.tallies.read.as_ref().map_or(0, |read| read.ios);
     assert!(reads.abs_diff(writes) <= 1 && writes > SIZE / 256, "{reads} reads, {writes} writes");
@@ -320,12 +313,12 @@ fn a_copy_is_made_over_and_over_until_the_window_ends() {
 
 #[test]
 fn a_directory_that_is_not_empty_or_not_there_is_refused_and_left_alone() {
-    let ground = Ground::new();
-    let mut job = ground.job(Test::WriteNew, once(WorkloadKeys::default()));
-    let kept = ground.directory.path().join("precious");
+    let fixture = Fixture::new();
+    let mut job = fixture.job(Test::WriteNew, once(WorkloadKeys::default()));
+    let kept = fixture.directory.path().join("precious");
     std::fs::write(&kept, "data").expect("written");
-    assert!(refused(&job, ground.file.path()).contains("is not empty"));
+    assert!(refused(&job, fixture.file.path()).contains("is not empty"));
     assert_eq!(std::fs::read_to_string(&kept).expect("kept"), "data");
     job.directory = None;
-    assert!(refused(&job, ground.file.path()).contains("no directory"));
+    assert!(refused(&job, fixture.file.path()).contains("no directory"));
 }

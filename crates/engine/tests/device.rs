@@ -80,18 +80,7 @@ fn job_of(ioengine: IoEngine, rw: Rw, bs: u64, direct: bool) -> Job {
         ..WorkloadKeys::default()
     };
     let workload = keys.complete(&WorkloadKeys::default());
-    Job {
-        path: None,
-        workload,
-        size: Bytes(SIZE),
-        seed: 1,
-        interval: Nanos::from_millis(100),
-        writable: true,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    }
+    Job { writable: true, ..Job::new(workload, Bytes(SIZE), 1, Nanos::from_millis(100)) }
 }
 
 fn refusal(result: Result<impl Sized, EngineError>) -> Refusal {
@@ -216,7 +205,7 @@ fn a_device_that_took_the_place_of_the_one_that_is_meant_is_left_alone() {
         assert!(refused.contains("another file or device has taken its place"), "{refused}");
     }
     assert!(theirs.content().iter().all(|byte| *byte == 0) && ours.content() == before, "left alone");
-    // What is only read is what is meant too.
+    // A read-only target is checked too.
     let job = Job { identity: Some(Identity::Disk(next)), ..job(Rw::RandRead, 4096, false) };
     let refused = measure(&job, &ours.path, &mut |_| {}).expect_err("refused").to_string();
     assert!(refused.contains("another file or device has taken its place"), "{refused}");

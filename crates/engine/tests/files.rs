@@ -14,9 +14,9 @@ use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Rw, Test, WorkloadKeys};
 
 /// A job in an empty directory on a filesystem of a disk.
-struct Ground(tempfile::TempDir);
+struct Fixture(tempfile::TempDir);
 
-impl Ground {
+impl Fixture {
     fn new() -> Self {
         Self(tempfile::TempDir::new_in(env!("CARGO_MANIFEST_DIR")).expect("directory"))
     }
@@ -30,16 +30,9 @@ impl Ground {
             ..keys
         };
         Job {
-            path: None,
-            workload: keys.complete(&WorkloadKeys::default()),
-            size: Bytes(1 << 20),
-            seed: 7,
-            interval: Nanos::from_millis(500),
             writable: true,
-            shared: false,
-            identity: None,
             directory: Some(self.0.path().display().to_string()),
-            peer: None,
+            ..Job::new(keys.complete(&WorkloadKeys::default()), Bytes(1 << 20), 7, Nanos::from_millis(500))
         }
     }
 
@@ -95,8 +88,8 @@ fn files(count: u64) -> WorkloadKeys {
 
 #[test]
 fn as_many_files_are_created_as_were_asked_for() {
-    let ground = Ground::new();
-    let (outcome, before, after) = ground.measure(Test::Create, files(1000));
+    let fixture = Fixture::new();
+    let (outcome, before, after) = fixture.measure(Test::Create, files(1000));
     assert_eq!((before.len(), after.len()), (0, 1000));
     assert_eq!(ios(outcome.tallies.meta.as_ref()), (1000, 0));
     assert!(after.values().all(|content| content.as_ref().is_some_and(Vec::is_empty)));
@@ -110,7 +103,7 @@ fn as_many_files_are_created_as_were_asked_for() {
         rw: Some(Rw::Write),
         ..files(100)
     };
-    let (outcome, before, after) = ground.measure(Test::Create, keys);
+    let (outcome, before, after) = fixture.measure(Test::Create, keys);
     assert_eq!((before.len(), after.len()), (4, 104), "one worker's directories, then its files");
     assert_eq!(ios(outcome.tallies.meta.as_ref()), (200, 0));
     assert_eq!(ios(outcome.tallies.sync.as_ref()).0, 2 * (2 + 1));
@@ -122,11 +115,11 @@ fn as_many_files_are_created_as_were_asked_for() {
 
 #[test]
 fn every_file_is_opened_asked_renamed_and_deleted_once() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     for rw in [Rw::Read, Rw::RandRead] {
         for test in [Test::Open, Test::Stat, Test::Rename, Test::Delete] {
             let keys = WorkloadKeys { rw: Some(rw), nrdirs: Some(2), ..files(300) };
-            let (outcome, before, after) = ground.measure(test, keys);
+            let (outcome, before, after) = fixture.measure(test, keys);
             assert_eq!(before.len(), 302, "{test}");
             assert_eq!(ios(outcome.tallies.meta.as_ref()), (300, 0), "{test}");
             match test {
@@ -141,7 +134,7 @@ fn every_file_is_opened_asked_renamed_and_deleted_once() {
         }
     }
     let keys = WorkloadKeys { loops: Some(3), invalidate: Some(false), ..files(200) };
-    assert_eq!(ios(ground.measure(Test::Stat, keys).0.tallies.meta.as_ref()), (600, 0));
+    assert_eq!(ios(fixture.measure(Test::Stat, keys).0.tallies.meta.as_ref()), (600, 0));
 }
 
 /// A tree of 301 entries, 262144 bytes in all.
@@ -152,18 +145,18 @@ fn tree() -> WorkloadKeys {
 
 #[test]
 fn a_tree_is_walked_and_deleted_entry_by_entry() {
-    let ground = Ground::new();
-    let (outcome, before, after) = ground.measure(Test::Walk, tree());
+    let fixture = Fixture::new();
+    let (outcome, before, after) = fixture.measure(Test::Walk, tree());
     assert_eq!((ios(outcome.tallies.meta.as_ref()), before.len()), ((301, 0), 301));
     assert_eq!(before, after);
-    let (outcome, before, after) = ground.measure(Test::RemoveTree, tree());
+    let (outcome, before, after) = fixture.measure(Test::RemoveTree, tree());
     assert_eq!((ios(outcome.tallies.meta.as_ref()), before.len(), after.len()), ((301, 0), 301, 0));
 }
 
 #[test]
 fn a_tree_is_packed_into_what_others_can_read_and_unpacked_into_the_same_tree() {
-    let ground = Ground::new();
-    let (outcome, tree_before, mut after) = ground.measure(Test::Pack, tree());
+    let fixture = Fixture::new();
+    let (outcome, tree_before, mut after) = fixture.measure(Test::Pack, tree());
     let archive = after.remove(Path::new(".archive.cpio")).flatten().expect("an archive");
     assert_eq!(tree_before, after, "the tree stays as it was");
     let tallies = &outcome.tallies;
@@ -185,7 +178,7 @@ fn a_tree_is_packed_into_what_others_can_read_and_unpacked_into_the_same_tree() 
     }
     assert_eq!(read, tree_before);
 
-    let (outcome, before, mut after) = ground.measure(Test::Unpack, tree());
+    let (outcome, before, mut after) = fixture.measure(Test::Unpack, tree());
     assert_eq!(after.remove(Path::new(".archive.cpio")), before.into_values().next());
     assert_eq!(after, tree_before, "the seed decides the tree");
     let tallies = &outcome.tallies;
@@ -196,9 +189,9 @@ fn a_tree_is_packed_into_what_others_can_read_and_unpacked_into_the_same_tree() 
 
 #[test]
 fn files_that_are_gone_are_errors_and_the_others_are_counted() {
-    let ground = Ground::new();
-    let own = ground.0.path().join("0");
-    let outcome = measure(&ground.job(Test::Delete, files(100)), Path::new("/nowhere"), &mut |event| {
+    let fixture = Fixture::new();
+    let own = fixture.0.path().join("0");
+    let outcome = measure(&fixture.job(Test::Delete, files(100)), Path::new("/nowhere"), &mut |event| {
         if event == Event::Ready {
             found(&own).keys().take(30).for_each(|path| fs::remove_file(own.join(path)).expect("removed"));
         }
@@ -214,8 +207,8 @@ fn files_that_are_gone_are_errors_and_the_others_are_counted() {
 fn packing_takes_about_as_long_as_it_takes_tar() {
     iotax_testkit::require!(program "tar");
     // In memory: what is compared is what the two spend on it.
-    let ground = Ground(tempfile::TempDir::new_in("/dev/shm").expect("directory"));
-    let own = ground.0.path().join("0");
+    let fixture = Fixture(tempfile::TempDir::new_in("/dev/shm").expect("directory"));
+    let own = fixture.0.path().join("0");
     let mut tar = Vec::new();
     let keys = WorkloadKeys {
         invalidate: Some(false),
@@ -225,10 +218,10 @@ fn packing_takes_about_as_long_as_it_takes_tar() {
     };
     let mut ours = Vec::new();
     for _ in 0..3 {
-        let job = ground.job(Test::Pack, keys.clone());
+        let job = fixture.job(Test::Pack, keys.clone());
         let outcome = measure(&job, Path::new("/nowhere"), &mut |event| {
             if event == Event::Ready {
-                let archive = ground.0.path().join("tar");
+                let archive = fixture.0.path().join("tar");
                 let begun = Instant::now();
                 let mut command = Command::new("tar");
                 command.arg("-cf").arg(&archive).arg("-C").arg(&own).arg(".");

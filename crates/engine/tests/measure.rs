@@ -27,18 +27,7 @@ fn keys(ioengine: IoEngine, rw: Rw) -> WorkloadKeys {
 
 fn job(keys: &WorkloadKeys) -> Job {
     let workload = keys.complete(&WorkloadKeys::default());
-    Job {
-        path: None,
-        workload,
-        size: Bytes(SIZE),
-        seed: 7,
-        interval: Nanos::from_millis(100),
-        writable: true,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    }
+    Job { writable: true, ..Job::new(workload, Bytes(SIZE), 7, Nanos::from_millis(100)) }
 }
 
 /// A file of zeros, twice as long as the area.

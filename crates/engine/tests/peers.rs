@@ -14,7 +14,7 @@ use iotax_model::wire::Job;
 use iotax_model::workload::{Test, Workload, WorkloadKeys};
 
 const SIZE: u64 = 128 << 20;
-/// How far apart two rates may be.
+/// The largest ratio of two rates that passes.
 const FACTOR: f64 = 6.0;
 
 fn here() -> tempfile::TempDir {
@@ -24,17 +24,11 @@ fn here() -> tempfile::TempDir {
 /// Measures a workload on the file, or in a new directory beside it.
 fn outcome(workload: Workload, file: &Path) -> Outcome {
     let directory = here();
+    let size = workload.size.unwrap_or(Bytes(SIZE));
     let job = Job {
-        path: None,
-        size: workload.size.unwrap_or(Bytes(SIZE)),
-        workload,
-        seed: 7,
-        interval: Nanos::from_millis(500),
         writable: true,
-        shared: false,
-        identity: None,
         directory: Some(directory.path().display().to_string()),
-        peer: None,
+        ..Job::new(workload, size, 7, Nanos::from_millis(500))
     };
     measure(&job, file, &mut |_| {}).expect("measured")
 }

@@ -1,9 +1,8 @@
 //! bonnie++'s CSV of a run of the suite `bonnie`, for the programs that read it, such as bon_csv2html(1) and bon_csv2txt(1).
 //!
-//! What takes less than half a second is `+++++`, as it is there. Rates are what was done over the time that it took, its
-//! flush included where the suite says so; CPU is that of the process that makes the load. bonnie++ takes the latency of a whole
-//! chunk, so it is left out where that takes several system calls here: byte by byte, and of a rewrite. That of a seek is its
-//! read's.
+//! Times below half a second are `+++++`, as in bonnie++. A rate is the work over its time, including its flush where the suite
+//! has one; CPU is that of the process that makes the load. bonnie++ takes the latency of a whole chunk, so it is left out where
+//! a chunk takes several system calls here: byte by byte, and for rewrites. A seek's latency is that of its read.
 
 use iotax_model::Workload;
 use iotax_model::record::{Measurement, Tally};
@@ -15,16 +14,16 @@ use iotax_report::mark::{Mark, Place};
 /// A version of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// Of bonnie++ 1.97.
+    /// The version of bonnie++ 1.97.
     V1_97,
-    /// Of bonnie++ 1.98 and 2.00.
+    /// The version of bonnie++ 1.98 and 2.00.
     V1_98,
 }
 
-/// Why a run cannot be told in bonnie++'s CSV.
+/// The reason why a run has no form in bonnie++'s CSV.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// It has none of the suite's workloads.
+    /// The run has none of the suite's workloads.
     #[error(
         "run {run} is none of the suite bonnie: it has {found}; its workloads are putc, put_block, rewrite, getc, get_block, seeks"
     )]
@@ -36,7 +35,7 @@ pub enum Why {
     },
 }
 
-/// Where bonnie++ has its own version.
+/// Stands in the place of bonnie++'s own version.
 pub(super) const MARK: Mark =
     Mark { format: "bonnie-csv", place: Place::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
 
@@ -44,7 +43,7 @@ pub(super) const MARK: Mark =
 const ON_A_FILE: [&str; 6] = ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"];
 /// Its parts on many small ones.
 const ON_FILES: [&str; 6] = ["seq_create", "seq_stat", "seq_del", "ran_create", "ran_stat", "ran_del"];
-/// Nothing shorter is told.
+/// The shortest time that is shown.
 const MIN_TIME_NS: u64 = 500_000_000;
 /// The chunk that is not named.
 const CHUNK: Bytes = Bytes(8192);
@@ -131,12 +130,12 @@ fn thousands(measured: &Measurement) -> Option<u64> {
     (files > 0 && files.is_multiple_of(1024)).then_some(files / 1024)
 }
 
-/// What is told of a part that was not measured.
+/// The fields of a part that was not measured.
 fn nothing() -> [String; 2] {
     [String::new(), String::new()]
 }
 
-/// A rate and the CPU's share in percent, or that it was too quick to tell.
+/// A rate and the CPU's share in percent, or the mark for too quick.
 fn told(measured: &Measurement, rate: Option<f64>) -> [String; 2] {
     let outcome = &measured.outcome;
     let Some(rate) = rate else { return nothing() };

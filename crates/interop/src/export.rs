@@ -25,11 +25,11 @@ pub struct Format {
     pub name: &'static str,
     /// Its name in `--output-format`, if it has one: fio's, where it is one of fio's.
     pub output_format: Option<&'static str>,
-    /// What it is.
+    /// A description for the help text.
     pub help: &'static str,
     /// The run in it; an error where it has no form in it.
     pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
-    /// By what a file in it is known as one of ours; of [`Document::Sheets`] each has a mark of its own.
+    /// The mark that identifies a file as iotax's; each file of [`Document::Sheets`] has a separate one.
     pub mark: Mark,
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use iotax_model::suite::SuiteShape;
 
 use iotax_analysis::store::Run;
-use iotax_analysis::suite::{Course, Point, tests};
+use iotax_analysis::suite::{Point, TargetSeries, tests};
 use iotax_report::mark::Mark;
 
 /// The line before the tables: iozone too has a few of its own there, which readers pass over.
@@ -59,7 +59,7 @@ pub fn excel(run: &Run) -> Result<String, Why> {
     }
     let mut text = format!("{FIRST}\nExcel output is below:\n");
     for (title, name) in TITLES {
-        let course = tests.iter().find(|test| test.name == name).and_then(|test| test.courses.first());
+        let course = tests.iter().find(|test| test.name == name).and_then(|test| test.series.first());
         if let Some(course) = course {
             let _ = write!(text, "\n\"{title} report\"\n");
             add(&mut text, course);
@@ -68,7 +68,7 @@ pub fn excel(run: &Run) -> Result<String, Why> {
     Ok(text)
 }
 
-fn add(text: &mut String, course: &Course<'_>) {
+fn add(text: &mut String, course: &TargetSeries<'_>) {
     let record = |point: &Point<'_>| point.block_size().0;
     let file = |point: &Point<'_>| point.workload.size.unwrap_or_default().0;
     let distinct = |of: &dyn Fn(&Point<'_>) -> u64| -> std::collections::BTreeSet<u64> {

@@ -13,12 +13,12 @@ use iotax_analysis::store::Run;
 use iotax_report::mark::{Mark, Place};
 use iotax_report::rows::{Kind, Value, columns, figures, measurements as rows};
 
-/// What each file says of its maker.
+/// The author that each file names.
 const AUTHOR: &str = "iotax, a row for each measurement";
 
 pub(super) const MARK: Mark = Mark { format: "parquet", place: Place::ParquetAuthor(AUTHOR) };
 
-/// One row per measurement of these runs, in their order, as the bytes of a file. What is not known is null. Times of day are
+/// One row per measurement of these runs, in their order, as the bytes of a file. Unknown values are null. Times of day are
 /// timestamps in milliseconds UTC, counts 64-bit integers.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> Vec<u8> {
@@ -66,7 +66,7 @@ fn schema(names: &[(String, Kind)]) -> String {
     format!("message measurements {{ {} }}", names.iter().map(column).collect::<String>())
 }
 
-/// Writes a column: the values that are known, and for each row whether it has one.
+/// Writes a column: the known values, and for each row true if it has one.
 fn put<T: DataType>(
     column: &mut SerializedColumnWriter<'_>,
     values: &[&Value],

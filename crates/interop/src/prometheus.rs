@@ -16,7 +16,7 @@ use iotax_report::rows::{emulated, figures};
 /// The first line, a comment to every reader.
 const FIRST: &str = "# Written by iotax: the measurements of its runs";
 
-/// Every line: what is about others' metrics too is not ours alone.
+/// A file is iotax's only if every line is: it may also hold others' metrics.
 pub(super) const MARK: Mark = Mark {
     format: "prometheus",
     place: Place::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
@@ -34,7 +34,7 @@ struct Gauge {
     family: String,
     /// Labels beyond the place.
     labels: String,
-    /// What a value is multiplied with.
+    /// The factor from iotax's unit to the gauge's.
     unit: f64,
 }
 
@@ -55,7 +55,7 @@ impl Gauge {
     }
 }
 
-/// Every figure of every measurement of these runs. What is not known has no line.
+/// Every figure of every measurement of these runs. Unknown values have no line.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     let figures: Vec<(Metric, Gauge)> =

@@ -1,6 +1,6 @@
 //! A run as vdbench prints it: a line for each interval and an average that leaves out the first.
 //!
-//! The columns are those of vdbench 5.04.06. What is not known has vdbench's own word for it, `NaN`.
+//! The columns are those of vdbench 5.04.06. Unknown values are `NaN`, as in vdbench.
 
 use std::fmt::{self, Write};
 

@@ -1,10 +1,10 @@
-//! The agent: carries out a conductor's requests with the engine.
+//! The agent: carries out a runner's requests with the engine.
 //!
 //! It speaks [`iotax_model::wire`] on stdin and stdout. On a host these are pipes or an ssh connection; in a guest PID 1
 //! starts it on the virtio-serial port and names the guest's disk in [`DISK_VARIABLE`].
 
+mod activity;
 mod files;
-mod inside;
 
 use std::any::Any;
 use std::io::{self, Read, Write};
@@ -27,22 +27,22 @@ use iotax_testbed::target::preflight;
 use iotax_testbed::{host_info, interfaces, stack};
 
 use crate::say::say;
+use activity::ActivityRecorder;
 use files::Files;
-use inside::Inside;
 
-/// Environment variable that names the disk which requests without a path mean.
+/// Environment variable that names the disk for requests without a path.
 pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 
-/// Names the kernel's clocksource.
+/// The file that names the kernel's clocksource.
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Serves the conductor on stdin and stdout until it says goodbye or goes away, and removes what it made meanwhile. The undo
-/// undo log of that is kept in `undo_dir`.
+/// Serves the runner on stdin and stdout until it says goodbye or goes away, then removes the files made for it. Their
+/// undo log is kept in `undo_dir`.
 pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let agent = Agent { disk, server: Mutex::new(None), files: Arc::new(Mutex::new(Files::new(undo_dir))) };
     let requests = listen(io::stdin(), Arc::clone(&agent.files));
-    match agent.serve(&requests, &Voice::new(io::stdout())) {
+    match agent.serve(&requests, &EventSender::new(io::stdout())) {
         Ok(()) => end(&agent.files, Exit::Fine),
         Err(error) => {
             say!("iotax agent: {error}");
@@ -52,19 +52,19 @@ pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     .into()
 }
 
-/// Removes what was made. The exit code then.
+/// Removes the files that were made; returns `exit`, or the code for an incomplete removal.
 fn end(files: &Mutex<Files>, exit: Exit) -> Exit {
     let undone = lock(files).undo();
     if undone { exit } else { Exit::Environment }
 }
 
-/// A panic in between leaves what is locked as it is.
+/// Locks also after a panic: no holder leaves the data in an inconsistent state.
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads requests in a thread of its own, which ends the process on a shutdown, at the end of the stream and on bytes
-/// that are no message, in the middle of a measurement too: nobody waits for the result any more.
+/// Reads requests in a thread. It ends the process on a shutdown, at the end of the stream and on bytes that are no
+/// message, even during a measurement: nobody waits for the result any more.
 fn listen(mut stream: impl Read + Send + 'static, files: Arc<Mutex<Files>>) -> Receiver<Request> {
     let (sender, requests) = mpsc::channel();
     thread::spawn(move || {
@@ -87,111 +87,110 @@ fn listen(mut stream: impl Read + Send + 'static, files: Arc<Mutex<Files>>) -> R
     requests
 }
 
-/// Returns when the load is to start. Ends the process, as the listener does, on what is not the protocol.
+/// Blocks until the runner says to start the load. Ends the process on any other request.
 fn await_go(requests: &Receiver<Request>) {
     match requests.recv() {
         Ok(Request::Go) => {}
         Ok(other) => {
-            // A request may hold a secret.
+            // Prints only the kind: a request may hold a secret.
             let said = format!("{other:?}");
             let kind = said.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
             say!("iotax agent: expected go and got {kind}");
             std::process::exit(Exit::Usage as i32)
         }
-        // The listener is about to end the process.
+        // The reading thread is about to end the process.
         Err(_) => loop {
             thread::park();
         },
     }
 }
 
-/// What the agent says, its work and the beat beside it.
-struct Voice<W> {
-    mouth: Arc<Mutex<Mouth<W>>>,
+/// Sends events, and heartbeats while a request is being answered.
+struct EventSender<W> {
+    state: Arc<Mutex<SenderState<W>>>,
 }
 
-struct Mouth<W> {
+struct SenderState<W> {
     stream: W,
-    /// Whether somebody waits for an answer.
-    is_asked: bool,
-    spoke: Instant,
+    /// True while the runner waits for an answer.
+    is_busy: bool,
+    last_sent: Instant,
 }
 
-impl<W: Write + Send + 'static> Voice<W> {
-    /// Starts the beat: what is silent for [`wire::BEAT`] while it is asked says that it is there.
+impl<W: Write + Send + 'static> EventSender<W> {
+    /// Starts the heartbeat: [`Event::Alive`] after [`wire::BEAT`] without another event while a request is answered.
     fn new(stream: W) -> Self {
-        let mouth = Arc::new(Mutex::new(Mouth { stream, is_asked: false, spoke: Instant::now() }));
-        let beating = Arc::clone(&mouth);
+        let state = Arc::new(Mutex::new(SenderState { stream, is_busy: false, last_sent: Instant::now() }));
+        let beating = Arc::clone(&state);
         thread::spawn(move || {
             loop {
                 let since = lock(&beating).beat();
                 thread::sleep(wire::BEAT.saturating_sub(since));
             }
         });
-        Self { mouth }
+        Self { state }
     }
 
-    fn say(&self, event: &Event) -> Result<(), WireError> {
-        lock(&self.mouth).say(event)
+    fn send(&self, event: &Event) -> Result<(), WireError> {
+        lock(&self.state).send(event)
     }
 
-    fn is_asked(&self, is_so: bool) {
-        let mut mouth = lock(&self.mouth);
-        (mouth.is_asked, mouth.spoke) = (is_so, Instant::now());
+    fn set_busy(&self, is_busy: bool) {
+        let mut state = lock(&self.state);
+        (state.is_busy, state.last_sent) = (is_busy, Instant::now());
     }
 }
 
-impl<W: Write> Mouth<W> {
-    fn say(&mut self, event: &Event) -> Result<(), WireError> {
-        self.spoke = Instant::now();
+impl<W: Write> SenderState<W> {
+    fn send(&mut self, event: &Event) -> Result<(), WireError> {
+        self.last_sent = Instant::now();
         wire::send(&mut self.stream, event)
     }
 
-    /// How long ago something was said.
+    /// Sends a heartbeat if one is due; returns the time since the last event.
     fn beat(&mut self) -> Duration {
-        let since = self.spoke.elapsed();
+        let since = self.last_sent.elapsed();
         if since < wire::BEAT {
             return since;
         }
-        self.spoke = Instant::now();
-        if self.is_asked {
-            // Whoever answers notices that nobody listens any more.
-            let _ = self.say(&Event::Alive);
+        self.last_sent = Instant::now();
+        if self.is_busy {
+            // A broken stream shows when the answer is sent.
+            let _ = self.send(&Event::Alive);
         }
         Duration::ZERO
     }
 }
 
-/// What an agent works with.
 struct Agent {
-    /// The disk that requests without a path mean.
+    /// The disk for requests without a path.
     disk: Option<PathBuf>,
     files: Arc<Mutex<Files>>,
-    /// The server that it is, of a network's measurements.
+    /// The running server for network measurements.
     server: Mutex<Option<Server>>,
 }
 
 impl Agent {
-    /// Answers requests as long as they come. An error means that the answers cannot be sent.
+    /// Answers requests until they end. An error means that answers cannot be sent.
     fn serve<W: Write + Send + 'static>(
         &self,
         requests: &Receiver<Request>,
-        voice: &Voice<W>,
+        events: &EventSender<W>,
     ) -> Result<(), WireError> {
         for request in requests {
             let mut broken = None;
             let mut emit = |event: Event| {
                 if broken.is_none() {
-                    broken = voice.say(&event).err();
+                    broken = events.send(&event).err();
                 }
                 if event == Event::Ready && broken.is_none() {
                     await_go(requests);
                 }
             };
-            voice.is_asked(true);
+            events.set_busy(true);
             let answered = catch_unwind(AssertUnwindSafe(|| self.answer(request, &mut emit)));
             let last = answered.unwrap_or_else(|panic| Err(format!("the agent panicked: {}", text(&*panic))));
-            voice.is_asked(false);
+            events.set_busy(false);
             emit(last.unwrap_or_else(|message| Event::Failed { message }));
             if let Some(error) = broken {
                 return Err(error);
@@ -200,11 +199,11 @@ impl Agent {
         Ok(())
     }
 
-    /// Carries out one request; returns its last event, after `emit` got those before, or what went wrong.
+    /// Carries out one request. Passes its events to `emit`, except the last one, which it returns.
     fn answer(&self, request: Request, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         match request {
             Request::Hello { .. } => Ok(Event::Hello(self.hello())),
-            // The listener has ended the process on a shutdown.
+            // On a shutdown the reading thread has ended the process already.
             Request::Ping | Request::Shutdown => Ok(Event::Pong),
             Request::Fill { area, content, seed } => {
                 let path = self.target(area.path.clone())?;
@@ -229,7 +228,7 @@ impl Agent {
             Request::Interfaces => interfaces::interfaces(Path::new("/"))
                 .map(Event::Interfaces)
                 .map_err(|error| format!("the network interfaces are unknown: {error}")),
-            Request::Floor => Ok(Event::Floor { ns_per_io: iotax_engine::floor() }),
+            Request::Floor => Ok(Event::Floor { ns_per_io: iotax_engine::overhead_ns() }),
             Request::Describe { path, size } => {
                 describe(Path::new(&path), size).map(|found| Event::Described(Box::new(found)))
             }
@@ -240,9 +239,9 @@ impl Agent {
         }
     }
 
-    /// Becomes a server, in place of the one that it was.
+    /// Starts a server in place of the previous one.
     fn listen_as_server(&self, bind: &str, token: Option<&str>) -> Result<Event, String> {
-        let mut serving = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut serving = lock(&self.server);
         *serving = None;
         let server = Server::start(bind, 0, token).map_err(|error| error.to_string())?;
         let port = server.port();
@@ -252,8 +251,8 @@ impl Agent {
 
     fn run(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         if let Some(peer) = &job.peer {
-            let inside = Inside::of_network(job.workload.window().0);
-            return watched(inside, emit, |events| iotax_netperf::measure(job, peer, events));
+            let recorder = ActivityRecorder::of_network(job.workload.window().0);
+            return recorded(recorder, emit, |events| iotax_netperf::measure(job, peer, events));
         }
         let path = self.target(job.path.clone())?;
         let needed = job.directory.is_none() && job.workload.needs_directory();
@@ -262,15 +261,15 @@ impl Agent {
         let directory = named.or_else(|| job.directory.clone());
         let identity = job.identity.or_else(|| lock(&self.files).identity(&path));
         let job = Job { directory, identity, ..job.clone() };
-        let inside = Inside::new(&path, job.workload.window().0);
-        let outcome = watched(inside, emit, |events| iotax_engine::measure(&job, &path, events));
+        let recorder = ActivityRecorder::new(&path, job.workload.window().0);
+        let outcome = recorded(recorder, emit, |events| iotax_engine::measure(&job, &path, events));
         if let Some(directory) = own {
             lock(&self.files).remove_directory(&directory);
         }
         outcome
     }
 
-    /// The path of a request, or the guest's disk.
+    /// The path of a request, by default the guest's disk.
     fn target(&self, path: Option<String>) -> Result<PathBuf, String> {
         path.map(PathBuf::from)
             .or_else(|| self.disk.clone())
@@ -289,23 +288,23 @@ impl Agent {
     }
 }
 
-/// Makes a load, and looks at this machine meanwhile.
-fn watched(
-    mut inside: Inside,
+/// Makes a load while recording this machine's activity.
+fn recorded(
+    mut recorder: ActivityRecorder,
     emit: &mut dyn FnMut(Event),
     measure: impl FnOnce(&mut dyn FnMut(Event)) -> Result<Outcome, EngineError>,
 ) -> Result<Event, String> {
     let outcome = measure(&mut |event| {
-        // Whoever measures this machine from outside is not to wait.
+        // Emitted first, so that the host's own samples are not late.
         emit(event.clone());
-        inside.see(&event);
+        recorder.observe(&event);
     });
     let mut outcome = outcome.map_err(|error| error.to_string())?;
-    outcome.inside = inside.activity(outcome.flush_ns.is_some());
+    outcome.inside = recorder.activity(outcome.flush_ns.is_some());
     Ok(Event::Done(Box::new(outcome)))
 }
 
-/// What is at a path, or why nothing there can be measured.
+/// Describes the target at a path; an error says why it cannot be measured.
 fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let root = Path::new("/");
     let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;

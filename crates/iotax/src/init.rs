@@ -1,7 +1,7 @@
-//! PID 1 of a guest: mounts, loads modules, finds the disk and the port, makes a filesystem or sets up the network card if it
-//! is told to, runs the agent, powers off.
+//! PID 1 of a guest: mounts, loads modules, finds the disk and the port, makes a filesystem or sets up the NIC on request,
+//! runs the agent, powers off.
 //!
-//! Whatever goes wrong ends in a message on the console and in power off: a guest that hangs tells nobody why.
+//! Every failure ends in a message on the console and a power-off, because a guest that hangs gives no reason.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -28,12 +28,12 @@ use crate::say::say;
 mod disk;
 mod net;
 
-/// How long devices may take to appear once their drivers are loaded.
+/// The time for devices to appear once their drivers are loaded.
 const APPEAR: Duration = Duration::from_secs(10);
-/// How long the clocksource may take to settle.
+/// The time for the clocksource to settle.
 const SETTLE: Duration = Duration::from_secs(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How often the console hears that the guest comes up.
+/// The interval of signs of life on the console during boot.
 const BEAT: Duration = Duration::from_secs(2);
 
 /// Prepares the guest, serves the agent on the virtio-serial port and powers off.
@@ -76,7 +76,7 @@ fn run() -> Result<()> {
     served
 }
 
-/// Says on the console that the guest still comes up, by empty lines: making a filesystem on a slow disk takes long and is quiet.
+/// Prints empty lines to the console during boot: making a filesystem on a slow disk is long and quiet.
 struct Beat(Arc<AtomicBool>);
 
 impl Beat {
@@ -110,14 +110,14 @@ fn mount(kind: &str, at: &str) -> Result<()> {
         .with_context(|| format!("{at}: {kind} could not be mounted"))
 }
 
-/// Loads what the list names, in its order.
+/// Loads the listed modules in order.
 fn load_modules(dir: &Path) -> Result<()> {
     let list = dir.join(guest_abi::MODULES_LIST);
     for name in fs::read_to_string(&list).with_context(|| list.display().to_string())?.lines() {
         let path = dir.join(name);
         let module = File::open(&path).with_context(|| path.display().to_string())?;
         match rustix::system::finit_module(&module, c"", 0) {
-            // Loaded meanwhile by the kernel itself.
+            // The kernel may have loaded it already.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => bail!("{}: the kernel refused the module: {error}", path.display()),
         }
@@ -152,7 +152,7 @@ fn present(dir: &str) -> String {
     format!("{dir} has {names:?}")
 }
 
-/// Opens the port and waits until the host's end is open: before that a read says end of stream.
+/// Opens the port and waits until the host's end is open; before that, a read returns end of file.
 fn open_port(path: &Path) -> Result<File> {
     let port =
         File::options().read(true).write(true).open(path).with_context(|| path.display().to_string())?;
@@ -169,8 +169,8 @@ fn open_port(path: &Path) -> Result<File> {
     }
 }
 
-/// Waits while the kernel still calibrates the TSC, which takes it about a second after its start: the switch to the
-/// clocksource that stays would fall into the first measurement. Given up if the kernel does not make up its mind.
+/// Waits, at most [`SETTLE`], until the kernel has calibrated the TSC, about a second after boot: otherwise the switch to
+/// the final clocksource would fall into the first measurement.
 fn await_clocksource() {
     let end = Instant::now() + SETTLE;
     let provisional = || fs::read_to_string(agent::CLOCKSOURCE).is_ok_and(|name| name.trim() == "tsc-early");
@@ -179,8 +179,8 @@ fn await_clocksource() {
     }
 }
 
-/// Runs the agent as a process of its own, so that its CPU time is the engine's and its crash is not PID 1's, and
-/// reaps whatever ends until it does.
+/// Runs the agent as a child, so that its CPU time is the engine's and its crash is not PID 1's, and reaps processes
+/// until it ends.
 fn serve(disk: Option<&Path>, port: &File) -> Result<()> {
     let stream = || port.try_clone().map(OwnedFd::from).map(Stdio::from).context("the port's descriptor");
     let agent = Command::new("/proc/self/exe")

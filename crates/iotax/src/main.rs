@@ -1,7 +1,7 @@
-//! iotax: what every layer between a program and its disk charges per I/O.
+//! iotax measures what every layer between a program and its disk charges per I/O.
 //!
-//! One file with three lives: the tool on the host ([`cli`], which has [`runner`] carry out plans), the agent that makes
-//! load wherever it is started ([`agent`]), and PID 1 of a guest ([`init`]), which serves the agent there.
+//! One binary with three roles: the tool on the host ([`cli`], which has [`runner`] carry out plans), the agent that makes
+//! load wherever it is started ([`agent`]), and PID 1 of a guest ([`init`]), which runs the agent there.
 
 mod agent;
 mod cli;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         say::say!("iotax: {:#}", failure.error);
         failure.exit.into()
     });
-    // Whatever else there was to tell: who reads stdout did not get it.
+    // Lost output is an error even if the command itself succeeded.
     say::finish().map_or_else(
         |error| {
             say::say!("iotax: cannot write to stdout: {error}");

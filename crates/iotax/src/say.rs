@@ -1,12 +1,10 @@
-//! The one place where anything is written to stdout and stderr.
+//! The only place that writes to stdout and stderr.
 //!
-//! Whatever is said passes [`visible`], so that no name, path, error or word of another machine reaches the terminal as something
-//! that it obeys. Only what styles itself is written as it is: pages ([`Styled`]) and clap's help.
+//! All text passes [`visible`], so that no foreign name, path or error reaches the terminal as an escape sequence. Only
+//! pages ([`Styled`]) and clap's help are written as they are.
 //!
-//! A reader may take its time; after Ctrl-C it has [`PATIENCE`].
-//!
-//! A reader of stdout that went away is no reason to stop measuring or undoing. Every other error of stdout is kept for
-//! [`finish`]: what was lost must not look like success. Errors of stderr can be told nowhere.
+//! Readers may be slow; after Ctrl-C they get [`PATIENCE`]. A reader of stdout that goes away does not stop measuring or
+//! undoing. Other errors of stdout are kept for [`finish`]: lost output must not look like success.
 
 use std::fmt::Arguments;
 use std::fs::{File, Metadata};
@@ -41,19 +39,19 @@ pub(crate) use {print_line, say};
 /// Columns when there is no terminal to ask.
 const DEFAULT_WIDTH: usize = 80;
 
-/// How long a reader that takes nothing is waited for after an interrupt.
+/// The time that a stalled reader gets after an interrupt.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a pipe takes at once when it is ready: POSIX's `PIPE_BUF`, as Linux has it.
+/// The bytes that a ready pipe takes without blocking: `PIPE_BUF` on Linux.
 const PIPE_ROOM: usize = 4096;
 
 /// Set by Ctrl-C, in commands that undo something first.
 static STOP: OnceLock<Interrupt> = OnceLock::new();
 
-/// What ended the writing to stdout.
+/// The error that ended output to stdout.
 static BROKEN: Mutex<Option<Errno>> = Mutex::new(None);
 
-/// Where words for people go.
+/// A stream for human-readable text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,
@@ -68,18 +66,18 @@ impl Stream {
         }
     }
 
-    /// Whether it shows colours, and the user wants them.
+    /// True on a terminal unless `NO_COLOR` is set.
     pub(crate) fn has_colour(self) -> bool {
         self.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     }
 
-    /// Its columns.
+    /// The width in columns.
     pub(crate) fn width(self) -> usize {
         let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
         if self.is_terminal() && columns > 0 { columns } else { DEFAULT_WIDTH }
     }
 
-    /// Its lines; none if it is no terminal.
+    /// The height in lines; 0 if it is no terminal.
     pub(crate) fn height(self) -> usize {
         let lines = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_row));
         if self.is_terminal() { lines } else { 0 }
@@ -92,17 +90,17 @@ impl Stream {
         }
     }
 
-    /// Words with their line ends.
+    /// Writes text, including its line ends.
     pub(crate) fn text(self, text: &str) {
         self.put(visible::text(text).as_bytes());
     }
 
-    /// A page in its style.
+    /// Writes a styled page.
     pub(crate) fn page(self, page: &Styled) {
         self.put(page.as_bytes());
     }
 
-    /// Help and complaints of clap, in its style unless they could quote something that is hidden.
+    /// Writes clap's help or errors, styled unless they could quote hidden characters.
     pub(crate) fn help(self, help: &clap::builder::StyledStr) {
         let hidden = |argument: std::ffi::OsString| argument.to_string_lossy().contains(visible::is_hidden);
         if self.has_colour() && !std::env::args_os().any(hidden) {
@@ -123,12 +121,7 @@ pub(crate) fn line(line: Arguments<'_>) {
     Stream::Stdout.text(&format!("{line}\n"));
 }
 
-/// A question on stderr, whose answer is typed behind it.
-pub(crate) fn question(question: &str) {
-    Stream::Stderr.text(question);
-}
-
-/// A document on stdout: for a program as it is, for a person at a terminal as everything else.
+/// Writes a document to stdout: unchanged for programs, escaped on a terminal.
 pub(crate) fn document(document: &str) {
     if Stream::Stdout.is_terminal() {
         Stream::Stdout.text(document);
@@ -137,7 +130,7 @@ pub(crate) fn document(document: &str) {
     }
 }
 
-/// A document to a stream that has a name, as to stdout.
+/// Writes a document to a named stream, with the rules of [`document`].
 pub(crate) fn document_to(name: &Path, document: &[u8]) -> Result<(), Errno> {
     let stream = open(name)?;
     if stream.is_terminal() {
@@ -147,10 +140,10 @@ pub(crate) fn document_to(name: &Path, document: &[u8]) -> Result<(), Errno> {
     write_all(stream.as_fd(), document)
 }
 
-/// Whether stdout leads to the same file, pipe or terminal.
+/// True if stdout is the same file, pipe or terminal as `other`.
 pub(crate) fn is_stdout(other: &Metadata) -> bool {
     let device = (rustix::fs::major(other.rdev()), rustix::fs::minor(other.rdev()));
-    // /dev/tty is another name of the session's terminal, whose session only its own processes can ask for.
+    // /dev/tty is another name of the controlling terminal; tcgetsid succeeds only on that one.
     if other.file_type().is_char_device() && device == (5, 0) {
         return rustix::termios::tcgetsid(io::stdout()).is_ok();
     }
@@ -158,7 +151,7 @@ pub(crate) fn is_stdout(other: &Metadata) -> bool {
     stdout.is_ok_and(|stdout| (stdout.dev(), stdout.ino()) == (other.dev(), other.ino()))
 }
 
-/// From now on an interrupt ends the waiting for readers.
+/// Makes writes give up on stalled readers once `stop` is set.
 pub(crate) fn heed(stop: &Interrupt) {
     let _ = STOP.set(Interrupt::clone(stop));
 }
@@ -180,13 +173,13 @@ fn put_on_stdout(bytes: &[u8]) {
     }
 }
 
-/// Not by Rust's own stdout, which keeps lines back and takes a descriptor that cannot be written for a closed one.
+/// Bypasses `io::Stdout`, which buffers lines and hides errors of a descriptor that cannot be written.
 fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         await_room(stream)?;
         match rustix::io::write(stream, &bytes[..bytes.len().min(PIPE_ROOM)]) {
             Ok(written) => bytes = &bytes[written..],
-            // Whoever shares a terminal or a pipe may have taken the room, or made it so that nothing waits.
+            // Another process on the same terminal or pipe may have taken the room or set O_NONBLOCK.
             Err(Errno::INTR | Errno::AGAIN) => {}
             Err(error) => return Err(error),
         }
@@ -194,7 +187,7 @@ fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Waits until a stream takes something, or has an error to tell.
+/// Waits until a stream accepts bytes or reports an error.
 fn await_room(stream: BorrowedFd<'_>) -> Result<(), Errno> {
     let look_again = Timespec::try_from(POLL).ok();
     let mut reader = Reader::default();
@@ -206,7 +199,7 @@ fn await_room(stream: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Opens a stream. What is in a file that the shell opened stays: what is written comes behind it.
+/// Opens a stream to append to it: it may be a file that the shell opened.
 fn open(name: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let is_pipe = FileType::from_raw_mode(rustix::fs::stat(name)?.st_mode) == FileType::Fifo;
@@ -222,12 +215,12 @@ fn open(name: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Whoever reads a stream, and since when an interrupt has been waiting for it.
+/// A stalled reader: the time since when an interrupt has been waiting for it.
 #[derive(Default)]
 struct Reader(Option<Instant>);
 
 impl Reader {
-    /// `ECANCELED` if it takes nothing in [`PATIENCE`] after an interrupt.
+    /// Returns `ECANCELED` if the reader takes nothing for [`PATIENCE`] after an interrupt.
     fn may_take_its_time(&mut self) -> Result<(), Errno> {
         let stopped = STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed));
         if stopped && self.0.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
@@ -237,11 +230,11 @@ impl Reader {
     }
 }
 
-/// Whether everything that was said on stdout is where it was to go, a file's contents on its disk.
+/// Reports an earlier error of stdout, or syncs the file that stdout is redirected to.
 pub(crate) fn finish() -> io::Result<()> {
     let broken = BROKEN.lock().unwrap_or_else(PoisonError::into_inner).take();
     match broken {
-        // The exit code says that it was interrupted.
+        // A reader that went away is no error, and an interrupt has its own exit code.
         Some(Errno::PIPE | Errno::CANCELED) => Ok(()),
         Some(error) => Err(error.into()),
         None => {

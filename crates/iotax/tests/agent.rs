@@ -1,4 +1,4 @@
-//! The agent as a process of its own, spoken to as the conductor does.
+//! The agent as a child process, driven like a runner drives it.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -32,7 +32,7 @@ fn agent() -> Child {
     pipes.expect("started")
 }
 
-/// How the agent ends, which it must do by itself.
+/// Waits until the agent ends by itself.
 fn ended(agent: &mut Child) -> ExitStatus {
     let end = Instant::now() + LONG;
     loop {
@@ -70,7 +70,7 @@ fn what_cannot_be_done_is_told_with_its_reason_and_the_agent_lives() {
 }
 
 #[test]
-fn an_agent_whose_conductor_is_gone_ends_by_itself() {
+fn an_agent_whose_runner_is_gone_ends_by_itself() {
     let mut agent = agent();
     let mut stdin = agent.stdin.take().expect("a pipe");
     wire::send(&mut stdin, &Request::Ping).expect("sent");
@@ -91,18 +91,9 @@ fn a_load_starts_when_it_is_told_to_and_not_before() {
         ramp_time: Some(Nanos(0)),
         ..WorkloadKeys::default()
     };
-    let job = Job {
-        path: Some(file.path().display().to_string()),
-        workload: keys.complete(&WorkloadKeys::default()),
-        size: Bytes(1 << 20),
-        seed: 1,
-        interval: Nanos::from_millis(50),
-        writable: false,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    };
+    let workload = keys.complete(&WorkloadKeys::default());
+    let path = Some(file.path().display().to_string());
+    let job = Job { path, ..Job::new(workload, Bytes(1 << 20), 1, Nanos::from_millis(50)) };
     let mut link = link();
     link.prepare(&job).expect("ready");
     // Longer than the whole measurement.
@@ -117,27 +108,18 @@ fn a_load_starts_when_it_is_told_to_and_not_before() {
     let outcome = link.go(&job, LONG, &mut observe).expect("measured");
     assert!(outcome.tallies.ios() > 0 && begun.is_some());
     assert!(told.elapsed() >= Duration::from_millis(100), "it had begun before");
-    // Every agent watches its machine; the conductor knows where that is the host, which it watches itself.
+    // Every agent records its machine's activity; the runner ignores it on the host, which it watches itself.
     assert!(outcome.inside.is_some_and(|machine| machine.cpu.is_some()));
 }
 
 #[test]
-fn an_agent_that_waits_to_start_ends_with_its_conductor() {
+fn an_agent_that_waits_to_start_ends_with_its_runner() {
     let mut agent = agent();
     let mut stdin = agent.stdin.take().expect("a pipe");
     let workload = WorkloadKeys { direct: Some(false), ..WorkloadKeys::default() };
-    let job = Job {
-        path: Some("/proc/self/exe".into()),
-        workload: workload.complete(&WorkloadKeys::default()),
-        size: Bytes(1 << 16),
-        seed: 1,
-        interval: Nanos::from_millis(100),
-        writable: false,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    };
+    let workload = workload.complete(&WorkloadKeys::default());
+    let path = Some("/proc/self/exe".into());
+    let job = Job { path, ..Job::new(workload, Bytes(1 << 16), 1, Nanos::from_millis(100)) };
     wire::send(&mut stdin, &Request::Run(Box::new(job))).expect("sent");
     let answer: Option<Event> = wire::receive(agent.stdout.as_mut().expect("a pipe")).expect("received");
     assert_eq!(answer, Some(Event::Ready));
@@ -157,7 +139,7 @@ fn an_agent_refuses_what_is_no_message() {
 
 #[test]
 fn a_dropped_link_leaves_no_process() {
-    // Only its own children are looked at: other tests start agents too.
+    // Counts only the children of this thread: other tests start agents too.
     let mut link = link();
     link.ping().expect("pong");
     let children = || {

@@ -1,4 +1,4 @@
-//! What is sent over a network: the vocabulary of `iotax net`. Keys are iperf3's long options.
+//! Network traffic: the vocabulary of `iotax net`. Keys are iperf3's long options.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ words! {
 }
 
 impl NetTest {
-    /// Whether it is round trips and not streams.
+    /// Returns whether it is round trips rather than streams.
     #[must_use]
     pub const fn is_rtt(self) -> bool {
         matches!(self, Self::TcpRtt | Self::UdpRtt | Self::IcmpRtt)
@@ -48,13 +48,13 @@ words! {
 }
 
 impl Direction {
-    /// Whether the client sends.
+    /// Returns whether the client sends.
     #[must_use]
     pub const fn sends(self) -> bool {
         matches!(self, Self::Upload | Self::Both)
     }
 
-    /// Whether the client receives.
+    /// Returns whether the client receives.
     #[must_use]
     pub const fn receives(self) -> bool {
         matches!(self, Self::Download | Self::Both)
@@ -144,7 +144,7 @@ impl Traffic {
         }
     }
 
-    /// What it is called if nobody names it: `tcp-download`, `udp-upload-1470-p4`, `tcp-rtt-loaded-upload`.
+    /// The name unless the user gives one: `tcp-download`, `udp-upload-1470-p4`, `tcp-rtt-loaded-upload`.
     #[must_use]
     pub fn generated_name(&self) -> String {
         let mut name = self.test.word().to_owned();
@@ -216,15 +216,15 @@ impl Traffic {
     }
 }
 
-/// Where the server listens.
+/// The address of the server, and the client's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
     /// A name or an address.
     pub host: String,
-    /// Of the control connection.
+    /// Port of the control connection.
     pub port: u16,
-    /// What both ends must know, if the server wants it.
+    /// The secret that both ends share, if the server asks for one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token: Option<String>,
     /// The client's address.

@@ -169,6 +169,25 @@ pub struct Job {
     pub peer: Option<Peer>,
 }
 
+impl Job {
+    /// A job that only reads, with neither path nor identity, directory or peer: in a guest, one for its disk.
+    #[must_use]
+    pub const fn new(workload: Workload, size: Bytes, seed: u64, interval: Nanos) -> Self {
+        Self {
+            path: None,
+            workload,
+            size,
+            seed,
+            interval,
+            writable: false,
+            shared: false,
+            identity: None,
+            directory: None,
+            peer: None,
+        }
+    }
+}
+
 /// A message from an agent to the runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use iotax_model::net::Peer;
 
 use super::auth::Challenge;
-use super::control::{Control, Cookie, MAX_PARAMETERS, MAX_RESULTS, PATIENCE, State, Trouble, new_cookie};
+use super::control::{
+    Control, Cookie, MAX_PARAMETERS, MAX_RESULTS, NetError, PATIENCE, State, letters, new_cookie,
+};
 use super::dial;
 use super::exchange::Results;
 use super::handshake;
@@ -19,14 +21,14 @@ use iotax_engine::EngineError;
 
 /// The longest that a server may take to stop: it may have to wait for a write.
 const END_PATIENCE: Duration = Duration::from_secs(30);
-/// The times that a datagram that opens a stream is sent again if no answer comes.
+/// The interval at which the datagram that opens a stream is sent again until it is answered.
 const HELLO_AGAIN: Duration = Duration::from_secs(1);
-/// The interval at which the client checks meanwhile whether the test has started.
+/// The interval at which the client checks whether the server has started the test.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A test that the server agreed to; it waits for the streams.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct ClientSession {
     control: Control,
     cookie: Cookie,
     parameters: Parameters,
@@ -34,35 +36,35 @@ pub(super) struct Session {
     address: SocketAddr,
 }
 
-impl Session {
-    /// Agrees with a server on a test. `parameters` makes the test's from the largest segment that the path carries.
+impl ClientSession {
+    /// Agrees with a server on a test. `parameters` gets the largest segment that the path carries, in bytes.
     pub(super) fn open(
         peer: &Peer,
         parameters: impl FnOnce(Option<u32>) -> Parameters,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, NetError> {
         let control = Control::new(connect(peer)?)?;
         let address = control.peer()?;
         let cookie = new_cookie()?;
         control.send_bytes(&cookie)?;
         let parameters = parameters(tcp_info(control.socket()).map(|info| info.mss));
-        parameters.check().map_err(Trouble::Refused)?;
+        parameters.check().map_err(NetError::Refused)?;
         control.expect(State::ParamExchange)?;
         let text = serde_json::to_vec(&parameters).map_err(io::Error::from)?;
         control.send_json(&parameters)?;
         match control.state()? {
             State::CreateStreams if peer.token.is_some() => {
-                return Err(Trouble::Refused(
+                return Err(NetError::Refused(
                     "does not ask for the token: have it know one too, or ask for none here (--auth)".into(),
                 ));
             }
             State::CreateStreams => {}
             State::Challenge => {
                 let challenge: Challenge = control.json(MAX_PARAMETERS)?;
-                let token = peer.token.as_deref().ok_or(Trouble::Denied)?;
+                let token = peer.token.as_deref().ok_or(NetError::Denied)?;
                 control.send_json(&challenge.answer(token, &cookie, &text))?;
                 control.expect(State::CreateStreams)?;
             }
-            other => return Err(Trouble::Unexpected(other)),
+            other => return Err(NetError::Unexpected(other)),
         }
         Ok(Self { control, cookie, parameters, peer: peer.clone(), address })
     }
@@ -79,14 +81,13 @@ impl Session {
         self.address
     }
 
-    /// The cookie's letters.
     pub(super) fn cookie(&self) -> String {
-        String::from_utf8_lossy(&self.cookie[..self.cookie.len() - 1]).into_owned()
+        letters(&self.cookie)
     }
 
-    /// Connects the streams, in the order of their numbers, each with whether this end sends, and waits until the server has
-    /// started its own.
-    pub(super) fn connect(&self) -> Result<Vec<(Socket, bool)>, Trouble> {
+    /// Connects the streams and waits until the server has started its own. Returns them in the order of their numbers, each with
+    /// true if this end sends.
+    pub(super) fn connect(&self) -> Result<Vec<(Socket, bool)>, NetError> {
         let mut started = false;
         let (sends, receives) = self.parameters.streams();
         let options = streams::options(&self.parameters);
@@ -107,7 +108,7 @@ impl Session {
             };
             Ok((socket, number < sends))
         });
-        let sockets = each.collect::<Result<_, Trouble>>()?;
+        let sockets = each.collect::<Result<_, NetError>>()?;
         if !started {
             self.control.expect(State::TestStart)?;
         }
@@ -115,9 +116,9 @@ impl Session {
         Ok(sockets)
     }
 
-    /// Tells the server of a stream of datagrams, until it answers: there, or, where its answer was lost, by starting the test.
-    /// Returns the socket, and whether the server answered by starting the test.
-    fn open_datagrams(&self, from: SocketAddr, options: &Options) -> Result<(UdpSocket, bool), Trouble> {
+    /// Opens a UDP stream: calls the server until it answers on the socket or, if that answer is lost, by starting the test.
+    /// Returns the socket, and true if the server has started the test.
+    fn open_datagrams(&self, from: SocketAddr, options: &Options) -> Result<(UdpSocket, bool), NetError> {
         let socket = dial::udp(from, self.address, options)?;
         socket.set_read_timeout(Some(LOOK))?;
         let deadline = Instant::now() + PATIENCE;
@@ -137,30 +138,30 @@ impl Session {
             }
             match self.control.poll(Duration::ZERO)? {
                 Some(State::TestStart) => return Ok((socket, true)),
-                Some(other) => return Err(Trouble::Unexpected(other)),
+                Some(other) => return Err(NetError::Unexpected(other)),
                 None => {}
             }
         }
-        Err(Trouble::Refused(
+        Err(NetError::Refused(
             "did not answer the datagram that opens a stream: is UDP let through to its port?".into(),
         ))
     }
 
-    /// Says that the test is over. The server stops; what it sent until then still comes. If it is gone, `await_end` says so.
+    /// Ends the test: the server stops, and data under way still arrives. If the server is gone, `await_end` fails.
     pub(super) fn end(&self) {
         drop(self.control.send(State::TestEnd));
     }
 
     /// Waits until the server has stopped.
-    pub(super) fn await_end(&self) -> Result<(), Trouble> {
-        match self.control.poll(END_PATIENCE)?.ok_or(Trouble::Late)? {
+    pub(super) fn await_end(&self) -> Result<(), NetError> {
+        match self.control.poll(END_PATIENCE)?.ok_or(NetError::Late)? {
             State::ExchangeResults => Ok(()),
-            other => Err(Trouble::Unexpected(other)),
+            other => Err(NetError::Unexpected(other)),
         }
     }
 
-    /// Tells what this end knows, and learns what the other end does.
-    pub(super) fn exchange(self, local: &End) -> Result<End, Trouble> {
+    /// Exchanges results with the server.
+    pub(super) fn exchange(self, local: &End) -> Result<End, NetError> {
         let udp = self.parameters.udp;
         self.control.send_json(&Results::of(local, udp))?;
         let results: Results = self.control.json(MAX_RESULTS)?;
@@ -171,7 +172,7 @@ impl Session {
 
     /// Breaks a test off.
     pub(super) fn terminate(&self) {
-        // A server that is gone needs no word.
+        // A failure to send means that the server is gone already.
         drop(self.control.send(State::ClientTerminate));
     }
 }
@@ -190,13 +191,13 @@ fn connect(peer: &Peer) -> io::Result<std::net::TcpStream> {
 }
 
 /// A failure with the peer's name.
-pub(super) fn with_name(peer: &Peer, trouble: Trouble) -> EngineError {
+pub(super) fn with_name(peer: &Peer, error: NetError) -> EngineError {
     let name = format!("{}:{}", peer.host, peer.port);
-    EngineError::Net(match trouble {
-        Trouble::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+    EngineError::Net(match error {
+        NetError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             format!("{name}: {error}; the server: iotax net serve, or iperf3 -s")
         }
-        Trouble::Io(error) => format!("{name}: {error}"),
-        trouble => format!("{name} {trouble}"),
+        NetError::Io(error) => format!("{name}: {error}"),
+        error => format!("{name} {error}"),
     })
 }

@@ -1,11 +1,10 @@
 //! The control connection: states of one byte, and JSON with its length before it.
 //!
-//! This is iperf3's protocol (esnet/iperf, `iperf_api.c`). All waiting has a deadline for the whole of what is waited for, so that a
-//! peer that sends a byte now and then holds nobody up, and no length is believed before it is checked.
+//! This is iperf3's protocol (esnet/iperf, `iperf_api.c`). Every wait has one deadline for the whole message, so that a peer that
+//! sends a byte now and then cannot stall the other end, and lengths are checked before use.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +20,7 @@ pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
 pub(super) const MAX_RESULTS: u32 = 2 << 20;
 /// The longest that a peer may take for one step.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// The time without a byte after which TCP asks the peer's kernel whether it is still there.
+/// The idle time after which TCP probes the peer's kernel.
 const KEPT_ALIVE: Duration = Duration::from_secs(30);
 
 /// The identifier that the connections of one test share.
@@ -43,7 +42,7 @@ pub(super) enum State {
     Done = 16,
     AccessDenied = -1,
     ServerError = -2,
-    /// A server of ours has a client of ours prove that it knows the token.
+    /// An iotax server asks an iotax client to prove that it knows the token.
     Challenge = 73,
 }
 
@@ -69,14 +68,14 @@ impl State {
         (self as i8).cast_unsigned()
     }
 
-    fn of(byte: u8) -> Result<Self, Trouble> {
-        Self::ALL.into_iter().find(|state| state.byte() == byte).ok_or(Trouble::NoState(byte))
+    fn of(byte: u8) -> Result<Self, NetError> {
+        Self::ALL.into_iter().find(|state| state.byte() == byte).ok_or(NetError::NoState(byte))
     }
 }
 
-/// Why a test at a peer came to nothing.
+/// The reason why a test with a peer failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum NetError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("closed the control connection")]
@@ -120,33 +119,30 @@ impl Control {
         Ok(Self { socket })
     }
 
-    /// Where the other end is.
+    /// The address of the other end.
     pub(super) fn peer(&self) -> io::Result<SocketAddr> {
         self.socket.peer_addr()
     }
 
-    /// The connection itself.
     pub(super) const fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
     /// Sends bytes as they are.
-    pub(super) fn send_bytes(&self, bytes: &[u8]) -> Result<(), Trouble> {
-        (&self.socket).write_all(bytes).map_err(Trouble::from)
+    pub(super) fn send_bytes(&self, bytes: &[u8]) -> Result<(), NetError> {
+        (&self.socket).write_all(bytes).map_err(NetError::from)
     }
 
-    /// Says a state.
-    pub(super) fn send(&self, state: State) -> Result<(), Trouble> {
+    pub(super) fn send(&self, state: State) -> Result<(), NetError> {
         self.send_bytes(&[state.byte()])
     }
 
-    /// Sends a message.
-    pub(super) fn send_json<T: Serialize>(&self, message: &T) -> Result<(), Trouble> {
+    pub(super) fn send_json<T: Serialize>(&self, message: &T) -> Result<(), NetError> {
         self.send_bytes(&framed(message)?)
     }
 
     /// Waits up to `patience` for a state; `None` if none came.
-    pub(super) fn poll(&self, patience: Duration) -> Result<Option<State>, Trouble> {
+    pub(super) fn poll(&self, patience: Duration) -> Result<Option<State>, NetError> {
         let deadline = Instant::now() + patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -154,53 +150,52 @@ impl Control {
             match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&wait)) {
                 Ok(0) => return Ok(None),
                 Ok(_) => break,
-                // A signal is no answer and no silence.
+                // A signal ends neither the wait nor the test.
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(io::Error::from(error).into()),
             }
         }
         let mut byte = [0];
         self.fill(&mut byte, Instant::now() + PATIENCE)?;
-        self.meaning(State::of(byte[0])?).map(Some)
+        self.check(State::of(byte[0])?).map(Some)
     }
 
-    /// The next state.
-    pub(super) fn state(&self) -> Result<State, Trouble> {
-        self.poll(PATIENCE)?.ok_or(Trouble::Late)
+    pub(super) fn state(&self) -> Result<State, NetError> {
+        self.poll(PATIENCE)?.ok_or(NetError::Late)
     }
 
     /// Waits for one state.
-    pub(super) fn expect(&self, expected: State) -> Result<(), Trouble> {
+    pub(super) fn expect(&self, expected: State) -> Result<(), NetError> {
         match self.state()? {
             state if state == expected => Ok(()),
-            other => Err(Trouble::Unexpected(other)),
+            other => Err(NetError::Unexpected(other)),
         }
     }
 
-    /// Makes failures of the states that are ones.
-    fn meaning(&self, state: State) -> Result<State, Trouble> {
+    /// Turns states that report a failure into errors.
+    fn check(&self, state: State) -> Result<State, NetError> {
         match state {
-            State::AccessDenied => Err(Trouble::Denied),
-            State::ServerTerminate | State::ClientTerminate => Err(Trouble::Terminated),
+            State::AccessDenied => Err(NetError::Denied),
+            State::ServerTerminate | State::ClientTerminate => Err(NetError::Terminated),
             State::ServerError => {
                 let mut numbers = [0; 8];
                 self.fill(&mut numbers, Instant::now() + PATIENCE)?;
                 let [number, system] = [&numbers[..4], &numbers[4..]]
                     .map(|bytes| bytes.try_into().map_or(0, i32::from_be_bytes));
                 let system = io::Error::from_raw_os_error(system).to_string();
-                Err(Trouble::Server { number, system })
+                Err(NetError::Server { number, system })
             }
             state => Ok(state),
         }
     }
 
     /// Receives a message of at most `limit` bytes.
-    pub(super) fn json<T: DeserializeOwned>(&self, limit: u32) -> Result<T, Trouble> {
+    pub(super) fn json<T: DeserializeOwned>(&self, limit: u32) -> Result<T, NetError> {
         let deadline = Instant::now() + PATIENCE;
         let mut length = [0; 4];
         self.fill(&mut length, deadline)?;
         let length = checked_length(length, limit)?;
-        // Memory is taken as bytes come, not as they are announced.
+        // Memory grows with the bytes that arrive, not with the announced length.
         let mut text = Vec::new();
         while text.len() < length {
             let mut part = [0; 4096];
@@ -211,16 +206,16 @@ impl Control {
         understood(&text)
     }
 
-    fn fill(&self, bytes: &mut [u8], deadline: Instant) -> Result<(), Trouble> {
+    fn fill(&self, bytes: &mut [u8], deadline: Instant) -> Result<(), NetError> {
         let mut filled = 0;
         while filled < bytes.len() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Trouble::Late);
+                return Err(NetError::Late);
             }
             self.socket.set_read_timeout(Some(left))?;
             match (&self.socket).read(&mut bytes[filled..]) {
-                Ok(0) => return Err(Trouble::Closed),
+                Ok(0) => return Err(NetError::Closed),
                 Ok(read) => filled += read,
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 }
@@ -232,14 +227,8 @@ impl Control {
     }
 }
 
-impl AsFd for Control {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
 /// A message with its length before it.
-pub(super) fn framed<T: Serialize>(message: &T) -> Result<Vec<u8>, Trouble> {
+pub(super) fn framed<T: Serialize>(message: &T) -> Result<Vec<u8>, NetError> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message).map_err(io::Error::from)?;
     let length = u32::try_from(frame.len() - 4).map_err(io::Error::other)?;
@@ -247,29 +236,34 @@ pub(super) fn framed<T: Serialize>(message: &T) -> Result<Vec<u8>, Trouble> {
     Ok(frame)
 }
 
-/// The length that four bytes announce, if it is believable.
-pub(super) fn checked_length(bytes: [u8; 4], limit: u32) -> Result<usize, Trouble> {
+/// The announced length in bytes, if it is above 0 and within the limit.
+pub(super) fn checked_length(bytes: [u8; 4], limit: u32) -> Result<usize, NetError> {
     let length = u32::from_be_bytes(bytes);
     if length == 0 || length > limit {
-        return Err(Trouble::TooLong { length, limit });
+        return Err(NetError::TooLong { length, limit });
     }
     usize::try_from(length).map_err(|error| io::Error::other(error).into())
 }
 
-/// The message that a text is.
-pub(super) fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, Trouble> {
-    serde_json::from_slice(text).map_err(|error| Trouble::Json {
+/// Parses a message.
+pub(super) fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, NetError> {
+    serde_json::from_slice(text).map_err(|error| NetError::Json {
         error: printable(&error.to_string()),
         excerpt: printable(&String::from_utf8_lossy(text)),
     })
 }
 
-/// The beginning of a text of a peer's, with nothing in it that a terminal would obey.
+/// The beginning of a peer's text, escaped so that it cannot control a terminal.
 fn printable(text: &str) -> String {
     text.chars().take(120).flat_map(char::escape_debug).collect()
 }
 
-/// A cookie that nobody else has.
+/// A cookie's text.
+pub(super) fn letters(cookie: &Cookie) -> String {
+    String::from_utf8_lossy(&cookie[..COOKIE - 1]).into_owned()
+}
+
+/// Makes a cookie that nobody else has.
 pub(super) fn new_cookie() -> io::Result<Cookie> {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut cookie = [0; COOKIE];
@@ -308,7 +302,7 @@ mod tests {
         local.expect(State::CreateStreams).expect("the state");
         assert_eq!(local.json::<Vec<u32>>(100).expect("the message"), [1, 2, 3]);
         drop(remote);
-        assert!(matches!(local.state(), Err(Trouble::Closed)));
+        assert!(matches!(local.state(), Err(NetError::Closed)));
     }
 
     #[test]

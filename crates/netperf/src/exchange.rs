@@ -1,9 +1,9 @@
-//! Results that the two ends exchange at the end: iperf3's JSON, and the keys that two ends of ours add.
+//! Results that the two ends exchange at the end: iperf3's JSON, and the keys that two iotax ends add.
 
 use iotax_model::record::{CpuTime, Gap};
 use serde::{Deserialize, Serialize};
 
-use super::report::{End, Figures, StreamEnd};
+use super::report::{End, StreamEnd, StreamFigures};
 
 /// iperf3's results of one end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub(super) struct Results {
     #[serde(skip_serializing_if = "Option::is_none")]
     congestion_used: Option<String>,
     streams: Vec<StreamResult>,
-    /// Keys that only ends of ours write. iperf3 ignores them.
+    /// Keys that only iotax writes. iperf3 ignores them.
     #[serde(skip_serializing_if = "Option::is_none")]
     iotax: Option<Extension>,
 }
@@ -115,10 +115,10 @@ impl Results {
 
 impl StreamResult {
     fn of(stream: &StreamEnd, udp: bool) -> Self {
-        let Figures { bytes, packets, lost, jitter_ns, retransmits, .. } = stream.figures;
+        let StreamFigures { bytes, packets, lost, jitter_ns, retransmits, .. } = stream.figures;
         let count = |count: Option<u64>| count.map_or(0.0, |count| count as f64);
-        // With those of the warm-up, which iperf3 takes off: before 3.13 by its own count of them, later by ours. Of losses it
-        // takes off only what it is told.
+        // Including the warm-up, which iperf3 subtracts: before 3.13 by its own count, later by ours. Of the losses it subtracts
+        // only those that it is given.
         let omitted = stream.omitted_packets as f64;
         let packets = if udp { count(packets) + count(lost) + omitted } else { 0.0 };
         Self {
@@ -142,7 +142,7 @@ impl StreamResult {
         let sent = without(self.packets, self.omitted_packets);
         let lost = without(self.errors, self.omitted_errors).filter(|_| !sends);
         let derived = sent.map(|sent| sent.saturating_sub(lost.unwrap_or(0)));
-        let figures = Figures {
+        let figures = StreamFigures {
             bytes: self.bytes,
             packets: more.and_then(|more| more.packets).or(derived),
             lost,
@@ -169,7 +169,7 @@ impl StreamResult {
 
 impl StreamExtension {
     fn of(stream: &StreamEnd) -> Self {
-        let Figures { packets, out_of_order, duplicates, .. } = stream.figures;
+        let StreamFigures { packets, out_of_order, duplicates, .. } = stream.figures;
         Self {
             id: stream.id,
             packets,
@@ -184,7 +184,7 @@ impl StreamExtension {
     }
 }
 
-/// A count that a peer told; -1 and its like, and what is no number, are none.
+/// A count from a peer; negative values, such as -1, and NaN mean none.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
 fn count(told: f64) -> Option<u64> {
     (0.0..9e18).contains(&told).then(|| told.round() as u64)
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_an_end_of_ours_tells_is_what_it_knows() {
-        let figures = Figures {
+        let figures = StreamFigures {
             bytes: 7000,
             packets: Some(90),
             lost: Some(10),
@@ -248,7 +248,7 @@ mod tests {
         let warmed_up = read(stream(true), true, true);
         assert_eq!((warmed_up.packets, warmed_up.lost), (None, None), "they hold the warm-up's");
         let tcp = read(stream(false), false, false);
-        assert_eq!(tcp, Figures { bytes: 99, ..Figures::default() });
+        assert_eq!(tcp, StreamFigures { bytes: 99, ..StreamFigures::default() });
         let results: Results = serde_json::from_str(text).expect("read");
         let cpu = results.read(&end(stream(true)), false, false).cpu;
         assert_eq!(cpu, Some(CpuTime { user_ns: 200_000_000, system_ns: 600_000_000 }));

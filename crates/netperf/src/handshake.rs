@@ -1,5 +1,5 @@
-//! The datagrams that open a stream of UDP: iperf3 sends four bytes and waits for four others. Ours are followed by the test's
-//! cookie, which iperf3 does not read, so that several tests at once are told apart.
+//! The datagrams that open a UDP stream: iperf3 sends four bytes and waits for four others. iotax appends the test's cookie,
+//! which iperf3 does not read, to distinguish tests that run at once.
 
 use super::control::{COOKIE, Cookie};
 

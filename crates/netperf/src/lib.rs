@@ -24,14 +24,16 @@ use iotax_model::net::Peer;
 use iotax_model::record::Outcome;
 use iotax_model::wire::{Event, Job};
 
-pub use report::{Connection, End, Figures, Interval, Report, Start, StreamEnd, StreamInterval, TcpInfo};
-pub use server::{Server, Serving, Told};
-pub use test::{Prepared, Progress, Test};
+pub use report::{
+    Connection, End, Start, StreamEnd, StreamFigures, StreamInterval, TcpInfo, TestInterval, TestReport,
+};
+pub use server::{Server, ServerEvent, Serving};
+pub use test::{ClientTest, Prepared, Progress};
 
 /// Carries out one measurement with the server at `peer`. `events` gets the same as from [`iotax_engine::measure`].
 ///
 /// # Errors
-/// A job that is none of a network, and a network or server that does not do what is asked.
+/// A job without network traffic, and a network or server that fails.
 pub fn measure(job: &Job, peer: &Peer, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     iotax_engine::check(job)?;
     let Some(traffic) = &job.workload.net else {

@@ -3,15 +3,13 @@
 use std::sync::atomic::AtomicBool;
 
 use iotax_model::net::{Peer, Traffic};
-use iotax_model::record::{
-    Carried, CpuTime, ErrorCount, Flow, Outcome, ProcessCounts, Sample, Tallies, Tally, WaySample,
-};
+use iotax_model::record::{Carried, ErrorCount, Flow, Outcome, Sample, Tallies, Tally, WaySample};
 use iotax_model::wire::{Event, Job};
 
-use super::report::{End, Figures, Interval, Report, StreamEnd};
-use super::test::{Progress, Test};
+use super::report::{End, StreamEnd, StreamFigures, TestInterval, TestReport};
+use super::test::{ClientTest, Progress};
 use iotax_engine::EngineError;
-use iotax_engine::clock;
+use iotax_engine::clock::ProcessUsage;
 
 /// Carries out a measurement of streams with the server at `peer`.
 pub(super) fn streams(
@@ -21,7 +19,7 @@ pub(super) fn streams(
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     let workload = &job.workload;
-    let test = Test {
+    let test = ClientTest {
         traffic: traffic.clone(),
         peer: peer.clone(),
         time: workload.window(),
@@ -31,11 +29,11 @@ pub(super) fn streams(
     let prepared = test.prepare()?;
     events(Event::Ready);
     let mut ramp_packets = 0;
-    let mut marks = [(CpuTime::default(), ProcessCounts::default()); 2];
+    let mut marks = [ProcessUsage::default(); 2];
     let report = prepared.run(&AtomicBool::new(false), &mut |progress| match progress {
         Progress::Started(_) => {}
         Progress::Counting => {
-            marks[0] = clock::process();
+            marks[0] = ProcessUsage::now();
             events(Event::Measuring);
         }
         Progress::Interval(interval) if interval.omitted => {
@@ -43,21 +41,21 @@ pub(super) fn streams(
         }
         Progress::Interval(interval) => events(Event::Sample(Box::new(sample(interval)))),
         Progress::Over => {
-            marks[1] = clock::process();
+            marks[1] = ProcessUsage::now();
             events(Event::Over);
         }
     })?;
-    Ok(outcome(report, marks, ramp_packets))
+    Ok(outcome(report, marks[1].since(&marks[0]), ramp_packets))
 }
 
-/// An interval as this end sees it: of what it sends, what it gave to its kernel.
-fn sample(interval: &Interval) -> Sample {
+/// An interval at this end. Sent data counts when the kernel takes it.
+fn sample(interval: &TestInterval) -> Sample {
     let streams = |sends: bool| interval.streams.iter().filter(move |stream| stream.sends == sends);
     let tally = |sends: bool| sum(streams(sends).map(|stream| stream.figures));
     let way = |sends: bool| {
         let tcp = streams(sends).next()?.tcp.filter(|_| sends);
-        let Figures { lost, out_of_order, duplicates, jitter_ns, retransmits, .. } =
-            Figures::sum(streams(sends).map(|stream| stream.figures));
+        let StreamFigures { lost, out_of_order, duplicates, jitter_ns, retransmits, .. } =
+            StreamFigures::sum(streams(sends).map(|stream| stream.figures));
         let (rtt_ns, cwnd) = (tcp.map(|tcp| tcp.rtt_ns), tcp.map(|tcp| tcp.snd_cwnd));
         Some(WaySample {
             upload: sends,
@@ -80,16 +78,16 @@ fn sample(interval: &Interval) -> Sample {
 }
 
 /// Streams of one direction together; `None` if there is none.
-fn sum(streams: impl Iterator<Item = Figures>) -> Option<Tally> {
+fn sum(streams: impl Iterator<Item = StreamFigures>) -> Option<Tally> {
     let mut streams = streams.peekable();
     streams.peek()?;
-    let Figures { bytes, packets, .. } = Figures::sum(streams);
+    let StreamFigures { bytes, packets, .. } = StreamFigures::sum(streams);
     Some(Tally { bytes, ios: packets.unwrap_or(0), ..Tally::default() })
 }
 
-fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) -> Outcome {
+fn outcome(report: TestReport, used: ProcessUsage, ramp_ios: u64) -> Outcome {
     let flows = flows(&report);
-    // The server's window is not quite this one's: what it counted is told as the rate that it was, over this window.
+    // The two windows differ a little: the server's counts are scaled to this end's window.
     let window = |upload: bool, count: u64| match &report.remote {
         Some(remote) if upload && remote.duration_ns > 0 => {
             over(count, report.local.duration_ns, remote.duration_ns)
@@ -98,17 +96,16 @@ fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) 
     };
     let tally = |upload: bool| {
         let flows = flows.iter().filter(|flow| flow.upload == upload);
-        sum(flows.map(|flow| Figures {
-            // A server that tells nothing of what it received leaves what was sent.
+        sum(flows.map(|flow| StreamFigures {
+            // Without the server's count the sender's remains.
             bytes: flow.received_bytes.map(|bytes| window(upload, bytes)).or(flow.sent_bytes).unwrap_or(0),
             packets: flow.received_packets.map(|packets| window(upload, packets)).or(flow.sent_packets),
-            ..Figures::default()
+            ..StreamFigures::default()
         }))
     };
     let tallies = Tallies { write: tally(true), read: tally(false), ..Tallies::default() };
     let errors = errors(&report);
-    let [(cpu_then, then), (cpu_now, now)] = marks;
-    let Report { start, local, remote, mut notes } = report;
+    let TestReport { start, local, remote, mut notes } = report;
     if flows.iter().any(|flow| flow.received_bytes.is_none()) {
         notes.push("the server does not tell what it received: what was sent is counted".into());
     }
@@ -120,45 +117,30 @@ fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) 
         duration_ns: local.duration_ns,
         tallies,
         ramp_ios,
-        cpu: CpuTime {
-            user_ns: cpu_now.user_ns.saturating_sub(cpu_then.user_ns),
-            system_ns: cpu_now.system_ns.saturating_sub(cpu_then.system_ns),
-        },
-        counts: Some(ProcessCounts {
-            context_switches: now.context_switches.saturating_sub(then.context_switches),
-            major_faults: now.major_faults.saturating_sub(then.major_faults),
-            minor_faults: now.minor_faults.saturating_sub(then.minor_faults),
-        }),
+        cpu: used.cpu,
+        counts: Some(used.counts),
         errors,
         notes,
-        ioengine: None,
-        pacing: None,
-        stop: None,
-        verify: None,
-        inside: None,
-        flush_ns: None,
-        page_cache: None,
         carried: Some(Carried {
             flows,
             server_cpu: remote.and_then(|remote: End| remote.cpu),
             congestion: start.congestion,
             mss: start.mss.filter(|_| !start.udp),
-            probes: None,
-            mdev_ns: None,
             gaps,
+            ..Carried::default()
         }),
-        jobs: Vec::new(),
+        ..Outcome::default()
     }
 }
 
-/// A count over one time as the same rate makes it over another.
+/// Scales a count from one time span to another at the same rate.
 fn over(count: u64, wanted_ns: u64, counted_ns: u64) -> u64 {
     let scaled = u128::from(count) * u128::from(wanted_ns) / u128::from(counted_ns.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// The streams that broke, at either end.
-fn errors(report: &Report) -> Vec<ErrorCount> {
+fn errors(report: &TestReport) -> Vec<ErrorCount> {
     let ends = [(true, Some(&report.local)), (false, report.remote.as_ref())];
     let broken = ends.into_iter().filter_map(|(local, end)| Some((local, end?))).flat_map(|(local, end)| {
         end.streams.iter().filter_map(move |stream| {
@@ -175,13 +157,13 @@ fn errors(report: &Report) -> Vec<ErrorCount> {
     errors
 }
 
-/// Merges what both ends know of each stream.
-pub(super) fn flows(report: &Report) -> Vec<Flow> {
+/// Merges both ends' counts of each stream.
+pub(super) fn flows(report: &TestReport) -> Vec<Flow> {
     report.local.streams.iter().map(|stream| flow(report, stream)).collect()
 }
 
-/// Merges what both ends know of a stream.
-fn flow(report: &Report, stream: &StreamEnd) -> Flow {
+/// Merges both ends' counts of a stream.
+fn flow(report: &TestReport, stream: &StreamEnd) -> Flow {
     let (sender, receiver) = report.ends(stream.id);
     let sent = sender.map(|end| end.figures);
     let received = receiver.map(|end| end.figures);

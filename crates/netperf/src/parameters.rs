@@ -16,10 +16,10 @@ const MOST_WINDOW: u64 = 512 << 20;
 const MOST_MSS: u32 = 9 << 10;
 /// Bytes of one write if nothing else is said.
 pub(super) const TCP_LENGTH: u64 = 128 << 10;
-/// Bytes of a datagram where the path does not tell what it carries.
+/// Bytes of a datagram if the path's limit is unknown.
 const UDP_LENGTH: u64 = 1460;
 
-/// The parameters of a test. iperf3 leaves out what is not asked; unknown keys of later versions are passed over.
+/// The parameters of a test. iperf3 leaves out unused ones; unknown keys of later versions are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Parameters {
@@ -47,10 +47,10 @@ pub(super) struct Parameters {
     /// Bytes of one write or datagram; absent for TCP's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) len: Option<u64>,
-    /// Bits a second of each stream; absent or 0: as many as it carries.
+    /// Bits a second of each stream; absent or 0: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bandwidth: Option<u64>,
-    /// Microseconds; iperf3's servers want to know.
+    /// Microseconds; iperf3's servers require it.
     pub(super) pacing_timer: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) congestion: Option<String>,
@@ -62,7 +62,7 @@ pub(super) struct Parameters {
     pub(super) nodelay: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) client_version: Option<String>,
-    /// Keys that only two ends of ours write.
+    /// Keys that only iotax writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) iotax: Option<Extension>,
 }
@@ -72,7 +72,7 @@ const fn is_not(flag: &bool) -> bool {
     !*flag
 }
 
-/// The client's words to a server of ours. iperf3 passes them over.
+/// The client's parameters for an iotax server. iperf3 ignores them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Extension {
@@ -114,7 +114,7 @@ impl Parameters {
             udp_counters_64bit: udp.then_some(1),
             zerocopy: traffic.zerocopy.then_some(1),
             nodelay: None,
-            // iperf3 prints it and no more.
+            // iperf3 only prints it.
             client_version: Some(concat!("iotax ", env!("CARGO_PKG_VERSION")).into()),
             iotax: Some(Extension {
                 version: env!("CARGO_PKG_VERSION").into(),
@@ -142,7 +142,7 @@ impl Parameters {
 
     /// The warm-up.
     pub(super) fn omit(&self) -> Nanos {
-        let told = self.iotax.as_ref().map(|told| told.omit_ns);
+        let told = self.iotax.as_ref().map(|extension| extension.omit_ns);
         Nanos(told.unwrap_or(self.omit.saturating_mul(1_000_000_000)))
     }
 
@@ -151,7 +151,7 @@ impl Parameters {
         self.iotax.as_ref()?.test
     }
 
-    /// Refuses what no test is, in words that quote it and name what is accepted.
+    /// Refuses contradictory or excessive parameters; the text quotes them and names the accepted range.
     pub(super) fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: u64, least: u64, most: u64| {
             let fine = (least..=most).contains(&value);

@@ -39,7 +39,7 @@ pub struct Start {
     pub reverse: bool,
     /// True if both ends send.
     pub bidirectional: bool,
-    /// Bits a second of each stream, or 0 for as many as it carries.
+    /// Bits a second of each stream; 0 for no limit.
     pub bitrate: u64,
     /// Bytes of the sockets' buffers that were asked for, or 0.
     pub window: u64,
@@ -64,9 +64,9 @@ pub struct Connection {
     pub remote: SocketAddr,
 }
 
-/// Counts of a stream at one end, over some time. What this end does not know is absent.
+/// Counts of a stream at one end over some time. Counts that this end does not have are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct StreamFigures {
     /// Bytes given to the kernel, or got from it.
     pub bytes: u64,
     /// Datagrams sent, or received each once; TCP segments with data.
@@ -84,8 +84,8 @@ pub struct Figures {
     pub retransmits: Option<u64>,
 }
 
-impl Figures {
-    /// Several streams together: the jitter is their mean, as iperf3's. What is unknown of one is unknown of all.
+impl StreamFigures {
+    /// Sums several streams; the jitter is their mean, as in iperf3. A count unknown for one is unknown for all.
     pub fn sum(streams: impl Iterator<Item = Self>) -> Self {
         let streams: Vec<Self> = streams.collect();
         let all = |of: fn(&Self) -> Option<u64>| {
@@ -106,10 +106,10 @@ impl Figures {
 
 /// One interval of a test at this end.
 #[derive(Debug, Clone)]
-pub struct Interval {
-    /// When it began, in nanoseconds from the test's start, or from the warm-up's end after it.
+pub struct TestInterval {
+    /// The begin, in nanoseconds from the test's start, or from the end of the warm-up.
     pub begin_ns: u64,
-    /// When it ended.
+    /// The end, on the same scale.
     pub end_ns: u64,
     /// True in the warm-up.
     pub omitted: bool,
@@ -125,7 +125,7 @@ pub struct StreamInterval {
     /// True if this end sends.
     pub sends: bool,
     /// Its counts.
-    pub figures: Figures,
+    pub figures: StreamFigures,
     /// TCP's own figures at the interval's end.
     pub tcp: Option<TcpInfo>,
 }
@@ -153,7 +153,7 @@ pub struct StreamEnd {
     /// The length of its window.
     pub duration_ns: u64,
     /// Its counts.
-    pub figures: Figures,
+    pub figures: StreamFigures,
     /// Datagrams of the warm-up, sent or known to be sent, which are in no count.
     pub omitted_packets: u64,
     /// TCP's estimates of the round trip, looked at each interval: least, mean, greatest.
@@ -189,18 +189,18 @@ impl End {
 
 /// A whole test.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct TestReport {
     /// The report at its start.
     pub start: Start,
     /// Results of this end.
     pub local: End,
     /// Results that the other end sent; absent if it sent none.
     pub remote: Option<End>,
-    /// Notes on what was done otherwise than asked.
+    /// Notes on deviations from the request.
     pub notes: Vec<String>,
 }
 
-impl Report {
+impl TestReport {
     /// The end that sent a stream and the one that received it, as far as they are known.
     #[must_use]
     pub fn ends(&self, id: u32) -> (Option<&StreamEnd>, Option<&StreamEnd>) {
@@ -245,10 +245,10 @@ mod tests {
 
     #[test]
     fn sums_keep_what_is_unknown_unknown() {
-        let one = Figures { bytes: 5, lost: Some(1), jitter_ns: Some(10), ..Figures::default() };
-        let other = Figures { bytes: 6, jitter_ns: Some(30), ..Figures::default() };
-        assert_eq!(Figures::sum([one, one].into_iter()).lost, Some(2));
-        let sum = Figures::sum([one, other].into_iter());
+        let one = StreamFigures { bytes: 5, lost: Some(1), jitter_ns: Some(10), ..StreamFigures::default() };
+        let other = StreamFigures { bytes: 6, jitter_ns: Some(30), ..StreamFigures::default() };
+        assert_eq!(StreamFigures::sum([one, one].into_iter()).lost, Some(2));
+        let sum = StreamFigures::sum([one, other].into_iter());
         assert_eq!((sum.bytes, sum.lost, sum.jitter_ns, sum.retransmits), (11, None, Some(20), None));
     }
 }

@@ -1,4 +1,4 @@
-//! The streams of a test at one end: their threads, and what they have done since the last look.
+//! The streams of a test at one end: their threads, and their counts since the last look.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,28 +10,28 @@ use std::time::Duration;
 use iotax_model::record::Gap;
 
 use super::parameters::Parameters;
-use super::report::{Connection, Figures, StreamEnd, StreamInterval};
+use super::report::{Connection, StreamEnd, StreamFigures, StreamInterval};
 use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo};
 use iotax_engine::clock;
 
-/// The longest that a write may still take when a sender is told to stop.
+/// The longest wait for a sender's last write after a stop.
 const LAST_WRITE_NS: u64 = 100_000_000;
 
 /// The streams of a test at one end.
 #[derive(Debug)]
-pub(super) struct Lanes {
-    all: Vec<Lane>,
+pub(super) struct Streams {
+    all: Vec<Stream>,
     settings: Settings,
     udp: bool,
     /// True if this end is the client.
     local: bool,
-    /// When counting began.
+    /// The begin of counting, in nanoseconds.
     begin: u64,
 }
 
 /// One stream at one end.
 #[derive(Debug)]
-struct Lane {
+struct Stream {
     id: u32,
     sends: bool,
     socket: Arc<Socket>,
@@ -81,27 +81,27 @@ impl PathSeen {
 
 impl Reading {
     /// The state of now, after `last`.
-    fn now(lane: &Lane) -> Self {
-        let tcp = match &*lane.socket {
+    fn now(stream: &Stream) -> Self {
+        let tcp = match &*stream.socket {
             Socket::Tcp(socket) => stream::tcp_info(socket),
             Socket::Udp(_) => None,
         };
-        let segments = |tcp: &TcpInfo| if lane.sends { tcp.data_segs_out } else { tcp.data_segs_in };
+        let segments = |tcp: &TcpInfo| if stream.sends { tcp.data_segs_out } else { tcp.data_segs_in };
         let count = tcp.as_ref().and_then(segments).map(|count| {
-            let last = lane.last.segments.unwrap_or(0);
+            let last = stream.last.segments.unwrap_or(0);
             #[expect(clippy::cast_possible_truncation, reason = "the kernel's count is its lowest 32 bits")]
             let gained = count.wrapping_sub(last as u32);
             last + u64::from(gained)
         });
-        Self { counts: lane.counters.snapshot(), tcp, segments: count }
+        Self { counts: stream.counters.snapshot(), tcp, segments: count }
     }
 
     /// Subtracts an earlier look.
-    fn since(&self, earlier: &Self, sends: bool) -> Figures {
+    fn since(&self, earlier: &Self, sends: bool) -> StreamFigures {
         let counts = self.counts.since(&earlier.counts);
         let Some(tcp) = self.tcp else {
             let received = (!sends).then_some(());
-            return Figures {
+            return StreamFigures {
                 bytes: counts.bytes,
                 packets: Some(counts.packets),
                 lost: received.map(|()| counts.lost),
@@ -113,11 +113,11 @@ impl Reading {
         };
         let before = earlier.tcp.unwrap_or_default();
         let segments = self.segments.map(|now| now.saturating_sub(earlier.segments.unwrap_or(0)));
-        Figures {
+        StreamFigures {
             bytes: counts.bytes,
             packets: segments,
             retransmits: sends.then(|| tcp.retransmits.saturating_sub(before.retransmits)),
-            ..Figures::default()
+            ..StreamFigures::default()
         }
     }
 }
@@ -135,20 +135,20 @@ pub(super) fn options(parameters: &Parameters) -> Options {
         busy_poll: parameters
             .iotax
             .as_ref()
-            .and_then(|told| told.busy_poll_ns)
+            .and_then(|extension| extension.busy_poll_ns)
             .map(iotax_model::units::Nanos),
     }
 }
 
-impl Lanes {
-    /// Streams over sockets in the order of their numbers; `sends` tells of each whether this end sends.
+impl Streams {
+    /// Streams over sockets in the order of their numbers, each with true if this end sends.
     pub(super) fn new(
         parameters: &Parameters,
         sockets: impl IntoIterator<Item = (Socket, bool)>,
         local: bool,
     ) -> Self {
         let amount = match (parameters.num, parameters.blockcount) {
-            // What passes in the warm-up is none of it: then the client watches what passed after it.
+            // Warm-up bytes do not count toward the limit: then the client counts the bytes after it.
             _ if parameters.omit().0 > 0 => None,
             (0, 0) => None,
             (0, blocks) => Some(Amount::blocks(blocks)),
@@ -163,7 +163,7 @@ impl Lanes {
         };
         // iperf3 has no stream 2.
         let ids = [1].into_iter().chain(3..);
-        let lanes = sockets.into_iter().zip(ids).map(|((socket, sends), id)| Lane {
+        let streams = sockets.into_iter().zip(ids).map(|((socket, sends), id)| Stream {
             id,
             sends,
             socket: Arc::new(socket),
@@ -174,10 +174,10 @@ impl Lanes {
             last: Reading::default(),
             path: PathSeen::default(),
         });
-        Self { all: lanes.collect(), settings, udp: parameters.udp, local, begin: 0 }
+        Self { all: streams.collect(), settings, udp: parameters.udp, local, begin: 0 }
     }
 
-    /// Where the streams go.
+    /// The two ends of each stream.
     pub(super) fn connections(&self) -> io::Result<Vec<Connection>> {
         let ends = |socket: &Socket| -> io::Result<(SocketAddr, SocketAddr)> {
             match socket {
@@ -185,16 +185,16 @@ impl Lanes {
                 Socket::Udp(socket) => Ok((socket.local_addr()?, socket.peer_addr()?)),
             }
         };
-        let each = self.all.iter().map(|lane| {
-            let (local, remote) = ends(&lane.socket)?;
-            Ok(Connection { id: lane.id, sends: lane.sends, local, remote })
+        let each = self.all.iter().map(|stream| {
+            let (local, remote) = ends(&stream.socket)?;
+            Ok(Connection { id: stream.id, sends: stream.sends, local, remote })
         });
         each.collect()
     }
 
     /// The first stream's socket: all are alike.
     pub(super) fn first(&self) -> Option<&Socket> {
-        self.all.first().map(|lane| &*lane.socket)
+        self.all.first().map(|stream| &*stream.socket)
     }
 
     /// Has bytes move; counting begins.
@@ -204,21 +204,20 @@ impl Lanes {
         let gate = Arc::new(RwLock::new(()));
         let closed = gate.write();
         let (ready, threads) = mpsc::channel();
-        for lane in &mut self.all {
+        for stream in &mut self.all {
             let (socket, counters, stop) =
-                (Arc::clone(&lane.socket), Arc::clone(&lane.counters), Arc::clone(&lane.stop));
-            let (settings, sends) = (self.settings.clone(), lane.sends);
+                (Arc::clone(&stream.socket), Arc::clone(&stream.counters), Arc::clone(&stream.stop));
+            let (settings, sends) = (self.settings.clone(), stream.sends);
             let (ready, gate) = (ready.clone(), Arc::clone(&gate));
             let work = move || {
                 let _ = ready.send(());
                 drop(gate.read());
                 let _ = ready.send(());
-                let work = if sends { stream::send } else { stream::receive };
-                // What breaks when it is to end anyway did all that it had to.
-                work(&socket, &settings, &counters, &stop)
+                // An error after the end was requested does not matter.
+                stream::transfer(sends, &socket, &settings, &counters, &stop)
                     .or_else(|error| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(error) })
             };
-            lane.worker = Some(thread::Builder::new().name(format!("stream {}", lane.id)).spawn(work)?);
+            stream.worker = Some(thread::Builder::new().name(format!("stream {}", stream.id)).spawn(work)?);
         }
         threads.iter().take(self.all.len()).for_each(drop);
         drop(closed);
@@ -230,59 +229,59 @@ impl Lanes {
     /// Counts, and gaps, from now on only. Without a warm-up gaps count from the first packet, which may be long on its way.
     pub(super) fn count_anew(&mut self) {
         self.set_base();
-        self.all.iter().for_each(|lane| lane.counters.begin(self.begin));
+        self.all.iter().for_each(|stream| stream.counters.begin(self.begin));
     }
 
-    /// When counting began.
+    /// The begin of counting, in nanoseconds.
     pub(super) fn begin(&self) -> u64 {
         self.begin
     }
 
     fn set_base(&mut self) {
         self.begin = clock::now();
-        for lane in &mut self.all {
-            lane.last = Reading::now(lane);
-            lane.base = lane.last;
-            lane.path = PathSeen::default();
+        for stream in &mut self.all {
+            stream.last = Reading::now(stream);
+            stream.base = stream.last;
+            stream.path = PathSeen::default();
         }
     }
 
     /// Figures of each stream since the last look.
     pub(super) fn look(&mut self) -> Vec<StreamInterval> {
-        let each = self.all.iter_mut().map(|lane| {
-            let now = Reading::now(lane);
-            let figures = now.since(&lane.last, lane.sends);
-            lane.last = now;
-            if let Some(tcp) = now.tcp.as_ref().filter(|_| lane.sends) {
-                lane.path.add(tcp);
+        let each = self.all.iter_mut().map(|stream| {
+            let now = Reading::now(stream);
+            let figures = now.since(&stream.last, stream.sends);
+            stream.last = now;
+            if let Some(tcp) = now.tcp.as_ref().filter(|_| stream.sends) {
+                stream.path.add(tcp);
             }
-            StreamInterval { id: lane.id, sends: lane.sends, figures, tcp: now.tcp }
+            StreamInterval { id: stream.id, sends: stream.sends, figures, tcp: now.tcp }
         });
         each.collect()
     }
 
     /// Figures of each stream since counting began, up to the last look, which was just now.
     pub(super) fn totals(&self, now: u64) -> Vec<StreamEnd> {
-        let each = self.all.iter().map(|lane| {
-            let tcp = lane.sends && !self.udp;
+        let each = self.all.iter().map(|stream| {
+            let tcp = stream.sends && !self.udp;
             StreamEnd {
-                id: lane.id,
-                sends: lane.sends,
+                id: stream.id,
+                sends: stream.sends,
                 duration_ns: now.saturating_sub(self.begin),
-                figures: lane.last.since(&lane.base, lane.sends),
-                omitted_packets: lane.base.counts.packets + lane.base.counts.lost,
-                rtt_ns: lane.path.rtt().filter(|_| tcp),
-                max_cwnd: tcp.then_some(lane.path.cwnd),
-                max_window: tcp.then_some(lane.path.window),
-                gaps: self.gaps(lane, now),
+                figures: stream.last.since(&stream.base, stream.sends),
+                omitted_packets: stream.base.counts.packets + stream.base.counts.lost,
+                rtt_ns: stream.path.rtt().filter(|_| tcp),
+                max_cwnd: tcp.then_some(stream.path.cwnd),
+                max_window: tcp.then_some(stream.path.window),
+                gaps: self.gaps(stream, now),
                 error: None,
             }
         });
         each.collect()
     }
 
-    fn gaps(&self, lane: &Lane, now: u64) -> Vec<Gap> {
-        if lane.sends {
+    fn gaps(&self, stream: &Stream, now: u64) -> Vec<Gap> {
+        if stream.sends {
             return Vec::new();
         }
         let gap = |gap: stream::GapSpan| Gap {
@@ -291,48 +290,48 @@ impl Lanes {
             duration_ns: gap.duration(),
             lost_bytes: self.udp.then_some(gap.lost_bytes),
         };
-        lane.counters.gaps(now).into_iter().map(gap).collect()
+        stream.counters.gaps(now).into_iter().map(gap).collect()
     }
 
     /// True if nothing more will be sent from here: the amount is used up, or every stream broke.
     pub(super) fn have_sent_all(&self) -> bool {
-        let gone = |lane: &Lane| lane.worker.as_ref().is_none_or(JoinHandle::is_finished);
-        let mut senders = self.all.iter().filter(|lane| lane.sends).peekable();
+        let gone = |stream: &Stream| stream.worker.as_ref().is_none_or(JoinHandle::is_finished);
+        let mut senders = self.all.iter().filter(|stream| stream.sends).peekable();
         senders.peek().is_some() && senders.all(gone)
     }
 
-    /// True if the peer's kernel has all that was given to this one's, as far as this one tells.
+    /// True if the peer's kernel has received all data, as far as this kernel knows.
     pub(super) fn has_arrived(&self) -> bool {
-        let waits = |lane: &Lane| match &*lane.socket {
+        let waits = |stream: &Stream| match &*stream.socket {
             Socket::Tcp(socket) => stream::tcp_info(socket).is_some_and(|tcp| tcp.waiting),
             Socket::Udp(_) => false,
         };
-        !self.all.iter().any(|lane| lane.sends && waits(lane))
+        !self.all.iter().any(|stream| stream.sends && waits(stream))
     }
 
     /// Bytes that the streams moved since they started, both directions.
     pub(super) fn bytes(&self) -> u64 {
-        self.all.iter().map(|lane| lane.counters.snapshot().bytes).sum()
+        self.all.iter().map(|stream| stream.counters.snapshot().bytes).sum()
     }
 
     /// Bytes that this end sent, or received, since counting began.
     pub(super) fn counted(&self, sent: bool) -> u64 {
-        let lanes = self.all.iter().filter(|lane| lane.sends == sent);
-        lanes.map(|lane| lane.counters.snapshot().since(&lane.base.counts).bytes).sum()
+        let streams = self.all.iter().filter(|stream| stream.sends == sent);
+        streams.map(|stream| stream.counters.snapshot().since(&stream.base.counts).bytes).sum()
     }
 
     /// Has the senders, or the receivers, stop.
     pub(super) fn stop(&self, senders: bool) {
-        for lane in self.all.iter().filter(|lane| lane.sends == senders) {
-            lane.stop.store(true, Ordering::Relaxed);
+        for stream in self.all.iter().filter(|stream| stream.sends == senders) {
+            stream.stop.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Has the senders stop and waits a moment for the last of them, so that what is counted next is all that was sent.
+    /// Stops the senders and waits a moment for the last of them, so that the next count covers all sent data.
     pub(super) fn stop_sending(&self) {
         self.stop(true);
         let deadline = clock::now() + LAST_WRITE_NS;
-        while self.all.iter().any(|lane| lane.sends) && !self.have_sent_all() && clock::now() < deadline {
+        while self.all.iter().any(|stream| stream.sends) && !self.have_sent_all() && clock::now() < deadline {
             thread::sleep(Duration::from_micros(200));
         }
     }
@@ -340,8 +339,8 @@ impl Lanes {
     /// Describes how datagrams passed between the streams and the kernel.
     pub(super) fn ways(&self) -> Vec<String> {
         let ways = |sends: bool| {
-            let mut lanes = self.all.iter().filter(move |lane| lane.sends == sends);
-            lanes.find_map(|lane| lane.counters.way()).map(|way| way.words(sends).to_owned())
+            let mut streams = self.all.iter().filter(move |stream| stream.sends == sends);
+            streams.find_map(|stream| stream.counters.way()).map(|way| way.words(sends).to_owned())
         };
         [true, false].into_iter().filter_map(ways).collect()
     }
@@ -351,10 +350,10 @@ impl Lanes {
         self.stop(true);
         self.stop(false);
         let mut broken = Vec::new();
-        for lane in &mut self.all {
-            match lane.worker.take().map(JoinHandle::join) {
-                Some(Ok(Err(error))) => broken.push((lane.id, error.to_string())),
-                Some(Err(_)) => broken.push((lane.id, "it panicked: this is a bug in iotax".into())),
+        for stream in &mut self.all {
+            match stream.worker.take().map(JoinHandle::join) {
+                Some(Ok(Err(error))) => broken.push((stream.id, error.to_string())),
+                Some(Err(_)) => broken.push((stream.id, "it panicked: this is a bug in iotax".into())),
                 Some(Ok(Ok(()))) | None => {}
             }
         }
@@ -362,7 +361,7 @@ impl Lanes {
     }
 }
 
-impl Drop for Lanes {
+impl Drop for Streams {
     fn drop(&mut self) {
         self.join();
     }
@@ -377,12 +376,12 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     /// A stream over TCP that is not started, and its other end.
-    fn lane(sends: bool) -> (Lanes, TcpStream) {
+    fn one_stream(sends: bool) -> (Streams, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listening");
         let remote = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let local = Socket::Tcp(listener.accept().expect("accepted").0);
         let parameters = Parameters::new(&Traffic::new(NetTest::Tcp), Nanos(1), Nanos(0), None, false);
-        (Lanes::new(&parameters, [(local, sends)], true), remote)
+        (Streams::new(&parameters, [(local, sends)], true), remote)
     }
 
     fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -395,39 +394,39 @@ mod tests {
 
     #[test]
     fn a_stream_that_breaks_is_told_and_one_that_is_to_end_is_not_broken() {
-        let (mut lanes, remote) = lane(true);
-        lanes.start().expect("started");
-        until("bytes", || lanes.bytes() > 0);
-        assert!(!lanes.has_arrived(), "nobody reads");
-        // What it has not read makes the kernel break the connection.
+        let (mut streams, remote) = one_stream(true);
+        streams.start().expect("started");
+        until("bytes", || streams.bytes() > 0);
+        assert!(!streams.has_arrived(), "nobody reads");
+        // Unread data makes the kernel reset the connection.
         drop(remote);
-        until("it breaks", || lanes.have_sent_all());
-        assert!(lanes.has_arrived(), "nothing more will");
-        let broken = lanes.join();
+        until("it breaks", || streams.have_sent_all());
+        assert!(streams.has_arrived(), "nothing more will");
+        let broken = streams.join();
         assert!(matches!(&broken[..], [(1, why)] if !why.is_empty()), "{broken:?}");
 
-        let (mut lanes, remote) = lane(true);
-        lanes.start().expect("started");
-        until("bytes", || lanes.bytes() > 0);
-        lanes.stop(true);
+        let (mut streams, remote) = one_stream(true);
+        streams.start().expect("started");
+        until("bytes", || streams.bytes() > 0);
+        streams.stop(true);
         drop(remote);
-        assert_eq!(lanes.join(), []);
+        assert_eq!(streams.join(), []);
     }
 
     #[test]
     fn what_is_on_its_way_at_first_is_no_gap_unless_there_was_a_warm_up() {
         let gaps = |warmed_up: bool| {
-            let (mut lanes, mut remote) = lane(false);
-            lanes.start().expect("started");
+            let (mut streams, mut remote) = one_stream(false);
+            streams.start().expect("started");
             if warmed_up {
-                lanes.count_anew();
+                streams.count_anew();
             }
             thread::sleep(Duration::from_millis(50));
             remote.write_all(b"first").expect("written");
-            until("bytes", || lanes.bytes() == 5);
-            lanes.look();
-            // The gap that follows is told from its beginning on.
-            lanes.totals(clock::now())[0].gaps.iter().filter(|gap| gap.at_ns < 40_000_000).count()
+            until("bytes", || streams.bytes() == 5);
+            streams.look();
+            // The following gap counts from its beginning.
+            streams.totals(clock::now())[0].gaps.iter().filter(|gap| gap.at_ns < 40_000_000).count()
         };
         assert_eq!((gaps(false), gaps(true)), (0, 1));
     }

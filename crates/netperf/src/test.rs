@@ -1,37 +1,36 @@
-//! One test at the client, from the first connection to what both ends say of it.
+//! One test at the client, from the first connection to the results of both ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use iotax_model::net::{Peer, Traffic};
-use iotax_model::record::CpuTime;
 use iotax_model::units::Nanos;
 
-use super::client::{Session, with_name};
-use super::control::Trouble;
+use super::client::{ClientSession, with_name};
+use super::control::NetError;
 use super::parameters::Parameters;
-use super::report::{End, Interval, Report, Start};
+use super::report::{End, Start, TestInterval, TestReport};
 use super::stream::{Socket, busy_polls};
-use super::streams::Lanes;
+use super::streams::Streams;
 use iotax_engine::EngineError;
-use iotax_engine::clock;
+use iotax_engine::clock::{self, ProcessUsage};
 
-/// The interval at which a test that ends by bytes checks whether they have passed.
+/// The interval at which a test that ends by bytes checks its progress.
 const LOOK: Duration = Duration::from_millis(5);
-/// Longest sleep, after which it is looked whether to stop.
+/// The longest sleep between two checks for a stop.
 const NAP: Duration = Duration::from_millis(100);
-/// A test that a number of bytes ends is over too if none came for so long: datagrams get lost.
+/// A silence that ends a test limited by bytes: some datagrams may be lost.
 const QUIET_NS: u64 = 2_000_000_000;
 
-/// The note of a kernel that did not do what was asked.
+/// The note for a kernel that does not poll.
 const NOT_POLLED: &str =
     "busy_poll: this end's kernel does not poll for the streams (SO_BUSY_POLL takes CAP_NET_ADMIN)";
-/// The longest that bytes may be on their way after the last was given to the kernel.
+/// The longest that data may stay under way after the kernel took the last of it.
 const ARRIVAL_NS: u64 = 10_000_000_000;
 
 /// A test to run.
 #[derive(Debug, Clone)]
-pub struct Test {
+pub struct ClientTest {
     /// The traffic.
     pub traffic: Traffic,
     /// The server.
@@ -52,7 +51,7 @@ pub enum Progress<'a> {
     /// The warm-up is over.
     Counting,
     /// An interval is over.
-    Interval(&'a Interval),
+    Interval(&'a TestInterval),
     /// The window is over; the ends still exchange results.
     Over,
 }
@@ -60,29 +59,29 @@ pub enum Progress<'a> {
 /// A test that the server agreed to. Nothing is sent yet.
 #[derive(Debug)]
 pub struct Prepared {
-    test: Test,
-    session: Session,
+    test: ClientTest,
+    session: ClientSession,
 }
 
 /// A test that goes on.
 struct Running<'a> {
-    test: &'a Test,
-    session: &'a Session,
-    lanes: Lanes,
+    test: &'a ClientTest,
+    session: &'a ClientSession,
+    streams: Streams,
     stop: &'a AtomicBool,
     tell: &'a mut dyn FnMut(Progress<'_>),
 }
 
 /// Progress of a test that ends by bytes.
-struct Progressed {
+struct ByteProgress {
     received: u64,
-    /// When the last of them were seen to have come.
+    /// The last time at which more had arrived.
     at: u64,
-    /// When all was given to the kernel.
+    /// The time at which the kernel had taken everything.
     sent_all: Option<u64>,
 }
 
-impl Test {
+impl ClientTest {
     /// Has the server agree.
     ///
     /// # Errors
@@ -91,79 +90,83 @@ impl Test {
         if self.time == Nanos(0) && self.traffic.bytes.is_none_or(|bytes| bytes.0 == 0) {
             return Err(EngineError::Net("neither a time nor a number of bytes ends the test".into()));
         }
-        // It takes a moment, in which a server that was told to start would count time without bytes.
+        // It takes a moment, in which a started server would count time without bytes.
         clock::calibrate();
         let peer = self.peer.clone();
         let auth = peer.token.is_some();
         let session =
-            Session::open(&peer, |mss| Parameters::new(&self.traffic, self.time, self.omit, mss, auth));
-        let session = session.map_err(|trouble| with_name(&peer, trouble))?;
+            ClientSession::open(&peer, |mss| Parameters::new(&self.traffic, self.time, self.omit, mss, auth));
+        let session = session.map_err(|error| with_name(&peer, error))?;
         Ok(Prepared { test: self, session })
     }
 }
 
 impl Prepared {
-    /// Carries it out. `tell` gets what happens; when `stop` is set it ends before its time.
+    /// Runs the test. `tell` gets its events; setting `stop` ends it early.
     ///
     /// # Errors
     /// Streams that cannot be connected, and a server that breaks off.
-    pub fn run(self, stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)) -> Result<Report, EngineError> {
+    pub fn run(
+        self,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<TestReport, EngineError> {
         let Self { test, session } = self;
         let peer = test.peer.clone();
-        carry_out(&test, session, stop, tell).map_err(|trouble| with_name(&peer, trouble))
+        carry_out(&test, session, stop, tell).map_err(|error| with_name(&peer, error))
     }
 }
 
 fn carry_out(
-    test: &Test,
-    session: Session,
+    test: &ClientTest,
+    session: ClientSession,
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Progress<'_>),
-) -> Result<Report, Trouble> {
+) -> Result<TestReport, NetError> {
     let sockets = session.connect()?;
-    let lanes = Lanes::new(session.parameters(), sockets, true);
+    let streams = Streams::new(session.parameters(), sockets, true);
     let mut start = Start::new(session.parameters(), test.time, session.cookie(), session.address());
-    describe(&mut start, &lanes, session.control().socket())?;
+    describe(&mut start, &streams, session.control().socket())?;
     tell(Progress::Started(&start));
-    let not_polled = lanes.first().filter(|socket| test.traffic.busy_poll.is_some() && !busy_polls(socket));
+    let not_polled = streams.first().filter(|socket| test.traffic.busy_poll.is_some() && !busy_polls(socket));
     let not_polled = not_polled.map(|_| NOT_POLLED.to_owned());
     let check = clock::Check::begin();
-    let mut running = Running { test, session: &session, lanes, stop, tell };
+    let mut running = Running { test, session: &session, streams, stop, tell };
     let (local, remote_is_done) = match running.measure() {
         Ok(local) => (local, session.await_end()),
-        Err(trouble) => {
+        Err(error) => {
             session.terminate();
-            return Err(trouble);
+            return Err(error);
         }
     };
-    let Running { mut lanes, .. } = running;
+    let Running { mut streams, .. } = running;
     let mut local = End { congestion: start.congestion.clone(), ..local };
-    local.broke(lanes.join());
+    local.broke(streams.join());
     let broken = local.words("").next();
     if let Some(words) = broken.filter(|_| local.streams.iter().all(|stream| stream.figures.bytes == 0)) {
-        return Err(Trouble::Refused(format!("got nothing: {words}")));
+        return Err(NetError::Refused(format!("got nothing: {words}")));
     }
     remote_is_done?;
     let remote = session.exchange(&local)?;
     let broken = local.words("").chain(remote.words("the server's "));
-    let notes = broken.chain(lanes.ways()).chain(not_polled).chain(check.end()).collect();
-    Ok(Report { start, local, remote: Some(remote), notes })
+    let notes = broken.chain(streams.ways()).chain(not_polled).chain(check.end()).collect();
+    Ok(TestReport { start, local, remote: Some(remote), notes })
 }
 
-/// Adds what is known once the streams are connected.
+/// Adds the properties that are known once the streams are connected.
 pub(super) fn describe(
     start: &mut Start,
-    lanes: &Lanes,
+    streams: &Streams,
     control: &std::net::TcpStream,
 ) -> std::io::Result<()> {
     use rustix::net::sockopt;
-    start.connections = lanes.connections()?;
+    start.connections = streams.connections()?;
     let buffers = |fd: std::os::fd::BorrowedFd<'_>| {
         let sizes = (sockopt::socket_send_buffer_size(fd).ok()?, sockopt::socket_recv_buffer_size(fd).ok()?);
         Some((u64::try_from(sizes.0).ok()?, u64::try_from(sizes.1).ok()?))
     };
     start.mss = super::stream::tcp_info(control).map(|info| info.mss);
-    match lanes.first() {
+    match streams.first() {
         Some(Socket::Tcp(socket)) => {
             start.buffers = buffers(std::os::fd::AsFd::as_fd(socket));
             start.mss = super::stream::tcp_info(socket).map(|info| info.mss).or(start.mss);
@@ -176,46 +179,42 @@ pub(super) fn describe(
 }
 
 impl Running<'_> {
-    /// Warm-up and window; what this end knows then. The senders have stopped, the receivers still receive.
-    fn measure(&mut self) -> Result<End, Trouble> {
+    /// Runs warm-up and window; returns this end's results. The senders have stopped then, the receivers still receive.
+    fn measure(&mut self) -> Result<End, NetError> {
         let warm_up = self.test.omit.0;
         if warm_up > 0 {
-            self.lanes.start()?;
+            self.streams.start()?;
             self.phase(Some(warm_up), true)?;
         }
-        // Told first: who is told of it wants the CPU, which the streams need when the window begins.
+        // Reported first: the receiver takes CPU time, which the streams need when the window begins.
         (self.tell)(Progress::Counting);
-        let cpu = clock::process().0;
+        let before = ProcessUsage::now();
         if warm_up > 0 {
-            self.lanes.count_anew();
+            self.streams.count_anew();
         } else {
-            self.lanes.start()?;
+            self.streams.start()?;
         }
         let time = Some(self.test.time.0).filter(|time| *time > 0);
         let (begin, end) = self.phase(time, false)?;
-        let now = clock::process().0;
+        let used = ProcessUsage::now().since(&before);
         (self.tell)(Progress::Over);
-        let cpu = CpuTime {
-            user_ns: now.user_ns.saturating_sub(cpu.user_ns),
-            system_ns: now.system_ns.saturating_sub(cpu.system_ns),
-        };
-        let streams = self.lanes.totals(end);
-        Ok(End { duration_ns: end - begin, cpu: Some(cpu), congestion: None, streams })
+        let streams = self.streams.totals(end);
+        Ok(End { duration_ns: end - begin, cpu: Some(used.cpu), congestion: None, streams })
     }
 
-    /// Lets the streams run for so long, and tells of each interval. When it began and ended.
-    fn phase(&mut self, time: Option<u64>, omitted: bool) -> Result<(u64, u64), Trouble> {
-        let begin = self.lanes.begin();
+    /// Runs the streams for `time` nanoseconds and reports each interval. Returns the begin and the end.
+    fn phase(&mut self, time: Option<u64>, omitted: bool) -> Result<(u64, u64), NetError> {
+        let begin = self.streams.begin();
         let mut end = time.map_or(u64::MAX, |time| begin + time);
         let every = self.test.interval.0.max(1);
         let mut last = begin;
-        let mut progress = Progressed { received: 0, at: begin, sent_all: None };
+        let mut progress = ByteProgress { received: 0, at: begin, sent_all: None };
         loop {
             let next = (begin + ((last - begin) / every + 1) * every).min(end);
             let wait = Duration::from_nanos(next.saturating_sub(clock::now()));
             let nap = if omitted || self.test.traffic.bytes.is_none() { NAP } else { LOOK };
             if let Some(state) = self.session.control().poll(wait.min(nap))? {
-                return Err(Trouble::Unexpected(state));
+                return Err(NetError::Unexpected(state));
             }
             let now = clock::now();
             if self.stop.load(Ordering::Relaxed) {
@@ -228,13 +227,13 @@ impl Running<'_> {
                 continue;
             }
             if now >= end && !omitted {
-                self.lanes.stop_sending();
+                self.streams.stop_sending();
             }
-            // Of the end of the whole every byte counts, of an interval's what the look sees.
+            // The last interval runs to the window's end exactly, the others to the current time.
             let until = if now >= end { end } else { now };
             let interval = (until > last).then(|| self.interval(begin, last, until, omitted));
             if now >= end && !omitted {
-                // Before anything is told: who is told of it wants the CPU, and the server sends until it hears of the end.
+                // Before the event: its receiver takes CPU time, and the server sends until it hears of the end.
                 self.session.end();
             }
             if let Some(interval) = interval {
@@ -247,33 +246,33 @@ impl Running<'_> {
         }
     }
 
-    fn interval(&mut self, begin: u64, last: u64, now: u64, omitted: bool) -> Interval {
-        let streams = self.lanes.look();
-        Interval { begin_ns: last - begin, end_ns: now - begin, omitted, streams }
+    fn interval(&mut self, begin: u64, last: u64, now: u64, omitted: bool) -> TestInterval {
+        let streams = self.streams.look();
+        TestInterval { begin_ns: last - begin, end_ns: now - begin, omitted, streams }
     }
 
-    /// When there was no more to do, if there is not, before any time is over.
-    fn through(&self, now: u64, omitted: bool, progress: &mut Progressed) -> Option<u64> {
+    /// The end of the work, if it is done before any time is over.
+    fn through(&self, now: u64, omitted: bool, progress: &mut ByteProgress) -> Option<u64> {
         let direction = self.test.traffic.direction;
-        let sent_all = self.lanes.have_sent_all();
+        let sent_all = self.streams.have_sent_all();
         if sent_all && !direction.receives() {
-            // What the kernel took is still to arrive.
+            // Bytes that the kernel took still have to arrive.
             let since = *progress.sent_all.get_or_insert(now);
-            return (self.lanes.has_arrived() || now - since > ARRIVAL_NS).then_some(now);
+            return (self.streams.has_arrived() || now - since > ARRIVAL_NS).then_some(now);
         }
         let bytes = self.test.traffic.bytes.filter(|_| !omitted)?;
-        let received = self.lanes.counted(false);
+        let received = self.streams.counted(false);
         if received != progress.received {
             (progress.received, progress.at) = (received, now);
         }
-        let sent = !direction.sends() || sent_all || self.lanes.counted(true) >= bytes.0;
+        let sent = !direction.sends() || sent_all || self.streams.counted(true) >= bytes.0;
         if !sent {
             return None;
         }
         if !direction.receives() || received >= bytes.0 {
             return Some(now);
         }
-        // That nothing more comes is known later than it is so.
+        // The silence was noticed later than it began.
         (received > 0 && now - progress.at > QUIET_NS).then_some(progress.at)
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use iotax_model::net::{Direction, NetTest, Peer, Traffic};
 use iotax_model::units::{BitRate, Bytes, Nanos};
-use iotax_netperf::{Progress, Report, Server, Serving, Test, Told};
+use iotax_netperf::{ClientTest, Progress, Server, ServerEvent, Serving, TestReport};
 
 const LOOPBACK: &str = "127.0.0.1";
 
@@ -19,16 +19,16 @@ fn shared() -> RwLockReadGuard<'static, ()> {
     PROCESS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A server and what it said of trouble.
+/// A server and the problems that it reported.
 struct TestServer {
     server: Server,
-    troubles: Arc<Mutex<Vec<String>>>,
+    problems: Arc<Mutex<Vec<String>>>,
 }
 
 impl TestServer {
     fn new(most_tests: usize, token: Option<&str>) -> Self {
-        let troubles = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&troubles);
+        let problems = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&problems);
         let serving = Serving {
             bind: LOOPBACK.into(),
             port: 0,
@@ -37,11 +37,11 @@ impl TestServer {
             one_off: false,
         };
         let tell = move |what| {
-            if let Told::Trouble(words) = what {
+            if let ServerEvent::Problem(words) = what {
                 told.lock().expect("not poisoned").push(words);
             }
         };
-        Self { server: Server::listen(serving, Box::new(tell)).expect("listening"), troubles }
+        Self { server: Server::listen(serving, Box::new(tell)).expect("listening"), problems }
     }
 
     fn peer(&self) -> Peer {
@@ -54,8 +54,8 @@ impl TestServer {
         stream
     }
 
-    fn troubles(&self) -> Vec<String> {
-        self.troubles.lock().expect("not poisoned").clone()
+    fn problems(&self) -> Vec<String> {
+        self.problems.lock().expect("not poisoned").clone()
     }
 }
 
@@ -63,12 +63,12 @@ fn traffic(test: NetTest, direction: Direction) -> Traffic {
     Traffic { direction, bitrate: Some(BitRate(20_000_000)), length: Some(Bytes(1000)), ..Traffic::new(test) }
 }
 
-fn test(peer: Peer, traffic: Traffic) -> Test {
+fn test(peer: Peer, traffic: Traffic) -> ClientTest {
     let (time, omit) = (Nanos::from_millis(300), Nanos(0));
-    Test { traffic, peer, time, omit, interval: Nanos::from_millis(100) }
+    ClientTest { traffic, peer, time, omit, interval: Nanos::from_millis(100) }
 }
 
-fn run(test: Test) -> Result<Report, String> {
+fn run(test: ClientTest) -> Result<TestReport, String> {
     let prepared = test.prepare().map_err(|error| error.to_string())?;
     prepared.run(&AtomicBool::new(false), &mut |_| {}).map_err(|error| error.to_string())
 }
@@ -87,7 +87,7 @@ fn both_ends_count_the_same_whatever_goes_whichever_way() {
     for kind in [NetTest::Tcp, NetTest::Udp] {
         for direction in [Direction::Upload, Direction::Download, Direction::Both] {
             let traffic = Traffic { parallel: 2, ..traffic(kind, direction) };
-            let test = Test { omit: Nanos::from_millis(200), ..test(remote.peer(), traffic.clone()) };
+            let test = ClientTest { omit: Nanos::from_millis(200), ..test(remote.peer(), traffic.clone()) };
             let mut counted = 0;
             let prepared = test.prepare().expect("agreed");
             let report = prepared
@@ -111,7 +111,7 @@ fn both_ends_count_the_same_whatever_goes_whichever_way() {
             assert!(report.remote.as_ref().and_then(|remote| remote.cpu).is_some());
         }
     }
-    assert_eq!(remote.troubles(), [""; 0]);
+    assert_eq!(remote.problems(), [""; 0]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn bytes_end_a_test_in_every_direction() {
     for direction in [Direction::Upload, Direction::Download, Direction::Both] {
         let traffic =
             Traffic { bytes: Some(Bytes(400_000)), bitrate: None, ..traffic(NetTest::Tcp, direction) };
-        let report = run(Test { time: Nanos(0), ..test(remote.peer(), traffic) }).expect("a report");
+        let report = run(ClientTest { time: Nanos(0), ..test(remote.peer(), traffic) }).expect("a report");
         for stream in &report.local.streams {
             let bytes = stream.figures.bytes;
             assert!((400_000..800_000).contains(&bytes), "{direction}: {bytes}");
@@ -160,9 +160,9 @@ fn a_thousand_connections_neither_stop_it_nor_fill_its_memory() {
     assert_serves(&remote);
     let grown = resident().saturating_sub(before);
     assert!(grown < 32 << 20, "{grown} bytes");
-    let troubles = remote.troubles();
-    assert!((1..10).contains(&troubles.len()), "each kind is told once: {troubles:?}");
-    assert!(troubles.iter().any(|words| words.contains("does not speak iperf3's protocol")), "{troubles:?}");
+    let problems = remote.problems();
+    assert!((1..10).contains(&problems.len()), "each kind is told once: {problems:?}");
+    assert!(problems.iter().any(|words| words.contains("does not speak iperf3's protocol")), "{problems:?}");
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn parameters_that_no_test_has_are_refused_as_iperf3_refuses_them() {
     assert_eq!(answer[..2], [9, 0xfe], "parameters, please; and a server's error");
     assert_eq!(answer.len(), 10);
     assert_serves(&remote);
-    let troubles = remote.troubles();
-    assert!(troubles[0].contains("parallel = 1000000: accepted: 1 to 128"), "{troubles:?}");
+    let problems = remote.problems();
+    assert!(problems[0].contains("parallel = 1000000: accepted: 1 to 128"), "{problems:?}");
 }
 
 #[test]
@@ -251,9 +251,9 @@ fn only_those_who_know_the_token_are_served() {
         assert!(refusal.contains("token"), "{refusal}");
     }
     run(test(with(Some("open sesame")), traffic(NetTest::Udp, Direction::Download))).expect("a report");
-    let troubles = remote.troubles();
-    assert_eq!(troubles.len(), 1, "{troubles:?}");
-    assert!(troubles[0].ends_with("it does not know the token"), "{troubles:?}");
+    let problems = remote.problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].ends_with("it does not know the token"), "{problems:?}");
     // Nor does one who knows it go on with a server that does not ask.
     let open = TestServer::new(1, None);
     let knowing = Peer { token: Some("open sesame".into()), ..open.peer() };
@@ -267,7 +267,7 @@ fn tests_that_fail_are_told_once_and_each_is_over() {
     let (tell, told) = std::sync::mpsc::channel();
     let serving = Serving { bind: LOOPBACK.into(), port: 0, token: None, most_tests: 1, one_off: false };
     let server = Server::listen(serving, Box::new(move |what| drop(tell.send(what)))).expect("listening");
-    let mut troubles = Vec::new();
+    let mut problems = Vec::new();
     for letter in *b"gh" {
         let mut client = TcpStream::connect((LOOPBACK, server.port())).expect("connected");
         client
@@ -280,8 +280,8 @@ fn tests_that_fail_are_told_once_and_each_is_over() {
         drop(client);
         loop {
             match told.recv_timeout(Duration::from_secs(20)).expect("told") {
-                Told::Failed(cookie) => break assert_eq!(cookie.as_bytes(), [letter; 36]),
-                Told::Trouble(words) => troubles.push(words),
+                ServerEvent::Failed(cookie) => break assert_eq!(cookie.as_bytes(), [letter; 36]),
+                ServerEvent::Problem(words) => problems.push(words),
                 other => panic!("{other:?}"),
             }
         }
@@ -289,12 +289,13 @@ fn tests_that_fail_are_told_once_and_each_is_over() {
         std::thread::sleep(Duration::from_millis(200));
     }
     drop(server);
-    troubles.extend(
-        told.iter().filter_map(|what| if let Told::Trouble(words) = what { Some(words) } else { None }),
+    problems.extend(
+        told.iter()
+            .filter_map(|what| if let ServerEvent::Problem(words) = what { Some(words) } else { None }),
     );
-    assert_eq!(troubles.len(), 2, "{troubles:?}");
-    assert!(troubles[0].contains("had a test that came to nothing: it closed"), "{troubles:?}");
-    assert!(troubles[1].ends_with("(1 more times)"), "{troubles:?}");
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].contains("had a test that came to nothing: it closed"), "{problems:?}");
+    assert!(problems[1].ends_with("(1 more times)"), "{problems:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tables for spreadsheets and scripts: one header line, units in the names, what is not known is empty.
+//! Tables for spreadsheets and scripts: one header line, units in the names, unknown values empty.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use iotax_model::record::{DiskActivity, HostActivity, Measurement, NicActivity, 
 
 use crate::mark::{Mark, Place};
 use crate::rows::{self, Value};
-use iotax_analysis::compare::{Account, Change, History};
+use iotax_analysis::Ratio;
+use iotax_analysis::compare::{Account, History};
 use iotax_analysis::network::word;
 use iotax_analysis::percentile::percentile;
 use iotax_analysis::stats::paired::Interval;
@@ -14,26 +15,26 @@ use iotax_analysis::store::Run;
 use iotax_analysis::time::utc;
 use iotax_analysis::{Comparison, Judgement};
 
-/// A file.
+/// A CSV file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sheet {
     /// Its name, such as `measurements.csv`.
     pub name: &'static str,
-    /// Its first line, by which a file is known as one of ours.
+    /// Its first line, which marks a file as written by iotax.
     pub header: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
 }
 
 impl Sheet {
-    /// The whole first line: no other sheet has the same.
+    /// The mark of this sheet: its whole first line, which no other sheet shares.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { format: self.name, place: Place::Start(format!("{}\n", self.header).into()) }
     }
 }
 
-/// One row per comparison with the baseline and per step of the ladder, which has a name.
+/// One row per comparison with the baseline and per step of the ladder; only steps have a name.
 const COMPARISONS: &[&str] = &[
     "run",
     "step",
@@ -58,17 +59,17 @@ const COMPARISONS: &[&str] = &[
     "emulated",
 ];
 
-/// One row per target and workload, over all rounds; behind these the figures.
+/// One row per target and workload, over all rounds; the metrics follow these columns.
 const CELLS: &[&str] = &["run", "target", "workload", "rounds", "latency_max_ns", "emulated", "source"];
 
-/// One row per interval of a measurement.
+/// The columns that identify a measurement.
+const PLACE: &[&str] = &["run", "target", "workload", "round"];
+
+/// The columns that identify an interval of a measurement.
+const INTERVAL: &[&str] = &["run", "target", "workload", "round", "at_s", "duration_s"];
+
+/// One row per interval of a measurement, after [`INTERVAL`].
 const SAMPLES: &[&str] = &[
-    "run",
-    "target",
-    "workload",
-    "round",
-    "at_s",
-    "duration_s",
     "read_ios",
     "write_ios",
     "trim_ios",
@@ -81,46 +82,15 @@ const SAMPLES: &[&str] = &[
     "oldest_ns",
 ];
 
-/// One row per interval of a measurement and block layer beneath the target.
-const DISKS: &[&str] = &[
-    "run",
-    "target",
-    "workload",
-    "round",
-    "at_s",
-    "duration_s",
-    "device",
-    "reads",
-    "read_bytes",
-    "writes",
-    "write_bytes",
-    "busy",
-    "mean_wait_ns",
-];
+/// One row per interval of a measurement and block layer below the target, after [`INTERVAL`].
+const DISKS: &[&str] = &["device", "reads", "read_bytes", "writes", "write_bytes", "busy", "mean_wait_ns"];
 
-/// One row per interval of a measurement and network interface.
-const NICS: &[&str] = &[
-    "run",
-    "target",
-    "workload",
-    "round",
-    "at_s",
-    "duration_s",
-    "interface",
-    "rx_bytes",
-    "rx_packets",
-    "rx_drops",
-    "tx_bytes",
-    "tx_packets",
-    "tx_drops",
-];
+/// One row per interval of a measurement and network interface, after [`INTERVAL`].
+const NICS: &[&str] =
+    &["interface", "rx_bytes", "rx_packets", "rx_drops", "tx_bytes", "tx_packets", "tx_drops"];
 
-/// One row per stream of a measurement.
+/// One row per stream of a measurement, after [`PLACE`].
 const STREAMS: &[&str] = &[
-    "run",
-    "target",
-    "workload",
-    "round",
     "stream",
     "direction",
     "sent_bytes",
@@ -159,7 +129,7 @@ const HISTORY: &[&str] = &[
     "against_previous_verdict",
 ];
 
-/// Everything that there is of these runs; what they do not have gives a file with its header alone.
+/// All sheets of these runs; a sheet without rows is only its header.
 #[must_use]
 pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
     let each = |rows: fn(&Run, &Judgement) -> Vec<Row>| {
@@ -176,10 +146,10 @@ pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
         ),
         sheet("comparisons.csv", COMPARISONS.iter().copied(), each(comparisons)),
         sheet("cells.csv", cells_head, each(cells)),
-        sheet("samples.csv", SAMPLES.iter().copied(), each(|run, _| samples(run))),
-        sheet("disks.csv", DISKS.iter().copied(), each(|run, _| disks(run))),
-        sheet("nics.csv", NICS.iter().copied(), each(|run, _| nics(run))),
-        sheet("streams.csv", STREAMS.iter().copied(), each(|run, _| streams(run))),
+        sheet("samples.csv", INTERVAL.iter().chain(SAMPLES).copied(), each(|run, _| samples(run))),
+        sheet("disks.csv", INTERVAL.iter().chain(DISKS).copied(), each(|run, _| disks(run))),
+        sheet("nics.csv", INTERVAL.iter().chain(NICS).copied(), each(|run, _| nics(run))),
+        sheet("streams.csv", PLACE.iter().chain(STREAMS).copied(), each(|run, _| streams(run))),
     ]
 }
 
@@ -211,7 +181,7 @@ pub fn history(accounts: &[Account], history: &History) -> Sheet {
 
 type Row = Vec<String>;
 
-/// A comma or a quote in a field is quoted (RFC 4180).
+/// Fields with a comma or a quote are quoted (RFC 4180).
 fn sheet(
     name: &'static str,
     header: impl IntoIterator<Item = impl Into<String>>,
@@ -228,7 +198,7 @@ fn sheet(
     Sheet { name, header: header.join(","), text: String::from_utf8(text).expect("made of strings") }
 }
 
-/// Empty if it is not known.
+/// The value, or nothing if it is unknown.
 fn known(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
@@ -254,7 +224,7 @@ fn place(run: &Run, m: &Measurement) -> Row {
     vec![run.id.to_string(), m.target.clone(), m.workload.clone(), m.round.to_string()]
 }
 
-/// Whether the target's CPU was emulated; empty if the target was never built.
+/// `true` if the target's CPU was emulated; empty if the target was never built.
 fn emulated(run: &Run, target: &str) -> String {
     known(rows::emulated(run, target))
 }
@@ -273,7 +243,7 @@ fn measurements(run: &Run, judgement: &Judgement) -> Vec<Row> {
 
 fn comparisons(run: &Run, judgement: &Judgement) -> Vec<Row> {
     let row = |step: String, c: &Comparison| {
-        let tax = c.tax.and_then(|tax| tax.interval);
+        let tax = c.ratio.tax.and_then(|tax| tax.interval);
         vec![
             run.id.to_string(),
             step,
@@ -281,20 +251,20 @@ fn comparisons(run: &Run, judgement: &Judgement) -> Vec<Row> {
             c.metric.word().to_owned(),
             c.target.clone(),
             c.baseline.clone(),
-            c.ratio.to_string(),
-            low(c.interval),
-            high(c.interval),
-            known(c.confidence),
-            low(c.interval_95),
-            high(c.interval_95),
-            known(c.sign_flip_p),
-            known(c.tax.map(|tax| tax.ns)),
+            c.ratio.mean.to_string(),
+            low(c.ratio.interval),
+            high(c.ratio.interval),
+            known(c.ratio.confidence),
+            low(c.ratio.interval_95),
+            high(c.ratio.interval_95),
+            known(c.ratio.sign_flip_p),
+            known(c.ratio.tax.map(|tax| tax.ns)),
             low(tax),
             high(tax),
-            c.verdict.word().to_owned(),
+            c.ratio.verdict.word().to_owned(),
             c.rounds.to_string(),
-            known(c.needed_rounds),
-            known(c.withheld.as_ref()),
+            known(c.ratio.needed_rounds),
+            known(c.ratio.withheld.as_ref()),
             emulated(run, &c.target),
         ]
     };
@@ -337,7 +307,7 @@ fn samples(run: &Run) -> Vec<Row> {
     run.measurements.iter().flat_map(of).collect()
 }
 
-/// A row for each of what the machine has several of, in each interval: its name and its figures.
+/// A row for each of the machine's parts (disks, NICs) in each interval: its name and its counters.
 fn of_machine<T>(
     run: &Run,
     parts: fn(&HostActivity) -> &BTreeMap<String, T>,
@@ -400,8 +370,7 @@ fn streams(run: &Run) -> Vec<Row> {
     rows
 }
 
-fn change(change: Option<&Change>) -> [String; 4] {
+fn change(change: Option<&Ratio>) -> [String; 4] {
     let Some(change) = change else { return Default::default() };
-    let verdict = if change.withheld.is_some() { "withheld" } else { change.verdict.word() };
-    [change.ratio.to_string(), low(change.interval), high(change.interval), verdict.to_owned()]
+    [change.mean.to_string(), low(change.interval), high(change.interval), change.word().to_owned()]
 }

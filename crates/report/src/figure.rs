@@ -9,12 +9,21 @@ use iotax_model::workload::{Distribution, Kind, Test};
 
 use iotax_analysis::fairness::Fairness;
 use iotax_analysis::stats::paired::Interval;
-use iotax_analysis::{Comparison, Tax};
+use iotax_analysis::store::Run;
+use iotax_analysis::{Comparison, Metric, Tax};
 
-/// What stands where a figure is not known.
+/// The geometric mean over all rounds of a cell; absent if unknown. Comparisons are ratios of such means, which a median
+/// could contradict.
+pub(super) fn geometric_mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Option<f64> {
+    let rounds = run.measurements.iter().filter(|m| m.workload == workload && m.target == target);
+    let logs: Vec<f64> = rounds.filter_map(|m| Some(metric.of(m)?.ln())).collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+/// Placeholder for an unknown figure.
 pub(super) const UNKNOWN: &str = "-";
 
-/// The figure in words, or the sign for an unknown one.
+/// The formatted figure, or [`UNKNOWN`].
 pub(super) fn or_unknown(value: Option<f64>, words: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| UNKNOWN.into(), words)
 }
@@ -25,48 +34,57 @@ pub(crate) fn signed_time(ns: f64) -> String {
     format!("{sign}{}", human::time(ns.abs()))
 }
 
-/// `+35.2 us [34.1, 36.4]`: the interval in the estimate's unit. An estimate alone would look certain, so a missing
-/// interval is named.
+/// An interval this many times as far from nothing as its estimate sets the unit of both.
+const FAR_WIDER: f64 = 50.0;
+
+/// `+35.2 us [34.1, 36.4]`, both in the estimate's unit, or in the interval's if that is far wider: `+0.85 us [-59.2, 69.5]`. A missing
+/// interval is named, since an estimate alone would look certain.
 pub(super) fn tax(tax: &Tax) -> String {
-    let estimate = signed_time(tax.ns);
-    let Some(interval) = tax.interval else { return format!("{estimate} [no interval]") };
-    format!("{estimate} {}", bracketed(&estimate, interval))
+    let farthest = tax.interval.map_or(0.0, |interval| interval.low.abs().max(interval.high.abs()));
+    if farthest < FAR_WIDER * tax.ns.abs() {
+        return with_interval(signed_time(tax.ns), tax.interval);
+    }
+    let shown = human::time(farthest);
+    let word = shown.rsplit(' ').next().unwrap_or_default();
+    with_interval(format!("{:+.2} {word}", tax.ns / unit(word)), tax.interval)
 }
 
-/// What a step costs: in time where it is one, else by how much less or more is carried.
+fn with_interval(estimate: String, interval: Option<Interval>) -> String {
+    let interval = interval.map_or_else(|| "[no interval]".into(), |interval| bracketed(&estimate, interval));
+    estimate + " " + &interval
+}
+
+/// The cost of a step: added time, or for throughput the change in percent.
 pub(super) fn step_in_words(step: &Comparison) -> String {
     if step.metric.is_time() {
-        return step.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax);
+        return step.ratio.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax);
     }
-    change_with(step.ratio, step.interval)
+    change_with(step.ratio.mean, step.ratio.interval)
 }
 
 /// `84.1 us [83.0, 85.2]`.
 pub(super) fn time_with(ns: f64, interval: Option<Interval>) -> String {
-    let estimate = human::time(ns);
-    match interval {
-        Some(interval) => format!("{estimate} {}", bracketed(&estimate, interval)),
-        None => format!("{estimate} [no interval]"),
-    }
+    with_interval(human::time(ns), interval)
 }
 
 /// `9.41 Gbit/s [9.32, 9.50]`, of bytes per second.
 pub(super) fn bits_with(bytes_per_s: f64, interval: Option<Interval>) -> String {
-    let estimate = human::bits(bytes_per_s);
-    match interval {
-        Some(interval) => format!("{estimate} {}", bracketed(&estimate, interval.map(|end| end * 8.0))),
-        None => format!("{estimate} [no interval]"),
+    with_interval(human::bits(bytes_per_s), interval.map(|interval| interval.map(|end| end * 8.0)))
+}
+
+/// Nanoseconds or bits per second in a unit.
+fn unit(word: &str) -> f64 {
+    match word {
+        "us" | "kbit/s" => 1e3,
+        "ms" | "Mbit/s" => 1e6,
+        "s" | "Gbit/s" => 1e9,
+        _ => 1.0,
     }
 }
 
 /// An interval in nanoseconds or bits per second in the unit of its estimate.
 fn bracketed(estimate: &str, interval: Interval) -> String {
-    let unit = match estimate.rsplit(' ').next() {
-        Some("us" | "kbit/s") => 1e3,
-        Some("ms" | "Mbit/s") => 1e6,
-        Some("s" | "Gbit/s") => 1e9,
-        _ => 1.0,
-    };
+    let unit = unit(estimate.rsplit(' ').next().unwrap_or_default());
     // As many decimals as the estimate shows, fewer where three digits say it.
     let digits =
         estimate.split_once('.').map_or(0, |(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count());
@@ -97,7 +115,7 @@ pub(super) fn evenness(fairness: Option<Fairness>) -> String {
     }
 }
 
-/// `512` for 512 MB/s: three digits, powers of 1000, without the unit, which stands in the column's head.
+/// `512` for 512 MB/s: three digits, powers of 1000; the unit is in the column's head.
 pub(super) fn megabytes(bytes_per_s: f64) -> String {
     let value = bytes_per_s / 1e6;
     match value {
@@ -107,12 +125,12 @@ pub(super) fn megabytes(bytes_per_s: f64) -> String {
     }
 }
 
-/// `67.7` for 67.7 us: three digits, without the unit, which stands in the column's head.
+/// `67.7` for 67.7 us: three digits; the unit is in the column's head.
 pub(super) fn microseconds(ns: f64) -> String {
     megabytes(ns * 1e3)
 }
 
-/// `9.41` for 9.41 Gbit/s: three digits, down to a tenth of a Mbit/s, without the unit, which stands in the column's head.
+/// `9.41` for 9.41 Gbit/s: three digits, down to a tenth of a Mbit/s; the unit is in the column's head.
 pub(super) fn gigabits(bytes_per_s: f64) -> String {
     let value = bytes_per_s * 8.0 / 1e9;
     match value {
@@ -124,7 +142,7 @@ pub(super) fn gigabits(bytes_per_s: f64) -> String {
     }
 }
 
-/// What the CPU time of a workload is counted per: `I/O`, `GiB`.
+/// The unit of work that a workload's CPU time is divided by: `I/O`, `GiB`.
 pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
     match workload.kind() {
         Kind::Streams(_) => "GiB",
@@ -132,7 +150,7 @@ pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
     }
 }
 
-/// In what a workload's bytes per second are told in columns, and how.
+/// The unit in which columns show a workload's bytes per second, and its format.
 pub(super) fn rate(workload: &Workload) -> (&'static str, fn(f64) -> String) {
     if workload.kind().is_network() { ("Gbit/s", gigabits) } else { ("MB/s", megabytes) }
 }
@@ -168,7 +186,7 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
-/// What a workload does: `4k random read, queue depth 1`; of several jobs at once, each.
+/// A workload's title: `4k random read, queue depth 1`; concurrent jobs are joined with `+`.
 pub(super) fn title(workload: &Workload) -> String {
     let jobs: Vec<String> = workload.jobs().map(title_of_one).collect();
     jobs.join(" + ")
@@ -212,8 +230,8 @@ fn title_of_block(workload: &Workload) -> String {
     text
 }
 
-/// What is done over a network: `TCP up, 4 streams`, `UDP down at 10.0 Mbit/s, datagrams of 64 bytes`, `TCP round trips of 64 bytes, 1000/s, under load
-/// up`.
+/// `TCP upload, 4 streams`, `UDP download at 10.0 Mbit/s, datagrams of 64 bytes`,
+/// `TCP round trips of 64 bytes, 1000/s, under load upload`.
 fn title_of_net(net: &Traffic) -> String {
     let name = net.test.word().split('-').next().unwrap_or_default().to_uppercase();
     let way = match net.direction {
@@ -247,7 +265,7 @@ fn title_of_net(net: &Traffic) -> String {
     parts.join(", ")
 }
 
-/// What a test does: `a new file written byte by byte, through the page cache`, `1000 files deleted, in random order, 4 jobs`.
+/// `a new file written byte by byte, through the page cache`, `1,000 files deleted, in random order, 4 jobs`.
 fn title_of_test(workload: &Workload, test: Test) -> String {
     use std::fmt::Write as _;
     let bs = workload.bs;
@@ -290,7 +308,7 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
     text
 }
 
-/// [`title`] of a run's own workload; of an imported one only what its source tells: `rw = randread, bs = 4k`.
+/// [`title`] for a workload that iotax ran; for an imported one only the keys its source states: `rw = randread, bs = 4k`.
 pub(crate) fn title_in(source: Option<&ImportSource>, workload: &Workload) -> String {
     let Some(source) = source else { return title(workload) };
     let tree = serde_json::to_value(workload).unwrap_or_default();
@@ -322,7 +340,7 @@ pub(crate) fn counted(n: impl Into<u64>, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// As [`listed`], but no longer than a reader reads: `a, b, c, d, e and 290 others`.
+/// Like [`listed`], but cuts long lists: `a, b, c, d, e and 290 others`.
 pub(crate) fn listed_briefly(items: &[String]) -> String {
     /// The longest list in full, and how many of a longer one are named.
     const WHOLE: usize = 20;
@@ -365,6 +383,8 @@ mod tests {
         let with = |ns, low, high| tax(&Tax { ns, interval: Some(Interval { low, high }) });
         assert_eq!(with(35_200.0, 34_100.0, 36_400.0), "+35.2 us [34.1, 36.4]");
         assert_eq!(with(1_100_000.0, 980_000.0, 1_220_000.0), "+1.10 ms [0.98, 1.22]");
+        assert_eq!(with(846.0, -59_240.0, 69_532.0), "+0.85 us [-59.2, 69.5]");
+        assert_eq!(with(-846.0, -69_532.0, 59_240.0), "-0.85 us [-69.5, 59.2]");
         assert_eq!(with(-80.0, -163.4, -0.3), "-80.0 ns [-163, -0.3]");
         assert_eq!(with(1_230.0, -4.0, 2_000.0), "+1.23 us [0.00, 2.00]");
         assert_eq!(tax(&Tax { ns: 5.0, interval: None }), "+5.00 ns [no interval]");

@@ -1,8 +1,7 @@
-//! What people read and what programs read of iotax's own: sentences, terminal tables, Markdown, one HTML file, JSON, CSV.
+//! iotax's own output: sentences, terminal tables, Markdown, one HTML file, JSON, CSV.
 
+mod amplification;
 mod answer;
-mod beside;
-mod course;
 pub mod csv;
 pub mod document;
 pub(crate) mod figure;
@@ -11,11 +10,12 @@ pub mod json;
 pub mod mark;
 pub mod markdown;
 mod marks;
+mod neighbours;
 mod network;
-mod passed;
 mod remarks;
 pub mod rows;
 pub mod sentences;
+mod sweep;
 pub mod terminal;
 
 use iotax_analysis::store::Run;

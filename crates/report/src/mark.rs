@@ -1,4 +1,4 @@
-//! How a file is known as one that iotax wrote in a format: by a mark at a place where others have nothing of the kind.
+//! Marks by which iotax recognises the files that it wrote itself, one per format.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,25 +7,25 @@ use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// A format's mark. Nothing is taken for a file of the format that does not have it.
+/// A format's mark. A file without it does not count as one of iotax's.
 #[derive(Debug, Clone)]
 pub struct Mark {
     /// The format's name.
     pub format: &'static str,
-    /// Where the mark stands.
+    /// The position of the mark.
     pub place: Place,
 }
 
-/// Where a mark stands.
+/// The position of a mark in a file.
 #[derive(Debug, Clone)]
 pub enum Place {
-    /// Nowhere: the format belongs to another tool, and all that can be in it may also come from there.
+    /// None: the format belongs to another tool, and any content may come from that tool.
     Nowhere,
-    /// The file begins so.
+    /// The file begins with this text.
     Start(Cow<'static, str>),
-    /// Every line begins in one of these ways.
+    /// Every line begins with one of these texts.
     EveryLine(&'static [&'static str]),
-    /// In a JSON document, the text that is reached by these keys begins so.
+    /// In a JSON document, the text under these nested keys.
     Member(&'static [&'static str], Value),
     /// A Parquet file names this as its author.
     ParquetAuthor(&'static str),
@@ -41,25 +41,25 @@ pub enum Value {
 }
 
 impl Mark {
-    /// Of a format that begins so.
+    /// The mark of a format whose files begin with `start`.
     #[must_use]
     pub const fn start(format: &'static str, start: &'static str) -> Self {
         Self { format, place: Place::Start(Cow::Borrowed(start)) }
     }
 
-    /// Of a JSON document that names its schema under these keys.
+    /// The mark of a JSON document that names its schema under these nested keys.
     #[must_use]
     pub const fn schema(schema: &'static str, way: &'static [&'static str]) -> Self {
         Self { format: schema, place: Place::Member(way, Value::Is(schema)) }
     }
 
-    /// Whether some file could have it.
+    /// True unless the format has no place for a mark.
     #[must_use]
     pub const fn exists(&self) -> bool {
         !matches!(self.place, Place::Nowhere)
     }
 
-    /// Whether a file with these contents has it.
+    /// True if a file with these contents has the mark.
     #[must_use]
     pub fn stands_in(&self, contents: &[u8]) -> bool {
         match &self.place {
@@ -86,7 +86,7 @@ fn parquet_author(contents: &[u8]) -> Option<String> {
     file.metadata().file_metadata().created_by().map(str::to_owned)
 }
 
-/// The text that is reached by some keys in a JSON document, which is passed through and not kept.
+/// The text under nested keys of a JSON document, read as a stream so that the document is not kept.
 fn member(contents: &[u8], way: &[&str]) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_slice(contents);
     let found = Way(way).deserialize(&mut reader).ok()?;

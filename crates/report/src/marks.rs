@@ -1,4 +1,4 @@
-//! What marks a row whose figures are not what they seem, and the lines that say why.
+//! Marks for rows whose figures need care (lost, emulated, unusable), and the lines that explain failures.
 
 use iotax_model::Workload;
 use iotax_model::units::human::listed;
@@ -7,28 +7,32 @@ use super::figure::{grouped, share};
 use iotax_analysis::store::Run;
 use iotax_analysis::{Failure, Judgement};
 
-/// A target that the run went on without.
+/// The mark of a target that the run went on without.
 pub(super) const LOST: &str = "lost";
 
-/// The words that stand behind a target's figures on a workload.
+/// The marks of a target's row on a workload.
 pub(super) fn marks(run: &Run, judgement: &Judgement, workload: &str, target: &str) -> Vec<&'static str> {
-    let emulated = run.targets.iter().any(|t| t.name == target && t.emulated);
     [
         (judgement.is_unusable(run, workload, target), "unusable"),
         (is_lost(run, target), LOST),
-        (emulated, "emulated"),
+        (is_emulated(run, target), "emulated"),
     ]
     .into_iter()
     .filter_map(|(is_so, word)| is_so.then_some(word))
     .collect()
 }
 
-/// Whether the run went on without a target.
+/// True if the target's CPU was emulated.
+pub(super) fn is_emulated(run: &Run, target: &str) -> bool {
+    run.targets.iter().any(|t| t.name == target && t.emulated)
+}
+
+/// True if the run went on without the target.
 pub(super) fn is_lost(run: &Run, target: &str) -> bool {
     run.targets.iter().any(|t| t.name == target && t.lost.is_some())
 }
 
-/// What failed on a workload, a line for each target.
+/// The failures on a workload, one line per target.
 pub(super) fn failures(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
     let targets = run.plan.targets.iter();
     let failures = targets.filter_map(|target| judgement.failure(&workload.name, &target.name));

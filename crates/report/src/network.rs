@@ -1,4 +1,4 @@
-//! The figures of a network's workloads in words, for tables wherever they stand.
+//! The tables of network workloads, for every output that sets tables.
 
 use iotax_model::net::NetTest;
 use iotax_model::units::human;
@@ -10,22 +10,22 @@ use iotax_analysis::percentile::percentile;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Metric, Network, Summary};
 
-/// A table without the columns of which nobody knows anything.
+/// A table without columns that are unknown in every row.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
-    /// The columns' names, without that of the first, which has the rows' names.
+    /// The columns' names, except the first, which holds the rows' names.
     pub(super) head: Vec<String>,
     pub(super) rows: Vec<Row<'a>>,
 }
 
-/// A row of it.
+/// A row of a [`Table`].
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     /// The target, for its colour.
     pub(super) target: &'a str,
     pub(super) name: String,
     pub(super) figures: Vec<Option<String>>,
-    /// The comparison with the baseline that stands for the others.
+    /// The comparison with the baseline by the leading metric.
     pub(super) comparison: Option<&'a Comparison>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// One cell with what is known of it.
+/// The known facts about one cell.
 struct Cell<'a> {
     workload: &'a Workload,
     summary: &'a Summary,
@@ -56,18 +56,18 @@ struct Cell<'a> {
     is_baseline: bool,
 }
 
-/// A column: its name and what stands in it.
+/// A column: its name and its figure.
 type Column = (&'static str, fn(&Cell<'_>) -> Option<String>);
 
-/// What streams carried.
+/// The columns of streams.
 const STREAMS: [Column; 9] = [
     ("Gbit/s", |cell| cell.summary.of(Metric::BYTES_PER_S).map(gigabits)),
     ("packets/s", |cell| {
-        // Of TCP they are what the kernel made of the bytes.
+        // For TCP the kernel chooses the size of packets.
         let is_udp = cell.workload.kind().traffic().is_some_and(|net| net.test == NetTest::Udp);
         cell.summary.of(Metric::IOPS).filter(|_| is_udp).map(human::count)
     }),
-    ("vs baseline", |cell| against(cell, |c| Some(change_with(c.ratio, c.interval)))),
+    ("vs baseline", |cell| against(cell, |c| Some(change_with(c.ratio.mean, c.ratio.interval)))),
     ("CPU/GiB", |cell| cell.summary.of(Metric::CPU_PER_GIB).map(human::time)),
     ("CPU/packet", |cell| cell.summary.of(Metric::CPU_PER_IO).map(human::time)),
     ("guest/GiB", |cell| cell.network?.guest_cpu_per_gib.map(human::time)),
@@ -76,7 +76,7 @@ const STREAMS: [Column; 9] = [
     ("retransmits", |cell| of_ways(cell, Way::retransmit_share)),
 ];
 
-/// Times of round trips, for a single target or where there is room.
+/// The columns of round trips.
 const TRIPS: [Column; 12] = [
     ("trips/s", |cell| cell.summary.of(Metric::IOPS).map(human::count)),
     ("min", |cell| cell.summary.latency.min().map(|ns| human::time(ns as f64))),
@@ -93,12 +93,12 @@ const TRIPS: [Column; 12] = [
         let probes = cell.network?.probes?;
         iotax_analysis::network::share(probes.sent.checked_sub(probes.received)?, probes.sent).map(share)
     }),
-    ("tax on mean", |cell| against(cell, |c| c.tax.as_ref().map(tax))),
+    ("tax on mean", |cell| against(cell, |c| c.ratio.tax.as_ref().map(tax))),
     ("CPU/trip", |cell| cell.summary.of(Metric::CPU_PER_IO).filter(|_| !is_loaded(cell)).map(human::time)),
     ("guest/trip", |cell| cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
 ];
 
-/// Columns of both that a terminal has no room for beside comparisons.
+/// Columns of both that a terminal has no room for next to comparisons.
 const WIDE: [&str; 7] = ["CPU/packet", "trips/s", "min", "mean", "p99.9", "mdev", "guest/trip"];
 
 fn is_loaded(cell: &Cell<'_>) -> bool {
@@ -122,7 +122,7 @@ fn of_ways(cell: &Cell<'_>, figure: fn(&Way) -> Option<f64>) -> Option<String> {
     worst(cell, figure).map(share)
 }
 
-/// One row per target; absent if none was measured. `wide` where there is room for every column.
+/// One row per target; absent if none was measured. `wide` keeps every column.
 pub(super) fn figures<'a>(
     run: &'a Run,
     judgement: &'a Judgement,
@@ -157,7 +157,7 @@ pub(super) fn figures<'a>(
     Table::new(&columns.iter().map(|(name, _)| *name).collect::<Vec<_>>(), rows)
 }
 
-/// From the intended start on: what a stated rate adds.
+/// The figure of a column from response times, which count from the intended start.
 fn of_response(column: &str, response: &Histogram) -> Option<String> {
     let ns = match column {
         "min" => response.min().map(|ns| ns as f64),
@@ -172,7 +172,7 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
     ns.map(human::time)
 }
 
-/// One row per target and direction, where that says more than the totals; absent else.
+/// One row per target and direction; absent if the totals already say it all.
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
     let net = workload.kind().traffic()?;
     let all = || judgement.networks.iter().filter(|network| network.workload == workload.name);
@@ -214,7 +214,7 @@ pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Wor
     Table::new(&head, rows)
 }
 
-/// What each interface on the way counted; absent where none was watched.
+/// The counters of each interface on the path; absent if none was watched.
 pub(super) fn hops<'a>(judgement: &'a Judgement, workload: &str) -> Option<Table<'a>> {
     let head = ["received", "packets", "each", "dropped", "sent", "packets", "each", "dropped"];
     let all = judgement.networks.iter().filter(|network| network.workload == workload);

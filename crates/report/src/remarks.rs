@@ -1,4 +1,4 @@
-//! Warnings, grouped so that one finding is one line.
+//! Warnings grouped into remarks, one line per finding.
 
 use std::fmt;
 
@@ -11,16 +11,14 @@ use crate::figure::{counted, listed_briefly};
 use iotax_analysis::stats::median;
 use iotax_analysis::store::Run;
 
-/// What was seen, with one way to mend it.
+/// A finding with one way to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remark {
-    /// What was seen.
     pub(super) kind: WarningKind,
-    /// Where: targets, workloads, in how many measurements. Empty if it concerns the run.
+    /// The targets and workloads concerned, and the number of measurements. Empty if it concerns the whole run.
     pub(super) place: String,
-    /// The figures; of several, the first.
+    /// The figures; of several warnings, those of the first.
     pub(super) evidence: String,
-    /// What to do about it.
     pub(super) remedy: String,
 }
 
@@ -34,7 +32,7 @@ impl fmt::Display for Remark {
     }
 }
 
-/// What was looked at.
+/// The subjects that were checked.
 pub(super) fn checks(run: &Run) -> [&'static str; 5] {
     if run.plan.workloads.iter().all(|workload| workload.kind().is_network()) {
         return ["the packets' way", "clocks", "both ends' CPUs", "steadiness", "losses"];
@@ -42,7 +40,7 @@ pub(super) fn checks(run: &Run) -> [&'static str; 5] {
     ["caches", "clocks", "the load generator", "steadiness", "errors"]
 }
 
-/// The warnings by kind and remedy, in the order of their first appearance: one finding is one line, wherever it was made.
+/// Groups the warnings by kind and remedy, in order of first appearance.
 pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
     let mut groups: Vec<Vec<&Warning>> = Vec::new();
     for warning in warnings {
@@ -56,7 +54,7 @@ pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
     groups.iter().map(|group| remark(run, group)).collect()
 }
 
-/// What the agents noted, each text once, with the number of measurements that bear it.
+/// The agents' notes, each text once, with the number of measurements that have it.
 pub(super) fn notes(run: &Run) -> Vec<String> {
     let mut found: Vec<(&str, u64)> = Vec::new();
     for note in run.measurements.iter().flat_map(|m| &m.outcome.notes) {
@@ -68,7 +66,7 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
     found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
 }
 
-/// Which ioengines did the work, what the engine costs, and what watching cost; as far as each is known.
+/// The ioengines, the engine's own CPU cost and the monitor's, as far as each is known.
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));

@@ -9,7 +9,7 @@ use iotax_analysis::metric::Unit;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric};
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Text.
@@ -24,7 +24,7 @@ pub enum Kind {
     Instant,
 }
 
-/// One value, of its column's kind or not known.
+/// One value, of its column's kind or unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// Not known; never 0.
@@ -47,7 +47,7 @@ impl Value {
     }
 }
 
-/// What every measurement is known by.
+/// The columns that identify a measurement.
 const PLACE: [(&str, Kind); 7] = [
     ("run", Kind::Whole),
     ("target", Kind::Text),
@@ -58,7 +58,7 @@ const PLACE: [(&str, Kind); 7] = [
     ("duration_s", Kind::Number),
 ];
 
-/// What is said of it beside its figures.
+/// The columns that follow the metrics.
 const ABOUT: [(&str, Kind); 10] = [
     ("read_ios", Kind::Whole),
     ("write_ios", Kind::Whole),
@@ -72,7 +72,7 @@ const ABOUT: [(&str, Kind); 10] = [
     ("source", Kind::Text),
 ];
 
-/// The figures that tables of these runs have: those that they were judged by.
+/// The metrics in tables of these runs: those they were judged by.
 #[must_use]
 pub fn figures(runs: &[(Run, Judgement)]) -> &[Metric] {
     runs.first().map_or(Metric::ALL, |(_, judgement)| &judgement.figures)
@@ -136,7 +136,7 @@ const fn whole(count: f64) -> u64 {
     count as u64
 }
 
-/// Whether the target's CPU was emulated: its figures are then those of emulation. Absent if the target was never built.
+/// True if the target's CPU was emulated, so that its figures say nothing of real hardware. Absent if it was never built.
 pub fn emulated(run: &Run, target: &str) -> Option<bool> {
     run.targets.iter().find(|record| record.name == target).map(|record| record.emulated)
 }

@@ -151,7 +151,7 @@ pub struct AgentClient {
     interrupt: Interrupt,
     child: Option<Arc<Mutex<Child>>>,
     over: bool,
-    /// How long the peer has shown no sign of life during the current wait.
+    /// Time without a sign of life from the peer during the current wait.
     silent: Duration,
 }
 

@@ -17,7 +17,7 @@ use crate::holders;
 use crate::lock::ProcessLock;
 use crate::stack::mount::{self, Mount};
 
-/// How long to wait for an exiting process to release a device or mount.
+/// Time to wait for an exiting process to release a device or mount.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A filesystem that iotax created, identified by its UUID.

@@ -15,7 +15,7 @@ use crate::program::{Program, ProgramError};
 
 pub(crate) const LOSETUP: Program = Program { name: "losetup", package: "mount" };
 
-/// How long to wait for an exiting process to release a detached device.
+/// Time to wait for an exiting process to release a detached device.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A loop device over a file, identified by the file's device and inode: the loop number is unknown before it is attached.

@@ -182,17 +182,17 @@ mod tests {
     #[test]
     fn what_is_made_in_a_directory_and_in_its_guest_is_not_beneath_it() {
         let mut all = layers("loop0", "/a/image", "/mnt, rw");
-        let beneath = all.clone();
+        let below = all.clone();
         for (kind, name) in [
             (LayerKind::File, "new"),
             (LayerKind::Image, "raw"),
             (LayerKind::Guest, "guest"),
             (LayerKind::Filesystem, "xfs"),
         ] {
-            assert_eq!(beneath_directory(&all), beneath);
+            assert_eq!(beneath_directory(&all), below);
             all.push(Layer::new(kind, name, ""));
         }
-        assert_eq!(beneath_directory(&all), beneath);
+        assert_eq!(beneath_directory(&all), below);
         assert!(beneath_directory(&all[..1]).is_empty());
     }
 }

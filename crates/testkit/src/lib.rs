@@ -1,9 +1,9 @@
-//! What the tests need of a machine: [`require!`] for what can be installed, [`skip!`] for what the machine or its kernel lacks;
-//! and how much they do: [`thorough`].
+//! The requirements of tests: [`require!`] for what can be installed, [`skip!`] for what the machine or its kernel lacks, and
+//! [`thorough`] for the amount of work.
 //!
-//! `scripts/setup --tests` installs from the same list, so what a test asks for and is not in it is a panic. Where everything on the
-//! list was promised (`IOTAX_REQUIRE=all`, as `scripts/test` does on Debian) a test that lacks something fails; elsewhere it says
-//! `skipped:`, its name and the reason.
+//! `scripts/setup --tests` installs from the same list, so a test that asks for anything else panics. Where everything on the
+//! list was promised (`IOTAX_REQUIRE=all`, as `scripts/test` does on Debian) a test that lacks something fails; elsewhere it
+//! prints `skipped:`, its name and the reason.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ fn requirements(list: &str) -> impl Iterator<Item = Requirement<'_>> {
     })
 }
 
-/// Whether this machine has all of these. Says what is missing, or panics where it was promised.
+/// Returns whether this machine has all of these. Prints what is missing, or panics where it was promised.
 pub fn has(kind: Kind, names: &[&str]) -> bool {
     let missing: Vec<String> = names
         .iter()
@@ -130,7 +130,7 @@ fn is_thorough(tier: Option<&str>) -> bool {
     tier.is_some()
 }
 
-/// Whether nothing is missing; a panic where everything was promised.
+/// Returns whether nothing is missing; panics where everything was promised.
 fn judge(missing: &[String], promised: Option<&str>) -> bool {
     assert!(
         matches!(promised, None | Some("all")),
@@ -154,7 +154,7 @@ pub fn skipped<T: Default>(reason: impl Display) -> T {
     T::default()
 }
 
-/// Whether this process is root's.
+/// Returns whether this process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -169,7 +169,7 @@ fn find(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-/// Whether a kernel in /boot has a module, in a file or built in.
+/// Returns whether a kernel in /boot has a module, as a file or built in.
 fn kernel_has(root: &Path, module: &str) -> bool {
     let images = std::fs::read_dir(root.join("boot")).into_iter().flatten().flatten();
     let releases = images.filter_map(|image| {

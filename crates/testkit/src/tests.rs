@@ -6,7 +6,7 @@ use super::*;
 
 const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// What no test starts: the code's alone, or not there by intent.
+/// Tools that no test starts: used only by the code, or missing on purpose.
 const UNTESTED: [&str; 3] = ["virsh", "passt", "iotax-no-such-tool"];
 
 #[test]
@@ -74,7 +74,7 @@ fn nothing_is_on_the_list_twice() {
     }
 }
 
-/// What stands in quotes directly behind these words.
+/// The quoted texts that directly follow these words.
 fn quoted_after<'a>(text: &'a str, words: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(words).skip(1).filter_map(|rest| rest.split('"').next())
 }

@@ -9,18 +9,18 @@ use super::Case;
 use crate::finding::Finding;
 use crate::store::Run;
 
-/// Less than this is left in a cache by who looks at a file, not by who measures on it.
+/// A smaller growth of the page cache can come from inspecting the file.
 const FLOOR: u64 = 64 << 10;
-/// Of what buffered I/O would have left there.
+/// Smallest growth of the page cache that counts, as a share of what buffered I/O would have left there.
 const SHARE: f64 = 0.1;
-/// The first version of Linux whose btrfs copies direct writes to files with checksums, says its documentation.
+/// First Linux version whose btrfs copies direct writes to files with checksums, according to its documentation.
 const BTRFS_COPIES: (u32, u32) = (6, 14);
 
-/// What was found in the page cache afterwards and had not been there before.
+/// Finds parts of the area in the page cache that were not there before the measurement.
 pub(super) fn seen(case: &Case<'_>) -> Option<Finding> {
     let cache = case.m.outcome.page_cache.filter(|_| case.is_direct())?;
     let grown = cache.after.saturating_sub(cache.before);
-    // Where the area is not known, it is taken to be no longer than what was looked at: then more must be cached.
+    // An area of unknown size counts as no longer than the part looked at, which is the stricter assumption.
     let area = case.workload.size.map_or(cache.looked_at, |size| size.0).max(1);
     let moved = case.m.outcome.tallies.bytes().min(area);
     let buffered = cache.looked_at as f64 * moved as f64 / area as f64;
@@ -38,7 +38,7 @@ pub(super) fn seen(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// What is known of filesystems, where nothing is left to be seen.
+/// Finds direct I/O on filesystems that are known to buffer it, where nothing can be observed.
 pub(super) fn known(run: &Run) -> Vec<Warning> {
     let direct = |workload: &&Workload| workload.direct && workload.ioengine != IoEngine::Null;
     let mut found = Vec::new();

@@ -45,7 +45,7 @@ pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
         human::bytes(asked),
         human::bytes(served),
         share * 100.0,
-        instead(case)
+        measured_instead(case)
     );
     let remedy = "a cache beneath answered: use cache = \"none\" for the guest, fill the area first, or make it \
                   larger than every cache";
@@ -86,8 +86,8 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, remedy).unusable_if(true))
 }
 
-/// What the devices at the bottom did and no neighbour asked for, for I/O that is to reach them. Absent if they were not watched for long
-/// enough.
+/// Bytes moved by the devices at the bottom, less the neighbour's; `None` if the I/O need not reach them, or if they were not
+/// watched for long enough.
 fn of_device(
     case: &Case<'_>,
     bytes: fn(&DiskActivity) -> u64,
@@ -98,12 +98,12 @@ fn of_device(
         return None;
     }
     let all: u64 = bottom_of(case.run, &case.m.target, &machine.disks).map(|(_, disk)| bytes(disk)).sum();
-    let theirs = beside(case).and_then(of_neighbour).map_or(0, |tally| tally.bytes);
+    let theirs = neighbour_on_same_devices(case).and_then(of_neighbour).map_or(0, |tally| tally.bytes);
     Some(all.saturating_sub(theirs))
 }
 
-/// What the neighbour did for whose I/O the same devices answer for certain: it lies in the same place and goes through no cache.
-fn beside<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
+/// The neighbour's I/O, if it certainly reaches the same devices: same place, no cache in between.
+fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     let share = case.m.neighbour.as_ref()?;
     let plan = &case.run.plan;
     let neighbour = plan.neighbours.iter().find(|neighbour| neighbour.target.name == share.name)?;
@@ -112,7 +112,7 @@ fn beside<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     (passed_on && place(&neighbour.target) == place(case.spec?)).then_some(&share.tallies)
 }
 
-/// What tells where a target lies, so that two of one place are on the same devices.
+/// Key of a target's place: targets with equal keys are on the same devices.
 fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
     let file = spec.file.as_ref().map(|file| &file.dir);
     (
@@ -130,8 +130,8 @@ fn short(asked: u64, had: u64) -> Option<f64> {
     (asked > 0 && share < SERVED).then_some(share)
 }
 
-/// What was measured in place of the device.
-fn instead(case: &Case<'_>) -> &'static str {
+/// Names the thing that was measured instead of the device.
+fn measured_instead(case: &Case<'_>) -> &'static str {
     let holes = case.record.and_then(|record| record.allocation).is_some_and(|allocation| {
         let nothing = allocation.unwritten + allocation.holes;
         nothing as f64 > HOLES * (nothing + allocation.written) as f64

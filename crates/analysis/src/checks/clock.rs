@@ -11,19 +11,19 @@ use crate::store::Run;
 
 /// The agent's clock may differ from the host's by this share.
 const CLOCK: f64 = 0.01;
-/// Rates and latencies that are off by more than this share say nothing.
+/// Rates and latencies that are off by more than this share are unusable.
 const WRONG: f64 = 0.05;
-/// The host sees a window begin and end by messages, which take some time to arrive, above all on a loaded machine.
+/// Allowance for message delay: the host sees a window begin and end by messages, which arrive late on a loaded machine.
 const MESSAGES_NS: f64 = 50e6;
-/// Of a shorter window messages alone are more than [`WRONG`]: such windows are held against the host's clock all together.
+/// In shorter windows message delay alone exceeds [`WRONG`], so they are compared with the host's clock together.
 const ALONE_NS: f64 = MESSAGES_NS / WRONG;
-/// More of the CPU time than this that the hypervisor kept for others is felt.
+/// Share of the CPU time, kept by the hypervisor for others, above which figures suffer.
 const STEAL: f64 = 0.05;
-/// Clocksources that are read from a device: each time stamp costs microseconds, in a guest an exit. Linux falls back on
-/// them where it does not trust the time stamp counter.
+/// Clocksources that are read from a device: each time stamp costs microseconds, in a guest an exit. Linux falls back on them if
+/// it does not trust the time stamp counter.
 const SLOW: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
 
-/// What helps against a guest's clock that is off.
+/// Remedy for a guest's clock that is off.
 const PARAVIRTUAL: &str =
     "rates and latencies are off by as much; give the guest a paravirtual clocksource such as kvm-clock";
 
@@ -40,7 +40,7 @@ pub(super) fn emulated(run: &Run) -> impl Iterator<Item = Warning> + '_ {
     })
 }
 
-/// Only a guest has a clock of its own.
+/// Compares the agent's clock with the host's; only a guest has a separate clock.
 pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
     if !case.in_guest() {
@@ -65,7 +65,7 @@ pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
 
 /// The short windows of a guest, taken together: messages that are late at the beginning of a window and at its end make up for one
 /// another.
-struct Together<'a> {
+struct ShortWindows<'a> {
     spec: &'a TargetSpec,
     windows: Vec<&'a Measurement>,
     /// By the agent's clock.
@@ -74,8 +74,8 @@ struct Together<'a> {
     host: f64,
 }
 
-impl<'a> Together<'a> {
-    /// Of each guest; absent where they are too short even so.
+impl<'a> ShortWindows<'a> {
+    /// Sums the short windows of each guest; a guest whose sum is still too short is left out.
     fn all(run: &'a Run) -> impl Iterator<Item = Self> {
         let guests = run.plan.targets.iter().filter(|target| target.guest.is_some());
         let sum = |spec: &'a TargetSpec| {
@@ -93,7 +93,7 @@ impl<'a> Together<'a> {
         guests.filter_map(sum)
     }
 
-    /// Whether the clocks differ by more than a share, whatever the messages took.
+    /// Returns whether the clocks differ by more than a share, beyond any message delay.
     fn differ_by(&self, share: f64) -> bool {
         let late = MESSAGES_NS * (self.windows.len() as f64).sqrt();
         (self.agent - self.host).abs() > share * self.host + late
@@ -121,15 +121,15 @@ impl<'a> Together<'a> {
     }
 }
 
-/// Guests whose short windows, taken together, lasted longer or shorter by the host's clock, but not so much that nothing can be said.
+/// Warns of guests whose short windows, taken together, differ from the host's clock, but leave the figures usable.
 pub(super) fn elapsed_in_all(run: &Run) -> Vec<Warning> {
-    let all = Together::all(run).filter(|all| all.differ_by(CLOCK) && !all.differ_by(WRONG));
+    let all = ShortWindows::all(run).filter(|all| all.differ_by(CLOCK) && !all.differ_by(WRONG));
     all.map(|all| all.warning(None)).collect()
 }
 
-/// The short windows of guests whose clock is so far off that nothing can be said by it.
+/// Marks the short windows of guests whose clock is too far off for any use of the figures.
 pub(super) fn wrong_in_all(run: &Run) -> Vec<Finding> {
-    let all = Together::all(run).filter(|all| all.differ_by(WRONG));
+    let all = ShortWindows::all(run).filter(|all| all.differ_by(WRONG));
     all.flat_map(|all| {
         let findings = all.windows.iter().map(|m| Finding { warning: all.warning(Some(m)), unusable: true });
         findings.collect::<Vec<_>>()
@@ -137,8 +137,8 @@ pub(super) fn wrong_in_all(run: &Run) -> Vec<Finding> {
     .collect()
 }
 
-/// How far the agent's clock is off by the median interval: a message that is late makes one longer and the next one shorter.
-/// Absent for fewer than three.
+/// Error of the agent's clock as a share, by the median interval: a late message makes one interval longer and the next shorter.
+/// `None` for fewer than three intervals.
 fn by_interval(m: &Measurement) -> Option<f64> {
     let intervals = m.samples.iter().zip(&m.host_samples);
     let ratio = |(sample, host): (&Sample, &HostActivity)| {
@@ -148,7 +148,7 @@ fn by_interval(m: &Measurement) -> Option<f64> {
     median(&ratios).filter(|_| ratios.len() >= 3).map(|ratio| ratio - 1.0)
 }
 
-/// Where time is told by a slow clock: in guests and on other machines, and on this one.
+/// Finds slow clocksources: in guests, on other machines and on this one.
 pub(super) fn sources(run: &Run) -> Vec<Warning> {
     let slow = |name: &str| SLOW.contains(&name);
     let words = |name: &str| {
@@ -171,7 +171,7 @@ pub(super) fn sources(run: &Run) -> Vec<Warning> {
     host.into_iter().chain(targets).collect()
 }
 
-/// CPU time that a hypervisor beneath gave to others.
+/// Finds CPU time that the hypervisor gave to others.
 pub(super) fn steal(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
     let place = |name: &str, cpu: Option<HostCpu>| {

@@ -1,4 +1,4 @@
-//! What lies beneath the area and what is in it: holes, zeros, data that a layer can make shorter.
+//! Checks of the data in a target's area: holes, zeros, and data that a layer can compress.
 
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{Discard, Layer, LayerKind, TargetSpec};
@@ -13,7 +13,7 @@ use crate::store::Run;
 const HOLES: f64 = 0.01;
 /// A larger share of zeros in what was looked at is no accident.
 const ZEROS: f64 = 0.1;
-/// What a fast compressor makes shorter than this share is worth a layer's while.
+/// Data that a fast compressor shrinks below this share is worth compressing for a layer.
 const COMPRESSED: f64 = 0.9;
 
 /// Areas that have no data behind them, or data that is not their own.
@@ -58,7 +58,7 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
 /// Discards make holes where there was data.
 pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
-    // What only discards meets no hole that matters to it.
+    // Holes do not matter to a workload that only trims.
     let others = case.run.plan.workloads.iter().any(|workload| workload.reads() || workload.writes());
     let layers = case.record.into_iter().flat_map(|record| &record.layers);
     let mounted = layers.filter(|layer| has_option(layer, |word| word == "discard")).map(|layer| &layer.name);
@@ -80,7 +80,7 @@ pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Data that a layer beneath can make shorter than it is.
+/// Finds data that a layer below can shrink.
 pub(super) fn compressible(run: &Run) -> Vec<Warning> {
     let mut found = Vec::new();
     for record in &run.targets {
@@ -103,7 +103,7 @@ pub(super) fn compressible(run: &Run) -> Vec<Warning> {
     found
 }
 
-/// What was found in an area that iotax did not fill.
+/// Describes suspicious content of an area that iotax did not fill.
 fn area(record: &TargetRecord, spec: Option<&TargetSpec>) -> Option<Warning> {
     let found = record.found.filter(|found| found.bytes > 0)?;
     let share = |bytes: u64| bytes as f64 / found.bytes as f64;
@@ -124,7 +124,7 @@ fn area(record: &TargetRecord, spec: Option<&TargetSpec>) -> Option<Warning> {
     Some(about_target(record, WarningKind::Compressible, evidence, remedy))
 }
 
-/// What a workload writes that can be made shorter.
+/// Describes the compressible part of a workload's writes; `None` if there is none.
 fn written(workload: &Workload) -> Option<String> {
     let content = workload.content();
     match (content.filler_percentage, content.dedupe_percentage) {
@@ -152,7 +152,7 @@ fn squeezer(record: &TargetRecord, _spec: Option<&TargetSpec>) -> Option<String>
         .map(|layer| layer.name.clone())
 }
 
-/// Whether a layer compresses what is written through it.
+/// Returns whether a layer compresses data written through it.
 pub(super) fn compresses(layer: &Layer) -> bool {
     match layer.kind {
         LayerKind::Filesystem if layer.name == "zfs" => true,
@@ -168,7 +168,7 @@ fn removes_duplicates(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::Dm) && has_option(layer, |word| word.eq_ignore_ascii_case("vdo"))
 }
 
-/// Whether one of the words of a layer's description is such.
+/// Returns whether a word of a layer's description satisfies `is`.
 fn has_option(layer: &Layer, is: impl Fn(&str) -> bool) -> bool {
     layer.detail.split([',', ' ']).any(is)
 }

@@ -1,4 +1,4 @@
-//! Where what makes the load was the limit, or what was asked is more than can be had.
+//! Checks for a load generator that was the limit, and for a load that cannot be sustained.
 
 use iotax_model::units::human;
 use iotax_model::workload::Kind;
@@ -14,7 +14,7 @@ const TELLING_NS: u64 = 100_000_000;
 /// A backlog of this share of what was due is more than a moment's delay.
 const BACKLOG: f64 = 0.01;
 
-/// What waits at the end of the window is neither in the rates nor in the response times.
+/// Finds a backlog at the end of the window: it counts in neither the rates nor the response times.
 pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     let Case { workload, m, .. } = case;
     let pacing = m.outcome.pacing?;

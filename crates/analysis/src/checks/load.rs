@@ -10,20 +10,20 @@ use super::Case;
 use crate::figures::bottom_of;
 use crate::finding::Finding;
 
-/// What a device may read for each byte that was asked for.
+/// Bytes that a device may read for each byte requested.
 const READS: f64 = 1.25;
-/// What it may write for each byte: a journal, metadata, a mirror's other half.
+/// Bytes that it may write for each byte requested: a journal, metadata, a mirror's other half.
 const WRITES: f64 = 2.5;
-/// A page, the least that the kernel or a filesystem writes.
+/// A page, the least that the kernel or a filesystem writes, in bytes.
 const PAGE: u64 = 4096;
-/// What a journal may write for each flush: a descriptor, some metadata, a commit.
+/// Bytes that a journal may write for each flush: a descriptor, some metadata, a commit.
 const FLUSH: u64 = 16 << 10;
-/// What goes on on a quiet machine, in bytes a second: logs, metadata, this tool's own records.
+/// I/O of a quiet machine in bytes per second: logs, metadata, iotax's own records.
 const QUIET: f64 = 4e6;
-/// CPU time of others, as a share of all that there is.
+/// CPU time of other programs, as a share of all CPU time.
 const CPU: f64 = 0.1;
 
-/// A device that did more than was asked of it.
+/// Finds a device that did more I/O than was requested.
 pub(super) fn device(case: &Case<'_>) -> Option<Finding> {
     if case.is_amplified() || case.is_gathered() {
         return None;
@@ -36,7 +36,7 @@ pub(super) fn device(case: &Case<'_>) -> Option<Finding> {
     let most_written = WRITES * due(case) + QUIET * seconds;
     let mut evidence = Vec::new();
     for (name, disk) in bottom_of(case.run, &case.m.target, &machine.disks) {
-        // What goes through the page cache is read ahead.
+        // Buffered reads include read-ahead.
         if case.is_direct() && disk.read_bytes as f64 > most_read {
             evidence.push(more(name, "read", disk.read_bytes, read, seconds, disk));
         }
@@ -63,8 +63,8 @@ fn whole(bytes: f64) -> u64 {
     bytes.max(0.0).round() as u64
 }
 
-/// What the writes of the measured workload and of its neighbour come to on a device, bytes that are written once: whole pages,
-/// and a journal's record of each flush.
+/// Bytes that the measured workload and its neighbour should write to a device that writes each byte once: whole pages, and a
+/// journal record for each flush.
 fn due(case: &Case<'_>) -> f64 {
     let of = |workload: Option<&Workload>, tallies: &Tallies| {
         let ios = |tally: &Option<Tally>| tally.as_ref().map_or(0, |tally| tally.ios);
@@ -94,12 +94,12 @@ fn asked(m: &Measurement) -> (f64, f64) {
 }
 
 impl Case<'_> {
-    /// Whether several writes make up a page, which is written as often as the kernel sees fit.
+    /// Returns whether several writes share a page, which the kernel may write any number of times.
     fn is_gathered(&self) -> bool {
         self.workload.writes() && !self.workload.direct && self.workload.min_bs().0 < PAGE
     }
 
-    /// Whether a layer moves much more than it is asked for, as copies on the first write do.
+    /// Returns whether a layer moves much more data than requested, as copy-on-write does.
     fn is_amplified(&self) -> bool {
         let copies = |name: &str| ["btrfs", "zfs", "bcachefs"].contains(&name);
         let layers = || self.record.into_iter().flat_map(|record| &record.layers);
@@ -114,7 +114,7 @@ impl Case<'_> {
             .record
             .and_then(|record| record.allocation)
             .is_some_and(|allocation| allocation.shared + allocation.holes + allocation.unwritten > 0);
-        // What waits in a cache since the fill is written while something else is measured.
+        // Fill data that is still in a cache is written while something else is measured.
         let late = spec.guest.as_ref().is_some_and(|guest| !guest.cache.direct());
         stack || snapshot || late || shared && self.workload.modifies()
     }
@@ -123,7 +123,7 @@ impl Case<'_> {
 /// CPUs that were busy with other programs.
 pub(super) fn cpu(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
-    // A neighbour's CPU time is not told apart, and what a guest's threads used is known only where they were watched.
+    // A neighbour's CPU time is not recorded separately, and that of a guest's threads only where they were watched.
     let host = m
         .host
         .as_ref()

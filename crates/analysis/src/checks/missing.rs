@@ -1,4 +1,4 @@
-//! What is not there, failed, or is not what was written.
+//! Checks for missing and failed measurements, and for corrupt data.
 
 use iotax_model::record::Stop;
 use iotax_model::units::human;
@@ -16,7 +16,7 @@ use crate::finding::Finding;
 use crate::standing::Standing;
 use crate::store::Run;
 
-/// Of a run that adds rounds, what was left out because it is decided is not missing.
+/// Finds missing measurements. In a run that adds rounds, cells left out because they are decided are not missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
     let planned = standing.map_or(run.plan.repeat as usize * run.plan.cells(), |standing| standing.planned);
     let there = run.measurements.len();
@@ -45,7 +45,7 @@ pub(super) fn comparisons<'a>(
     each_cell(run).filter_map(move |(workload, spec)| {
         let target = &spec.name;
         let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);
-        // Of one that was lost the run's own warnings say why.
+        // The run's own warnings give the reason for a lost target.
         let lost = |name: &str| run.targets.iter().any(|record| record.name == name && record.lost.is_some());
         if compared || *target == run.plan.baseline || lost(target) || lost(&run.plan.baseline) {
             return None;
@@ -82,7 +82,7 @@ pub(super) fn not_one_layer(run: &Run, edge: &Edge) -> Option<Warning> {
 }
 
 pub(super) fn no_io(case: &Case<'_>) -> Option<Finding> {
-    // Of streams bytes are known wherever packets are not.
+    // Streams report bytes even where packets are unknown.
     let Case { workload, m, .. } = case;
     (done(m, &m.outcome.tallies) == 0).then(|| {
         let (what, place) = if workload.kind().is_network() {

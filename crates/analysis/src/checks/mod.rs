@@ -24,7 +24,7 @@ use crate::finding::Finding;
 use crate::standing::Standing;
 use crate::store::Run;
 
-/// What is to be known of one measurement, beside it.
+/// A measurement with its run, workload and target.
 struct Case<'a> {
     run: &'a Run,
     workload: &'a Workload,
@@ -50,12 +50,12 @@ impl Case<'_> {
         self.spec.is_some_and(|spec| spec.guest.is_some())
     }
 
-    /// Who asks for the I/O, in words.
+    /// The source of the I/O, in words.
     fn asker(&self) -> &'static str {
         if self.in_guest() { "the guest" } else { "the program" }
     }
 
-    /// Whether something is between the workload and its device that is not to answer for it.
+    /// Returns whether the I/O must reach the device: direct, and not the null engine's.
     fn is_direct(&self) -> bool {
         self.workload.direct && self.workload.ioengine != iotax_model::IoEngine::Null
     }
@@ -64,9 +64,9 @@ impl Case<'_> {
 /// A rule.
 type Check = fn(&Case<'_>) -> Option<Finding>;
 
-/// What the records of single measurements show, in their order, and then of short ones what they show together.
+/// Runs all checks of single measurements, in their order, then those of short ones together.
 ///
-/// What another tool measured is not judged: nothing was observed that a check could rest on.
+/// Imports are not checked: nothing was observed that a check could use.
 pub(super) fn of_measurements(run: &Run) -> Vec<Finding> {
     if run.source.is_some() {
         return Vec::new();
@@ -75,7 +75,7 @@ pub(super) fn of_measurements(run: &Run) -> Vec<Finding> {
     each.chain(clock::wrong_in_all(run)).collect()
 }
 
-/// What the record of one shows. What else was measured plays no part.
+/// Runs the checks of one measurement, independent of all others.
 pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     let Some(workload) = run.plan.workloads.iter().find(|w| w.name == m.workload) else {
         return Vec::new();
@@ -83,9 +83,9 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     let spec = run.plan.targets.iter().find(|target| target.name == m.target);
     let record = run.targets.iter().find(|record| record.name == m.target);
     let case = Case { run, workload, spec, record, m };
-    // What a network carries passes no disk.
+    // Network traffic passes no disk.
     let on_disk = |check: Check| if workload.kind().is_network() { None } else { check(&case) };
-    // Where I/Os fail, the rate is the errors' doing: nothing else is to explain it.
+    // Failed I/Os explain the rate, so other explanations would mislead.
     let failed = Failed::of(m).is_too_many();
     let of_working = |check: Check| if failed { None } else { check(&case) };
     let of_working_disk = |check: Check| if failed { None } else { on_disk(check) };
@@ -112,9 +112,9 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     checks.into_iter().flatten().chain(network::seen_in(&case)).collect()
 }
 
-/// What the run as a whole and its targets show; nothing of an imported one.
+/// Runs the checks of the run as a whole and its targets; none for an import.
 ///
-/// `broken` are edges whose ends stand on different devices; `standing` is that of a run that adds rounds.
+/// `broken` lists edges whose ends are on different devices; `standing` is that of a run that adds rounds.
 pub(super) fn of_run(
     run: &Run,
     comparisons: &[Comparison],
@@ -139,7 +139,7 @@ pub(super) fn of_run(
     found
 }
 
-/// Of a target, for all its measurements.
+/// Builds a warning about a target in all its measurements.
 fn about_target(record: &TargetRecord, kind: WarningKind, evidence: String, remedy: &str) -> Warning {
     Warning {
         kind,

@@ -1,4 +1,4 @@
-//! What deceives about a network: packets that took another way, a link, a CPU or a loss that was the limit, gaps.
+//! Checks of network measurements: packets on another path, a saturated link or CPU, loss, gaps.
 
 use iotax_model::units::human::listed;
 use std::collections::BTreeSet;
@@ -21,22 +21,22 @@ use crate::store::Run;
 const PASSED: f64 = 0.8;
 /// In a shorter window messages that are late are too large a part.
 const SHORTEST_NS: u64 = 500_000_000;
-/// Times the bytes that were carried: headers of the shortest packets, acknowledgements, what was sent again.
+/// Factor on the bytes carried: headers of the shortest packets, acknowledgements, retransmits.
 const OTHERS: f64 = 1.5;
-/// Bytes a second that go on on a quiet network, and headers.
+/// Bytes per second on a quiet network, headers included.
 const QUIET: f64 = 1e6;
 /// Bytes of the headers and gaps of one packet on an Ethernet: 38 of Ethernet, 20 of IPv4, 8 of UDP. TCP's are longer.
 const HEADERS: u64 = 66;
-/// Of these an interface counts 14 of Ethernet, 20 of IPv4 and 8 of UDP.
+/// Bytes of headers that an interface counts per datagram: 14 of Ethernet, 20 of IPv4, 8 of UDP.
 const DATAGRAM_HEADERS: u64 = 42;
-/// What was lost must be so much of what arrived that an interface's count says on which side of it that was.
+/// Loss must be at least this share of what arrived for an interface's count to show on which side packets were lost.
 const TOLD_APART: f64 = 0.2;
-/// A link that carried so much of its speed, headers included, carried all that it can.
+/// A link that carried this share of its speed, headers included, is saturated.
 const FULL: f64 = 0.9;
-/// Who used this share of the time of its threads was the limit.
+/// A process that used this share of its threads' time was the limit.
 const BOUND: f64 = 0.95;
-/// ITU-T Y.1541's bound for packets lost in a network's quality classes 0 to 4. Of TCP, losing one segment in 1000 holds a stream's
-/// window to some 40 segments, whatever the link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).
+/// ITU-T Y.1541's bound for packet loss in quality classes 0 to 4. One lost TCP segment in 1000 holds a stream's window to some
+/// 40 segments on any link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).
 const LOST: f64 = 1e-3;
 /// A stream with a bitrate that reaches less of it than this cannot sustain it.
 const REACHED: f64 = 0.95;
@@ -54,7 +54,7 @@ const MATTER: [&str; 8] = [
 /// Without this one TCP is cut into packets by the kernel.
 const SEGMENTATION: &str = "tx-tcp-segmentation";
 
-/// What a measurement's own records show; nothing of what crossed no network.
+/// Runs the network checks of one measurement; none for disk work.
 pub(super) fn seen_in(case: &Case<'_>) -> Vec<Finding> {
     let Some(net) = case.workload.kind().traffic() else { return Vec::new() };
     let mut found: Vec<Finding> = Vec::new();
@@ -75,7 +75,7 @@ impl Case<'_> {
         self.record.map(|record| record.interfaces.as_slice()).unwrap_or_default()
     }
 
-    /// Bytes that were uploaded or downloaded, loads included; absent for what nobody told.
+    /// Bytes uploaded or downloaded, background load included; `None` if they were not reported.
     fn bytes(&self, upload: bool) -> Option<u64> {
         if is_stream(self.m) {
             let tallies = &self.m.outcome.tallies;
@@ -93,8 +93,8 @@ impl Case<'_> {
         self.spec.and_then(|spec| spec.network.as_ref()).is_some_and(|network| network.via == via)
     }
 
-    /// What the interface of one place counted; where a bridge and its ports are recorded the bridge's, at which the server is.
-    /// Absent where the packets may have passed any of several.
+    /// The interface at one place and its counts; where a bridge and its ports are recorded, the bridge, at which the server is.
+    /// `None` where packets may have passed any of several.
     fn nic(&self, place: &str) -> Option<(&str, &NicActivity)> {
         let all = seen(self.m, self.interfaces());
         let there: Vec<_> = all.into_iter().filter(|seen| seen.place == Some(place)).collect();
@@ -108,7 +108,7 @@ impl Case<'_> {
         Some((one.name, one.activity))
     }
 
-    /// Whether packets cannot have passed another interface at a place: machines that nobody made for the run may have several.
+    /// Returns whether packets must have passed this place's interface: machines not made for the run may have several.
     fn is_certain(&self, place: &str) -> bool {
         let there = self.interfaces().iter().filter(|interface| interface.place == place);
         let given =
@@ -116,7 +116,7 @@ impl Case<'_> {
         !given || there.count() < 2
     }
 
-    /// How many guests do the same at once.
+    /// Number of guests that do the same at once.
     fn guests(&self) -> u32 {
         self.spec.and_then(|spec| spec.guest.as_ref()).map_or(1, |guest| guest.count)
     }
@@ -168,7 +168,7 @@ fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let packets = case.m.outcome.tallies.ios().max(both / 1448);
     let lost = over_flows(flows(case.m, net.direction == Direction::Upload), |flow| flow.lost).unwrap_or(0);
     let due = OTHERS * both as f64 + (2 * (packets + lost) * HEADERS) as f64 + QUIET * seconds;
-    // What a sender gave to its kernel and nobody got passed its own interface.
+    // Datagrams that a sender gave to its kernel and nobody received did pass the sender's interface.
     let given = over_flows(flows(case.m, true), |flow| flow.sent_bytes).unwrap_or(0) as f64;
     let all = (counted.rx_bytes + counted.tx_bytes) as f64;
     (all > due.max(OTHERS * given + QUIET * seconds)).then(|| {
@@ -187,7 +187,7 @@ fn link(case: &Case<'_>) -> Option<Finding> {
     if !is_stream(case.m) {
         return None;
     }
-    // Of an emulated card the speed is a name: nothing keeps to it.
+    // An emulated NIC's speed is nominal: nothing enforces it.
     let is_real = |found: &&Interface| {
         let emulated = case.in_guest() && found.place == "client";
         found.speed > Some(0) && !emulated && case.is_certain(&found.place)
@@ -260,7 +260,7 @@ fn sustained(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
         .into_iter()
         .filter(|(_, goes)| *goes)
         .filter_map(|(upload, _)| {
-            // What was lost on the way is another matter.
+            // Loss on the way is a separate check.
             let sent = over_flows(flows(case.m, upload), |flow| flow.sent_bytes)? as f64 * 8.0 / seconds;
             let less = sent < REACHED * asked;
             less.then(|| {
@@ -290,7 +290,7 @@ fn retransmits(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Datagrams that never came, and where they were lost, as far as the receiving interface tells.
+/// Finds lost datagrams, and where they were lost as far as the receiving interface shows.
 fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let mut evidence = Vec::new();
     let mut above = true;
@@ -326,8 +326,8 @@ fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     (!evidence.is_empty()).then(|| case.finding(WarningKind::Loss, evidence.join("; "), remedy))
 }
 
-/// Whether the receiver's interface got what its sockets did not; absent if it was not watched, or counts others' bytes too, or if
-/// too little was lost to tell the two apart.
+/// Returns whether the receiver's interface got the packets that its sockets did not; `None` if it was not watched, if it also
+/// counts others' bytes, or if too little was lost to tell.
 fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u64) -> Option<bool> {
     let (name, counted) = case.nic(if upload { "server" } else { "client" })?;
     if name == "lo" {
@@ -377,7 +377,7 @@ fn gaps(case: &Case<'_>) -> Option<Finding> {
         .then(|| case.finding(WarningKind::Gap, format!("nothing arrived: {}", listed(&long)), remedy))
 }
 
-/// What a target's interfaces cannot do that those of the baseline can, or that the kernel does instead.
+/// Finds offloads that the baseline's interfaces have and a target's lack, or that the kernel does in software.
 pub(super) fn offloads(run: &Run) -> Vec<Warning> {
     let base = run.targets.iter().find(|record| record.name == run.plan.baseline);
     run.targets.iter().filter_map(|record| offloads_of(run, record, base)).collect()

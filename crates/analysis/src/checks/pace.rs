@@ -17,10 +17,10 @@ use crate::stats::steady::steadiness;
 use crate::store::Run;
 use crate::warm_up::warm_up;
 
-/// Over a run so many measurements are a series.
+/// Fewest measurements that make a series over a run.
 const MEASUREMENTS: usize = 12;
 
-/// What moved within the window, by the name that says most.
+/// Finds a rate that moved within the window, under the most specific name.
 pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
     throttled(case).or_else(|| unsteady(case))
 }
@@ -52,7 +52,7 @@ fn per_second(m: &Measurement, rate: f64) -> String {
 }
 
 fn unsteady(case: &Case<'_>) -> Option<Finding> {
-    // What is written through the page cache and ends by itself is not meant to settle: first the cache takes it, then the storage.
+    // Buffered writes of a fixed amount need not settle: first the cache takes them, then the storage.
     if case.workload.writes() && !case.workload.direct && case.workload.amount().is_some() {
         return None;
     }

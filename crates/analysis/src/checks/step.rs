@@ -1,8 +1,8 @@
 //! One step in a series: where the level fell and stayed.
 
-/// So many values make a level.
+/// Fewest values that make a level.
 const LEVEL: usize = 2;
-/// Fewer values than this have no two levels that could be told apart.
+/// Fewest values that can show two distinct levels.
 const LEAST: usize = 6;
 /// Two levels must leave no more than this share of the variance about the mean.
 const LEFT: f64 = 0.15;
@@ -14,11 +14,11 @@ const FALL: f64 = 0.8;
 /// Two levels of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Step {
-    /// How many values lie before it.
+    /// Number of values before the step.
     pub(super) at: usize,
-    /// The mean of these.
+    /// Mean of the values before it.
     pub(super) before: f64,
-    /// The mean of those after it.
+    /// Mean of the values after it.
     pub(super) after: f64,
 }
 
@@ -48,7 +48,7 @@ fn squares(values: &[f64]) -> f64 {
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
-/// What the least-squares line leaves.
+/// Sum of the squared residuals about the least-squares line.
 fn around_a_line(series: &[f64]) -> f64 {
     let middle = (series.len() as f64 - 1.0) / 2.0;
     let (mean, places) = (mean(series), || (0..series.len()).map(|place| place as f64 - middle));

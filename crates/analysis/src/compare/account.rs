@@ -16,7 +16,7 @@ use crate::metric::Metric;
 use crate::store::Run;
 use crate::time::utc;
 
-/// What a target is made of, as a plan file writes it: dotted keys and their values. Two targets are the same if these are.
+/// A target's settings as a plan file writes them: dotted keys and values. Two targets are the same if these are equal.
 pub type Settings = BTreeMap<String, String>;
 
 /// A target of a run.
@@ -24,23 +24,23 @@ pub type Settings = BTreeMap<String, String>;
 pub struct Subject {
     /// Its name.
     pub name: String,
-    /// What it is made of; a neighbour with all that it does.
+    /// Its settings; those of a neighbour include its whole workload.
     pub settings: Settings,
-    /// As it was built; absent if it never was.
+    /// Its record as built; absent if it never was.
     pub record: Option<TargetRecord>,
 }
 
 impl Subject {
-    /// Whether its CPU was emulated.
+    /// Returns whether its CPU was emulated.
     #[must_use]
     pub fn is_emulated(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.emulated)
     }
 }
 
-/// What one measurement comes to.
+/// The figures of one measurement.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figures {
+pub struct MeasurementFigures {
     /// The target's name.
     pub target: String,
     /// The workload's name.
@@ -49,11 +49,11 @@ pub struct Figures {
     pub round: u32,
     /// Every figure that is known, in the units of [`Metric`].
     pub metrics: Vec<(Metric, f64)>,
-    /// What was found about it, if that makes it unusable.
+    /// The finding that makes it unusable, if any.
     pub unusable: Option<String>,
 }
 
-impl Figures {
+impl MeasurementFigures {
     /// The figure of a metric, if it is known.
     #[must_use]
     pub fn of(&self, metric: Metric) -> Option<f64> {
@@ -64,15 +64,15 @@ impl Figures {
 /// A run with its figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Account {
-    /// What the user called it: `run 12`, `before.json`.
+    /// Name that the user gave: `run 12`, `before.json`.
     pub label: String,
     /// Its number in its store.
     pub id: i64,
     /// The plan's title.
     pub name: String,
-    /// What order and payload followed from.
+    /// Seed of the order and the payload.
     pub seed: u64,
-    /// When it began, as [`utc`] writes it.
+    /// Start time, as [`utc`] writes it.
     pub started_at: String,
     /// Rounds that its plan asks for.
     pub repeat: u32,
@@ -83,17 +83,17 @@ pub struct Account {
     /// Its workloads, in the plan's order.
     pub workloads: Vec<Workload>,
     /// Its measurements.
-    pub figures: Vec<Figures>,
-    /// Where it comes from if another tool measured it.
+    pub figures: Vec<MeasurementFigures>,
+    /// Its source, if another tool measured it.
     pub source: Option<ImportSource>,
 }
 
 impl Account {
-    /// Of a run of the store and its judgement.
+    /// Describes a run of the store by its judgement.
     #[must_use]
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let kinds = Kinds::of(judgement);
-        let measured = run.measurements.iter().zip(&judgement.grades).map(|(m, grade)| Figures {
+        let measured = run.measurements.iter().zip(&judgement.grades).map(|(m, grade)| MeasurementFigures {
             target: m.target.clone(),
             workload: m.workload.clone(),
             round: m.round,
@@ -115,7 +115,7 @@ impl Account {
         }
     }
 
-    /// Whether two accounts are of one run. A plan may give the seed, and two machines may begin in one second.
+    /// Returns whether two accounts describe one run. A plan may fix the seed, and two machines may begin in the same second.
     #[must_use]
     pub fn is_same_run(&self, other: &Self) -> bool {
         let identity =
@@ -123,7 +123,7 @@ impl Account {
         identity(self) == identity(other) && self.environment == other.environment
     }
 
-    /// The keys of a workload that are known, if not all are: those that an import's source tells.
+    /// The keys of a workload that an import's source states; `None` if all are known.
     pub(super) fn known(&self, workload: &Workload) -> Option<&[String]> {
         let source = self.source.as_ref()?;
         Some(source.known.get(&workload.name).map_or(&[], Vec::as_slice))
@@ -140,7 +140,7 @@ impl Account {
         &'a self,
         target: &'a str,
         workload: &'a str,
-    ) -> impl Iterator<Item = &'a Figures> {
+    ) -> impl Iterator<Item = &'a MeasurementFigures> {
         self.figures.iter().filter(move |f| f.target == target && f.workload == workload)
     }
 }
@@ -154,7 +154,7 @@ pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
 pub struct Kinds<'a>(HashMap<Place<'a>, Vec<&'static str>>);
 
 impl<'a> Kinds<'a> {
-    /// What a judgement's warnings say of single measurements.
+    /// Collects a judgement's warnings about single measurements.
     pub fn of(judgement: &'a Judgement) -> Self {
         let mut kinds: HashMap<_, Vec<_>> = HashMap::new();
         for warning in &judgement.warnings {
@@ -165,13 +165,13 @@ impl<'a> Kinds<'a> {
         Self(kinds)
     }
 
-    /// What was found about one, in the order of the judgement.
+    /// Kinds of the warnings about one measurement, in the order of the judgement.
     pub fn about<'b>(&'b self, m: &'b Measurement) -> &'b [&'static str] {
         self.0.get(&place(m)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// What can make a measurement unusable.
+/// Kinds of warnings that can make a measurement unusable.
 const SPOILING: [WarningKind; 7] = [
     WarningKind::Incomplete,
     WarningKind::Corrupt,
@@ -194,8 +194,8 @@ pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
 pub fn subjects(targets: &[TargetSpec], neighbours: &[Neighbour], records: &[TargetRecord]) -> Vec<Subject> {
     let subject = |target: &TargetSpec| {
         let mut tree = serde_json::to_value(target).unwrap_or_default();
-        let beside = neighbours.iter().find(|n| target.neighbour.as_ref() == Some(&n.target.name));
-        if let Some(neighbour) = beside {
+        let its_neighbour = neighbours.iter().find(|n| target.neighbour.as_ref() == Some(&n.target.name));
+        if let Some(neighbour) = its_neighbour {
             tree["neighbour"] = serde_json::to_value(neighbour).unwrap_or_default();
         }
         let mut settings = flat(&tree);
@@ -213,7 +213,7 @@ pub(super) fn flat(tree: &Value) -> Settings {
             Value::Null => {}
             Value::Object(map) => {
                 let at = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
-                // An empty table says that the layer is there.
+                // An empty table still means that the layer is present.
                 if map.is_empty() && !key.is_empty() {
                     found.insert(key.to_owned(), "yes".into());
                 }

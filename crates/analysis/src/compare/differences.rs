@@ -1,4 +1,4 @@
-//! What differs between two runs beside what was measured.
+//! Differences between two runs other than their results.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const FLOOR: f64 = 0.25;
 /// A fact that is not the same on both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What it is: `kernel`, `guest.cache`, `device`.
+    /// Name of the property: `kernel`, `guest.cache`, `device`.
     pub what: String,
     /// On side A; absent: not there, or not known.
     pub a: Option<String>,
@@ -30,7 +30,7 @@ impl Difference {
     }
 }
 
-/// What differs between two machines, in the order in which it matters.
+/// Differences between two machines, the most important first.
 #[must_use]
 pub fn machines(a: &Environment, b: &Environment) -> Vec<Difference> {
     let text = |what, of: fn(&Environment) -> Option<String>| Difference::between(what, of(a), of(b));
@@ -64,7 +64,7 @@ pub fn machines(a: &Environment, b: &Environment) -> Vec<Difference> {
     found
 }
 
-/// What differs between two targets: what they were planned to be, then what they turned out to be.
+/// Differences between two targets: first as planned, then as built.
 #[must_use]
 pub fn targets(a: &Subject, b: &Subject) -> Vec<Difference> {
     let mut found = settings(&a.settings, &b.settings);
@@ -158,15 +158,15 @@ fn command_lines(a: Option<&str>, b: Option<&str>) -> Option<Difference> {
     Difference::between("QEMU's arguments", only(&one, &other), only(&other, &one))
 }
 
-/// What differs between two workloads, the names aside.
+/// Differences between two workloads other than their names.
 #[must_use]
 pub fn workloads(a: &Workload, b: &Workload) -> Vec<Difference> {
     settings(&keys(a), &keys(b))
 }
 
-/// As [`workloads`], of runs of which one may be imported: of a key that its source does not tell nothing is known, so it is no
-/// difference. Work that no key tells is known by its name alone.
-pub(super) fn told((one, a): (&Account, &Workload), (other, b): (&Account, &Workload)) -> Vec<Difference> {
+/// Like [`workloads`], for runs of which one may be imported: a key that its source does not state is no difference. Work that no
+/// key describes is identified by its name alone.
+pub(super) fn stated((one, a): (&Account, &Workload), (other, b): (&Account, &Workload)) -> Vec<Difference> {
     let known = |account: &Account, workload: &Workload, key: &str| {
         let head = key.split('.').next().unwrap_or_default();
         account.known(workload).is_none_or(|known| known.iter().any(|known| known == head))
@@ -180,7 +180,7 @@ pub(super) fn told((one, a): (&Account, &Workload), (other, b): (&Account, &Work
     found
 }
 
-/// What a workload does, by key.
+/// A workload's settings by key.
 fn keys(workload: &Workload) -> Settings {
     let mut keys = flat(&serde_json::to_value(workload).unwrap_or_default());
     keys.remove("name");

@@ -1,4 +1,4 @@
-//! What a script refuses: `latency_p99 slower > 5%`.
+//! Gates: differences that fail a script, such as `latency_p99 slower > 5%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,13 +38,13 @@ impl Direction {
 /// A difference that is refused: `[METRIC] slower|faster|different > N%`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// By what.
+    /// Metric that it applies to.
     pub metric: Metric,
-    /// Which way.
+    /// Direction of the difference.
     pub direction: Direction,
     /// Ratios up to `1 + threshold` and down to `1 / (1 + threshold)` pass: 0.05 for 5%.
     pub threshold: f64,
-    /// As it was given.
+    /// The gate as given.
     text: String,
 }
 
@@ -99,7 +99,7 @@ impl Gate {
 fn share(text: &str) -> Result<f64, String> {
     let refuse = || format!("{:?} is not a share with its sign such as 5% or 0.5%", text.trim());
     let number = text.trim().strip_suffix('%').ok_or_else(refuse)?.trim_end();
-    // What else a float may be written as (inf, 1e3, -1) is no limit.
+    // Other notations of a float (inf, 1e3, -1) are no limit.
     if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(refuse());
     }

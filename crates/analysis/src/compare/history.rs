@@ -1,18 +1,18 @@
 //! A cell over several runs.
 
 use super::account::{Account, Subject};
-use super::{Cell, Compared, Question, Side, Which, compare};
+use super::{Compared, Question, Side, Which, compare};
+use crate::comparison::Ratio;
 use crate::metric::Metric;
 use crate::stats::paired::{Differences, Interval};
-use crate::stats::verdict::Verdict;
 use crate::stats::{ALPHA, Estimate};
 
-/// What a cell came to in one run.
+/// The result of a cell in one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     /// Index of the run.
     pub run: usize,
-    /// Whether the target's CPU was emulated.
+    /// True if the target's CPU was emulated.
     pub emulated: bool,
     /// Rounds that it rests on.
     pub rounds: u32,
@@ -21,29 +21,9 @@ pub struct Point {
     /// Its 95% interval over the rounds; absent for one alone.
     pub band: Option<Interval>,
     /// Against the first run that has the cell; absent for that one.
-    pub since_first: Option<Change>,
+    pub since_first: Option<Ratio>,
     /// Against the run before that has the cell; absent for the first.
-    pub since_previous: Option<Change>,
-}
-
-/// A point against an earlier one.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Change {
-    /// How often the earlier figure it is.
-    pub ratio: f64,
-    /// The interval that the verdict rests on.
-    pub interval: Option<Interval>,
-    /// What it comes to.
-    pub verdict: Verdict,
-    /// Why no verdict is given, if it is withheld.
-    pub withheld: Option<String>,
-}
-
-impl Change {
-    fn of(cell: &Cell) -> Self {
-        let Cell { ratio, interval, verdict, withheld, .. } = cell.clone();
-        Self { ratio, interval, verdict, withheld }
-    }
+    pub since_previous: Option<Ratio>,
 }
 
 /// One target and workload by one metric over all runs that have it.
@@ -143,7 +123,7 @@ impl Followed {
         let change = |a: &Place, b: &Place| {
             let compared = between(a.run, b.run)?;
             let (target, workload) = pair(compared, a, b)?;
-            compared.cell(target, workload, metric).map(Change::of)
+            compared.cell(target, workload, metric).map(|cell| cell.ratio.clone())
         };
         let known = |place: &&Place| place.sample(metric, accounts).is_some();
         let measured: Vec<&Place> = self.places.iter().filter(known).collect();

@@ -1,4 +1,4 @@
-//! Which cell is held against which: by what they are, never by their place.
+//! Matches the cells of two runs by their settings, never by their position.
 
 use iotax_model::Workload;
 use iotax_model::net::NetTest;
@@ -8,11 +8,11 @@ use super::differences::{self, Difference};
 use super::{CompareError, Side, Which};
 use crate::metric::Metric;
 
-/// Keys of a workload that say for how long and with what care it is done, not what is done: where they differ, that is named,
-/// and the workloads are one all the same. With every other key another workload is meant.
+/// Workload keys for duration and care rather than content: a difference in them is reported, and the workloads still match. A
+/// difference in any other key means another workload.
 const HOW_LONG: [&str; 5] = ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
-/// Why two targets are held against one another.
+/// Reason for which two targets are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matched {
     /// The user named both.
@@ -38,7 +38,7 @@ impl Matched {
     }
 }
 
-/// What one side has and the other has not.
+/// A target or workload that only one side has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// The side that lacks it.
@@ -49,14 +49,14 @@ pub struct Missing {
     pub workload: Option<String>,
     /// The figure that is not known; absent if it is all of them.
     pub metric: Option<Metric>,
-    /// What is said of it.
+    /// The reason, in words.
     pub reason: String,
 }
 
 /// Two targets, A's first, and why these two.
 type Pair<'a> = (&'a Subject, &'a Subject, Matched);
 
-/// Whether two workloads may be held against one another.
+/// Decides whether two workloads may be compared.
 type Fits<'a> = &'a dyn Fn(&Workload, &Workload) -> bool;
 
 /// The pairs of targets in the order of A, and what has no partner.
@@ -77,7 +77,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
     let theirs: Vec<&Subject> =
         other.map_or_else(|| b.account.subjects.iter().collect(), |other| vec![other]);
     let (pairs, left_a, left_b) = match (ours.as_slice(), theirs.as_slice()) {
-        // Where there is nothing to choose from, nothing can be mistaken.
+        // With one target on each side nothing is ambiguous.
         (&[x], &[y]) if x.name != y.name && (x.settings != y.settings || x.settings.is_empty()) => {
             (vec![(x, y, Matched::Only)], vec![], vec![])
         }
@@ -94,7 +94,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
             subject.name, has.account.label, lacking.account.label
         ),
     };
-    // Who names a target asks for that one alone.
+    // A user who names a target asks for that one alone.
     if other.is_none() || one.is_some() {
         missing.extend(left_a.iter().map(|subject| lacks(Which::B, a, b, subject)));
     }
@@ -127,7 +127,7 @@ fn match_up<'a>(ours: &[&'a Subject], theirs: &[&'a Subject]) -> MatchedUp<'a> {
         }
     };
     pass(Matched::Name, |one, other| one.name == other.name);
-    // Of what another tool measured nothing is known that could be the same.
+    // Imported targets have no settings that could match.
     pass(Matched::Settings, |one, other| one.settings == other.settings && !one.settings.is_empty());
     let mut pairs = Vec::new();
     let mut left = Vec::new();
@@ -159,19 +159,19 @@ pub(super) fn workloads<'a>(
 ) -> (Vec<(&'a Workload, &'a Workload)>, Vec<Missing>) {
     let mut free: Vec<&Workload> = b.workloads.iter().collect();
     let mut partners: Vec<Option<&Workload>> = vec![None; a.workloads.len()];
-    let told = |one: &Workload, other: &Workload| differences::told((a, one), (b, other));
-    let alike = |one: &Workload, other: &Workload| told(one, other).iter().all(|found| is_one(a, b, found));
-    // Of several that fit, the one of the same name, then the one that is as long.
+    let stated = |one: &Workload, other: &Workload| differences::stated((a, one), (b, other));
+    let alike = |one: &Workload, other: &Workload| stated(one, other).iter().all(|found| is_one(a, b, found));
+    // Among several that fit, the same name wins, then the same duration.
     let fits: [Fits<'_>; 3] = [
         &|one, other| one.name == other.name && alike(one, other),
-        &|one, other| told(one, other).is_empty(),
+        &|one, other| stated(one, other).is_empty(),
         &alike,
     ];
     for fits in fits {
         for at in (0..partners.len()).filter(|at| partners[*at].is_none()).collect::<Vec<_>>() {
             let workload = &a.workloads[at];
             let mut fitting = (0..free.len()).filter(|place| fits(workload, free[*place]));
-            // Of which of two a source tells is not known where it tells too little.
+            // A source that states too little does not distinguish two candidates.
             let (first, another) = (fitting.next(), fitting.next());
             let is_only = |place: usize| {
                 let mut others =
@@ -189,25 +189,25 @@ pub(super) fn workloads<'a>(
     for (workload, partner) in a.workloads.iter().zip(partners) {
         match partner {
             Some(partner) => pairs.push((workload, partner)),
-            None => missing.push(lonely(workload, Which::B, a, b)),
+            None => missing.push(unmatched(workload, Which::B, a, b)),
         }
     }
-    missing.extend(free.iter().map(|workload| lonely(workload, Which::A, b, a)));
+    missing.extend(free.iter().map(|workload| unmatched(workload, Which::A, b, a)));
     (pairs, missing)
 }
 
-/// Whether workloads that differ in this are one all the same.
+/// Returns whether workloads match despite a difference.
 fn is_one(a: &Account, b: &Account, difference: &Difference) -> bool {
-    // Another tool has its own ways to hand I/O over in any case.
+    // Another tool submits I/O in its own way in any case.
     let by_another = a.source != b.source && difference.what == "ioengine";
     by_another || HOW_LONG.contains(&difference.what.as_str())
 }
 
-fn lonely(workload: &Workload, side: Which, has: &Account, lacks: &Account) -> Missing {
+fn unmatched(workload: &Workload, side: Which, has: &Account, lacks: &Account) -> Missing {
     let namesake = lacks.workloads.iter().find(|other| other.name == workload.name);
     let why = namesake.map(|other| {
         let given = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
-        let keys: Vec<String> = differences::told((has, workload), (lacks, other))
+        let keys: Vec<String> = differences::stated((has, workload), (lacks, other))
             .iter()
             .filter(|difference| !is_one(has, lacks, difference))
             .map(|d| format!("{} = {} instead of {}", d.what, given(&d.b), given(&d.a)))
@@ -229,21 +229,21 @@ fn lonely(workload: &Workload, side: Which, has: &Account, lacks: &Account) -> M
     }
 }
 
-/// Whether a workload is compared by a metric between two targets. How long TCP's segments were no account tells, so nothing follows from
-/// what one of them takes.
+/// Returns whether a metric of a workload is compared between two targets. Accounts lack the length of TCP's segments, so CPU
+/// time per segment is not compared.
 pub(super) fn compares(metric: Metric, workload: &Workload, alike: bool) -> bool {
     let Some(net) = workload.kind().traffic() else { return metric.compares(workload) };
     let by_segment = metric == Metric::CPU_PER_IO && net.test == NetTest::Tcp;
     metric.compares(workload) && !by_segment && (alike || !metric.is_cpu())
 }
 
-/// Whether the host's busy time holds the work of the same: of a server on this host, and of the same neighbour.
+/// Returns whether the host's busy time covers the same work on both sides: a server on this host, and the same neighbour.
 pub(super) fn counts_alike(one: &Subject, other: &Subject) -> bool {
     let is_remote =
         |subject: &Subject| subject.settings.get("network.via").is_some_and(|via| via == "remote");
-    let beside = |subject: &Subject| -> Vec<(String, String)> {
+    let neighbour = |subject: &Subject| -> Vec<(String, String)> {
         let settings = subject.settings.iter().filter(|(key, _)| key.starts_with("neighbour"));
         settings.map(|(key, value)| (key.clone(), value.clone())).collect()
     };
-    is_remote(one) == is_remote(other) && beside(one) == beside(other)
+    is_remote(one) == is_remote(other) && neighbour(one) == neighbour(other)
 }

@@ -1,8 +1,8 @@
-//! Two runs, or two targets of one run, held against one another.
+//! Compares two runs, or two targets of one run.
 //!
 //! Two targets of one run were measured in the same rounds and are compared within them, as [`mod@crate`] does. Two runs have no
-//! round in common: their figures are compared as two samples ([`crate::stats::unpaired`]), and what differs between them beside the
-//! targets is named first, because it is part of the difference. Each metric is one family for Holm's procedure.
+//! round in common: their figures are compared as two samples ([`crate::stats::unpaired`]), and other differences between them
+//! are listed first, because they contribute to the result. Each metric is one family for Holm's procedure.
 
 pub mod account;
 pub mod differences;
@@ -17,18 +17,16 @@ use iotax_model::Workload;
 pub use account::{Account, Subject};
 pub use differences::Difference;
 pub use gate::{Direction, Gate, GateError};
-pub use history::{Change, History, Point, Track, history};
+pub use history::{History, Point, Track, history};
 pub use matching::{Matched, Missing};
 
-use account::Figures;
+use account::MeasurementFigures;
 
-use crate::comparison::Tax;
+use crate::comparison::{Ratio, as_ratios};
 use crate::metric::Metric;
-use crate::stats::paired::{Differences, Interval};
-use crate::stats::quantization::Coarse;
-use crate::stats::unpaired::Unpaired;
-use crate::stats::verdict::{Decision, Verdict, decide};
-use crate::stats::{ALPHA, Estimate};
+use crate::sample::{Sample, decide_family};
+use crate::stats::paired::Interval;
+use crate::stats::verdict::Decision;
 use iotax_model::record::ImportSource;
 
 /// One of the two that are compared.
@@ -67,7 +65,7 @@ pub struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// How it is called in headings: `run 12`, `run 12:vm-raw`.
+    /// Name in headings: `run 12`, `run 12:vm-raw`.
     #[must_use]
     pub fn called(&self) -> String {
         let label = &self.account.label;
@@ -75,20 +73,20 @@ impl Side<'_> {
     }
 }
 
-/// What is asked.
+/// The options of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// The side that the other is compared with.
     pub baseline: Which,
-    /// What is shown, or stands in its place on streams; every metric is compared in any case.
+    /// Metrics to show, or their substitutes on streams; every metric is compared in any case.
     pub metrics: Vec<Metric>,
     /// The margin of practical equivalence, as a share.
     pub margin: f64,
-    /// What is refused.
+    /// Differences that fail the comparison.
     pub gates: Vec<Gate>,
 }
 
-/// Why two things cannot be compared.
+/// Reason for which two runs cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// A target that the run does not have.
@@ -96,9 +94,9 @@ pub enum CompareError {
     UnknownTarget {
         /// The run.
         label: String,
-        /// What was asked for.
+        /// The requested target.
         target: String,
-        /// What there is.
+        /// The run's targets.
         accepted: String,
     },
     /// One run was named twice, and not two of its targets.
@@ -117,15 +115,15 @@ pub enum CompareError {
     NothingInCommon {
         /// `target`.
         what: &'static str,
-        /// What A has.
+        /// A's targets.
         a: String,
-        /// What B has.
+        /// B's targets.
         b: String,
     },
     /// Targets fit, workloads do not.
     #[error("no workload of the one has a partner in the other: {}", reasons.join("; "))]
     NoWorkload {
-        /// Why, each.
+        /// One reason for each workload.
         reasons: Vec<String>,
     },
 }
@@ -139,14 +137,14 @@ pub struct TargetPair {
     pub b: String,
     /// Why these two.
     pub matched: Matched,
-    /// What differs between them.
+    /// Differences between them.
     pub differences: Vec<Difference>,
-    /// Whether A's and B's CPUs were emulated.
+    /// True for each side, A and B, whose CPU was emulated.
     pub emulated: (bool, bool),
 }
 
 impl TargetPair {
-    /// What must be said of it wherever its figures stand: `emulated`, `A emulated`; absent if neither was.
+    /// Label that accompanies its figures everywhere: `emulated`, `A emulated`; `None` if neither was.
     #[must_use]
     pub const fn label(&self) -> Option<&'static str> {
         match self.emulated {
@@ -171,7 +169,7 @@ pub struct WorkloadPair {
     pub a: Workload,
     /// B's name for it.
     pub b: String,
-    /// What differs between them: how long they were.
+    /// Differences that do not make it another workload, such as the duration.
     pub differences: Vec<Difference>,
 }
 
@@ -200,66 +198,51 @@ pub struct Cell {
     pub a: f64,
     /// Over B's.
     pub b: f64,
-    /// How often the other side's is the baseline's.
-    pub ratio: f64,
-    /// The interval of the ratio that the verdict rests on, at Holm's level. Absent for fewer than two rounds on a side, or if the
-    /// verdict is withheld.
-    pub interval: Option<Interval>,
-    /// Its confidence. Absent as it is.
-    pub confidence: Option<f64>,
-    /// The plain 95% interval, for this cell taken alone.
-    pub interval_95: Option<Interval>,
-    /// What it comes to.
-    pub verdict: Verdict,
+    /// The other side's to the baseline's.
+    pub ratio: Ratio,
     /// Rounds that it rests on, of A and of B.
     pub rounds: (u32, u32),
-    /// If undecided: rounds of each side that would decide, at this variance.
-    pub needed_rounds: Option<u32>,
-    /// Why no verdict is given, if it is withheld; it then is undecided.
-    pub withheld: Option<String>,
-    /// The same in absolute terms, for metrics that are times.
-    pub tax: Option<Tax>,
 }
 
-/// What became of a gate.
+/// The result of a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateResult {
     /// The gate.
     pub gate: Gate,
     /// Indices of the cells that tripped it, with the interval of the ratio that shows it.
     pub tripped: Vec<(usize, Interval)>,
-    /// Indices of the cells of which nothing can be said yet.
+    /// Indices of the cells that are still undecided.
     pub open: Vec<usize>,
     /// Cells of its metric.
     pub cells: usize,
-    /// What it would have judged if both sides had it: reasons of [`Missing`].
+    /// Cells missing on one side that it would have judged: reasons of [`Missing`].
     pub missing: Vec<String>,
 }
 
-/// Everything that can be said.
+/// A finished comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// How A's run is called in sentences: `run 12`, `before.json`.
+    /// Name of A's run in sentences: `run 12`, `before.json`.
     pub a: String,
-    /// How B's is.
+    /// Name of B's run.
     pub b: String,
     /// The side that the other is compared with.
     pub baseline: Which,
-    /// Whether both were measured in the same rounds.
+    /// True if both were measured in the same rounds.
     pub paired: bool,
     /// The margin of practical equivalence, as a share.
     pub margin: f64,
-    /// What is to be shown.
+    /// Metrics to show.
     pub metrics: Vec<Metric>,
-    /// Where A was imported from, if it was.
+    /// A's source, if it was imported.
     pub source: Option<ImportSource>,
-    /// What differs between the machines.
+    /// Differences between the machines.
     pub machines: Vec<Difference>,
-    /// What is held against what.
+    /// Compared targets.
     pub targets: Vec<TargetPair>,
-    /// The same of workloads.
+    /// Compared workloads.
     pub workloads: Vec<WorkloadPair>,
-    /// What has no partner.
+    /// Targets and workloads without a partner.
     pub missing: Vec<Missing>,
     /// In the order of workloads, targets and metrics.
     pub cells: Vec<Cell>,
@@ -274,7 +257,7 @@ impl Compared {
         self.cells.iter().find(|c| c.target == target && c.workload == workload && c.metric == metric)
     }
 
-    /// Whether any gate tripped.
+    /// Returns whether any gate tripped.
     #[must_use]
     pub fn tripped(&self) -> bool {
         self.gates.iter().any(|gate| !gate.tripped.is_empty())
@@ -290,10 +273,10 @@ impl Compared {
 }
 
 /// A cell before its family is decided.
-struct Case {
+struct CellSample {
     cell: Cell,
     /// The log of the ratio.
-    sample: Box<dyn Estimate>,
+    sample: Sample,
     /// The baseline's geometric mean.
     base: f64,
 }
@@ -322,15 +305,15 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         .map(|(one, other)| WorkloadPair {
             a: one.clone(),
             b: other.name.clone(),
-            differences: differences::told((a.account, one), (b.account, other)),
+            differences: differences::stated((a.account, one), (b.account, other)),
         })
         .collect();
     let paired = a.account.is_same_run(b.account);
     let mut cases = Vec::new();
     for (w, workload) in workloads.iter().enumerate() {
         for (t, target) in targets.iter().enumerate() {
-            let ours: Vec<&Figures> = a.account.cell(&target.a, &workload.a.name).collect();
-            let theirs: Vec<&Figures> = b.account.cell(&target.b, &workload.b).collect();
+            let ours: Vec<&MeasurementFigures> = a.account.cell(&target.a, &workload.a.name).collect();
+            let theirs: Vec<&MeasurementFigures> = b.account.cell(&target.b, &workload.b).collect();
             missing.extend(unmeasured(
                 a,
                 b,
@@ -339,7 +322,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
             ));
             let compares = |metric: &Metric| matching::compares(*metric, &workload.a, alike[t]);
             for metric in Metric::compared().filter(compares) {
-                let case = Case::of((t, w, metric), &ours, &theirs, paired, question.baseline);
+                let case = CellSample::of((t, w, metric), &ours, &theirs, paired, question.baseline);
                 let asked = question.metrics.contains(&metric)
                     || question.gates.iter().any(|gate| gate.metric == metric);
                 if case.is_none() && asked && !ours.is_empty() && !theirs.is_empty() {
@@ -368,7 +351,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     })
 }
 
-/// What differs between the machines; nothing where another tool says nothing of its own.
+/// Differences between the machines; none if either run was imported.
 fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
     let is_known = |side: &Side<'_>| side.account.source.is_none();
     let both = is_known(a) && is_known(b);
@@ -379,8 +362,8 @@ fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
 fn unmeasured(
     a: &Side<'_>,
     b: &Side<'_>,
-    (ours, target_a, workload_a): (&[&Figures], &str, &str),
-    (theirs, target_b, workload_b): (&[&Figures], &str, &str),
+    (ours, target_a, workload_a): (&[&MeasurementFigures], &str, &str),
+    (theirs, target_b, workload_b): (&[&MeasurementFigures], &str, &str),
 ) -> Option<Missing> {
     let (side, account, target, workload) = match (ours.is_empty(), theirs.is_empty()) {
         (true, _) => (Which::A, a.account, target_a, workload_a),
@@ -401,15 +384,15 @@ fn unknown(
     a: &Side<'_>,
     b: &Side<'_>,
     (pair, workload, metric): (&TargetPair, &WorkloadPair, Metric),
-    ours: &[&Figures],
-    theirs: &[&Figures],
+    ours: &[&MeasurementFigures],
+    theirs: &[&MeasurementFigures],
 ) -> Missing {
-    let all = |figures: &[&Figures]| figures.iter().all(|f| f.of(metric).is_some());
-    let none = |figures: &[&Figures]| figures.iter().all(|f| f.of(metric).is_none());
+    let all = |figures: &[&MeasurementFigures]| figures.iter().all(|f| f.of(metric).is_some());
+    let none = |figures: &[&MeasurementFigures]| figures.iter().all(|f| f.of(metric).is_none());
     let known = |figures| if metric.is_percentile() { all(figures) } else { !none(figures) };
     let (side, label, target, workload) = match (known(ours), known(theirs)) {
         (false, _) => (Which::A, &a.account.label, &pair.a, &workload.a.name),
-        // What both have in other rounds is no pair.
+        // Figures that both have, but in different rounds, form no pair.
         (true, _) => (Which::B, &b.account.label, &pair.b, &workload.b),
     };
     let word = metric.word();
@@ -431,16 +414,16 @@ fn unknown(
     }
 }
 
-impl Case {
+impl CellSample {
     /// Absent without figures on both sides.
     fn of(
         (target, workload, metric): (usize, usize, Metric),
-        ours: &[&Figures],
-        theirs: &[&Figures],
+        ours: &[&MeasurementFigures],
+        theirs: &[&MeasurementFigures],
         paired: bool,
         baseline: Which,
     ) -> Option<Self> {
-        let known = |figures: &[&Figures]| -> Vec<(u32, f64)> {
+        let known = |figures: &[&MeasurementFigures]| -> Vec<(u32, f64)> {
             figures.iter().filter_map(|f| Some((f.round, f.of(metric)?))).collect()
         };
         let (mut one, mut other) = (known(ours), known(theirs));
@@ -459,15 +442,16 @@ impl Case {
         let values = |of: &[(u32, f64)]| of.iter().map(|(_, value)| *value).collect::<Vec<_>>();
         let (a, b) = (values(&one), values(&other));
         let (over, under) = if baseline == Which::A { (&b, &a) } else { (&a, &b) };
-        let sample: Box<dyn Estimate> = if paired {
+        let sample = if paired {
             let pairs: Vec<(f64, f64)> = over.iter().copied().zip(under.iter().copied()).collect();
-            Box::new(Coarse::new(Differences::of_log_ratios(&pairs)?, metric.coarseness()))
+            Sample::paired(&pairs, metric)?
         } else {
-            Box::new(Coarse::new(Unpaired::of_logs(over, under)?, metric.coarseness()))
+            Sample::unpaired(over, under, metric)?
         };
-        // Whether the figure is known or not: a round in which nothing was completed has none.
-        let spoilt = |figures: &[&Figures], others: &[&Figures]| {
-            let compared = |f: &Figures| !paired || others.iter().any(|other| other.round == f.round);
+        // Checked even where the figure is unknown: a round in which nothing completed has none.
+        let spoilt = |figures: &[&MeasurementFigures], others: &[&MeasurementFigures]| {
+            let compared =
+                |f: &MeasurementFigures| !paired || others.iter().any(|other| other.round == f.round);
             figures.iter().find_map(|f| {
                 let why = f.unusable.as_ref().filter(|_| compared(f))?;
                 Some(format!("round {} of {} on {} cannot be used ({why})", f.round, f.target, f.workload))
@@ -475,59 +459,36 @@ impl Case {
         };
         let in_a = spoilt(ours, theirs).map(|why| format!("A: {why}"));
         let withheld = in_a.or_else(|| spoilt(theirs, ours).map(|why| format!("B: {why}")));
-        let ratio = sample.mean().exp();
         let (a_mean, b_mean) = (geometric_mean(&a), geometric_mean(&b));
         let base = if baseline == Which::A { a_mean } else { b_mean };
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let cell = Cell {
-            target,
-            workload,
-            metric,
-            a: a_mean,
-            b: b_mean,
-            ratio,
-            interval: None,
-            confidence: None,
-            interval_95: sample.interval(ALPHA).and_then(as_ratios),
-            verdict: Verdict::Undecided,
-            rounds: (count(a.len()), count(b.len())),
-            needed_rounds: None,
-            withheld,
-            tax: metric.is_time().then(|| Tax::of(base, ratio, None)),
-        };
+        let ratio = Ratio::new(metric, &sample, base, &Decision::none(), withheld);
+        let rounds = (count(a.len()), count(b.len()));
+        let cell = Cell { target, workload, metric, a: a_mean, b: b_mean, ratio, rounds };
         Some(Self { cell, sample, base })
     }
 
     fn decide(&mut self, decision: &Decision) {
-        let cell = &mut self.cell;
-        cell.interval = decision.interval.and_then(as_ratios);
-        cell.confidence = decision.alpha.filter(|_| cell.interval.is_some()).map(|alpha| 1.0 - alpha);
-        cell.verdict = decision.verdict;
-        cell.needed_rounds = decision.needed_rounds;
-        cell.tax = cell.tax.map(|_| Tax::of(self.base, cell.ratio, cell.interval));
+        let withheld = self.cell.ratio.withheld.take();
+        self.cell.ratio = Ratio::new(self.cell.metric, &self.sample, self.base, decision, withheld);
     }
-}
-
-/// Absent where two rounds so far apart leave a degree of freedom or less that the upper end is no number.
-fn as_ratios(logs: Interval) -> Option<Interval> {
-    Some(logs.map(f64::exp)).filter(|ratios| ratios.high.is_finite())
 }
 
 fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
-/// The cases of a metric of which a verdict may be given, decided as one family with this margin.
-fn family(cases: &[Case], metric: Metric, margin: f64) -> Vec<(usize, Decision)> {
+/// Decides the usable cells of a metric as one family with this margin.
+fn family(cases: &[CellSample], metric: Metric, margin: f64) -> Vec<(usize, Decision)> {
     let members: Vec<usize> = (0..cases.len())
-        .filter(|i| cases[*i].cell.metric == metric && cases[*i].cell.withheld.is_none())
+        .filter(|i| cases[*i].cell.metric == metric && cases[*i].cell.ratio.withheld.is_none())
         .collect();
-    let asked: Vec<_> = members.iter().map(|i| (&*cases[*i].sample, metric.more_is_better())).collect();
-    let decided = decide(&asked, ALPHA, margin);
+    let samples = members.iter().map(|i| cases[*i].sample.clone()).collect();
+    let decided = decide_family(samples, metric, margin);
     members.into_iter().zip(decided).collect()
 }
 
-fn decide_all(cases: &mut [Case], margin: f64) {
+fn decide_all(cases: &mut [CellSample], margin: f64) {
     for metric in Metric::compared() {
         for (i, decision) in family(cases, metric, margin) {
             cases[i].decide(&decision);
@@ -535,8 +496,9 @@ fn decide_all(cases: &mut [Case], margin: f64) {
     }
 }
 
-/// The gate's limit is the margin of a family of its own, so that a gate trips without cause no more often than a verdict is wrong.
-fn judged(gate: &Gate, cases: &[Case], missing: &[Missing]) -> GateResult {
+/// Judges a gate. Its limit is the margin of a separate family, so that a gate trips without cause no more often than a verdict
+/// is wrong.
+fn judged(gate: &Gate, cases: &[CellSample], missing: &[Missing]) -> GateResult {
     let (low, high) = (1.0 / (1.0 + gate.threshold), 1.0 + gate.threshold);
     let of_metric = |i: &usize| cases[*i].cell.metric == gate.metric;
     let mut result = GateResult {

@@ -1,49 +1,45 @@
-//! How often the looks err, and how much they find: simulated with the very replay that judges.
+//! Error rate and power of the looks, simulated with the replay that judges runs.
 
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
+use crate::stats::normal;
 use crate::stats::verdict::Verdict;
 
 /// Looks as a plan spaces them.
 const LOOKS: [u32; 10] = [4, 5, 6, 8, 10, 12, 15, 18, 22, 26];
-const MAX_BLOCKS: u32 = 26;
+const MAX_ROUNDS: u32 = 26;
 const WORKLOADS: usize = 2;
-/// How far one measurement strays, lognormally.
+/// Standard deviation of the logarithm of one measurement.
 const NOISE: f64 = 0.01;
 
 fn plan(targets: usize, margin: &str) -> Plan {
     let target = |n| format!("[[target]]\nname = \"t{n}\"\nfile = {{ dir = \"/srv\" }}\n");
-    // Of an open loop only the latency is waited for: one comparison for each pair and workload.
+    // An open loop waits for latency alone: one comparison for each pair and workload.
     let workload = |n| format!("[[workload]]\nname = \"w{n}\"\nrate_iops = 100\n");
-    let head = format!("repeat = 4\nmargin = \"{margin}\"\n[until_decided]\nmax_rounds = {MAX_BLOCKS}\n");
+    let head = format!("repeat = 4\nmargin = \"{margin}\"\n[until_decided]\nmax_rounds = {MAX_ROUNDS}\n");
     let tables = (0..=targets).map(target).chain((0..WORKLOADS).map(workload)).collect::<String>();
     Plan::from_toml(&(head + &tables)).expect("a plan")
 }
 
-/// Standard normal by the polar method.
-fn normal(random: &mut impl Rng) -> f64 {
-    loop {
-        let (x, y) = (random.random::<f64>() * 2.0 - 1.0, random.random::<f64>() * 2.0 - 1.0);
-        let s = x * x + y * y;
-        if s > 0.0 && s < 1.0 {
-            return x * (-2.0 * s.ln() / s).sqrt();
-        }
-    }
-}
-
 /// All rounds of a run whose targets are slower than the baseline by these log ratios on every workload. The baseline's noise is
 /// in every comparison with it.
-fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<Case> {
+fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<PendingComparison> {
     let mut cases = Vec::new();
     for workload in 0..WORKLOADS {
         let mut figure = || (NOISE * normal(random)).exp();
-        let baseline: Vec<f64> = (0..MAX_BLOCKS).map(|_| figure()).collect();
+        let baseline: Vec<f64> = (0..MAX_ROUNDS).map(|_| figure()).collect();
         for (pair, truth) in pairs.iter().zip(truths) {
             let rounds = (1..).zip(&baseline);
             let figures = rounds.map(|(round, base)| (round, truth.exp() * figure(), *base)).collect();
-            cases.push(Case { workload, pair: *pair, metric: Metric::LATENCY_MEAN, figures, withheld: None });
+            cases.push(PendingComparison {
+                workload,
+                pair: *pair,
+                metric: Metric::LATENCY_MEAN,
+                figures,
+                withheld: None,
+            });
         }
     }
     cases
@@ -67,26 +63,27 @@ impl Simulation {
         Self { plan, pairs, truths: truths.to_vec(), levels, random: Xoshiro256PlusPlus::seed_from_u64(5) }
     }
 
-    /// One run: the truth and what is said, for every comparison, and after how many rounds it ended.
-    fn run(&mut self) -> (Vec<(f64, Said)>, u32) {
+    /// Simulates a run: the truth and the decision for every comparison, and the number of rounds.
+    fn run(&mut self) -> (Vec<(f64, LookDecision)>, u32) {
         let cases = cases(&mut self.random, &self.pairs, &self.truths);
         let tried = |_, _| true;
         let replay = Replay { plan: &self.plan, pairs: &self.pairs, cases: &cases, tried: &tried };
-        let (said, standing) = replay.run(&mut self.levels);
-        let truth = |case: &Case| self.truths[case.pair.target - 1];
-        let said = cases.iter().zip(said).map(|(case, said)| (truth(case), said.expect("a look was taken")));
-        (said.collect(), standing.rounds())
+        let (latest, standing) = replay.run(&mut self.levels);
+        let truth = |case: &PendingComparison| self.truths[case.pair.target - 1];
+        let latest =
+            cases.iter().zip(latest).map(|(case, latest)| (truth(case), latest.expect("a look was taken")));
+        (latest.collect(), standing.rounds())
     }
 
-    /// In how many of so many runs something is said that `is_wrong`.
-    fn count(&mut self, repetitions: u32, is_wrong: impl Fn(f64, &Said) -> bool) -> u32 {
+    /// Counts the runs, out of `repetitions`, with a decision that `is_wrong`.
+    fn count(&mut self, repetitions: u32, is_wrong: impl Fn(f64, &LookDecision) -> bool) -> u32 {
         let wrong =
-            |simulation: &mut Self| simulation.run().0.iter().any(|(truth, said)| is_wrong(*truth, said));
+            |simulation: &mut Self| simulation.run().0.iter().any(|(truth, latest)| is_wrong(*truth, latest));
         (0..repetitions).map(|_| u32::from(wrong(self))).sum()
     }
 }
 
-/// The largest count that a share of 5% gives in so many repetitions but for one time in a thousand.
+/// The largest count that a probability of 5% gives in `repetitions`, except one time in a thousand.
 fn most(repetitions: u32) -> u32 {
     let repetitions = f64::from(repetitions);
     let bound = repetitions * ALPHA + 3.1 * (repetitions * ALPHA * (1.0 - ALPHA)).sqrt();
@@ -101,19 +98,19 @@ fn most(repetitions: u32) -> u32 {
 fn at_the_edge_of_the_margin_any_statement_is_rare() {
     let edge = 0.02_f64.ln_1p();
     for (truths, margin) in [(vec![edge; 3], "2%"), (vec![edge], "2%"), (vec![0.0; 3], "0.01%")] {
-        let wrong = Simulation::new(&truths, margin).count(2000, |_, said| said.is_decided());
+        let wrong = Simulation::new(&truths, margin).count(2000, |_, latest| latest.is_decided());
         eprintln!("{truths:?} {margin}: {wrong} of 2000");
         assert!(wrong <= most(2000), "{truths:?} {margin}: {wrong}");
         assert!(wrong >= 40, "{truths:?} {margin}: {wrong}: the looks would have no power");
     }
 }
 
-/// What is decided leaves its share to the others: the error must not grow by it.
+/// A decided comparison passes its share to the others; the error must not grow by it.
 #[test]
 fn shares_that_are_passed_on_are_no_new_ones() {
     let edge = 0.02_f64.ln_1p();
     let truths = [edge, 0.0, 0.3, edge];
-    let at_the_edge = |truth: f64, said: &Said| (truth - edge).abs() < 1e-12 && said.is_decided();
+    let at_the_edge = |truth: f64, latest: &LookDecision| (truth - edge).abs() < 1e-12 && latest.is_decided();
     let wrong = Simulation::new(&truths, "2%").count(2000, at_the_edge);
     eprintln!("{truths:?}: {wrong} of 2000");
     assert!(wrong <= most(2000), "{wrong}");
@@ -121,7 +118,8 @@ fn shares_that_are_passed_on_are_no_new_ones() {
 
 #[test]
 fn a_against_a_is_never_called_different_by_more_than_the_margin() {
-    let different = |_: f64, said: &Said| matches!(said.decision.verdict, Verdict::Slower | Verdict::Faster);
+    let different =
+        |_: f64, latest: &LookDecision| matches!(latest.decision.verdict, Verdict::Slower | Verdict::Faster);
     assert_eq!(Simulation::new(&[0.0; 3], "2%").count(2000, different), 0);
 }
 
@@ -132,11 +130,11 @@ fn a_difference_is_found_early_and_its_interval_holds_the_truth() {
     let mut simulation = Simulation::new(&[truth; 3], "2%");
     let (repetitions, mut found, mut covered, mut rounds) = (1000, 0, 0, 0);
     for _ in 0..repetitions {
-        let (said, end) = simulation.run();
+        let (latest, end) = simulation.run();
         rounds += end;
-        found += u32::from(said.iter().all(|(_, said)| said.decision.verdict == Verdict::Slower));
-        covered += u32::from(said.iter().all(|(_, said)| {
-            said.decision.interval.is_some_and(|interval| (interval.low..=interval.high).contains(&truth))
+        found += u32::from(latest.iter().all(|(_, latest)| latest.decision.verdict == Verdict::Slower));
+        covered += u32::from(latest.iter().all(|(_, latest)| {
+            latest.decision.interval.is_some_and(|interval| (interval.low..=interval.high).contains(&truth))
         }));
     }
     let mean = f64::from(rounds) / f64::from(repetitions);
@@ -151,8 +149,8 @@ fn the_verdict_can_be_read_off_its_interval_at_every_level() {
     let edge = 0.02_f64.ln_1p();
     for truth in [0.0, edge, 0.03, 0.05, -0.05, 0.5] {
         let mut simulation = Simulation::new(&[truth; 2], "2%");
-        for (_, said) in (0..100).flat_map(|_| simulation.run().0) {
-            let interval = said.decision.interval.expect("four rounds or more");
+        for (_, latest) in (0..100).flat_map(|_| simulation.run().0) {
+            let interval = latest.decision.interval.expect("four rounds or more");
             let read = if interval.low > edge {
                 Verdict::Slower
             } else if interval.high < -edge {
@@ -162,7 +160,7 @@ fn the_verdict_can_be_read_off_its_interval_at_every_level() {
             } else {
                 Verdict::Undecided
             };
-            assert_eq!(read, said.decision.verdict, "{said:?}");
+            assert_eq!(read, latest.decision.verdict, "{latest:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The statistics: what counts as a difference, and what does not.
+//! Statistics: the decision what counts as a difference.
 //!
-//! The unit of replication is the measurement, one per round; the seconds inside it are correlated and never
-//! treated as independent. [`paired`] compares two targets within rounds, [`unpaired`] what has no rounds in common,
-//! [`quantization`] takes in what a scale hides, [`verdict`] decides a family of such comparisons together, [`sequential`] lets it be decided more than once, [`rank`]
-//! says how far a quantile can be trusted, [`steady`] and [`series`] look inside one measurement.
+//! The unit of replication is the measurement, one per round; the seconds inside it are correlated and never treated as
+//! independent. [`paired`] compares two targets within rounds, [`unpaired`] samples without rounds in common, [`quantization`]
+//! adds the error of a scale, [`verdict`] decides a family of comparisons together, [`sequential`] allows several looks, [`rank`]
+//! gives confidence intervals of quantiles, [`steady`] and [`series`] look inside one measurement.
 
 pub mod moderated;
 pub mod paired;
@@ -23,7 +23,7 @@ pub const ALPHA: f64 = 0.05;
 /// The margin of practical equivalence: ratios from `1 / (1 + MARGIN)` to `1 + MARGIN` count as the same.
 pub const MARGIN: f64 = 0.02;
 
-/// An estimated mean with its uncertainty, however it was come by: what a verdict is made of.
+/// An estimated mean with its uncertainty, from which a verdict follows.
 pub trait Estimate {
     /// The mean.
     fn mean(&self) -> f64;
@@ -38,7 +38,7 @@ pub trait Estimate {
     /// Rounds that it rests on; of two sides, those of the side that has fewer.
     fn rounds(&self) -> usize;
 
-    /// Half the width that the interval would have with so many rounds, were mean and variance to stay as they are.
+    /// Half the width of the interval with this number of rounds, if mean and variance stay the same.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64>;
 }
 
@@ -53,6 +53,19 @@ pub fn median(values: &[f64]) -> Option<f64> {
     } else {
         upper
     })
+}
+
+/// Draws from the standard normal distribution by Marsaglia's polar method, for simulations in unit tests.
+#[cfg(test)]
+pub(crate) fn normal(random: &mut impl rand::Rng) -> f64 {
+    use rand::RngExt as _;
+    loop {
+        let (x, y) = (random.random::<f64>() * 2.0 - 1.0, random.random::<f64>() * 2.0 - 1.0);
+        let s = x * x + y * y;
+        if s > 0.0 && s < 1.0 {
+            return x * (-2.0 * s.ln() / s).sqrt();
+        }
+    }
 }
 
 #[cfg(test)]

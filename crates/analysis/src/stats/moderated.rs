@@ -1,26 +1,26 @@
 //! Variances that comparisons of one family share.
 //!
-//! A few rounds say little of a variance, so that Student's t with 3 degrees of freedom asks for effects that are obvious. But the
-//! comparisons of a family come from one machine and the same rounds: how their variances spread tells what an unusual one is. Each
-//! variance is drawn towards the family's, as if that had been seen with some degrees of freedom more: the moderated t of Smyth
-//! (Linear models and empirical Bayes methods, Statistical Applications in Genetics and Molecular Biology 3, 2004). The degrees are
-//! estimated from the spread of the logarithms of the variances, as there. Two things differ, because families are small here and
-//! their comparisons share a baseline: there are never more than four, and the family's variance is the geometric mean
-//! of its members', which is larger than Smyth's. With his, simulated families err in up to 6.4% of runs instead of 5%; with this
-//! one in less. docs/statistics.md has how often, and what is found by it.
+//! A few rounds say little about a variance, so Student's t with 3 degrees of freedom finds only obvious effects. But the
+//! comparisons of a family come from one machine and the same rounds, and the spread of their variances shows what is unusual.
+//! Each variance is drawn towards the family's, as if that had been observed with some additional degrees of freedom: the
+//! moderated t of Smyth (Linear models and empirical Bayes methods, Statistical Applications in Genetics and Molecular Biology 3,
+//! 2004). As there, the degrees are estimated from the spread of the logarithms of the variances. Two things differ, because
+//! families are small here and share a baseline: there are never more than four degrees, and the family's variance is the
+//! geometric mean of its members', which is larger than Smyth's. With his, up to 6.4% of simulated families hold an error instead
+//! of 5%; with this one fewer do. docs/statistics.md has the rates and the power.
 
 use statrs::function::gamma::digamma;
 
 use super::paired::{Differences, Prior};
 
-/// The most that the family counts for, in degrees of freedom.
+/// Upper limit of the degrees of freedom that the family counts for.
 const MOST_DEGREES: f64 = 4.0;
-/// With fewer variances their spread says nothing.
+/// Fewest variances whose spread means something.
 const FEWEST: usize = 5;
 
-/// The prior of a family; absent where too few members have a variance, or where their spread says that they share none.
+/// The prior of a family; `None` where too few members have a variance, or where their spread shows that they share none.
 pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior> {
-    // A variance of nothing comes from figures read off a scale.
+    // A variance of zero comes from figures read off a scale.
     let known = family.filter_map(|member| {
         let variance = member.sd().filter(|sd| *sd > 0.0)?.powi(2);
         Some((variance, (member.n() - 1) as f64))

@@ -10,7 +10,7 @@ use super::Estimate;
 const FLIP_FROM: usize = 6;
 /// Up to here every pattern of signs is tried.
 const FLIP_EXACT: usize = 16;
-/// Beyond it, so many are drawn: the smallest p that can come of them is 1e-4.
+/// Beyond it, the number of patterns drawn: the smallest possible p is 1e-4.
 const FLIP_DRAWS: u32 = 10_000;
 
 /// An interval around an estimate, in the estimate's unit.
@@ -30,12 +30,12 @@ impl Interval {
     }
 }
 
-/// What a family says of the variances of its members.
+/// A family's estimate of its members' variance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prior {
     /// Degrees of freedom that it counts for.
     pub degrees: f64,
-    /// The variance that it expects: the geometric mean of its members'.
+    /// Expected variance: the geometric mean of its members'.
     pub variance: f64,
 }
 
@@ -69,13 +69,13 @@ impl Differences {
         Self::new(pairs.iter().map(|(target, baseline)| (target / baseline).ln()).collect())
     }
 
-    /// The same, with what its family says of the variance.
+    /// The same differences with the family's prior for the variance.
     #[must_use]
     pub fn with(self, prior: Option<Prior>) -> Self {
         Self { prior, ..self }
     }
 
-    /// How many.
+    /// Number of differences.
     #[must_use]
     pub fn n(&self) -> usize {
         self.values.len()
@@ -87,9 +87,9 @@ impl Differences {
         self.sd
     }
 
-    /// How likely a mean this far from 0 is if each difference could as well have had the other sign: the
-    /// sign-flip permutation p-value, two-sided (Fisher, The Design of Experiments, 1935, section 21). Exact up to 16
-    /// differences, else from 10,000 patterns drawn with a fixed seed, so that none is below 1e-4. Absent for fewer than 6.
+    /// Two-sided sign-flip permutation p-value: the probability of a mean this far from 0 if each difference could as well have
+    /// had the other sign (Fisher, The Design of Experiments, 1935, section 21). Exact up to 16 differences, else from 10,000
+    /// patterns drawn with a fixed seed, so that none is below 1e-4. `None` for fewer than 6.
     #[must_use]
     pub fn sign_flip_p(&self) -> Option<f64> {
         let n = self.n();
@@ -147,7 +147,7 @@ impl Estimate for Differences {
 }
 
 impl Differences {
-    /// Student's t for so many rounds.
+    /// Student's t distribution for this number of rounds.
     fn student(&self, rounds: usize) -> Option<StudentsT> {
         let own = rounds.checked_sub(1).filter(|own| *own > 0)? as f64;
         StudentsT::new(0.0, 1.0, own + self.prior.map_or(0.0, |prior| prior.degrees)).ok()

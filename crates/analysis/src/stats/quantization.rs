@@ -1,21 +1,21 @@
 //! Estimates from figures that are read off a scale.
 //!
-//! A percentile is the middle of a histogram's bucket. On a quiet machine every round falls into the same bucket, so that the
-//! rounds do not differ at all and Student's t would be certain of a figure that is only known to half a bucket. This error is
-//! the same in every round and does not average out: it is added to the interval as it is.
+//! A percentile is the middle of a histogram's bucket. On a quiet machine every round falls into the same bucket, so the rounds
+//! do not differ and Student's t would be certain of a figure known only to half a bucket. This error is the same in every round
+//! and does not average out, so it is added to the interval as is.
 
 use iotax_model::histogram::RELATIVE_ERROR;
 
 use super::Estimate;
 use super::paired::Interval;
 
-/// How far the logarithm of a ratio of two figures from histograms can be off: both by half a bucket, away from one another.
+/// Largest error of the logarithm of a ratio of two figures from histograms: each off by half a bucket, in opposite directions.
 #[must_use]
 pub fn of_two_percentiles() -> f64 {
     ((1.0 + RELATIVE_ERROR) / (1.0 - RELATIVE_ERROR)).ln()
 }
 
-/// An estimate whose mean may be off by an error beside its noise.
+/// An estimate whose mean may have a systematic error besides its noise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coarse<E> {
     estimate: E,
@@ -29,7 +29,7 @@ impl<E> Coarse<E> {
         Self { estimate, error }
     }
 
-    /// The same error beside another estimate.
+    /// Keeps the error for another estimate.
     pub fn map<F>(self, change: impl FnOnce(E) -> F) -> Coarse<F> {
         Coarse { estimate: change(self.estimate), error: self.error }
     }

@@ -1,13 +1,13 @@
-//! How far a quantile of a sample may be from that of what was sampled, by order statistics.
+//! Confidence intervals of quantiles by order statistics.
 
 use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, Normal};
 
-/// From so many values beyond the quantile on, the binomial distribution is as good as normal.
+/// Number of values beyond the quantile from which the binomial distribution is taken as normal.
 const MANY: f64 = 10_000.0;
 
 /// The ranks (from 1) between whose values the `q` quantile lies with confidence `1 - alpha` or more, if the `n` values are
-/// independent: how many of them lie below it is binomial, whatever their distribution (Conover, Practical
-/// Nonparametric Statistics, 3rd edition, 1999, section 3.2). Absent where an end would lie outside of the sample.
+/// independent: the number of them below it is binomial, whatever their distribution (Conover, Practical Nonparametric
+/// Statistics, 3rd edition, 1999, section 3.2). `None` where an end would lie outside of the sample.
 #[must_use]
 pub fn ranks(n: u64, q: f64, alpha: f64) -> Option<(u64, u64)> {
     let (low, high) = if n as f64 * q.min(1.0 - q) > MANY {

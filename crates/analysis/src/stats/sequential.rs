@@ -1,28 +1,27 @@
-//! Looking more than once: what a test must ask for at each look, so that all looks together err no more often than
-//! one would.
+//! Repeated looks: the level of a test at each look, such that all looks together keep the error of one.
 //!
-//! A run that adds rounds until its comparisons are decided tests the same hypothesis several times. [`Looks`] spreads
-//! the error over the looks by a spending function (Lan and DeMets, Discrete sequential boundaries for clinical trials,
-//! Biometrika 70, 1983), each side half of it, in the currency of rounds out of all that there may be. Which function is
-//! a choice between large effects found early and small ones found at all; [`Spending::CHOSEN`] was chosen by simulation
-//! (docs/statistics.md). Boundaries come from recursive numerical integration (Armitage, McPherson and Rowe, Journal of
-//! the Royal Statistical Society A 132, 1969; Jennison and Turnbull, Group Sequential Methods, 1999, chapter 19).
+//! A run that adds rounds until its comparisons are decided tests the same hypothesis several times. [`Looks`] spreads the error
+//! over the looks by a spending function (Lan and DeMets, Discrete sequential boundaries for clinical trials, Biometrika 70,
+//! 1983), half of it on each side, by the share of the most rounds there can be. The choice of function trades large effects found early
+//! against small ones found at all; [`Spending::CHOSEN`] was chosen by simulation (docs/statistics.md). Boundaries come from
+//! recursive numerical integration (Armitage, McPherson and Rowe, Journal of the Royal Statistical Society A 132, 1969; Jennison
+//! and Turnbull, Group Sequential Methods, 1999, chapter 19).
 //!
-//! The boundaries are those of a normal statistic with known variance. For Student's t they serve as significance
-//! levels: a look rejects if its p-value is below the boundary's (Jennison and Turnbull, section 3.8). With few rounds that
-//! alone errs too often, because estimated variances make the looks less alike; so where there is more than one look only
-//! [`SPENT`] of the error is spent. docs/statistics.md has what is left of it, simulated.
+//! The boundaries are those of a normal statistic with known variance. For Student's t they serve as significance levels: a look
+//! rejects if its p-value is below the boundary's (Jennison and Turnbull, section 3.8). With few rounds that alone exceeds the
+//! level, because estimated variances make the looks less alike; so with more than one look only [`SPENT`] of the error is spent.
+//! docs/statistics.md has the simulated error rates.
 
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
-/// Beyond so many standard deviations a density holds less than 1e-18 and is not followed.
+/// Standard deviations beyond which a density holds less than 1e-18 and is ignored.
 const FAR: u32 = 9;
-/// The share of the error that several looks spend, so that Student's t with three rounds and more keeps the level.
+/// Share of the error that several looks spend, so that Student's t with three rounds and more keeps the level.
 pub const SPENT: f64 = 0.86;
 /// Halvings after which a boundary is exact to the last digits that matter.
 const HALVINGS: u32 = 60;
 
-/// How much of the error may be spent by which share of the rounds.
+/// Spending functions: the error that may be spent by each share of the rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Spending {
     /// Hardly any of it early: `2 - 2 Phi(z / sqrt(t))` on each side, which resembles O'Brien and Fleming's boundary (Lan and DeMets, 1983).
@@ -38,7 +37,7 @@ impl Spending {
     /// The one that runs are judged by: large effects end early, and small ones take hardly longer.
     pub const CHOSEN: Self = Self::HwangShihDeCani(-1.0);
 
-    /// What both sides together have spent of `alpha` when the share `t` of the information is there.
+    /// Error that both sides together have spent of `alpha` at the share `t` of the information.
     fn spent(self, t: f64, alpha: f64) -> f64 {
         if t >= 1.0 {
             return alpha;
@@ -181,7 +180,7 @@ fn normal() -> Normal {
     Normal::standard()
 }
 
-/// How likely a normal statistic is at least this far from 0.
+/// Probability that a normal statistic is at least this far from 0.
 fn two_sided(z: f64) -> f64 {
     2.0 * normal().sf(z.abs())
 }

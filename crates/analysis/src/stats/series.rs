@@ -1,16 +1,16 @@
-//! What the intervals of one measurement say of it: a warm-up at its beginning, and how many independent values they are worth.
+//! The intervals of one measurement: a warm-up at its beginning, and the number of independent values they are worth.
 //!
-//! Nothing is cut because of it. It is evidence, and a measurement stays whole.
+//! Nothing is cut because of it: a measurement stays whole.
 
 use iotax_model::record::{Sample, Tallies};
 
 use super::steady;
 
-/// Intervals that are averaged before the cut is sought: the 5 of MSER-5.
+/// Intervals averaged into a batch before the cut is sought: the 5 of MSER-5.
 const BATCH: usize = 5;
-/// With fewer batches a cut says nothing.
+/// Fewest batches for a cut.
 const FEWEST_BATCHES: usize = 4;
-/// With fewer intervals no correlation is given.
+/// Fewest intervals for a correlation.
 const FEWEST: usize = 10;
 
 /// One measurement's I/O rates, interval by interval.
@@ -20,27 +20,26 @@ pub struct Series {
     pub intervals: usize,
     /// Correlation of each interval's rate with the next one's, -1 to 1.
     pub autocorrelation: f64,
-    /// So many independent values would estimate the mean rate as well: n over the integrated autocorrelation time, summed
-    /// over the initial positive sequence (Geyer, Practical Markov chain Monte Carlo, Statistical Science 7, 1992,
-    /// section 3.3). Never more than there are.
+    /// Number of independent values that would estimate the mean rate as well: n over the integrated autocorrelation time, summed
+    /// over the initial positive sequence (Geyer, Practical Markov chain Monte Carlo, Statistical Science 7, 1992, section 3.3).
+    /// At most n.
     pub effective: f64,
-    /// What looks like warm-up; absent if nothing does, or for fewer than 20 intervals.
+    /// The apparent warm-up; absent if there is none, or for fewer than 20 intervals.
     pub warm_up: Option<WarmUp>,
 }
 
 /// A beginning that is unlike the rest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WarmUp {
-    /// How long.
+    /// Its length in nanoseconds.
     pub ns: u64,
     /// Its mean rate over that of what follows.
     pub ratio: f64,
-    /// The cut came out at the last place that is looked at: the measurement did not settle at all.
+    /// True if the cut came out at the last position tried: the measurement did not settle at all.
     pub unsettled: bool,
 }
 
-/// The series of a measurement; absent for fewer than ten whole intervals, or where every one has the same rate, of which
-/// nothing can be said.
+/// The series of a measurement; `None` for fewer than ten whole intervals, or if all have the same rate.
 #[must_use]
 pub fn series(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Series> {
     let whole = steady::whole(samples);
@@ -75,10 +74,10 @@ fn correlation(values: &[f64]) -> Option<(f64, f64)> {
     Some((rho(1), n as f64 / time.max(1.0)))
 }
 
-/// Where the batch means' standard error of the rest is least, looking at the first half: the marginal standard error rule on
-/// means of five (White, An effective truncation heuristic for bias reduction in simulation output, Simulation 69,
-/// 1997; White, Cobb and Spratt, Winter Simulation Conference 2000). The intervals before the cut, and their mean
-/// over that of the rest.
+/// Finds the cut in the first half after which the standard error of the batch means is least: the marginal standard error rule
+/// on means of five (White, An effective truncation heuristic for bias reduction in simulation output, Simulation 69, 1997;
+/// White, Cobb and Spratt, Winter Simulation Conference 2000). Returns the intervals before the cut, and their mean over that of
+/// the rest.
 fn cut(rates: &[f64]) -> Option<(usize, f64)> {
     let batches: Vec<f64> = rates.chunks_exact(BATCH).map(mean).collect();
     let k = batches.len();
@@ -145,7 +144,7 @@ mod tests {
         let rates: Vec<u64> = (0..60).map(noise).collect();
         let found = series(&samples(&rates), Tallies::ios).expect("60 intervals");
         assert!(found.autocorrelation.abs() < 0.3 && found.effective > 30.0, "{found:?}");
-        // What goes up and down in turn averages out faster than chance: still no more than there are.
+        // Alternating rates average out faster than chance, but never count as more values than there are.
         let turns: Vec<u64> = (0..20).map(|i| if i % 2 == 0 { 900 } else { 1100 }).collect();
         let found = series(&samples(&turns), Tallies::ios).expect("20 intervals");
         assert!((found.effective - 20.0).abs() < 1e-9 && found.autocorrelation < -0.9, "{found:?}");

@@ -1,17 +1,17 @@
-//! Whether a measurement settled.
+//! Steadiness of a measurement's rate.
 
 use iotax_model::record::{Sample, Tallies};
 
 use super::median;
 
-/// The specification's window: so many rounds.
+/// Rounds in the specification's window.
 const ROUNDS: usize = 5;
-/// The spread that a steady window keeps within, as a share of the mean.
+/// Largest spread within a steady window, as a share of the mean.
 const RANGE: f64 = 0.20;
-/// What the fitted line may rise or fall over the window, as a share of the mean.
+/// Largest rise or fall of the fitted line over the window, as a share of the mean.
 const DRIFT: f64 = 0.10;
 
-/// How the I/O rate of a measurement moved, round by round.
+/// Movement of a measurement's I/O rate, round by round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steadiness {
     /// Largest less smallest rate, as a share of the mean.

@@ -1,7 +1,7 @@
 //! Differences between two samples that have no rounds in common: two runs.
 //!
-//! Whatever moved both targets of one run alike (the machine's mood of that hour) does not cancel here, so that the same
-//! difference needs more rounds than within a run, and what differs between the runs counts as a difference of the targets.
+//! Anything that moves both targets of one run alike, such as other load at that hour, does not cancel here: the same difference
+//! needs more rounds than within a run, and other differences between the runs count as differences of the targets.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -17,8 +17,8 @@ pub struct Unpaired {
 }
 
 impl Unpaired {
-    /// Of positive figures, one per round and side: the difference of their logarithms, so that `exp` of the mean is the
-    /// ratio of geometric means. Absent if a side is empty or a figure has no logarithm.
+    /// Compares positive figures, one per round and side, by the difference of their logarithms, so that `exp` of the mean is the
+    /// ratio of geometric means. `None` if a side is empty or a figure has no logarithm.
     #[must_use]
     pub fn of_logs(target: &[f64], baseline: &[f64]) -> Option<Self> {
         let logs = |figures: &[f64]| Differences::new(figures.iter().map(|figure| figure.ln()).collect());
@@ -31,7 +31,7 @@ impl Unpaired {
         (self.target.n(), self.baseline.n())
     }
 
-    /// Standard error and degrees of freedom with so many rounds on each side; absent for fewer than two on one. Without any
+    /// Standard error and degrees of freedom with these numbers of rounds; `None` for fewer than two on one side. Without any
     /// variance the degrees do not matter.
     fn error(&self, target: usize, baseline: usize) -> Option<(f64, f64)> {
         let part = |side: &Differences, n: usize| Some((side.sd()?.powi(2) / n as f64, n as f64 - 1.0));
@@ -67,7 +67,7 @@ impl Estimate for Unpaired {
         self.target.n().min(self.baseline.n())
     }
 
-    /// With so many on each side that has fewer.
+    /// Assumes this number of rounds on each side that has fewer.
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64> {
         let (error, free) = self.error(self.target.n().max(rounds), self.baseline.n().max(rounds))?;
         Some(StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf(1.0 - alpha / 2.0) * error)
@@ -78,9 +78,9 @@ impl Estimate for Unpaired {
 mod tests {
     use super::*;
     use crate::stats::verdict::{Verdict, decide};
-    use crate::stats::{ALPHA, MARGIN};
+    use crate::stats::{ALPHA, MARGIN, normal};
     use proptest::prelude::*;
-    use rand::{Rng, RngExt, SeedableRng};
+    use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     fn of(target: &[f64], baseline: &[f64]) -> Unpaired {
@@ -131,18 +131,7 @@ mod tests {
         assert!(sample.half_width(needed - 1, ALPHA).expect("known") >= distance);
     }
 
-    /// Standard normal by the polar method.
-    fn normal(random: &mut impl Rng) -> f64 {
-        loop {
-            let (x, y) = (random.random::<f64>() * 2.0 - 1.0, random.random::<f64>() * 2.0 - 1.0);
-            let s = x * x + y * y;
-            if s > 0.0 && s < 1.0 {
-                return x * (-2.0 * s.ln() / s).sqrt();
-            }
-        }
-    }
-
-    /// Welch's interval is an approximation: with very few rounds it covers a little less or more than it says.
+    /// Welch's interval is an approximation: with very few rounds its coverage is slightly off.
     #[test]
     fn the_interval_covers_the_truth_about_as_often_as_it_says() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(4);

@@ -1,13 +1,12 @@
 //! Verdicts: a family of comparisons decided together.
 //!
-//! For each comparison, p is the smallest alpha at which the t interval of its log ratio lies wholly on one side of
-//! an edge of the margin: outside it (slower or faster) or inside (the same). Holm's step-down procedure (Scandinavian
-//! Journal of Statistics 6, 1979) goes through the family from the smallest p: the k-th is tested at
-//! `alpha / (m - k + 1)` until one fails; that one and all after it stay undecided at the level of the first
-//! failure. Each comparison carries the interval at the level at which it was tested, so that a reader who lays the
-//! interval against the margin finds the verdict, always.
+//! For each comparison, p is the smallest alpha at which the t interval of its log ratio lies wholly on one side of an edge of
+//! the margin: outside it (slower or faster) or inside (the same). Holm's step-down procedure (Scandinavian Journal of Statistics
+//! 6, 1979) goes through the family from the smallest p: the k-th is tested at `alpha / (m - k + 1)` until one fails; that one
+//! and all after it stay undecided at the level of the first failure. Each comparison carries the interval at the level of its
+//! test, so that interval and margin always agree with the verdict.
 //!
-//! A comparison with fewer than two rounds is no test: it is undecided, has no interval and does not count in m.
+//! A comparison with fewer than two rounds is not tested: it is undecided, has no interval and does not count in m.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +16,7 @@ use super::paired::Interval;
 /// The most rounds that a plan takes; beyond them no number of rounds is suggested.
 const MOST_ROUNDS: usize = 1000;
 
-/// What a comparison comes to.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -43,35 +42,29 @@ impl Verdict {
         }
     }
 
-    /// Whether it costs more than the baseline.
+    /// Returns whether it costs more than the baseline.
     #[must_use]
     pub const fn is_worse(self) -> bool {
         matches!(self, Self::Slower)
-    }
-
-    /// The word for it, or that it is withheld because a measurement that it rests on cannot be used.
-    #[must_use]
-    pub const fn word_or_withheld(self, withheld: bool) -> &'static str {
-        if withheld { "withheld" } else { self.word() }
     }
 }
 
 /// One comparison decided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// What it comes to.
+    /// The verdict.
     pub verdict: Verdict,
     /// The alpha at which it was tested: the interval's confidence is one less it. Absent for fewer than two rounds.
     pub alpha: Option<f64>,
     /// The interval of the mean log ratio that the verdict rests on. Absent for fewer than two rounds.
     pub interval: Option<Interval>,
-    /// If undecided: how many rounds in all would decide it, were mean and variance to stay as they are. Absent if
-    /// that cannot be told (fewer than two rounds, no variance) or is above 1000.
+    /// If undecided: total rounds that would decide it, if mean and variance stay the same. Absent if unknown (fewer than two
+    /// rounds, no variance) or above 1000.
     pub needed_rounds: Option<u32>,
 }
 
 impl Decision {
-    /// Nothing was tested, so nothing is said.
+    /// The decision on a comparison that was not tested.
     #[must_use]
     pub const fn none() -> Self {
         Self { verdict: Verdict::Undecided, alpha: None, interval: None, needed_rounds: None }
@@ -130,7 +123,7 @@ pub fn decide_by<E: Estimate + ?Sized>(
         .collect()
 }
 
-/// The edge of the margin that the mean must be told apart from.
+/// The edge of the margin from which the mean must be distinguished.
 fn nearest_edge(mean: f64, edge: f64) -> f64 {
     edge.copysign(mean)
 }
@@ -172,8 +165,8 @@ fn needed(d: &(impl Estimate + ?Sized), edge: f64, alpha: f64) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::stats::paired::Differences;
-    use crate::stats::{ALPHA, MARGIN};
-    use rand::{Rng, RngExt, SeedableRng};
+    use crate::stats::{ALPHA, MARGIN, normal};
+    use rand::{Rng, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     fn sample(values: &[f64]) -> Differences {
@@ -242,17 +235,6 @@ mod tests {
         let family = decide(&[(&noise, true), (&clear, true)], ALPHA, MARGIN);
         assert_eq!(family[1].verdict, Verdict::Faster);
         assert_eq!((family[1].alpha, family[0].alpha), (Some(ALPHA / 2.0), Some(ALPHA)));
-    }
-
-    /// Standard normal by the polar method.
-    fn normal(random: &mut impl Rng) -> f64 {
-        loop {
-            let (x, y) = (random.random::<f64>() * 2.0 - 1.0, random.random::<f64>() * 2.0 - 1.0);
-            let s = x * x + y * y;
-            if s > 0.0 && s < 1.0 {
-                return x * (-2.0 * s.ln() / s).sqrt();
-            }
-        }
     }
 
     fn noisy(random: &mut impl Rng, n: usize, mean: f64, sd: f64) -> Differences {

@@ -1,4 +1,4 @@
-//! Who works on a run: a socket without a file, which the kernel takes back when its process ends, however it ends.
+//! Claims on runs: a socket without a file, which the kernel releases when its process ends, however it ends.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -15,18 +15,18 @@ pub struct Claim {
 /// Claims a run of the store in a file.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] if a process has it, and what keeps the file from being looked at.
+/// [`io::ErrorKind::AddrInUse`] if a process has it, or the error of inspecting the file.
 pub(super) fn claim(store: &Path, run: i64) -> io::Result<Claim> {
     Ok(Claim { _socket: UnixDatagram::bind_addr(&address(store, run)?)? })
 }
 
-/// Whether a process of this machine works on the run. Datagrams queue nowhere until they are sent, so that asking leaves no trace.
+/// Returns whether a process of this machine works on the run. Connecting a datagram socket sends nothing, so it leaves no trace.
 pub(super) fn is_claimed(store: &Path, run: i64) -> bool {
     let asked = || UnixDatagram::unbound()?.connect_addr(&address(store, run)?);
     asked().is_ok()
 }
 
-/// By the file itself, whatever it is called.
+/// Address from the file itself, whatever its name.
 fn address(store: &Path, run: i64) -> io::Result<SocketAddr> {
     let store = std::fs::metadata(store)?;
     SocketAddr::from_abstract_name(format!("iotax-run-{}-{}-{run}", store.dev(), store.ino()))

@@ -1,7 +1,7 @@
-//! The store's file: how it is known to be ours, and how it is opened to be read or written.
+//! The store's file: how it is recognized and opened.
 //!
-//! It has a rollback journal rather than a log: so it is one file while nobody writes, which can be read where nothing can be
-//! written.
+//! Its rollback journal makes it a single file while nobody writes, which can be read on a read-only mount; a log would need a
+//! second file.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -16,7 +16,7 @@ use super::{Fault, StoreError, sealed};
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"iotx");
 /// The schema's version.
 const VERSION: u32 = 1;
-/// How long to wait for another process that reads or writes.
+/// Longest wait for another process that reads or writes.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Opens a store to read it. It need not be writable, and neither need its directory.
@@ -35,7 +35,7 @@ pub(super) fn to_read(path: &Path) -> Result<Connection, StoreError> {
 
 /// Opens a store to write it, or makes one where there is no file or an empty one.
 ///
-/// What would be written into a file that is damaged could land on what is sound, so that it is refused.
+/// A damaged file is refused: new rows could overwrite intact ones.
 pub(super) fn to_write(path: &Path) -> Result<Connection, StoreError> {
     let is_new = is_new(path)?;
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
@@ -89,8 +89,8 @@ fn make(connection: &mut Connection) -> Result<(), Fault> {
     Ok(transaction.commit()?)
 }
 
-/// Looks at the file's first bytes alone, so that what is not ours is not even opened as a database. Tells whether the file is
-/// new: absent or empty.
+/// Reads only the file's first bytes, so that a foreign file is never opened as a database. Returns whether the file is new:
+/// absent or empty.
 fn is_new(path: &Path) -> Result<bool, StoreError> {
     let fail = |source| StoreError::Open { path: path.to_owned(), source };
     let mut file = match File::open(path) {

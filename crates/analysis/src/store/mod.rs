@@ -1,7 +1,7 @@
 //! The store: every run, kept in one SQLite file.
 //!
-//! With a rollback journal and `synchronous = EXTRA`: a call that returned is on the disk, whoever kills the process or the power
-//! afterwards, and a report can be read while a run is being written. What is read is what was written, bit for bit, or an error.
+//! With a rollback journal and `synchronous = EXTRA`, data is on disk when a call returns, even if the process is killed or power
+//! fails afterwards, and a report can be read while a run is written. Reads return the written data bit for bit, or an error.
 
 mod claim;
 mod file;
@@ -83,7 +83,7 @@ pub enum StoreError {
         run: Option<i64>,
         /// A table of it, or its structure.
         table: &'static str,
-        /// What was found.
+        /// The damage.
         reason: String,
     },
     /// Another process works on the run.
@@ -95,7 +95,7 @@ pub enum StoreError {
     /// There is no such run.
     #[error("there is no run {run}: {}; see `iotax list`", known_runs(*.last))]
     UnknownRun {
-        /// What was asked for.
+        /// The requested run.
         run: i64,
         /// The newest run of the store, 0 if it has none.
         last: i64,
@@ -113,14 +113,14 @@ pub enum StoreError {
     Value {
         /// The file.
         path: PathBuf,
-        /// Which value.
+        /// The value.
         what: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Whether a measurement is what an earlier attempt failed at.
+/// Returns whether a measurement makes up for a failed attempt that a warning reports.
 fn is_made_up_for(warning: &Warning, by: &Measurement) -> bool {
     warning.kind == WarningKind::Incomplete
         && warning.target.as_ref() == Some(&by.target)
@@ -136,10 +136,10 @@ fn known_runs(last: i64) -> String {
     }
 }
 
-/// What goes wrong inside, before the file's path is added to it.
+/// An internal error, before the file's path is added.
 enum Fault {
     Sql(rusqlite::Error),
-    /// Which table, and what of it is not as it was written.
+    /// The damaged table, and the damage.
     Damaged(&'static str, String),
     Value(&'static str, String),
     /// There is no such run.
@@ -158,7 +158,7 @@ impl Fault {
     }
 }
 
-/// How far a run is.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
@@ -194,11 +194,11 @@ impl fmt::Display for RunState {
 /// A run that begins.
 #[derive(Debug, Clone, Copy)]
 pub struct NewRun<'a> {
-    /// What it does.
+    /// Its plan.
     pub plan: &'a Plan,
-    /// What order and payload follow from.
+    /// Seed of the order and the payload.
     pub seed: u64,
-    /// When it began, in milliseconds since 1970-01-01 UTC.
+    /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
 }
 
@@ -207,30 +207,30 @@ pub struct NewRun<'a> {
 pub struct Run {
     /// Its number in its store, from 1.
     pub id: i64,
-    /// How far it is.
+    /// Its state.
     pub state: RunState,
-    /// What order and payload followed from.
+    /// Seed of the order and the payload.
     pub seed: u64,
-    /// When it began, in milliseconds since 1970-01-01 UTC.
+    /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
-    /// What it does.
+    /// Its plan.
     pub plan: Plan,
     /// The machine. All absent until it is set.
     pub environment: Environment,
     /// The targets that were built, in the plan's order.
     pub targets: Vec<TargetRecord>,
-    /// What was measured, in the order of measuring.
+    /// The measurements in the order of execution.
     pub measurements: Vec<Measurement>,
-    /// What was warned of while measuring, in that order.
+    /// The warnings raised while measuring, in that order.
     pub warnings: Vec<Warning>,
-    /// Where its wall time went.
+    /// Wall time by phase.
     pub phases: Vec<RunPhase>,
-    /// Where it comes from if another tool measured it; absent for a run of iotax.
+    /// Its source if another tool measured it; absent for a run of iotax.
     pub source: Option<ImportSource>,
 }
 
 impl Run {
-    /// Everything but what was measured.
+    /// A copy without the measurements.
     pub(crate) fn without_measurements(&self) -> Self {
         Self {
             id: self.id,
@@ -255,16 +255,16 @@ pub struct RunSummary {
     pub id: i64,
     /// The plan's title.
     pub name: String,
-    /// How far it is.
+    /// Its state.
     pub state: RunState,
-    /// When it began, in milliseconds since 1970-01-01 UTC.
+    /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
     /// The targets' names, in the plan's order.
     pub targets: Vec<String>,
     /// Measurements stored.
     pub measured: u64,
-    /// Measurements that the plan asks for; of one that adds rounds until all is decided, at most, or as many as there are once it
-    /// is complete.
+    /// Measurements that the plan asks for. For a run that adds rounds until all is decided: the most there can be, or once it is
+    /// complete, all there are.
     pub planned: u64,
 }
 
@@ -395,7 +395,7 @@ impl Store {
         })
     }
 
-    /// Says how far the run is.
+    /// Sets a run's state.
     pub fn set_state(&mut self, run: i64, state: RunState) -> Result<(), StoreError> {
         self.change(run, |_, head| {
             head.state = state;
@@ -447,7 +447,7 @@ impl Store {
 
     fn summary(&self, run: i64, head: &Head) -> RunSummary {
         let (plan, state, measured) = (&head.plan, self.state(run, head), head.measured.count);
-        // What is complete and adds rounds until all is decided has all that it was to have, and so has what was imported.
+        // A complete run that adds rounds has all its measurements, and so has an import.
         let is_open = plan.until_decided.is_some() || head.source.is_some();
         let all = u64::from(plan.most_rounds()) * plan.cells() as u64;
         RunSummary {
@@ -461,7 +461,7 @@ impl Store {
         }
     }
 
-    /// A run is running while a process has claimed it. One that was killed, before a reboot even, did not say that it stopped.
+    /// A run is running while a process has claimed it: a killed process cannot record that it stopped.
     fn state(&self, run: i64, head: &Head) -> RunState {
         match head.state {
             RunState::Running if !claim::is_claimed(&self.path, run) => RunState::Interrupted,

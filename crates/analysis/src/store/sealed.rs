@@ -1,7 +1,7 @@
-//! What stands in the tables, under seals.
+//! The contents of the tables, with checksums.
 //!
-//! SQLite does not notice when a bit of its file changes. So each row vouches for itself and for its run by a checksum, and the row
-//! of a run says how many measurements belong to it and what their seals come to: one that is gone is missed.
+//! SQLite does not detect flipped bits in its file. So each row has a checksum over itself and its run, and the row of a run
+//! holds the number of its measurements and the sum of their checksums, so that a missing one is detected.
 
 use iotax_model::record::{Environment, ImportSource, Measurement, RunPhase, TargetRecord};
 use iotax_model::{Plan, Warning};
@@ -51,12 +51,12 @@ pub(super) struct Head {
     pub(super) measured: Measured,
 }
 
-/// Which measurements a run has.
+/// Number and checksums of a run's measurements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Measured {
     pub(super) count: u64,
-    /// Their seals, added up.
+    /// Sum of their checksums.
     seals: u64,
 }
 
@@ -94,8 +94,8 @@ impl Row {
     }
 }
 
-/// The newest run's number: by the rows, or by SQLite's own count if the last row is gone. A file of so many bytes has no more runs
-/// than fit into it.
+/// The newest run's number: by the rows, or by SQLite's own count if the last row is gone, limited to the runs that fit into a
+/// file of `bytes` bytes.
 pub(super) fn last(connection: &Connection, bytes: u64) -> Result<i64, Fault> {
     let (rows, count): (Option<i64>, Option<i64>) = connection.query_row(
         "SELECT (SELECT max(id) FROM run), (SELECT max(seq) FROM sqlite_sequence WHERE name = 'run')",
@@ -147,7 +147,7 @@ pub(super) fn add_measurement(
     Ok(())
 }
 
-/// A run as it was at one moment, still sealed: whoever writes waits no longer than reading it takes.
+/// A run at one moment, still sealed, so that a writer waits only while it is read.
 pub(super) struct Sealed {
     run: i64,
     head: Head,

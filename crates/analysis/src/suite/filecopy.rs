@@ -1,13 +1,14 @@
 //! UnixBench's index of a run of the suite `filecopy`.
 //!
-//! Of each copy: KiB copied a second over the baseline of a SPARCstation 20, times 10; the index is their geometric mean. Of
-//! several rounds the worst third is dropped and the others' geometric mean taken, as UnixBench does with its passes.
+//! Each copy's index is KiB copied per second over the baseline of a SPARCstation 20, times 10; the overall index is their
+//! geometric mean. Of several rounds the worst third is dropped and the geometric mean of the others taken, as UnixBench does
+//! with its passes.
 
 use serde::Serialize;
 
 use crate::store::Run;
 
-/// The copies: name, what UnixBench calls it, baseline in KiB/s.
+/// The copies: name, UnixBench's title, baseline in KiB/s.
 const BASELINES: [(&str, &str, f64); 3] = [
     ("fstime", "File Copy 1024 bufsize 2000 maxblocks", 3960.0),
     ("fsbuffer", "File Copy 256 bufsize 500 maxblocks", 1655.0),
@@ -33,9 +34,9 @@ pub struct Copy {
     pub workload: &'static str,
     /// UnixBench's name for it.
     pub title: &'static str,
-    /// KiB copied a second.
+    /// KiB copied per second.
     pub kib_per_s: f64,
-    /// What the baseline copies.
+    /// KiB copied per second by the baseline.
     pub baseline_kib_per_s: f64,
     /// Ten times the ratio of the two.
     pub index: f64,

@@ -1,14 +1,14 @@
-//! How many outstanding I/Os a target is worth.
+//! The useful number of outstanding I/Os on a target.
 //!
-//! With n I/Os outstanding no target gives more than n / R, where R is its latency without a queue, nor more than its ceiling X. The
-//! two bounds meet at n* = X R: fewer cannot reach the ceiling, and beyond it they must wait for one another (P. J. Denning and
-//! J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM Computing Surveys 10, 1978: asymptotic bounds and the
-//! saturation point). The knee is the first depth at which the ceiling is all but reached: from there on, by Little's law, latency
-//! grows as depth does and nothing is given for it.
+//! With n I/Os outstanding no target gives more than n / R, where R is its latency without a queue, nor more than its ceiling X.
+//! The two bounds meet at n* = X R: fewer cannot reach the ceiling, and with more they must wait for one another (P. J. Denning
+//! and J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM Computing Surveys 10, 1978: asymptotic bounds and
+//! the saturation point). The knee is the first depth that nearly reaches the ceiling: beyond it, by Little's law, latency grows
+//! with depth at no gain.
 
 use super::{Point, over_rounds};
 
-/// Where more outstanding I/Os buy only latency.
+/// The depth beyond which more outstanding I/Os only add latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knee {
     /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the rounds. Fewer cannot reach the ceiling.
@@ -26,13 +26,13 @@ pub struct Knee {
     pub beyond: Option<(f64, f64)>,
 }
 
-/// Who gives this share of the ceiling has all but reached it.
+/// Share of the ceiling that counts as reaching it.
 pub const REACHED: f64 = 0.9;
 
 /// Fewer points show no bend.
 const FEWEST: usize = 3;
 
-/// Of points in the order of their depth; absent if one of them is not known, or there are too few.
+/// Finds the knee of points in the order of their depth; `None` if a figure is unknown, or for too few points.
 pub fn of(points: &[Point<'_>]) -> Option<Knee> {
     let pairs: Option<Vec<(f64, f64)>> = points.iter().map(|p| Some((p.iops?, p.latency_ns?))).collect();
     let pairs = pairs.filter(|pairs| pairs.len() >= FEWEST)?;

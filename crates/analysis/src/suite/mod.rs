@@ -1,4 +1,4 @@
-//! The workloads of a suite side by side: what a target gives at each size or depth, and where that course bends.
+//! The workloads of a suite side by side: the results of a target by size or depth, and the point where they bend.
 
 pub mod filecopy;
 pub mod knee;
@@ -18,33 +18,33 @@ use crate::store::Run;
 /// One test of a suite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test<'a> {
-    /// What its workloads' names begin with.
+    /// Prefix of its workloads' names.
     pub name: &'a str,
-    /// What its workloads differ in.
+    /// The dimension in which its workloads differ.
     pub shape: SuiteShape,
     /// Its workloads, in the plan's order.
     pub workloads: Vec<&'a Workload>,
     /// One per target that was measured, in the plan's order.
-    pub courses: Vec<Course<'a>>,
+    pub series: Vec<TargetSeries<'a>>,
 }
 
-/// What one target gave in one test.
+/// The results of one target in one test.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Course<'a> {
+pub struct TargetSeries<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// What was measured, by depth or size where the workloads differ in that, else in the order of the test's workloads.
+    /// The cells measured, by depth or size where the workloads differ in that, else in the order of the test's workloads.
     pub points: Vec<Point<'a>>,
-    /// Where more outstanding I/Os buy only latency; absent for another shape, or too few points.
+    /// Depth beyond which more I/Os only add latency; absent for another shape, or too few points.
     pub knee: Option<Knee>,
-    /// Where the bandwidth begins to decide; absent for another shape, or too few points.
+    /// Block size from which the bandwidth limits; absent for another shape, or too few points.
     pub transition: Option<Transition>,
 }
 
 /// One cell: medians over its rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point<'a> {
-    /// What was done.
+    /// The workload.
     pub workload: &'a Workload,
     /// I/Os per second.
     pub iops: Option<f64>,
@@ -76,7 +76,7 @@ impl Point<'_> {
         Some(self.iops? * self.latency_ns? / 1e9)
     }
 
-    /// Of cells' measurements under one workload; absent if there are none.
+    /// Summarizes the measurements of one cell; `None` if there are none.
     fn of<'a>(workload: &'a Workload, measurements: &[&Measurement]) -> Option<Point<'a>> {
         let over_rounds =
             |metric: Metric| median(&measurements.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>());
@@ -104,18 +104,18 @@ fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<Test<'a>> {
         cells.entry((&m.target, &m.workload)).or_default().push(m);
     }
     let test = |(name, workloads): (&'a str, Vec<&'a Workload>)| {
-        let course = |target: &'a str| {
+        let one = |target: &'a str| {
             let point = |workload: &&'a Workload| Point::of(workload, cells.get(&(target, &workload.name))?);
             let points: Vec<Point<'a>> = workloads.iter().filter_map(point).collect();
-            (!points.is_empty()).then(|| Course::of(target, suite.shape, points))
+            (!points.is_empty()).then(|| TargetSeries::of(target, suite.shape, points))
         };
-        let courses: Vec<Course<'a>> = run.plan.targets.iter().filter_map(|t| course(&t.name)).collect();
-        (!courses.is_empty()).then_some(Test { name, shape: suite.shape, workloads, courses })
+        let series: Vec<TargetSeries<'a>> = run.plan.targets.iter().filter_map(|t| one(&t.name)).collect();
+        (!series.is_empty()).then_some(Test { name, shape: suite.shape, workloads, series })
     };
     suite.tests(&run.plan.workloads).into_iter().filter_map(test).collect()
 }
 
-impl<'a> Course<'a> {
+impl<'a> TargetSeries<'a> {
     fn of(target: &'a str, shape: SuiteShape, mut points: Vec<Point<'a>>) -> Self {
         // A plan may name them in any order.
         match shape {
@@ -137,7 +137,7 @@ struct OverRounds {
     range: (f64, f64),
 }
 
-/// What each round gives on its own, by rounds in which every point was measured; absent for fewer than two of them.
+/// Summary of a figure of each round by itself, over the rounds in which every point was measured; `None` for fewer than two.
 fn over_rounds(points: &[Point<'_>], figure: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<OverRounds> {
     let rounds = points.first()?.rounds.iter().map(|(round, ..)| *round);
     let of_round = |round: u32| -> Option<Vec<(f64, f64)>> {

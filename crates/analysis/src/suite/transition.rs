@@ -1,35 +1,35 @@
-//! From which block size on the bandwidth decides.
+//! The block size from which the bandwidth limits.
 //!
-//! An I/O of s bytes takes its own time and that of its bytes, t = a + s / b: a target that is limited by I/Os gives the same IOPS at any
-//! size, one that is limited by bandwidth twice the IOPS at half the size. Both parts are alike at s = a b, where half of the
-//! bandwidth is reached (R. W. Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2, 1985: the
-//! half-performance length). Time here is that between two completions, whatever is outstanding.
+//! An I/O of s bytes takes a fixed time and that of its bytes, t = a + s / b: a target that is limited by I/Os gives the same
+//! IOPS at any size, one that is limited by bandwidth twice the IOPS at half the size. Both parts are equal at s = a b, where
+//! half of the bandwidth is reached (R. W. Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2,
+//! 1985: the half-performance length). Time here is that between two completions, whatever is outstanding.
 
 use super::{Point, over_rounds};
 
-/// Where the bandwidth begins to decide.
+/// The block size from which the bandwidth limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transition {
-    /// Bytes at which an I/O's own time and that of its bytes are alike; 0 if the bandwidth decides at every size, absent if it decides
-    /// at none. The median over the rounds.
+    /// Bytes at which an I/O's fixed time equals that of its bytes; 0 if the bandwidth limits at every size, absent if it limits
+    /// at none. Median over the rounds.
     pub size: Option<f64>,
     /// The smallest and the largest of it by single rounds; absent for fewer than two.
     pub range: Option<(f64, f64)>,
-    /// What every I/O takes whatever its size, in nanoseconds between two completions.
+    /// Fixed time of every I/O, in nanoseconds between two completions.
     pub fixed_ns: f64,
-    /// The bandwidth that large blocks come near to, in bytes per second; absent if size makes no difference.
+    /// The bandwidth that large blocks approach, in bytes per second; absent if size makes no difference.
     pub bytes_per_s: Option<f64>,
-    /// How far the measured times are from the two parts at most, as a share.
+    /// Largest deviation of a measured time from the model, as a share.
     pub misfit: f64,
 }
 
-/// With fewer sizes anything fits.
+/// Fewest sizes for a meaningful fit.
 const FEWEST: usize = 4;
 
 /// The two parts: nanoseconds per I/O and nanoseconds per byte.
 type Parts = (f64, f64);
 
-/// Of points of different block sizes; absent if one of them is not known, or there are too few.
+/// Finds the transition from points of different block sizes; `None` if a figure is unknown, or for too few points.
 pub fn of(points: &[Point<'_>]) -> Option<Transition> {
     let sizes: Vec<f64> = points.iter().map(|p| p.block_size().0 as f64).collect();
     let times: Option<Vec<f64>> = points.iter().map(|p| p.iops.map(|iops| 1e9 / iops)).collect();

@@ -1,4 +1,4 @@
-//! Whether "needs about N rounds" is good advice.
+//! The quality of the advice "needs about N rounds".
 
 use iotax_analysis::stats::paired::Differences;
 use iotax_analysis::stats::verdict::{Verdict, decide};

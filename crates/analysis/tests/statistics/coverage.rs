@@ -1,4 +1,4 @@
-//! Whether the 95% interval holds the truth 95 times in 100.
+//! Coverage of the 95% interval.
 
 use iotax_analysis::stats::{ALPHA, Estimate};
 
@@ -37,7 +37,7 @@ fn the_interval_holds_the_truth_as_often_as_it_says() {
     for rounds in [3, 5, 10] {
         let shares = MODELS.map(|(_, model)| coverage(model, rounds));
         for ((name, model), share) in MODELS.iter().zip(shares) {
-            // What the normal theory promises; under tails too heavy for it no less than 93% is what is claimed.
+            // The promise of normal theory; under heavier tails at least 93% is claimed.
             let slack = 4.0 * standard_error(1.0 - ALPHA, RUNS);
             let low = if model.noise == Noise::Normal { 0.95 - slack } else { 0.93 };
             assert!((low..=0.97 + slack).contains(&share), "{rounds} rounds, {name}: {share}");

@@ -1,4 +1,4 @@
-//! How often a run of targets that are all the same calls one of them different.
+//! The rate at which a run of equal targets calls one of them different.
 
 use iotax_analysis::stats::verdict::{Verdict, decide};
 use iotax_analysis::stats::{ALPHA, MARGIN};
@@ -33,7 +33,7 @@ fn wrong(noise: Noise, rounds: u32, margin: f64) -> (f64, f64) {
     (f64::from(wrong) / f64::from(RUNS), same as f64 / all as f64)
 }
 
-/// The share of comparisons with targets that are half as slow again, in the same noise, that are told.
+/// The share of comparisons decided for targets that are half as slow again, in the same noise.
 fn finds_what_is_obvious(rounds: u32) -> f64 {
     const RUNS: u32 = 200;
     let design = Design::new(4, 5);

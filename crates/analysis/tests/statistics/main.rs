@@ -1,4 +1,4 @@
-//! The statistics held against made-up runs whose truth is known, and the page that says how well they do.
+//! The statistics tested on simulated runs whose truth is known, and the page that reports the results.
 //!
 //! Every seed is fixed. Each table of docs/statistics.md is made here; `IOTAX_UPDATE_DOCS=1 cargo test -p iotax-analysis
 //! --test statistics` writes them anew.

@@ -1,4 +1,4 @@
-//! Whether variances that a family shares are sound, and what is found by them.
+//! Error rate and power of variances shared by a family.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn run(spread: Spread, noise: Noise, effects: &[f64], random: &mut Random) -> Ve
     all
 }
 
-/// The p-values of "no more than `edge`" after so many rounds, with or without what the family shares.
+/// The p-values of "no more than `edge`" after `rounds` rounds, with or without the family's prior.
 fn p_values(run: &[Vec<f64>], rounds: u32, shared: bool, edge: f64) -> Vec<f64> {
     let member = |logs: &Vec<f64>| Differences::new(logs[..rounds as usize].to_vec()).expect("finite");
     let members: Vec<Differences> = run.iter().map(member).collect();
@@ -140,7 +140,7 @@ fn shared_variances_find_more_and_sooner() {
             rows.push(row);
             early.push(found[0][0]);
         }
-        // What is obvious is found at the first look, and in no case later than by each variance alone.
+        // Obvious effects are found at the first look, and never later than by each variance alone.
         assert!(early[1] + POWER_RUNS / 20 >= early[0], "{name}: {early:?}");
         assert!(name != SPREADS[0].0 || early[1] > 5 * early[0], "{name}: {early:?}");
     }

@@ -1,4 +1,4 @@
-//! How often a difference of 5% is found.
+//! The probability that a difference of 5% is found.
 
 use iotax_analysis::stats::paired::Differences;
 use iotax_analysis::stats::verdict::{Verdict, decide};
@@ -16,13 +16,13 @@ const ROUNDS: [u32; 6] = [3, 5, 8, 10, 15, 20];
 /// Standard deviations of one measurement; a log ratio has that of two.
 const NOISES: [f64; 4] = [0.01, 0.02, 0.03, 0.05];
 
-/// So many rounds of target and baseline.
+/// Simulates `n` rounds of target and baseline.
 pub(crate) fn rounds(n: u32, sd: f64, random: &mut Random) -> Vec<(f64, f64)> {
     (0..n).map(|_| (TRUTH * (sd * normal(random)).exp(), (sd * normal(random)).exp())).collect()
 }
 
-/// How often a single comparison finds it, by theory: the normal probability that Student's t exceeds its quantile, averaged
-/// over what the estimated standard deviation may be.
+/// The theoretical probability that a single comparison finds it: the normal probability that Student's t exceeds its quantile,
+/// averaged over the distribution of the estimated standard deviation.
 pub(crate) fn expected(n: u32, sd: f64) -> f64 {
     const SLICES: u32 = 400;
     let degrees = f64::from(n - 1);
@@ -44,7 +44,7 @@ fn a_difference_of_five_percent_is_found_as_often_as_theory_says() {
         for n in ROUNDS {
             let found = (0..RUNS).filter(|_| {
                 let d = Differences::of_log_ratios(&rounds(n, sd, &mut random)).expect("positive");
-                // Of latencies: more is worse.
+                // For latencies more is worse.
                 decide(&[(&d, false)], ALPHA, MARGIN)[0].verdict == Verdict::Slower
             });
             let share = found.count() as f64 / f64::from(RUNS);

@@ -1,4 +1,4 @@
-//! Whether looking after every round keeps the level.
+//! The error rate of looking after every round.
 
 use std::collections::BTreeSet;
 
@@ -91,7 +91,7 @@ fn looking_after_every_round_keeps_the_level() {
 /// Looks of a ladder of 3 minutes with 20 cells, whose rounds take some 8 seconds.
 pub(crate) const LADDER: [u32; 10] = [4, 5, 6, 7, 9, 11, 13, 15, 18, 22];
 
-/// How much of what is there is decided after about 1, 2 and 3 minutes, by spending function.
+/// The share of existing effects decided after about 1, 2 and 3 minutes, by spending function.
 #[test]
 fn large_effects_end_early_whatever_the_noise() {
     const RUNS: u32 = 300;

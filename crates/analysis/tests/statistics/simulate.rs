@@ -9,17 +9,17 @@ use iotax_model::schedule::round_order;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What random numbers are drawn from.
+/// The source of random numbers.
 pub(crate) type Random = Xoshiro256PlusPlus;
 
-/// By round, target and workload.
+/// Values by round, target and workload.
 pub(crate) type ByCell<T> = Vec<Vec<Vec<T>>>;
 
 pub(crate) fn seeded(seed: u64) -> Random {
     Random::seed_from_u64(seed)
 }
 
-/// How a single measurement strays.
+/// Distribution of a single measurement.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Noise {
     /// Lognormal.
@@ -58,15 +58,15 @@ pub(crate) fn normal(random: &mut impl Rng) -> f64 {
     }
 }
 
-/// What figures are made of, as parts of their logarithm.
+/// The model of the figures, as parts of their logarithm.
 #[derive(Clone, Copy)]
 pub(crate) struct Model {
     pub(crate) noise: Noise,
     /// Standard deviation of one measurement of the baseline.
     pub(crate) sd: f64,
-    /// How many times as much the other targets have.
+    /// Factor on that for the other targets.
     pub(crate) uneven: f64,
-    /// Standard deviation of what a whole round shares.
+    /// Standard deviation of the part that a whole round shares.
     pub(crate) rounds: f64,
     /// Change from the run's first measurement to its last.
     pub(crate) drift: f64,
@@ -134,8 +134,8 @@ pub(crate) fn compared(run: &[Vec<Vec<f64>>], target: usize, workload: usize) ->
     Differences::of_log_ratios(&pairs).expect("positive and finite")
 }
 
-/// All targets against the baseline on all workloads, target by target, as the judgement compares a family: with what the members
-/// say of one another's variances.
+/// All targets against the baseline on all workloads, target by target, as the judgement compares a family: with the family's
+/// prior for the variances.
 pub(crate) fn family(run: &[Vec<Vec<f64>>]) -> Vec<Differences> {
     let first = &run[0];
     let places =
@@ -146,7 +146,7 @@ pub(crate) fn family(run: &[Vec<Vec<f64>>]) -> Vec<Differences> {
     members.into_iter().map(|member| member.with(prior)).collect()
 }
 
-/// The standard error of a share that was counted in so many trials.
+/// The standard error of a share counted in `trials` trials.
 pub(crate) fn standard_error(share: f64, trials: u32) -> f64 {
     (share * (1.0 - share) / f64::from(trials)).sqrt()
 }

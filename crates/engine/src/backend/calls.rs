@@ -1,5 +1,5 @@
-//! I/O by system calls that return when it is done, one at a time: what psync, pvsync2 and mmap have in common, and how the
-//! others do what their interface to the kernel has no form for.
+//! I/O by system calls that return when it is done, one at a time: the common part of psync, pvsync2 and mmap, and trims and
+//! syncs for backends whose interface to the kernel lacks them.
 #![expect(unsafe_code, reason = "the crates in use have no BLKDISCARD")]
 
 use std::fs::File;
@@ -26,7 +26,7 @@ pub(crate) trait Transfer: Sized {
     /// Writes at this offset: the number of bytes written.
     fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Makes what was written stable; of the metadata only what reading it back needs, if `data_only`.
+    /// Makes written data stable; with `data_only` only the metadata needed to read it back.
     fn sync(&mut self, file: &File, data_only: bool) -> io::Result<()> {
         if data_only { file.sync_data() } else { file.sync_all() }
     }
@@ -37,7 +37,7 @@ pub(crate) trait Transfer: Sized {
     }
 }
 
-/// A backend that carries out what is queued within [`Backend::submit`], one after the other.
+/// A backend that carries out queued I/Os within [`Backend::submit`], one after the other.
 #[derive(Debug)]
 pub(crate) struct OneByOne<T> {
     transfer: T,
@@ -99,8 +99,7 @@ impl<T: Transfer> Backend for OneByOne<T> {
     }
 }
 
-/// Discards what lies in the range of an I/O: the device is told that it may forget it, a file gets a hole there. How many
-/// bytes.
+/// Discards the range of an I/O: by a discard command to a device, by a hole in a file. Returns its bytes.
 fn trim(file: &File, is_device: bool, io: Io) -> io::Result<usize> {
     let (offset, length) = (io.offset, u64::from(io.length));
     if is_device {

@@ -1,4 +1,4 @@
-//! Which backend does a workload here.
+//! Picks the backend for a workload on this machine.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::io_uring::Ring;
 use super::libaio::Context;
 use crate::error::EngineError;
 
-/// The backend that does a workload, and, if that is not what was asked for, a note.
+/// The backend for a workload, and a note if another one was requested.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     /// Never `auto`.

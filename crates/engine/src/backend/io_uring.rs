@@ -64,10 +64,9 @@ impl Backend for Uring {
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
         let (buffers, slots) = super::buffers(&setup)?;
         let ring = Ring::new(setup.depth, setup.options)?;
-        ring.submitter().register_files(&[setup.file.as_raw_fd()]).map_err(|error| EngineError::System {
-            doing: "registering the file with io_uring".into(),
-            error,
-        })?;
+        ring.submitter()
+            .register_files(&[setup.file.as_raw_fd()])
+            .map_err(EngineError::system("registering the file with io_uring"))?;
         let (memory, note) = register(ring.submitter(), &buffers, &slots);
         let is_device = is_device(&setup.file);
         let mut uring = Self {
@@ -168,7 +167,7 @@ impl Uring {
         }
     }
 
-    /// Queues what names no registered buffer.
+    /// Queues an I/O without a registered buffer.
     #[cold]
     #[inline(never)]
     fn queue_other(&mut self, slot: Slot, io: Io) {
@@ -228,7 +227,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Learns whether the kernel takes discards through the ring, by one of no bytes. It refuses that one in any case.
+    /// Tests whether the kernel takes discards through the ring, with one of 0 bytes, which it refuses in any case.
     fn probe_discard(&mut self) -> Result<(), EngineError> {
         if self.probe(&discard(0, 0))? == -libc::EOPNOTSUPP {
             self.trim = Trim::Call;
@@ -236,14 +235,11 @@ impl Uring {
         Ok(())
     }
 
-    /// Does what the entry says while nothing else is in flight: the result.
+    /// Does an entry's I/O while nothing else is in flight. Returns its result.
     fn probe(&mut self, entry: &squeue::Entry) -> Result<i32, EngineError> {
         self.push(entry);
         loop {
-            self.ring.submit(u64::MAX).map_err(|error| EngineError::System {
-                doing: "trying what the target can do".into(),
-                error,
-            })?;
+            self.ring.submit(u64::MAX).map_err(EngineError::system("trying what the target can do"))?;
             if let Some(done) = self.ring.completions().next() {
                 self.in_flight = 0;
                 return Ok(done.result());

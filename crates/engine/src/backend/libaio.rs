@@ -19,8 +19,8 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::request::Direction;
 
-/// So many I/Os are handed over in one call. Of more, the kernel holds each back until the last is prepared or one has to wait
-/// (it plugs the block layer, see AIO_PLUG_THRESHOLD in its fs/aio.c); reads that miss the page cache came to a twentieth.
+/// I/Os handed over in one call. With more, the kernel plugs the block layer (AIO_PLUG_THRESHOLD in its fs/aio.c) and holds each
+/// back until the last is prepared or one has to wait; reads that miss the page cache dropped to a twentieth.
 const UNPLUGGED: usize = 2;
 
 /// See the module.
@@ -47,13 +47,10 @@ pub(crate) struct Libaio {
 impl Backend for Libaio {
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
         let (buffers, slots) = super::buffers(&setup)?;
-        let context = Context::new(setup.depth).map_err(|error| EngineError::System {
-            doing: format!(
-                "setting up libaio for {} I/Os (the sysctl fs.aio-max-nr bounds those of all processes)",
-                setup.depth
-            ),
-            error,
-        })?;
+        let context = Context::new(setup.depth).map_err(EngineError::system(format!(
+            "setting up libaio for {} I/Os (the sysctl fs.aio-max-nr bounds those of all processes)",
+            setup.depth
+        )))?;
         let room = slots.len();
         let block = |slot: &Slot| ControlBlock {
             data: slot.number().into(),

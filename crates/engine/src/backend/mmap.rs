@@ -1,4 +1,4 @@
-//! Copies from and to a memory-mapped file, one I/O at a time: what a program pays that maps its data, page faults included.
+//! Copies from and to a memory-mapped file, one I/O at a time: the cost of a program that maps its data, page faults included.
 //! A sync is msync(2).
 #![expect(unsafe_code, reason = "memory that is a file's")]
 
@@ -34,7 +34,7 @@ pub(crate) struct Mapping {
 
 impl Transfer for Mapping {
     fn new(file: &File, _options: Options) -> Result<Self, EngineError> {
-        Self::map(file).map_err(|error| EngineError::System { doing: "mapping the target".into(), error })
+        Self::map(file).map_err(EngineError::system("mapping the target"))
     }
 
     #[inline]
@@ -77,7 +77,7 @@ impl Mapping {
         Ok(Self { memory, length, protection, watch, torn: false })
     }
 
-    /// Where an offset lies, and how many of so many bytes are mapped there.
+    /// The address of an offset, and the number of the `wanted` bytes that are mapped there.
     #[inline]
     fn place(&self, offset: u64, wanted: usize) -> (*mut u8, usize) {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);
@@ -92,15 +92,15 @@ impl Mapping {
         if self.watch.faulted() || self.torn { self.mend(file, offset, length) } else { Ok(length) }
     }
 
-    /// Puts the file's pages back where a fault had them replaced, and says what is known of the fault: pages beyond a file
-    /// that has shrunk count as not moved; what else the kernel has against it, it does not tell.
+    /// Puts the file's pages back where a fault had them replaced. Pages beyond a file that has shrunk count as not moved; for
+    /// other faults the kernel gives no reason.
     #[cold]
     fn mend(&mut self, mut file: &File, offset: u64, length: usize) -> io::Result<usize> {
         let page = page_size();
         let (place, _) = self.place(offset, 0);
         let within = place.addr() % page;
         let first = place.wrapping_sub(within);
-        // What could not be put back before stays lost, so nothing here can be relied on any more.
+        // After a failed remapping the old pages stay lost, so nothing here can be relied on any more.
         if self.torn {
             return Err(Errno::IO.into());
         }

@@ -73,17 +73,16 @@ pub(crate) trait Backend: Sized {
     /// Prepares an I/O on the slot's buffer. It begins with the next [`Self::submit`].
     fn queue(&mut self, slot: Slot, io: Io);
 
-    /// Begins what is queued, without waiting. For backends whose I/O is done by the end of [`Self::submit`] this is without
-    /// effect.
+    /// Begins queued I/Os without waiting. No effect in backends that complete I/O within [`Self::submit`].
     fn begin(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Begins what is queued and waits until an I/O is done, or until so many nanoseconds have passed; with 0 it does not
-    /// wait. May return early. Backends whose I/O is done by the end of this call do not wait beyond it.
+    /// Begins queued I/Os and waits for a completion, at most `wait_ns` nanoseconds; 0 does not wait. May return early. Backends
+    /// that complete I/O within this call do not wait beyond it.
     fn submit(&mut self, wait_ns: u64) -> io::Result<()>;
 
-    /// Moves what is done to `done`, which has room for all slots.
+    /// Moves completions to `done`, which has room for all slots.
     fn reap(&mut self, done: &mut Vec<Completion>);
 
     /// A deviation from the request.
@@ -103,10 +102,11 @@ pub struct Note {
 
 /// The buffers of a setup.
 fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
-    Buffers::new(setup.depth, setup.slot_bytes).map_err(|error| EngineError::System {
-        doing: format!("mapping {} buffers of {}", setup.depth, Bytes(setup.slot_bytes as u64)),
-        error,
-    })
+    Buffers::new(setup.depth, setup.slot_bytes).map_err(EngineError::system(format!(
+        "mapping {} buffers of {}",
+        setup.depth,
+        Bytes(setup.slot_bytes as u64)
+    )))
 }
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
         result
     }
 
-    /// Writes eight blocks of their own content through a backend, a few at a time, and reads them back through it.
+    /// Writes eight different blocks through a backend, a few at a time, and reads them back through it.
     fn writes_and_reads_what_was_asked<B: Backend>(depth: u32) {
         let file = tempfile::tempfile().expect("file");
         file.set_len(8 * u64::from(BLOCK)).expect("sized");
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Syncs what was written, and makes a hole in it.
+    /// Syncs the written data, and makes a hole in it.
     fn syncs_and_trims<B: Backend>() {
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         file.write_all_at(&[7; 4 * BLOCK as usize], 0).expect("written");

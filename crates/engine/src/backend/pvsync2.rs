@@ -52,7 +52,7 @@ impl Transfer for Flagged {
 }
 
 impl Flagged {
-    /// Does it with the flags, and again without RWF_NOWAIT if that would have had to wait, or moved only what was at hand.
+    /// Transfers with the flags, and again without RWF_NOWAIT if that refused to wait or moved only a part.
     #[inline]
     fn patiently(
         &mut self,

@@ -10,7 +10,7 @@ use super::Routine;
 use super::files::write;
 use super::meter::{Meter, Over};
 use super::newc::{self, HEADER, Header};
-use super::place::{OwnDirectory, Place, trouble};
+use super::setup::{OwnDirectory, WorkerSetup};
 use super::tree::{Entry, Filler, or_break};
 use super::trees;
 use crate::error::EngineError;
@@ -24,7 +24,7 @@ const FLUSH: Io = Io { direction: Direction::Sync, offset: 0, length: 0 };
 struct Records {
     buffer: Vec<u8>,
     record: usize,
-    /// Where the next one goes.
+    /// The offset of the next record.
     offset: u64,
 }
 
@@ -57,7 +57,7 @@ impl Records {
         ControlFlow::Continue(())
     }
 
-    /// Writes an archive's end, and what is left.
+    /// Writes the archive's end and the rest of the buffer.
     fn finish<B>(&mut self, out: &mut impl FnMut(u64, &[u8]) -> ControlFlow<B>) -> ControlFlow<B> {
         let mut end = Vec::new();
         newc::finish(self.offset + self.buffer.len() as u64, &mut end);
@@ -70,8 +70,8 @@ fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
-fn record_of(place: &Place) -> usize {
-    usize::try_from(place.workload.bs.0).unwrap_or(usize::MAX)
+fn record_of(setup: &WorkerSetup) -> usize {
+    usize::try_from(setup.workload.bs.0).unwrap_or(usize::MAX)
 }
 
 fn open_archive(own: &OwnDirectory, flags: OFlags) -> io::Result<File> {
@@ -86,9 +86,9 @@ struct Pack {
     end_fsync: bool,
 }
 
-pub(super) fn pack(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (record, end_fsync) = (record_of(place), place.workload.end_fsync);
-    Ok(Box::new(Pack { own: trees::made(place)?, record, end_fsync }))
+pub(super) fn pack(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let (record, end_fsync) = (record_of(setup), setup.workload.end_fsync);
+    Ok(Box::new(Pack { own: trees::made(setup)?, record, end_fsync }))
 }
 
 impl Routine for Pack {
@@ -159,7 +159,7 @@ impl Packing<'_> {
             let size = fstat(&file)?.st_size;
             Ok((file, u32::try_from(size).map_err(io::Error::other)?))
         })?;
-        // What cannot be opened is left out, as cpio does it.
+        // A file that cannot be opened is left out, as cpio does.
         let Some((mut file, size)) = opened else { return ControlFlow::Continue(()) };
         self.put(number, path, Header::file(size))?;
         let mut offset = 0;
@@ -186,14 +186,14 @@ struct Unpack {
     end_fsync: bool,
 }
 
-pub(super) fn unpack(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let own = place.own_directory()?;
-    let doing = || trouble("making an archive of files");
+pub(super) fn unpack(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let own = setup.own_directory()?;
+    let doing = || EngineError::system("making an archive of files");
     let archive = open_archive(&own, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(doing())?;
-    let length = archived(&trees::planned(place), &mut trees::filler(place), &archive).map_err(doing())?;
-    own.settle(place.workload.invalidate, [ARCHIVE.as_ref()].into_iter())?;
+    let length = archived(&trees::planned(setup), &mut trees::filler(setup), &archive).map_err(doing())?;
+    own.settle(setup.workload.invalidate, [ARCHIVE.as_ref()].into_iter())?;
     let archive = open_archive(&own, OFlags::RDONLY).map_err(doing())?;
-    let (record, end_fsync) = (record_of(place), place.workload.end_fsync);
+    let (record, end_fsync) = (record_of(setup), setup.workload.end_fsync);
     Ok(Box::new(Unpack { own, archive, length, record, end_fsync }))
 }
 
@@ -256,7 +256,7 @@ struct Reading<'a> {
     archive: &'a File,
     length: u64,
     record: usize,
-    /// Of the next record.
+    /// The offset of the next record.
     offset: u64,
     buffer: Vec<u8>,
     /// Up to here the buffer is used up.
@@ -264,7 +264,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads one record more. Whether there was one.
+    /// Reads one more record. True if there was one.
     fn more(&mut self, meter: &mut Meter) -> ControlFlow<Over, bool> {
         self.buffer.drain(..self.at);
         self.at = 0;
@@ -280,7 +280,7 @@ impl Reading<'_> {
         meter.io(io, || (&mut &*self.archive).read(room))
     }
 
-    /// The next bytes, exactly so many; absent at the archive's end.
+    /// The next `bytes` bytes; absent at the archive's end.
     fn take(&mut self, bytes: usize, meter: &mut Meter) -> ControlFlow<Over, Option<&[u8]>> {
         while self.buffer.len() - self.at < bytes {
             if !self.more(meter)? {

@@ -7,8 +7,8 @@ use std::ops::{ControlFlow, Range};
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::output::Output;
-use super::place::Place;
 use super::record::Record;
+use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::request::{Direction, Io};
 
@@ -19,9 +19,9 @@ struct Getc {
     passes: u64,
 }
 
-pub(super) fn getc(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (stretch, passes) = (place.stretch(), place.passes());
-    Ok(Box::new(Getc { file: place.target()?, stretch, passes }))
+pub(super) fn getc(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let (stretch, passes) = (setup.stretch(), setup.passes());
+    Ok(Box::new(Getc { file: setup.target()?, stretch, passes }))
 }
 
 impl Routine for Getc {
@@ -47,9 +47,9 @@ struct Putc {
     passes: u64,
 }
 
-pub(super) fn putc(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (output, record) = (Output::create(place, "putc")?, Record::new(place)?);
-    Ok(Box::new(Putc { output, record, length: place.length(), passes: place.passes() }))
+pub(super) fn putc(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let (output, record) = (Output::create(setup, "putc")?, Record::new(setup)?);
+    Ok(Box::new(Putc { output, record, length: setup.length(), passes: setup.passes() }))
 }
 
 impl Routine for Putc {

@@ -18,14 +18,14 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, 
 
 use super::Routine;
 use super::meter::{Meter, Over};
-use super::place::{OwnDirectory, Place, trouble};
+use super::setup::{OwnDirectory, WorkerSetup};
 use super::tree::{Filler, make_file};
 use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Direction, Io};
 
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// At most so many of them in a name.
+/// The most of them in a name.
 const MOST_LETTERS: u64 = 12;
 
 /// The files of one worker.
@@ -34,9 +34,9 @@ struct Files {
     own: OwnDirectory,
     /// In the order in which something is done to them.
     names: Vec<CString>,
-    /// What they are to be called, if they are renamed.
+    /// The names after renaming.
     new_names: Vec<CString>,
-    /// How large they are to be, if they are created.
+    /// The bytes of files to be created.
     sizes: Vec<u64>,
     filler: Filler,
     passes: u64,
@@ -46,16 +46,16 @@ struct Files {
 }
 
 /// Makes the worker's directories, and the files of all tests but the one that creates them.
-pub(super) fn prepare(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let workload = &place.workload;
+pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let workload = &setup.workload;
     let test = workload.test.unwrap_or(Test::Foreign);
-    let own = place.own_directory()?;
-    let mut random = SplitMix64::new(place.seed, Purpose::Files, place.number.into());
+    let own = setup.own_directory()?;
+    let mut random = SplitMix64::new(setup.seed, Purpose::Files, setup.number.into());
     let directories = workload.directories().unwrap_or(1);
     let mut names = names(workload, directories, &mut random);
     let mut sizes: Vec<u64> = names.iter().map(|_| size(workload.filesize, &mut random)).collect();
     let record = usize::try_from(workload.bs.0).unwrap_or(usize::MAX);
-    let mut filler = Filler::new(&workload.content(), record, place.seed, place.number);
+    let mut filler = Filler::new(&workload.content(), record, setup.seed, setup.number);
     let mut made = || -> io::Result<()> {
         for folder in (0..directories).filter(|_| directories > 1) {
             mkdirat(&own.root, format!("{folder:05}"), Mode::from_raw_mode(0o755))?;
@@ -72,7 +72,7 @@ pub(super) fn prepare(place: &mut Place) -> Result<Box<dyn Routine>, EngineError
         }
         Ok(())
     };
-    made().map_err(trouble("making the files of a test"))?;
+    made().map_err(EngineError::system("making the files of a test"))?;
     own.settle(workload.invalidate, names.iter().filter(|_| test != Test::Create).map(|name| os(name)))?;
     let new_names = names.iter().filter(|_| test == Test::Rename).map(|name| renamed(name)).collect();
     Ok(Box::new(Files {

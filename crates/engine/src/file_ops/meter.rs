@@ -30,9 +30,9 @@ pub(crate) struct Meter {
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
     failures_in_a_row: u32,
-    /// When the first call began, though it be none that counts.
+    /// The begin of the first call, even of one that does not count.
     began_at: Option<u64>,
-    /// When the last call returned.
+    /// The return of the last call.
     now: u64,
     is_stopped: bool,
 }
@@ -53,7 +53,7 @@ impl Meter {
         }
     }
 
-    /// Makes one system call that reads, writes or flushes, and counts it as `io`. Whether it did all that was asked; otherwise
+    /// Makes one system call that reads, writes or flushes, and counts it as `io`. True if it did all that was asked; otherwise
     /// it counts as failed.
     #[inline]
     pub(crate) fn io(&mut self, io: Io, call: impl FnOnce() -> io::Result<usize>) -> ControlFlow<Over, bool> {
@@ -68,7 +68,7 @@ impl Meter {
         ControlFlow::Continue(is_whole)
     }
 
-    /// Makes one operation on a file as such, with which `bytes` go, and counts it. What it gave, if it did not fail.
+    /// Makes one file operation with `bytes` of data and counts it. Returns its result, if it did not fail.
     #[inline]
     pub(crate) fn operation<T>(
         &mut self,
@@ -104,7 +104,7 @@ impl Meter {
         }
     }
 
-    /// Makes a system call: what it gave, and how long it took. What returns after the window's end counts nowhere.
+    /// Makes a system call. Returns its result and its nanoseconds. A call that returns after the window's end does not count.
     #[inline]
     fn time<T>(&mut self, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, (io::Result<T>, u64)> {
         let begun = clock::now();
@@ -155,7 +155,7 @@ impl Meter {
     }
 }
 
-/// What the kernel would have answered.
+/// The result as a raw system call gives it: bytes moved, or a negative errno.
 fn moved_or_errno(result: io::Result<usize>) -> i32 {
     match result {
         Ok(moved) => i32::try_from(moved).unwrap_or(i32::MAX),

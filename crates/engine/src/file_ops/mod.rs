@@ -11,10 +11,10 @@
 //! struct Stat(Vec<PathBuf>);
 //!
 //! /// Makes the files, uncounted.
-//! pub(super) fn prepare(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-//!     let directory = place.directory()?;
-//!     let files = (0..1000).map(|n| directory.join(format!("{}-{n}", place.number)));
-//!     let made = files.map(|path| File::create_new(&path).map(|_| path).map_err(trouble("making a file")));
+//! pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+//!     let directory = setup.directory()?;
+//!     let files = (0..1000).map(|n| directory.join(format!("{}-{n}", setup.number)));
+//!     let made = files.map(|path| File::create_new(&path).map(|_| path).map_err(EngineError::system("making a file")));
 //!     Ok(Box::new(Stat(made.collect::<Result<_, _>>()?)))
 //! }
 //!
@@ -28,7 +28,7 @@
 //! }
 //! ```
 //!
-//! An I/O is a system call here: what a buffer of the program's own saves is to be seen in their number.
+//! An I/O is a system call here: the savings of a user-space buffer show in their number.
 
 mod archive;
 mod bytes;
@@ -36,10 +36,10 @@ mod files;
 mod meter;
 mod newc;
 mod output;
-mod place;
 mod record;
 mod records;
 mod seeks;
+mod setup;
 mod stdio;
 mod tree;
 mod trees;
@@ -54,7 +54,7 @@ use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Test;
 
 use self::meter::{Meter, Over};
-use self::place::Place;
+use self::setup::WorkerSetup;
 use crate::clock;
 use crate::error::EngineError;
 use crate::latencies::Latencies;
@@ -63,7 +63,7 @@ use crate::prepare::read_ahead;
 use crate::run::flush;
 use crate::watch;
 use crate::window::Window;
-use crate::workers::{Finish, Report, WorkerContext, Workers};
+use crate::workers::{Finish, WorkerContext, WorkerReport, Workers};
 
 /// The work of one worker in a test.
 pub(crate) trait Routine {
@@ -72,7 +72,7 @@ pub(crate) trait Routine {
 }
 
 /// Gets a worker ready, in its own thread and uncounted.
-type Prepare = fn(&mut Place) -> Result<Box<dyn Routine>, EngineError>;
+type Prepare = fn(&mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError>;
 
 /// The function that prepares a worker for a test.
 fn prepare(test: Test) -> Result<Prepare, EngineError> {
@@ -82,7 +82,7 @@ fn prepare(test: Test) -> Result<Prepare, EngineError> {
         Test::Rewrite => records::rewrite,
         Test::Seeks => seeks::seeks,
         Test::WriteNew => records::write_new,
-        Test::StdioWrite => stdio::write,
+        Test::StdioWrite => records::stdio_write,
         Test::StdioRead => stdio::read,
         Test::Copy => records::copy,
         Test::Create | Test::Open | Test::Stat | Test::Rename | Test::Delete => files::prepare,
@@ -103,13 +103,13 @@ pub(crate) fn run(
 ) -> Result<Outcome, EngineError> {
     let prepare = prepare(test)?;
     let workload = &job.workload;
-    let ground = Ground::of(job, test, path)?;
+    let area = TestArea::of(job, test, path)?;
     clock::calibrate();
     let room = Latencies::new(workload);
     let mut workers = Workers::spawn(workload.numjobs, workload.max_errors, &room, |number| {
-        let place = ground.place(job, number)?;
+        let setup = area.setup(job, number)?;
         let room = room.empty_alike();
-        Ok(Box::new(move |context| work(context, place, room, prepare)))
+        Ok(Box::new(move |context| work(context, setup, room, prepare)))
     })?;
     events(Event::Ready);
     let mut outcome = match watch::carry_out(&mut workers, job, Window::new(job, clock::now()), &room, events)
@@ -122,11 +122,11 @@ pub(crate) fn run(
     };
     events(Event::Over);
     if workers.is_unharmed(&outcome) && (workload.writes() || test.is_on_files()) {
-        flush(|| ground.sync(), &mut outcome);
+        flush(|| area.sync(), &mut outcome);
     }
-    // Who is stuck in the kernel may hold what would have to go.
+    // A worker stuck in the kernel may still hold files that would be removed.
     if workers.at_work == 0
-        && let Err(error) = ground.clear()
+        && let Err(error) = area.clear()
     {
         outcome.notes.push(format!("what the test made was not removed: {error}"));
     }
@@ -136,26 +136,26 @@ pub(crate) fn run(
 /// The work of a worker's thread.
 fn work(
     context: WorkerContext,
-    mut place: Place,
+    mut setup: WorkerSetup,
     room: Latencies,
     prepare: Prepare,
 ) -> Result<Finish, EngineError> {
-    let mut routine = prepare(&mut place)?;
+    let mut routine = prepare(&mut setup)?;
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
-    let _ = context.reports.send(Report::Ready);
+    let _ = context.reports.send(WorkerReport::Ready);
     let Ok(window) = context.start.recv() else { return Ok(Finish::default()) };
     let mut meter = Meter::new(context, window, room);
     let ended = routine.work(&mut meter);
     Ok(meter.finish(ended))
 }
 
-/// The place of a test: the target's area, or a directory.
-enum Ground<'a> {
+/// The area that a test works on: the target's, or a directory.
+enum TestArea<'a> {
     Area(Target),
     Directory(&'a Path),
 }
 
-impl<'a> Ground<'a> {
+impl<'a> TestArea<'a> {
     fn of(job: &'a Job, test: Test, path: &Path) -> Result<Self, EngineError> {
         if !test.needs_directory() {
             let target = open::for_job(job, path)?;
@@ -165,7 +165,7 @@ impl<'a> Ground<'a> {
             return Ok(Self::Area(target));
         }
         let directory = Path::new(job.directory.as_deref().ok_or(EngineError::NoDirectory(test))?);
-        let looked = |error| EngineError::System { doing: format!("reading {}", directory.display()), error };
+        let looked = EngineError::system(format!("reading {}", directory.display()));
         // All that is in it is removed in the end.
         match fs::read_dir(directory).map_err(looked)?.next() {
             None => Ok(Self::Directory(directory)),
@@ -173,19 +173,13 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// A worker's place on it.
-    fn place(&self, job: &Job, number: u32) -> Result<Place, EngineError> {
+    /// A worker's setup in it.
+    fn setup(&self, job: &Job, number: u32) -> Result<WorkerSetup, EngineError> {
         let (file, directory) = match self {
-            Self::Area(target) => {
-                let file = target.reopen().map_err(|error| EngineError::System {
-                    doing: format!("opening the target for worker {number}"),
-                    error,
-                })?;
-                (Some(file), None)
-            }
+            Self::Area(target) => (Some(target.reopen_for(number)?), None),
             Self::Directory(directory) => (None, Some(directory.to_path_buf())),
         };
-        Ok(Place {
+        Ok(WorkerSetup {
             workload: job.workload.clone(),
             size: job.size.0,
             seed: job.seed,
@@ -195,7 +189,7 @@ impl<'a> Ground<'a> {
         })
     }
 
-    /// Has the machine make safe what was written.
+    /// Flushes the written data to stable storage.
     fn sync(&self) -> io::Result<()> {
         match self {
             Self::Area(target) => target.file.sync_data(),

@@ -5,7 +5,7 @@ use std::io;
 
 /// Length of a header, without the name.
 pub(super) const HEADER: usize = 110;
-/// The name of what stands at an archive's end.
+/// The name of the entry at an archive's end.
 const TRAILER: &str = "TRAILER!!!";
 const MAGIC: &[u8] = b"070701";
 /// An archive's length is a multiple of this.
@@ -68,13 +68,13 @@ impl Header {
         Ok(Self { mode: field(1)?, size: field(6)?, name: field(11)? as usize })
     }
 
-    /// Bytes of the name with what fills it up.
+    /// Bytes of the name and its padding.
     pub(super) fn name_room(&self) -> usize {
         self.name + padding(HEADER + self.name).len()
     }
 }
 
-/// What fills so many bytes up.
+/// Zero bytes that pad `length` to a multiple of 4.
 pub(super) fn padding(length: usize) -> &'static [u8] {
     &[0; 3][..length.next_multiple_of(4) - length]
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use iotax_model::workload::Workload;
 
 use super::meter::{Meter, Over};
-use super::place::{Place, trouble};
+use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::open::Access;
 use crate::request::{Direction, Io};
@@ -16,7 +16,7 @@ use crate::request::{Direction, Io};
 /// A file that is written from its begin to its end through the meter, and flushed as the workload says.
 pub(super) struct Output {
     file: File,
-    /// Where the next write goes.
+    /// The offset of the next write.
     offset: u64,
     flush: Direction,
     /// Writes between two flushes, and those until the next one.
@@ -27,19 +27,19 @@ pub(super) struct Output {
 
 impl Output {
     /// A worker's new file in the test's directory.
-    pub(super) fn create(place: &Place, stem: &str) -> Result<Self, EngineError> {
-        let path = place.directory()?.join(format!("{stem}.{}", place.number));
+    pub(super) fn create(setup: &WorkerSetup, stem: &str) -> Result<Self, EngineError> {
+        let path = setup.directory()?.join(format!("{stem}.{}", setup.number));
         let file = File::options()
             .read(true)
             .write(true)
             .create_new(true)
-            .custom_flags(Access::of(&place.workload).flags())
+            .custom_flags(Access::of(&setup.workload).flags())
             .open(&path)
-            .map_err(trouble(format!("making {}", path.display())))?;
-        Ok(Self::over(file, &place.workload))
+            .map_err(EngineError::system(format!("making {}", path.display())))?;
+        Ok(Self::over(file, &setup.workload))
     }
 
-    /// What is written to a file that is there.
+    /// Overwrites a file that exists.
     pub(super) fn over(file: File, workload: &Workload) -> Self {
         let (flush, every) = match (workload.fsync, workload.fdatasync) {
             (Some(writes), _) => (Direction::Sync, writes),
@@ -89,7 +89,7 @@ impl Output {
         ControlFlow::Continue(())
     }
 
-    /// Flushes, if the workload says so, what was written until its end.
+    /// Flushes the file at its end, if the workload says so.
     pub(super) fn end(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         if self.end_fsync { self.sync(meter, Direction::Sync) } else { ControlFlow::Continue(()) }
     }

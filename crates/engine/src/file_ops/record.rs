@@ -2,13 +2,13 @@
 
 use iotax_model::units::Bytes;
 
-use super::place::{Place, trouble};
+use super::setup::WorkerSetup;
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
 
-/// Memory for one record of bs, aligned as direct I/O wants it, and the contents that are written from it.
+/// Memory for one record of bs, aligned for direct I/O, and the contents that are written from it.
 pub(super) struct Record {
     buffers: Buffers,
     slot: Slot,
@@ -18,15 +18,15 @@ pub(super) struct Record {
 
 impl Record {
     /// Holds a first content.
-    pub(super) fn new(place: &Place) -> Result<Self, EngineError> {
-        let bytes = place.workload.bs;
+    pub(super) fn new(setup: &WorkerSetup) -> Result<Self, EngineError> {
+        let bytes = setup.workload.bs;
         let length = usize::try_from(bytes.0).unwrap_or(usize::MAX);
         let sectors = usize::try_from(bytes.0.next_multiple_of(SECTOR.into())).unwrap_or(usize::MAX);
         let (buffers, mut slots) =
-            Buffers::new(1, sectors).map_err(trouble(format!("mapping a buffer of {bytes}")))?;
+            Buffers::new(1, sectors).map_err(EngineError::system(format!("mapping a buffer of {bytes}")))?;
         let slot = slots.pop().ok_or(EngineError::Memory { asked: bytes, memory: Bytes(0) })?;
-        let random = SplitMix64::new(place.seed, Purpose::Payload, place.number.into());
-        let payload = Payload::new(&place.workload.content(), 1, place.workload.reads(), random);
+        let random = SplitMix64::new(setup.seed, Purpose::Payload, setup.number.into());
+        let payload = Payload::new(&setup.workload.content(), 1, setup.workload.reads(), random);
         let mut record = Self { buffers, slot, length, payload };
         record.refresh();
         Ok(record)

@@ -7,8 +7,9 @@ use std::ops::{ControlFlow, Range};
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::output::Output;
-use super::place::{Place, trouble};
 use super::record::Record;
+use super::setup::WorkerSetup;
+use super::stdio::WriteBuffer;
 use crate::error::EngineError;
 use crate::request::{Direction, Io};
 
@@ -21,14 +22,32 @@ fn io(direction: Direction, offset: u64, bytes: &[u8]) -> Io {
 /// Writes a new file, in every pass anew.
 struct WriteNew {
     output: Output,
+    /// Collects records as C's fwrite does; absent if each record is one write.
+    buffer: Option<WriteBuffer>,
     record: Record,
     records: u64,
     passes: u64,
 }
 
-pub(super) fn write_new(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (output, record) = (Output::create(place, "new")?, Record::new(place)?);
-    Ok(Box::new(WriteNew { output, record, records: place.records(), passes: place.passes() }))
+pub(super) fn write_new(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    WriteNew::boxed(setup, Output::create(setup, "new")?, None)
+}
+
+pub(super) fn stdio_write(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let mut output = Output::create(setup, "stdio")?;
+    let buffer = WriteBuffer::new(output.file())?;
+    WriteNew::boxed(setup, output, Some(buffer))
+}
+
+impl WriteNew {
+    fn boxed(
+        setup: &WorkerSetup,
+        output: Output,
+        buffer: Option<WriteBuffer>,
+    ) -> Result<Box<dyn Routine>, EngineError> {
+        let (record, records, passes) = (Record::new(setup)?, setup.records(), setup.passes());
+        Ok(Box::new(Self { output, buffer, record, records, passes }))
+    }
 }
 
 impl Routine for WriteNew {
@@ -39,7 +58,14 @@ impl Routine for WriteNew {
             }
             for _ in 0..self.records {
                 self.record.refresh();
-                self.output.write(meter, self.record.bytes())?;
+                let bytes = self.record.bytes();
+                match &mut self.buffer {
+                    Some(buffer) => buffer.put(&mut self.output, bytes, meter)?,
+                    None => self.output.write(meter, bytes)?,
+                }
+            }
+            if let Some(buffer) = &mut self.buffer {
+                buffer.flush(&mut self.output, meter)?;
             }
             self.output.end(meter)?;
         }
@@ -55,9 +81,9 @@ struct Rewrite {
     passes: u64,
 }
 
-pub(super) fn rewrite(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (record, stretch, passes) = (Record::new(place)?, place.stretch(), place.passes());
-    let output = Output::over(place.target()?, &place.workload);
+pub(super) fn rewrite(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let (record, stretch, passes) = (Record::new(setup)?, setup.stretch(), setup.passes());
+    let output = Output::over(setup.target()?, &setup.workload);
     Ok(Box::new(Rewrite { output, record, stretch, passes }))
 }
 
@@ -94,15 +120,18 @@ struct Copy {
     passes: u64,
 }
 
-pub(super) fn copy(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let mut record = Record::new(place)?;
-    let mut input = Output::create(place, "from")?;
-    for _ in 0..place.records() {
+pub(super) fn copy(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let mut record = Record::new(setup)?;
+    let mut input = Output::create(setup, "from")?;
+    for _ in 0..setup.records() {
         record.refresh();
-        input.file().write_all(record.bytes()).map_err(trouble("writing the file that is to be copied"))?;
+        input
+            .file()
+            .write_all(record.bytes())
+            .map_err(EngineError::system("writing the file that is to be copied"))?;
     }
-    let output = Output::create(place, "to")?;
-    let (records, passes) = (place.records(), place.passes());
+    let output = Output::create(setup, "to")?;
+    let (records, passes) = (setup.records(), setup.passes());
     Ok(Box::new(Copy { input: input.into_file(), output, record, records, passes }))
 }
 

@@ -6,13 +6,13 @@ use std::ops::ControlFlow;
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::output::Output;
-use super::place::Place;
 use super::record::Record;
+use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Direction, Io};
 
-/// One record in so many is changed and written back.
+/// One record of this many is changed and written back.
 const UPDATE_EVERY: u64 = 10;
 
 /// Goes to a random record of the whole area, reads it, and changes every tenth, as one of bonnie++'s seekers.
@@ -23,22 +23,22 @@ struct Seeks {
     begin: u64,
     /// Records of the area.
     places: u64,
-    /// How many are read.
+    /// Records that this worker reads.
     each: u64,
 }
 
-pub(super) fn seeks(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let record = Record::new(place)?;
+pub(super) fn seeks(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let record = Record::new(setup)?;
     // Not of a slice: each roams over all of the area.
-    let each = place.workload.io_size.map_or(place.records(), |bytes| bytes.0 / place.workload.bs.0);
-    let output = Output::over(place.target()?, &place.workload);
+    let each = setup.workload.io_size.map_or(setup.records(), |bytes| bytes.0 / setup.workload.bs.0);
+    let output = Output::over(setup.target()?, &setup.workload);
     Ok(Box::new(Seeks {
         output,
         record,
-        random: SplitMix64::new(place.seed, Purpose::Offsets, place.number.into()),
-        begin: place.workload.offset.0,
-        places: place.size / place.workload.bs.0,
-        each: each.saturating_mul(place.passes()),
+        random: SplitMix64::new(setup.seed, Purpose::Offsets, setup.number.into()),
+        begin: setup.workload.offset.0,
+        places: setup.size / setup.workload.bs.0,
+        each: each.saturating_mul(setup.passes()),
     }))
 }
 

@@ -1,7 +1,7 @@
-//! Records through a buffer of the program's own, as C's fwrite and fread have it in glibc.
+//! Records through a user-space buffer, as in glibc's fwrite and fread.
 //!
-//! The buffer is as long as the filesystem's preferred I/O (st_blksize), mostly 4 KiB. What is counted are the system calls: a
-//! record that is shorter than the buffer often takes none. Of a longer one, the whole blocks go past it.
+//! The buffer is as long as the filesystem's preferred I/O (st_blksize), mostly 4 KiB. Only system calls count: a record shorter
+//! than the buffer often takes none, and the whole blocks of a longer one bypass it.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,77 +11,52 @@ use std::os::unix::fs::MetadataExt;
 use super::Routine;
 use super::meter::{Meter, Over};
 use super::output::Output;
-use super::place::{Place, trouble};
 use super::record::Record;
+use super::setup::WorkerSetup;
 use crate::error::EngineError;
 use crate::request::{Direction, Io};
 
 /// A buffer for a file.
 fn buffer(file: &File) -> Result<Vec<u8>, EngineError> {
-    let facts = file.metadata().map_err(trouble("asking for the length of a buffer"))?;
+    let facts = file.metadata().map_err(EngineError::system("asking for the length of a buffer"))?;
     Ok(vec![0; usize::try_from(facts.blksize()).unwrap_or(4096).max(1)])
 }
 
-/// Writes a new file, in every pass anew.
-struct StdioWrite {
-    output: Output,
-    record: Record,
-    buffer: Vec<u8>,
+/// The buffer of a file that is written.
+pub(super) struct WriteBuffer {
+    bytes: Vec<u8>,
     /// Bytes of it that wait to be written.
     used: usize,
-    records: u64,
-    passes: u64,
 }
 
-pub(super) fn write(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (mut output, record) = (Output::create(place, "stdio")?, Record::new(place)?);
-    let buffer = buffer(output.file())?;
-    let (records, passes) = (place.records(), place.passes());
-    Ok(Box::new(StdioWrite { output, record, buffer, used: 0, records, passes }))
-}
+impl WriteBuffer {
+    pub(super) fn new(file: &File) -> Result<Self, EngineError> {
+        Ok(Self { bytes: buffer(file)?, used: 0 })
+    }
 
-impl StdioWrite {
     /// As fwrite(3): into the buffer, and if it is full, out with it and with the whole blocks that follow.
-    fn put(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
-        let bytes = self.record.bytes();
-        let fits = bytes.len().min(self.buffer.len() - self.used);
+    pub(super) fn put(&mut self, output: &mut Output, bytes: &[u8], meter: &mut Meter) -> ControlFlow<Over> {
+        let fits = bytes.len().min(self.bytes.len() - self.used);
         let (first, rest) = bytes.split_at(fits);
-        self.buffer[self.used..self.used + fits].copy_from_slice(first);
+        self.bytes[self.used..self.used + fits].copy_from_slice(first);
         self.used += fits;
         if rest.is_empty() {
             return ControlFlow::Continue(());
         }
-        self.output.write(meter, &self.buffer)?;
-        let (blocks, rest) = rest.split_at(rest.len() / self.buffer.len() * self.buffer.len());
+        output.write(meter, &self.bytes)?;
+        let (blocks, rest) = rest.split_at(rest.len() / self.bytes.len() * self.bytes.len());
         if !blocks.is_empty() {
-            self.output.write(meter, blocks)?;
+            output.write(meter, blocks)?;
         }
-        self.buffer[..rest.len()].copy_from_slice(rest);
+        self.bytes[..rest.len()].copy_from_slice(rest);
         self.used = rest.len();
         ControlFlow::Continue(())
     }
 
     /// As fflush(3).
-    fn flush(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
-        let waiting = &self.buffer[..std::mem::take(&mut self.used)];
-        if waiting.is_empty() { ControlFlow::Continue(()) } else { self.output.write(meter, waiting) }
-    }
-}
-
-impl Routine for StdioWrite {
-    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
-        for pass in 0..self.passes {
-            if pass > 0 {
-                self.output.truncate(meter)?;
-            }
-            for _ in 0..self.records {
-                self.record.refresh();
-                self.put(meter)?;
-            }
-            self.flush(meter)?;
-            self.output.end(meter)?;
-        }
-        ControlFlow::Continue(())
+    pub(super) fn flush(&mut self, output: &mut Output, meter: &mut Meter) -> ControlFlow<Over> {
+        let waiting = &self.bytes[..std::mem::take(&mut self.used)];
+        if waiting.is_empty() { ControlFlow::Continue(()) } else { output.write(meter, waiting) }
     }
 }
 
@@ -90,26 +65,26 @@ struct StdioRead {
     file: File,
     record: Record,
     buffer: Vec<u8>,
-    /// What of it was read and not yet asked for.
+    /// The part of the buffer that was read and not yet asked for.
     ready: Range<usize>,
     stretch: Range<u64>,
-    /// Where the next read goes.
+    /// The offset of the next read.
     offset: u64,
-    /// Where the whole area ends, which may be the end of the file.
+    /// The end of the whole area, which may be the end of the file.
     area_end: u64,
     passes: u64,
 }
 
-pub(super) fn read(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (record, stretch, passes) = (Record::new(place)?, place.stretch(), place.passes());
-    let file = place.target()?;
+pub(super) fn read(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    let (record, stretch, passes) = (Record::new(setup)?, setup.stretch(), setup.passes());
+    let file = setup.target()?;
     let buffer = buffer(&file)?;
-    let (offset, area_end) = (stretch.start, place.workload.offset.0 + place.size);
+    let (offset, area_end) = (stretch.start, setup.workload.offset.0 + setup.size);
     Ok(Box::new(StdioRead { file, record, buffer, ready: 0..0, stretch, offset, area_end, passes }))
 }
 
 impl StdioRead {
-    /// As fread(3): what is in the buffer, then the whole blocks of what is missing, then a new buffer.
+    /// Like fread(3): the buffered bytes, then the whole blocks that are missing, then a new buffer.
     fn get(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
         let record = self.record.bytes();
         let (file, at) = (&mut self.file, &mut self.offset);
@@ -140,7 +115,7 @@ impl StdioRead {
     }
 }
 
-/// One read(2) at the file's place, which it moves on. What cannot be read whole counts as failed, and is passed over.
+/// Makes one read(2) at the file's position. An incomplete read counts as failed, and is skipped.
 fn call(
     meter: &mut Meter,
     at: &mut u64,

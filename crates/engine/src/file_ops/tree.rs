@@ -13,8 +13,8 @@ use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
 
-/// Sizes spread as in a kernel's source: the natural logarithm of a file's size deviates by so much from its mean, so that the
-/// mean file is three times the middle one.
+/// The spread of sizes, as in a kernel's source: the standard deviation of the natural logarithm of a file's size, which makes
+/// the mean file three times the median one.
 const SPREAD: f64 = 1.45;
 /// Directories lie no deeper.
 const DEEPEST: usize = 7;
@@ -24,7 +24,7 @@ const SYLLABLES: [&str; 24] = [
     "ad", "block", "bus", "core", "ctl", "dev", "dma", "ext", "flow", "hw", "io", "irq", "key", "log", "map",
     "net", "pci", "queue", "reg", "sched", "str", "sys", "tab", "virt",
 ];
-/// And how often they end in what.
+/// The endings of names, and their relative frequency.
 const ENDINGS: [(&str, u64); 6] = [(".c", 48), (".h", 38), (".rst", 5), (".dts", 4), (".S", 2), ("", 3)];
 
 /// A file or a directory of a tree.
@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) size: Option<u64>,
 }
 
-/// The entries of a tree, its directories before what is in them. The seed decides all but their numbers.
+/// The entries of a tree, directories before their content. The seed decides all but their numbers.
 pub(super) fn plan(files: u64, directories: u64, bytes: u64, seed: u64) -> Vec<Entry> {
     let mut random = SplitMix64::new(seed, Purpose::Tree, 0);
     let mut taken = HashSet::new();
@@ -101,7 +101,7 @@ fn name(
     }
 }
 
-/// Sizes of so many files that are `bytes` together.
+/// The sizes of `files` files that sum to `bytes`.
 fn sizes(random: &mut SplitMix64, files: u64, bytes: u64) -> Vec<u64> {
     let weights: Vec<f64> = (0..files)
         .map(|_| {
@@ -114,7 +114,7 @@ fn sizes(random: &mut SplitMix64, files: u64, bytes: u64) -> Vec<u64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of bytes")]
     let share = |weight: &f64| (weight / all * bytes as f64) as u64;
     let mut sizes: Vec<u64> = weights.iter().map(share).collect();
-    // What rounding has left over.
+    // The last file gets the bytes lost to rounding.
     let left = bytes.saturating_sub(sizes.iter().sum());
     if let Some(last) = sizes.last_mut() {
         *last += left;
@@ -122,7 +122,7 @@ fn sizes(random: &mut SplitMix64, files: u64, bytes: u64) -> Vec<u64> {
     sizes
 }
 
-/// What files hold: by the number of the file and the place in it.
+/// The content of files, chosen by the number of the file and the position in it.
 pub(super) struct Filler {
     source: Source,
     record: usize,

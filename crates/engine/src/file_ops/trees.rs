@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat, unlinkat}
 
 use super::Routine;
 use super::meter::{Meter, Over};
-use super::place::{OwnDirectory, Place, trouble};
+use super::setup::{OwnDirectory, WorkerSetup};
 use super::tree::{self, Entry, Filler};
 use crate::error::EngineError;
 use crate::request::{Direction, Io};
@@ -18,26 +18,27 @@ use crate::request::{Direction, Io};
 const LISTING: Io = Io { direction: Direction::Read, offset: 0, length: 0 };
 
 /// The entries of a worker's tree.
-pub(super) fn planned(place: &Place) -> Vec<Entry> {
-    let workload = &place.workload;
+pub(super) fn planned(setup: &WorkerSetup) -> Vec<Entry> {
+    let workload = &setup.workload;
     let (files, directories) = (workload.files().unwrap_or(0), workload.directories().unwrap_or(1));
     let bytes = workload.tree_bytes().map_or(0, |bytes| bytes.0);
-    tree::plan(files, directories, bytes, place.seed ^ u64::from(place.number))
+    tree::plan(files, directories, bytes, setup.seed ^ u64::from(setup.number))
 }
 
 /// The content of the files in a worker's tree.
-pub(super) fn filler(place: &Place) -> Filler {
-    let record = usize::try_from(place.workload.bs.0).unwrap_or(usize::MAX);
-    Filler::new(&place.workload.content(), record, place.seed, place.number)
+pub(super) fn filler(setup: &WorkerSetup) -> Filler {
+    let record = usize::try_from(setup.workload.bs.0).unwrap_or(usize::MAX);
+    Filler::new(&setup.workload.content(), record, setup.seed, setup.number)
 }
 
 /// A directory with a worker's tree in it, as cold as it can be had.
-pub(super) fn made(place: &Place) -> Result<OwnDirectory, EngineError> {
-    let own = place.own_directory()?;
-    let entries = planned(place);
-    tree::make(own.root.as_fd(), &entries, &mut filler(place)).map_err(trouble("making a tree of files"))?;
+pub(super) fn made(setup: &WorkerSetup) -> Result<OwnDirectory, EngineError> {
+    let own = setup.own_directory()?;
+    let entries = planned(setup);
+    tree::make(own.root.as_fd(), &entries, &mut filler(setup))
+        .map_err(EngineError::system("making a tree of files"))?;
     let files = entries.iter().filter(|entry| entry.size.is_some());
-    own.settle(place.workload.invalidate, files.map(|entry| entry.path.as_ref()))?;
+    own.settle(setup.workload.invalidate, files.map(|entry| entry.path.as_ref()))?;
     Ok(own)
 }
 
@@ -76,8 +77,8 @@ struct Walk {
     passes: u64,
 }
 
-pub(super) fn walk(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    Ok(Box::new(Walk { own: made(place)?, passes: place.workload.loops.unwrap_or(1) }))
+pub(super) fn walk(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    Ok(Box::new(Walk { own: made(setup)?, passes: setup.workload.loops.unwrap_or(1) }))
 }
 
 impl Routine for Walk {
@@ -101,8 +102,8 @@ impl Routine for Walk {
 /// Every entry is deleted, directories after what is in them.
 struct Remove(OwnDirectory);
 
-pub(super) fn remove(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
-    Ok(Box::new(Remove(made(place)?)))
+pub(super) fn remove(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
+    Ok(Box::new(Remove(made(setup)?)))
 }
 
 impl Routine for Remove {

@@ -84,7 +84,7 @@ enum Step {
 }
 
 impl Bounds {
-    /// The bounds of a worker whose area has so many bytes.
+    /// The bounds of a worker with an area of `area` bytes.
     fn new(workload: &Workload, area: u64) -> Option<Self> {
         let (flush, flush_every) = match (workload.fsync, workload.fdatasync) {
             (Some(writes), _) => (Direction::Sync, writes),
@@ -106,7 +106,7 @@ impl Bounds {
         if self.bytes == 0 { Step::Done } else { Step::Go }
     }
 
-    /// Counts an I/O. Its length, cut to what is left.
+    /// Counts an I/O. Returns its length, cut to the bytes left.
     fn take(&mut self, direction: Direction, length: u32) -> u32 {
         let length = u32::try_from(self.bytes).map_or(length, |left| left.min(length));
         self.bytes -= u64::from(length);

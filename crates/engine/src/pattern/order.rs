@@ -1,4 +1,4 @@
-//! Where the next I/O goes.
+//! The offset of each next I/O.
 
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
@@ -26,8 +26,8 @@ pub(super) struct Partly {
 }
 
 impl Order {
-    /// Of worker number `job`. Sequential workers divide the area among them, unless each has one of its own; random ones each
-    /// roam over all of it in an order of their own.
+    /// The order of worker number `job`. Sequential workers divide the area among them, unless `offset_increment` gives each its
+    /// own; random workers roam over all of it, each in a different order.
     pub(super) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let (start, of) = match workload.offset_increment {
             Some(increment) => (workload.offset.0 + increment.0 * u64::from(job), None),
@@ -134,7 +134,7 @@ pub(super) struct Blocks {
     draw: Draw,
     /// Bytes from one place to the next: the shortest I/O.
     unit: u64,
-    /// Where the area starts.
+    /// The area's first byte.
     start: u64,
     /// Bytes of the area, whole units. The longest I/O may be longer.
     bytes: u64,
@@ -169,7 +169,7 @@ impl Blocks {
     fn fit(&self, place: u64, size: Size) -> u64 {
         let (length, align) = (u64::from(size.length), u64::from(size.align));
         let place = place - place % align;
-        // One that would leave the area keeps its length and moves back as far as it must.
+        // One that would leave the area keeps its length and moves back as far as necessary.
         place - (place + length).saturating_sub(self.size).next_multiple_of(align)
     }
 }

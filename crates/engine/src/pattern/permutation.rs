@@ -1,4 +1,4 @@
-//! Orders that visit everything once and need no memory of what was visited.
+//! Orders that visit everything once without a record of the visits.
 
 use crate::random::SplitMix64;
 
@@ -40,8 +40,8 @@ impl Bijection {
         value
     }
 
-    /// Maps the numbers below `count`, the one that it was made for, to one another: what falls outside is mapped on until
-    /// it is inside ("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+    /// Maps the numbers below `count`, for which it was made, to one another: a value outside is mapped again until it is inside
+    /// ("cycle walking"; Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
     #[inline]
     pub(super) fn scatter(&self, mut value: u64, count: u64) -> u64 {
         loop {
@@ -53,8 +53,8 @@ impl Bijection {
     }
 }
 
-/// The numbers 0 to `count - 1` in random order, each exactly once per pass, without a map of what was visited; each
-/// pass has an order of its own.
+/// The numbers 0 to `count - 1` in random order, each exactly once per pass, without a record of the visits; passes differ in
+/// their order.
 ///
 /// A counter runs over the next power of two and is put through a bijection of that many bits; results that are
 /// not below `count` are skipped, which on average costs less than one further step.

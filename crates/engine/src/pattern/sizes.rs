@@ -7,7 +7,7 @@ use super::hundred::Hundred;
 use crate::random::SplitMix64;
 use crate::request::Direction;
 
-/// A length in bytes, and what random offsets of I/Os that could have it are multiples of.
+/// A length in bytes, and the alignment of random offsets of I/Os that could have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) length: u32,
@@ -39,7 +39,7 @@ struct Lengths {
 
 #[derive(Debug, Clone)]
 enum Draw {
-    /// One to so many times `align`, all equally likely.
+    /// One to this many times `align`, all equally likely.
     Steps(u64),
     Shares(Hundred<u32>),
 }

@@ -31,7 +31,7 @@ fn offsets(keys: &[(&str, &str)], size: u64, count: usize) -> Vec<u64> {
     take(&mut pattern(keys, size), count).iter().map(|io| io.offset / 1024).collect()
 }
 
-/// Whether so many of `draws` is within four standard deviations of a probability.
+/// True if `count` of `draws` lies within four standard deviations of `share`.
 fn is_share(count: usize, draws: usize, share: f64) -> bool {
     let draws = draws as f64;
     (count as f64 - draws * share).abs() <= 4.0 * (draws * share * (1.0 - share)).sqrt()
@@ -212,7 +212,7 @@ fn flushes_come_after_every_so_many_writes() {
         directions(&[("rw", "randwrite"), ("fdatasync", "1")], 4),
         [write, Direction::DataSync, write, Direction::DataSync]
     );
-    // What was written last is flushed before the end.
+    // The last writes are flushed before the end.
     assert_eq!(
         directions(&[("rw", "write"), ("fsync", "2"), ("io_size", "16k")], 9),
         [write, write, sync, write, write, sync]

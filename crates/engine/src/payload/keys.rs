@@ -1,11 +1,11 @@
-//! Which contents are new and which are those of an earlier one.
+//! Decides which contents are new and which repeat an earlier one.
 
 use crate::random::nth;
 
 /// A key for each number; equal keys make equal contents.
 ///
-/// Whether a number repeats an earlier one, and which, follows from the number alone. So nothing has to be kept of what was
-/// written, and duplicates lie as far apart as the writes do.
+/// The number alone decides whether it repeats an earlier one, and which one. So nothing written has to be remembered, and
+/// duplicates lie as far apart as the writes do.
 #[derive(Debug)]
 pub(super) struct Keys {
     seed: u64,
@@ -26,7 +26,7 @@ impl Keys {
     /// The number whose content it has: its own if that is new.
     fn original(&self, number: u64) -> u64 {
         let mut number = number;
-        // What it repeats may itself repeat; it ends at 0 at the latest.
+        // The earlier one may itself be a repeat; the chain ends at 0 at the latest.
         while self.repeats(number) {
             number = nth(!self.seed, number) % number;
         }

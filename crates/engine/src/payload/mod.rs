@@ -9,10 +9,10 @@ use self::keys::Keys;
 use self::shape::Shape;
 use crate::random::SplitMix64;
 
-/// Contents are made in whole sectors of so many bytes.
+/// Contents are made in whole sectors of this many bytes.
 pub(crate) const SECTOR: u32 = 512;
 
-/// From this length on a write is longer than what any layer compresses as a unit or looks back over for repeats.
+/// Writes from this length on exceed any layer's compression unit and its window for repeats.
 const LONG: usize = 1 << 20;
 
 /// An endless row of contents, each decided by its number: any of them can be made again.
@@ -37,24 +37,23 @@ impl Source {
 
 /// Makes the content of one worker's writes.
 ///
-/// What is random is a short random block, which stays in the CPU's cache, exclusive-ored with 64-bit keys that are
-/// never used twice. That costs little more than copying, and no byte string recurs within a write or between two, so that
-/// neither compression nor deduplication finds anything, however many writes they look at together. A long write gets
-/// it once for each buffer, and from then on a new number in each sector: that costs next to nothing, no two sectors are
-/// alike, and what they share is too far apart for compression.
+/// Random content is a short random block, which stays in the CPU's cache, exclusive-ored with 64-bit keys that are never used
+/// twice. That costs little more than copying, and no byte string recurs within a write or between two, so neither compression
+/// nor deduplication finds anything. A long write gets it once for each buffer, and then only a new number in each sector: almost
+/// free, all sectors differ, and their common parts are too far apart for compression.
 #[derive(Debug)]
 pub(crate) struct Payload {
     source: Source,
     /// Writes so far.
     count: u64,
-    /// From this length on a write keeps what its buffer holds and is only stamped anew.
+    /// Writes from this length on keep their buffer's content and only get new stamps.
     keep_from: usize,
-    /// By slot: so many bytes of its buffer hold a content already.
+    /// For each slot, the bytes of its buffer that hold content already.
     kept: Vec<usize>,
 }
 
 impl Payload {
-    /// For writes from so many slots. `reads`: reads go to the same buffers and spoil them.
+    /// Makes the payload for writes from `slots` slots. `reads`: reads use the same buffers and overwrite them.
     pub(crate) fn new(content: &Content, slots: usize, reads: bool, random: SplitMix64) -> Self {
         let source = Source::new(content, random);
         let keep_from = match source.shape.is_constant() {

@@ -100,7 +100,7 @@ impl Shape {
     }
 }
 
-/// Puts as much of the base into `bytes` as it holds, exclusive-ored with the key.
+/// Fills `bytes` with the base as far as it goes, exclusive-ored with the key.
 #[inline]
 fn mask(key: u64, base: &[u64], bytes: &mut [u8]) {
     let (words, rest) = bytes.as_chunks_mut::<8>();

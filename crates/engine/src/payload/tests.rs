@@ -9,7 +9,7 @@ fn payload(content: &Content, worker: u64) -> Payload {
     Payload::new(content, 1, false, SplitMix64::new(7, Purpose::Payload, worker))
 }
 
-/// What `writes` writes of `length` bytes consist of, one after the other.
+/// The bytes of `writes` writes of `length` bytes, one after the other.
 fn written(content: &Content, length: usize, writes: usize) -> Vec<u8> {
     let mut payload = payload(content, 0);
     let mut written = Vec::with_capacity(length * writes);

@@ -21,9 +21,13 @@ struct Last {
     durable: u64,
 }
 
-/// Compares a target with the journal of its writes; see [`crate::audit`]. Takes some 40 bytes of memory for each block
-/// that was written.
-pub(crate) fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
+/// Compares a target's content with the journal of the writes that it acknowledged (the workload's `write_journal`). Only reads.
+/// A block may hold a later write than the last recorded one, or a part of it: that was in flight when the machine stopped.
+/// Takes some 40 bytes of memory for each block that was written.
+///
+/// # Errors
+/// A file that is no journal, and a target that cannot be opened. An unreadable block of the target is a finding.
+pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     let unread =
         |error| EngineError::System { doing: format!("reading the journal {}", journal.display()), error };
     // Twice: a flush comes after the writes that it covers.
@@ -58,7 +62,7 @@ pub(crate) fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError
     if target.direct_unit().is_some_and(|unit| !header.block.is_multiple_of(unit)) {
         target = open::open(path, read_only).map_err(open::at_path(path))?;
     }
-    // What cannot be synced, as on a read-only mount, has nothing to sync.
+    // Best effort: a target that cannot be synced, as on a read-only mount, has nothing to sync.
     let _ = drop_pages(&target.file);
     let since = |generation| Expected::Since(Mark { run: header.run, generation });
     scan(&target, header.block, blocks.keys().copied(), &mut |offset, content| {

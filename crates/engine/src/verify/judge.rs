@@ -1,17 +1,17 @@
-//! What is wrong with a block, if anything is.
+//! Finds out what is wrong with a block.
 
 use iotax_model::verify_errors::FaultKind;
 
 use super::stamp::{self, Found, Mark, SECTOR, Stamp};
 
-/// What a block ought to hold.
+/// The content that a block should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// This write, which was the last.
     This(Mark),
     /// This write, or parts of it under later ones of the same measurement.
     Since(Mark),
-    /// Whatever was written there.
+    /// Any content.
     Anything,
 }
 
@@ -26,12 +26,12 @@ pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(),
     sums.verdict(sectors.len(), expected)
 }
 
-/// What the sectors of a block come to.
+/// The sectors of a block, counted by their state.
 #[derive(Debug, Default)]
 struct Sums {
     /// As expected.
     good: usize,
-    /// Of another write than expected.
+    /// Sectors of another write than expected.
     old: usize,
     damaged: usize,
     astray: usize,
@@ -39,7 +39,7 @@ struct Sums {
     foreign: usize,
     /// Two sectors contradict each other.
     torn: bool,
-    /// A sector without a stamp lies within a write that another sector tells of.
+    /// A sector without a stamp lies within another sector's write.
     gap: bool,
     last_stamp: Option<Stamp>,
     last_bare: Option<u64>,
@@ -68,8 +68,8 @@ impl Sums {
         };
         *(if met { &mut self.good } else { &mut self.old }) += 1;
         if let Some(last) = self.last_stamp {
-            // Of two writes of the same extent the later one covers the earlier one wholly. Of writes that differ in
-            // extent nothing of the kind can be said, unless the block is one that every write covers.
+            // The later of two writes of the same extent covers the earlier one wholly. Writes of different extents prove
+            // nothing, unless every write covers the block.
             let same_extent = (last.start, last.length) == (stamp.start, stamp.length);
             self.torn |= last.mark != stamp.mark && (same_extent || expected != Expected::Anything);
         }

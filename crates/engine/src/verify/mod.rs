@@ -1,4 +1,4 @@
-//! Proves that what the target acknowledged is what it holds.
+//! Verifies that the target holds what it acknowledged.
 //!
 //! Every sector that is written is stamped (`stamp`). A table says which write each block holds as far as the target has
 //! acknowledged (`table`), a verifier in each worker keeps it and checks what is read (`verifier`). After the window everything
@@ -20,10 +20,10 @@ use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::wire::Job;
 use iotax_model::workload::{SyncMode, Verify};
 
-pub(crate) use self::audit::audit;
+pub use self::audit::audit;
 use self::journal::{Header, Journal};
 use self::judge::{Expected, judge};
-pub(crate) use self::stamp::{Mark, seal};
+pub(crate) use self::stamp::{Mark, write_stamps};
 use self::table::{Known, Table};
 pub(crate) use self::verifier::{Next, Verifier};
 use crate::error::EngineError;
@@ -31,15 +31,15 @@ use crate::open::Target;
 use crate::page_cache::drop_pages;
 use crate::random::{Purpose, SplitMix64};
 
-/// What the workers of one measurement prove together.
+/// The verification state that the workers of one measurement share.
 #[derive(Debug)]
-pub(crate) struct Proof {
-    /// Tells its writes from those of every other measurement, one with the same seed included.
+pub(crate) struct Verification {
+    /// The measurement's number: it distinguishes its writes from those of all others, even with the same seed.
     run: u64,
     verify: Verify,
     /// Absent if nothing is written: then each block is checked on its own.
     table: Option<Table>,
-    /// Where acknowledged writes are put on record.
+    /// The record of acknowledged writes.
     journal: Option<Journal>,
     /// A write is acknowledged when it is durable.
     safe: bool,
@@ -47,8 +47,8 @@ pub(crate) struct Proof {
     together: bool,
 }
 
-impl Proof {
-    /// What a job is to prove; `None` if it does not verify. Begins its journal.
+impl Verification {
+    /// Sets up a job's verification and begins its journal; `None` if the job does not verify.
     pub(crate) fn new(job: &Job, target: &Target) -> Result<Option<Self>, EngineError> {
         let workload = &job.workload;
         if workload.verify == Verify::None {
@@ -61,10 +61,8 @@ impl Proof {
         let table = workload.rw.writes().then(|| Table::new(workload.offset, job.size, unit)).transpose()?;
         let journal = |path: &String| {
             let header = Header { run, block: unit };
-            Journal::create(Path::new(path), header).map_err(|error| EngineError::System {
-                doing: format!("beginning the journal {path}"),
-                error,
-            })
+            Journal::create(Path::new(path), header)
+                .map_err(EngineError::system(format!("beginning the journal {path}")))
         };
         let journal = workload.write_journal.as_ref().map(journal).transpose()?;
         let together = journal.as_ref().is_some_and(|journal| journal.shares_filesystem(&target.file));
@@ -72,7 +70,7 @@ impl Proof {
         Ok(Some(Self { run, verify: workload.verify, table, journal, together, safe }))
     }
 
-    /// What a reader must know of the proof.
+    /// Warns about a journal that shares the target's storage.
     pub(crate) fn note(&self) -> Option<String> {
         self.together.then(|| {
             "the journal lies on the target's own filesystem: what harms the one may harm the other".into()
@@ -87,14 +85,11 @@ impl Proof {
     /// cache.
     pub(crate) fn conclude(&self, target: &Target, findings: &mut Findings) -> Result<(), EngineError> {
         if let Some(journal) = &self.journal {
-            let doing = "writing the journal of acknowledged writes";
-            journal.finish().map_err(|error| EngineError::System { doing: doing.into(), error })?;
+            journal.finish().map_err(EngineError::system("writing the journal of acknowledged writes"))?;
         }
         let Some(table) = &self.table else { return Ok(()) };
-        drop_pages(&target.file).map_err(|error| EngineError::System {
-            doing: "dropping cached pages before reading back what was written".into(),
-            error,
-        })?;
+        drop_pages(&target.file)
+            .map_err(EngineError::system("dropping cached pages before reading back what was written"))?;
         findings.uncertain += table.all().filter(|(_, known)| *known == Known::Uncertain).count() as u64;
         let written = table.all().filter(|(_, known)| matches!(known, Known::Holds(_)));
         scan::scan(target, table.block(), written.map(|(offset, _)| offset), &mut |offset, content| {

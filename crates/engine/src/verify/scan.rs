@@ -16,18 +16,18 @@ const DEPTH: u32 = 8;
 /// Gets each block's offset and content; no content if it cannot be read.
 pub(super) type Check<'a> = &'a mut dyn FnMut(u64, Option<&[u8]>);
 
-/// Reads the blocks of `block` bytes at these ascending offsets, in whatever order they come.
+/// Reads the blocks of `block` bytes at these ascending offsets; completions may come in any order.
 pub(super) fn scan(
     target: &Target,
     block: u64,
     offsets: impl Iterator<Item = u64>,
     check: Check<'_>,
 ) -> Result<(), EngineError> {
-    let trouble = |error| EngineError::System { doing: "reading back what was written".into(), error };
+    let unread = |error| EngineError::System { doing: "reading back what was written".into(), error };
     let longest = (CHUNK - CHUNK % block).max(block);
     let setup = |depth| -> Result<Setup, EngineError> {
         let slot_bytes = usize::try_from(longest).unwrap_or(usize::MAX);
-        Ok(Setup { file: target.reopen().map_err(trouble)?, depth, slot_bytes, options: Options::default() })
+        Ok(Setup { file: target.reopen().map_err(unread)?, depth, slot_bytes, options: Options::default() })
     };
     let reads = Reads { block, longest, offsets: offsets.peekable(), again: Vec::new() };
     match Uring::open(setup(DEPTH)?) {
@@ -38,10 +38,10 @@ pub(super) fn scan(
         }
         Err(error) => return Err(error),
     }
-    .map_err(trouble)
+    .map_err(unread)
 }
 
-/// What is still to be read.
+/// The reads still to do.
 struct Reads<I: Iterator<Item = u64>> {
     block: u64,
     longest: u64,

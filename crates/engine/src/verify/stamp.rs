@@ -10,8 +10,8 @@
 //! | 32 | byte offset of the sector on the target |
 //! | 40 | bytes of the write that lie before the sector |
 //!
-//! All are little-endian. A stamp in each sector rather than one for the block: storage promises no more than whole sectors,
-//! so any of them may be old, astray or damaged, and each can be told apart and on its own.
+//! All are little-endian. Each sector has a stamp, not only each block: storage promises no more than whole sectors, so any
+//! sector may be old, astray or damaged by itself.
 
 use iotax_model::workload::Verify;
 
@@ -24,10 +24,10 @@ pub(crate) type Sector = [u8; SECTOR];
 const CRC32C: u32 = u32::from_le_bytes(*b"iotC");
 const XXH3: u32 = u32::from_le_bytes(*b"iotX");
 
-/// Which write a sector belongs to.
+/// Identifies the write that a sector belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Tells the measurement from all others.
+    /// The measurement's number, unlike all others.
     pub(crate) run: u64,
     /// The number of the write within it.
     pub(crate) generation: u64,
@@ -37,9 +37,9 @@ pub(crate) struct Mark {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) mark: Mark,
-    /// Where the sector was to be written.
+    /// The sector's intended offset.
     pub(crate) offset: u64,
-    /// Where that write began.
+    /// The offset of the whole write.
     pub(crate) start: u64,
     /// The bytes of the write.
     pub(crate) length: u32,
@@ -60,7 +60,7 @@ pub(crate) enum Found {
 
 /// Stamps every sector of a write.
 #[inline]
-pub(crate) fn seal(buffer: &mut [u8], io: &Io, mark: Mark, verify: Verify) {
+pub(crate) fn write_stamps(buffer: &mut [u8], io: &Io, mark: Mark, verify: Verify) {
     let magic = if verify == Verify::Crc32c { CRC32C } else { XXH3 };
     let (sectors, _) = buffer.as_chunks_mut::<SECTOR>();
     for (place, sector) in (0_u32..).step_by(SECTOR).zip(sectors) {
@@ -128,7 +128,7 @@ mod tests {
             let io = Io { direction: Direction::Write, offset: 8192, length: 1024 };
             let mark = Mark { run: u64::MAX - 5, generation: 77 };
             let mut buffer = [0xA5; 1024];
-            seal(&mut buffer, &io, mark, verify);
+            write_stamps(&mut buffer, &io, mark, verify);
             let (sectors, _) = buffer.as_chunks::<SECTOR>();
             for (place, sector) in [0, 512].into_iter().zip(sectors) {
                 let stamp = Stamp { mark, offset: 8192 + place, start: 8192, length: 1024 };

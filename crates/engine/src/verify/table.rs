@@ -1,4 +1,4 @@
-//! Which write each block holds, as far as the target has acknowledged.
+//! The last acknowledged write of each block.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ const BUSY: u64 = 1 << 63;
 /// The last write to the block failed: it may hold anything.
 const UNCERTAIN: u64 = 1 << 62;
 
-/// What is known of a block.
+/// The known state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
     /// It was not written yet.
@@ -27,12 +27,12 @@ pub(crate) enum Known {
 
 /// Eight bytes for each block of the area, shared by the workers.
 ///
-/// A block has one write in flight at a time, whichever worker's it is: of two that overlap in time either may be left,
-/// or parts of both, and neither would be wrong. So a write claims its blocks, and waits for those that are claimed. That
-/// makes the write of a block the last one acknowledged, whatever the pattern and however many jobs work on one area.
+/// A block has one write in flight at a time: two that overlap in time might leave either content, or parts of both. So a write
+/// claims its blocks, and waits for claimed ones. Then a block's last acknowledged write is known, for any pattern and any number
+/// of jobs on one area.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Where the area begins.
+    /// The area's first byte.
     start: u64,
     block: u64,
     entries: Box<[AtomicU64]>,
@@ -101,12 +101,12 @@ impl Table {
         self.of(io).iter().map(|entry| entry.load(Ordering::Acquire))
     }
 
-    /// What is known of the block at `offset`.
+    /// The state of the block at `offset`.
     pub(crate) fn at(&self, offset: u64) -> Known {
         Self::known(self.entries[self.place(offset)].load(Ordering::Acquire))
     }
 
-    /// What a state means.
+    /// Decodes the state of an entry.
     pub(crate) const fn known(state: u64) -> Known {
         match state {
             0 => Known::Unwritten,
@@ -115,7 +115,7 @@ impl Table {
         }
     }
 
-    /// Every block: its offset and what is known of it.
+    /// Every block: its offset and its state.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Known)> {
         let states = self.entries.iter().map(|entry| Self::known(entry.load(Ordering::Acquire)));
         (self.start..).step_by(self.block_length()).zip(states)

@@ -1,12 +1,12 @@
-//! Follows one worker's I/Os: stamps and records what it writes, checks what it reads.
+//! Follows one worker's I/Os: stamps and records writes, checks reads.
 
 use std::sync::Arc;
 
 use iotax_model::verify_errors::Findings;
 
-use super::Proof;
+use super::Verification;
 use super::judge::{Expected, judge};
-use super::stamp::seal;
+use super::stamp::write_stamps;
 use super::table::{Known, Table};
 use crate::pattern::Pattern;
 use crate::request::{Direction, Io};
@@ -14,7 +14,7 @@ use crate::request::{Direction, Io};
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    proof: Arc<Proof>,
+    verification: Arc<Verification>,
     /// By slot, `per_slot` each. Of a write: its generation, then nothing. Of a read: the states of its blocks when it began.
     noted: Vec<u64>,
     per_slot: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Verifier {
     findings: Findings,
 }
 
-/// What a worker is to do next.
+/// A worker's next step.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// This; nothing if all is done.
@@ -34,9 +34,15 @@ pub(crate) enum Next {
 
 impl Verifier {
     /// For a worker of `slots` slots whose longest I/O has `longest` bytes.
-    pub(crate) fn new(proof: Arc<Proof>, slots: usize, longest: usize) -> Self {
-        let per_slot = proof.table.as_ref().map_or(1, |table| longest.div_ceil(table.block_length()));
-        Self { proof, noted: vec![0; slots * per_slot], per_slot, held: None, findings: Findings::default() }
+    pub(crate) fn new(verification: Arc<Verification>, slots: usize, longest: usize) -> Self {
+        let per_slot = verification.table.as_ref().map_or(1, |table| longest.div_ceil(table.block_length()));
+        Self {
+            verification,
+            noted: vec![0; slots * per_slot],
+            per_slot,
+            held: None,
+            findings: Findings::default(),
+        }
     }
 
     /// The next I/O of the pattern for a slot. It may begin.
@@ -51,7 +57,7 @@ impl Verifier {
     }
 
     fn admits(&mut self, slot: usize, io: &Io) -> bool {
-        let Some(table) = &self.proof.table else { return true };
+        let Some(table) = &self.verification.table else { return true };
         let noted = &mut self.noted[slot * self.per_slot..][..self.per_slot];
         match io.direction {
             Direction::Write | Direction::Trim => {
@@ -62,7 +68,7 @@ impl Verifier {
                 noted.iter_mut().zip(table.look(io)).for_each(|(noted, state)| *noted = state);
             }
             Direction::Sync | Direction::DataSync => {
-                if let Some(journal) = &self.proof.journal {
+                if let Some(journal) = &self.verification.journal {
                     noted[0] = journal.records();
                 }
             }
@@ -73,39 +79,39 @@ impl Verifier {
     /// Stamps a write that was admitted.
     pub(crate) fn stamp(&self, slot: usize, io: &Io, buffer: &mut [u8]) {
         let generation = self.noted[slot * self.per_slot];
-        seal(buffer, io, self.proof.mark(generation), self.proof.verify);
+        write_stamps(buffer, io, self.verification.mark(generation), self.verification.verify);
     }
 
     /// Takes note of how an I/O ended: `result` is the kernel's.
     pub(crate) fn done(&mut self, slot: usize, io: &Io, result: i32, buffer: &[u8]) {
         let success = result.cast_unsigned() == io.length;
         let noted = self.noted[slot * self.per_slot];
-        match (io.direction, &self.proof.table) {
+        match (io.direction, &self.verification.table) {
             (Direction::Read, _) if success => self.check(slot, io, &buffer[..io.length as usize]),
             (Direction::Write, Some(table)) if success => {
-                if let Some(journal) = &self.proof.journal {
+                if let Some(journal) = &self.verification.journal {
                     // Before the next write of the block can begin: the journal has the writes of a block in order.
                     journal.write(io, noted);
-                    if self.proof.safe {
+                    if self.verification.safe {
                         journal.flush(journal.records());
                     }
                 }
                 table.release(io, Some(noted));
             }
-            // What was trimmed may read as anything.
+            // A trimmed block, or one whose write failed, may read as anything.
             (Direction::Write | Direction::Trim, Some(table)) => {
-                if let (Some(journal), true) = (&self.proof.journal, self.proof.safe) {
+                if let (Some(journal), true) = (&self.verification.journal, self.verification.safe) {
                     journal.distrust_flushes();
                 }
                 table.release(io, None);
             }
             (Direction::Sync | Direction::DataSync, _) if success => {
-                if let Some(journal) = &self.proof.journal {
+                if let Some(journal) = &self.verification.journal {
                     journal.flush(noted);
                 }
             }
             (Direction::Sync | Direction::DataSync, _) => {
-                if let Some(journal) = &self.proof.journal {
+                if let Some(journal) = &self.verification.journal {
                     journal.distrust_flushes();
                 }
             }
@@ -113,10 +119,10 @@ impl Verifier {
         }
     }
 
-    /// Checks what was read: against the table where this measurement has written, else on its own. A block that was written
-    /// meanwhile is passed over: the read may have met either content, or parts of both.
+    /// Checks a read: against the table if this measurement has written, else on its own. A block written meanwhile is skipped:
+    /// the read may have met either content, or parts of both.
     fn check(&mut self, slot: usize, io: &Io, buffer: &[u8]) {
-        let Some(table) = &self.proof.table else {
+        let Some(table) = &self.verification.table else {
             return self.findings.add(judge(buffer, io.offset, Expected::Anything), io.offset);
         };
         let block = table.block_length();
@@ -124,13 +130,13 @@ impl Verifier {
         let places = (io.offset..).step_by(block).zip(buffer.chunks(block));
         for (((offset, content), then), now) in places.zip(noted).zip(table.look(io)) {
             if let (Known::Holds(generation), true) = (Table::known(now), *then == now) {
-                let expected = Expected::This(self.proof.mark(generation));
+                let expected = Expected::This(self.verification.mark(generation));
                 self.findings.add(judge(content, offset, expected), offset);
             }
         }
     }
 
-    /// What the checks found.
+    /// Ends the checks and returns their findings.
     pub(crate) fn finish(self) -> Findings {
         self.findings
     }

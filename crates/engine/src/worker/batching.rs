@@ -6,7 +6,7 @@ const UNPLUGGED: usize = 2;
 /// I/Os that are begun together where they are done by the end of the call. A longer batch saves next to nothing more, and its
 /// buffers no longer fit into the CPU's nearer caches.
 const AT_ONCE: usize = 64;
-/// Calls that wait and come back with everything before one does not wait: only that one shows whether I/O still outlasts the
+/// Calls that wait and come back with everything before one does not wait: only such a call shows whether I/O still outlasts the
 /// call.
 const DOUBT_AFTER: u32 = 64;
 
@@ -21,7 +21,7 @@ pub(super) enum Batch {
     Full,
 }
 
-/// Tells a device, whose I/O outlasts the call that begins it, from a cache, which answers within the call.
+/// Distinguishes a device, whose I/O outlasts the call that begins it, from a cache, which answers within the call.
 #[derive(Debug, Default)]
 pub(super) struct Batching {
     outlasts: bool,
@@ -30,7 +30,7 @@ pub(super) struct Batching {
 }
 
 impl Batching {
-    /// The state of a batch of so many I/Os.
+    /// The state of a batch of `queued` I/Os.
     #[inline]
     pub(super) const fn after(&self, queued: usize) -> Batch {
         match queued {

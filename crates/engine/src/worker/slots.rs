@@ -12,7 +12,7 @@ pub(super) struct InFlight {
     pub(super) io: Io,
     /// 0 if it is not submitted.
     pub(super) submitted_at: u64,
-    /// When it should have begun, in an open loop.
+    /// The intended begin, in an open loop.
     pub(super) intended_at: u64,
 }
 

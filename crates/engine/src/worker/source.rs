@@ -1,4 +1,4 @@
-//! The I/Os of one worker, one after the other: their pattern, their content, and what is verified of them.
+//! The I/Os of one worker, one after the other: their pattern, their content and their verification.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Direction, Io};
-use crate::verify::{Next, Proof, Verifier};
+use crate::verify::{Next, Verification, Verifier};
 
 /// Nanoseconds until a block that another worker is writing is asked for again.
 const CLAIMED_NS: u64 = 50_000;
@@ -19,7 +19,7 @@ const CLAIMED_NS: u64 = 50_000;
 #[derive(Debug)]
 pub(super) enum NextIo {
     Io(Io),
-    /// Asks again after so many nanoseconds.
+    /// Asks again after this many nanoseconds.
     After(u64),
     Nothing,
 }
@@ -41,7 +41,7 @@ impl Source {
         number: u32,
         seed: u64,
         pattern: Pattern,
-        proof: Option<Arc<Proof>>,
+        verification: Option<Arc<Verification>>,
         setup: &Setup,
     ) -> Self {
         let depth = setup.depth as usize;
@@ -52,7 +52,7 @@ impl Source {
         Self {
             pattern,
             payload,
-            verifier: proof.map(|proof| Verifier::new(proof, depth, setup.slot_bytes)),
+            verifier: verification.map(|verification| Verifier::new(verification, depth, setup.slot_bytes)),
             flush_at_end: workload.end_fsync && workload.rw.writes(),
             is_exhausted: false,
         }
@@ -105,7 +105,7 @@ impl Source {
         }
     }
 
-    /// Takes note of what becomes of the I/Os, if they are verified.
+    /// Passes completions on to verification.
     #[inline]
     pub(super) const fn verifier(&mut self) -> Option<&mut Verifier> {
         self.verifier.as_mut()

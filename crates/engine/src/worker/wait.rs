@@ -13,7 +13,7 @@ const SPIN_NS: u64 = 20_000;
 /// Nanoseconds between the looks of a worker that waits for its start.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// How long to block and still return by `wake`; 0 close to it.
+/// Nanoseconds to block and still return by `wake`; 0 close to it.
 #[inline]
 pub(super) const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)

@@ -1,4 +1,4 @@
-//! What fio calls a job, made of measurements.
+//! fio's jobs, made of measurements.
 
 use iotax_model::Histogram;
 use iotax_model::record::{
@@ -12,14 +12,14 @@ use iotax_analysis::store::Run;
 
 /// Keys of a workload that fio does not have, or means something else by.
 const NOT_FIOS: [&str; 5] = ["stamps", "write_journal", "stall_timeout", "max_errors", "test"];
-/// Keys that scripts look for among a job's options, whether they were given or not.
+/// Keys that scripts look for among a job's options, even if they were not given.
 const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime", "ramp_time"];
 
 /// fio's directions that move data, in its order.
 pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
-/// One entry of `jobs`: a measurement, or the share of one of those that ran at once in it. What several jobs of a workload
-/// did stands in it together, as with fio's `group_reporting`.
+/// One entry of `jobs`: a measurement, or the share of one of the jobs that ran at once in it. Several jobs of one workload are
+/// summed up, as with fio's `group_reporting`.
 pub(super) struct Job<'a> {
     pub(super) name: String,
     /// Counts measurements from 0: jobs of one group ran at once.
@@ -41,11 +41,11 @@ pub(super) struct Job<'a> {
     /// See `cpu`.
     pub(super) counts: Option<ProcessCounts>,
     pub(super) errors: &'a [ErrorCount],
-    /// The keys that are known of the workload of an import; absent of what iotax measured, which knows all.
+    /// The known keys of an imported workload; absent for iotax's own measurements, where all are known.
     known: Option<&'a [String]>,
 }
 
-/// What a job did in one direction.
+/// The I/O of a job in one direction.
 #[derive(Default)]
 pub(super) struct Direction {
     pub(super) ios: u64,
@@ -70,7 +70,7 @@ impl Direction {
     }
 }
 
-/// What fio gives of figures by interval.
+/// fio's summary of values by interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Series {
     pub(super) min: f64,
@@ -183,7 +183,7 @@ impl<'a> Job<'a> {
         self.duration_ns / 1_000_000
     }
 
-    /// Whether I/Os had intended starts.
+    /// True if I/Os had intended starts.
     pub(super) fn is_open_loop(&self) -> bool {
         self.directions.iter().any(|direction| direction.response.is_some())
     }
@@ -203,7 +203,7 @@ impl<'a> Job<'a> {
         self.known.is_none_or(|known| known.iter().any(|one| one == key))
     }
 
-    /// The workload's keys as options of fio: what scripts look for, and what is not as it is by itself.
+    /// The workload's keys as options of fio: those that scripts look for, and those that differ from the default.
     pub(super) fn options(&self) -> Vec<(&'static str, String)> {
         let lengths = self.workload.bsrange.is_some() || self.workload.bssplit.is_some();
         let keys = serde_json::to_value(self.workload).unwrap_or_default();
@@ -303,7 +303,7 @@ fn refuse(run: &Run, m: &Measurement) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Bandwidth of the intervals as a share of what the group moved, as fio has it: at most all of it.
+/// The bandwidth of the intervals as a share of the group's, as in fio: at most all of it.
 fn share_of_group(jobs: &mut [Job<'_>]) {
     for index in 0..DIRECTIONS.len() {
         let bytes: u64 = jobs.iter().map(|job| job.directions[index].bytes).sum();
@@ -316,14 +316,14 @@ fn share_of_group(jobs: &mut [Job<'_>]) {
     }
 }
 
-/// What a disk did during the measurements.
+/// A disk's activity during the measurements.
 pub(super) struct Disk {
     pub(super) name: String,
     pub(super) reads: u64,
     pub(super) writes: u64,
     pub(super) read_merges: u64,
     pub(super) write_merges: u64,
-    /// From queueing to completion, over all reads; absent in records that do not tell.
+    /// From queueing to completion, over all reads; absent if the record lacks it.
     pub(super) read_ms: Option<u64>,
     /// See `read_ms`.
     pub(super) write_ms: Option<u64>,
@@ -331,8 +331,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Every disk beneath the targets, over all measurements together. Disks of several machines are told apart by their
-    /// target's name.
+    /// Every disk beneath the targets, over all measurements together. Disks of several machines have their target's name.
     pub(super) fn all(run: &Run) -> Vec<Self> {
         let mut disks: Vec<(Self, u64)> = Vec::new();
         for m in &run.measurements {
@@ -391,7 +390,7 @@ fn add(disks: &mut [(Disk, u64)], m: &Measurement, machine: &HostActivity, elsew
     }
 }
 
-/// Whether it is an I/O that moved less than it should have, or nothing, which no number is of.
+/// True for an I/O that moved fewer bytes than asked, or none: these have no errno.
 fn is_short(name: &str) -> bool {
     name.starts_with("short ") || name.starts_with("empty ")
 }

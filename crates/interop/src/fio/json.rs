@@ -139,7 +139,7 @@ struct DiskUtil {
     util: f64,
 }
 
-/// How much is said of latencies.
+/// The amount of detail about latencies.
 #[derive(Clone, Copy, PartialEq)]
 enum Detail {
     Spread,
@@ -202,7 +202,7 @@ impl Moved {
     }
 }
 
-/// Names of the classes of iodepths, none of which is filled: fio counts them at each submission, iotax does not.
+/// Names of the classes of iodepths, all empty: fio counts them at each submission, iotax does not.
 fn depths(names: &[&str]) -> Ordered<f64> {
     Ordered(names.iter().map(|name| ((*name).to_owned(), 0.0)).collect())
 }

@@ -10,7 +10,7 @@ pub(super) const PERCENTILES: [f64; 17] =
 
 /// fio divides each power of two into `2^BITS` buckets, half as many as iotax: each of its buckets is two of ours.
 const BITS: u32 = 6;
-/// The middle of fio's last bucket, where it counts what takes longer; its own tools take nothing beyond.
+/// The middle of fio's last bucket, where it counts everything longer; its tools accept nothing beyond.
 const LAST: u64 = 17_112_760_320;
 
 /// Upper ends of the classes within a unit, themselves excluded.
@@ -18,7 +18,7 @@ pub(super) const CLASSES: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 100
 /// Milliseconds go on to this one.
 pub(super) const LAST_CLASS: u64 = 2000;
 
-/// What fio gives of any set of values, in nanoseconds. Without a value all are 0, as fio has it.
+/// fio's summary of a set of values, in nanoseconds. Without values all are 0, as in fio.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Spread {
     pub(super) min: u64,
@@ -40,7 +40,7 @@ impl Spread {
         }
     }
 
-    /// In a unit of so many nanoseconds; the ends are cut off as fio does.
+    /// The same in a unit of `unit` nanoseconds; fractions are cut off, as in fio.
     pub(super) fn scaled(self, unit: u64) -> Self {
         let mean = self.mean / unit as f64;
         let stddev = self.stddev / unit as f64;
@@ -89,7 +89,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of all these values together. A bucket that straddles two classes counts where its middle is.
+    /// The shares of all these values together. A bucket that straddles two classes counts where its middle is.
     pub(super) fn of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Self {
         let mut shares = Self::default();
         let mut total = 0;

@@ -1,7 +1,7 @@
-//! A run as fio 3.33 prints its own: what reads fio reads it.
+//! A run in the format of fio 3.33, for programs that read fio's output.
 //!
-//! What iotax does not measure has the form that fio gives to what had no sample: latencies with an `N` of 0, shares that are
-//! all 0. What has no such form is left out. `docs/formats.md` lists both.
+//! Values that iotax does not measure look like fio's without samples: latencies with an `N` of 0, shares that are all 0. Values
+//! without such a form are left out. `docs/formats.md` lists both.
 
 mod job;
 mod json;
@@ -14,7 +14,7 @@ use iotax_analysis::store::Run;
 use iotax_analysis::time::{month, utc};
 use iotax_report::mark::{Mark, Place, Value};
 
-/// What stands for fio's version: readers take the figures before the second dash for the version of the format.
+/// Takes the place of fio's version: readers take the figures before the second dash for the version of the format.
 pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
 
 /// The document's version says that it was not fio.
@@ -27,7 +27,7 @@ pub(super) const TERSE_MARK: Mark =
 
 /// fio's classes of queue depths.
 const LEVELS: [&str; 7] = ["1", "2", "4", "8", "16", "32", ">=64"];
-/// fio's classes of what one call submits or completes.
+/// fio's classes of I/Os that one call submits or completes.
 const BATCHES: [&str; 7] = ["0", "4", "8", "16", "32", "64", ">=64"];
 
 /// fio's `--output-format=json`.
@@ -62,7 +62,7 @@ pub fn normal(run: &Run) -> Result<String, Unfit> {
     normal::text(run)
 }
 
-/// A share in percent as it is shown in two decimals: what is there is never shown as nothing.
+/// A share in percent for two decimals: a share above 0 is never shown as 0.
 fn shown_share(percent: f64) -> f64 {
     if percent > 0.0 { percent.max(0.01) } else { 0.0 }
 }

@@ -1,4 +1,4 @@
-//! What fio prints for people, which many scripts read.
+//! fio's output for people, which many scripts read.
 
 use std::fmt::{self, Write};
 
@@ -18,7 +18,7 @@ const FIGURES: usize = 4;
 const NS_PER_US: u64 = 1_000;
 const NS_PER_MS: u64 = 1_000_000;
 
-/// The run: what the jobs are, what each did, groups together, disks.
+/// The run: the jobs, the results of each, the groups, the disks.
 pub(super) fn text(run: &Run) -> Result<String, Unfit> {
     let jobs = Job::all(run)?;
     let mut text = String::new();
@@ -56,7 +56,7 @@ fn print(text: &mut String, jobs: &[Job<'_>], disks: &[Disk]) -> fmt::Result {
     Ok(())
 }
 
-/// The line of what a job is to do.
+/// The line that describes a job.
 fn head(text: &mut String, job: &Job<'_>) -> fmt::Result {
     let Workload { rw, iodepth, numjobs, ioengine, .. } = job.workload;
     let [read, write, trim] = lengths(job.workload);
@@ -88,7 +88,7 @@ fn lengths(workload: &Workload) -> [String; 3] {
     [workload.bs; 3].map(|bs| range(bs, bs))
 }
 
-/// What a job did.
+/// The lines of one job.
 fn body(text: &mut String, job: &Job<'_>) -> fmt::Result {
     let (Job { name, group, .. }, jobs) = (job, job.workload.numjobs);
     let (error, ended) = (job.error(), ctime(job.ended_at_ms));
@@ -134,7 +134,7 @@ fn body(text: &mut String, job: &Job<'_>) -> fmt::Result {
     writeln!(text, "     latency   : target=0, window=0, percentile=100.00%, depth={}", job.workload.iodepth)
 }
 
-/// What a job did in one direction.
+/// The lines of a job's one direction.
 fn moved(text: &mut String, job: &Job<'_>, word: &str, direction: &Direction) -> fmt::Result {
     let iops = amount(whole(job.rate(direction.ios)), FIGURES, 1000, "");
     let rate = both(whole(job.rate(direction.bytes)), "/s");
@@ -231,7 +231,7 @@ fn classes(text: &mut String, unit: &str, shares: &[f64]) -> fmt::Result {
     there.chunks(5).try_for_each(|line| writeln!(text, "  lat ({unit})   : {}", line.join(", ")))
 }
 
-/// What the jobs that ran at once did together.
+/// The summary of the jobs that ran at once.
 fn status(text: &mut String, group: &[Job<'_>]) -> fmt::Result {
     writeln!(text, "\nRun status group {} (all jobs):", group[0].group)?;
     for (index, word) in DIRECTIONS.into_iter().enumerate() {
@@ -262,7 +262,7 @@ fn both(bytes: u64, per: &str) -> String {
     format!("{}{per} ({}{per})", amount(bytes, FIGURES, 1024, "B"), amount(bytes, FIGURES, 1000, "B"))
 }
 
-/// An amount in at most so many figures, with the prefix that this takes: `32.7k`, `1426MiB`, `64.0KiB`.
+/// An amount with at most `figures` figures, and the prefix for that: `32.7k`, `1426MiB`, `64.0KiB`.
 fn amount(value: u64, figures: usize, base: u64, unit: &str) -> String {
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];

@@ -9,7 +9,7 @@ use super::{LEVELS, VERSION, shown_share};
 use crate::Unfit;
 use iotax_analysis::store::Run;
 
-/// fio has room for so many percentiles, whether it was asked for them or not.
+/// The fields that fio reserves for percentiles.
 const PLACES: usize = 20;
 const NS_PER_US: u64 = 1_000;
 
@@ -42,7 +42,7 @@ fn line(job: &Job<'_>) -> Vec<String> {
     fields.extend(LEVELS.map(|_| "0.0%".to_owned()));
     let shares =
         Shares::of(job.directions.iter().filter(|direction| direction.ios > 0).map(Direction::total));
-    // Here what takes less than a microsecond is in the first class of microseconds.
+    // Shares below a microsecond go into the first class of microseconds.
     let mut us = shares.us;
     us[0] += shares.ns.iter().sum::<f64>();
     fields.extend(us.iter().chain(&shares.ms).map(|share| format!("{:.2}%", shown_share(*share))));

@@ -1,7 +1,7 @@
-//! What atop says of disks: lines `DSK`, `LVM` and `MDD` of its screens, and of `atop -P`.
+//! atop's disk figures: lines `DSK`, `LVM` and `MDD` of its screens, and of `atop -P`.
 //!
-//! The first sample is since boot and left out where the text says that it is. The figures are those of all other samples
-//! together. `avio` is the time that the device was busy per I/O and no latency: with several I/Os at once it is less.
+//! The first sample covers the time since boot and is left out where the text marks it. The figures sum all other samples. `avio`
+//! is the time that the device was busy per I/O, not a latency: with several I/Os at once it is less.
 
 mod parseable;
 
@@ -48,7 +48,7 @@ struct Sums {
     reads: f64,
     writes: f64,
     bytes: f64,
-    /// Whether a sample did not tell its bytes, so that nobody knows the sum.
+    /// True if a sample lacks its bytes, so that the sum is unknown.
     without_bytes: bool,
     busy_seconds: f64,
 }
@@ -57,7 +57,7 @@ struct Sums {
 #[derive(Default)]
 struct Devices {
     all: Vec<(String, Sums)>,
-    /// Where each is.
+    /// The index of each device in `all`.
     places: HashMap<String, usize>,
 }
 

@@ -1,6 +1,6 @@
-//! What bonnie++ writes: CSV of 1.03 and of 1.96 to 1.98, and its tables.
+//! bonnie++'s output: CSV of 1.03 and of 1.96 to 1.98, and its tables.
 //!
-//! Rates are KiB a second, which bonnie++ calls K; `+++++` stands for too fast to tell. A latency is the longest of its test.
+//! Rates are KiB a second, which bonnie++ calls K; `+++++` stands for too fast to measure. A latency is the longest of its test.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use super::quantity::{nanos_in, number, number_and_unit};
 use super::{Entry, Found, Line};
 use iotax_analysis::Metric;
 
-/// A test: its name here, what it is in iotax's terms.
+/// A test: its name here, and its description in iotax's terms.
 type Test = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Those on one large file, in the order of its columns.
@@ -36,7 +36,7 @@ const ON_FILES: [Test; 6] = [
 /// The one of [`ON_A_FILE`] whose rate is not of bytes.
 const SEEKS: usize = 5;
 
-/// What both forms tell of a run.
+/// The description of a run in both forms.
 #[derive(Default)]
 struct About<'a> {
     machine: &'a str,
@@ -83,7 +83,7 @@ fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) 
         found.miss(Line { number: at, text: line.to_owned(), reason });
         return;
     }
-    // What the end of a text or another piece of line follows may have lost its own end.
+    // The last field may be cut off at the end of a text or before another piece of a line.
     let is_sure = next.map_or(ends, |next| !is_rest(next));
     if wanted == OLD {
         old(&fields, at, is_sure, found);
@@ -92,7 +92,7 @@ fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) 
     }
 }
 
-/// Whether it is a rate and a share of the CPUs: both figures, both too fast to tell, or both left out.
+/// True for a rate and a share of the CPUs: both figures, both too fast to measure, or both left out.
 fn is_pair(pair: &[&str]) -> bool {
     match pair {
         ["", ""] | ["+++++", "+++" | "?" | ""] => true,
@@ -104,7 +104,7 @@ fn is_pair(pair: &[&str]) -> bool {
     }
 }
 
-/// How many fields a line has that begins as one of bonnie++'s does.
+/// The number of fields of a line that begins as one of bonnie++'s does.
 fn fields_of(line: &str) -> Option<usize> {
     let fields: Vec<&str> = line.split(',').collect();
     match fields.as_slice() {
@@ -137,7 +137,7 @@ const fn is_of_old(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, '+' | '.' | ':' | '/')
 }
 
-/// Whether it can be the rest of a line of fields.
+/// True if it can be the rest of a line of fields.
 fn is_rest(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty()
@@ -158,7 +158,7 @@ fn old(fields: &[&str], line: usize, is_sure: bool, found: &mut Found) {
     add(found, &about, &ON_FILES, &fields[15..27], &[]);
 }
 
-/// Formats 1.96 to 1.98; the last has the number of seeks and of those who seek before the figures.
+/// Formats 1.96 to 1.98; the last has the numbers of seeks and of seekers before the figures.
 fn new(fields: &[&str], line: usize, found: &mut Found) {
     let first = if fields[0] == "1.98" { 9 } else { 7 };
     found.version.get_or_insert_with(|| fields[1].to_owned());
@@ -231,7 +231,7 @@ fn time(text: &str) -> Option<f64> {
     Some(value * nanos_in(unit).filter(|_| matches!(unit, "us" | "ms" | "s"))?)
 }
 
-/// Tables of machines that `told` has no CSV of.
+/// Reads the tables of machines without CSV in `told`.
 fn tables(lines: &Lines<'_>, told: &HashSet<String>, found: &mut Found) {
     let mut machine = "";
     for (i, line) in lines.from(0).enumerate() {
@@ -278,7 +278,7 @@ fn tables(lines: &Lines<'_>, told: &HashSet<String>, found: &mut Found) {
             continue;
         }
         let latencies = lines.get(i + 2).map(|next| latencies(line, next)).unwrap_or_default();
-        // Without K in the head only a suffix says what a rate is of.
+        // Without K in the head only a suffix gives a rate's unit.
         let is_told = line.contains("K/sec");
         let unit = |(i, text)| {
             let plain = i % 2 == 0 && i != 2 * SEEKS && is_on_a_file && number(text).is_some();
@@ -290,7 +290,7 @@ fn tables(lines: &Lines<'_>, told: &HashSet<String>, found: &mut Found) {
     }
 }
 
-/// The words before the figures, and the twelve figures, of which those of tests that were left out are empty.
+/// The words before the figures, and the twelve figures, which are empty for tests that were left out.
 fn row_of<'a>(head: &str, row: &'a str) -> Option<(Vec<&'a str>, Vec<&'a str>)> {
     let ends: Vec<usize> = words(head)
         .into_iter()

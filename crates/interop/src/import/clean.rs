@@ -1,12 +1,12 @@
-//! Text as a tool wrote it, out of text as it comes: from files, terminals, mails and web pages.
+//! Restores a tool's text from files, terminals, mails and web pages.
 //!
-//! Nothing here changes a figure. A line stays the line of its number, so that what is said of a line is found in the file.
+//! Nothing here changes a figure. Lines keep their numbers, so that remarks on a line can be found in the file.
 
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-/// The text of a file: UTF-8, or UTF-16 where a byte order mark says so. What is no text becomes a replacement character.
+/// The text of a file: UTF-8, or UTF-16 if a byte order mark says so. Invalid bytes become replacement characters.
 #[must_use]
 pub fn decode(bytes: Vec<u8>) -> String {
     let units = |of: fn([u8; 2]) -> u16| {
@@ -21,8 +21,8 @@ pub fn decode(bytes: Vec<u8>) -> String {
     }
 }
 
-/// The text without what its way here added: marks of quoting and of web pages, invisible characters, typographic quotes and dashes,
-/// and commas for points where the text shows that they are that.
+/// Removes traces of a text's way here: marks of quoting and of web pages, invisible characters, typographic quotes and dashes,
+/// and decimal commas if the text clearly uses them.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches('\u{feff}');
@@ -95,7 +95,7 @@ const WITHIN: [&str; 26] = [
 /// Longer is no tag.
 const LONGEST_TAG: usize = 1000;
 
-/// What may be tags: where each begins, and its name.
+/// Possible tags: the position and the name of each.
 fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.match_indices('<').filter_map(|(at, _)| {
         let inner = text[at + 1..].strip_prefix('/').unwrap_or(&text[at + 1..]);
@@ -106,13 +106,13 @@ fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether it is JSON and nothing else, which says itself what is text and what is not.
+/// True for pure JSON, which itself separates text from syntax.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
         && serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>().all(|value| value.is_ok())
 }
 
-/// A line of a web page as it is read: without tags, and with the characters that entities stand for.
+/// A line of a web page as its readers see it: without tags, and with entities replaced.
 fn unmarked(line: &str) -> String {
     let mut text = String::new();
     let mut next = 0;
@@ -141,8 +141,8 @@ fn unmarked(line: &str) -> String {
     entities.into_iter().fold(text, |text, (entity, character)| text.replace(entity, character))
 }
 
-/// Whether numbers that stand alone have commas for points: some is `0,12` or `391,5`, which no thousand is, and none has a point
-/// or is `1,234,567`. What a command has is what somebody typed.
+/// True if single numbers use decimal commas: one at least is like `0,12` or `391,5`, which are not thousands, and none has a
+/// point or is like `1,234,567`. Commands do not count, since a person typed them.
 fn has_decimal_commas(text: &str) -> bool {
     let mut found = false;
     for word in text.lines().filter(|line| !is_command(line)).flat_map(str::split_whitespace) {
@@ -155,7 +155,7 @@ fn has_decimal_commas(text: &str) -> bool {
     found
 }
 
-/// Whether a line is what was typed, or a comment.
+/// True for a command line or a comment.
 fn is_command(line: &str) -> bool {
     line.trim_start().starts_with(['$', '#'])
 }
@@ -163,7 +163,7 @@ fn is_command(line: &str) -> bool {
 /// Longer is no number.
 const LONGEST_NUMBER: usize = 60;
 
-/// Whether it is `1,234,567`, of which no comma is a point.
+/// True for numbers such as `1,234,567`, whose commas separate thousands.
 fn has_thousands(word: &str) -> bool {
     if word.len() > LONGEST_NUMBER {
         return false;
@@ -175,7 +175,7 @@ fn has_thousands(word: &str) -> bool {
         && parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether it is digits, this sign once, and digits.
+/// True for digits, this sign once, and digits.
 fn is_decimal(word: &str, sign: char) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     word.split_once(sign).is_some_and(|(whole, part)| digits(whole) && digits(part))

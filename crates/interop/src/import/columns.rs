@@ -1,6 +1,6 @@
 //! Tables as tools print them, whose empty fields are blanks: a figure belongs to the head that ends where it ends.
 
-/// How far a figure may end to the right of its column's head: those that are wider than their columns push the others aside.
+/// Columns that a figure may end to the right of its head: figures wider than their columns push the others aside.
 const ASIDE: usize = 3;
 
 /// The words of a line, each with the column that it ends at, counted in characters.
@@ -19,7 +19,7 @@ pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Whether a line may be the rest of a row that was broken: nothing but figures.
+/// True if a line may be the rest of a broken row: nothing but figures.
 pub(super) fn may_be_rest(line: Option<&str>) -> bool {
     let figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '+'));
     line.is_some_and(|line| !line.trim().is_empty() && line.split_whitespace().all(figure))
@@ -27,7 +27,7 @@ pub(super) fn may_be_rest(line: Option<&str>) -> bool {
 
 /// The word of each column, by where the columns end. Absent if some word has no column of its own: the blanks are not those that the
 /// tool printed.
-/// `left` is how far figures may end to the left of their heads.
+/// `left` is the number of columns that figures may end to the left of their heads.
 pub(super) fn placed<'a>(
     words: &[(usize, &'a str)],
     ends: &[usize],

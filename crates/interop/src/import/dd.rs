@@ -1,4 +1,4 @@
-//! What dd writes when it is done: GNU's in any language, busybox's and toybox's, BSD's and macOS's.
+//! dd's final report: GNU's in any language, busybox's and toybox's, BSD's and macOS's.
 //!
 //! Languages differ in the words and not in the order: bytes, seconds, rate. A line is taken for dd's if the rate is the
 //! one that bytes and seconds give, so that a line that was cut or put together wrongly is not.
@@ -29,9 +29,9 @@ pub(super) fn read(text: &str) -> Option<Found> {
         let written = line_before(i, 1).and_then(records);
         let after_records = written.is_some();
         if let Some((done, end)) = Done::at(&lines, i) {
-            // What stands before the records, in the same paragraph, was told while dd went on.
+            // Lines before the records in the same paragraph are progress reports of a running dd.
             if after_records || !paragraph.has_records(&lines, end) {
-                // A count that was cut differs from the other one. So do those of two record sizes, which nobody can tell from it.
+                // A count that was cut differs from the other one. So do those of two record sizes, which look the same.
                 let read = line_before(i, 2).and_then(records);
                 let counts = read.filter(|read| written.as_ref() == Some(read));
                 let mut entry = entry(&done, &command, counts);
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// How the paragraph goes on that is being read: each of its lines is looked at once.
+/// A look ahead into the current paragraph, which reads each of its lines once.
 #[derive(Default)]
 struct Paragraph {
     /// The first line that has records, or that ends the paragraph.
@@ -61,7 +61,7 @@ struct Paragraph {
 }
 
 impl Paragraph {
-    /// Whether records follow from a line on, before an empty line or a command.
+    /// True if records follow from a line on, before an empty line or a command.
     fn has_records(&mut self, lines: &Lines<'_>, from: usize) -> bool {
         if self.stop < from {
             let ends = |line: &str| line.trim().is_empty() || Command::of(line).is_some();
@@ -73,14 +73,14 @@ impl Paragraph {
     }
 }
 
-/// What the last line says.
+/// The result line.
 struct Done {
     bytes: u64,
     seconds: f64,
 }
 
 impl Done {
-    /// What line `i` says, alone or with the next one if it was wrapped, and the number of the line after it.
+    /// Reads line `i`, joined with the next one if it was wrapped, and gives the number of the line after it.
     fn at(lines: &Lines<'_>, i: usize) -> Option<(Self, usize)> {
         let line = lines.get(i).filter(|line| records(line).is_none())?;
         let wrapped = || {
@@ -110,7 +110,7 @@ impl Done {
 /// A rate as it was printed.
 struct Rate {
     value: f64,
-    /// How far it was rounded at most.
+    /// The largest rounding error, in the rate's unit.
     slack: f64,
     /// Bytes in its unit. Two where a letter is 1000 for one dd and 1024 for another.
     units: [f64; 2],
@@ -154,7 +154,7 @@ fn records(line: &str) -> Option<(u64, u64)> {
     })
 }
 
-/// What the command says, where it is in the text too.
+/// The command's options, if the text includes the command.
 #[derive(Default)]
 struct Command {
     input: Option<String>,
@@ -201,7 +201,7 @@ impl Command {
         }
     }
 
-    /// What is measured and how: nothing is if data comes from nowhere and goes nowhere.
+    /// The measured file and direction; neither if data comes from nowhere and goes nowhere.
     fn measured(&self) -> (Option<&str>, Option<Rw>) {
         let real = |file: &Option<String>| {
             let made_up = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
@@ -254,7 +254,7 @@ fn entry(done: &Done, command: &Command, counts: Option<(u64, u64)>) -> Entry {
     entry
 }
 
-/// What bash's and POSIX's `time` says of the command, if it follows.
+/// Adds the times that bash's and POSIX's `time` print after the command.
 fn add_time<'t>(entry: &mut Entry, after: impl Iterator<Item = &'t str>) {
     for line in after.take(4) {
         let mut words = line.split_whitespace();

@@ -1,4 +1,4 @@
-//! What hyperfine exports as JSON: each run of a command is a repetition, its time the latency of one operation.
+//! hyperfine's exported JSON: each run of a command is a repetition, its time the latency of one operation.
 
 use super::json_tree::{self, Value};
 use super::parse_util::{agree, not_understood, whole_nanos};
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// The command, and what its parameters were where it was run with several.
+/// The command, and its parameters if it ran with several.
 fn name(mut command: String, parameters: Value<'_>) -> String {
     for (key, value) in parameters.entries() {
         command.extend([" [", &*key, "=", &value.to_string(), "]"]);
@@ -42,7 +42,7 @@ fn name(mut command: String, parameters: Value<'_>) -> String {
     command
 }
 
-/// Whether all times are some and their mean is the one that is told.
+/// True if all times are above 0 and their mean is the printed one.
 fn fit_together(result: Value<'_>, times: Value<'_>) -> bool {
     let sum = times.items().try_fold((0.0, 0_usize), |(sum, count), time| {
         time.f64().filter(|seconds| *seconds > 0.0).map(|seconds| (sum + seconds, count + 1))
@@ -55,7 +55,7 @@ fn entry(name: &str, seconds: f64, line: usize, result: Value<'_>) -> Entry {
     let mut entry = Entry { workload: name.to_owned(), line, ..Entry::default() };
     entry.duration_ns = whole_nanos(seconds * 1e9);
     entry.state(Metric::LATENCY_MEAN, Some(seconds * 1e9));
-    // Of all runs together: hyperfine keeps no others.
+    // These are means over all runs: hyperfine keeps no others.
     for (key, name) in [("user", "mean user time"), ("system", "mean system time")] {
         if let Some(value) = result.get(key).f64() {
             entry.add(name, Some(value), "s");

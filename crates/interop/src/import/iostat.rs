@@ -1,7 +1,7 @@
-//! What iostat of sysstat 10 to 12 writes: columns by their names, with and without `-x`, and JSON.
+//! iostat's output (sysstat 10 to 12): columns by their names, with and without `-x`, and JSON.
 //!
-//! The first report is since boot and left out; the figures are means over the others. Columns per second are weighted with
-//! the reports' lengths, where their times tell them, those per I/O with the I/Os they are of.
+//! The first report is since boot and left out; the figures are means over the others. Columns per second are weighted with the
+//! reports' lengths, if their times are known, those per I/O with the I/Os.
 
 mod reports;
 
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// What one column of a report is, and how much it counts.
+/// A value of a column and its weight.
 type Weighted = (f64, f64);
 
 /// The entries of one session.
@@ -168,7 +168,7 @@ fn bytes(means: &BTreeMap<&str, f64>) -> Option<f64> {
         .or_else(|| Some(of("MB/s")? * 1_048_576.0))
 }
 
-/// A column's unit, as its name tells it.
+/// A column's unit, from its name.
 fn unit(column: &str) -> &'static str {
     match column {
         "%util" => "%",

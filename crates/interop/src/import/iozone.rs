@@ -1,4 +1,4 @@
-//! What iozone writes: its columns, its report for spreadsheets (`-R`), and throughput mode (`-t`). Its kB are 1024 bytes.
+//! iozone's output: its columns, its report for spreadsheets (`-R`), and throughput mode (`-t`). Its kB are 1024 bytes.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use super::quantity::number;
 use super::{Entry, Found, Line};
 use iotax_analysis::Metric;
 
-/// A test: its column's name here, the title of its part of the spreadsheet report, what it is in iotax's terms.
+/// A test: its column's name here, the title of its part of the spreadsheet report, and its description in iotax's terms.
 type Test = (&'static str, &'static str, Option<(&'static str, &'static str)>);
 
 /// In the order of the columns. A stride read's and a backward read's distances are set by their records.
@@ -28,7 +28,7 @@ const TESTS: [Test; 13] = [
     ("refread", "re-fread", None),
 ];
 
-/// What figures are of, by the line "Output is in ...".
+/// The unit of the figures, from the line "Output is in ...".
 #[derive(Clone, Copy, PartialEq)]
 enum Unit {
     KibPerS,
@@ -43,7 +43,7 @@ const LEFT: usize = 2;
 struct Reader {
     found: Found,
     unit: Option<Unit>,
-    /// Where the columns end: size, record, then the tests.
+    /// The ends of the columns: size, record, then the tests.
     ends: Vec<usize>,
     /// The part of the spreadsheet report that is being read, and its records in kB.
     part: Option<usize>,
@@ -51,7 +51,7 @@ struct Reader {
     direct: bool,
     /// The names and figures of all entries.
     told: HashSet<String>,
-    /// Whether anything was seen that only iozone writes.
+    /// True if anything was seen that only iozone writes.
     is_iozone: bool,
 }
 
@@ -108,7 +108,7 @@ impl Reader {
     fn row(&mut self, line: &str, next: Option<&str>, at: usize) {
         let row = words(line);
         if row.len() < 3 || row.iter().any(|(_, word)| number(word).is_none()) {
-            // What ends a table is a line that is none.
+            // Any other line ends a table.
             if !row.is_empty() {
                 self.ends.clear();
             }
@@ -158,7 +158,7 @@ impl Reader {
         self.records = records;
     }
 
-    /// A figure of a test, unless another part of the same output has told it.
+    /// Keeps a figure of a test, unless another part of the same output has it already.
     fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
         let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
         let (name, _, terms) = TESTS[test];
@@ -224,14 +224,14 @@ fn is_head(line: &str) -> bool {
     first && words.next() == Some("reclen") && words.next() == Some("write") && words.count() == 12
 }
 
-/// Which part of the spreadsheet report a line opens: `"Re-writer report"`.
+/// The part of the spreadsheet report that a line opens: `"Re-writer report"`.
 fn title(line: &str) -> Option<usize> {
     let title = line.strip_prefix('"')?.strip_suffix('"')?.to_ascii_lowercase();
     let title = title.strip_suffix(" report")?;
     TESTS.iter().position(|(_, known, _)| *known == title)
 }
 
-/// What ran at once and what its children saw, of a line of throughput mode.
+/// The test and the rate that its children saw, from a line of throughput mode.
 fn throughput(line: &str) -> Option<(&str, (f64, &str))> {
     let rest = line.strip_prefix("Children see throughput for")?;
     let (what, rate) = rest.split_once('=')?;

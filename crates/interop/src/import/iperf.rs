@@ -51,7 +51,7 @@ impl<'a> Row<'a> {
         (is_stream && length > 0.0 && (given - row.bits_per_s).abs() <= slack).then_some(row)
     }
 
-    /// Whether it is that of all streams together.
+    /// True for the sum of all streams.
     pub(super) fn is_sum(&self) -> bool {
         self.id == "SUM"
     }
@@ -69,7 +69,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The inside of the first square brackets, and what follows them.
+/// The inside of the first square brackets, and the rest after them.
 pub(super) fn bracket(line: &str) -> Option<(&str, &str)> {
     let (inside, rest) = line[line.find('[')? + 1..].split_once(']')?;
     Some((inside.trim(), rest))
@@ -87,12 +87,12 @@ fn power(letter: &str) -> Option<i32> {
     i32::try_from(["", "K", "M", "G", "T"].iter().position(|known| *known == letter)?).ok()
 }
 
-/// Bytes in `GBytes`, of which one is 1024 `MBytes`.
+/// Bytes in `GBytes`: 1024 `MBytes` each.
 fn bytes_in(unit: &str) -> Option<f64> {
     Some(1024_f64.powi(power(unit.strip_suffix("Bytes").or_else(|| unit.strip_suffix("Byte"))?)?))
 }
 
-/// Bits per second in `Gbits/sec`, of which one is 1000 `Mbits/sec`, and in `MBytes/sec`.
+/// Bits per second in `Gbits/sec`, 1000 `Mbits/sec` each, and in `MBytes/sec`.
 fn bits_per_s_in(unit: &str) -> Option<f64> {
     let unit = unit.strip_suffix("/sec")?;
     match unit.strip_suffix("bits") {

@@ -1,7 +1,7 @@
-//! What iperf 2 writes: text, and CSV (`-y C`).
+//! iperf 2's output: text, and CSV (`-y C`).
 //!
-//! Only the row over the whole test is read. Of UDP the rate is the server's, which is what arrived. A server's row that has lost
-//! its end looks like a client's, which is known by the line that follows it: `Sent 893 datagrams`.
+//! Only the row over the whole test is read. For UDP the rate is the server's: that of the data that arrived. A server's row that
+//! has lost its end looks like a client's, which the line after it identifies: `Sent 893 datagrams`.
 
 mod csv;
 
@@ -13,7 +13,7 @@ use super::parse_util::{not_understood, whole_nanos};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// How a test's head begins: at the end that sends, and at the other.
+/// The beginnings of a test's head: at the sender and at the receiver.
 const HEADS: [&str; 2] = ["Client connecting to ", "Server listening on"];
 
 /// iperf's results in a text. Several of the same host and kind are repetitions.
@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// A row as it is kept.
+/// A row that was kept.
 #[derive(Clone)]
 struct Kept {
     line: usize,
@@ -44,7 +44,7 @@ struct Kept {
     to: f64,
     bits_per_s: f64,
     datagrams: Option<(f64, f64, f64)>,
-    /// Whether the count of datagrams that were sent follows it.
+    /// True if the count of datagrams that were sent follows it.
     is_sent: bool,
 }
 
@@ -111,7 +111,7 @@ impl Test {
         }
     }
 
-    /// Whether a stream is one that comes in: its own port is the test's.
+    /// True for an incoming stream: its own port is the test's.
     fn comes_in(&self, id: &str) -> bool {
         self.host.is_some() && self.streams.get(id).is_some_and(|port| *port == self.port)
     }
@@ -125,7 +125,7 @@ impl Test {
         ids
     }
 
-    /// The rows over all of the time that any row of the stream tells of.
+    /// The stream's rows over its whole time.
     fn whole(&self, id: &str) -> Vec<&Kept> {
         let Some(rows) = self.rows.get(id) else { return Vec::new() };
         let end = rows.iter().map(|row| row.to).fold(0.0, f64::max);
@@ -134,7 +134,7 @@ impl Test {
 
     fn direction(&self, incoming: bool, both: bool, found: &mut Found) {
         let ids = self.ids(incoming);
-        // Where there is a sum there were several streams, whether or not their rows are all here.
+        // A sum means several streams, whether or not their rows are all here.
         let summed = !both && self.rows.contains_key("SUM");
         let rows = match ids[..] {
             [] => return,

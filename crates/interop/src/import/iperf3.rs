@@ -1,7 +1,7 @@
-//! What iperf3 writes: JSON, one document or an event a line, and text.
+//! iperf3's output: JSON, one document or one event per line, and text.
 //!
-//! The rate is what the receiver got; what was sent is a figure beside it. Intervals are parts of one test and no
-//! repetitions: only the totals are read.
+//! The rate is the receiver's; the sender's is a separate figure. Intervals are parts of one test, not repetitions: only the
+//! totals are read.
 
 mod text;
 
@@ -12,7 +12,7 @@ use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found};
 use iotax_analysis::Metric;
 
-/// What is said of a rate that is not the receiver's.
+/// The note for a rate that is not the receiver's.
 const SENDERS: &str = "the rate is the sender's: what was lost is in it";
 
 /// iperf3's results in a text. Several of the same host and kind are repetitions.
@@ -53,11 +53,11 @@ fn refused(error: Value<'_>, line: usize, found: &mut Found) {
     }
 }
 
-/// What is known of a test before it runs.
+/// The parameters of a test, known before it runs.
 #[derive(Default)]
 struct Start {
     version: Option<String>,
-    /// Its protocol, and whether the server sends.
+    /// Its protocol, and true if the server sends.
     name: String,
     target: Option<String>,
     streams: Option<u32>,
@@ -147,7 +147,7 @@ fn rate(sum: Value<'_>) -> Option<f64> {
     (rate > 0.0 && agree(bytes * 8.0 / seconds, rate, 0.02)).then_some(rate)
 }
 
-/// Adds the figures of a way; whether there are any.
+/// Adds the figures of one direction. True if there are any.
 fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     let (sent_rate, received_rate) = (rate(sent), rate(received));
     if let Some(rate) = received_rate {
@@ -166,7 +166,7 @@ fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     sent_rate.is_some() || received_rate.is_some()
 }
 
-/// Adds what only UDP has.
+/// Adds the figures of UDP alone.
 fn losses(entry: &mut Entry, told: Value<'_>) {
     for (key, name, unit) in [
         ("jitter_ms", "jitter", "ms"),
@@ -178,7 +178,7 @@ fn losses(entry: &mut Entry, told: Value<'_>) {
     }
 }
 
-/// What is known of both ends over the whole test.
+/// Adds the figures that hold for both ends over the whole test.
 fn shared(entry: &mut Entry, end: Value<'_>) {
     let mut streams = end.get("streams").items();
     if let (Some(stream), None) = (streams.next(), streams.next())

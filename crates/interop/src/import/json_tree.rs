@@ -1,8 +1,8 @@
-//! JSON as tools write it, wherever in a text it stands.
+//! JSON as tools write it, anywhere in a text.
 //!
-//! A document is one list of small nodes that point into the text, so that it takes a few times the text's own room whatever it
-//! holds. Nothing here calls itself, and a text is read once however broken it is. `nan` and `inf`, which some tools write though JSON
-//! has no word for them, are null: not known. So is a key that is there twice: nobody knows which of its values is meant.
+//! A document is one list of small nodes that point into the text, so it takes a few times the text's memory at most. Nothing
+//! here recurses, and even a broken text is read only once. `nan` and `inf`, which some tools write although JSON has no word for
+//! them, are null: unknown. So is a duplicate key, since either of its values may be meant.
 
 use std::borrow::Cow;
 
@@ -23,12 +23,12 @@ enum Node {
 /// Stands for `next` as long as a list or map is open.
 const OPEN: u32 = u32::MAX;
 
-/// A document, or what is left of a torn one.
+/// A document, or the remains of a torn one.
 pub(super) struct Tree<'t> {
     text: &'t str,
-    /// The first one is a null, for what is not there.
+    /// The first one is a null, which stands for missing values.
     nodes: Vec<Node>,
-    /// Where its first byte is that cannot be read, or the one after it.
+    /// The position of the first byte that cannot be read, or the one after the tree.
     pub(super) end: usize,
     pub(super) is_torn: bool,
 }
@@ -95,7 +95,7 @@ impl<'t> Tree<'t> {
         let mut open: Vec<usize> = Vec::new();
         loop {
             if !self.scalar_or_opening(&mut open)? {
-                // What was opened may be closed at once.
+                // An empty map or list closes at once.
                 let is_map = matches!(self.nodes[*open.last()?], Node::Map { .. });
                 self.blank();
                 if self.byte()? != if is_map { b'}' } else { b']' } {
@@ -112,7 +112,7 @@ impl<'t> Tree<'t> {
         }
     }
 
-    /// Reads a value. Whether it is over: a list or map is only begun.
+    /// Reads a value. True if it is complete: a list or map is only begun.
     fn scalar_or_opening(&mut self, open: &mut Vec<usize>) -> Option<bool> {
         self.blank();
         let from = u32::try_from(self.end).ok()?;
@@ -132,7 +132,7 @@ impl<'t> Tree<'t> {
         self.push(node).map(|()| false)
     }
 
-    /// Reads what follows a value, up to the next one or to the end of all.
+    /// Reads on after a value, up to the next one or to the end.
     fn closings(&mut self, open: &mut Vec<usize>) -> Option<()> {
         while let Some(last) = open.last().copied() {
             let nodes = u32::try_from(self.nodes.len()).ok()?;
@@ -237,12 +237,12 @@ impl<'t> Value<'t> {
         })
     }
 
-    /// The values of a list; none of what is no list.
+    /// The values of a list; empty for anything else.
     pub(super) fn items(self) -> impl Iterator<Item = Self> + Clone {
         self.parts().filter(move |_| self.is_list())
     }
 
-    /// The keys and values of a map; none of what is no map.
+    /// The keys and values of a map; empty for anything else.
     pub(super) fn entries(self) -> impl Iterator<Item = (Cow<'t, str>, Self)> {
         let mut parts = self.parts().filter(move |_| self.is_map());
         std::iter::from_fn(move || Some((parts.next()?.text()?, parts.next()?)))
@@ -290,12 +290,12 @@ impl<'t> Value<'t> {
         }
     }
 
-    /// Whether it is this text.
+    /// True if it is this text.
     pub(super) fn is(self, text: &str) -> bool {
         self.text().is_some_and(|own| own == text)
     }
 
-    /// What stands between quotes.
+    /// The text between quotes.
     pub(super) fn text(self) -> Option<Cow<'t, str>> {
         let Node::Text { from, to } = self.node() else { return None };
         let raw = self.raw();
@@ -310,7 +310,7 @@ impl<'t> Value<'t> {
         self.text().map(Cow::into_owned)
     }
 
-    /// A number; none of what is none, and none of one too large.
+    /// The number; absent for anything else, and for one too large.
     pub(super) fn f64(self) -> Option<f64> {
         matches!(self.node(), Node::Number { .. })
             .then(|| self.raw().parse().ok())?
@@ -354,7 +354,7 @@ pub(super) fn objects(text: &str, each: &mut dyn FnMut(usize, Value<'_>)) {
         if rest.trim_start_matches([' ', '\t']).starts_with('{') {
             tree.read(at);
             used = if tree.is_torn {
-                // What is cut off has no complete object after it; what is broken ends where it is broken.
+                // A truncated object has no complete one after it; a broken one ends where it is broken.
                 if tree.end >= text.len() {
                     break;
                 }
@@ -369,7 +369,7 @@ pub(super) fn objects(text: &str, each: &mut dyn FnMut(usize, Value<'_>)) {
     }
 }
 
-/// How many lines end in a text.
+/// The number of line ends in a text.
 pub(super) fn newlines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }

@@ -1,9 +1,9 @@
-//! The lines of a text, without what would take many times its room.
+//! The lines of a text, without those that are too long.
 
-/// A longer line is no tool's.
+/// The longest line of any tool, in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// The lines of a text, of which those that are no tool's are empty.
+/// The lines of a text; longer ones than any tool writes are empty.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
     text.lines().map(short)
 }
@@ -16,12 +16,12 @@ fn short(line: &str) -> &str {
 #[derive(Debug)]
 pub(super) struct Lines<'t> {
     text: &'t str,
-    /// Where each begins.
+    /// The first byte of each line.
     begins: Vec<u32>,
 }
 
 impl<'t> Lines<'t> {
-    /// Of a text; what lies beyond 4 GiB is left out.
+    /// The lines of a text; those beyond 4 GiB are left out.
     pub(super) fn of(text: &'t str) -> Self {
         let after = text.match_indices('\n').map(|(end, _)| end + 1).filter(|begin| *begin < text.len());
         let first = (!text.is_empty()).then_some(0);

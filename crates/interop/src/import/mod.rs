@@ -1,4 +1,4 @@
-//! What other tools wrote, read as far as it can be understood.
+//! Reads other tools' output as far as it can be understood.
 //!
 //! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text has nothing of that tool.
 //! The text is clean ([`clean()`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
@@ -36,7 +36,7 @@ pub use run::{Imported, runs};
 /// Finds one tool's results in a clean text.
 pub type Reader = fn(&str) -> Option<Found>;
 
-/// The tools that can be read, each with its reader, and how its output is known.
+/// The tools that can be read, each with its reader and its marks.
 pub const READERS: &[(&str, Reader, &str)] = &[
     ("bonnie++", bonnie::read, "its CSV, or its tables with %CP"),
     (
@@ -79,32 +79,31 @@ pub const READERS: &[(&str, Reader, &str)] = &[
 /// The most targets and the most workloads of one run: each cell of the two is a row of a report.
 pub const MOST_NAMES: usize = 1_000;
 
-/// So many results of one tool are read in one text, and so many lines that are not understood are told: more are a log and no
-/// results.
+/// Limit of results of one tool in one text, and of reported lines that are not understood: a text with more is a log.
 pub const MOST_ROWS: usize = 1 << 16;
 
 /// Bytes of the longest name that anything may have.
 const LONGEST_NAME: usize = 1000;
 
-/// All that is known in a text, by what it holds and not by its name: a text may hold results of several tools.
+/// Reads all results in a text, recognized by its content and not by its name: it may hold those of several tools.
 #[must_use]
 pub fn recognise(text: &str) -> Vec<Found> {
     let text = clean(text);
     READERS.iter().filter_map(|(_, read, _)| read(&text)).filter(|found| !found.entries.is_empty()).collect()
 }
 
-/// What was found of one tool in a text.
+/// The results of one tool in a text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Found {
     /// The tool's own name: `fio`, `bonnie++`, `iperf3`.
     pub tool: &'static str,
-    /// Its version, where the text tells.
+    /// Its version, if the text has it.
     pub version: Option<String>,
-    /// What it measured, in the text's order. Entries of the same target and workload are repetitions: rounds.
+    /// The results, in the text's order. Entries of the same target and workload are repetitions: rounds.
     pub entries: Vec<Entry>,
-    /// What was not understood.
+    /// The lines that were not understood.
     pub not_understood: Vec<Line>,
-    /// Whether there is more in the text than [`MOST_ROWS`] of either.
+    /// True if the text has more than [`MOST_ROWS`] of either.
     pub is_cut: bool,
 }
 
@@ -134,7 +133,7 @@ impl Found {
     }
 }
 
-/// Whether something has a name that would make many results of a short text a long one.
+/// True for a name that would make many results of a short text a long one.
 const fn is_long(name: &str) -> bool {
     name.len() > LONGEST_NAME
 }
@@ -142,35 +141,35 @@ const fn is_long(name: &str) -> bool {
 /// One measurement of another tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
-    /// What was measured, as far as the text tells: a device, a file, a host.
+    /// The measured object, as far as the text names it: a device, a file, a host.
     pub target: Option<String>,
-    /// What was done, in the tool's words: `randread`, `putc`, `ping`.
+    /// The work, in the tool's words: `randread`, `putc`, `ping`.
     pub workload: String,
-    /// What the text tells of it in fio's terms; everything else is absent.
+    /// The workload in fio's terms as far as the text describes it; everything else is absent.
     pub keys: Box<WorkloadKeys>,
-    /// When it began, in milliseconds since 1970-01-01 UTC.
+    /// The begin, in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: Option<u64>,
-    /// How long it took.
+    /// The duration, in nanoseconds.
     pub duration_ns: Option<u64>,
     /// Counts, bytes and histograms, only where the text has all of a direction's.
     pub tallies: Option<Box<Tallies>>,
     /// Figures as the text has them, in our units.
     pub stated: ImportedMetrics,
-    /// Remarks on what the figures mean, such as that a page cache is in them.
+    /// Remarks on the figures' meaning, such as that a page cache is in them.
     pub notes: Vec<String>,
-    /// Where it stands in the text, from 1.
+    /// Its line in the text, from 1.
     pub line: usize,
 }
 
 impl Entry {
-    /// Keeps a figure that is one of our metrics, in its unit; what is not known, not above 0 or no number is left out.
+    /// Keeps a figure that is one of iotax's metrics, in its unit; one that is unknown, not above 0 or not finite is left out.
     fn state(&mut self, metric: Metric, value: Option<f64>) {
         if let Some(value) = value.filter(|value| value.is_finite() && *value > 0.0) {
             self.stated.metrics.insert(metric.word().to_owned(), value);
         }
     }
 
-    /// Keeps another figure; what is not known is left out.
+    /// Keeps another figure; an unknown one is left out.
     fn add(&mut self, name: impl Into<String>, value: Option<f64>, unit: &str) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
             self.stated.others.push(ImportedMetric { name: name.into(), value, unit: unit.to_owned() });
@@ -182,7 +181,7 @@ impl Entry {
         self.keys.set(key, text).is_ok()
     }
 
-    /// Whether the text has any figure of it.
+    /// True if the text has any figure of it.
     fn has_figures(&self) -> bool {
         !self.stated.metrics.is_empty() || !self.stated.others.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What several readers need: numbers with a comma, lines that were not understood.
+//! Helpers of several readers: numbers with a comma, lines that were not understood.
 
 use super::Line;
 use super::quantity::number;
@@ -12,12 +12,12 @@ pub(super) fn decimal(text: &str) -> Option<f64> {
     }
 }
 
-/// Whether two figures that say the same of one thing agree, as far as `share` of the larger one.
+/// True if two figures for the same thing differ by `share` of the larger one at most.
 pub(super) fn agree(a: f64, b: f64, share: f64) -> bool {
     (a - b).abs() <= share * a.abs().max(b.abs())
 }
 
-/// By how much at most the value of a printed number was rounded: half a unit of its last digit.
+/// The largest rounding error of a printed number: half a unit of its last digit.
 pub(super) fn half_a_digit(text: &str) -> f64 {
     let digits = text.trim_start_matches('-').split(['.', ',']).nth(1).map_or(0, str::len);
     0.5 / 10f64.powi(i32::try_from(digits).unwrap_or(i32::MAX))

@@ -1,4 +1,4 @@
-//! What ping writes: of iputils, busybox, BSD and macOS, and of Windows in its languages.
+//! ping's output: of iputils, busybox, BSD and macOS, and of Windows in its languages.
 //!
 //! Figures are those of the summary. The single times become a histogram only if every reply that the summary counts is in
 //! the text and their mean is the summary's.
@@ -57,7 +57,7 @@ struct Test {
     reply: Option<u64>,
     /// In milliseconds; absent for one that is only said to be below something.
     replies: Vec<Option<f64>>,
-    /// Whether the line above the counts was there.
+    /// True if the line above the counts was there.
     summary: bool,
     counts: Option<Counts>,
     times: Option<Times>,
@@ -76,7 +76,7 @@ struct Times {
     mean: f64,
     max: f64,
     deviation: Option<(&'static str, f64)>,
-    /// By how much the mean was rounded at most.
+    /// The largest rounding error of the mean.
     slack: f64,
 }
 
@@ -97,7 +97,7 @@ impl Test {
         Some(Self { line: number, head: trimmed.to_owned(), host, payload: size, ..Self::default() })
     }
 
-    /// A reply, or the counts of the summary. What is neither tells of an error or is not ping's.
+    /// Takes a reply, or the counts of the summary. Other lines report an error or are not ping's.
     fn take(&mut self, line: &str, next: &str) {
         if self.summary && self.counts.is_none() {
             self.counts = Counts::of(line).or_else(|| Counts::of(&format!("{line} {next}")));

@@ -16,7 +16,8 @@ pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((number(&text[..end])?, text[end..].trim_start()))
 }
 
-/// Bytes in a unit of bytes: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on. Case tells nothing but for `b`, which is a bit and none.
+/// Bytes in a unit of bytes: `B`, `kB` and `KB` (1000), `KiB` (1024) and so on. Case does not matter, except for `b`, a bit,
+/// which is no unit of bytes.
 pub(super) fn bytes_in(unit: &str) -> Option<f64> {
     let base: f64 = match unit.strip_suffix("iB") {
         Some(letter) if letter.len() == 1 => 1024.0,

@@ -1,4 +1,4 @@
-//! What was found in files as runs: one of each tool, whose plan holds what is known and nothing else.
+//! Turns the contents of files into runs: one for each tool, whose plan holds only what is known.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,25 +17,25 @@ const LONGEST: usize = 40;
 pub struct Imported {
     /// Targets and workloads; the first target is the baseline.
     pub plan: Plan,
-    /// Of tens of thousands, most of a [`Measurement`] would be room for what no other tool tells.
+    /// Small rows: with tens of thousands, most of each [`Measurement`] would be empty, as other tools do not fill it.
     rows: Vec<Row>,
-    /// Where it comes from.
+    /// The files and the tool that it comes from.
     pub source: ImportSource,
-    /// When the first measurement began, in milliseconds since 1970-01-01 UTC, if a file tells.
+    /// The begin of the first measurement, in milliseconds since 1970-01-01 UTC, if a file has it.
     pub started_at_ms: Option<u64>,
-    /// What a text calls a target, and which of the plan's it is.
+    /// A text's name for a target, and the target's index in the plan.
     names: HashMap<String, usize>,
     /// The names of targets, and the last number that each plain name got.
     taken: HashSet<String>,
     numbers: HashMap<String, usize>,
-    /// What a text calls a workload with these keys, and which of the plan's it is.
+    /// A text's name for a workload with its keys, and the workload's index in the plan.
     workloads: HashMap<(String, String), usize>,
     numbered: HashMap<String, usize>,
     /// Measurements of each target and workload so far.
     rounds: HashMap<(usize, usize), u32>,
 }
 
-/// What a text tells of one measurement.
+/// One measurement in a text.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     /// Places in the plan.
@@ -44,13 +44,13 @@ struct Row {
     round: u32,
     started_at_ms: u64,
     duration_ns: u64,
-    /// Absent where the text tells none.
+    /// Absent if the text has none.
     tallies: Option<Box<Tallies>>,
     stated: ImportedMetrics,
     notes: Vec<String>,
 }
 
-/// The runs in files, each given with its name and what was found in it: one run for each tool, in the order of their appearance.
+/// The runs in files, each given with its name and its results: one run for each tool, in the order of their appearance.
 ///
 /// Entries of one target and one workload are repetitions, wherever they stand: they become rounds.
 #[must_use]
@@ -115,7 +115,7 @@ fn add(run: &mut Imported, file: &str, found: Found) {
 }
 
 impl Imported {
-    /// What was measured, in the order of the texts. The n-th of a cell is round n.
+    /// The measurements, in the order of the texts. The n-th of a cell is round n.
     pub fn measurements(&self) -> impl ExactSizeIterator<Item = Measurement> {
         self.rows.iter().enumerate().map(|(index, row)| Measurement {
             target: self.plan.targets[row.target].name.clone(),
@@ -156,7 +156,8 @@ impl Imported {
         });
     }
 
-    /// The target for what a text calls it; made, if it is new, with a number after its name where another has that name.
+    /// The index of the target with a text's name. A new one is added, with a number after its name if another target has that
+    /// name.
     fn target(&mut self, told: Option<&str>) -> usize {
         let told = told.unwrap_or(&self.source.tool);
         if let Some(place) = self.names.get(told) {
@@ -214,7 +215,7 @@ impl Imported {
     }
 }
 
-/// The keys that are set; whether it is plain I/O is always among them.
+/// The keys that are set, and always `test`: plain I/O is known as such.
 fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
     let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();
@@ -224,12 +225,12 @@ fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     known
 }
 
-/// A name as plans have them, out of whatever a text calls it, with an end of its own.
+/// Makes a plan's name from a text, with `end` behind it.
 fn simple(text: &str, end: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_.".contains(c);
     let parts: Vec<&str> = text.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect();
     let name = parts.join("-");
-    // The end tells more than the beginning: of a path, the file.
+    // The end says more than the beginning: of a path, the file.
     let beyond = name.chars().count().saturating_sub(LONGEST - end.len());
     let name: String = name.chars().skip(beyond).collect();
     let name = name.trim_start_matches(['.', '-']);

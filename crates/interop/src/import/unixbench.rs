@@ -1,6 +1,6 @@
-//! What UnixBench (5 and 6, the BYTE benchmark) reports: scores of each test, and their index values.
+//! UnixBench's report (5 and 6, the BYTE benchmark): scores of each test, and their index values.
 //!
-//! File copies are rates of bytes; all other scores are of no metric of ours and kept in their unit.
+//! File copies are rates of bytes; all other scores have no metric here and keep their unit.
 
 use std::collections::HashMap;
 
@@ -82,13 +82,13 @@ impl Score {
     }
 }
 
-/// Whether a line that was broken begins here with the name of a test: all have a capital letter.
+/// True if the rest of a broken line begins with the name of a test: all have a capital letter.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit())
         && text.contains(char::is_alphabetic)
 }
 
-/// Whether a figure is as all of the table are: one that has no decimal, or not one, was cut.
+/// True if a figure has one decimal, as all of the table have: a figure with another number of decimals was cut.
 fn has_one_decimal(word: &str) -> bool {
     word.rfind(['.', ',']).is_some_and(|point| point + 2 == word.len())
 }

@@ -1,6 +1,6 @@
-//! What vdbench writes: the lines of the console, summary and totals, and flatfile.
+//! vdbench's output: the lines of the console, summary and totals, and flatfile.
 //!
-//! Both are tables whose columns depend on the version, so that a figure is known by its column's head. The average leaves the
+//! Both are tables whose columns depend on the version, so each figure is identified by its column's head. The average leaves the
 //! first interval out.
 
 use std::collections::{BTreeMap, HashSet};
@@ -16,7 +16,7 @@ const AGREE: f64 = 0.02;
 #[derive(Default)]
 struct Reader {
     found: Found,
-    /// What is being run, with its loops, by the line that starts it.
+    /// The current run, with its loops, from the line that starts it.
     run: Option<String>,
     /// The two lines of heads.
     upper: Vec<String>,
@@ -169,7 +169,7 @@ impl Reader {
         self.keep(entry, rate);
     }
 
-    /// Unless nothing was done, or another form of the output has told it.
+    /// Keeps an entry, unless nothing was done or another form of the output has it already.
     fn keep(&mut self, entry: Entry, rate: Option<f64>) {
         if rate.is_some_and(|rate| rate > 0.0)
             && self.told.insert(format!("{:?} {:?}", entry.workload, entry.stated.metrics))
@@ -179,7 +179,7 @@ impl Reader {
     }
 }
 
-/// Whether a line begins with the time of day, as every row of the flat file does: `16:24:32.0`.
+/// True if a line begins with the time of day, as every row of the flat file does: `16:24:32.0`.
 fn is_timed(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     let part = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
@@ -208,7 +208,7 @@ fn without_unit(upper: &[String], lower: &[&str]) -> Vec<String> {
     upper.iter().filter_map(head).collect()
 }
 
-/// Bytes a second of MB/sec, if rate and size of an I/O tell which megabytes are meant.
+/// Bytes a second of MB/sec, if rate and size of an I/O show which megabytes are meant.
 fn megabytes(mb: Option<f64>, rate: Option<f64>, bytes: Option<f64>) -> Option<f64> {
     let (mb, moved) = (mb?, rate? * bytes?);
     let near = |unit: f64| moved > 0.0 && (mb * unit / moved - 1.0).abs() < AGREE;
@@ -219,7 +219,7 @@ fn megabytes(mb: Option<f64>, rate: Option<f64>, bytes: Option<f64>) -> Option<f
     near(1e6).then_some(mb * 1e6)
 }
 
-/// What is asked of each I/O, where it is one thing.
+/// Sets the keys that are the same for each I/O.
 fn flat_keys(entry: &mut Entry, xfersize: Option<f64>, rdpct: Option<f64>, seekpct: Option<f64>) {
     if let Some(bytes) = xfersize.filter(|bytes| *bytes >= 1.0 && bytes.fract() == 0.0) {
         entry.set("bs", &bytes.to_string());

@@ -9,9 +9,9 @@ mod tools;
 use iotax_interop::import::{Entry, Found, recognise};
 use proptest::test_runner::{Config, RngSeed};
 
-/// So many cases, the same ones in every run: a test that gates must not fail by the luck of a run that changed nothing.
-/// Others are explored with `PROPTEST_RNG_SEED=2 PROPTEST_CASES=100000 cargo test -p iotax-interop --test import`, which proptest puts
-/// above what stands here. What they find is mended in the importer, with a test of its own.
+/// Runs the same cases every time: a test that gates must not fail by chance. `PROPTEST_RNG_SEED=2 PROPTEST_CASES=100000 cargo
+/// test -p iotax-interop --test import` explores others, as proptest prefers these variables. A failure found there is fixed in
+/// the importer, with a test that covers it.
 fn seeded(cases: u32) -> Config {
     Config { rng_seed: RngSeed::Fixed(1), ..Config::with_cases(cases) }
 }

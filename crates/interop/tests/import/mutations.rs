@@ -1,4 +1,4 @@
-//! What happens to a text on its way must not become another figure: what is found is what was there, or less.
+//! A text damaged on its way must not yield another figure: the results are those of the whole text, or fewer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -115,7 +115,7 @@ fn figures(all: &[Found]) -> HashSet<String> {
         .flat_map(|entry| {
             let others = entry.stated.others.iter().map(|one| (one.name.as_str(), one.value));
             let metrics = entry.stated.metrics.iter().map(|(word, value)| (word.as_str(), *value));
-            // What is of one direction alone is so in whatever is left of the text.
+            // A damaged text may keep one direction only, whose figures then have no prefix.
             let name = |word: &str| match word.split_once(' ') {
                 Some(("read" | "write", word)) => word.to_owned(),
                 _ => word.to_owned(),
@@ -125,7 +125,7 @@ fn figures(all: &[Found]) -> HashSet<String> {
         .collect()
 }
 
-/// What may be found: what the whole text has, and what one direction or one clone of it has by itself.
+/// The figures that may be found: those of the whole text, and those of one direction or one clone by itself.
 fn allowed(text: &str) -> HashSet<String> {
     let mut all = figures(&recognise(text));
     // Clones under names of their own are not added up.
@@ -149,7 +149,7 @@ fn allowed(text: &str) -> HashSet<String> {
     all
 }
 
-/// Of each file.
+/// The allowed figures of each file.
 static ALLOWED: LazyLock<HashMap<&str, HashSet<String>>> =
     LazyLock::new(|| FILES.iter().map(|file| (*file, allowed(&data(file)))).collect());
 

@@ -63,7 +63,7 @@ fn figures(found: &[Found]) -> BTreeSet<String> {
         .collect()
 }
 
-/// What befalls a text.
+/// Damage to a text.
 #[derive(Debug, Clone)]
 enum Mishap {
     Drop(Vec<prop::sample::Index>),

@@ -25,7 +25,7 @@ const MOST_GROWTH: f64 = 6.0;
 /// Less than this tells nothing of growth.
 const TOO_SHORT_NS: u64 = 100_000_000;
 
-/// What begins a text, what comes again until it is long enough, and what ends it; `@` is the number of times.
+/// The begin of a text, the part repeated until it is long enough, and its end; `@` is the number of times.
 const MADE: &[(&str, &str, &str)] = &[
     ("", "\n", ""),
     ("", " ", ""),
@@ -232,7 +232,7 @@ fn time_and_memory_grow_as_the_text_does_and_no_faster() {
         };
         let [(mut quarter_ns, ..), (mut whole_ns, peak_kib, rows)] = measured(&name);
         let growth = |whole_ns: u64, quarter_ns: u64| whole_ns as f64 / quarter_ns.max(1) as f64;
-        // What else the machine does only adds to either, so the least of several readings is the nearest to the truth.
+        // Other activity of the machine only adds to either, so the least of several readings is the most accurate.
         for _ in 0..4 {
             if growth(whole_ns, quarter_ns) <= MOST_GROWTH || whole_ns <= TOO_SHORT_NS {
                 break;

@@ -99,7 +99,7 @@ fn what_a_source_does_not_tell_is_unknown() {
     let bonnie = kept(&mut store, &imported(&[("b", data("bonnie-1.03.txt"))])[0]);
     let document = json::document(&bonnie, &judge(&bonnie));
     assert!(document["measurements"][0].get("duration_s").is_none());
-    // What has no count has no rate of 0.
+    // A result without a count has no rate of 0.
     let stat = bonnie.measurements.iter().find(|m| m.workload == "seq-stat").expect("too fast to tell");
     assert_eq!(Metric::compared().filter_map(|metric| metric.of(stat)).count(), 0);
     let cell = judge(&bonnie).summary("seq-stat", "gamma").expect("measured").clone();
@@ -131,7 +131,7 @@ fn one_round_decides_nothing_and_several_do() {
         let compared = compare(&a, &b, &question()).expect("comparable");
         assert_eq!(compared.machines, [], "nothing is known of either");
         let mean = compared.cells.into_iter().filter(|cell| cell.metric == Metric::LATENCY_MEAN);
-        mean.map(|cell| cell.verdict).collect::<Vec<_>>()
+        mean.map(|cell| cell.ratio.verdict).collect::<Vec<_>>()
     };
     assert_eq!(verdicts(&once, &factor(&once, 2.0)), [Verdict::Undecided; 2]);
     let files = ["a", "b", "c", "d"].map(|name| (name, fio.clone()));

@@ -139,7 +139,7 @@ fn torn_json_gives_whole_jobs_and_says_where() {
     assert_eq!(found.entries.len(), 1);
     near(metric(&found.entries[0], "iops"), 7_575.424_575);
     assert!(found.not_understood[0].reason.contains("torn"), "{:?}", found.not_understood);
-    // Of two clones one is missing: nothing is added up and nothing is made of the other alone.
+    // One of two clones is missing: nothing is added up, and the remaining one yields nothing.
     let third = whole.match_indices("\"jobname\"").nth(2).expect("three jobs").0;
     let found = only(&whole[..third]);
     let mix: Vec<_> = found.entries.iter().filter(|entry| entry.workload == "mix").collect();
@@ -151,7 +151,7 @@ fn torn_json_gives_whole_jobs_and_says_where() {
 
 #[test]
 fn a_torn_job_beside_others_of_its_name_may_be_a_part() {
-    // What closes an object of the first job is lost, and of the second one how many of it there are.
+    // The first job has lost an object's closing bracket, the second one its number of clones.
     let text = data("fio-3.33.json").replacen("\"iops_samples\": 0\n   },\n", "\"iops_samples\": 0\n", 1);
     let lost = text.replacen(",\n    \"numjobs\": \"2\"", "", 1);
     assert_ne!(text, lost);

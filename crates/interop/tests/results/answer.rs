@@ -1,4 +1,4 @@
-//! What is read first: one screen.
+//! The answer on the first screen.
 
 use iotax_analysis::{Run, judge};
 use iotax_report::terminal::set;

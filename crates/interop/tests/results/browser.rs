@@ -18,7 +18,7 @@ static ONE: Mutex<()> = Mutex::new(());
 /// Generous: a browser that hangs must not hang the tests.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// What a report of 500 measurements may weigh.
+/// The size limit of a report of 500 measurements, in bytes.
 const LARGEST: usize = 6 << 20;
 
 /// And in how many milliseconds its reader can use it.
@@ -35,11 +35,11 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// What came of opening a page.
+/// The result of opening a page.
 struct Shown {
-    /// What it said on the console.
+    /// The messages on the console.
     console: Vec<String>,
-    /// What the browser was asked to write: a picture, or the document as the scripts left it.
+    /// The browser's output: a picture, or the document after its scripts ran.
     output: Vec<u8>,
 }
 

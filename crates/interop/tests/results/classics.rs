@@ -3,48 +3,27 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use iotax_analysis::store::RunState;
 use iotax_analysis::suite::filecopy;
 use iotax_analysis::{Run, judge};
 use iotax_interop::bonnie::{self, Version};
+use iotax_model::Histogram;
 use iotax_model::record::{CpuTime, Environment, Measurement, Outcome, Tallies, Tally};
 use iotax_model::suite::{Suite, SuiteOptions};
-use iotax_model::{Histogram, Plan};
 use iotax_report as report;
 use iotax_report::json;
 
-use crate::synthetic::target;
+use crate::synthetic::{planned, target};
 
 /// A run of a suite on the host without measurements.
 fn run(suite: &str) -> Run {
     let suite = Suite::named(suite).expect("a suite");
-    Run {
-        id: 1,
-        state: RunState::Complete,
-        seed: 7,
-        started_at_ms: 1_700_000_000_000,
-        plan: Plan {
-            name: "classics".into(),
-            repeat: 1,
-            until_decided: None,
-            margin: iotax_model::plan::Margin::default(),
-            baseline: "host".into(),
-            seed: Some(7),
-            targets: vec![target("host")],
-            workloads: (suite.workloads)(&SuiteOptions::default()),
-            neighbours: Vec::new(),
-            suite: Some(suite.name.into()),
-        },
-        environment: Environment::default(),
-        targets: Vec::new(),
-        measurements: Vec::new(),
-        warnings: Vec::new(),
-        phases: Vec::new(),
-        source: None,
-    }
+    let workloads = (suite.workloads)(&SuiteOptions::default());
+    let mut run = planned("classics", (vec![target("host")], vec![]), workloads, 1);
+    (run.plan.suite, run.plan.seed) = (Some(suite.name.into()), Some(7));
+    Run { id: 1, seed: 7, started_at_ms: 1_700_000_000_000, environment: Environment::default(), ..run }
 }
 
-/// So many I/Os of so many bytes each.
+/// The tally of `ios` I/Os of `bytes` bytes each.
 fn tally(ios: u64, bytes: u64, latency_ns: u64) -> Tally {
     let mut latency = Histogram::new();
     latency.add_many(latency_ns, ios);
@@ -145,7 +124,7 @@ fn a_run_of_something_else_is_no_bonnie() {
     assert!(error.contains("run 1") && error.contains("fstime") && error.contains("put_block"), "{error}");
 }
 
-/// What one of bonnie++'s own programs makes of a text; `None` if it is not here.
+/// The output of one of bonnie++'s own programs for a text; `None` if it is not installed.
 fn shown(program: &str, text: &str) -> Option<String> {
     iotax_testkit::require!(program program);
     let child =
@@ -191,7 +170,7 @@ fn the_index_of_copies_is_ten_times_the_baseline_and_leaves_the_worst_third_out(
     }
     let indexes = filecopy::indexes(&run);
     let [index] = indexes.as_slice() else { panic!("{indexes:?}") };
-    // Of 2 and 8 times the geometric mean is 4.
+    // The geometric mean of 2 and 8 times is 4.
     for copy in &index.copies {
         assert!((copy.index - 40.0).abs() < 0.1 && copy.rounds == 2, "{copy:?}");
     }

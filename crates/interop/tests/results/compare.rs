@@ -60,7 +60,7 @@ fn asked(a: &Run, b: &Run, question: &Question) -> Compared {
 }
 
 fn verdicts(compared: &Compared, metric: Metric) -> Vec<Verdict> {
-    compared.cells.iter().filter(|cell| cell.metric == metric).map(|cell| cell.verdict).collect()
+    compared.cells.iter().filter(|cell| cell.metric == metric).map(|cell| cell.ratio.verdict).collect()
 }
 
 #[test]
@@ -75,10 +75,10 @@ fn a_slower_second_run_is_found_by_every_metric() {
     }
     assert_eq!(verdicts(&compared, Metric::CPU_PER_IO), [Verdict::Same; 4]);
     let cell = compared.cell(1, 0, Metric::LATENCY_MEAN).expect("compared");
-    let interval = cell.interval.expect("five rounds");
+    let interval = cell.ratio.interval.expect("five rounds");
     assert!(interval.low < 1.1 && 1.1 < interval.high, "{interval:?}");
-    assert!((cell.b / cell.a - cell.ratio).abs() < 1e-9);
-    let tax = cell.tax.expect("a time");
+    assert!((cell.b / cell.a - cell.ratio.mean).abs() < 1e-9);
+    let tax = cell.ratio.tax.expect("a time");
     assert!((tax.ns - (cell.b - cell.a)).abs() < 1e-6 * cell.a && tax.interval.is_some());
     assert_eq!((cell.rounds, compared.missing.len()), ((5, 5), 0));
     assert!(compared.machines.is_empty() && compared.targets.iter().all(|t| t.differences.is_empty()));
@@ -90,7 +90,7 @@ fn the_baseline_decides_which_way_a_ratio_points() {
     let compared = asked(&earlier(), &later(1.1, 0.004, 5), &question);
     assert_eq!(verdicts(&compared, Metric::LATENCY_MEAN), [Verdict::Faster; 4]);
     let cell = compared.cell(0, 0, Metric::LATENCY_MEAN).expect("compared");
-    assert!((cell.a / cell.b - cell.ratio).abs() < 1e-9 && cell.ratio < 1.0);
+    assert!((cell.a / cell.b - cell.ratio.mean).abs() < 1e-9 && cell.ratio.mean < 1.0);
 }
 
 #[test]
@@ -99,11 +99,14 @@ fn the_same_twice_is_the_same_and_noise_decides_nothing() {
     assert_eq!(verdicts(&same, Metric::LATENCY_MEAN), [Verdict::Same; 4]);
     let noisy = two(&earlier(), &later(1.05, 0.08, 4));
     let cell = noisy.cell(0, 0, Metric::LATENCY_MEAN).expect("compared");
-    assert_eq!((cell.verdict, cell.rounds), (Verdict::Undecided, (5, 4)));
-    assert!(cell.needed_rounds.is_some_and(|needed| needed > 4));
+    assert_eq!((cell.ratio.verdict, cell.rounds), (Verdict::Undecided, (5, 4)));
+    assert!(cell.ratio.needed_rounds.is_some_and(|needed| needed > 4));
     let once = two(&earlier(), &later(1.5, 0.004, 1));
     let cell = once.cell(0, 0, Metric::LATENCY_MEAN).expect("compared");
-    assert_eq!((cell.verdict, cell.interval, cell.needed_rounds), (Verdict::Undecided, None, None));
+    assert_eq!(
+        (cell.ratio.verdict, cell.ratio.interval, cell.ratio.needed_rounds),
+        (Verdict::Undecided, None, None)
+    );
     assert!(conclusions(&once)[0].contains("one round alone has no interval"), "{:?}", conclusions(&once));
 }
 
@@ -120,9 +123,9 @@ fn two_targets_of_one_run_are_compared_within_rounds_as_the_report_does() {
     for (w, workload) in run.plan.workloads.iter().enumerate() {
         let theirs = judgement.comparison(&workload.name, "vm-raw", Metric::LATENCY_MEAN).expect("judged");
         let ours = compared.cell(0, w, Metric::LATENCY_MEAN).expect("compared");
-        assert!((ours.ratio - theirs.ratio).abs() < 1e-12);
-        assert_eq!(ours.interval_95, theirs.interval_95);
-        assert_eq!(ours.verdict, theirs.verdict);
+        assert!((ours.ratio.mean - theirs.ratio.mean).abs() < 1e-12);
+        assert_eq!(ours.ratio.interval_95, theirs.ratio.interval_95);
+        assert_eq!(ours.ratio.verdict, theirs.ratio.verdict);
     }
     assert!(
         conclusions(&compared)[0].starts_with("vm-raw against host-file: slower on"),
@@ -259,15 +262,15 @@ fn an_unusable_measurement_withholds_its_verdict_and_leaves_the_family() {
     let workload = spoilt.workload.clone();
     let compared = compare(&side(&a, None), &side(&b, None), &question()).expect("comparable");
     let cell = compared.cell(1, 0, Metric::LATENCY_MEAN).expect("compared");
-    assert_eq!((cell.verdict, cell.interval), (Verdict::Undecided, None));
+    assert_eq!((cell.ratio.verdict, cell.ratio.interval), (Verdict::Undecided, None));
     let why = format!("A: round 2 of vm-raw on {workload} cannot be used (cache lie)");
-    assert_eq!(cell.withheld.as_deref(), Some(why.as_str()));
+    assert_eq!(cell.ratio.withheld.as_deref(), Some(why.as_str()));
     assert!(conclusions(&compared).iter().any(|s| s.starts_with("No verdict: ") && s.contains(&why)));
     let other = compared.cell(0, 0, Metric::LATENCY_MEAN).expect("compared");
-    assert_eq!(other.verdict, Verdict::Slower);
+    assert_eq!(other.ratio.verdict, Verdict::Slower);
     // Three are left, of which the last decided is tested at the whole of alpha.
     let widest =
-        compared.cells.iter().filter(|c| c.metric == Metric::LATENCY_MEAN).filter_map(|c| c.confidence);
+        compared.cells.iter().filter(|c| c.metric == Metric::LATENCY_MEAN).filter_map(|c| c.ratio.confidence);
     assert!((widest.fold(0.0, f64::max) - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
 }
 
@@ -513,8 +516,8 @@ fn a_cell_is_followed_through_runs() {
     assert_eq!(second.since_first, second.since_previous);
     let (since_first, since_previous) = (third.since_first.as_ref(), third.since_previous.as_ref());
     let (since_first, since_previous) = (since_first.expect("compared"), since_previous.expect("compared"));
-    assert!((since_first.ratio - 1.3).abs() < 0.02 && since_first.verdict == Verdict::Slower);
-    assert!((since_previous.ratio - 1.3 / 1.1).abs() < 0.02 && since_previous.verdict == Verdict::Slower);
+    assert!((since_first.mean - 1.3).abs() < 0.02 && since_first.verdict == Verdict::Slower);
+    assert!((since_previous.mean - 1.3 / 1.1).abs() < 0.02 && since_previous.verdict == Verdict::Slower);
     assert_eq!(history.tracks.len(), 4 * 8, "no cell is followed twice");
     insta::assert_snapshot!(terminal::set(&document::history(&accounts, &history), 80, false));
 

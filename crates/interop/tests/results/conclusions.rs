@@ -1,4 +1,4 @@
-//! What a run means, in sentences: a synthetic run for each thing that can be said.
+//! The conclusions from a run: a synthetic run for each possible sentence.
 
 use iotax_analysis::{Run, judge};
 use iotax_model::workload::Workload;
@@ -7,7 +7,7 @@ use iotax_report::sentences::conclusions;
 use crate::observed::both_ladders;
 use crate::synthetic::{HOST, Truth, bench, damaged, ladder, measurement, run};
 
-/// What a run means.
+/// The conclusions from a run.
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
     conclusions(run, &judge(run))
 }

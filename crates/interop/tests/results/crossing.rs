@@ -3,18 +3,16 @@
 use std::collections::BTreeMap;
 
 use iotax_analysis::store::Run;
-use iotax_analysis::store::RunState;
 use iotax_model::net::{Direction, NetTest, Traffic};
-use iotax_model::plan::Margin;
 use iotax_model::record::{
     Carried, CpuTime, Flow, HostActivity, HostCpu, Interface, Measurement, NicActivity, Outcome, Probes,
     Sample, Tallies, Tally, TargetRecord,
 };
 use iotax_model::target::{GuestSpec, Layer, LayerKind, NetPath, NetworkSpec, Nic, TargetSpec};
 use iotax_model::units::{BitRate, Bytes};
-use iotax_model::{Histogram, Nanos, Plan, Workload};
+use iotax_model::{Histogram, Nanos, Workload};
 
-use crate::synthetic::{SECONDS, environment, whole};
+use crate::synthetic::{SECONDS, complete, whole};
 
 /// Strays that sum to nothing over five rounds.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
@@ -22,7 +20,7 @@ const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 const SEGMENT: u64 = 1448;
 pub(crate) const DATAGRAM: u64 = 1470;
 
-/// How a way behaves.
+/// The properties of a network path.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
     pub(crate) name: &'static str,
@@ -126,7 +124,7 @@ fn times(mean_ns: f64, count: u64) -> Histogram {
     histogram
 }
 
-/// What one way carries in so many seconds.
+/// The traffic of one path in `seconds`.
 fn tallies(net: &Traffic, way: Way, factor: f64, seconds: f64) -> Tallies {
     if net.test.is_rtt() {
         let rtt_ns = way.rtt_ns / factor;
@@ -169,7 +167,7 @@ fn flows(net: &Traffic, upload: bool, tally: Option<&Tally>) -> Vec<Flow> {
     (0..n).map(flow).collect()
 }
 
-/// What the interfaces at both ends counted: a few headers more than what was carried.
+/// The counts of the interfaces at both ends: the traffic and a few headers.
 fn nics(outcome: &Outcome, name: &str) -> (BTreeMap<String, NicActivity>, BTreeMap<String, NicActivity>) {
     let of =
         |tally: &Option<Tally>| tally.as_ref().map_or((0, 0), |t| (t.bytes + t.bytes / 50, t.ios / 40 + 1));
@@ -274,43 +272,11 @@ pub(crate) fn measurement(workload: &Workload, way: Way, round: u32, phase: usiz
 
 /// A complete run; the first way is the baseline.
 pub(crate) fn run(ways: &[Way], workloads: &[Workload], rounds: u32) -> Run {
-    let plan = Plan {
-        name: "what the network costs our VMs".into(),
-        suite: None,
-        repeat: rounds,
-        until_decided: None,
-        margin: Margin::default(),
-        baseline: ways[0].name.into(),
-        seed: None,
-        targets: ways.iter().map(|way| target(way.name)).collect(),
-        workloads: workloads.into(),
-        neighbours: vec![],
-    };
-    let mut measurements = Vec::new();
-    for round in 1..=rounds {
-        for (t, way) in ways.iter().enumerate() {
-            for (w, workload) in workloads.iter().enumerate() {
-                measurements.push(measurement(workload, *way, round, 2 * t + w));
-            }
-        }
-    }
-    for (order, measurement) in (1..).zip(&mut measurements) {
-        measurement.order = order;
-        measurement.started_at_ms += u64::from(order) * 8000;
-    }
-    Run {
-        id: 21,
-        state: RunState::Complete,
-        seed: 71_823,
-        started_at_ms: 1_790_000_000_000,
-        plan,
-        environment: environment(),
-        targets: ways.iter().map(|way| record(way.name)).collect(),
-        measurements,
-        warnings: vec![],
-        phases: vec![],
-        source: None,
-    }
+    let targets = ways.iter().map(|way| target(way.name)).collect();
+    let records = ways.iter().map(|way| record(way.name)).collect();
+    let measure = |t: usize, workload: &Workload, round, phase| measurement(workload, ways[t], round, phase);
+    let name = "what the network costs our VMs";
+    Run { id: 21, ..complete(name, (targets, records), workloads.into(), rounds, measure) }
 }
 
 /// The ladder of a network.

@@ -25,7 +25,7 @@ fn three(path: &Path) -> Vec<Run> {
     runs.into_iter().map(|run| Run { id: fill(&mut store, &run), ..run }).collect()
 }
 
-/// What was found wrong with the store and its runs, each of which is as it was or refused for a reason that says what to do.
+/// The runs that are refused; each of the others is unchanged, and each refusal says what to do.
 fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
     let mut refused = BTreeSet::new();
     let mut note = |run: Option<i64>, error: &StoreError| {

@@ -51,7 +51,7 @@ fn a_target_that_fails_is_marked_in_its_row_and_in_no_verdict() {
         "{line}"
     );
     assert!(line.ends_with("the figures are of the ones that succeeded."), "{line}");
-    assert!(judgement.comparisons.iter().all(|c| c.withheld.is_some()));
+    assert!(judgement.comparisons.iter().all(|c| c.ratio.withheld.is_some()));
     // Nothing else explains what the errors did.
     let kinds: Vec<WarningKind> = judgement.warnings.iter().map(|warning| warning.kind).collect();
     assert!(kinds.iter().all(|kind| *kind == WarningKind::Incomplete), "{kinds:?}");
@@ -96,7 +96,7 @@ fn what_a_few_errors_cost_is_a_remark_and_no_mark() {
     fail(&mut run, &name, 60);
     let judgement = judge(&run);
     assert_eq!((judgement.grades.as_slice(), judgement.failures.len()), (&[Grade::Remarks][..], 0));
-    // What moved is then looked at as ever.
+    // The I/Os that succeeded are checked as usual.
     assert!(judgement.warnings.iter().any(|warning| warning.kind == WarningKind::Throttled));
     assert!(!said(&run).contains("unusable"));
 }

@@ -67,7 +67,7 @@ fn a_new_figure_is_one_definition_and_in_every_output() {
     assert_eq!(with.len(), 4 + 7 + 2, "every output was looked at");
     let compared = judge_by(&run, &figures);
     let comparison = compared.comparison("randread-4k-qd1", "vm-raw", Metric::new(&MEAN_LENGTH));
-    assert_eq!(comparison.map(|c| c.ratio), Some(1.0), "it is compared too");
+    assert_eq!(comparison.map(|c| c.ratio.mean), Some(1.0), "it is compared too");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn number(value: &Value, pointer: &str) -> f64 {
     value.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {value:#}"))
 }
 
-/// Whether two figures are the same, but for what arithmetic loses.
+/// True if two figures are equal but for rounding errors.
 fn same(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * other.abs()
 }

@@ -1,4 +1,4 @@
-//! What each layer made of the I/O of the one above.
+//! I/O amplification: each layer's I/Os and bytes compared with those of the layer above.
 
 use iotax_analysis::{Run, judge};
 use iotax_report::{document, json, terminal};

@@ -81,14 +81,14 @@ fn writes_that_reached_the_device_or_were_to_be_cached_are_no_lie() {
     buffered.plan.workloads[0].direct = false;
     put_off(&mut buffered, "vm-raw", 0.0, Some((3_000_000_000, 1.0)));
     assert_eq!(found(&buffered), []);
-    // What a layer made shorter is not a cache's.
+    // Writes that a layer made shorter are not in a cache.
     let mut zeros = writes();
     zeros.plan.workloads[0].zero_buffers = true;
     put_off(&mut zeros, "vm-raw", 0.0, None);
     assert_eq!(found(&zeros), []);
 }
 
-/// What is done to an honest run, with its name.
+/// A change to an honest run, with its name.
 type Change = (&'static str, fn(&mut Run));
 
 /// A change to an honest run, the warning it must draw, words of its evidence, whether it makes the measurement unusable.
@@ -282,7 +282,7 @@ fn a_neighbours_bytes_are_not_counted_as_served() {
     };
     let lies = |run: &Run| found(run).iter().filter(|w| w.kind == WarningKind::CacheLie).count();
     assert_eq!((lies(&serving(1)), lies(&serving(2))), (5, 0));
-    // Whether this device served a neighbour elsewhere, or one behind a cache, nobody knows.
+    // A neighbour elsewhere or behind a cache may or may not have used this device.
     let mut elsewhere = serving(1);
     elsewhere.plan.neighbours[0].target.path = Some("/elsewhere".into());
     let mut buffered = serving(1);
@@ -502,12 +502,15 @@ fn a_verdict_that_rests_on_an_unusable_measurement_is_withheld_and_says_why() {
     for comparison in judgement.comparisons.iter().chain(&judgement.steps) {
         let rests = comparison.workload == QD1
             && [&comparison.target, &comparison.baseline].contains(&&"vm-raw".to_owned());
-        assert_eq!(comparison.withheld.is_some(), rests, "{comparison:?}");
-        if let Some(why) = &comparison.withheld {
+        assert_eq!(comparison.ratio.withheld.is_some(), rests, "{comparison:?}");
+        if let Some(why) = &comparison.ratio.withheld {
             assert!(why.starts_with("vm-raw, round 2: cache_lie: the guest read"), "{why}");
-            assert_eq!((comparison.verdict, comparison.needed_rounds), (Verdict::Undecided, None));
-            assert_eq!((comparison.interval, comparison.confidence), (None, None));
-            assert!(comparison.interval_95.is_some(), "the figures are still told");
+            assert_eq!(
+                (comparison.ratio.verdict, comparison.ratio.needed_rounds),
+                (Verdict::Undecided, None)
+            );
+            assert_eq!((comparison.ratio.interval, comparison.ratio.confidence), (None, None));
+            assert!(comparison.ratio.interval_95.is_some(), "the figures are still told");
         }
     }
     // It does not count among those that are decided together.
@@ -516,7 +519,7 @@ fn a_verdict_that_rests_on_an_unusable_measurement_is_withheld_and_says_why() {
             .comparisons
             .iter()
             .filter(|c| c.metric == Metric::LATENCY_MEAN)
-            .filter_map(|c| c.confidence)
+            .filter_map(|c| c.ratio.confidence)
             .collect();
         all.sort_by(f64::total_cmp);
         (all.len(), all.pop())

@@ -15,7 +15,7 @@ fn page(run: &Run) -> String {
     format!("{page}</html>")
 }
 
-/// What the figures say of themselves: place, message, specification.
+/// The figures of a page: place, message, specification.
 fn figures(page: &str) -> Vec<(String, String, serde_json::Value)> {
     let between = |text: &str, from: &str, to: &str| {
         let rest = text.split_once(from).unwrap_or_else(|| panic!("{from}")).1;
@@ -106,7 +106,7 @@ fn layers_guests_and_time_have_their_place() {
         "<b>loud</b> made 10.0k IOPS, 41.0 MB/s",
     ];
     has(&crowd(), &several);
-    // What nobody watched is not drawn.
+    // Nothing is drawn that was not observed.
     let plain = page(&ladder(false));
     for part in ["Where the mean latency arises", "by role", "guests at once", "measured windows"] {
         assert!(!plain.contains(part), "{part}");

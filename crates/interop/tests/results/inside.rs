@@ -3,7 +3,7 @@
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::by_count;
 use iotax_analysis::latency_breakdown::View;
-use iotax_analysis::{CpuByRole, Inside};
+use iotax_analysis::{CpuByRole, LatencyBreakdown};
 use iotax_analysis::{Judgement, Run, judge};
 use iotax_model::target::GuestFs;
 
@@ -16,11 +16,11 @@ fn near(value: f64, truth: f64) -> bool {
     (value / truth - 1.0).abs() < 0.01
 }
 
-fn inside<'a>(judgement: &'a Judgement, target: &str) -> &'a Inside {
-    judgement.insides.iter().find(|i| i.workload == QD1 && i.target == target).expect("seen")
+fn inside<'a>(judgement: &'a Judgement, target: &str) -> &'a LatencyBreakdown {
+    judgement.latency_breakdowns.iter().find(|i| i.workload == QD1 && i.target == target).expect("seen")
 }
 
-fn names(inside: &Inside) -> Vec<&str> {
+fn names(inside: &LatencyBreakdown) -> Vec<&str> {
     inside.stretches.iter().map(|(name, _)| name.as_str()).collect()
 }
 
@@ -177,7 +177,7 @@ fn threads_that_say_more_than_the_hosts_account_leave_no_rest() {
 #[test]
 fn every_guest_of_several_has_its_part() {
     let judgement = judge(&crowd());
-    let of = |target: &str| judgement.crowds.iter().find(|c| c.target == target);
+    let of = |target: &str| judgement.groups.iter().find(|c| c.target == target);
     assert_eq!(of("vm-1"), None, "it is alone");
     let two = of("vm-2").expect("two guests");
     let rates: Vec<f64> = two.members.iter().filter_map(|m| m.iops).collect();
@@ -189,7 +189,7 @@ fn every_guest_of_several_has_its_part() {
     assert!(interval.low <= fairness.mean && fairness.mean <= interval.high && interval.high <= 1.0);
     let four = of("vm-4").expect("four guests").fairness.expect("I/O");
     assert!(near(four.mean, 1.0 / (4.0 * 0.28)), "{four:?}");
-    let [noise] = judgement.noises.as_slice() else { panic!("{:?}", judgement.noises) };
+    let [noise] = judgement.neighbour_loads.as_slice() else { panic!("{:?}", judgement.neighbour_loads) };
     assert_eq!(
         (noise.name.as_str(), noise.target.as_str(), noise.iops),
         ("loud", "vm-noisy", Some(10_000.0))

@@ -1,4 +1,4 @@
-//! What is said of a run is true of it.
+//! The statements about a run are true.
 
 use iotax_analysis::Metric;
 use iotax_analysis::stats::verdict::Verdict;
@@ -18,7 +18,7 @@ fn two(slowdown: f64, noise: f64, rounds: u32) -> Run {
 }
 
 fn verdict(judgement: &Judgement, metric: Metric) -> Verdict {
-    judgement.comparison(QD1, "vm-raw", metric).expect("compared").verdict
+    judgement.comparison(QD1, "vm-raw", metric).expect("compared").ratio.verdict
 }
 
 fn of_kind(judgement: &Judgement, kind: WarningKind) -> Vec<&Warning> {
@@ -33,14 +33,14 @@ fn a_known_slowdown_is_found_and_its_size_is_right() {
     }
     assert_eq!(verdict(&judgement, Metric::CPU_PER_IO), Verdict::Same);
     let latency = judgement.comparison(QD1, "vm-raw", Metric::LATENCY_MEAN).expect("compared");
-    let interval = latency.interval.expect("five rounds");
+    let interval = latency.ratio.interval.expect("five rounds");
     assert!(interval.low < 1.25 && 1.25 < interval.high, "{interval:?}");
-    let tax = latency.tax.expect("a time");
+    let tax = latency.ratio.tax.expect("a time");
     let host = judgement.summary(QD1, "host-file").expect("measured").latency.mean().expect("I/O");
     let interval = tax.interval.expect("five rounds");
     assert!(interval.low < host * 0.25 && host * 0.25 < interval.high, "{tax:?} for {}", host * 0.25);
     let iops = judgement.comparison(QD1, "vm-raw", Metric::IOPS).expect("compared");
-    assert!((iops.ratio - 0.8).abs() < 0.01 && iops.tax.is_none(), "{iops:?}");
+    assert!((iops.ratio.mean - 0.8).abs() < 0.01 && iops.ratio.tax.is_none(), "{iops:?}");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn faster_same_and_undecided_are_told_apart() {
     let undecided = judge(&two(1.05, 0.06, 3));
     assert_eq!(verdict(&undecided, Metric::LATENCY_MEAN), Verdict::Undecided);
     let latency = undecided.comparison(QD1, "vm-raw", Metric::LATENCY_MEAN).expect("compared");
-    let needed = latency.needed_rounds.expect("it has a variance");
+    let needed = latency.ratio.needed_rounds.expect("it has a variance");
     assert!(needed > 3);
     let said = sentences(&two(1.05, 0.06, 3)).join("\n");
     assert!(said.contains(&format!("iotax resume 17 --repeat {needed}")), "{said}");
@@ -123,10 +123,10 @@ fn the_steps_add_up_to_the_total() {
             .edges
             .iter()
             .map(|edge| judgement.step(workload, edge, Metric::LATENCY_MEAN).expect("compared"))
-            .map(|step| step.tax.expect("a time").ns)
+            .map(|step| step.ratio.tax.expect("a time").ns)
             .sum();
         let total = judgement.comparison(workload, "vm-qcow2-snapshot", Metric::LATENCY_MEAN);
-        let total = total.expect("compared").tax.expect("a time").ns;
+        let total = total.expect("compared").ratio.tax.expect("a time").ns;
         assert!((steps / total - 1.0).abs() < 1e-9, "{steps} {total}");
     }
 }
@@ -221,7 +221,7 @@ fn a_guests_clock_is_held_against_the_hosts() {
     for (target, host_ns, evidence) in [
         ("vm-raw", 6_300_000_000, Some("-4.8%")),
         ("vm-raw", 5_880_000_000, Some("+2.0%")),
-        // What the messages' way may take.
+        // The messages' own delay is within this tolerance.
         ("vm-raw", 6_080_000_000, None),
         // It has no other clock than the host's: the messages were late.
         ("host-file", 6_300_000_000, None),

@@ -2,7 +2,7 @@
 
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::store::RunState;
-use iotax_analysis::{Course, Judgement, Metric, Stopped};
+use iotax_analysis::{Judgement, Metric, SequentialState, Stopped};
 use iotax_analysis::{Run, judge};
 use iotax_model::plan::UntilDecided;
 use iotax_model::record::Measurement;
@@ -14,7 +14,7 @@ use crate::synthetic::{HOST, Truth, run};
 const QD1: &str = "randread-4k-qd1";
 const SEQ: &str = "seqread-1m";
 
-/// What a machine would measure: all rounds of a plan that adds them, of which a course takes what it asks for.
+/// A machine's measurements: all rounds of a plan that adds them, from which `carried_out` takes what it needs.
 fn source(slowdown: f64, noise: f64, max_rounds: u32) -> Run {
     let guest = Truth { slowdown, noise, ..HOST };
     let other = Truth { slowdown: 3.0, ..HOST };
@@ -34,9 +34,9 @@ fn is(m: &Measurement, source: &Run, cell: Cell, round: u32) -> bool {
 /// Carries a run out as far as so many looks, as the conductor does; `fails` are not measured.
 fn carried_out(source: &Run, looks: usize, fails: &dyn Fn(Cell, u32) -> bool) -> Run {
     let mut done = Run { measurements: vec![], state: RunState::Running, ..source.clone() };
-    let mut course = Course::new(&done).expect("it adds rounds");
+    let mut state = SequentialState::new(&done).expect("it adds rounds");
     loop {
-        let standing = course.standing();
+        let standing = state.standing();
         let Some(next) = standing.next().filter(|_| standing.taken < looks) else {
             done.state = if standing.stopped.is_some() { RunState::Complete } else { RunState::Interrupted };
             return done;
@@ -44,13 +44,13 @@ fn carried_out(source: &Run, looks: usize, fails: &dyn Fn(Cell, u32) -> bool) ->
         for round in standing.rounds() + 1..=next {
             for cell in &standing.cells {
                 if fails(*cell, round) {
-                    course.fail(*cell, round);
+                    state.fail(*cell, round);
                     done.warnings.push(failure(source, *cell, round));
                     continue;
                 }
                 let measured = source.measurements.iter().find(|m| is(m, source, *cell, round));
                 let measured = measured.expect("all were made up");
-                course.add(measured);
+                state.add(measured);
                 done.measurements.push(measured.clone());
             }
         }
@@ -84,15 +84,15 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     let judgement = judge(&done);
     let standing = judgement.standing.as_ref().expect("it adds rounds");
     let clear = latency(&judgement, "vm-device");
-    assert_eq!((clear.verdict, clear.decided_at.map(|at| at < 20)), (Verdict::Slower, Some(true)));
+    assert_eq!((clear.ratio.verdict, clear.decided_at.map(|at| at < 20)), (Verdict::Slower, Some(true)));
     assert_eq!(clear.decided_at, Some(clear.rounds), "its figures are those of the look that decided");
     let open = latency(&judgement, "vm-raw");
-    assert_eq!((open.verdict, open.decided_at, open.rounds), (Verdict::Undecided, None, 20));
+    assert_eq!((open.ratio.verdict, open.decided_at, open.rounds), (Verdict::Undecided, None, 20));
     let count = |target: &str| done.measurements.iter().filter(|m| m.target == target).count();
     assert_eq!(count("host-file"), count("vm-raw"), "the baseline stays while anything is open");
     assert!(count("vm-device") < count("vm-raw"));
     assert_eq!((standing.stopped, standing.rounds()), (Some(Stopped::MaxRounds), 20));
-    // What was left out on purpose is not missing.
+    // Rounds left out on purpose are not missing.
     assert_eq!(judgement.warnings.iter().filter(|w| w.kind == WarningKind::Incomplete).count(), 0);
     let said = sentences(&done).join("\n");
     assert!(said.contains("20 rounds were the most that this run was to measure"), "{said}");
@@ -108,7 +108,7 @@ fn when_all_is_decided_it_ends() {
     assert_eq!((standing.stopped, standing.open), (Some(Stopped::Decided), 0));
     assert!(standing.rounds() < 20 && standing.next().is_none(), "{standing:?}");
     assert_eq!(standing.planned, done.measurements.len());
-    assert_eq!(latency(&judgement, "vm-raw").verdict, Verdict::Slower);
+    assert_eq!(latency(&judgement, "vm-raw").ratio.verdict, Verdict::Slower);
     let said = sentences(&done).join("\n");
     let end = format!(
         "Every comparison that was waited for is decided, after {} of at most 20 rounds.",
@@ -141,7 +141,12 @@ fn between_looks_nothing_is_decided_and_what_is_to_come_is_said() {
     let judgement = judge(&done);
     let standing = judgement.standing.as_ref().expect("it adds rounds");
     assert_eq!((standing.taken, standing.next(), standing.stopped), (0, Some(4), None));
-    assert!(judgement.comparisons.iter().all(|c| c.verdict == Verdict::Undecided && c.interval.is_none()));
+    assert!(
+        judgement
+            .comparisons
+            .iter()
+            .all(|c| c.ratio.verdict == Verdict::Undecided && c.ratio.interval.is_none())
+    );
     let missing: Vec<&str> = judgement.warnings.iter().map(|w| w.evidence.as_str()).collect();
     assert_eq!(missing, ["18 of 24 measurements are there"]);
     let said = sentences(&done).join("\n");
@@ -183,7 +188,7 @@ fn what_cannot_be_measured_is_given_up() {
     let standing = judgement.standing.as_ref().expect("it adds rounds");
     assert_eq!(standing.stopped, Some(Stopped::Failed));
     assert!(standing.rounds() < 20 && standing.open > 0, "{standing:?}");
-    assert_eq!(latency(&judgement, "vm-device").verdict, Verdict::Slower);
+    assert_eq!(latency(&judgement, "vm-device").ratio.verdict, Verdict::Slower);
 }
 
 #[test]
@@ -197,8 +202,8 @@ fn what_cannot_be_used_is_not_waited_for() {
     let standing = judgement.standing.as_ref().expect("it adds rounds");
     assert_eq!(standing.stopped, Some(Stopped::Failed));
     assert!(standing.rounds() < 20, "{standing:?}");
-    assert!(latency(&judgement, "vm-raw").withheld.is_some());
-    assert_eq!(latency(&judgement, "vm-device").verdict, Verdict::Slower);
+    assert!(latency(&judgement, "vm-raw").ratio.withheld.is_some());
+    assert_eq!(latency(&judgement, "vm-device").ratio.verdict, Verdict::Slower);
 }
 
 #[test]
@@ -211,7 +216,10 @@ fn a_margin_of_the_plan_is_the_one_that_is_judged_by() {
     };
     let wide = with("10%");
     assert_eq!(
-        (latency(&judge(&with("2%")), "vm-raw").verdict, latency(&judge(&wide), "vm-raw").verdict),
+        (
+            latency(&judge(&with("2%")), "vm-raw").ratio.verdict,
+            latency(&judge(&wide), "vm-raw").ratio.verdict
+        ),
         (Verdict::Slower, Verdict::Same)
     );
     let said = sentences(&wide).join("\n");

@@ -1,4 +1,4 @@
-//! What crosses a network is judged by what it carries, and each of its checks sees what it is for and nothing else.
+//! Network paths are compared by their traffic, and each network check fires in its own case only.
 
 use iotax_analysis::compare::{Account, Question, Side, Which, compare, history};
 use iotax_analysis::stats::verdict::Verdict;
@@ -74,12 +74,12 @@ fn streams_are_compared_by_what_they_carry_and_round_trips_by_their_time() {
         ]
     );
     let up = judgement.comparison("tcp-upload", "vm-virtio", Metric::BYTES_PER_S).expect("compared");
-    assert!((up.ratio - VIRTIO.rate / LOOPBACK.rate).abs() < 0.02, "{}", up.ratio);
-    assert_eq!(up.verdict, Verdict::Slower, "less is carried");
+    assert!((up.ratio.mean - VIRTIO.rate / LOOPBACK.rate).abs() < 0.02, "{}", up.ratio.mean);
+    assert_eq!(up.ratio.verdict, Verdict::Slower, "less is carried");
     let cpu = judgement.comparison("tcp-upload", "vm-virtio", Metric::CPU_PER_GIB).expect("compared");
-    assert!((cpu.ratio / (VIRTIO.cpu_ns / LOOPBACK.cpu_ns) - 1.0).abs() < 0.02, "{}", cpu.ratio);
+    assert!((cpu.ratio.mean / (VIRTIO.cpu_ns / LOOPBACK.cpu_ns) - 1.0).abs() < 0.02, "{}", cpu.ratio.mean);
     let given = judgement.comparison("udp-upload-1470", "veth", Metric::BYTES_PER_S).expect("compared");
-    assert_eq!(given.verdict, Verdict::Same, "the bitrate was given");
+    assert_eq!(given.ratio.verdict, Verdict::Same, "the bitrate was given");
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn packets_that_took_another_way_are_no_measurement_of_this_one() {
     assert!(warning.evidence.contains("eth0 at the client sent 3.81 MiB"), "{}", warning.evidence);
     let judgement = judge(&run);
     assert_eq!(judgement.grades[1], Grade::Unusable);
-    assert!(judgement.comparisons.iter().all(|c| c.withheld.is_some()), "no verdict rests on it");
-    // Of an interface that nobody watched nothing follows.
+    assert!(judgement.comparisons.iter().all(|c| c.ratio.withheld.is_some()), "no verdict rests on it");
+    // Nothing follows from an interface that was not observed.
     first(&mut run).outcome.inside.as_mut().expect("a guest").nics.clear();
     assert_eq!(kinds(&run), []);
 }
@@ -276,7 +276,7 @@ fn interfaces_that_cannot_do_the_same_are_named() {
         (warning.target.as_deref(), warning.evidence.as_str()),
         (Some("vm-virtio"), "eth0 at the client lacks tx-tcp-segmentation unlike near0 of veth")
     );
-    // What nobody could read is unlike nothing.
+    // Unreadable offloads count as no difference.
     run.targets[1].interfaces[0].offloads = None;
     assert_eq!(kinds(&run), []);
     for record in &mut run.targets {
@@ -306,7 +306,7 @@ fn guests_that_share_a_network_are_held_against_one_another_by_bytes() {
         m.shares = vec![part("1", 3_000_000, 1000), part("2", 1_000_000, 1000)];
     }
     let judgement = judge(&run);
-    let fairness = judgement.crowds[0].fairness.expect("two guests");
+    let fairness = judgement.groups[0].fairness.expect("two guests");
     assert!((fairness.mean - 0.8).abs() < 1e-9, "{fairness:?}");
 }
 
@@ -403,7 +403,7 @@ fn two_runs_of_a_network_are_held_against_one_another_by_throughput() {
     assert_eq!(compared.missing, []);
     let up = compared.cell(1, 0, Metric::BYTES_PER_S).expect("compared");
     assert_eq!(
-        (up.verdict, compared.cell(0, 0, Metric::BYTES_PER_S).map(|c| c.verdict)),
+        (up.ratio.verdict, compared.cell(0, 0, Metric::BYTES_PER_S).map(|c| c.ratio.verdict)),
         (Verdict::Slower, Some(Verdict::Same))
     );
     let text = set(&document::compared(&a, &b, &compared, &document::SHOWN), 80, false);

@@ -1,4 +1,4 @@
-//! What moved over a run and within a measurement, and what stuck out.
+//! Changes over a run and within a measurement, and outliers.
 
 use iotax_analysis::{Run, judge};
 use iotax_model::{Warning, WarningKind};
@@ -46,7 +46,7 @@ fn a_drift_is_estimated_and_shown() {
     assert!(text.contains("Comparisons are made within rounds, which takes this out."), "{text}");
     // And it is taken out: the ratio is that of a run without it.
     let still = judge(&slowed(8, |_, _| 1.0));
-    let ratio = |j: &iotax_analysis::Judgement| j.comparisons[2].ratio;
+    let ratio = |j: &iotax_analysis::Judgement| j.comparisons[2].ratio.mean;
     assert!((ratio(&judgement) / ratio(&still) - 1.0).abs() < 1e-3);
 }
 
@@ -100,16 +100,16 @@ fn one_measurement_that_sticks_out_is_flagged_and_kept() {
         found[0].evidence
     );
     assert_eq!(judge(&run).comparisons[0].rounds, 6, "it counts");
-    // Of a single target too, where nothing is known of rounds.
+    // A single target has outliers too, although nothing is known of rounds.
     let mut alone = run.clone();
     alone.measurements.retain(|m| m.target == "vm-raw");
     assert_eq!(outliers(&alone).len(), 1);
-    // Of two, it is the one that is blamed.
+    // With two targets, the one at fault is named.
     let mut two = run.clone();
     two.measurements.retain(|m| m.target != "vm-qcow2");
     let blamed: Vec<_> = outliers(&two).into_iter().map(|w| w.target).collect();
     assert_eq!(blamed, [Some("vm-raw".to_owned())]);
-    // What both share is the round's.
+    // A deviation that both share belongs to the round.
     let shared = |round: u32, target: &str| {
         if round != 3 {
             1.0

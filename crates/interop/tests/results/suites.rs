@@ -30,7 +30,7 @@ fn suite_run(
             for (w, workload) in workloads.iter().enumerate() {
                 let truth = Truth { slowdown: slowdown(target, workload), ..HOST };
                 let mut m = measurement(workload, target, truth, round, 2 * t + w);
-                // What is drawn over time is no part of these reports.
+                // These reports have no charts over time.
                 m.samples.clear();
                 m.host_samples.clear();
                 m.order = u32::try_from(made.measurements.len()).expect("few") + 1;
@@ -68,7 +68,7 @@ fn a_knee_is_where_the_ceiling_is_reached() {
     let made = threads();
     let tests = suite::tests(&made);
     assert_eq!(tests.iter().map(|test| test.name).collect::<Vec<_>>(), ["randread-4k-j1", "randwrite-4k-j1"]);
-    for course in tests.iter().flat_map(|test| &test.courses) {
+    for course in tests.iter().flat_map(|test| &test.series) {
         let knee = course.knee.expect("bends");
         let at = knee.at.expect("reached");
         assert_eq!(course.points[at].outstanding(), 8, "{knee:?}");
@@ -86,7 +86,7 @@ fn a_knee_is_where_the_ceiling_is_reached() {
 #[test]
 fn block_sizes_show_what_an_io_costs_and_what_its_bytes_cost() {
     let made = sizes();
-    for course in suite::tests(&made).iter().flat_map(|test| &test.courses) {
+    for course in suite::tests(&made).iter().flat_map(|test| &test.series) {
         let found = course.transition.expect("twelve sizes");
         // 60 us and 2.2 us for each of 8 that are outstanding, and 0.9 ns a byte.
         let half = 77_600.0 / 0.9;
@@ -179,7 +179,7 @@ fn a_report_has_a_section_for_each_test_and_pictures_of_its_course() {
 /// A title of iozone's, and values by file and record size in KiB.
 type Report = (String, Vec<(u64, u64, f64)>);
 
-/// What a reader of iozone's layout finds.
+/// The tables that a reader of iozone's layout finds.
 fn read(text: &str) -> Vec<Report> {
     let quoted = |word: &str| word.trim_matches('"').parse::<u64>().expect("a size");
     let (head, body) = text.split_once("Excel output is below:\n\n").expect("its line before the tables");
@@ -215,7 +215,7 @@ fn iozones_layout_reads_back() {
     let reread = tests.iter().find(|test| test.name == "reread").expect("measured");
     for (file, record, value) in &reports[1].1 {
         let name = format!("reread-{}-{}", iotax_model::Bytes(file << 10), iotax_model::Bytes(record << 10));
-        let point = reread.courses[0].points.iter().find(|point| point.workload.name == name);
+        let point = reread.series[0].points.iter().find(|point| point.workload.name == name);
         let Some(point) = point else {
             assert!(record > file && value.abs() < f64::EPSILON, "{name} was not measured");
             continue;

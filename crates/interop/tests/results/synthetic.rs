@@ -19,12 +19,12 @@ use iotax_model::{Histogram, Nanos, Plan, Workload};
 /// Length of every measured window.
 pub(crate) const SECONDS: u32 = 6;
 
-/// How a target behaves.
+/// The true properties of a target.
 #[derive(Clone, Copy)]
 pub(crate) struct Truth {
-    /// What it adds to the device's latency, as a factor.
+    /// Its latency as a multiple of the device's.
     pub(crate) slowdown: f64,
-    /// How far a round strays from it.
+    /// The relative spread of rounds.
     pub(crate) noise: f64,
     /// Host CPU per I/O.
     pub(crate) cpu_ns: f64,
@@ -249,39 +249,68 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emu
             Workload { runtime: Nanos::from_secs(u64::from(SECONDS)), ..standard }
         })
         .collect();
-    let plan = Plan {
-        name: "which disk format for our VMs".into(),
-        suite: None,
-        repeat: rounds,
-        until_decided: None,
-        margin: Margin::default(),
-        baseline: truths[0].0.into(),
-        seed: None,
-        targets: truths.iter().map(|(name, _)| target(name)).collect(),
-        workloads: workloads.clone(),
-        neighbours: vec![],
-    };
-    let mut measurements = Vec::new();
+    let targets = truths.iter().map(|(name, _)| target(name)).collect();
+    let records = truths.iter().map(|(name, _)| record(name, emulated && name.starts_with("vm"))).collect();
+    complete(
+        "which disk format for our VMs",
+        (targets, records),
+        workloads,
+        rounds,
+        |t, workload, round, phase| measurement(workload, truths[t].0, truths[t].1, round, phase),
+    )
+}
+
+/// A complete run; the first target is the baseline. `measure` gets the number of the target, the workload, the round and a
+/// phase, which differs between neighbouring cells.
+pub(crate) fn complete(
+    name: &str,
+    targets: (Vec<TargetSpec>, Vec<TargetRecord>),
+    workloads: Vec<Workload>,
+    rounds: u32,
+    measure: impl Fn(usize, &Workload, u32, usize) -> Measurement,
+) -> Run {
+    let mut run = planned(name, targets, workloads, rounds);
     for round in 1..=rounds {
-        for (t, (name, truth)) in truths.iter().enumerate() {
-            for (w, workload) in workloads.iter().enumerate() {
-                measurements.push(measurement(workload, name, *truth, round, 2 * t + w));
+        for t in 0..run.plan.targets.len() {
+            for (w, workload) in run.plan.workloads.iter().enumerate() {
+                run.measurements.push(measure(t, workload, round, 2 * t + w));
             }
         }
     }
-    for (order, measurement) in (1..).zip(&mut measurements) {
+    for (order, measurement) in (1..).zip(&mut run.measurements) {
         measurement.order = order;
         measurement.started_at_ms += u64::from(order) * 8000;
     }
+    run
+}
+
+/// A run without measurements.
+pub(crate) fn planned(
+    name: &str,
+    (targets, records): (Vec<TargetSpec>, Vec<TargetRecord>),
+    workloads: Vec<Workload>,
+    rounds: u32,
+) -> Run {
     Run {
         id: 17,
         state: RunState::Complete,
         seed: 71_823,
         started_at_ms: 1_790_000_000_000,
-        plan,
+        plan: Plan {
+            name: name.into(),
+            suite: None,
+            repeat: rounds,
+            until_decided: None,
+            margin: Margin::default(),
+            baseline: targets[0].name.clone(),
+            seed: None,
+            targets,
+            workloads,
+            neighbours: vec![],
+        },
         environment: environment(),
-        targets: truths.iter().map(|(name, _)| record(name, emulated && name.starts_with("vm"))).collect(),
-        measurements,
+        targets: records,
+        measurements: vec![],
         warnings: vec![],
         phases: vec![],
         source: None,
@@ -387,7 +416,7 @@ pub(crate) fn bench() -> Run {
     run(&[("disk.img", HOST)], &["randread-4k-qd32"], 1, false)
 }
 
-/// What verifying found on storage that lost writes and tore one.
+/// The findings of a verification on storage that lost writes and tore one.
 pub(crate) fn damaged() -> Findings {
     let mut findings = Findings { checked: 1000, uncertain: 2, ..Findings::default() };
     for offset in [8192, 0, 40960, 4096, 1 << 20] {

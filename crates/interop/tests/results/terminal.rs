@@ -1,4 +1,4 @@
-//! What people read in a terminal.
+//! Output for people in a terminal.
 
 use iotax_analysis::{Run, judge};
 use iotax_report::terminal::set;
@@ -79,7 +79,7 @@ fn a_single_bench_of_reads_and_writes() {
     insta::assert_snapshot!(shown(&run));
 }
 
-/// What a table cannot show is named under it.
+/// Values that a table cannot show are named below it.
 #[test]
 fn percentiles_of_too_few_ios_are_named() {
     let mut run = bench();

@@ -28,7 +28,7 @@ fn lines_have_vdbenchs_columns_and_the_average_leaves_the_first_out() {
     assert!((figure(last, 2) - mean).abs() < 0.02, "{text}");
     assert!((figure(last, 3) - mean * 4096.0 / f64::from(1 << 20)).abs() < 0.02, "MiB/s");
     assert_eq!(rows[last][4..6], ["4096", "100.00"]);
-    // What is in flight is the rate times the time that each takes.
+    // I/Os in flight: the rate times the latency.
     assert!((figure(last, 11) - mean * figure(last, 6) / 1000.0).abs() < 0.1, "{text}");
     assert_eq!(rows[last][8], "0.000", "no writes");
     assert!(figure(last, 12) >= figure(last, 13), "kernel time is part of both");

@@ -1,4 +1,4 @@
-//! What is compared, checked and told only of ways that are alike: several interfaces, servers elsewhere, neighbours.
+//! Comparisons, checks and sentences that apply only to paths that are alike: several interfaces, remote servers, neighbours.
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, Question, Side, Which, compare};
@@ -29,7 +29,7 @@ fn of_several_interfaces_of_one_place_nobody_knows_which_it_was() {
         let far = run.targets[1].interfaces[1].clone();
         iotax_model::record::Interface { name: name.into(), driver: Some(driver.into()), ..far }
     };
-    // Whether it is watched or not, and a bridge of another's guests or not.
+    // Another interface of the server does not matter, observed or not, nor does a bridge of other guests.
     let (docker, wlan) = (other("docker0", "bridge"), other("wlan0", "iwlwifi"));
     for another in [docker, wlan] {
         let mut run = run.clone();
@@ -164,7 +164,7 @@ fn a_neighbour_is_told_in_the_units_of_its_own_work() {
         (tally.ios, tally.bytes) = (7 * tally.ios, 3 * tally.bytes);
         m.neighbour = Some(Share { name: "host".into(), duration_ns: m.outcome.duration_ns, tallies });
     }
-    let together = judge(&run).noises[0].together.expect("streams beside streams");
+    let together = judge(&run).neighbour_loads[0].together.expect("streams beside streams");
     assert!((together.share - 0.75).abs() < 1e-6 && (together.bytes_per_s / 50e6 - 1.0).abs() < 0.01);
     // (1 + 3)^2 / (2 * (1 + 9))
     assert!((together.fairness.expect("two").mean - 0.8).abs() < 1e-6, "{together:?}");
@@ -177,6 +177,6 @@ fn a_neighbour_is_told_in_the_units_of_its_own_work() {
     // Round trips are nobody's share.
     run.plan.neighbours = vec![beside(NetTest::TcpRtt)];
     let judgement = judge(&run);
-    assert!(judgement.noises[0].together.is_none());
+    assert!(judgement.neighbour_loads[0].together.is_none());
     assert!(joined(&shown(&run)).contains("trips/s, 300 Mbit/s"), "{}", shown(&run));
 }

@@ -1,4 +1,4 @@
-//! Files that a conductor on another machine has its agent make. They go when the agent does.
+//! Files that the agent makes for a runner on another machine. They are removed when the agent ends.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use iotax_model::target::Preallocation;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
-use iotax_testbed::target::{Built, preflight, raw};
+use iotax_testbed::target::{preflight, raw};
 use iotax_testbed::undo::{UndoEntry, UndoLog};
 
 use crate::say::say;
 
-/// What this agent made, in an undo log of this machine: should the agent be killed, `iotax clean` here undoes it.
+/// The files that this agent made, on record in an undo log of this machine: if the agent is killed, `iotax clean` here
+/// removes them.
 pub(super) struct Files {
-    /// Where undo logs are kept; absent: nobody knows where, and nothing is made.
+    /// The directory for undo logs; if it is unknown, nothing is made.
     dir: Option<PathBuf>,
     undo_log: Option<UndoLog>,
     made: HashMap<PathBuf, Made>,
@@ -23,7 +24,7 @@ pub(super) struct Files {
 /// A file or directory that was made.
 struct Made {
     entry: UndoEntry,
-    /// Of a file, which is open so that no other gets it.
+    /// Set for a file, which stays open so that no other gets the same identity.
     identity: Option<Identity>,
     _held: Option<File>,
 }
@@ -33,23 +34,24 @@ impl Files {
         Self { dir: undo_dir, undo_log: None, made: HashMap::new() }
     }
 
-    /// Makes a file where nothing is and as long as the filesystem keeps its reserve.
+    /// Creates a file, unless the path exists or the filesystem would lose its reserve.
     pub(super) fn create(&mut self, path: &Path, size: Bytes) -> Result<(), String> {
         if preflight::look(path, size).map_err(|refusal| refusal.to_string())?.is_some() {
             return Err(format!("{}: something has come to stand there; it is left alone", path.display()));
         }
-        let built = raw::build(path, size, Preallocation::Off, self.undo_log()?);
-        let Built { entry, identity, held, .. } = built.map_err(|error| error.to_string())?;
-        self.made.extend(entry.map(|entry| (path.to_owned(), Made { entry, identity, _held: held })));
+        let file = raw::build(path, size, Preallocation::Off, self.undo_log()?);
+        let file = file.map_err(|error| error.to_string())?;
+        let made = Made { entry: file.entry, identity: Some(file.identity()), _held: Some(file.held) };
+        self.made.insert(path.to_owned(), made);
         Ok(())
     }
 
-    /// What a file is known by that was made here.
+    /// The identity of a file that was made here.
     pub(super) fn identity(&self, path: &Path) -> Option<Identity> {
         self.made.get(path)?.identity
     }
 
-    /// Makes an empty directory beside a file. In a guest that was started again those of the boot before may still be there.
+    /// Makes an empty directory next to a file. Names may be taken: a restarted guest still has those of the last boot.
     pub(super) fn make_directory(&mut self, beside: &Path) -> Result<PathBuf, String> {
         if !beside.is_file() {
             let reason = "no filesystem lies on it for files to be made on; in a guest give it one (filesystem = \"ext4\")";
@@ -63,7 +65,7 @@ impl Files {
         Ok(path)
     }
 
-    /// Removes it with all that is in it. What cannot be removed now stays on record.
+    /// Removes a directory with its contents; if that fails, it stays on record.
     pub(super) fn remove_directory(&mut self, path: &Path) {
         if let (Some(made), Some(undo_log)) = (self.made.remove(path), &mut self.undo_log) {
             let _ = undo_log.undo(made.entry);
@@ -89,7 +91,7 @@ impl Files {
         }
     }
 
-    /// Removes what was made and not kept. Whether all of it is gone; what is not is said on stderr.
+    /// Removes everything that was made and not kept. Returns true if all is gone; failures are reported on stderr.
     pub(super) fn undo(&mut self) -> bool {
         let Some(mut undo_log) = self.undo_log.take() else { return true };
         let (_, failures) = undo_log.undo_all();

@@ -3,94 +3,94 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iotax_model::plan::{BETWEEN, DEFAULT_MAX_ROUNDS, Margin, Plan, PlanError, UntilDecided};
+use iotax_model::exit::Exit;
+use iotax_model::plan::{BETWEEN, DEFAULT_MAX_ROUNDS, Margin, Plan, PlanError, PlanFile, UntilDecided};
 use iotax_model::target::Accel;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::Workload;
 use iotax_testbed::device::Permission;
 
-use super::{Failure, usage};
+use super::{Failure, OrExit, usage};
 use crate::runner::GuestOptions;
 
-/// How a new run is begun.
+/// Options for starting a new run.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SessionArgs {
-    /// Ask nothing
+    /// Begin without asking
     #[arg(long, short)]
     pub(super) yes: bool,
-    /// Decides order, offsets and payload [default: random]
+    /// Seed for order, offsets and payload [default: random]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
     #[command(flatten)]
-    pub(super) overwrite: Overwrite,
+    pub(super) overwrite: OverwriteArgs,
     #[command(flatten)]
-    pub(super) remote: Remote,
+    pub(super) remote: RemoteArgs,
 }
 
-/// What is done on machines that ssh reaches.
+/// Options for machines reached over ssh.
 #[derive(Debug, Clone, Copy, Args)]
-pub(super) struct Remote {
-    /// Leave the agent's program in ~/.cache/iotax of other machines (ssh://), so that it need not be copied again
+pub(super) struct RemoteArgs {
+    /// Leave the agent in ~/.cache/iotax of other machines (ssh://), so that it is not copied again next time
     #[arg(long)]
     pub(super) leave_agent: bool,
 }
 
-/// What may be destroyed.
+/// Permissions to overwrite devices.
 #[derive(Debug, Clone, Default, Args)]
-pub(super) struct Overwrite {
-    /// A block device that may be overwritten; it must be named here as well as in the target
+pub(super) struct OverwriteArgs {
+    /// Allow overwriting this block device; it must be named here as well as in the target
     #[arg(long, value_name = "DEVICE")]
     overwrite: Vec<PathBuf>,
-    /// Overwrite it even if it carries a filesystem, RAID, LVM or partition table signature
+    /// Overwrite it even if it has a filesystem, RAID, LVM or partition table signature
     #[arg(long, requires = "overwrite")]
     overwrite_signature: bool,
 }
 
-impl Overwrite {
-    pub(super) fn permission(&self) -> std::io::Result<Permission> {
-        let overwrite: Vec<PathBuf> =
-            self.overwrite.iter().map(std::path::absolute).collect::<Result<_, _>>()?;
-        Ok(Permission::new(overwrite, self.overwrite_signature))
+impl OverwriteArgs {
+    pub(super) fn permission(&self) -> Result<Permission, Failure> {
+        let devices = self.overwrite.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>();
+        Ok(Permission::new(devices.or_exit(Exit::Environment)?, self.overwrite_signature))
     }
 }
 
-/// How much a ladder measures.
+/// The amount of measuring in a ladder.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Length {
-    /// Measure for this long at most, in many short rounds; it ends earlier if every comparison is decided [default: 3m]
+pub(super) struct LengthArgs {
+    /// Measure for at most this long, in many short rounds; end earlier if every comparison is decided [default: 3m]
     #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time"])]
     time: Option<Nanos>,
-    /// A fixed number of rounds instead
+    /// Measure a fixed number of rounds instead
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
-    /// How long each measurement is [default: what gives enough rounds in the time; 6s with --repeat]
+    /// Length of each measurement [default: short enough for many rounds in --time; 6s with --repeat]
     #[arg(long, value_name = "TIME")]
     runtime: Option<Nanos>,
-    /// Warm-up before each, not counted [default: a fifth of the measurement]
+    /// Warm-up before each measurement, not counted [default: a fifth of the measurement]
     #[arg(long, alias = "ramp_time", value_name = "TIME")]
     ramp_time: Option<Nanos>,
 }
 
-/// The time of a ladder unless another is given.
+/// The default time of a ladder.
 const DEFAULT_TIME: Nanos = Nanos::from_secs(180);
-/// From this time on a ladder's disks are larger, so that it does not write them over and over.
+/// From this time on, a ladder uses larger disks, so that it does not overwrite them again and again.
 const LONG: Nanos = Nanos::from_secs(3600);
-/// As many rounds as a time is divided into, where measurements are not shorter than the shortest by that.
+/// The number of rounds that a time is divided into, unless measurements would get too short.
 const ROUNDS: u64 = 24;
 
-/// Windows are whole steps long.
+/// Windows are multiples of this.
 const STEP: Nanos = Nanos::from_millis(50);
 
-impl Length {
-    /// Whether so much is measured that it takes larger disks.
+impl LengthArgs {
+    /// True if the time is long enough for larger disks.
     pub(super) fn is_long(&self) -> bool {
         self.time.is_some_and(|time| time >= LONG)
     }
 
-    /// Window and warm-up of each measurement, of so many cells a round; `shortest` is the least that tells something.
+    /// Window and warm-up of each measurement for `cells` per round; `shortest` is the shortest useful window.
     pub(super) fn window(&self, cells: usize, shortest: Nanos) -> (Nanos, Nanos) {
         let cell = self.time().0 / (ROUNDS * cells.max(1) as u64);
-        // A sixth of what is left beside the pause is warm-up.
+        // A sixth of the time without the pause is warm-up.
         let of_time = cell.saturating_sub(BETWEEN.0) * 5 / 6;
         let of_time = Nanos(of_time - of_time % STEP.0).max(shortest);
         let fixed = self.repeat.map(|_| Nanos::from_secs(6));
@@ -98,8 +98,8 @@ impl Length {
         (runtime, self.ramp_time.unwrap_or(Nanos(runtime.0 / 5)))
     }
 
-    /// The plan with the rounds that were asked for.
-    pub(super) fn apply(&self, plan: Plan, design: &Design) -> Result<Plan, PlanError> {
+    /// Sets the plan's rounds.
+    pub(super) fn apply(&self, plan: Plan, design: &DesignArgs) -> Result<Plan, PlanError> {
         if self.repeat.is_none() && (design.max_rounds.is_some() || design.max_time.is_some()) {
             let words = "--max-rounds and --max-time go with --repeat N --until-decided; without them --time says how long";
             return Err(PlanError::Content(words.into()));
@@ -118,9 +118,9 @@ impl Length {
     }
 }
 
-/// What counts as a difference, and whether rounds are added until that is known.
+/// The margin of equivalence, and rounds that are added until all comparisons are decided.
 #[derive(Debug, Clone, Default, Args)]
-pub(super) struct Design {
+pub(super) struct DesignArgs {
     /// Add rounds until every comparison is decided; the first look is after --repeat rounds
     #[arg(long)]
     until_decided: bool,
@@ -129,13 +129,13 @@ pub(super) struct Design {
     margin: Option<Margin>,
     #[arg(long, value_name = "N", help = format!("With --until-decided: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}]"))]
     max_rounds: Option<u32>,
-    /// With --until-decided: no more rounds when those up to the next look would be measured later than this [default: no limit]
+    /// With --until-decided: add no more rounds once those up to the next look would end later than this [default: no limit]
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
 }
 
-impl Design {
-    /// What was given takes the place of what the plan says; the caller checks the plan.
+impl DesignArgs {
+    /// Overrides the plan with the given options; the caller checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.margin = self.margin.unwrap_or(plan.margin);
         if self.until_decided && plan.until_decided.is_none() {
@@ -157,28 +157,28 @@ impl Design {
     }
 }
 
-/// What holds instead of what a plan file says: for a first try of a long plan.
+/// Overrides of a plan file, such as for a quick trial of a long plan.
 #[derive(Debug, Clone, Default, Args)]
-pub(super) struct Instead {
+pub(super) struct PlanOverrides {
     /// Number of rounds, instead of the plan's
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     /// Size of every workload's area, instead of the plan's
     #[arg(long)]
     size: Option<Bytes>,
-    /// How long each measurement is, instead of the plan's
+    /// Length of each measurement, instead of the plan's
     #[arg(long, value_name = "TIME")]
     runtime: Option<Nanos>,
-    /// Warm-up before each, not counted, instead of the plan's
+    /// Warm-up before each measurement, not counted, instead of the plan's
     #[arg(long, alias = "ramp_time", value_name = "TIME")]
     ramp_time: Option<Nanos>,
     #[command(flatten)]
-    design: Design,
+    design: DesignArgs,
 }
 
-impl Instead {
-    pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
-        plan.repeat = self.repeat.unwrap_or(plan.repeat);
+impl PlanOverrides {
+    pub(super) fn apply(&self, file: &mut PlanFile) -> Result<(), PlanError> {
+        let plan = &mut file.plan;
         let laid_out = |work: &Workload| work.offset_increment.is_some() || !work.beside.is_empty();
         if let (Some(size), true) = (self.size, plan.workloads.iter().any(laid_out)) {
             return Err(PlanError::Content(format!(
@@ -191,6 +191,15 @@ impl Instead {
             self.time(workload);
             workload.beside.iter_mut().for_each(|job| self.time(job));
         }
+        match (self.repeat, file.time) {
+            (Some(repeat), time) => {
+                plan.repeat = repeat;
+                // A fixed number of rounds takes the place of a time.
+                plan.until_decided.take_if(|_| time.is_some());
+            }
+            (None, Some(time)) => *plan = plan.clone().within(time)?,
+            (None, None) => {}
+        }
         self.design.apply(plan)?;
         plan.check()
     }
@@ -201,13 +210,13 @@ impl Instead {
     }
 }
 
-/// What guests are booted with.
+/// Options for booting guests.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Guest {
-    /// What runs guests: auto, kvm or tcg
+pub(super) struct GuestArgs {
+    /// Accelerator for guests: auto, kvm or tcg
     #[arg(long, default_value = "auto")]
     accel: Accel,
-    /// Kernel for guests [default: the running one's, else the newest in /boot that has its modules]
+    /// Kernel for guests [default: the running kernel, else the newest in /boot that has its modules]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
     /// Module directory of that kernel [default: /lib/modules/RELEASE]
@@ -215,8 +224,8 @@ pub(super) struct Guest {
     modules: Option<PathBuf>,
 }
 
-impl Guest {
-    /// Whether the user said what guests are to be booted with, so that doing without them would be doing otherwise.
+impl GuestArgs {
+    /// True if the user asked for particular guests, so that they must not be left out silently.
     pub(super) fn is_specific(&self) -> bool {
         self.kernel.is_some() || self.accel == Accel::Kvm
     }
@@ -226,6 +235,15 @@ impl Guest {
     }
 }
 
+/// A valid target name made from any text.
+pub(super) fn target_name(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
+        .skip_while(|c| *c == '.')
+        .take(40)
+        .collect()
+}
+
 /// The user's directories for iotax.
 pub(super) fn directories() -> Result<directories::ProjectDirs, Failure> {
     directories::ProjectDirs::from("", "", "iotax").ok_or_else(|| {
@@ -233,7 +251,7 @@ pub(super) fn directories() -> Result<directories::ProjectDirs, Failure> {
     })
 }
 
-/// Where undo logs are kept.
+/// The directory for undo logs.
 pub(super) fn undo_dir() -> Result<PathBuf, Failure> {
     let dirs = directories()?;
     Ok(dirs.state_dir().unwrap_or_else(|| dirs.data_dir()).join("undo"))

@@ -1,4 +1,4 @@
-//! The token that client and server share.
+//! The token that authenticates client and server.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,30 +8,30 @@ use iotax_model::plan::Plan;
 
 use super::{Failure, input, usage};
 
-/// The environment's token, as a plan names it.
+/// A plan's name for the token in the environment.
 const VARIABLE: &str = "$IOTAX_TOKEN";
 
-/// How client and server know each other. The token is never an argument: those can be read by everyone on the machine.
+/// Authentication of client and server. The token is never an argument, which everyone on the machine could read.
 #[derive(Debug, Clone, Default, Args)]
-pub(super) struct Auth {
-    /// Have client and server know a token: the first line of FILE, else the environment's IOTAX_TOKEN. It is not sent; iperf3 knows none
+pub(super) struct AuthArgs {
+    /// Authenticate client and server by a token: the first line of FILE, else IOTAX_TOKEN. It is never sent; iperf3 has none
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = VARIABLE)]
     auth: Option<String>,
 }
 
-impl Auth {
-    /// Where the token is, if there is to be one.
+impl AuthArgs {
+    /// The source of the token, if authentication was asked for.
     pub(super) fn source(&self) -> Option<String> {
         self.auth.clone()
     }
 
-    /// The token, if there is to be one.
+    /// The token, if authentication was asked for.
     pub(super) fn token(&self) -> Result<Option<String>, Failure> {
         self.auth.as_deref().map(token).transpose()
     }
 }
 
-/// The tokens that a plan's servers ask for, by where the plan says they are.
+/// The tokens of a plan's servers, by their sources in the plan.
 pub(super) fn tokens(plan: &Plan) -> Result<HashMap<String, String>, Failure> {
     let sources = plan.everything().filter_map(|target| target.network.as_ref()?.auth.as_deref());
     sources.map(|source| Ok((source.to_owned(), token(source)?))).collect()

@@ -9,39 +9,39 @@ use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 
 use super::args::SessionArgs;
 use super::flags::WorkloadFlags;
-use super::output::Output;
+use super::output::OutputArgs;
 use super::session::Session;
 use super::{Failure, OrExit, input, jobs, target_args, usage};
 
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A file, directory or block device, here or as ssh://user@host:port/path on another machine. A file or device that
-    /// exists is read as it is; a file that does not, or one in the directory, is created, filled, measured and removed; a
-    /// device that --overwrite names too is filled and measured
+    /// A file, directory or block device, here or as ssh://user@host:port/path on another machine. An existing file or device
+    /// is only read; a new file, or one in the directory, is created, filled, measured and removed; a device that --overwrite
+    /// names too is filled and measured
     target: PathBuf,
-    /// On another machine, run the agent under sudo
+    /// Run the agent under sudo on another machine
     #[arg(long)]
     sudo: bool,
     #[command(flatten)]
     workload: WorkloadFlags,
-    /// Do what a job file of fio says, instead of what flags of the work say
+    /// Run a fio job file instead of the workload flags
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
-    /// Of the job file, only this section (several: repeat)
+    /// Run only this section of the job file (repeat for several)
     #[arg(long, value_name = "NAME", requires = "job")]
     section: Vec<String>,
     /// Leave a created file in place
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
     session: SessionArgs,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let permission = args.session.overwrite.permission().or_exit(Exit::Environment)?;
+    let permission = args.session.overwrite.permission()?;
     let target = target_args::target(&args.target, args.sudo, args.keep, &permission)?;
     let mut seed = args.session.seed;
     let workloads = match &args.job {
@@ -70,6 +70,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let plan =
         Plan { seed, ..Plan::new(format!("bench {}", args.target.display()), vec![target], workloads) };
     plan.check().or_exit(Exit::Usage)?;
-    let session = Session::new(plan, &args.output, &args.session, permission);
+    let session = Session::new(plan, &args.output).with(&args.session, permission);
     Session { keep: args.keep, ask: false, ..session }.carry_out()
 }

@@ -10,10 +10,10 @@ use super::{Failure, OrExit, args};
 /// Flags of `iotax clean`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Say what would be undone and touch nothing
+    /// Print what would be undone, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Forget what cannot be undone: it stays as it is, and no run speaks of it again
+    /// Drop what cannot be undone from the record: it stays as it is, and no run mentions it again
     #[arg(long, conflicts_with = "dry_run")]
     forget: bool,
 }

@@ -1,4 +1,4 @@
-//! `iotax compare`: two runs, or two targets of one.
+//! `iotax compare`: compares two runs, or two targets of one.
 
 use std::path::{Path, PathBuf};
 
@@ -12,9 +12,9 @@ use iotax_model::plan::Margin;
 use iotax_report::document;
 use iotax_report::json::{comparison, read};
 
-use super::output::{Output, load};
+use super::output::{StoreArgs, load};
 use super::say::{self, say};
-use super::terminal::Form;
+use super::terminal::PageArgs;
 use super::{Failure, OrExit, input, usage};
 
 /// Flags of `iotax compare`.
@@ -22,30 +22,29 @@ use super::{Failure, OrExit, input, usage};
 pub(super) struct Args {
     /// A run's number, RUN:TARGET for one target of it, or a file that --json wrote, FILE or FILE:TARGET
     a: String,
-    /// What it is compared with, in the same form
+    /// The other side, in the same form
     b: String,
-    /// Which of the two the other is compared with: A or B
+    /// The side that the other is compared with: A or B
     #[arg(long, value_name = "A|B", default_value = "A", value_parser = which)]
     baseline: Which,
-    /// What to show: iops, bytes_per_s, latency_mean, latency_p50, latency_p90, latency_p99, latency_p99_9, cpu_per_io,
-    /// cpu_per_gib [default: latency_mean, latency_p99, iops and cpu_per_io in tables, all of them in JSON]
+    /// Metrics to show: iops, bytes_per_s, latency_mean, latency_p50, latency_p90, latency_p99, latency_p99_9, cpu_per_io,
+    /// cpu_per_gib [default: latency_mean, latency_p99, iops and cpu_per_io in tables, all in JSON]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     metric: Vec<Metric>,
-    /// Ratios closer to 1 than this count as the same
+    /// Count ratios closer to 1 than this as the same
     #[arg(long, value_name = "SHARE", default_value_t)]
     margin: Margin,
-    /// End with exit code 1 if the intervals show it: slower, faster or different > N%, after a metric if it is not latency_mean
-    /// that is meant; several apart by commas
+    /// Exit with code 1 if the intervals show it: slower, faster or different > N%, by latency_mean or the metric named before;
+    /// separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
     /// Print as JSON; the tables go to stderr
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    form: Form,
-    /// Store of runs [default: iotax/iotax.db in the XDG data directory]
-    #[arg(long, value_name = "FILE")]
-    db: Option<PathBuf>,
+    page: PageArgs,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 fn which(text: &str) -> Result<Which, String> {
@@ -58,8 +57,7 @@ fn which(text: &str) -> Result<Which, String> {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let (a, b) = (Named::read(&args.a)?, Named::read(&args.b)?);
-    let output = Output { db: args.db.clone(), ..Output::default() };
-    let (one, other) = (a.account(&output)?, b.account(&output)?);
+    let (one, other) = (a.account(&args.store)?, b.account(&args.store)?);
     let (a, b) = (a.side(&one), b.side(&other));
     let all = if args.metric.is_empty() { Metric::compared().collect() } else { args.metric.clone() };
     let shown = if args.metric.is_empty() { document::SHOWN.to_vec() } else { args.metric.clone() };
@@ -70,14 +68,14 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         gates: args.fail_if.clone(),
     };
     let compared = compare(&a, &b, &question).or_exit(Exit::Usage)?;
-    args.form.show(&document::compared(&a, &b, &compared, &shown), args.json);
+    args.page.show(&document::compared(&a, &b, &compared, &shown), args.json);
     if args.json {
         say::print_json(&comparison::document(&a, &b, &compared));
     }
     Ok(judged(&compared))
 }
 
-/// Says what the gates came to, and gives the exit code.
+/// Prints the outcome of the gates and returns the exit code.
 fn judged(compared: &Compared) -> Exit {
     for line in document::gates(compared) {
         say!("gate {line}");
@@ -85,34 +83,34 @@ fn judged(compared: &Compared) -> Exit {
     if compared.tripped() { Exit::Gate } else { Exit::Fine }
 }
 
-/// Where a side is.
-enum Place {
+/// The source of a side.
+enum Source {
     Run(i64),
     File(PathBuf),
 }
 
-/// What the user called a side.
+/// A side as the user named it.
 struct Named {
-    place: Place,
+    source: Source,
     target: Option<String>,
 }
 
 impl Named {
     fn read(text: &str) -> Result<Self, Failure> {
-        let named = |place, target: Option<&str>| Ok(Self { place, target: target.map(str::to_owned) });
+        let named = |source, target: Option<&str>| Ok(Self { source, target: target.map(str::to_owned) });
         let (head, target) = match text.rsplit_once(':') {
             Some((head, target)) if !target.is_empty() => (head, Some(target)),
             _ => (text, None),
         };
         if let Ok(run) = head.parse() {
-            return named(Place::Run(run), target);
+            return named(Source::Run(run), target);
         }
         // A file's name may hold a colon.
         if Path::new(text).is_file() {
-            return named(Place::File(text.into()), None);
+            return named(Source::File(text.into()), None);
         }
         if target.is_some() && Path::new(head).is_file() {
-            return named(Place::File(head.into()), target);
+            return named(Source::File(head.into()), target);
         }
         Err(usage(format!(
             "{text:?} is neither a run's number nor a file; accepted: RUN, RUN:TARGET, FILE or FILE:TARGET, such as 12, 12:vm-raw \
@@ -120,13 +118,13 @@ impl Named {
         )))
     }
 
-    fn account(&self, output: &Output) -> Result<Account, Failure> {
-        match &self.place {
-            Place::Run(run) => {
-                let run = load(&output.existing_store()?, *run)?;
+    fn account(&self, store: &StoreArgs) -> Result<Account, Failure> {
+        match &self.source {
+            Source::Run(run) => {
+                let run = load(&store.open_existing()?, *run)?;
                 Ok(Account::of(&run, &judge(&run)))
             }
-            Place::File(path) => {
+            Source::File(path) => {
                 let place = path.display();
                 let text = input::text(path, input::REPORT)?;
                 read::account(&text, &place.to_string())

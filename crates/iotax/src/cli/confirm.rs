@@ -1,4 +1,4 @@
-//! Shows what will be done, and asks whether to begin.
+//! Shows a plan and asks whether to begin.
 
 use std::io::{self, BufRead};
 use std::sync::atomic::Ordering;
@@ -9,10 +9,10 @@ use iotax_model::units::human;
 use iotax_testbed::interrupt::Interrupt;
 
 use super::estimate;
-use super::say::{self, say};
+use super::say::{Stream, say};
 use crate::runner::Guests;
 
-/// Shows the plan with its price in time and space.
+/// Shows the plan with the time and space that it needs.
 pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests: Option<&Guests>) {
     let time = estimate::time(plan, done, guests.map(Guests::accel));
     let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
@@ -43,11 +43,11 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     }
 }
 
-/// Asks on the terminal. Ctrl-C is a no.
+/// Asks on the terminal; Ctrl-C means no.
 pub(super) fn confirmed(stop: &Interrupt) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-    say::question("Begin? [Y/n] ");
+    Stream::Stderr.text("Begin? [Y/n] ");
     let stdin = io::stdin();
     while !stop.load(Ordering::Relaxed) {
         let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_AGAIN));

@@ -11,7 +11,7 @@ use super::destination::Destination;
 use super::say::say;
 use super::{Failure, OrExit};
 
-/// Writes them all, or none where one of their names belongs to a file that iotax did not write.
+/// Writes all sheets, or none if one would replace a file that iotax did not write.
 pub(super) fn write(dir: &Path, sheets: &[Sheet]) -> Result<(), Failure> {
     fs::create_dir_all(dir)
         .with_context(|| format!("cannot make {}", dir.display()))

@@ -1,4 +1,4 @@
-//! Where one result goes: opened before anything is measured, written as a whole.
+//! The destination of a result: checked before anything is measured, written as a whole.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -14,16 +14,16 @@ use super::replace::{self, Draft};
 use super::{Failure, OrExit, say, usage};
 use crate::runner::Interrupted;
 
-/// No result is larger than this; a larger file is somebody else's without a look.
+/// The largest result. A larger file cannot be one of iotax's.
 const LARGEST: u64 = 256 << 20;
 
-/// Links that lead to links, as many as the kernel follows.
+/// The longest chain of links, as in the kernel.
 const MOST_LINKS: u32 = 40;
 
-/// A place for one result in one format.
+/// A destination for one result in one format.
 #[derive(Debug)]
 pub(super) struct Destination {
-    /// As the user named it.
+    /// The name that the user gave.
     name: PathBuf,
     mark: Mark,
     place: Place,
@@ -32,21 +32,20 @@ pub(super) struct Destination {
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     Stdout,
-    /// A pipe, a terminal, a descriptor that the shell opened: written as it is.
+    /// A pipe, a terminal or a descriptor that the shell opened; written in place.
     Stream,
-    /// A file that is there or not, by its only name: links are followed once, here.
+    /// A file that may not exist yet, with all links resolved.
     File(PathBuf),
 }
 
 impl Destination {
-    /// Looks at the place, and refuses one that cannot be written or that holds something else than such a result of iotax. Leaves
-    /// nothing behind.
+    /// Refuses a destination that cannot be written or that holds anything but such a result of iotax. Leaves nothing behind.
     pub(super) fn open(name: &Path, mark: Mark) -> Result<Self, Failure> {
         let place = Place::named(name)?;
         let this = Self { name: name.to_path_buf(), mark, place };
         if let Place::File(path) = &this.place {
             if this.existing(path)?.is_some() {
-                // Who made a result read-only wants to keep it, though its directory would let it be replaced.
+                // A read-only result is meant to stay, although the directory's permissions would allow replacing it.
                 OpenOptions::new().append(true).open(path).map(drop).map_err(|error| this.failed(error))?;
             }
             Draft::new(directory(path)).map_err(|error| this.failed(error))?;
@@ -62,7 +61,7 @@ impl Destination {
         &self.name
     }
 
-    /// Whether what is written to one is written to the other.
+    /// True if both lead to the same file or stream.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self.is_stdout(), other.is_stdout()) {
             (false, false) => is_one_file(&self.name, &other.name),
@@ -70,20 +69,19 @@ impl Destination {
         }
     }
 
-    /// Whether it is the file of this name.
+    /// True if it is the file of this name.
     pub(super) fn is_file(&self, name: &Path) -> bool {
         !self.is_stdout() && is_one_file(&self.name, name)
     }
 
-    /// Whether it is a file right in this directory whose name ends so.
+    /// True if it is a file directly in this directory with this extension.
     pub(super) fn is_in(&self, dir: &Path, extension: &str) -> bool {
         let Place::File(path) = &self.place else { return false };
         let is_there = fs::canonicalize(dir).is_ok_and(|dir| directory(path) == dir);
         is_there && path.extension().is_some_and(|end| end == extension)
     }
 
-    /// Writes the result. A file is replaced by one that is whole and on its disk: whatever happens meanwhile, the old one or the
-    /// new one is there.
+    /// Writes the result. A file is replaced atomically after a sync, so that either the old or the new one survives a crash.
     pub(super) fn write(&self, contents: &[u8]) -> Result<(), Failure> {
         match &self.place {
             Place::Stdout => {
@@ -91,7 +89,7 @@ impl Destination {
                 Ok(())
             }
             Place::Stream => match say::document_to(&self.name, contents) {
-                // As of stdout: whoever reads has read enough.
+                // As for stdout: the reader has read enough.
                 Err(Errno::PIPE) => Ok(()),
                 Err(Errno::CANCELED) => Err(Interrupted)
                     .with_context(|| format!("nobody reads {}", self.name.display()))
@@ -99,7 +97,7 @@ impl Destination {
                 written => written.map_err(|error| self.failed(error.into())),
             },
             Place::File(path) => {
-                // Whatever came there since it was looked at.
+                // Another file may have appeared since the check.
                 let old = self.existing(path)?;
                 let leftovers = |contents: &[u8]| self.mark.stands_in(contents);
                 replace::remove_leftovers(directory(path), LARGEST, leftovers);
@@ -108,7 +106,7 @@ impl Destination {
         }
     }
 
-    /// The file of that name, if there is one, which is known to be such a result of iotax.
+    /// The existing file, if any; refuses one that is not such a result of iotax.
     fn existing(&self, path: &Path) -> Result<Option<File>, Failure> {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -145,7 +143,7 @@ impl Place {
     fn named(name: &Path) -> Result<Self, Failure> {
         let text = name.to_string_lossy();
         let metadata = fs::metadata(name);
-        // By another of its names, or what the shell redirected it to.
+        // Another name of stdout, or the file that the shell redirected it to.
         let leads_to_stdout = metadata.as_ref().is_ok_and(|found| say::is_stdout(found) && !is_sink(found));
         if leads_to_stdout || matches!(&*text, "-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") {
             return Ok(Self::Stdout);
@@ -176,20 +174,20 @@ fn replace(path: &Path, old: Option<&File>, contents: &[u8]) -> io::Result<()> {
     draft.publish(path, old.is_some())
 }
 
-/// Pipes, terminals and what takes everything or nothing. Other devices may take bytes for orders.
+/// True for pipes, terminals and sinks. Other devices may interpret bytes as commands.
 fn is_stream(metadata: &Metadata) -> bool {
     let kind = metadata.file_type();
     let is_terminal = matches!(rustix::fs::major(metadata.rdev()), 4 | 5 | 136..=143);
     kind.is_fifo() || kind.is_char_device() && is_terminal || is_sink(metadata)
 }
 
-/// `/dev/null`, `/dev/zero` and `/dev/full`: nothing is ever read of what is written to them.
+/// True for `/dev/null`, `/dev/zero` and `/dev/full`, which keep nothing that is written to them.
 fn is_sink(metadata: &Metadata) -> bool {
     let device = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
     metadata.file_type().is_char_device() && matches!(device, (1, 3 | 5 | 7))
 }
 
-/// A file's only name: without links, also where the file itself is not there yet.
+/// The name without links, also for a file that does not exist yet.
 fn resolved(name: &Path, links: u32) -> io::Result<PathBuf> {
     match fs::canonicalize(name) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -210,7 +208,7 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether two names lead to one file, be it there or not.
+/// True if two names lead to the same file, even one that does not exist yet.
 pub(super) fn is_one_file(one: &Path, other: &Path) -> bool {
     let resolved = |name| resolved(name, MOST_LINKS);
     if matches!((resolved(one), resolved(other)), (Ok(one), Ok(other)) if one == other) {

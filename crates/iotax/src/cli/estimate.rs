@@ -1,4 +1,4 @@
-//! How many rounds and how much time a plan takes, said before it is begun.
+//! Estimates of a plan's rounds and time before it begins.
 
 use iotax_model::plan::Plan;
 use iotax_model::target::Accel;
@@ -11,7 +11,7 @@ pub(super) fn rounds(plan: &Plan) -> String {
     range(plan, u64::from)
 }
 
-/// Measurements of all rounds.
+/// The number of measurements in all rounds, in the form of [`rounds`].
 pub(super) fn measurements(plan: &Plan) -> String {
     range(plan, |rounds| u64::from(rounds) * plan.cells() as u64)
 }
@@ -25,7 +25,7 @@ fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
     }
 }
 
-/// `about 12 min 05 s`; where rounds are added and the rest is not begun yet, also how long at most.
+/// `about 12 min 05 s`; for a plan that adds rounds also the most: `about 2 min to 10 min`.
 pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     let least = human::duration(runner::estimate_seconds(plan, plan.repeat, done, accel));
     match most_seconds(plan, done, accel) {
@@ -35,16 +35,16 @@ pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     }
 }
 
-/// Seconds that a plan that adds rounds takes at most, roughly; absent for any other.
+/// The most seconds, roughly, for a plan that adds rounds; absent for any other.
 pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Option<f64> {
     let until = plan.until_decided.as_ref()?;
     let all = runner::estimate_seconds(plan, until.max_rounds, done, accel);
-    // Setting up comes before the time that is limited.
+    // max_time does not include setting up.
     let set_up = runner::estimate_seconds(plan, 0, 0, accel);
     Some(until.max_time.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
 }
 
-/// When one looks, and what counts as the same; absent where the number of rounds is fixed and the margin the usual one.
+/// The looks and the margin in words; absent for a fixed number of rounds with the default margin.
 pub(super) fn design(plan: &Plan) -> Option<String> {
     let looks: Vec<String> = plan.looks().iter().map(ToString::to_string).collect();
     match (&plan.until_decided, looks.split_last()) {

@@ -1,4 +1,4 @@
-//! `iotax export`: a run in another format.
+//! `iotax export`: writes a run in another format.
 
 use std::path::PathBuf;
 
@@ -7,33 +7,31 @@ use iotax_analysis::judge;
 use iotax_interop::export::{FORMATS, Format};
 use iotax_model::exit::Exit;
 
-use super::output::{Output, load};
+use super::output::{StoreArgs, load};
 use super::{Failure, output_formats};
 
 /// Flags of `iotax export`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Number of the run, as iotax list shows it
+    /// Run number from iotax list
     run: i64,
     #[arg(long, value_name = "FORMAT", value_parser = output_formats::exported, help = formats())]
     format: &'static Format,
     /// File to write, or for csv the directory [default: stdout]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Store of runs [default: iotax/iotax.db in the XDG data directory]
-    #[arg(long, value_name = "FILE")]
-    db: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
-/// The formats and what each is, for the help.
+/// The help text that lists the formats.
 fn formats() -> String {
     let each = FORMATS.iter().map(|format| format!("{} ({})", format.name, format.help));
-    format!("How: {}", each.collect::<Vec<_>>().join(", "))
+    format!("Format: {}", each.collect::<Vec<_>>().join(", "))
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let store = Output { db: args.db.clone(), ..Output::default() }.existing_store()?;
-    let run = load(&store, args.run)?;
+    let run = load(&args.store.open_existing()?, args.run)?;
     let judgement = judge(&run);
     output_formats::export(args.format, &(run, judgement), args.output.as_deref())?;
     Ok(Exit::Fine)

@@ -1,4 +1,4 @@
-//! `iotax ladder --like`: the rungs that a libvirt domain's disk suggests.
+//! `iotax ladder --like`: a ladder modelled on a libvirt domain's disk.
 
 use std::path::Path;
 
@@ -8,18 +8,19 @@ use iotax_model::exit::Exit;
 use iotax_model::target::FileSpec;
 use iotax_testbed::libvirt::{self, Domain};
 
+use super::args::target_name;
 use super::{Failure, OrExit, input};
 
-/// What is measured in place of the usual rungs.
-pub(super) struct Like {
-    /// The host's file system, the disk as the domain has it, and what might be done otherwise.
+/// Targets that replace the usual rungs.
+pub(super) struct LadderTargets {
+    /// The host's filesystem, the disk as the domain has it, and alternatives.
     pub(super) targets: Vec<TargetSpec>,
-    /// Which disk it is, and what is not as it is there.
+    /// The disk that was modelled, and where the targets differ from it.
     pub(super) notes: Vec<String>,
 }
 
-/// Reads a domain: a file of libvirt's XML, or by the name, UUID or number that libvirt knows it by.
-pub(super) fn like(domain: &str, disk: Option<&str>, dir: &Path) -> Result<Like, Failure> {
+/// Reads a domain from a file of libvirt's XML, or asks libvirt for it by name, UUID or number.
+pub(super) fn targets(domain: &str, disk: Option<&str>, dir: &Path) -> Result<LadderTargets, Failure> {
     let xml = if Path::new(domain).is_file() {
         input::text(Path::new(domain), input::DOMAIN)?
     } else {
@@ -33,13 +34,13 @@ pub(super) fn like(domain: &str, disk: Option<&str>, dir: &Path) -> Result<Like,
     Ok(rungs(domain, dir))
 }
 
-fn rungs(domain: Domain, dir: &Path) -> Like {
+fn rungs(domain: Domain, dir: &Path) -> LadderTargets {
     let Domain { name, disk, source, guest, file, mut notes } = domain;
     let source = source.map(|path| format!(" ({})", path.display())).unwrap_or_default();
     notes.insert(0, format!("like {disk}{source} of {name}, with a new image"));
     let here = |file| Some(FileSpec { dir: Some(dir.to_owned()), ..file });
     let like = TargetSpec {
-        name: legal(&format!("like-{name}")),
+        name: target_name(&format!("like-{name}")),
         file: here(file),
         guest: Some(guest),
         ..TargetSpec::default()
@@ -47,13 +48,5 @@ fn rungs(domain: Domain, dir: &Path) -> Like {
     let host =
         TargetSpec { name: "host-file".into(), file: here(FileSpec::default()), ..TargetSpec::default() };
     let others = libvirt::alternatives(&like);
-    Like { targets: [host, like].into_iter().chain(others).collect(), notes }
-}
-
-/// A target's name of any text.
-fn legal(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
-        .take(40)
-        .collect()
+    LadderTargets { targets: [host, like].into_iter().chain(others).collect(), notes }
 }

@@ -1,10 +1,10 @@
-//! Help that fits a screen: `-h` shows what is used every day, `--help` everything, under headings.
+//! Help that fits a screen: `-h` shows the everyday options, `--help` all of them, under headings.
 
 use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 
-/// Options in `-h` of commands that have more than a screen shows.
+/// Options in `-h` of commands with more options than fit on a screen.
 const EVERYDAY: [(&str, &[&str]); 4] = [
     (
         "bench",
@@ -114,7 +114,7 @@ fn arranged(arg: Arg, everyday: &[&str]) -> Arg {
 mod tests {
     use super::*;
 
-    /// Lines of a terminal that shows a command's help at once.
+    /// The most lines of short help.
     const SCREEN: usize = 50;
 
     #[test]

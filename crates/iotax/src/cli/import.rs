@@ -1,4 +1,4 @@
-//! `iotax import`: runs of what other tools wrote.
+//! `iotax import`: turns other tools' results into runs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,26 +8,26 @@ use iotax_interop::import::{self, Found, Imported};
 use iotax_model::exit::Exit;
 use iotax_report::json;
 
-use super::output::Output;
+use super::output::OutputArgs;
 use super::say::say;
-use super::terminal::Form;
+use super::terminal::PageArgs;
 use super::{Failure, OrExit, input, usage};
 use crate::runner;
 
-/// Lines that were not understood, shown before the rest is counted.
+/// The most lines shown that were not understood; the rest is counted.
 const SHOWN: usize = 20;
 
 /// Flags of `iotax import`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Files with what other tools wrote, whatever else is in them; - is stdin. Results of one tool become one run; what is there
-    /// several times, its rounds
+    /// Files with other tools' results, possibly among other text; - is stdin. Results of one tool become one run, repeated
+    /// ones its rounds
     #[arg(value_name = "FILE|-", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
-    form: Form,
+    page: PageArgs,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -53,24 +53,24 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             tools.join(" and ")
         )));
     }
-    let mut store = args.output.store()?;
+    let mut store = args.output.store.open()?;
     for run in &runs {
         let id = keep(&mut store, run).or_exit(Exit::Environment)?;
-        outputs.report(&store, id, args.form, false)?;
+        outputs.report(&store, id, args.page, false)?;
         not_understood(run);
         say!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
     }
     Ok(Exit::Fine)
 }
 
-/// A run with more targets or workloads than one may have, how many, and which of the two.
+/// A run with too many targets or workloads, with the count and the kind.
 fn too_many(run: &Imported) -> Option<(&Imported, usize, &'static str)> {
     let counts = [(run.plan.targets.len(), "targets"), (run.plan.workloads.len(), "workloads")];
     let (count, what) = counts.into_iter().find(|(count, _)| *count > import::MOST_NAMES)?;
     Some((run, count, what))
 }
 
-/// A file's name and what was found in it.
+/// A file's name and the results found in it.
 fn read(path: &Path) -> Result<(String, Vec<Found>), Failure> {
     let (name, bytes) = if path == Path::new("-") {
         ("stdin".to_owned(), input::stdin(input::RESULTS)?)
@@ -89,7 +89,7 @@ fn read(path: &Path) -> Result<(String, Vec<Found>), Failure> {
     Ok((name, found))
 }
 
-/// The name alone: where the file lay is of no use to who reads the report elsewhere.
+/// The name without its directory, which is of no use to readers of the report elsewhere.
 fn shown(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -108,7 +108,7 @@ fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
     Ok(id)
 }
 
-/// What was not understood, on stderr.
+/// Reports lines that were not understood on stderr.
 fn not_understood(run: &Imported) {
     let lines = &run.source.not_understood;
     if lines.is_empty() {

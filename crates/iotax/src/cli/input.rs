@@ -1,4 +1,4 @@
-//! Files that users name, read up to a bound: a wrong name must not fill the memory of the machine that is to be measured.
+//! Files that users name, read up to a limit: a wrong name must not fill the memory of the machine to be measured.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,46 +9,40 @@ use iotax_model::units::Bytes;
 
 use super::{Failure, usage};
 
-/// A kind of file, and how much of it is read at most.
+/// A kind of file with its largest size.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
+pub(super) struct InputKind {
     what: &'static str,
     most: u64,
     remedy: &'static str,
 }
 
 /// Results of another tool.
-pub(super) const RESULTS: Kind = Kind {
+pub(super) const RESULTS: InputKind = InputKind {
     what: "what another tool wrote",
     most: 128 << 20,
     remedy: "split it, and import its parts one by one",
 };
 /// Plans.
-pub(super) const PLAN: Kind =
-    Kind { what: "a plan or job file", most: 16 << 20, remedy: "split it into several plans" };
-/// JSON that a run of iotax was written to.
-pub(super) const REPORT: Kind =
-    Kind { what: "the JSON of a run", most: 128 << 20, remedy: "compare the runs by their numbers" };
+pub(super) const PLAN: InputKind =
+    InputKind { what: "a plan or job file", most: 16 << 20, remedy: "split it into several plans" };
+/// A run in iotax's JSON.
+pub(super) const REPORT: InputKind =
+    InputKind { what: "the JSON of a run", most: 128 << 20, remedy: "compare the runs by their numbers" };
 /// libvirt's description of a domain.
-pub(super) const DOMAIN: Kind =
-    Kind { what: "the XML of a domain", most: 16 << 20, remedy: "give what virsh dumpxml writes" };
+pub(super) const DOMAIN: InputKind =
+    InputKind { what: "the XML of a domain", most: 16 << 20, remedy: "give what virsh dumpxml writes" };
 /// A secret.
-pub(super) const TOKEN: Kind =
-    Kind { what: "a file with a token", most: 64 << 10, remedy: "put the token alone in a file" };
+pub(super) const TOKEN: InputKind =
+    InputKind { what: "a file with a token", most: 64 << 10, remedy: "put the token alone in a file" };
 
-/// The bytes that come on stdin.
-///
-/// # Errors
-/// As for a file.
-pub(super) fn stdin(kind: Kind) -> Result<Vec<u8>, Failure> {
+/// The bytes of stdin, with the limits of [`bytes`].
+pub(super) fn stdin(kind: InputKind) -> Result<Vec<u8>, Failure> {
     all_of(io::stdin(), None, "stdin", kind)
 }
 
-/// The bytes of a file.
-///
-/// # Errors
-/// A file that cannot be read, is a directory, or is larger than its kind may be.
-pub(super) fn bytes(path: &Path, kind: Kind) -> Result<Vec<u8>, Failure> {
+/// The bytes of a file. An error if it cannot be read, is a directory, or is too large for its kind.
+pub(super) fn bytes(path: &Path, kind: InputKind) -> Result<Vec<u8>, Failure> {
     let name = path.display().to_string();
     let cannot =
         |exit| move |error: io::Error| failure(exit, format!("cannot read {}: {error}", path.display()));
@@ -57,28 +51,25 @@ pub(super) fn bytes(path: &Path, kind: Kind) -> Result<Vec<u8>, Failure> {
     if metadata.is_dir() {
         return Err(usage(format!("{name} is a directory; accepted: {}", kind.what)));
     }
-    // Devices and pipes do not tell how long they are.
+    // Devices and pipes have no length.
     all_of(file, metadata.is_file().then_some(metadata.len()), &name, kind)
 }
 
-/// As [`bytes`], of a file that must be text.
-///
-/// # Errors
-/// As there, and what is no UTF-8.
-pub(super) fn text(path: &Path, kind: Kind) -> Result<String, Failure> {
+/// The text of a file, with the limits of [`bytes`]. An error if it is not UTF-8.
+pub(super) fn text(path: &Path, kind: InputKind) -> Result<String, Failure> {
     String::from_utf8(bytes(path, kind)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         usage(format!("{} is not text: byte {at} is not UTF-8; accepted: {}", path.display(), kind.what))
     })
 }
 
-/// Everything up to the bound, and not a byte more than one beyond it.
-fn all_of(source: impl Read, told: Option<u64>, name: &str, kind: Kind) -> Result<Vec<u8>, Failure> {
+/// Reads everything up to the limit, and at most one byte more to notice a longer source.
+fn all_of(source: impl Read, told: Option<u64>, name: &str, kind: InputKind) -> Result<Vec<u8>, Failure> {
     let too_large = |size: String| {
-        let Kind { what, most, remedy } = kind;
+        let InputKind { what, most, remedy } = kind;
         usage(format!("{name} is {size}; accepted: {what} of up to {}; {remedy}", Bytes(most)))
     };
-    // Files of /proc say 0 and have more, so the bound holds while reading too.
+    // Files in /proc report length 0, so the limit is also checked while reading.
     if let Some(size) = told.filter(|size| *size > kind.most) {
         return Err(too_large(format!("{size} bytes")));
     }
@@ -102,7 +93,7 @@ fn failure(exit: Exit, text: String) -> Failure {
 mod tests {
     use super::*;
 
-    const SMALL: Kind = Kind { what: "a word", most: 8, remedy: "shorten it" };
+    const SMALL: InputKind = InputKind { what: "a word", most: 8, remedy: "shorten it" };
 
     fn refusal(path: &Path) -> (Exit, String) {
         let failure = bytes(path, SMALL).expect_err("refused");

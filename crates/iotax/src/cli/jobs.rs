@@ -1,4 +1,4 @@
-//! Job files of fio and parameter files of vdbench on the command line: what they become, and on which targets.
+//! fio job files and vdbench parameter files on the command line, turned into plans.
 
 use std::path::{Path, PathBuf};
 
@@ -12,22 +12,22 @@ use iotax_testbed::device::Permission;
 use super::say::say;
 use super::{Failure, OrExit, input, target_args, usage};
 
-/// How many rounds a job file is measured in when nothing is said.
+/// The default number of rounds for a job file.
 const REPEAT: u32 = 3;
 
-/// What a job file leaves to the command line.
+/// Options that apply only to job files.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct JobFlags {
-    /// Do a job file's work here, instead of where it says: a file, directory or block device, ssh://user@host/path, RUNG:DIR
-    /// for a rung of the ladder, or PLAN.toml for its targets (several: repeat; the first is the baseline)
+    /// Run a job file on this target instead of its own files: a file, directory or block device, ssh://user@host/path, RUNG:DIR
+    /// for a rung of the ladder, or PLAN.toml for its targets (repeat for several; the first is the baseline)
     #[arg(long, value_name = "TARGET")]
     target: Vec<String>,
-    /// Of a job file, only this section (several: repeat)
+    /// Run only this section of a job file (repeat for several)
     #[arg(long, value_name = "NAME")]
     section: Vec<String>,
 }
 
-/// Whether a file is meant as a job file or a parameter file: by its name, or by what is in it.
+/// True for a job file or a parameter file, judged by its name or its content.
 pub(super) fn is_meant(path: &Path, text: &str) -> bool {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("fio" | "job") => true,
@@ -36,7 +36,7 @@ pub(super) fn is_meant(path: &Path, text: &str) -> bool {
     }
 }
 
-/// Reads a job file or a parameter file, and says what it means here.
+/// Reads a job file or a parameter file, and prints notes on how its options are applied.
 pub(super) fn read(path: &Path, text: &str, sections: &[String]) -> Result<Jobs, Failure> {
     let around =
         Surroundings { include: &included, variable: &|name| std::env::var(name).ok(), machine: machine() };
@@ -58,7 +58,7 @@ pub(super) fn read(path: &Path, text: &str, sections: &[String]) -> Result<Jobs,
 }
 
 impl JobFlags {
-    /// The plan that a job file stands for.
+    /// The plan of a job file.
     pub(super) fn plan(&self, path: &Path, text: &str, permission: &Permission) -> Result<Plan, Failure> {
         let jobs = read(path, text, &self.section)?;
         let targets = if self.target.is_empty() {
@@ -70,7 +70,7 @@ impl JobFlags {
         Ok(Plan { repeat: REPEAT, seed: jobs.seed, ..Plan::new(name, targets, jobs.workloads) })
     }
 
-    /// Refuses flags that a plan file has no use for.
+    /// Refuses flags that do not apply to plan files.
     pub(super) fn refuse_for_plan(&self, path: &Path) -> Result<(), Failure> {
         let given = [("--target", &self.target), ("--section", &self.section)];
         match given.iter().find_map(|(flag, values)| Some((flag, values.first()?))) {
@@ -83,7 +83,7 @@ impl JobFlags {
     }
 }
 
-/// Where a job file has its work done: the one file that all of it names, else a new file where its files would be.
+/// The target of a job file: the one file that all jobs name, else a new file in the directory of its files.
 fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure> {
     let base = jobs.directory.as_deref().map_or_else(|| PathBuf::from("."), PathBuf::from);
     if let ([(_, name)], false) = (jobs.filenames.as_slice(), jobs.own_files) {
@@ -99,7 +99,7 @@ fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure
 const ONE_TARGET: &str =
     "a plan measures all jobs on one target: give it with --target, or take one section with --section";
 
-/// The directory that all files are in; one elsewhere may be on another disk. What has no name is in `base`.
+/// The common directory of all files; unnamed ones are in `base`. A file elsewhere is refused, as it may be on another disk.
 fn common_directory(jobs: &Jobs, base: &Path) -> Result<PathBuf, Failure> {
     let of = |name: &str| base.join(name).parent().map_or_else(|| base.to_path_buf(), Path::to_path_buf);
     let named = jobs.filenames.first().filter(|_| !jobs.own_files).map(|(_, name)| of(name));
@@ -114,7 +114,7 @@ fn common_directory(jobs: &Jobs, base: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A file that another one includes: as it is named, or beside that one.
+/// An included file, by its name or next to the including file.
 fn included(including: &str, name: &str) -> Result<Included, String> {
     let beside = Path::new(including).parent().map(|directory| directory.join(name));
     let named = Path::new(name).to_path_buf();

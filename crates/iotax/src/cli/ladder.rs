@@ -1,4 +1,4 @@
-//! `iotax ladder`: the same storage in several ways, the same work on each.
+//! `iotax ladder`: builds the same storage in several ways and runs the same work on each.
 
 use std::path::{Path, PathBuf};
 
@@ -14,64 +14,58 @@ use iotax_model::words::WordError;
 use iotax_model::workload::{STANDARD, Workload};
 use iotax_testbed::target::lvm;
 
-use super::args::{Design, Guest, Length, SessionArgs};
-use super::from_libvirt::{self, Like};
-use super::output::Output;
+use super::args::{DesignArgs, LengthArgs};
+use super::from_libvirt::{self, LadderTargets};
 use super::print_plan::print_plan;
 use super::say::say;
-use super::session::Session;
+use super::session::{RunArgs, Session};
 use super::{Failure, OrExit, usage};
 use crate::runner;
 
 /// Flags of `iotax ladder`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A directory on the storage in question; may be left out with --device
+    /// A directory on the storage to measure; optional with --device
     #[arg(required_unless_present = "device")]
     dir: Option<PathBuf>,
-    /// A block device for rungs of its own, beneath and beside LVM; name it with --overwrite too
+    /// Add rungs on this block device, raw and with LVM; name it with --overwrite too
     #[arg(long, value_name = "DEVICE")]
     device: Option<PathBuf>,
     /// Size of each rung's disk [default: 1GiB, 4GiB with a --time of an hour or more]
     #[arg(long)]
     size: Option<Bytes>,
     #[command(flatten)]
-    length: Length,
+    length: LengthArgs,
     #[command(flatten)]
-    design: Design,
-    /// Some of host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also of host-device, host-lvm, host-lvm-file,
-    /// vm-device, vm-lvm; the first is the baseline [default: all]
+    design: DesignArgs,
+    /// Rungs to build, the first is the baseline: host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
+    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     rungs: Vec<String>,
-    /// Measure the disk of a libvirt domain as it is set up, and what might be done otherwise, on new images: a file of its
-    /// XML, or the domain's name, for virsh dumpxml
+    /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
+    /// name for virsh dumpxml
     #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["rungs", "device"])]
     like: Option<String>,
-    /// Which of the domain's disks, such as vda [default: the first]
+    /// The domain's disk, such as vda [default: the first]
     #[arg(long, value_name = "TARGET", requires = "like")]
     like_disk: Option<String>,
-    /// Some of randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
+    /// Workloads to run: randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     workloads: Vec<Workload>,
-    /// So many guests on each rung that has one, all at once, each with a disk of its own; of a list, a rung for each number
+    /// Run this many guests at once on each rung with guests, each with its own disk; a list makes a rung for each number
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     guests: Vec<u32>,
-    /// Print the ladder as a plan file, to be edited and carried out with iotax run
+    /// Print the ladder as a plan file, to edit and run with iotax run
     #[arg(long)]
     print_plan: bool,
     #[command(flatten)]
-    output: Output,
-    #[command(flatten)]
-    session: SessionArgs,
-    #[command(flatten)]
-    guest: Guest,
+    run: RunArgs,
 }
 
-/// The shortest measurement. Much of what differs from one to the next lasts longer, so that a time says more in many short ones than in few
-/// long ones.
+/// The shortest measurement. Most noise lasts longer than one, so many short measurements are worth more than a few long ones.
 const SHORTEST: Nanos = Nanos::from_millis(250);
 
-/// What lies beneath a rung's guest or program.
+/// The storage under a rung's guest or program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ground {
     /// `--device`.
@@ -94,7 +88,7 @@ impl Ground {
     }
 }
 
-/// A rung: its name, what it is on, whether a guest is booted.
+/// A rung: its name, its storage, and true if it boots a guest.
 type Rung = (&'static str, Ground, bool);
 
 /// The rungs from the lowest up.
@@ -110,7 +104,7 @@ const RUNGS: [Rung; 9] = [
     ("vm-qcow2-snapshot", Ground::Image(Format::Qcow2, Some(Snapshot::External)), true),
 ];
 
-/// The rungs that were asked for, or all for which there is a place.
+/// The requested rungs, or all that the directory and the device allow.
 fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     let placed =
         |ground: Ground| if ground.is_on_device() { args.device.is_some() } else { args.dir.is_some() };
@@ -132,14 +126,14 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     args.rungs.iter().map(find).collect()
 }
 
-/// Leaves out what this machine cannot do, unless it was asked for by name.
+/// Leaves out rungs that this machine cannot build, unless they were asked for by name.
 fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
-    let guests = runner::guests_possible(&args.guest.options());
+    let guests = runner::guests_possible(&args.run.guest.options());
     let asked = !args.rungs.is_empty();
     if let Err(missing) = guests
         && rungs.iter().any(|(.., guest)| *guest)
     {
-        if asked || args.guest.is_specific() {
+        if asked || args.run.guest.is_specific() {
             return Err(Failure { exit: Exit::Environment, error: missing });
         }
         rungs.retain(|(.., guest)| !guest);
@@ -157,7 +151,7 @@ fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
     Ok(rungs)
 }
 
-/// A rung, or with guests one for each of their numbers.
+/// The targets of a rung: one, or one for each number of guests.
 fn targets(rung: Rung, args: &Args) -> Vec<TargetSpec> {
     let (name, _, guest) = rung;
     let numbers = if guest { args.guests.as_slice() } else { &[1] };
@@ -167,7 +161,7 @@ fn targets(rung: Rung, args: &Args) -> Vec<TargetSpec> {
     numbers.iter().map(|count| target(rung, named(count), *count, dir, device)).collect()
 }
 
-/// The rung of a name with its image in a directory; absent if there is no such rung or it needs a device.
+/// The rung of this name with its image in a directory; absent if there is none or it needs a device.
 pub(super) fn rung_in(name: &str, dir: &Path) -> Option<TargetSpec> {
     let rung = RUNGS.into_iter().find(|(known, ground, _)| *known == name && !ground.is_on_device())?;
     Some(target(rung, name.to_owned(), 1, Some(dir), None))
@@ -209,21 +203,24 @@ fn target(
     }
 }
 
-/// What is measured, and what is to be said of it.
-fn rungs(args: &Args) -> Result<Like, Failure> {
+/// The targets, with notes on them.
+fn rungs(args: &Args) -> Result<LadderTargets, Failure> {
     if let (Some(domain), Some(dir)) = (&args.like, &args.dir) {
         // A plan may be printed for another machine.
         if !args.print_plan {
-            runner::guests_possible(&args.guest.options()).or_exit(Exit::Environment)?;
+            runner::guests_possible(&args.run.guest.options()).or_exit(Exit::Environment)?;
         }
-        return from_libvirt::like(domain, args.like_disk.as_deref(), dir);
+        return from_libvirt::targets(domain, args.like_disk.as_deref(), dir);
     }
     let rungs = if args.print_plan { wanted(args)? } else { possible(args, wanted(args)?)? };
-    Ok(Like { targets: rungs.into_iter().flat_map(|rung| targets(rung, args)).collect(), notes: Vec::new() })
+    Ok(LadderTargets {
+        targets: rungs.into_iter().flat_map(|rung| targets(rung, args)).collect(),
+        notes: Vec::new(),
+    })
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let Like { targets, notes } = rungs(args)?;
+    let LadderTargets { targets, notes } = rungs(args)?;
     let size = args.size.unwrap_or(Bytes(if args.length.is_long() { 4 << 30 } else { 1 << 30 }));
     let mut workloads = args.workloads.clone();
     if workloads.is_empty() {
@@ -241,14 +238,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let places = [&args.device, &args.dir].into_iter().flatten().map(|path| path.display().to_string());
     let place = places.collect::<Vec<_>>().join(" and ");
-    let seed = args.session.seed;
+    let seed = args.run.session.seed;
     let plan = Plan { seed, ..Plan::new(format!("ladder {place}"), targets, workloads) };
     let plan = args.length.apply(plan, &args.design).or_exit(Exit::Usage)?;
     if args.print_plan {
         return print_plan(&plan, &notes);
     }
     notes.iter().for_each(|note| say!("{note}"));
-    let permission = args.session.overwrite.permission().or_exit(Exit::Environment)?;
-    let session = Session::new(plan, &args.output, &args.session, permission);
-    Session { guests: args.guest.options(), report: true, ..session }.carry_out()
+    let permission = args.run.session.overwrite.permission()?;
+    Session { report: true, ..args.run.session(plan, permission) }.carry_out()
 }

@@ -1,6 +1,4 @@
-//! `iotax list`: the runs in the store.
-
-use std::path::PathBuf;
+//! `iotax list`: lists the runs in the store.
 
 use clap::Args as ClapArgs;
 use iotax_analysis::store::{RunSummary, StoreError};
@@ -9,16 +7,15 @@ use iotax_model::exit::Exit;
 use iotax_model::visible;
 use serde_json::json;
 
-use super::output::Output;
+use super::output::StoreArgs;
 use super::say::{self, print_line, say};
 use super::{Failure, OrExit};
 
 /// Flags of `iotax list`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Store of runs [default: iotax/iotax.db in the XDG data directory]
-    #[arg(long, value_name = "FILE")]
-    db: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Print the list as JSON
     #[arg(long)]
     json: bool,
@@ -28,7 +25,7 @@ pub(super) struct Args {
 const DAMAGED: &str = "damaged";
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let store = Output { db: args.db.clone(), ..Output::default() }.existing_store()?;
+    let store = args.store.open_existing()?;
     let runs = store.runs().or_exit(Exit::Environment)?;
     if args.json {
         let lines: Vec<serde_json::Value> = runs.iter().map(|(id, run)| document(*id, run)).collect();

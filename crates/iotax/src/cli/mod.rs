@@ -51,32 +51,34 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Build the same storage in several ways, run the same work on each, and say what each layer costs
+    /// Build the same storage in several ways, run the same work on each, and show what each layer costs
     Ladder(ladder::Args),
     /// Measure one file or device once
     Bench(Box<bench::Args>),
-    /// Carry out a plan
+    /// Run a plan
     Run(run::Args),
-    /// Do what a classic benchmark does, on one target or several: sizes, threads, stream, orion, records
+    /// Run a classic benchmark suite on one or more targets: sizes, threads, stream, orion, records and others
     Suite(Box<suite::Args>),
     /// Measure the network
-    Net(net::Args),
-    /// Look at a plan without carrying it out
-    Plan(plan::Args),
-    /// Go on with a run that was stopped, or add rounds to one
+    #[command(subcommand)]
+    Net(net::Command),
+    /// Check or show a plan without running it
+    #[command(subcommand)]
+    Plan(plan::Command),
+    /// Resume a run that was stopped, or add rounds to one
     Resume(resume::Args),
-    /// Keep what another tool measured as a run: fio and others, by what their files hold
+    /// Import results of fio and other tools as runs; the format is recognised by content
     Import(import::Args),
     /// List the runs in the store
     List(list::Args),
-    /// Show runs' results again: one in full, several side by side
+    /// Show the results of a run again, or of several runs side by side
     #[command(visible_alias = "show")]
     Report(report::Args),
-    /// Write a run in another format: fio's, vdbench's, CSV
+    /// Write a run in another format, such as fio's, vdbench's or CSV
     Export(export::Args),
     /// Compare two runs, or two targets of one
     Compare(compare::Args),
-    /// Compare a target with the journal of the writes that it acknowledged
+    /// Check a target against the journal of its acknowledged writes
     Verify(verify::Args),
     /// Undo what an interrupted run left behind
     Clean(clean::Args),
@@ -87,7 +89,7 @@ enum Command {
     },
     /// Print the man page
     Man,
-    /// Serve a conductor on stdin and stdout
+    /// Serve a runner on stdin and stdout
     #[command(hide = true)]
     Agent,
 }
@@ -99,7 +101,7 @@ pub(crate) struct Failure {
     pub(crate) error: anyhow::Error,
 }
 
-/// Gives an error the exit code that its place in a command means.
+/// Attaches an exit code to an error.
 trait OrExit<T> {
     fn or_exit(self, exit: Exit) -> Result<T, Failure>;
 }
@@ -110,7 +112,7 @@ impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
     }
 }
 
-/// A failure of the user's input, in words.
+/// A failure caused by the user's input.
 fn usage(text: impl std::fmt::Display) -> Failure {
     Failure { exit: Exit::Usage, error: anyhow::anyhow!("{text}") }
 }
@@ -130,8 +132,8 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Bench(args) => bench::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),
-        Command::Net(args) => net::main(&args),
-        Command::Plan(args) => plan::main(&args),
+        Command::Net(command) => net::main(&command),
+        Command::Plan(command) => plan::main(&command),
         Command::Resume(args) => resume::main(&args),
         Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
@@ -157,7 +159,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
     exit.map(Into::into)
 }
 
-/// Help, the version, or what is wrong with the command line.
+/// Prints help, the version, or a usage error.
 fn told_by_clap(told: &clap::Error) -> ExitCode {
     let (stream, exit) = if told.use_stderr() {
         (say::Stream::Stderr, Exit::Usage)

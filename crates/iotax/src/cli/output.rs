@@ -1,4 +1,4 @@
-//! Where results go: tables to the terminal, documents to files.
+//! Output of results: tables to the terminal, documents to files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,36 +12,27 @@ use iotax_report as report;
 use iotax_report::mark::Mark;
 
 use super::destination::{self, Destination};
-use super::output_formats::{self, Foreign};
+use super::output_formats::{self, FormatArgs};
 use super::say::{self, say};
-use super::terminal::Form;
+use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, usage};
 
-/// Where results go.
+/// The store of runs.
 #[derive(Debug, Clone, Default, ClapArgs)]
-pub(super) struct Output {
+pub(super) struct StoreArgs {
     /// Store of runs [default: iotax/iotax.db in the XDG data directory]
     #[arg(long, value_name = "FILE")]
-    pub(super) db: Option<PathBuf>,
-    /// Write the results as JSON; - (or no value) is stdout, which then carries nothing else
-    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
-    pub(super) json: Option<PathBuf>,
-    /// Write the report as one HTML file
-    #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) foreign: Foreign,
+    db: Option<PathBuf>,
 }
 
-impl Output {
-    /// Where the store is.
-    pub(super) fn store_path(&self) -> Result<PathBuf, Failure> {
+impl StoreArgs {
+    pub(super) fn path(&self) -> Result<PathBuf, Failure> {
         self.db.clone().map_or_else(|| Ok(args::directories()?.data_dir().join("iotax.db")), Ok)
     }
 
-    /// Opens the store to write to it, making it and the default's directory if they are missing.
-    pub(super) fn store(&self) -> Result<Store, Failure> {
-        let path = self.store_path()?;
+    /// Opens the store for writing; creates it if missing, and the default directory too.
+    pub(super) fn open(&self) -> Result<Store, Failure> {
+        let path = self.path()?;
         if let (None, Some(dir)) = (&self.db, path.parent()) {
             fs::create_dir_all(dir)
                 .with_context(|| format!("cannot make {}", dir.display()))
@@ -50,28 +41,45 @@ impl Output {
         Store::open(&path).or_exit(Exit::Environment)
     }
 
-    /// Opens a store that must be there, to read it.
-    pub(super) fn existing_store(&self) -> Result<Store, Failure> {
-        let path = self.store_path()?;
+    /// Opens an existing store for reading.
+    pub(super) fn open_existing(&self) -> Result<Store, Failure> {
+        let path = self.path()?;
         if fs::metadata(&path).map_or(0, |metadata| metadata.len()) == 0 {
             let path = path.display();
             return Err(usage(format!("{path}: no run is stored there yet; the first: iotax ladder DIR")));
         }
         Store::open_to_read(&path).or_exit(Exit::Environment)
     }
+}
 
-    /// Looks at every place that a result goes to, before there is one. Refuses those that cannot be written, that hold something
-    /// else than such a result of iotax, and one place for two results. `json` is what the JSON will be.
-    pub(super) fn open(&self, json: Mark) -> Result<Outputs, Failure> {
+/// Options for results.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub(super) struct OutputArgs {
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
+    /// Write the results as JSON; - (or no value) is stdout, with nothing else on it
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub(super) json: Option<PathBuf>,
+    /// Write the report as one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) formats: FormatArgs,
+}
+
+impl OutputArgs {
+    /// Checks all destinations before anything is measured. Refuses those that cannot be written or that hold anything but
+    /// such a result of iotax, and one destination for two results. `json` is the mark of the JSON document.
+    pub(super) fn open(&self, json: Mark) -> Result<Destinations, Failure> {
         let open = |path: &Option<PathBuf>, mark| {
             path.as_deref().map(|path| Destination::open(path, mark)).transpose()
         };
-        let outputs = Outputs {
+        let outputs = Destinations {
             json: open(&self.json, json)?,
             html: open(&self.html, report::html::MARK)?,
-            foreign: self.foreign.open()?,
+            formats: self.formats.open()?,
         };
-        if let Some(db) = &self.db {
+        if let Some(db) = &self.store.db {
             outputs.refuse_made(&[("--db", db.clone())])?;
         }
         let all = outputs.all();
@@ -93,23 +101,23 @@ impl Output {
     }
 }
 
-/// The places of a command's results.
+/// The destinations of a command's results.
 #[derive(Debug)]
-pub(super) struct Outputs {
+pub(super) struct Destinations {
     json: Option<Destination>,
     html: Option<Destination>,
-    foreign: output_formats::Opened,
+    formats: output_formats::FormatDestinations,
 }
 
-impl Outputs {
-    /// Every place with the flag that named it.
+impl Destinations {
+    /// Every destination with its flag.
     fn all(&self) -> Vec<(&'static str, &Destination)> {
         let json = self.json.as_ref().map(|place| ("--json", place));
         let html = self.html.as_ref().map(|place| ("--html", place));
-        json.into_iter().chain(html).chain(self.foreign.all()).collect()
+        json.into_iter().chain(html).chain(self.formats.all()).collect()
     }
 
-    /// Refuses one file for two purposes: files that the command itself makes or measures, with what named each, and results.
+    /// Refuses one file for two purposes: results, and the named files that the command itself makes or measures.
     pub(super) fn refuse_made(&self, made: &[(&str, PathBuf)]) -> Result<(), Failure> {
         for (index, (what, path)) in made.iter().enumerate() {
             let earlier = made[..index].iter().filter(|(other, _)| other != what);
@@ -126,7 +134,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Refuses results among the CSV files that are to be made in a directory.
+    /// Refuses results among the CSV files of a directory.
     pub(super) fn refuse_among_csv(&self, dir: &Path) -> Result<(), Failure> {
         match self.all().iter().find(|(_, place)| place.is_in(dir, "csv")) {
             None => Ok(()),
@@ -139,17 +147,17 @@ impl Outputs {
         }
     }
 
-    /// Whether any result is asked for by name.
+    /// True if any destination was given.
     pub(super) fn are_asked_for(&self) -> bool {
         !self.all().is_empty()
     }
 
-    /// Whether stdout carries a document and nothing else.
+    /// True if stdout carries a document and nothing else.
     pub(super) fn stdout_is_taken(&self) -> bool {
         self.all().iter().any(|(_, place)| place.is_stdout())
     }
 
-    /// `iotax-RUN.html` here where no other report was asked for, unless something else has that name.
+    /// Adds `iotax-RUN.html` in the current directory if no report was asked for, unless a foreign file has that name.
     pub(super) fn or_default_report(&mut self, run: i64) {
         if self.html.is_some() {
             return;
@@ -166,18 +174,18 @@ impl Outputs {
         }
     }
 
-    /// The answer of a run, or all its tables; JSON and HTML; and the run with what they rest on.
+    /// Shows a run's answer, or with `detail` all its tables, and writes its documents. Returns the run and its judgement.
     pub(super) fn report(
         &self,
         store: &Store,
         run: i64,
-        form: Form,
+        layout: PageArgs,
         detail: bool,
     ) -> Result<(Run, Judgement), Failure> {
         let run = load(store, run)?;
         let judgement = judge(&run);
         let page = if detail { report::document::run } else { report::document::answer };
-        form.show(&page(&run, &judgement), self.stdout_is_taken());
+        layout.show(&page(&run, &judgement), self.stdout_is_taken());
         if self.json.is_some() {
             self.write_json(&report::json::document(&run, &judgement))?;
         }
@@ -188,17 +196,17 @@ impl Outputs {
             }
         }
         let judged = (run, judgement);
-        self.foreign.write(&judged)?;
+        self.formats.write(&judged)?;
         Ok(judged)
     }
 
-    /// Writes a document where it is asked for, if it is.
+    /// Writes the JSON document if it was asked for.
     pub(super) fn write_json(&self, document: &serde_json::Value) -> Result<(), Failure> {
         self.json.as_ref().map_or(Ok(()), |place| place.write(say::json(document).as_bytes()))
     }
 }
 
-/// A run of the store; a wrong number is the user's error, anything else the machine's.
+/// Loads a run; an unknown number is the user's error, anything else the machine's.
 pub(super) fn load(store: &Store, run: i64) -> Result<Run, Failure> {
     store.load(run).map_err(|error| {
         let exit =

@@ -1,4 +1,4 @@
-//! Runs in the formats of other tools.
+//! Output of runs in the formats of other tools.
 
 use std::path::{Path, PathBuf};
 
@@ -14,26 +14,26 @@ use super::destination::Destination;
 use super::say::say;
 use super::{Failure, OrExit, csv_dir, usage};
 
-/// Of several formats in one text none begins where its mark would stand.
+/// The mark of several formats in one text: there is none, as only the first could begin the file.
 const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::Place::Nowhere };
 
-/// Stdout, as a place.
+/// The name of stdout as a destination.
 const STDOUT: &str = "-";
 
-/// What fio prints when it is not told how.
+/// fio's default format.
 const DEFAULT: &str = "normal";
 
-/// Where a run goes in formats of other tools, under fio's names.
+/// Options for results in the formats of other tools, with fio's names.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(super) struct Foreign {
-    /// Print the results as fio or vdbench does: json, json+, terse, normal, vdbench; several with commas between them. Stdout
-    /// then carries nothing else
+pub(super) struct FormatArgs {
+    /// Print the results like fio or vdbench: json, json+, terse, normal, vdbench; separate several by commas. Stdout then
+    /// carries nothing else
     #[arg(long, alias = "output_format", value_name = "FORMAT", value_delimiter = ',', value_parser = named)]
     output_format: Vec<&'static Format>,
-    /// Write that to a file instead [default format: normal]
+    /// Write them to a file instead [default format: normal]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The form of the classic that a suite follows, and where it goes; `-` is stdout.
+    /// The format of the classic behind a suite, and its destination; `-` is stdout.
     #[arg(skip)]
     classic: Option<(&'static Format, PathBuf)>,
 }
@@ -53,15 +53,15 @@ pub(super) fn exported(text: &str) -> Result<&'static Format, WordError> {
     FORMATS.iter().find(|format| format.name == text).ok_or_else(|| WordError::new("format", text, &names))
 }
 
-impl Foreign {
-    /// With the form of a suite's classic, by its name in the table.
+impl FormatArgs {
+    /// Adds the format of a suite's classic, by its name in the table.
     pub(super) fn with(self, classic: Option<(&str, PathBuf)>) -> Result<Self, WordError> {
         let classic = classic.map(|(name, path)| Ok((exported(name)?, path))).transpose()?;
         Ok(Self { classic, ..self })
     }
 
-    /// Looks at the places that the run goes to.
-    pub(super) fn open(&self) -> Result<Opened, Failure> {
+    /// Checks the destinations.
+    pub(super) fn open(&self) -> Result<FormatDestinations, Failure> {
         let formats: Vec<&'static Format> = FORMATS.iter().filter(|format| self.wants(format)).collect();
         let mark = match formats.as_slice() {
             [format] => format.mark.clone(),
@@ -76,7 +76,7 @@ impl Foreign {
             .classic
             .as_ref()
             .map(|(format, path)| Ok((*format, Destination::open(path, format.mark.clone())?)));
-        Ok(Opened { formats, flag, texts, classic: classic.transpose()? })
+        Ok(FormatDestinations { formats, flag, texts, classic: classic.transpose()? })
     }
 
     fn wants(&self, format: &Format) -> bool {
@@ -87,25 +87,25 @@ impl Foreign {
     }
 }
 
-/// The places of a run in formats of other tools.
+/// The destinations of a run in the formats of other tools.
 #[derive(Debug)]
-pub(super) struct Opened {
-    /// In the table's order, whatever the order asked for.
+pub(super) struct FormatDestinations {
+    /// The formats in the table's order.
     formats: Vec<&'static Format>,
-    /// What named the place of their texts.
+    /// The flag that named the destination of `texts`.
     flag: &'static str,
     texts: Option<Destination>,
     classic: Option<(&'static Format, Destination)>,
 }
 
-impl Opened {
-    /// Every place with what named it.
+impl FormatDestinations {
+    /// Every destination with its flag or format.
     pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Destination)> {
         let texts = self.texts.as_ref().map(|place| (self.flag, place));
         texts.into_iter().chain(self.classic.as_ref().map(|(format, place)| (format.name, place)))
     }
 
-    /// Writes the run where it was asked for, if it was.
+    /// Writes the run to its destinations, if any.
     pub(super) fn write(&self, judged: &(Run, Judgement)) -> Result<(), Failure> {
         let mut text = String::new();
         for format in &self.formats {
@@ -128,14 +128,13 @@ impl Opened {
     }
 }
 
-/// A run in a format.
 fn document(format: &Format, judged: &(Run, Judgement)) -> Result<Document, Failure> {
     (format.write)(judged)
         .with_context(|| format!("run {} cannot be written as {}", judged.0.id, format.name))
         .or_exit(Exit::Usage)
 }
 
-/// Writes a run in one format to a file, a directory if the format is several files, or stdout.
+/// Writes a run in one format to a file, to a directory if the format has several files, or to stdout.
 pub(super) fn export(
     format: &Format,
     judged: &(Run, Judgement),
@@ -163,7 +162,7 @@ pub(super) fn export(
     put(format, &place, &contents)
 }
 
-/// Writes it and says where, unless that is plain.
+/// Writes a format and reports the file.
 fn put(format: &Format, place: &Destination, contents: &[u8]) -> Result<(), Failure> {
     place.write(contents)?;
     if !place.is_stdout() {

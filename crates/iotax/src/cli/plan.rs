@@ -1,9 +1,9 @@
-//! `iotax plan`: looks at a plan file without carrying it out.
+//! `iotax plan`: checks or shows a plan without running it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args, Subcommand};
 use iotax_model::exit::Exit;
 use iotax_model::plan::{self, LeftOut, Plan, PlanAxis, PlanFile};
 use iotax_model::target::Accel;
@@ -15,7 +15,7 @@ use iotax_testbed::target::preflight::{self, Needs};
 use iotax_testbed::undo::UndoLog;
 use serde_json::{Value, json};
 
-use super::args::{self, Guest, Instead, Overwrite};
+use super::args::{self, GuestArgs, OverwriteArgs, PlanOverrides};
 use super::estimate;
 use super::jobs::{self, JobFlags};
 use super::say::{self, print_line, say};
@@ -23,55 +23,51 @@ use super::session::make_absolute;
 use super::{Failure, OrExit, input};
 use crate::runner;
 
-/// Flags of `iotax plan`.
-#[derive(Debug, ClapArgs)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
+/// A plan file or a job file, with overrides from the command line.
+#[derive(Debug, Args)]
+pub(super) struct PlanInput {
+    /// The plan (TOML), or a job file of fio
+    plan: PathBuf,
+    #[command(flatten)]
+    jobs: JobFlags,
+    #[command(flatten)]
+    overrides: PlanOverrides,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    /// Check a plan, and whether this machine can carry it out: its directories and devices, QEMU and guests' kernels
+pub(super) enum Command {
+    /// Check a plan and this machine's ability to run it: directories and devices, QEMU and guests' kernels
     Check {
-        /// The plan (TOML), or a job file of fio
-        plan: PathBuf,
         #[command(flatten)]
-        jobs: JobFlags,
+        input: PlanInput,
         #[command(flatten)]
-        instead: Instead,
+        overwrite: OverwriteArgs,
         #[command(flatten)]
-        overwrite: Overwrite,
-        #[command(flatten)]
-        guest: Guest,
+        guest: GuestArgs,
     },
-    /// Show what a plan would measure, how long it takes and what space it needs
+    /// Show what a plan would measure, and the time and space that it needs
     Show {
-        /// The plan (TOML), or a job file of fio
-        plan: PathBuf,
-        /// As JSON
+        /// Print as JSON
         #[arg(long)]
         json: bool,
-        /// As a plan file, which is what a job file becomes
+        /// Print as a plan file, such as to convert a job file
         #[arg(long, conflicts_with = "json")]
         toml: bool,
         #[command(flatten)]
-        jobs: JobFlags,
-        #[command(flatten)]
-        instead: Instead,
+        input: PlanInput,
     },
     /// Print the JSON schema of plans, for editors
     Schema,
 }
 
-pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    match &args.command {
-        Command::Check { plan, jobs, instead, overwrite, guest } => {
-            let permission = overwrite.permission().or_exit(Exit::Environment)?;
-            check(&read(plan, jobs, instead, &permission)?, &permission, guest)?;
+pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Check { input, overwrite, guest } => {
+            let permission = overwrite.permission()?;
+            check(&input.read(&permission)?, &permission, guest)?;
         }
-        Command::Show { plan, json, toml, jobs, instead } => {
-            let reading = read(plan, jobs, instead, &Permission::default())?;
+        Command::Show { json, toml, input } => {
+            let reading = input.read(&Permission::default())?;
             if *toml {
                 say::document(&(reading.plan.to_toml().or_exit(Exit::Usage)?.trim_end().to_owned() + "\n"));
             } else {
@@ -83,34 +79,32 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Reads a plan file or a job file of fio; what the command line says holds instead of what it says.
-pub(super) fn read(
-    path: &Path,
-    jobs: &JobFlags,
-    instead: &Instead,
-    permission: &Permission,
-) -> Result<PlanFile, Failure> {
-    let place = path.display();
-    let text = input::text(path, input::PLAN)?;
-    let mut reading = if jobs::is_meant(path, &text) {
-        let plan = jobs.plan(path, &text, permission)?;
-        PlanFile { plan, axes: Vec::new(), left_out: Vec::new() }
-    } else {
-        jobs.refuse_for_plan(path)?;
-        Plan::read(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?
-    };
-    instead.apply(&mut reading.plan).with_context(|| place.to_string()).or_exit(Exit::Usage)?;
-    Ok(reading)
+impl PlanInput {
+    /// Reads a plan file or a job file of fio; the command line overrides it.
+    pub(super) fn read(&self, permission: &Permission) -> Result<PlanFile, Failure> {
+        let Self { plan: path, jobs, overrides } = self;
+        let place = path.display();
+        let text = input::text(path, input::PLAN)?;
+        let mut reading = if jobs::is_meant(path, &text) {
+            let plan = jobs.plan(path, &text, permission)?;
+            PlanFile { plan, time: None, axes: Vec::new(), left_out: Vec::new() }
+        } else {
+            jobs.refuse_for_plan(path)?;
+            Plan::read(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?
+        };
+        overrides.apply(&mut reading).with_context(|| place.to_string()).or_exit(Exit::Usage)?;
+        Ok(reading)
+    }
 }
 
-/// Says what axes lead to that cannot be built.
+/// Reports combinations of axes that cannot be built.
 pub(super) fn say_left_out(left_out: &[LeftOut]) {
     for LeftOut { name, reason } in left_out {
         say!("left out: {name}: {reason}");
     }
 }
 
-fn check(reading: &PlanFile, permission: &Permission, guest: &Guest) -> Result<(), Failure> {
+fn check(reading: &PlanFile, permission: &Permission, guest: &GuestArgs) -> Result<(), Failure> {
     let mut plan = reading.plan.clone();
     make_absolute(&mut plan).or_exit(Exit::Environment)?;
     let needs = preflight::check(&plan, permission)
@@ -123,7 +117,7 @@ fn check(reading: &PlanFile, permission: &Permission, guest: &Guest) -> Result<(
         checked.or_exit(Exit::Environment)?;
     }
     say_left_out(&reading.left_out);
-    print_line!("{}", price(&plan, &space(&needs)));
+    print_line!("{}", totals(&plan, &space(&needs)));
     print_line!("It can be carried out here.");
     Ok(())
 }
@@ -131,16 +125,16 @@ fn check(reading: &PlanFile, permission: &Permission, guest: &Guest) -> Result<(
 fn show(reading: &PlanFile, as_json: bool) -> Result<(), Failure> {
     let mut plan = reading.plan.clone();
     make_absolute(&mut plan).or_exit(Exit::Environment)?;
-    // A plan may be for another machine, whose directories and devices are not here.
+    // A plan may be for another machine with other directories and devices.
     let permission = Permission::new(devices(&plan), true);
     let needs = preflight::check(&plan, &permission);
     if as_json {
         say::print_json(&document(reading, needs.as_ref().map_err(ToString::to_string)));
         return Ok(());
     }
-    let PlanFile { plan, axes, left_out } = reading;
+    let PlanFile { plan, axes, left_out, .. } = reading;
     print_line!("{}", visible::line(&plan.name));
-    print_line!("{}", price(plan, &needs.as_ref().map_or_else(|_| Vec::new(), space)));
+    print_line!("{}", totals(plan, &needs.as_ref().map_or_else(|_| Vec::new(), space)));
     if let Some(design) = estimate::design(plan) {
         print_line!("{design}");
     }
@@ -181,13 +175,12 @@ fn show(reading: &PlanFile, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The devices that a plan names.
 fn devices(plan: &Plan) -> Vec<PathBuf> {
     plan.everything().filter_map(|target| target.device.clone()).collect()
 }
 
 /// Cells, time and space in one line.
-fn price(plan: &Plan, space: &[String]) -> String {
+fn totals(plan: &Plan, space: &[String]) -> String {
     format!(
         "{} targets x {} workloads x {} rounds = {} measurements, {}{}",
         plan.targets.len(),
@@ -208,7 +201,7 @@ fn space(needs: &Needs) -> Vec<String> {
     needs.space.iter().map(place).collect()
 }
 
-/// What a target has otherwise than the one that it is most like.
+/// The differences of a target from the most similar one before it.
 fn like(plan: &Plan, target: usize) -> Option<String> {
     let (other, differences) = plan.most_like(target)?;
     if differences.is_empty() {
@@ -218,7 +211,7 @@ fn like(plan: &Plan, target: usize) -> Option<String> {
     Some(format!("like {}, but {}", other.name, differences.join(", ")))
 }
 
-/// What a workload does, and what runs beside it.
+/// A workload with its concurrent jobs.
 fn work(workload: &Workload) -> String {
     workload.jobs().map(job).collect::<Vec<_>>().join(" + ")
 }
@@ -237,7 +230,7 @@ fn job(workload: &Workload) -> String {
 }
 
 fn document(reading: &PlanFile, needs: Result<&Needs, String>) -> Value {
-    let PlanFile { plan, axes, left_out } = reading;
+    let PlanFile { plan, axes, left_out, .. } = reading;
     let targets = plan.targets.iter().enumerate().map(|(index, target)| {
         let mut value = json!({ "name": target.name, "description": target.description() });
         if let Some((other, differences)) = plan.most_like(index) {

@@ -1,4 +1,4 @@
-//! `--print-plan`: what a command would carry out, as a plan file to be edited.
+//! `--print-plan`: prints a command's plan as a file to edit.
 
 use anyhow::Context;
 use iotax_model::exit::Exit;

@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar with an ETA on a terminal; elsewhere a line per cell, or per look where rounds are added.
+//! Progress on stderr: a bar with an ETA on a terminal; elsewhere a line per cell, or per look if rounds are added.
 
 use std::time::Instant;
 
@@ -11,24 +11,24 @@ use iotax_report::terminal::Styled;
 use super::say::{Stream, say};
 use crate::runner::{Progress, Step};
 
-/// An I/O that takes so long is worth a word while it lasts.
+/// The age from which an I/O in flight is reported.
 const LONG_NS: u64 = 1_000_000_000;
 
-/// Puts an interval of a workload, given by its name, with one of those that are measured at once into words.
+/// Formats an interval of a workload (by name) on one of the guests or servers measured at once (by name).
 pub(super) type Line<'a> = dyn Fn(&str, &str, &Sample) -> String + 'a;
 
-/// The table of what is known so far, in so many columns.
+/// The table of the results so far, laid out for a width in columns.
 pub(super) type SoFar<'a> = dyn Fn(usize) -> Option<Styled> + 'a;
 
-/// Watches a run for a person.
+/// Shows the progress of a run.
 pub(super) struct Watcher<'a> {
     so_far: &'a SoFar<'a>,
-    /// Absent: intervals only move the bar.
+    /// Prints each interval; without it they only move the bar.
     line: Option<&'a Line<'a>>,
     workload: String,
     bar: ProgressBar,
     terminal: bool,
-    /// When the first cell began and its number: the ETA follows from the cells since.
+    /// The start of the first cell and its number, for the ETA.
     first: Option<(Instant, usize)>,
     /// IOPS of the current cell's intervals.
     iops: Vec<f64>,
@@ -38,7 +38,7 @@ pub(super) struct Watcher<'a> {
 impl<'a> Watcher<'a> {
     pub(super) fn new(line: Option<&'a Line<'a>>, so_far: &'a SoFar<'a>) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        // The table of the last look stands above.
+        // The prefix holds the table of the last look.
         let style = ProgressStyle::with_template("{prefix}{spinner} {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
         bar.set_style(style);
@@ -144,7 +144,7 @@ impl Progress for Watcher<'_> {
             return say!("{text}");
         }
         let table = (self.so_far)(Stream::Stderr.width());
-        // One that does not fit would push the line below it off the screen.
+        // A table that does not fit would push the bar off the screen.
         let fits = |table: &&str| table.lines().count() + 3 <= Stream::Stderr.height();
         let table = table.as_deref().filter(fits).unwrap_or_default();
         self.bar.set_prefix(format!("{}\n{table}", visible::line(text)));

@@ -1,4 +1,4 @@
-//! Files that appear as a whole or not at all.
+//! Files that are written atomically.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
-/// Who may do what beyond the mode.
+/// The extended attribute of access lists.
 const ACCESS_LIST: &str = "system.posix_acl_access";
 /// Longer than any access list.
 const ACCESS_LIST_BYTES: usize = 64 << 10;
 
-/// How a draft's name begins; its process and a number follow.
+/// The beginning of a draft's name; process id and a number follow.
 const NAME: &str = ".iotax-";
 
-/// A file that is written in a directory and does not show there before it is whole. Dropped, it is gone.
+/// A file that appears in its directory only when it is published. Dropping it removes it.
 pub(super) struct Draft {
     file: File,
     dir: PathBuf,
-    /// Its name for now. Without one, where the filesystem can do that, even a kill leaves nothing.
+    /// The temporary name. Where the filesystem supports files without a name, even a kill leaves nothing.
     name: Option<PathBuf>,
 }
 
@@ -41,13 +41,13 @@ impl Draft {
         Ok(Self::begun(file, dir, Some(name)))
     }
 
-    /// Locks it: under a name, a draft that nobody holds is a leftover. Without locks none is taken for one.
+    /// Locks the draft: a named draft without a lock is a leftover. If locking fails, none is taken for one.
     fn begun(file: File, dir: &Path, name: Option<PathBuf>) -> Self {
         let _ = file.try_lock();
         Self { file, dir: dir.to_path_buf(), name }
     }
 
-    /// Owner, mode and access list of the file that it is to replace. The owner only as far as this user may give files away.
+    /// Takes owner, mode and access list of the file that it replaces; the owner only as far as this user may set it.
     pub(super) fn take_after(&self, old: &File) -> io::Result<()> {
         let metadata = old.metadata()?;
         if fchown(&self.file, Some(metadata.uid()), Some(metadata.gid())).is_err() {
@@ -58,24 +58,24 @@ impl Draft {
             Ok(length) => {
                 rustix::fs::fsetxattr(&self.file, ACCESS_LIST, &list[..length], XattrFlags::empty())?;
             }
-            // The directory may have given it one.
+            // The directory's default list may have applied.
             Err(_) => drop(rustix::fs::fremovexattr(&self.file, ACCESS_LIST)),
         }
         self.file.set_permissions(metadata.permissions())
     }
 
-    /// Writes it, to the disk.
+    /// Writes the contents and syncs them.
     pub(super) fn fill(&mut self, contents: &[u8]) -> io::Result<()> {
         self.file.write_all(contents)?;
         self.file.sync_all()
     }
 
-    /// Has it take the place of the file of that name in its directory, or if there is to be none, the name.
+    /// Moves the draft to its final name; `replaces` says whether a file is expected there.
     pub(super) fn publish(mut self, to: &Path, replaces: bool) -> io::Result<()> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &*own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
         match (&self.name, replaces) {
-            // No other name in between, which a kill would leave.
+            // Links directly: a kill cannot leave a temporary name.
             (None, false) => link(to)?,
             (None, true) => {
                 let name = under_a_new_name(&self.dir, link)?.1;
@@ -84,7 +84,7 @@ impl Draft {
             (Some(name), true) => fs::rename(name, to)?,
             (Some(name), false) => {
                 match rustix::fs::renameat_with(CWD, name, CWD, to, RenameFlags::NOREPLACE) {
-                    // A link is not made over a file either; the other name goes when this is dropped.
+                    // A hard link does not replace a file either; the drop removes the temporary name.
                     Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(name, to)?,
                     renamed => renamed?,
                 }
@@ -102,8 +102,8 @@ impl Drop for Draft {
     }
 }
 
-/// Removes whole drafts that killed processes left in a directory: by their name, that nobody holds them, and that they are such
-/// a result. What cannot be looked at stays.
+/// Removes complete drafts of killed processes from a directory: they have a draft's name, nobody locks them, and they
+/// hold such a result. Unreadable ones stay.
 pub(super) fn remove_leftovers(dir: &Path, largest: u64, is_result: impl Fn(&[u8]) -> bool) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for name in entries.flatten().map(|entry| entry.path()).filter(|name| is_drafts(name)) {
@@ -113,7 +113,7 @@ pub(super) fn remove_leftovers(dir: &Path, largest: u64, is_result: impl Fn(&[u8
     }
 }
 
-/// Whether it is a name as [`under_a_new_name`] gives them.
+/// True for names made by [`under_a_new_name`].
 fn is_drafts(name: &Path) -> bool {
     let numbers = name.file_name().and_then(|name| name.to_str()?.strip_prefix(NAME)?.split_once('-'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -129,12 +129,12 @@ fn is_leftover(name: &Path, largest: u64, is_result: impl Fn(&[u8]) -> bool) -> 
     }
     let mut contents = Vec::new();
     (&file).take(largest).read_to_end(&mut contents)?;
-    // Its writer may have given it its own name meanwhile, and this one to another.
+    // Its writer may have published it meanwhile, and another draft may have the name now.
     let still = fs::symlink_metadata(name)?;
     Ok(is_result(&contents) && (still.dev(), still.ino()) == (metadata.dev(), metadata.ino()))
 }
 
-/// Does it under a name that nothing has in a directory.
+/// Calls `make` with unused names until one succeeds.
 fn under_a_new_name<T>(dir: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     let mut number = 0;
     loop {

@@ -1,4 +1,4 @@
-//! `iotax report`: runs' results again.
+//! `iotax report`: shows the results of runs again.
 
 use std::path::PathBuf;
 
@@ -11,34 +11,34 @@ use iotax_model::exit::Exit;
 use iotax_report::document;
 use iotax_report::{csv, json};
 
-use super::output::{Output, load};
-use super::terminal::Form;
+use super::output::{OutputArgs, load};
+use super::terminal::PageArgs;
 use super::{Failure, OrExit, csv_dir, usage};
 
 /// Flags of `iotax report`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Numbers of the runs, as iotax list shows them; several are shown side by side [default: the newest]
+    /// Run numbers from iotax list; several are shown side by side [default: the newest]
     #[arg(value_name = "RUN")]
     runs: Vec<i64>,
-    /// Show where the run's wall time went as well
+    /// Also show the run's wall time by phase
     #[arg(long)]
     timing: bool,
-    /// Show the tables of each workload, what is inside each latency, all remarks and every figure
+    /// Show the tables of each workload, latency breakdowns, all remarks and every figure
     #[arg(long)]
     detail: bool,
-    /// Write measurements, comparisons, cells, samples and disks as CSV files into this directory; of several runs their history
-    /// too
+    /// Write measurements, comparisons, cells, samples and disks as CSV files into this directory, with several runs also their
+    /// history
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
     #[command(flatten)]
-    form: Form,
+    page: PageArgs,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let store = args.output.existing_store()?;
+    let store = args.output.store.open_existing()?;
     match args.runs.as_slice() {
         [] => {
             let newest = store.latest().or_exit(Exit::Environment)?;
@@ -52,12 +52,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
     let outputs = args.output.open(json::MARK)?;
     args.csv.as_deref().map_or(Ok(()), |dir| outputs.refuse_among_csv(dir))?;
-    let (run, judgement) = outputs.report(store, run, args.form, args.detail)?;
+    let (run, judgement) = outputs.report(store, run, args.page, args.detail)?;
     if args.detail {
-        args.form.show(&document::figures(&run, &judgement), outputs.stdout_is_taken());
+        args.page.show(&document::figures(&run, &judgement), outputs.stdout_is_taken());
     }
     if args.timing {
-        args.form.show(&document::timing(judgement.timing.as_ref()), outputs.stdout_is_taken());
+        args.page.show(&document::timing(judgement.timing.as_ref()), outputs.stdout_is_taken());
     }
     if let Some(dir) = &args.csv {
         csv_dir::write(dir, &csv::sheets(&[(run, judgement)]))?;
@@ -91,10 +91,10 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     let accounts: Vec<Account> = runs.iter().map(|(run, judgement)| Account::of(run, judgement)).collect();
-    // Plans may differ in it; the widest calls least different.
+    // Plans may have different margins; the widest is the most careful.
     let margin = runs.iter().map(|(run, _)| run.plan.margin.share()).fold(0.0, f64::max);
     let history = history(&accounts, margin);
-    args.form.show(&document::history(&accounts, &history), outputs.stdout_is_taken());
+    args.page.show(&document::history(&accounts, &history), outputs.stdout_is_taken());
     outputs.write_json(&json::history::document(&accounts, &history))?;
     if let Some(dir) = &args.csv {
         let mut all = csv::sheets(&runs);

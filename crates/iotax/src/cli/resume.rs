@@ -1,4 +1,4 @@
-//! `iotax resume`: goes on with a run that was stopped, or adds rounds to one.
+//! `iotax resume`: resumes a stopped run, or adds rounds to one.
 
 use clap::Args as ClapArgs;
 use iotax_analysis::Stopped;
@@ -7,38 +7,37 @@ use iotax_analysis::{Run, judge};
 use iotax_model::exit::Exit;
 use iotax_model::units::Nanos;
 
-use super::args::{Guest, Overwrite, Remote};
-use super::output::{Output, load};
+use super::args::{GuestArgs, OverwriteArgs, RemoteArgs};
+use super::output::{OutputArgs, load};
 use super::say::say;
-use super::session::{Earlier, Live, Session};
+use super::session::{Earlier, Session};
 use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax resume`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Number of the run, as iotax list shows it
+    /// Run number from iotax list
     run: i64,
-    /// Go on to this many rounds
+    /// Extend the run to this many rounds
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
-    /// Of a run that adds rounds until all is decided: no more rounds in this part of it when those up to the next look would
-    /// be measured later than this
+    /// For a run that adds rounds: add no more once those up to the next look would end later than this after resuming
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
     #[command(flatten)]
-    output: Output,
-    /// Ask nothing
+    output: OutputArgs,
+    /// Begin without asking
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
-    guest: Guest,
+    guest: GuestArgs,
     #[command(flatten)]
-    overwrite: Overwrite,
+    overwrite: OverwriteArgs,
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteArgs,
 }
 
-/// The looks of a run were fixed before it began, and with them how often it may err: neither is changed by resuming it.
+/// Refuses to change the looks of a run: they were fixed before it began, and its error rate depends on them.
 fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
     match (&run.plan.until_decided, args.repeat, args.max_time) {
         (Some(until), Some(repeat), _) => Err(usage(format!(
@@ -55,7 +54,7 @@ fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let store = args.output.existing_store()?;
+    let store = args.output.store.open_existing()?;
     let mut run = load(&store, args.run)?;
     if let Some(source) = &run.source {
         return Err(usage(format!("run {} is {source}; only what iotax measured can be resumed", run.id)));
@@ -89,8 +88,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let planned = run.plan.cells() * run.plan.repeat as usize;
     if run.plan.until_decided.is_none() && run.measurements.len() == planned {
         if run.state != RunState::Complete {
-            // It ended after its last measurement and before it could say so.
-            args.output.store()?.set_state(run.id, RunState::Complete).or_exit(Exit::Environment)?;
+            // It was killed after its last measurement, before its state was stored.
+            args.output.store.open()?.set_state(run.id, RunState::Complete).or_exit(Exit::Environment)?;
         }
         say!("run {} has all its measurements; more rounds: iotax resume {} --repeat N", run.id, run.id);
         return Ok(Exit::Fine);
@@ -98,7 +97,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let done = run.measurements.iter().map(|m| (m.target.clone(), m.workload.clone(), m.round)).collect();
     let report = run.plan.targets.len() > 1;
     Session {
-        output: &args.output,
         yes: args.yes,
         guests: args.guest.options(),
         earlier: Some(Earlier {
@@ -109,13 +107,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             targets: run.targets,
             rounds: rounds_before,
         }),
-        plan: run.plan,
-        keep: false,
-        permission: args.overwrite.permission().or_exit(Exit::Environment)?,
+        permission: args.overwrite.permission()?,
         leave_agent: args.remote.leave_agent,
-        ask: true,
         report,
-        live: Live::default(),
+        ..Session::new(run.plan, &args.output)
     }
     .carry_out()
 }

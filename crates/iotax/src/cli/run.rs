@@ -1,40 +1,26 @@
-//! `iotax run`: a plan file, or a job file of fio.
-
-use std::path::PathBuf;
+//! `iotax run`: runs a plan file, or a job file of fio.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
-use super::args::{Guest, Instead, SessionArgs};
-use super::jobs::JobFlags;
-use super::output::Output;
-use super::plan::{read, say_left_out};
-use super::session::Session;
-use super::{Failure, OrExit};
+use super::Failure;
+use super::plan::{PlanInput, say_left_out};
+use super::session::RunArgs;
 
 /// Flags of `iotax run`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The plan (TOML), or a job file of fio; iotax plan show tells what it would do
-    plan: PathBuf,
     #[command(flatten)]
-    jobs: JobFlags,
+    input: PlanInput,
     #[command(flatten)]
-    instead: Instead,
-    #[command(flatten)]
-    output: Output,
-    #[command(flatten)]
-    session: SessionArgs,
-    #[command(flatten)]
-    guest: Guest,
+    run: RunArgs,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let permission = args.session.overwrite.permission().or_exit(Exit::Environment)?;
-    let reading = read(&args.plan, &args.jobs, &args.instead, &permission)?;
+    let permission = args.run.session.overwrite.permission()?;
+    let reading = args.input.read(&permission)?;
     say_left_out(&reading.left_out);
     let mut plan = reading.plan;
-    plan.seed = args.session.seed.or(plan.seed);
-    let session = Session::new(plan, &args.output, &args.session, permission);
-    Session { guests: args.guest.options(), ..session }.carry_out()
+    plan.seed = args.run.session.seed.or(plan.seed);
+    args.run.session(plan, permission).carry_out()
 }

@@ -1,4 +1,4 @@
-//! What every command that measures does: check, show the plan, ask, carry it out, report.
+//! The common steps of every command that measures: check, show the plan, ask, run, report.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, IsTerminal};
@@ -22,79 +22,102 @@ use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight::{self, Needs};
 use iotax_testbed::undo::{self, NotUndone, UndoLog};
 
-use super::args::SessionArgs;
-use super::output::{Output, Outputs};
+use super::args::{GuestArgs, SessionArgs};
+use super::output::{Destinations, OutputArgs};
 use super::progress::{Line, Watcher};
 use super::say::{self, Stream, say};
-use super::terminal::Form;
+use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, auth, confirm, usage};
-use crate::runner::{self, Ended, GuestOptions, Guests, Interrupted, Order, Outposts, RemoteOptions};
+use crate::runner::{self, Ended, GuestOptions, Guests, Interrupted, Order, RemoteAgents, RemoteOptions};
 
-/// A run to go on with.
+/// A run to resume.
 pub(super) struct Earlier {
     pub(super) run: i64,
     pub(super) seed: u64,
-    /// Measurements that it has already: target, workload, round.
+    /// Finished measurements: target, workload, round.
     pub(super) done: HashSet<(String, String, u32)>,
-    /// Where it was begun.
+    /// The environment in which it began.
     pub(super) environment: Environment,
-    /// What its targets stood on.
+    /// The records of its targets.
     pub(super) targets: Vec<TargetRecord>,
-    /// How many rounds it was to have.
+    /// The number of rounds planned before.
     pub(super) rounds: u32,
 }
 
-/// What a command wants carried out.
+/// Options of every command that runs plans.
+#[derive(Debug, clap::Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+    #[command(flatten)]
+    pub(super) session: SessionArgs,
+    #[command(flatten)]
+    pub(super) guest: GuestArgs,
+}
+
+impl RunArgs {
+    /// A new run of this plan, which asks before starting.
+    pub(super) fn session(&self, plan: Plan, permission: Permission) -> Session<'_> {
+        let session = Session::new(plan, &self.output).with(&self.session, permission);
+        Session { guests: self.guest.options(), ..session }
+    }
+}
+
+/// A plan to run, with its options.
 pub(super) struct Session<'a> {
     pub(super) plan: Plan,
-    pub(super) output: &'a Output,
-    /// Ask nothing.
+    pub(super) output: &'a OutputArgs,
+    /// Begin without asking.
     pub(super) yes: bool,
     pub(super) guests: GuestOptions,
-    /// Absent: a new run.
+    /// The run to resume; absent for a new run.
     pub(super) earlier: Option<Earlier>,
-    /// Created files stay.
+    /// Keep created files.
     pub(super) keep: bool,
-    /// Which devices may be overwritten.
+    /// The devices that may be overwritten.
     pub(super) permission: Permission,
-    /// The agent's program stays on other machines.
+    /// Leave the agent on other machines.
     pub(super) leave_agent: bool,
-    /// Show the plan and ask before it is begun: for what takes minutes and gigabytes.
+    /// Show the plan and ask before starting: for runs that take minutes and gigabytes.
     pub(super) ask: bool,
     /// Write a report even if none was asked for.
     pub(super) report: bool,
-    /// What is shown while it goes on.
-    pub(super) live: Live<'a>,
+    /// Output during measurements.
+    pub(super) live: LiveOutput<'a>,
 }
 
-/// What is shown of a measurement while it goes on.
+/// Output during a measurement.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Live<'a> {
-    /// How long an interval is; absent: as long as suits the workload.
+pub(super) struct LiveOutput<'a> {
+    /// The length of an interval; by default it suits the workload.
     pub(super) interval: Option<Nanos>,
-    /// Puts each into words; absent: a bar that moves, on a terminal.
+    /// Prints each interval; by default there is only a progress bar, on a terminal.
     pub(super) line: Option<&'a Line<'a>>,
 }
 
 impl<'a> Session<'a> {
-    /// A new run of this plan on the host, which is shown and asked about first.
-    pub(super) fn new(plan: Plan, output: &'a Output, args: &SessionArgs, permission: Permission) -> Self {
+    /// A new run of this plan without guests or remote machines, which asks before starting.
+    pub(super) fn new(plan: Plan, output: &'a OutputArgs) -> Self {
         Self {
             plan,
             output,
-            yes: args.yes,
+            yes: false,
             guests: GuestOptions::default(),
             earlier: None,
             keep: false,
-            permission,
-            leave_agent: args.remote.leave_agent,
+            permission: Permission::default(),
+            leave_agent: false,
             ask: true,
             report: false,
-            live: Live::default(),
+            live: LiveOutput::default(),
         }
     }
 
-    /// Carries it out and reports.
+    pub(super) fn with(self, args: &SessionArgs, permission: Permission) -> Self {
+        Self { yes: args.yes, permission, leave_agent: args.remote.leave_agent, ..self }
+    }
+
+    /// Runs the plan and reports.
     pub(super) fn carry_out(mut self) -> Result<Exit, Failure> {
         let stop = watch_signals().or_exit(Exit::Environment)?;
         make_absolute(&mut self.plan).or_exit(Exit::Environment)?;
@@ -108,21 +131,21 @@ impl<'a> Session<'a> {
         self.refuse_taken(&outputs)?;
         let undo_dir = args::undo_dir()?;
         hint_at_leftovers(&undo_dir);
-        let mut store = self.output.store()?;
+        let mut store = self.output.store.open()?;
 
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
         let mut undo_log = UndoLog::create(&undo_dir, &tag).or_exit(Exit::Environment)?;
         undo_log.set_interrupt(&stop);
         let measured =
             self.with_undo_log(&needs, &tokens, &tag, &mut undo_log, &mut store, &mut outputs, &stop);
-        // Before the results are written: their readers may take as long as they like.
+        // Undone before the results are written, because their readers may be slow.
         let (_, failures) = undo_log.undo_all();
         failures.iter().for_each(say_not_undone);
         let result = measured.and_then(|measured| {
             measured.map_or(Ok(Exit::Fine), |measured| self.report(measured, &store, &outputs))
         });
         match result {
-            // Whatever failed while the user stopped it failed for that.
+            // Errors after an interrupt are its consequences.
             Err(_) if stop.load(Ordering::Relaxed) => {
                 say!("Interrupted.");
                 Ok(Exit::Interrupted)
@@ -133,13 +156,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Refuses one file for two purposes, and a journal where something is.
-    fn refuse_taken(&self, outputs: &Outputs) -> Result<(), Failure> {
+    /// Refuses one file for two purposes, and a journal that exists.
+    fn refuse_taken(&self, outputs: &Destinations) -> Result<(), Failure> {
         let local = self.plan.everything().filter(|target| target.remote().is_none());
         let targets = local.filter_map(|target| Some(("the target", target.path.clone()?)));
         let journals = self.plan.workloads.iter().filter_map(|workload| workload.write_journal.as_ref());
         let journals: Vec<PathBuf> = journals.map(PathBuf::from).collect();
-        let mut made = vec![("--db", self.output.store_path()?)];
+        let mut made = vec![("--db", self.output.store.path()?)];
         made.extend(targets);
         made.extend(journals.iter().map(|journal| ("--write-journal", journal.clone())));
         outputs.refuse_made(&made)?;
@@ -152,7 +175,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Everything that may leave something to undo. `None` if the user does not want it begun.
+    /// Does everything that may need undoing. `None` if the user declines.
     #[expect(clippy::too_many_arguments, reason = "a run needs what was opened and read for it")]
     fn with_undo_log(
         &self,
@@ -161,11 +184,11 @@ impl<'a> Session<'a> {
         tag: &str,
         undo_log: &mut UndoLog,
         store: &mut Store,
-        outputs: &mut Outputs,
+        outputs: &mut Destinations,
         stop: &Interrupt,
     ) -> Result<Option<Measured>, Failure> {
         let plan = &self.plan;
-        // Before anything is done for a run that may be under way elsewhere.
+        // Claimed first: the run may be active in another process.
         let earlier = self.earlier.as_ref().map(|earlier| store.claim(earlier.run));
         let claimed = earlier.transpose().or_exit(Exit::Environment)?;
         let guests = plan
@@ -179,7 +202,7 @@ impl<'a> Session<'a> {
         }
         let options =
             RemoteOptions { leave_agent: self.leave_agent, ask: !self.yes && io::stdin().is_terminal() };
-        let mut remote_agents = Outposts::prepare(plan, options, undo_log, stop).map_err(|error| {
+        let mut remote_agents = RemoteAgents::prepare(plan, options, undo_log, stop).map_err(|error| {
             let refusal = error.downcast_ref().map(|refusal: &Refusal| refusal.exit);
             Failure { exit: refusal.unwrap_or(Exit::Environment), error }
         })?;
@@ -192,7 +215,7 @@ impl<'a> Session<'a> {
         if self.ask {
             confirm::show_plan(plan, seed, done, needs.total(), guests.as_ref());
             if !self.yes && !confirm::confirmed(stop) && !stop.load(Ordering::Relaxed) {
-                remote_agents.dismiss(undo_log);
+                remote_agents.end(undo_log);
                 say!("Nothing was done.");
                 return Ok(None);
             }
@@ -217,7 +240,7 @@ impl<'a> Session<'a> {
         if self.report {
             outputs.or_default_report(run);
         }
-        let reader = self.output.existing_store()?;
+        let reader = self.output.store.open_existing()?;
         let so_far = |width: usize| {
             let run = reader.load(run).ok()?;
             let page = document::so_far(&run, &judge(&run));
@@ -244,10 +267,10 @@ impl<'a> Session<'a> {
         Ok(Some(Measured { run, ended }))
     }
 
-    /// Writes the results, and says how it ended.
-    fn report(&self, measured: Measured, store: &Store, outputs: &Outputs) -> Result<Exit, Failure> {
+    /// Writes the results and reports how the run ended.
+    fn report(&self, measured: Measured, store: &Store, outputs: &Destinations) -> Result<Exit, Failure> {
         let Measured { run, ended } = measured;
-        let reported = outputs.report(store, run, Form::default(), false);
+        let reported = outputs.report(store, run, PageArgs::default(), false);
         if reported.is_err() {
             say!("Run {run} is kept all the same; its results again: iotax report {run}");
         }
@@ -266,13 +289,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A run that was carried out, as far as it went.
+/// A run after measuring, complete or not.
 struct Measured {
     run: i64,
     ended: anyhow::Result<Ended>,
 }
 
-/// One round alone decides nothing, so that nothing was looked at before there were more.
+/// Warns if rounds are added to results that were already visible. One round alone decides nothing, so it does not count.
 fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
     (plan.repeat > earlier.rounds && earlier.rounds > 1).then(|| Warning {
         kind: WarningKind::Extended,
@@ -288,7 +311,7 @@ fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
     })
 }
 
-/// A run must go on where it began, from whatever directory it is resumed.
+/// Makes paths absolute, so that a run can be resumed from any directory.
 pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
     let noisy = plan.neighbours.iter_mut().map(|neighbour| &mut neighbour.target);
     for target in plan.targets.iter_mut().chain(noisy) {
@@ -306,8 +329,8 @@ pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Rounds of one run are compared with one another, so they must be measured by the same tool on the same machine.
-/// What either side does not know is passed over: a run may have been stopped before its environment was read.
+/// Refuses to resume with another tool or on another machine, because rounds of one run are compared with one another.
+/// Unknown facts are skipped: a run may have stopped before its environment was read.
 fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failure> {
     let now = runner::environment(guests);
     for (what, then, now) in [
@@ -330,7 +353,7 @@ fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failu
     Ok(())
 }
 
-/// The first Ctrl-C (or termination, or a lost terminal) asks the run to stop and undo; a second Ctrl-C ends the
+/// Watches for signals: the first Ctrl-C, SIGTERM or SIGHUP asks the run to stop and undo; a second Ctrl-C ends the
 /// process at once and leaves the rest to `iotax clean`.
 pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -376,7 +399,7 @@ fn conclude(ended: Ended, run: i64, plan: &Plan) -> Exit {
         }
         Ended::Missing(cells) => {
             if plan.until_decided.is_some() {
-                // A look that has been taken is not taken again with other figures.
+                // Looks already taken cannot be repeated with other figures.
                 say!("{cells} measurements failed; the looks were taken without them. Run {run} kept");
             } else {
                 say!("{cells} measurements failed; try them again with: iotax resume {run}");

@@ -1,4 +1,4 @@
-//! `iotax suite`: workloads that belong together, on one target or several.
+//! `iotax suite`: runs the workloads of a classic benchmark on one or more targets.
 
 use std::path::PathBuf;
 
@@ -12,68 +12,64 @@ use iotax_model::words::WordError;
 use iotax_model::workload::{Test, Workload};
 use iotax_model::{Suite, TargetSpec};
 
-use super::args::{Design, Guest, SessionArgs};
-use super::output::Output;
+use super::args::DesignArgs;
+use super::output::OutputArgs;
 use super::print_plan::print_plan;
 use super::say::{print_line, say};
-use super::session::Session;
+use super::session::{RunArgs, Session};
 use super::target_args;
 use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax suite`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The suite; without one, all are listed
+    /// Name of the suite; without it, all are listed
     name: Option<String>,
-    /// Where: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path; RUNG:DIR for a rung of iotax
-    /// ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all targets of a plan. The first is the
-    /// baseline
+    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path;
+    /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all
+    /// targets of a plan
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
     /// List the suites
     #[arg(long)]
     list: bool,
-    /// Only these tests of it, such as randread,read [default: all]
+    /// Run only these tests, such as randread,read [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tests: Vec<String>,
-    /// Length of the area; of records the largest file [default: the suite's own]
+    /// Size of the test area, for records of the largest file [default: the suite's own]
     #[arg(long)]
     size: Option<Bytes>,
-    /// How many files a test of files makes; of several numbers the largest
+    /// Number of files in tests of files; the largest one if a test has several
     #[arg(long, value_name = "N")]
     nrfiles: Option<u64>,
-    /// Of records: small records for files above 32m too
+    /// For records: test small records on files above 32m too
     #[arg(long)]
     all_records: bool,
     /// Number of rounds [default: the suite's own]
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
-    /// How long each measurement is that has no end of its own; for those that have one, how long at most
+    /// Length of each measurement; tests that end by themselves take at most this long
     #[arg(long, value_name = "TIME")]
     runtime: Option<Nanos>,
-    /// Warm-up before each measurement that has no end of its own, not counted
+    /// Warm-up before each measurement that does not end by itself, not counted
     #[arg(long, alias = "ramp_time", value_name = "TIME")]
     ramp_time: Option<Nanos>,
     #[command(flatten)]
-    design: Design,
-    /// On another machine, run the agent under sudo
+    design: DesignArgs,
+    /// Run the agent under sudo on another machine
     #[arg(long)]
     sudo: bool,
-    /// Print the suite as a plan file, to be edited and carried out with iotax run
+    /// Print the suite as a plan file, to edit and run with iotax run
     #[arg(long)]
     print_plan: bool,
-    /// Of bonnie: write the figures as bonnie++'s CSV; - (or no value) is stdout, which then carries nothing else
+    /// For bonnie: write the figures as bonnie++'s CSV; - (or no value) is stdout, with nothing else on it
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     csv: Option<PathBuf>,
-    /// Of records, on one target: write the figures as iozone -R lays them out; - (or no value) is stdout
+    /// For records on one target: write the figures in the layout of iozone -R; - (or no value) is stdout
     #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     excel: Option<PathBuf>,
     #[command(flatten)]
-    output: Output,
-    #[command(flatten)]
-    session: SessionArgs,
-    #[command(flatten)]
-    guest: Guest,
+    run: RunArgs,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -87,7 +83,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             "no target: name a directory on the storage in question, such as iotax suite {name} ."
         )));
     }
-    let permission = args.session.overwrite.permission().or_exit(Exit::Environment)?;
+    let permission = args.run.session.overwrite.permission()?;
     let workloads = workloads(args, suite)?;
     let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
     for note in with_filesystems(&mut targets, &workloads)? {
@@ -104,16 +100,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let classic = args.csv.clone().map(|path| ("bonnie-csv", path));
     let classic = classic.or_else(|| args.excel.clone().map(|path| ("iozone-excel", path)));
-    let foreign = args.output.foreign.clone().with(classic).or_exit(Exit::Usage)?;
-    let output = Output { foreign, ..args.output.clone() };
+    let formats = args.run.output.formats.clone().with(classic).or_exit(Exit::Usage)?;
+    let output = OutputArgs { formats, ..args.run.output.clone() };
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
-    let session = Session::new(plan, &output, &args.session, permission);
-    Session { guests: args.guest.options(), report: true, ..session }.carry_out()
+    Session { output: &output, report: true, ..args.run.session(plan, permission) }.carry_out()
 }
 
-/// The suite's workloads, or those of the tests that were asked for.
+/// The suite's workloads, or those of the requested tests.
 fn workloads(args: &Args, suite: &Suite) -> Result<Vec<Workload>, Failure> {
     let options = SuiteOptions {
         size: args.size,
@@ -150,7 +145,7 @@ fn plan_of(
     let mut plan = Plan {
         suite: Some(suite.name.into()),
         repeat: args.repeat.unwrap_or(suite.repeat),
-        seed: args.session.seed,
+        seed: args.run.session.seed,
         ..Plan::new(name, targets, workloads)
     };
     args.design.apply(&mut plan).or_exit(Exit::Usage)?;
@@ -158,7 +153,7 @@ fn plan_of(
     Ok(plan)
 }
 
-/// Gives guests a filesystem where the workloads make files, and refuses what cannot have one. What was done, in words.
+/// Gives guests a filesystem if the workloads make files, and refuses targets that cannot have one. Returns notes on it.
 fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Result<Vec<String>, Failure> {
     let files =
         workloads.iter().find_map(|w| Some((w, w.test.filter(|test: &Test| test.needs_directory())?)));

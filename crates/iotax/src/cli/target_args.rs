@@ -1,4 +1,4 @@
-//! Targets named on the command line.
+//! Targets that are named on the command line.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,11 +8,12 @@ use iotax_model::plan::Plan;
 use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_testbed::device::Permission;
 
+use super::args::target_name;
 use super::ladder::rung_in;
 use super::{Failure, OrExit, input, usage};
 
-/// The targets that some texts stand for: `PATH` and `ssh://` as `iotax bench` has them, `RUNG:DIR` for a rung of the ladder
-/// with an image in a directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Names are unique.
+/// Targets from arguments: `PATH` and `ssh://` as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
+/// directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Names are made unique.
 pub(super) fn targets(
     texts: &[String],
     sudo: bool,
@@ -35,7 +36,7 @@ pub(super) fn targets(
     Ok(found)
 }
 
-/// Numbers those whose name another one has.
+/// Numbers targets with the same name.
 fn tell_apart(targets: &mut [TargetSpec]) {
     let mut known = HashSet::new();
     for target in targets {
@@ -50,7 +51,7 @@ fn tell_apart(targets: &mut [TargetSpec]) {
     }
 }
 
-/// The target that a path stands for.
+/// The target of a path.
 pub(super) fn target(
     path: &Path,
     sudo: bool,
@@ -59,13 +60,7 @@ pub(super) fn target(
 ) -> Result<TargetSpec, Failure> {
     let absolute = std::path::absolute(path).or_exit(Exit::Environment)?;
     let last = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy();
-    let name: String = last
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
-        .skip_while(|c| *c == '.')
-        .take(40)
-        .collect();
-    let spec = TargetSpec { name, sudo, ..TargetSpec::default() };
+    let spec = TargetSpec { name: target_name(&last), sudo, ..TargetSpec::default() };
     if path.is_dir() {
         if keep {
             return Err(usage(format!(

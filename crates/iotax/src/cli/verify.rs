@@ -1,4 +1,4 @@
-//! `iotax verify`: what a target still holds of what it acknowledged.
+//! `iotax verify`: checks which acknowledged writes a target still holds.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,9 +16,9 @@ use crate::runner::{self, Interrupted};
 /// Flags of `iotax verify`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The file or block device that was written; it is only read
+    /// The file or block device that was written; it is only read now
     target: PathBuf,
-    /// The journal that iotax bench --write-journal wrote meanwhile
+    /// The journal from iotax bench --write-journal
     #[arg(long, value_name = "FILE")]
     journal: PathBuf,
 }
@@ -54,7 +54,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// By a header in its first bytes: that of the first batch may be damaged.
+/// True if a batch header is among the first bytes; that of the first batch may be damaged.
 fn is_journal(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(2 * JOURNAL_BATCH as u64).read_to_end(&mut head)?;
@@ -71,7 +71,7 @@ fn tell(recovery: &Recovery) {
     tell_of_journal(journal);
 }
 
-/// What the journal does not tell.
+/// Reports damage to the journal.
 fn tell_of_journal(JournalState { closed, torn_tail, damage }: &JournalState) {
     if damage.places > 0 {
         print_line!("the journal is damaged in {damage}");

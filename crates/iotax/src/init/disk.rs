@@ -1,4 +1,4 @@
-//! The guest's disk: which one it is, and the filesystem on it.
+//! The guest's disk, found by its serial number, and the filesystem on it.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::LOOK_AGAIN;
 
-/// How long a filesystem may stay busy once nobody uses it any more.
+/// The time that a filesystem may stay busy after the agent has ended.
 const LET_GO: Duration = Duration::from_secs(5);
 
 /// The device node of the disk with this serial number. `blocks` is /sys/block.
@@ -25,8 +25,8 @@ pub(super) fn with_serial(blocks: &Path, serial: &str) -> Option<PathBuf> {
     })
 }
 
-/// A disk's serial number: virtio-blk tells it of the disk, NVMe of the controller, SCSI and ATA in the page of vital product
-/// data 0x80, behind a header of four bytes.
+/// A disk's serial number: an attribute of the disk (virtio-blk) or the controller (NVMe), or vital product data page
+/// 0x80 after its header of four bytes (SCSI, ATA).
 fn serial(block: &Path) -> Option<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     ["serial", "device/serial"]
@@ -36,7 +36,7 @@ fn serial(block: &Path) -> Option<String> {
         .or_else(|| fs::read(block.join("device/vpd_pg80")).ok()?.get(4..).map(text))
 }
 
-/// What is measured: the disk, or a file on the filesystem that the kernel's parameters ask for.
+/// The path to measure: the disk, or a file on the filesystem that the kernel's parameters ask for.
 pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     let value = |key: &str| parameters.split_whitespace().find_map(|word| word.strip_prefix(key));
     let (made, there) = (value(guest_abi::MKFS_PARAMETER), value(guest_abi::MOUNT_PARAMETER));
@@ -58,8 +58,8 @@ pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Makes a filesystem with its usual settings, but without discarding the disk, which would undo what was allocated in advance,
-/// and with all that mkfs would leave to be written while the filesystem is in use.
+/// Makes a filesystem with default settings, except: no discard, which would undo preallocation, and no lazy
+/// initialization, which would write during measurements.
 fn make(kind: GuestFs, disk: &Path) -> Result<()> {
     let arguments: &[&str] = match kind {
         GuestFs::Ext4 => {
@@ -73,14 +73,14 @@ fn make(kind: GuestFs, disk: &Path) -> Result<()> {
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("{} could not be started", guest_abi::MKFS))?;
-    // What is wrong comes first, and perhaps how to use the program behind it.
+    // The first line is the error; usage may follow.
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().next().unwrap_or_default();
     ensure!(output.status.success(), "mkfs of {kind} on {}: {}: {said}", disk.display(), output.status);
     Ok(())
 }
 
-/// Unmounts the filesystem. What the agent's I/O held is let go a moment after the agent has ended.
+/// Unmounts the filesystem, retrying while the kernel still releases the ended agent's files.
 pub(super) fn leave() -> Result<()> {
     let end = Instant::now() + LET_GO;
     loop {

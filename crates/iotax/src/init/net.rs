@@ -1,4 +1,4 @@
-//! The guest's network: its loopback interface, and the card with what the host says of it.
+//! The guest's network: its loopback interface, and the NIC with the host's settings.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use anyhow::{Context, Result};
 use iotax_model::guest_abi;
 use iotax_testbed::interfaces;
 
-/// What the kernel's parameters say of the card.
+/// The settings of the NIC in the kernel's parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
-    /// With the length of the network's prefix.
+    /// The address and the length of its prefix.
     address: (Ipv4Addr, u8),
     mtu: Option<u32>,
 }
 
-/// Sets up the card that the kernel's parameters speak of; nothing if they speak of none.
+/// Sets up the NIC if the kernel's parameters ask for it.
 pub(super) fn set_up(parameters: &str) -> Result<()> {
     let Some(wanted) = wanted(parameters)? else { return Ok(()) };
     interfaces::set_up_loopback().context("lo could not be brought up")?;
@@ -30,7 +30,7 @@ pub(super) fn set_up(parameters: &str) -> Result<()> {
     running.map(drop).with_context(|| format!("{name} has no link"))
 }
 
-/// Whether the card says that its link is there.
+/// True if the NIC reports a link.
 fn carrier(card: &Path) -> bool {
     std::fs::read_to_string(card.join("carrier")).is_ok_and(|carrier| carrier.trim() == "1")
 }

@@ -6,64 +6,98 @@ use std::time::Duration;
 use anyhow::Context;
 use iotax_model::Cell;
 use iotax_model::record::{CacheDrop, Measurement};
-use iotax_model::units::{Bytes, Nanos};
+use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
-use iotax_model::workload::{DEFAULT_SIZE, Verify, Workload};
+use iotax_model::workload::{Verify, Workload};
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::undo::UndoLog;
 
 use super::common_window;
-use super::remote_agent::RemoteAgent;
-use super::start_barrier::{self, Player};
-use super::target::Target;
+use super::start_barrier::{self, Participant};
+use super::target::{HostSite, OwnAgent, Site, Target};
 use super::watch::{Host, Watch, Watched};
 use super::{Progress, Runner, interrupted, pair, phases};
 
-/// For what an agent does before and after the load: emulated guests are slow to answer.
+/// Time limit for an agent before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
-/// Bytes a second: slower than any storage worth measuring.
+/// Bytes per second: slower than any storage worth measuring.
 const SLOWEST: u64 = 10_000_000;
-/// How long a neighbour goes on after what is measured should have ended: that starts a little later.
+/// Extra runtime of a neighbour, which starts a little earlier.
 const OUTLAST: Nanos = Nanos::from_secs(1);
 
-/// Which cell, and where in the run.
+/// A cell, and its position in the run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ScheduledCell {
     pub(super) cell: Cell,
     pub(super) round: u32,
     pub(super) order: u32,
 }
 
 impl Runner<'_> {
-    /// Measures a cell: fresh snapshots, guests resumed, caches dropped, then the work under the monitor's eyes.
+    /// Measures a cell: prepares its targets, then runs and monitors the workload.
     pub(super) fn measure(
         &mut self,
-        place: Place,
+        scheduled: ScheduledCell,
         undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Measurement> {
         self.phases.begin(phases::PREPARE);
+        let prepared = self.prepare(scheduled, undo_log, progress)?;
+        self.phases.begin(phases::MEASURE);
         let plan = self.order.plan;
-        let neighbour = self.neighbour_of(place.cell.target);
-        for group in [Some(place.cell.target), neighbour].into_iter().flatten() {
-            self.reach(group, undo_log, progress)?;
+        let group = self.neighbour_of(scheduled.cell.target);
+        let neighbour = group.map(|group| &plan.neighbours[group - plan.targets.len()]);
+        let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, group);
+        let spec = MeasurementSpec {
+            workload: &prepared.workload,
+            neighbour: neighbour.map(|neighbour| outlasting(&neighbour.workload, &prepared.workload)),
+            seed: job_seed(self.order.seed, scheduled.cell.workload, scheduled.round),
+            interval: self.order.interval,
+        };
+        let watched = perform(&spec, &mut self.local, targets, neighbours, progress);
+        self.phases.begin(phases::FINISH);
+        for target in targets.iter_mut().chain(neighbours.iter_mut()) {
+            target.remove_directory(undo_log);
         }
-        let (targets, noise) = pair(&mut self.groups, place.cell.target, neighbour);
-        let neighbour = neighbour.map(|group| &plan.neighbours[group - plan.targets.len()]);
+        let watched = watched?;
+        targets.iter_mut().chain(neighbours).try_for_each(Target::pause)?;
+        let in_guest = targets.iter().any(Target::is_guest);
+        let name = &plan.targets[scheduled.cell.target].name;
+        measurement(
+            name,
+            scheduled,
+            prepared,
+            &watched,
+            in_guest,
+            neighbour.map(|it| it.target.name.as_str()),
+        )
+    }
 
-        let mut workload = plan.workloads[place.cell.workload].clone();
-        // What a snapshot costs is paid by the first writes after it: a warm-up would use it up uncounted.
-        let from_the_first = workload.modifies() && targets.iter().any(|target| target.built.has_snapshot());
+    /// Renews snapshots, resumes guests, creates directories and drops caches.
+    fn prepare(
+        &mut self,
+        scheduled: ScheduledCell,
+        undo_log: &mut UndoLog,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<Prepared> {
+        let neighbour = self.neighbour_of(scheduled.cell.target);
+        for group in [Some(scheduled.cell.target), neighbour].into_iter().flatten() {
+            self.reconnect(group, undo_log, progress)?;
+        }
+        let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, neighbour);
+        let mut workload = self.order.plan.workloads[scheduled.cell.workload].clone();
+        // The first writes after a snapshot pay for it: a warm-up would do so uncounted.
+        let from_the_first = workload.modifies() && targets.iter().any(Target::has_snapshot);
         if from_the_first {
             workload.ramp_time = Nanos(0);
         }
-        for target in targets.iter_mut().chain(noise.iter_mut()) {
+        for target in targets.iter_mut().chain(neighbours.iter_mut()) {
             let made_ready = target.renew_snapshots(undo_log).and_then(|()| target.resume());
             made_ready.with_context(|| format!("{} could not be made ready", target.spec.name))?;
         }
         if workload.needs_directory() {
-            for target in targets.iter_mut().chain(noise.iter_mut()) {
-                target.make_directory(&format!("{}-{}", self.tag, place.order), undo_log)?;
+            for target in targets.iter_mut().chain(neighbours.iter_mut()) {
+                target.make_directory(&format!("{}-{}", self.tag, scheduled.order), undo_log)?;
             }
         }
         let (mut host_cache, mut guest_cache) = (None, None);
@@ -71,110 +105,116 @@ impl Runner<'_> {
             guest_cache = drop_in_guests(targets)?;
             host_cache = drop_on_host(&mut self.local, targets)?;
         }
-
-        self.phases.begin(phases::MEASURE);
-        let score = Score {
-            workload: &workload,
-            noise: neighbour.map(|neighbour| outlasting(&neighbour.workload, &workload)),
-            seed: job_seed(self.order.seed, place.cell.workload, place.round),
-            interval: self.order.interval,
-        };
-        let watched = perform(&score, &mut self.local, targets, noise, progress);
-        self.phases.begin(phases::FINISH);
-        for target in targets.iter_mut().chain(noise.iter_mut()) {
-            target.remove_directory(undo_log);
-        }
-        let watched = watched?;
-        targets.iter_mut().chain(noise).try_for_each(Target::pause)?;
-
-        let mut all = common_window::together(&watched.measured)?;
-        let view = watched.view(all.samples.len());
-        if view.host.is_some() && targets.iter().all(|target| target.machine.is_none()) {
-            // The monitor has seen the same, and more.
-            all.outcome.inside = None;
-        }
-        if from_the_first {
-            let remark = "writes are measured from the first one after the snapshot, without a warm-up";
-            all.outcome.notes.push(remark.into());
-        }
-        let neighbour = neighbour.map(|neighbour| {
-            let (share, notes) = common_window::beside(&neighbour.target.name, &watched.noise, all.window);
-            all.outcome.notes.extend(notes);
-            share
-        });
-        Ok(Measurement {
-            target: plan.targets[place.cell.target].name.clone(),
-            workload: workload.name,
-            round: place.round,
-            order: place.order,
-            started_at_ms: view.started_at_ms,
-            host_duration_ns: Some(view.host_duration_ns).filter(|duration| *duration > 0),
-            outcome: all.outcome,
-            samples: all.samples,
-            host: view.host,
-            host_samples: view.host_samples,
-            host_cache,
-            guest_cache,
-            shares: all.shares,
-            neighbour,
-            qemu: view.qemu,
-            stated: None,
-        })
+        Ok(Prepared { workload, from_the_first, host_cache, guest_cache })
     }
 }
 
-/// What is played.
-struct Score<'a> {
-    /// By what is measured.
+/// The workload of a cell whose targets are ready.
+struct Prepared {
+    workload: Workload,
+    /// True if writes count from the first one, without a warm-up.
+    from_the_first: bool,
+    host_cache: Option<CacheDrop>,
+    guest_cache: Option<CacheDrop>,
+}
+
+/// Merges the results of all agents into one measurement.
+fn measurement(
+    target: &str,
+    scheduled: ScheduledCell,
+    prepared: Prepared,
+    watched: &Watched,
+    in_guest: bool,
+    neighbour: Option<&str>,
+) -> anyhow::Result<Measurement> {
+    let mut all = common_window::merge(&watched.measured)?;
+    let view = watched.view(all.samples.len());
+    if view.host.is_some() && !in_guest {
+        // The monitor has recorded the same, and more.
+        all.outcome.inside = None;
+    }
+    if prepared.from_the_first {
+        let remark = "writes are measured from the first one after the snapshot, without a warm-up";
+        all.outcome.notes.push(remark.into());
+    }
+    let neighbour = neighbour.map(|name| {
+        let (share, notes) = common_window::neighbour_share(name, &watched.neighbour, all.window);
+        all.outcome.notes.extend(notes);
+        share
+    });
+    Ok(Measurement {
+        target: target.to_owned(),
+        workload: prepared.workload.name,
+        round: scheduled.round,
+        order: scheduled.order,
+        started_at_ms: view.started_at_ms,
+        host_duration_ns: Some(view.host_duration_ns).filter(|duration| *duration > 0),
+        outcome: all.outcome,
+        samples: all.samples,
+        host: view.host,
+        host_samples: view.host_samples,
+        host_cache: prepared.host_cache,
+        guest_cache: prepared.guest_cache,
+        shares: all.shares,
+        neighbour,
+        qemu: view.qemu,
+        stated: None,
+    })
+}
+
+/// The work of one measurement.
+struct MeasurementSpec<'a> {
     workload: &'a Workload,
-    /// By what makes noise beside it.
-    noise: Option<Workload>,
+    /// The neighbour's workload.
+    neighbour: Option<Workload>,
     seed: u64,
-    /// Absent: as long as suits the workload.
+    /// `None` for one that suits the workload.
     interval: Option<Nanos>,
 }
 
-/// Has the agents do their work, and watches.
+/// Runs the workloads and monitors the machine.
 fn perform(
-    score: &Score<'_>,
-    local: &mut AgentClient,
+    spec: &MeasurementSpec<'_>,
+    run_agent: &mut AgentClient,
     targets: &mut [Target],
-    noise: &mut [Target],
+    neighbours: &mut [Target],
     progress: &mut dyn Progress,
 ) -> anyhow::Result<Watched> {
-    // What this machine does says nothing of a target on another one.
-    let here: Vec<&mut Target> = targets.iter_mut().filter(|target| target.remote_agent.is_none()).collect();
-    let host = if here.is_empty() { None } else { Some(Host::new(here)?) };
-    let interval = score.interval.unwrap_or_else(|| interval(score.workload, targets.len()));
-    let (mut players, mut layers) = (Vec::new(), Vec::new());
-    let mut local = Some(local);
+    let host = Host::new(targets)?;
+    let interval = spec.interval.unwrap_or_else(|| interval(spec.workload, targets.len()));
+    let (mut participants, mut layers) = (Vec::new(), Vec::new());
+    let mut run_agent = Some(run_agent);
     for (number, target) in (0..).zip(targets.iter_mut()) {
-        let job = job(target, score.workload, score.seed.wrapping_add(number), interval);
+        let job = target.job(spec.workload, spec.seed.wrapping_add(number), interval);
         let name = target.name_among(number);
-        let (own, layer) = target.own_link();
-        let link = own.or_else(|| local.take()).context("this host's agent measures one target at a time")?;
-        layers.extend(layer);
-        players.push(Player { name, link, slack: slack(&job), job, is_noise: false });
+        let agent = match target.own_agent()? {
+            Some(OwnAgent { client, blocks }) => {
+                layers.extend(blocks);
+                client
+            }
+            None => run_agent.take().context("this host's agent measures one target at a time")?,
+        };
+        participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: false });
     }
-    for (number, target) in (0..).zip(noise.iter_mut()) {
-        let workload = score.noise.as_ref().context("noise has a workload")?;
-        // Not the offsets of what is measured.
-        let job = job(target, workload, !score.seed.wrapping_add(number), common_window::fine(workload));
+    for (number, target) in (0..).zip(neighbours.iter_mut()) {
+        let workload = spec.neighbour.as_ref().context("noise has a workload")?;
+        // Other offsets than those of the measured targets.
+        let seed = !spec.seed.wrapping_add(number);
+        let job = target.job(workload, seed, common_window::fine(workload));
         let name = target.spec.name.clone();
-        let link = target.own_link().0.context("a neighbour has an agent of its own")?;
-        players.push(Player { name, link, slack: slack(&job), job, is_noise: true });
+        let agent = target.own_agent()?.context("a neighbour has an agent of its own")?.client;
+        participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: true });
     }
-    let mut watch = Watch::new(host, layers, &players, score.workload.window().0);
-    start_barrier::play(players, &mut |word| watch.see(word, progress));
+    let mut watch = Watch::new(host, layers, &participants, spec.workload.window().0);
+    start_barrier::run(participants, &mut |event| watch.see(event, progress));
     watch.finish()
 }
 
-/// Has all guests drop their caches, at the same time.
+/// Drops the caches of all guests concurrently.
 fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
-    let machines = targets.iter_mut().filter_map(|target| target.machine.as_mut());
-    let links = machines.map(|machine| machine.guest.agent());
+    let agents = targets.iter_mut().filter_map(Target::running_guest).map(|running| running.guest.agent());
     let dropped: Vec<_> = thread::scope(|scope| {
-        let asked: Vec<_> = links.map(|link| scope.spawn(|| link.drop_caches(None))).collect();
+        let asked: Vec<_> = agents.map(|agent| scope.spawn(|| agent.drop_caches(None))).collect();
         asked
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -187,12 +227,17 @@ fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     Ok(how)
 }
 
-/// Drops the caches where the targets are, on this host or another: all at once, else those of each file.
-fn drop_on_host(local: &mut AgentClient, targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
+/// Drops the caches of the targets' hosts, this or another: all at once, otherwise those of each file.
+fn drop_on_host(run_agent: &mut AgentClient, targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     let mut how = None;
     for target in targets {
-        let host = target.remote_agent.as_mut().map_or(&mut *local, RemoteAgent::link);
-        how = Some(host.drop_caches(Some(&target.built.path)).map_err(interrupted)?);
+        let dropped = match &mut target.site {
+            Site::Remote(site) => site.agent.drop_caches(),
+            Site::Host(HostSite { storage, .. }) => run_agent.drop_caches(Some(&storage.built.path)),
+            Site::Guest(site) => run_agent.drop_caches(Some(&site.storage.built.path)),
+            Site::Network(_) => continue,
+        };
+        how = Some(dropped.map_err(interrupted)?);
         if how == Some(CacheDrop::PageCache) {
             break;
         }
@@ -200,35 +245,14 @@ fn drop_on_host(local: &mut AgentClient, targets: &mut [Target]) -> anyhow::Resu
     Ok(how)
 }
 
-fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job {
-    let mut workload = workload.clone();
-    let area = Bytes(target.built.size.0.saturating_sub(workload.offset.0));
-    let size = workload.size.unwrap_or(if workload.needs_directory() { DEFAULT_SIZE } else { area });
-    let offset = target.agent_offset().0;
-    workload.offset.0 += offset;
-    workload.beside.iter_mut().for_each(|job| job.offset.0 += offset);
-    Job {
-        path: target.agent_path().map(|path| path.display().to_string()),
-        workload,
-        size,
-        seed,
-        interval,
-        writable: target.built.writable,
-        shared: target.built.shared,
-        identity: target.agent_identity(),
-        directory: target.directory().map(|path| path.display().to_string()),
-        peer: target.way.as_ref().map(|way| way.peer.clone()),
-    }
-}
-
-/// A neighbour's work for as long as another is measured.
-fn outlasting(noise: &Workload, measured: &Workload) -> Workload {
+/// A neighbour's workload, for longer than the measured one.
+fn outlasting(neighbour: &Workload, measured: &Workload) -> Workload {
     let runtime = Nanos(measured.duration().0 + OUTLAST.0);
-    Workload { ramp_time: Nanos(0), runtime, ..noise.clone() }
+    Workload { ramp_time: Nanos(0), runtime, ..neighbour.clone() }
 }
 
-/// What a measurement may take beyond its own length. After it what was written is flushed, from a cache that may hold the
-/// whole area, and read back if it is to be verified; files that a test made are removed.
+/// Time limit of a measurement beyond its own length: writes are flushed from a cache that may hold the whole area and read back for
+/// verification, and a test's files are removed.
 fn slack(job: &Job) -> Duration {
     let bytes = job.workload.jobs().filter(|one| one.writes()).map(|one| {
         let passes = if one.verify == Verify::None { 1 } else { 2 };
@@ -238,8 +262,7 @@ fn slack(job: &Job) -> Duration {
     SLACK + Duration::from_secs(bytes.sum::<u64>() / SLOWEST) + files
 }
 
-/// Offsets and payload follow from the run's seed, the workload and the round, and not from the target: within a
-/// round every target gets the same work.
+/// The seed of offsets and payload. It does not depend on the target: within a round all targets get the same work.
 fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     // The finalizer of SplitMix64, so that neighbouring inputs share nothing.
     let mut z = seed ^ ((workload as u64) << 32 | u64::from(round)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -248,7 +271,7 @@ fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     z ^ (z >> 31)
 }
 
-/// One second, and less for short measurements: about ten intervals. Finer where only whole ones count.
+/// The length of intervals: a tenth of the window, at most 1 s; shorter where only whole intervals count.
 fn interval(workload: &Workload, guests: usize) -> Nanos {
     if guests > 1 {
         return common_window::fine(workload);

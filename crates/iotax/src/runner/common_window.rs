@@ -1,8 +1,7 @@
-//! What several guests, or clients of several servers, did in the window in which all of them ran.
+//! Merges the results of several agents over the window in which all of them ran.
 //!
-//! Each agent's samples are placed on the host's clock by the moment at which its window began. The common window reaches
-//! from the last beginning to the first end. What counts are intervals that lie in it as a whole: as many of each guest, so that
-//! all have the same time.
+//! Each agent's samples are placed on the host's clock by the moment at which its window began. The common window reaches from the last
+//! beginning to the first end. Only whole intervals within it count, the same number from each agent.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,35 +13,35 @@ use iotax_model::record::{
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
-/// The interval of samples of which only those count that lie wholly in a window: little is lost at its ends.
+/// A short interval of samples, so that little is lost at the ends of a common window.
 pub(super) fn fine(workload: &Workload) -> Nanos {
     Nanos((workload.window().0 / 10).clamp(10_000_000, 100_000_000))
 }
 
-/// What one agent did.
+/// The results of one agent.
 #[derive(Debug, Clone)]
-pub(super) struct Ran {
+pub(super) struct AgentRun {
     /// A guest's number, or a server's address.
     pub(super) name: String,
-    /// When its window began, by the host's clock.
+    /// The beginning of its window, by the host's clock.
     pub(super) began: Instant,
     pub(super) samples: Vec<Sample>,
     pub(super) outcome: Outcome,
 }
 
-/// What all did.
+/// The results of all agents.
 #[derive(Debug)]
-pub(super) struct Together {
+pub(super) struct Merged {
     pub(super) outcome: Outcome,
-    /// The intervals that count, over all.
+    /// The intervals that count, merged.
     pub(super) samples: Vec<Sample>,
-    /// Of each, if there are several.
+    /// The share of each agent, if there are several.
     pub(super) shares: Vec<Share>,
-    /// From the last beginning, when all ran, to the end of what counts.
+    /// The time from the last beginning to the end of what counts.
     pub(super) window: Window,
 }
 
-/// A stretch of the host's time.
+/// A period of the host's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) begin: Instant,
@@ -50,24 +49,26 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// From the last beginning to the first end.
-    fn common(all: &[Ran]) -> Option<Self> {
-        Some(Self { begin: all.iter().map(|ran| ran.began).max()?, end: all.iter().map(Ran::ended).min()? })
+    /// The time from the last beginning to the first end.
+    fn common(all: &[AgentRun]) -> Option<Self> {
+        Some(Self {
+            begin: all.iter().map(|ran| ran.began).max()?,
+            end: all.iter().map(AgentRun::ended).min()?,
+        })
     }
 }
 
-impl Ran {
+impl AgentRun {
     fn ended(&self) -> Instant {
         self.began + Duration::from_nanos(self.samples.last().map_or(0, |sample| sample.at_ns))
     }
 
-    /// A guest or a server in words.
+    /// The guest or server in words.
     fn who(&self) -> String {
         if self.name.parse::<u32>().is_ok() { format!("guest {}", self.name) } else { self.name.clone() }
     }
 
-    /// Of what this end sent the part that was received, as two counts of bytes; absent if a server does not say, and without
-    /// anything sent.
+    /// Bytes received and bytes sent, of this end's uploads; `None` if a server does not report them or nothing was sent.
     fn received_of_sent(&self) -> Option<(u64, u64)> {
         let flows =
             || self.outcome.carried.iter().flat_map(|carried| &carried.flows).filter(|flow| flow.upload);
@@ -76,8 +77,7 @@ impl Ran {
         (sent > 0).then_some((received, sent))
     }
 
-    /// Counts of some of its intervals, with what was received in the place of what was sent: in each interval the part that got
-    /// through in the whole test.
+    /// Counts of some of its intervals as received rather than sent, scaled by the ratio over the whole test.
     fn as_received(&self, mut tallies: Tallies) -> Tallies {
         if let (Some((received, sent)), Some(write)) = (self.received_of_sent(), &mut tallies.write) {
             write.bytes = part_of(write.bytes, received, sent);
@@ -86,8 +86,7 @@ impl Ran {
         tallies
     }
 
-    /// Its intervals of full length that lie wholly in a window; they follow one another. Those of a network end when a thread gets
-    /// a CPU, so that no two have one length.
+    /// Its intervals of full length that lie wholly in a window. Network intervals end when a thread gets a CPU, so their lengths vary.
     fn within(&self, window: Window) -> Vec<&Sample> {
         let full = self.samples.first().map_or(0, |sample| sample.duration_ns);
         let tolerance = if self.outcome.carried.is_some() { full / 5 } else { 0 };
@@ -101,15 +100,15 @@ impl Ran {
     }
 }
 
-/// The intervals of each in a window: as many of one as of another.
-fn alike(all: &[Ran], window: Window) -> Vec<Vec<&Sample>> {
+/// The intervals of each in a window, the same number from each.
+fn aligned(all: &[AgentRun], window: Window) -> Vec<Vec<&Sample>> {
     let mut parts: Vec<Vec<&Sample>> = all.iter().map(|ran| ran.within(window)).collect();
     let count = parts.iter().map(Vec::len).min().unwrap_or(0);
     parts.iter_mut().for_each(|part| part.truncate(count));
     parts
 }
 
-/// A count times `part / whole`.
+/// `count * part / whole`.
 fn part_of(count: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(u128::from(count) * u128::from(part) / u128::from(whole.max(1))).unwrap_or(count)
 }
@@ -125,15 +124,15 @@ fn sum<'a>(samples: impl Iterator<Item = &'a Sample>) -> Tallies {
     })
 }
 
-/// What all did together. One alone keeps everything that it said.
-pub(super) fn together(all: &[Ran]) -> anyhow::Result<Together> {
+/// Merges the results of all agents. Those of a single one stay unchanged.
+pub(super) fn merge(all: &[AgentRun]) -> anyhow::Result<Merged> {
     if let [only] = all {
         let window = Window { begin: only.began, end: only.ended() };
-        let Ran { samples, outcome, .. } = only.clone();
-        return Ok(Together { outcome, samples, shares: Vec::new(), window });
+        let AgentRun { samples, outcome, .. } = only.clone();
+        return Ok(Merged { outcome, samples, shares: Vec::new(), window });
     }
     let common = Window::common(all);
-    let parts = common.map(|window| alike(all, window)).unwrap_or_default();
+    let parts = common.map(|window| aligned(all, window)).unwrap_or_default();
     let (Some(common), Some(first @ [_, ..])) = (common, parts.first().map(Vec::as_slice)) else {
         let begins = || all.iter().map(|ran| ran.began);
         let apart = begins().max().zip(begins().min()).map_or(Duration::ZERO, |(last, first)| last - first);
@@ -142,7 +141,7 @@ pub(super) fn together(all: &[Ran]) -> anyhow::Result<Together> {
             apart.as_millis()
         );
     };
-    // All alike but for a network's, which are nearly so.
+    // Equal for storage, nearly equal for networks.
     let duration_ns = parts.iter().map(|part| length_ns(part)).sum::<u64>() / parts.len() as u64;
     let shares: Vec<Share> = all
         .iter()
@@ -154,17 +153,17 @@ pub(super) fn together(all: &[Ran]) -> anyhow::Result<Together> {
         })
         .collect();
     let samples =
-        (0..first.len()).map(|place| over_all(all, &parts, place, duration_ns / first.len() as u64));
-    Ok(Together {
+        (0..first.len()).map(|place| merge_interval(all, &parts, place, duration_ns / first.len() as u64));
+    Ok(Merged {
         samples: samples.collect(),
         window: Window { end: common.begin + Duration::from_nanos(duration_ns), ..common },
-        outcome: merged(all, duration_ns, &shares),
+        outcome: merge_outcomes(all, duration_ns, &shares),
         shares,
     })
 }
 
-/// One interval of all, at its place among those that count.
-fn over_all(all: &[Ran], parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
+/// One interval of all agents, by its index among those that count.
+fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
     let here = || parts.iter().filter_map(|part| part.get(place).copied());
     let mut tallies = Tallies::default();
     for (ran, sample) in all.iter().zip(here()) {
@@ -179,13 +178,13 @@ fn over_all(all: &[Ran], parts: &[Vec<&Sample>], place: usize, duration_ns: u64)
     }
 }
 
-/// What they say of the whole, in one: their remarks with who said them.
-fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
+/// One outcome from those of all agents; its notes name the agent.
+fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outcome {
     let mut outcome = Outcome { duration_ns, ..Outcome::default() };
     for ran in all {
         let (one, who) = (&ran.outcome, ran.who());
         outcome.ramp_ios += one.ramp_ios;
-        // The engine's CPU is known of a guest's own window, which is a little longer than what counts.
+        // CPU time covers the agent's own window, which is a little longer than what counts.
         let part = |ns: u64| part_of(ns, duration_ns, one.duration_ns);
         outcome.cpu.user_ns += part(one.cpu.user_ns);
         outcome.cpu.system_ns += part(one.cpu.system_ns);
@@ -221,7 +220,7 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
         }
     }
     shares.iter().for_each(|share| outcome.tallies.merge(&share.tallies));
-    let untold = |ran: &Ran| ran.outcome.carried.is_some() && ran.received_of_sent().is_none();
+    let untold = |ran: &AgentRun| ran.outcome.carried.is_some() && ran.received_of_sent().is_none();
     if outcome.tallies.write.is_some() && all.iter().any(untold) {
         outcome.notes.push("a server does not tell what it received: what was sent to it counts".into());
     }
@@ -235,7 +234,7 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
     outcome
 }
 
-/// Adds what a job did in one guest to what it did in the others, over the longest of their times.
+/// Adds a job's results in one guest to those in the others, over the longest of their times.
 fn add_job(jobs: &mut Vec<Share>, job: &Share) {
     match jobs.iter_mut().find(|known| known.name == job.name) {
         Some(known) => {
@@ -246,8 +245,8 @@ fn add_job(jobs: &mut Vec<Share>, job: &Share) {
     }
 }
 
-/// What several machines did, each over its own window: times and I/Os summed, shares of time averaged. What one of them does
-/// not know is absent.
+/// The activity of several machines, each over its own window: times and I/Os summed, shares of time averaged. A figure that one of
+/// them lacks is absent.
 fn added_up(machines: &[&HostActivity]) -> HostActivity {
     let longest =
         |of: fn(&HostActivity) -> u64| machines.iter().map(|machine| of(machine)).max().unwrap_or(0);
@@ -286,7 +285,7 @@ fn add_pressure(one: Pressure, other: Pressure) -> Pressure {
     }
 }
 
-/// By name: the guests of a target call their disks alike.
+/// Disk activity by name: the guests of a target name their disks alike.
 fn disks<'a>(
     machines: impl ExactSizeIterator<Item = &'a BTreeMap<String, DiskActivity>>,
 ) -> BTreeMap<String, DiskActivity> {
@@ -325,9 +324,9 @@ fn kernel_threads(machines: &[&HostActivity]) -> BTreeMap<String, CpuTime> {
     all
 }
 
-/// What a neighbour did in a window, and what is to be said of it.
-pub(super) fn beside(name: &str, all: &[Ran], window: Window) -> (Share, Vec<String>) {
-    let parts = alike(all, window);
+/// A neighbour's share in a window, with notes about it.
+pub(super) fn neighbour_share(name: &str, all: &[AgentRun], window: Window) -> (Share, Vec<String>) {
+    let parts = aligned(all, window);
     let share = Share {
         name: name.to_owned(),
         duration_ns: parts.first().map_or(0, |part| length_ns(part)),

@@ -1,16 +1,16 @@
-//! Carries out a plan: sets up, fills, measures round by round, stores each measurement, undoes.
+//! Carries out a plan: builds and fills targets, measures round by round, stores each measurement.
 //!
-//! It never makes load itself: every measurement is made by an agent.
+//! It never makes load itself: agents make every measurement.
 
 mod cell;
 mod common_window;
-mod decide;
 mod guests;
 mod network;
 mod phases;
 mod progress;
 mod recover;
 mod remote_agent;
+mod scheduler;
 mod start_barrier;
 mod storage;
 mod target;
@@ -26,8 +26,8 @@ use iotax_analysis::store::{RunState, Store};
 use iotax_model::plan::{BETWEEN, Plan};
 use iotax_model::record::{Environment, Measurement, RunPhase, TargetRecord};
 use iotax_model::schedule::{self, Cell};
-use iotax_model::target::{Accel, TargetSpec};
-use iotax_model::units::Nanos;
+use iotax_model::target::{Accel, NetworkEnds, NetworkStack, Stack, StorageStack, TargetSpec};
+use iotax_model::units::{Bytes, Nanos};
 use iotax_model::verify_errors::Recovery;
 use iotax_model::warning::Warning;
 use iotax_testbed::agent_client::{AgentClient, AgentError};
@@ -37,58 +37,60 @@ use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::target::Builder;
 use iotax_testbed::undo::UndoLog;
 
-use decide::{Agenda, Stretch};
+use cell::ScheduledCell;
 pub(crate) use guests::{
     GuestOptions, Guests, check_all as check_guests, possible as guests_possible,
     possible_on as guests_possible_on,
 };
-use network::Way;
+use network::NetworkPath;
 use phases::Phases;
 pub(crate) use progress::{Progress, Step};
-pub(crate) use remote_agent::{Outposts, RemoteOptions};
-use target::Target;
+use remote_agent::RemoteAgent;
+pub(crate) use remote_agent::{RemoteAgents, RemoteOptions};
+use scheduler::{Batch, Scheduler};
+use target::{GuestSite, HostSite, NetworkSite, RemoteSite, Site, Target};
 
-/// How long a local agent may take to answer for the first time.
+/// Time limit for a local agent's first answer.
 const AGENT_START: Duration = Duration::from_secs(10);
 
-/// What is to be carried out.
+/// A plan to carry out, with the decisions that are not in it.
 pub(crate) struct Order<'a> {
     pub(crate) run: i64,
     pub(crate) plan: &'a Plan,
     pub(crate) seed: u64,
-    /// Cells that an earlier part of the run measured: target, workload, round.
+    /// Cells measured by an earlier part of the run: target, workload, round.
     pub(crate) done: HashSet<(String, String, u32)>,
-    /// What boots guests; absent if the plan has none.
+    /// `None` if the plan has no guests.
     pub(crate) guests: Option<&'a Guests>,
-    /// Whether created files stay.
+    /// Keep created files.
     pub(crate) keep: bool,
-    /// Which devices may be overwritten.
+    /// The devices that may be overwritten.
     pub(crate) permission: &'a Permission,
-    /// How long the intervals of samples are; absent: as long as suits the workload.
+    /// Length of sampling intervals; `None` for one that suits the workload.
     pub(crate) interval: Option<Nanos>,
-    /// The tokens that servers ask for, by where the plan says they are.
+    /// Tokens of servers, by their source in the plan.
     pub(crate) tokens: &'a HashMap<String, String>,
-    /// What the targets stood on when an earlier part of the run measured them.
+    /// The targets' records from an earlier part of the run.
     pub(crate) before: &'a [TargetRecord],
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// Every cell was measured.
     Complete,
-    /// So many cells are missing because their measurement failed.
+    /// This number of measurements failed.
     Missing(usize),
     /// The user stopped it.
     Interrupted,
 }
 
-/// Raised within a run when the user stops it; everything above undoes and passes it on.
+/// The error within a run that the user stops.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub(crate) struct Interrupted;
 
-/// Eight random hex digits that tell this run's files and processes from every other's.
+/// Eight random hex digits, part of the names of this run's files and processes.
 pub(crate) fn fresh_tag() -> anyhow::Result<String> {
     Ok(format!("{:08x}", fresh_seed()? & 0xffff_ffff))
 }
@@ -101,12 +103,11 @@ pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Carries out an order. `tag` names what this run makes; every effect goes into `undo`, which the caller replays.
-/// `remote_agents` are the agents on other machines. What was measured is in the store, whatever the result. An error means that the
-/// run could not be set up.
+/// Carries out an order. `tag` is part of all names; the caller undoes the effects in `undo_log`. Measurements are in the store whatever
+/// the result. Fails if the run could not be set up.
 pub(crate) fn carry_out(
     order: &Order<'_>,
-    remote_agents: Outposts,
+    remote_agents: RemoteAgents,
     tag: &str,
     undo_log: &mut UndoLog,
     store: &mut Store,
@@ -127,7 +128,7 @@ pub(crate) fn carry_out(
         result
     });
     let ended = match result {
-        // Whatever failed while the user stopped the run failed for that.
+        // An error while the user stops the run is a consequence of that.
         Err(_) if stop.load(Ordering::Relaxed) => Ok(Ended::Interrupted),
         other => other,
     };
@@ -142,20 +143,20 @@ pub(crate) fn carry_out(
     ended
 }
 
-/// A run that is under way.
+/// A run in progress.
 struct Runner<'a> {
     order: &'a Order<'a>,
-    /// Names what this run makes.
+    /// Part of all names.
     tag: &'a str,
     /// The agent on this host: measures host targets and drops the host's caches.
     local: AgentClient,
-    /// Agents on other machines whose targets do not stand yet.
-    remote_agents: Outposts,
-    /// What the plan's targets, and after them its neighbours, consist of: one, or one for each guest.
+    /// Agents on other machines whose targets have not been built yet.
+    remote_agents: RemoteAgents,
+    /// The parts of each target, and after them of each neighbour: one, or one per guest or server.
     groups: Vec<Vec<Target>>,
-    /// What the run goes on without, by its place among the groups.
+    /// Indices of groups that the run continues without.
     lost: HashSet<usize>,
-    /// What was recorded of targets that stood.
+    /// Records of the targets that were ready, by group.
     records: HashMap<usize, TargetRecord>,
     phases: Phases,
 }
@@ -165,7 +166,7 @@ impl<'a> Runner<'a> {
         order: &'a Order<'a>,
         tag: &'a str,
         local: AgentClient,
-        remote_agents: Outposts,
+        remote_agents: RemoteAgents,
         phases: Phases,
     ) -> Self {
         let (groups, lost, records) = (Vec::new(), HashSet::new(), HashMap::new());
@@ -196,26 +197,7 @@ impl Runner<'_> {
         if has_storage {
             progress.phase("creating files");
         }
-        let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
-        for spec in order.plan.everything() {
-            let members = target::instances(spec).enumerate();
-            let group = members.map(|(number, spec)| self.build(spec, number, &mut builder, undo_log, stop));
-            let group = group.collect::<anyhow::Result<Vec<Target>>>()?;
-            for warning in group.iter().flat_map(|target| &target.built.warnings) {
-                progress.note(&format!("{}: {}", spec.name, warning.evidence));
-                let warning = Warning { target: Some(spec.name.clone()), ..warning.clone() };
-                store.put_warning(order.run, &warning)?;
-            }
-            self.groups.push(group);
-        }
-        let neighbours = self.groups[order.plan.targets.len()..].iter_mut().flatten();
-        for target in neighbours.filter(|target| !target.is_guest() && target.remote_agent.is_none()) {
-            // The run's agent measures meanwhile.
-            if target.agent.is_none() {
-                target.agent = Some(local_agent(stop)?);
-            }
-        }
-
+        self.build_all(undo_log, store, progress, stop)?;
         if let Some(guests) = order.guests {
             self.phases.begin(phases::BOOT);
             progress.phase("booting guests");
@@ -251,6 +233,33 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Builds all targets and neighbours.
+    fn build_all(
+        &mut self,
+        undo_log: &mut UndoLog,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<()> {
+        let order = self.order;
+        let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
+        for spec in order.plan.everything() {
+            let members = target::instances(spec).enumerate();
+            let group = members.map(|(number, spec)| self.build(spec, number, &mut builder, undo_log, stop));
+            let group = group.collect::<anyhow::Result<Vec<Target>>>()?;
+            for warning in group.iter().flat_map(Target::warnings) {
+                progress.note(&format!("{}: {}", spec.name, warning.evidence));
+                let warning = Warning { target: Some(spec.name.clone()), ..warning.clone() };
+                store.put_warning(order.run, &warning)?;
+            }
+            self.groups.push(group);
+        }
+        let mut neighbours = self.groups[order.plan.targets.len()..].iter_mut().flatten();
+        // The run's agent measures a target meanwhile.
+        neighbours.try_for_each(|target| target.start_own_agent(stop))
+    }
+
+    /// Builds one part of a target.
     fn build(
         &mut self,
         spec: TargetSpec,
@@ -259,43 +268,50 @@ impl Runner<'_> {
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Target> {
-        let mut remote_agent = self.remote_agents.take(&spec.name);
-        if let Some(network) = &spec.network {
-            // Tells its ways from each other too.
-            let tag = fresh_tag()?;
-            let token = network.auth.as_ref().and_then(|auth| self.order.tokens.get(auth));
-            let laid = Way::lay(&spec, number, token.map(String::as_str), remote_agent, &tag, undo_log, stop)
-                .and_then(|way| {
-                    let agent = way.client_agent(stop)?;
-                    // The run's agent measures one path at a time.
-                    let needs_own = agent.is_none() && network.servers().len() > 1;
-                    Ok((way, if needs_own { Some(local_agent(stop)?) } else { agent }))
-                });
-            let (way, agent) = laid.with_context(|| format!("target {:?}", spec.name))?;
-            return Ok(Target::network(spec, way, agent));
-        }
-        let built = match &mut remote_agent {
-            Some(remote_agent) => remote_agent.build(self.order.plan.size()),
-            None => builder.build(&spec, undo_log).map_err(Into::into),
+        let remote_agent = self.remote_agents.take(&spec.name);
+        let site = match spec.stack()? {
+            Stack::Path(path) => builder
+                .open_or_create(path, undo_log)
+                .map(|built| Site::Host(HostSite::new(built)))
+                .map_err(Into::into),
+            Stack::Storage(storage) => build_storage(&spec, storage, builder, undo_log),
+            Stack::Remote(_) => build_remote(remote_agent, self.order.plan.size()),
+            Stack::Network(network) => self.build_network(&network, number, remote_agent, undo_log, stop),
         };
-        let built = built.with_context(|| format!("target {:?}", spec.name))?;
-        Ok(Target::new(spec, built, remote_agent))
+        let site = site.with_context(|| format!("target {:?}", spec.name))?;
+        Ok(Target { spec, site })
     }
 
-    /// Fills what a target consists of.
+    fn build_network(
+        &self,
+        stack: &NetworkStack<'_>,
+        number: usize,
+        remote_agent: Option<RemoteAgent>,
+        undo_log: &mut UndoLog,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Site> {
+        let token = stack.spec.auth.as_ref().and_then(|auth| self.order.tokens.get(auth));
+        let token = token.map(String::as_str);
+        let path = NetworkPath::build(stack, number, token, remote_agent, undo_log, stop)?;
+        let is_one_of_many = matches!(&stack.ends, NetworkEnds::Servers(servers) if servers.len() > 1);
+        let site = NetworkSite::new(stack.spec, stack.ends.guest(), path, is_one_of_many, stop)?;
+        Ok(Site::Network(site))
+    }
+
+    /// Fills all parts of a target.
     fn fill_group(&mut self, group: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
         let members = if self.lost.contains(&group) { 0 } else { self.groups[group].len() };
         (0..members).try_for_each(|member| self.fill(group, member, progress))
     }
 
-    /// Fills a target, each with other data: alike, those beneath which duplicates are found would share one copy.
+    /// Fills one part, each with different data: storage that finds duplicates would keep one copy of equal data.
     fn fill(&mut self, group: usize, member: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
         let before: usize = self.groups[..group].iter().map(Vec::len).sum();
         let seed = self.order.seed.wrapping_add((before + member) as u64);
         self.groups[group][member].fill(&mut self.local, &self.order.plan.content(), seed, progress)
     }
 
-    /// Measures every cell that is still to be measured.
+    /// Measures all remaining cells.
     fn all_rounds(
         &mut self,
         undo_log: &mut UndoLog,
@@ -304,13 +320,13 @@ impl Runner<'_> {
         stop: &Interrupt,
     ) -> anyhow::Result<Ended> {
         let plan = self.order.plan;
-        let mut agenda = Agenda::new(plan, &store.load(self.order.run)?);
+        let mut scheduler = Scheduler::new(plan, &store.load(self.order.run)?);
         let mut missing = 0;
-        while let Some(stretch) = agenda.next(progress) {
-            let mut number = stretch.before;
-            for round in stretch.rounds.clone() {
+        while let Some(batch) = scheduler.next(progress) {
+            let mut number = batch.before;
+            for round in batch.rounds.clone() {
                 let whole = schedule::round_order(plan, self.order.seed, round);
-                for (place, cell) in (1..).zip(whole).filter(|(_, cell)| stretch.cells.contains(cell)) {
+                for (place, cell) in (1..).zip(whole).filter(|(_, cell)| batch.cells.contains(cell)) {
                     number += 1;
                     if self.is_done(cell, round) {
                         continue;
@@ -318,19 +334,19 @@ impl Runner<'_> {
                     if stop.load(Ordering::Relaxed) {
                         return Err(Interrupted.into());
                     }
-                    progress.cell(step(plan, &stretch, cell, round, number));
-                    // The place in the whole round, so that it does not depend on what is left out.
+                    progress.cell(step(plan, &batch, cell, round, number));
+                    // The position in the full round, which does not depend on the cells left out.
                     let order = u32::try_from((round as usize - 1) * plan.cells() + place)?;
-                    let place = cell::Place { cell, round, order };
-                    match self.measure_alive(place, undo_log, progress, stop) {
+                    let scheduled = ScheduledCell { cell, round, order };
+                    match self.measure_alive(scheduled, undo_log, progress, stop) {
                         Ok(measurement) => {
                             store.put_measurement(self.order.run, &measurement)?;
-                            agenda.measured(cell, &measurement);
+                            scheduler.measured(cell, &measurement);
                         }
                         Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
                         Err(error) => {
                             missing += 1;
-                            agenda.failed(cell, round);
+                            scheduler.failed(cell, round);
                             self.failed(cell, round, &error, undo_log, store, progress, stop)?;
                         }
                     }
@@ -340,7 +356,7 @@ impl Runner<'_> {
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
     }
 
-    /// Whether an earlier part of the run measured a cell in a round.
+    /// Returns whether an earlier part of the run measured a cell in a round.
     fn is_done(&self, cell: Cell, round: u32) -> bool {
         let plan = self.order.plan;
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
@@ -350,31 +366,31 @@ impl Runner<'_> {
     /// Measures a cell, unless its target was lost.
     fn measure_if_there(
         &mut self,
-        place: cell::Place,
+        scheduled: ScheduledCell,
         undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Measurement> {
-        // Why is said once, of the target.
-        anyhow::ensure!(!self.lost.contains(&place.cell.target), "the target was lost");
-        self.measure(place, undo_log, progress)
+        // The reason was reported once, for the target.
+        anyhow::ensure!(!self.lost.contains(&scheduled.cell.target), "the target was lost");
+        self.measure(scheduled, undo_log, progress)
     }
 
-    /// Measures a cell; once more in a guest that is started again because its disk did not answer.
+    /// Measures a cell; a second time in a rebooted guest if the guest's disk did not answer.
     fn measure_alive(
         &mut self,
-        place: cell::Place,
+        scheduled: ScheduledCell,
         undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> anyhow::Result<Measurement> {
-        let measurement = self.measure_if_there(place, undo_log, progress)?;
-        if !self.hangs(place.cell, &measurement) {
+        let measurement = self.measure_if_there(scheduled, undo_log, progress)?;
+        if !self.hangs(scheduled.cell, &measurement) {
             return Ok(measurement);
         }
-        self.revive(place.cell, undo_log, progress, stop)?;
-        let mut again = self.measure_if_there(place, undo_log, progress)?;
-        if self.hangs(place.cell, &again) {
-            self.revive(place.cell, undo_log, progress, stop)?;
+        self.revive(scheduled.cell, undo_log, progress, stop)?;
+        let mut again = self.measure_if_there(scheduled, undo_log, progress)?;
+        if self.hangs(scheduled.cell, &again) {
+            self.revive(scheduled.cell, undo_log, progress, stop)?;
         }
         let remark =
             "the guest's disk had not answered, so the guest was started again; this is the second attempt";
@@ -382,7 +398,7 @@ impl Runner<'_> {
         Ok(again)
     }
 
-    /// The place of a target's neighbour among the groups.
+    /// The group of a target's neighbour.
     fn neighbour_of(&self, target: usize) -> Option<usize> {
         let plan = self.order.plan;
         let name = plan.targets[target].neighbour.as_ref()?;
@@ -390,50 +406,77 @@ impl Runner<'_> {
         Some(plan.targets.len() + place)
     }
 
-    /// Makes links anew that a failure broke, to targets on other machines. What an agent made went with it.
-    fn reach(
+    /// Reconnects to other machines after a failure. Files that an agent created are created and filled again.
+    fn reconnect(
         &mut self,
         group: usize,
         undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
         for member in 0..self.groups[group].len() {
-            let target = &mut self.groups[group][member];
-            target.way.as_mut().map_or(Ok(()), |way| way.reach(undo_log))?;
-            let remote_agent = target.remote_agent.as_mut();
-            if remote_agent.map(|remote_agent| remote_agent.reach(undo_log)).transpose()? == Some(true) {
+            let needs_fill = match &mut self.groups[group][member].site {
+                Site::Host(_) | Site::Guest(_) => false,
+                Site::Remote(site) => site.agent.reconnect(undo_log)?,
+                Site::Network(site) => {
+                    site.path.reconnect(undo_log)?;
+                    false
+                }
+            };
+            if needs_fill {
                 self.fill(group, member, progress)?;
             }
         }
         Ok(())
     }
 
-    /// Ends the guests and the agents, here and on other machines. Where the time went.
+    /// Ends guests and agents, here and on other machines. Returns the time per phase.
     fn end(mut self, undo_log: &mut UndoLog) -> Vec<RunPhase> {
         self.phases.begin(phases::FINISH);
-        self.remote_agents.dismiss(undo_log);
+        self.remote_agents.end(undo_log);
         let remote_agents = self.groups.iter_mut().flatten().filter_map(Target::remote_agent);
-        remote_agents.for_each(|remote_agent| remote_agent.dismiss(undo_log));
+        remote_agents.for_each(|remote_agent| remote_agent.end(undo_log));
         drop((self.groups, self.local));
         self.phases.finish()
     }
 }
 
-/// What is told when a measurement begins.
-fn step<'a>(plan: &'a Plan, stretch: &Stretch, cell: Cell, round: u32, number: usize) -> Step<'a> {
+/// Builds storage on this host, for this host or a guest.
+fn build_storage(
+    spec: &TargetSpec,
+    storage: StorageStack<'_>,
+    builder: &mut Builder,
+    undo_log: &mut UndoLog,
+) -> anyhow::Result<Site> {
+    let built = builder.build(spec, storage, undo_log)?;
+    Ok(match storage.guest {
+        Some(guest) => Site::Guest(Box::new(GuestSite::new(guest, storage.disk.file(), built))),
+        None => Site::Host(HostSite::new(built)),
+    })
+}
+
+/// Opens or creates storage on another machine, where new files have `size`.
+fn build_remote(agent: Option<RemoteAgent>, size: Bytes) -> anyhow::Result<Site> {
+    let mut agent = agent.context("there is no agent on its machine")?;
+    let length = agent.build(size)?;
+    let site = RemoteSite { agent, size: length.unwrap_or(size), writable: length.is_none() };
+    Ok(Site::Remote(Box::new(site)))
+}
+
+/// The step that is reported when a measurement begins.
+fn step<'a>(plan: &'a Plan, batch: &Batch, cell: Cell, round: u32, number: usize) -> Step<'a> {
     Step {
         round,
-        rounds: *stretch.rounds.end(),
+        rounds: *batch.rounds.end(),
         cell: number,
-        cells: stretch.after(),
-        at_most: stretch.at_most,
-        open: stretch.open,
+        cells: batch.after(),
+        at_most: batch.at_most,
+        open: batch.open,
         target: &plan.targets[cell.target].name,
         workload: &plan.workloads[cell.workload].name,
     }
 }
 
-/// What a target consists of, and its neighbour: nothing if it has none.
+/// The parts of a target and of its neighbour; the latter are empty without one.
 fn pair(
     groups: &mut [Vec<Target>],
     target: usize,
@@ -447,17 +490,17 @@ fn pair(
 
 /// Starts the agent on this host.
 fn local_agent(stop: &Interrupt) -> anyhow::Result<AgentClient> {
-    let mut link = AgentClient::spawn_local(own_program(), stop)?;
-    link.hello(AGENT_START).map_err(interrupted)?;
-    Ok(link)
+    let mut agent = AgentClient::spawn_local(own_program(), stop)?;
+    agent.hello(AGENT_START).map_err(interrupted)?;
+    Ok(agent)
 }
 
-/// Has an agent compare a target with the journal of its acknowledged writes.
+/// Compares a target with the journal of its acknowledged writes.
 pub(crate) fn audit(target: &Path, journal: &Path, stop: &Interrupt) -> anyhow::Result<Recovery> {
     local_agent(stop)?.audit(target, journal).map_err(interrupted)
 }
 
-/// A link's interruption becomes the run's.
+/// Converts an agent's error; an interruption becomes the run's.
 fn interrupted(error: AgentError) -> anyhow::Error {
     match error {
         AgentError::Interrupted => Interrupted.into(),
@@ -465,13 +508,13 @@ fn interrupted(error: AgentError) -> anyhow::Error {
     }
 }
 
-/// The file that this process runs, which is the agent's and the guest's init too: by the kernel's link, which leads to
-/// the same file even if another build has taken its name meanwhile.
+/// The program of this process, also that of agents and of guests' PID 1. The kernel's link leads to it even if a new build has replaced
+/// the file.
 fn own_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }
 
-/// This machine, and what boots guests on it. The engine's floor is not known yet.
+/// This machine and its hypervisor, without the engine's overhead.
 pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
     Environment {
         tool: Some(crate::version().to_owned()),
@@ -482,7 +525,7 @@ pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
     }
 }
 
-/// Seconds that carrying out the rest of so many rounds of a plan takes, roughly.
+/// A rough estimate of the seconds for the rest of `rounds` rounds, of which `done` cells are measured.
 pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Option<Accel>) -> f64 {
     /// Bytes per second at which targets are filled, on the low side.
     const FILL: f64 = 400e6;
@@ -492,7 +535,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
     let built = plan
         .everything()
-        .filter(|t| t.path.is_none() && t.network.is_none())
+        .filter(|spec| matches!(spec.stack(), Ok(Stack::Storage(_))))
         .flat_map(target::instances)
         .count();
     let fill = built as f64 * plan.size().0 as f64 / FILL;

@@ -1,18 +1,18 @@
-//! Where the wall time of a run goes.
+//! The wall time of a run, by phase.
 
 use std::time::{Duration, Instant};
 
 use iotax_model::record::RunPhase;
 
-/// Files and devices are made, and what boots guests.
+/// Creating storage, and the files that guests boot.
 pub(super) const PROVISION: &str = "provision";
 pub(super) const BOOT: &str = "boot";
 pub(super) const FILL: &str = "fill";
-/// Before a measurement: snapshots renewed, guests resumed, caches dropped.
+/// Before a measurement: renewing snapshots, resuming guests, dropping caches.
 pub(super) const PREPARE: &str = "prepare";
 /// Warm-up and window.
 pub(super) const MEASURE: &str = "measure";
-/// After a measurement: guests paused, results stored. At the run's end guests are ended.
+/// After a measurement: pausing guests, storing results. At the end of the run: ending guests.
 pub(super) const FINISH: &str = "finish";
 
 /// A stopwatch that counts every moment in one phase.
@@ -23,13 +23,13 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    /// What is done from here on.
+    /// Counts the time from now on in this phase.
     pub(super) fn begin(&mut self, name: &'static str) {
         self.end();
         self.now = Some((name, Instant::now()));
     }
 
-    /// Adds time that passed before.
+    /// Adds time to a phase.
     pub(super) fn add(&mut self, name: &'static str, time: Duration) {
         match self.spent.iter_mut().find(|(known, _)| *known == name) {
             Some((_, spent)) => *spent += time,
@@ -43,7 +43,7 @@ impl Phases {
         }
     }
 
-    /// Stops; what was spent in the order in which it was first done.
+    /// Stops and returns the phases in the order in which they first began.
     pub(super) fn finish(mut self) -> Vec<RunPhase> {
         self.end();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

@@ -1,21 +1,21 @@
-//! What the conductor tells whoever watches it.
+//! The interface to whoever watches a run.
 
 use iotax_model::record::Sample;
 use iotax_model::units::Bytes;
 
-/// The cell that is measured now.
+/// The cell that is being measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) round: u32,
-    /// The last round, or that of the next look.
+    /// The last round, or the round of the next look.
     pub(crate) rounds: u32,
-    /// Within the run, from 1.
+    /// Number within the run, from 1.
     pub(crate) cell: usize,
-    /// Up to the end of that round.
+    /// Number of cells up to the end of `rounds`.
     pub(crate) cells: usize,
-    /// Up to the last round that there may be.
+    /// Number of cells if no further comparison is decided.
     pub(crate) at_most: usize,
-    /// How many comparisons are open, of how many; absent where the number of rounds is fixed.
+    /// Open comparisons, and all of them; `None` if the number of rounds is fixed.
     pub(crate) open: Option<(usize, usize)>,
     pub(crate) target: &'a str,
     pub(crate) workload: &'a str,
@@ -23,18 +23,18 @@ pub(crate) struct Step<'a> {
 
 /// Watches a run.
 pub(crate) trait Progress {
-    /// Something that takes a while begins.
+    /// A step that takes a while begins.
     fn phase(&mut self, what: &str);
-    /// So much of a target is filled.
+    /// `done` of `total` bytes of a target are filled.
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes);
     /// A cell's measurement begins.
     fn cell(&mut self, step: Step<'_>);
-    /// One interval of it, and how long the oldest I/O in flight had been there at its end.
+    /// One interval of the measurement, with the age of the oldest I/O in flight at its end.
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>);
-    /// One interval of one of those that are measured at the same time, by its name.
+    /// One interval of one of several agents, by its name.
     fn sample(&mut self, name: &str, sample: &Sample);
-    /// Something the reader should know at once.
+    /// A message that the user should see at once.
     fn note(&mut self, text: &str);
-    /// What a look at all measurements so far came to.
+    /// The result of a look at all measurements so far.
     fn look(&mut self, text: &str);
 }

@@ -1,4 +1,4 @@
-//! After a failure: what is started again, and what the run goes on without.
+//! Recovers from failures: restarts agents and guests, or continues without a target.
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +11,11 @@ use iotax_model::warning::{Warning, WarningKind};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::undo::UndoLog;
 
-use super::target::Target;
+use super::target::{Site, Target};
 use super::{Interrupted, Progress, Runner, local_agent, pair, phases};
 
 impl Runner<'_> {
-    /// The run goes on without the guests of a group that fail before anything is measured in them; for any other target it ends.
+    /// Continues without a group of guests that fails before it is measured. The failure of any other target ends the run.
     pub(super) fn or_lose(
         &mut self,
         group: usize,
@@ -34,7 +34,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Goes on without a target, or without a neighbour and those that it makes noise for. Its guests end.
+    /// Continues without a target, or without a neighbour and the targets that it is for. Kills its guests.
     pub(super) fn lose(
         &mut self,
         group: usize,
@@ -54,7 +54,8 @@ impl Runner<'_> {
             let record = TargetRecord { lost: Some(reason.to_owned()), ..stood };
             store.put_target(self.order.run, &record)?;
         }
-        self.groups[group].iter_mut().for_each(|target| target.machine = None);
+        let slots = self.groups[group].iter_mut().filter_map(Target::guest);
+        slots.for_each(|slot| *slot.running = None);
         self.lost.insert(group);
         let beside = (0..targets).filter(|target| self.neighbour_of(*target) == Some(group));
         beside.collect::<Vec<usize>>().into_iter().try_for_each(|target| {
@@ -62,7 +63,7 @@ impl Runner<'_> {
         })
     }
 
-    /// Keeps that a measurement failed, and makes ready for the next.
+    /// Records that a measurement failed, and prepares for the next.
     #[expect(clippy::too_many_arguments, reason = "a failure concerns everything that a measurement does")]
     pub(super) fn failed(
         &mut self,
@@ -94,16 +95,16 @@ impl Runner<'_> {
         }
     }
 
-    /// Whether a guest's disk does not answer any more: nothing was completed, and nothing failed.
+    /// Returns whether a guest's disk no longer answers: nothing was completed, and nothing failed.
     pub(super) fn hangs(&self, cell: Cell, measurement: &Measurement) -> bool {
+        let has_disk = |target: &Target| matches!(target.site, Site::Guest(_));
         let outcome = &measurement.outcome;
-        self.order.plan.targets[cell.target].guest.is_some()
-            && self.order.plan.targets[cell.target].network.is_none()
+        self.groups[cell.target].iter().any(has_disk)
             && outcome.tallies.ios() == 0
             && outcome.errors.is_empty()
     }
 
-    /// Boots a guest anew whose disk hangs.
+    /// Reboots a guest whose disk hangs.
     pub(super) fn revive(
         &mut self,
         cell: Cell,
@@ -119,8 +120,8 @@ impl Runner<'_> {
         }
     }
 
-    /// After a failure: a new agent or newly booted guests, so that one lost measurement does not cost the next. Of several
-    /// those that answer go on.
+    /// Replaces agents and reboots guests after a failure, so that it does not cost the next measurement. Guests that still answer
+    /// stay.
     pub(super) fn restart(
         &mut self,
         cell: Cell,
@@ -130,32 +131,29 @@ impl Runner<'_> {
         self.phases.begin(phases::BOOT);
         self.local = local_agent(stop)?;
         let neighbour = self.neighbour_of(cell.target);
-        let (targets, noise) = pair(&mut self.groups, cell.target, neighbour);
-        let mut all: Vec<&mut Target> = targets.iter_mut().chain(noise).collect();
+        let (targets, neighbours) = pair(&mut self.groups, cell.target, neighbour);
+        let mut all: Vec<&mut Target> = targets.iter_mut().chain(neighbours).collect();
         let some_are_lost = all.iter_mut().any(|target| target.is_lost());
         for target in all {
             if some_are_lost && !target.is_lost() {
                 target.pause()?;
                 continue;
             }
-            if let Some(remote_agent) = &mut target.remote_agent {
-                remote_agent.give_up();
+            match &mut target.site {
+                Site::Host(site) if site.agent.is_some() => site.agent = Some(local_agent(stop)?),
+                Site::Host(_) | Site::Guest(_) => {}
+                Site::Remote(site) => site.agent.give_up(),
+                Site::Network(site) => site.restart(stop)?,
             }
-            target.way.as_mut().map_or(Ok(()), |way| way.restart(stop))?;
-            match self.order.guests {
-                Some(guests) if target.is_guest() => guests.reboot(target, undo_log, stop)?,
-                _ if target.agent.is_some() => {
-                    let own = target.way.as_ref().map(|way| way.client_agent(stop)).transpose()?.flatten();
-                    target.agent = Some(own.map_or_else(|| local_agent(stop), Ok)?);
-                }
-                _ => {}
+            if let Some(guests) = self.order.guests {
+                guests.reboot(target, undo_log, stop)?;
             }
         }
         Ok(())
     }
 }
 
-/// A round that a look counted is not made up for later: a resumed run that adds rounds goes on after it.
+/// The warning about a measurement that failed. With looks it is not repeated: a resumed run that adds rounds continues after it.
 fn incomplete(plan: &Plan, target: &str, workload: &str, round: u32, evidence: String) -> Warning {
     let remedy = if plan.until_decided.is_some() {
         "the evidence says where to look; the rounds that follow go on without this one"

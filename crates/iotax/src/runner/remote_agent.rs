@@ -1,4 +1,4 @@
-//! Targets on other machines: the agents there, and what these know.
+//! Agents on other machines: starting, reconnecting and ending them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,41 +7,40 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::plan::Plan;
-use iotax_model::record::TargetRecord;
-use iotax_model::target::{Layer, LayerKind, Remote, TargetSpec};
+use iotax_model::record::{CacheDrop, TargetRecord};
+use iotax_model::target::{Layer, LayerKind, NetworkEnds, NetworkStack, Remote, Stack, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::remote::{self, AgentLaunch, AgentProgram, RecordedAgent, RemoteError, SshHost};
-use iotax_testbed::target::{Built, preflight};
+use iotax_testbed::target::preflight;
 use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
 
 use super::{Interrupted, fresh_seed, interrupted, own_program};
 
-/// A busy machine may be slow to start a program.
+/// Time limit for the agent's first answer: a busy machine may be slow to start a program.
 const AGENT_START: Duration = Duration::from_secs(30);
-/// For removing what was made and the agent's place.
+/// Time limit for the agent to remove its files and directory.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// As many pings tell the link's round trip.
+/// Number of pings that measure the round trip.
 const PINGS: usize = 11;
 
-/// What the user says about other machines.
+/// The user's options for other machines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemoteOptions {
-    /// The agent's program stays there.
+    /// Leave the agent's program there.
     pub(crate) leave_agent: bool,
-    /// ssh may ask on the terminal, before the run begins.
+    /// Allow ssh to ask on the terminal, before the run begins.
     pub(crate) ask: bool,
 }
 
-/// The agents on other machines before the run begins, by the names of their targets.
+/// Agents whose targets have not been built yet, by target name.
 #[derive(Default)]
-pub(crate) struct Outposts(HashMap<String, RemoteAgent>);
+pub(crate) struct RemoteAgents(HashMap<String, RemoteAgent>);
 
-impl Outposts {
-    /// Starts an agent for each target that is on another machine and has it look at the path: what cannot be measured is
-    /// refused now.
+impl RemoteAgents {
+    /// Starts an agent for each target on another machine and has it inspect the path. Rejects what cannot be measured.
     pub(crate) fn prepare(
         plan: &Plan,
         options: RemoteOptions,
@@ -49,47 +48,49 @@ impl Outposts {
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
         let mut remote_agents = Self::default();
-        let prepared = remote_agents.enter(plan, options, undo_log, stop);
+        let prepared = remote_agents.start(plan, options, undo_log, stop);
         if prepared.is_err() {
-            remote_agents.dismiss(undo_log);
+            remote_agents.end(undo_log);
         }
         prepared.map(|()| remote_agents)
     }
 
-    fn enter(
+    fn start(
         &mut self,
         plan: &Plan,
         options: RemoteOptions,
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
-        let server = |spec: &TargetSpec| spec.network.as_ref()?.server_machine();
-        let remotes: Vec<(&TargetSpec, Remote)> = plan
-            .everything()
-            .filter_map(|spec| Some((spec, spec.remote().or_else(|| server(spec))?)))
-            .collect();
+        let remote = |spec| match TargetSpec::stack(spec).ok()? {
+            Stack::Remote(remote) => Some((spec, remote, Purpose::Storage)),
+            Stack::Network(NetworkStack { ends: NetworkEnds::Remote(remote), .. }) => {
+                Some((spec, remote, Purpose::Server))
+            }
+            Stack::Path(_) | Stack::Storage(_) | Stack::Network(_) => None,
+        };
+        let remotes: Vec<(&TargetSpec, Remote, Purpose)> = plan.everything().filter_map(remote).collect();
         if remotes.is_empty() {
             return Ok(());
         }
         let program =
             AgentProgram::read(own_program()).context("cannot read the program that is to be copied")?;
         let program = Arc::new(program);
-        for (spec, remote) in &remotes {
+        for (spec, remote, purpose) in &remotes {
             let host =
                 SshHost { destination: remote.destination.clone(), port: remote.port, sudo: spec.sudo };
-            let remote_agent = RemoteAgent::enter(remote, host, &program, options, undo_log, stop)?;
+            let remote_agent = RemoteAgent::start(remote, host, &program, options, undo_log, stop)?;
             let remote_agent = self.0.entry(spec.name.clone()).or_insert(remote_agent);
-            if spec.network.is_some() {
+            if *purpose == Purpose::Server {
                 continue;
             }
             // New files on one machine may share a filesystem.
-            let alike = remotes
-                .iter()
-                .filter(|(_, other)| (&other.destination, other.port) == (&remote.destination, remote.port));
+            let alike = remotes.iter().filter(|(_, other, _)| {
+                (&other.destination, other.port) == (&remote.destination, remote.port)
+            });
             let space = plan.space();
             let size = space.area.0.saturating_mul(alike.count() as u64).saturating_add(space.files.0);
-            let size = Bytes(size);
-            remote_agent.look(size)?;
+            remote_agent.inspect(Bytes(size))?;
             let shown = spec.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
             preflight::check_found(&shown, remote_agent.description.length, plan, &plan.work_on(spec))?;
         }
@@ -100,10 +101,19 @@ impl Outposts {
         self.0.remove(name)
     }
 
-    /// Ends the agents; see [`RemoteAgent::dismiss`].
-    pub(crate) fn dismiss(&mut self, undo_log: &mut UndoLog) {
-        self.0.values_mut().for_each(|remote_agent| remote_agent.dismiss(undo_log));
+    /// Ends the agents; see [`RemoteAgent::end`].
+    pub(crate) fn end(&mut self, undo_log: &mut UndoLog) {
+        self.0.values_mut().for_each(|remote_agent| remote_agent.end(undo_log));
     }
+}
+
+/// The purpose of a remote agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Measures the path there.
+    Storage,
+    /// The server of a network.
+    Server,
 }
 
 /// The agent on the other machine of one target.
@@ -113,21 +123,21 @@ pub(super) struct RemoteAgent {
     program: Arc<AgentProgram>,
     options: RemoteOptions,
     stop: Interrupt,
-    link: AgentClient,
-    /// As it is in the undo log; absent once it is gone.
-    standing: Option<(RecordedAgent, UndoEntry)>,
+    client: AgentClient,
+    /// Its record in the undo log; `None` once it is gone.
+    recorded: Option<(RecordedAgent, UndoEntry)>,
     hello: AgentHello,
     round_trip: Duration,
-    /// As it was looked at last.
+    /// The latest inspection of the path.
     description: Description,
-    /// Whether the agent made the file and removes it when it ends.
-    made: bool,
-    /// Whether the link is to be made anew before the next measurement.
+    /// True if the agent created the file and removes it when it ends.
+    created: bool,
+    /// True if it must be reconnected before the next measurement.
     lost: bool,
 }
 
 impl RemoteAgent {
-    fn enter(
+    fn start(
         remote: &Remote,
         host: SshHost,
         program: &Arc<AgentProgram>,
@@ -135,37 +145,47 @@ impl RemoteAgent {
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
-        let (mut link, standing) = connect(&host, &remote.path, program, options, undo_log, stop)?;
-        let hello = link.hello(AGENT_START).map_err(interrupted)?;
-        let round_trip = round_trip(&mut link).map_err(interrupted)?;
+        let (mut client, recorded) = connect(&host, &remote.path, program, options, undo_log, stop)?;
+        let hello = client.hello(AGENT_START).map_err(interrupted)?;
+        let round_trip = round_trip(&mut client).map_err(interrupted)?;
         Ok(Self {
             remote: remote.clone(),
             host,
             program: Arc::clone(program),
             options,
             stop: Arc::clone(stop),
-            link,
-            standing: Some(standing),
+            client,
+            recorded: Some(recorded),
             hello,
             round_trip,
             description: Description::default(),
-            made: false,
+            created: false,
             lost: false,
         })
     }
 
-    /// Where it is reached over the network.
+    /// The machine's address for other network connections.
     pub(super) fn address(&self) -> anyhow::Result<String> {
         Ok(remote::address(&self.host)?)
     }
 
-    pub(super) fn link(&mut self) -> &mut AgentClient {
-        &mut self.link
+    pub(super) const fn client(&mut self) -> &mut AgentClient {
+        &mut self.client
     }
 
-    /// Has the agent look at the path. A new file there would take so much.
-    fn look(&mut self, size: Bytes) -> anyhow::Result<()> {
-        let described = self.link.describe(&self.remote.path, size);
+    /// Drops the machine's page cache, or the file's part of it.
+    pub(super) fn drop_caches(&mut self) -> Result<CacheDrop, AgentError> {
+        self.client.drop_caches(Some(&self.remote.path))
+    }
+
+    /// The path there.
+    pub(super) fn path(&self) -> &Path {
+        &self.remote.path
+    }
+
+    /// Has the agent inspect the path, where a new file would need `size`.
+    fn inspect(&mut self, size: Bytes) -> anyhow::Result<()> {
+        let described = self.client.describe(&self.remote.path, size);
         self.description = described.map_err(|error| self.with_remedy(error))?;
         Ok(())
     }
@@ -180,79 +200,77 @@ impl RemoteAgent {
         error
     }
 
-    /// What is to be measured: what exists, or a file that the agent makes.
-    pub(super) fn build(&mut self, size: Bytes) -> anyhow::Result<Built> {
+    /// Has the agent create a file of `size` if nothing exists at the path. Returns the length of a file or device that exists.
+    pub(super) fn build(&mut self, size: Bytes) -> anyhow::Result<Option<Bytes>> {
         let length = self.description.length;
         if length.is_none() {
-            self.link.create(&self.remote.path, size).map_err(|error| self.with_remedy(error))?;
-            self.made = true;
-            self.look(size)?;
+            self.client.create(&self.remote.path, size).map_err(|error| self.with_remedy(error))?;
+            self.created = true;
+            self.inspect(size)?;
         }
-        let found = Built::found(self.remote.path.clone(), length.unwrap_or(size));
-        Ok(Built { writable: self.made, ..found })
+        Ok(length)
     }
 
-    /// Lets the file stay that the agent made.
+    /// Keeps a file that the agent created.
     pub(super) fn keep(&mut self) -> anyhow::Result<()> {
-        if std::mem::take(&mut self.made) {
-            self.link.keep(&self.remote.path).map_err(interrupted)?;
+        if std::mem::take(&mut self.created) {
+            self.client.keep(&self.remote.path).map_err(interrupted)?;
         }
         Ok(())
     }
 
-    pub(super) fn is_given_up(&self) -> bool {
+    pub(super) const fn is_given_up(&self) -> bool {
         self.lost
     }
 
-    /// Has the link made anew before the next measurement: it may be broken.
-    pub(super) fn give_up(&mut self) {
+    /// Has it reconnected before the next measurement: the connection may be broken.
+    pub(super) const fn give_up(&mut self) {
         self.lost = true;
     }
 
-    /// Makes a link anew that was given up. Whether the file was made anew with it, so that it must be filled.
-    pub(super) fn reach(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<bool> {
+    /// Reconnects if it was given up. Returns whether the file was created again and must be filled.
+    pub(super) fn reconnect(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<bool> {
         if !self.lost {
             return Ok(false);
         }
-        // What the old agent made must be gone first. Nobody may be there any more to be asked.
+        // The old agent's files must be gone first. The user may no longer be there to answer ssh.
         let options = RemoteOptions { ask: false, ..self.options };
-        self.dismiss(undo_log);
-        if let Some((agent, entry)) = &self.standing {
+        self.end(undo_log);
+        if let Some((agent, entry)) = &self.recorded {
             remote::leave(agent, options.ask)?;
             undo_log.commit(*entry)?;
-            self.standing = None;
+            self.recorded = None;
         }
-        let (link, standing) =
+        let (client, recorded) =
             connect(&self.host, &self.remote.path, &self.program, options, undo_log, &self.stop)?;
-        (self.link, self.standing) = (link, Some(standing));
-        self.link.hello(AGENT_START).map_err(interrupted)?;
-        if self.made {
+        (self.client, self.recorded) = (client, Some(recorded));
+        self.client.hello(AGENT_START).map_err(interrupted)?;
+        if self.created {
             let size = self.description.length.context("a file that was made has a length")?;
-            self.link.create(&self.remote.path, size).map_err(interrupted)?;
+            self.client.create(&self.remote.path, size).map_err(interrupted)?;
         }
         self.lost = false;
-        Ok(self.made)
+        Ok(self.created)
     }
 
-    /// Ends the agent, which removes what it made, and takes it off the record if it did. What it could not remove stays on
-    /// record.
-    pub(super) fn dismiss(&mut self, undo_log: &mut UndoLog) {
-        if self.link.end(FAREWELL).is_some_and(|status| status.success())
-            && let Some((_, entry)) = &self.standing
+    /// Ends the agent, which removes its files. Its entry stays in the undo log if it could not.
+    pub(super) fn end(&mut self, undo_log: &mut UndoLog) {
+        if self.client.end(FAREWELL).is_some_and(|status| status.success())
+            && let Some((_, entry)) = &self.recorded
             && undo_log.commit(*entry).is_ok()
         {
-            self.standing = None;
+            self.recorded = None;
         }
     }
 
-    /// The stack that it stands on, as its machine shows it, and that machine.
+    /// The layers as its machine reports them, and that machine.
     pub(super) fn record(&self, name: &str) -> TargetRecord {
         let machine = &self.description.environment;
         let cpus = machine.cpus.map(|cpus| if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
-        let told = [machine.os.clone(), cpus, machine.cpu_model.clone()].into_iter().flatten();
-        let beneath = machine.hypervisor.iter().map(|name| format!("a guest of {name}"));
+        let known = [machine.os.clone(), cpus, machine.cpu_model.clone()].into_iter().flatten();
+        let hypervisor = machine.hypervisor.iter().map(|name| format!("a guest of {name}"));
         let ssh = format!("over ssh, round trip {}", human::time(self.round_trip.as_nanos() as f64));
-        let detail: Vec<String> = told.chain(beneath).chain([ssh]).collect();
+        let detail: Vec<String> = known.chain(hypervisor).chain([ssh]).collect();
         let mut layers = self.description.layers.clone();
         layers.push(Layer::new(LayerKind::Machine, &self.remote.destination, detail.join(", ")));
         TargetRecord {
@@ -271,7 +289,7 @@ impl RemoteAgent {
     }
 }
 
-/// Starts an agent, on record.
+/// Starts an agent, recorded in the undo log.
 fn connect(
     host: &SshHost,
     target: &Path,
@@ -282,31 +300,31 @@ fn connect(
 ) -> anyhow::Result<(AgentClient, (RecordedAgent, UndoEntry))> {
     let tag = format!("iotax-{:016x}", fresh_seed()?);
     let target = &target.to_string_lossy();
-    let visit =
+    let launch =
         AgentLaunch { host, tag: &tag, target, program, leave: options.leave_agent, ask: options.ask };
-    let mut standing: Option<(RecordedAgent, UndoEntry)> = None;
+    let mut recorded: Option<(RecordedAgent, UndoEntry)> = None;
     let mut record = |agent: RecordedAgent| {
         let entry = undo_log.record(Effect::Agent(Box::new(agent.clone())))?;
-        // What is known of it now takes the place of what was known before.
-        if let Some((_, before)) = standing.replace((agent, entry)) {
+        // Replaces the entry from when less was known of it.
+        if let Some((_, before)) = recorded.replace((agent, entry)) {
             undo_log.commit(before)?;
         }
         Ok(())
     };
-    let link = remote::enter(&visit, stop, &mut record).map_err(|error| match error {
+    let client = remote::enter(&launch, stop, &mut record).map_err(|error| match error {
         RemoteError::Interrupted => Interrupted.into(),
         other => anyhow::Error::from(other),
     })?;
-    let standing = standing.context("an agent was started that is not on record")?;
-    Ok((link, standing))
+    let recorded = recorded.context("an agent was started that is not on record")?;
+    Ok((client, recorded))
 }
 
-/// How long a message there and back takes: the median.
-fn round_trip(link: &mut AgentClient) -> Result<Duration, AgentError> {
+/// The median time of a message there and back.
+fn round_trip(agent: &mut AgentClient) -> Result<Duration, AgentError> {
     let mut times = Vec::with_capacity(PINGS);
     for _ in 0..PINGS {
         let began = Instant::now();
-        link.ping()?;
+        agent.ping()?;
         times.push(began.elapsed());
     }
     times.sort_unstable();

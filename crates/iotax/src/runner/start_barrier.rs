@@ -1,8 +1,7 @@
-//! Several agents that start at once: the guests of a target, and what makes noise beside them.
+//! Starts several agents at once: the guests of a target, and those of its neighbour.
 //!
-//! Each agent sets its load up first. When all are ready, the noise starts; when its window has begun, so do those that are
-//! measured. An agent that fails keeps nobody waiting: the others do their work to its end, so that they can go on with the
-//! next measurement.
+//! Each agent sets up its load first. When all are ready, the neighbour starts; when its window has begun, the measured agents start. An
+//! agent that fails blocks nobody: the others finish their work, so that they are ready for the next measurement.
 
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -12,112 +11,116 @@ use iotax_model::record::Outcome;
 use iotax_model::wire::{Event, Job};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 
-/// An agent and what it is to do.
-pub(super) struct Player<'a> {
-    /// Tells it from the others: a guest's number, or a server's address.
+/// An agent and its job.
+pub(super) struct Participant<'a> {
+    /// A guest's number, or a server's address.
     pub(super) name: String,
-    pub(super) link: &'a mut AgentClient,
+    pub(super) agent: &'a mut AgentClient,
     pub(super) job: Job,
-    /// For everything around warm-up and runtime.
+    /// Time limit for everything but warm-up and runtime.
     pub(super) slack: Duration,
-    /// Whether it makes noise for the others.
-    pub(super) is_noise: bool,
+    /// True for a neighbour, which is not measured itself.
+    pub(super) is_neighbour: bool,
 }
 
-/// What a player says, and when it was heard.
-pub(super) struct Word {
-    /// Its place among the players.
-    pub(super) player: usize,
+/// An event of an agent, and the time of its arrival.
+pub(super) struct AgentEvent {
+    /// The agent's index among the participants.
+    pub(super) participant: usize,
     pub(super) at: Instant,
-    pub(super) what: What,
+    pub(super) kind: EventKind,
 }
 
-pub(super) enum What {
+pub(super) enum EventKind {
     Ready,
     Event(Event),
-    /// It has done its part, or failed.
+    /// It is done, or has failed.
     Ended(Box<Result<Outcome, AgentError>>),
 }
 
-/// Has all players play; `hear` gets every word in the order in which they came.
-pub(super) fn play(players: Vec<Player<'_>>, hear: &mut dyn FnMut(Word)) {
-    let (tell, words) = mpsc::channel();
-    let mut barrier = Barrier::new(&players);
+/// Runs all jobs; `on_event` gets the events in the order of their arrival.
+pub(super) fn run(participants: Vec<Participant<'_>>, on_event: &mut dyn FnMut(AgentEvent)) {
+    let (sender, events) = mpsc::channel();
+    let mut barrier = Barrier::new(&participants);
     thread::scope(|scope| {
-        for (number, player) in players.into_iter().enumerate() {
+        for (number, participant) in participants.into_iter().enumerate() {
             let (start, started) = mpsc::channel();
             barrier.starts.push(start);
-            let tell = tell.clone();
+            let sender = sender.clone();
             scope.spawn(move || {
-                // Whoever listens does so until all have ended.
-                let say = |what| drop(tell.send(Word { player: number, at: Instant::now(), what }));
-                let Player { link, job, slack, .. } = player;
-                let ended = link.prepare(&job).and_then(|()| {
-                    say(What::Ready);
-                    // The barrier opens for all or is still there.
+                // The receiver exists until all senders are dropped.
+                let send =
+                    |kind| drop(sender.send(AgentEvent { participant: number, at: Instant::now(), kind }));
+                let Participant { agent, job, slack, .. } = participant;
+                let ended = agent.prepare(&job).and_then(|()| {
+                    send(EventKind::Ready);
+                    // The barrier outlives all participants.
                     let _ = started.recv();
-                    link.go(&job, slack, &mut |event| say(What::Event(event.clone())))
+                    agent.go(&job, slack, &mut |event| send(EventKind::Event(event.clone())))
                 });
-                say(What::Ended(Box::new(ended)));
+                send(EventKind::Ended(Box::new(ended)));
             });
         }
-        drop(tell);
-        for word in words {
-            barrier.pass(&word);
-            hear(word);
+        drop(sender);
+        for event in events {
+            barrier.pass(&event);
+            on_event(event);
         }
     });
 }
 
-/// Who is waited for before the next ones start.
+/// The agents that the others wait for.
 struct Barrier {
-    is_noise: Vec<bool>,
+    is_neighbour: Vec<bool>,
     starts: Vec<Sender<()>>,
     unready: Vec<bool>,
-    /// Noise that is not heard yet.
-    silent: Vec<bool>,
-    noise_started: bool,
-    others_started: bool,
+    /// Neighbours whose window has not begun.
+    warming_up: Vec<bool>,
+    neighbours_started: bool,
+    measured_started: bool,
 }
 
 impl Barrier {
-    fn new(players: &[Player<'_>]) -> Self {
-        let is_noise: Vec<bool> = players.iter().map(|player| player.is_noise).collect();
+    fn new(participants: &[Participant<'_>]) -> Self {
+        let is_neighbour: Vec<bool> = participants.iter().map(|one| one.is_neighbour).collect();
         Self {
-            unready: vec![true; players.len()],
-            silent: is_noise.clone(),
-            is_noise,
+            unready: vec![true; participants.len()],
+            warming_up: is_neighbour.clone(),
+            is_neighbour,
             starts: Vec::new(),
-            noise_started: false,
-            others_started: false,
+            neighbours_started: false,
+            measured_started: false,
         }
     }
 
-    fn pass(&mut self, word: &Word) {
-        match word.what {
-            What::Ready => self.unready[word.player] = false,
-            What::Event(Event::Measuring) => self.silent[word.player] = false,
-            What::Event(_) => {}
-            What::Ended(_) => {
-                self.unready[word.player] = false;
-                self.silent[word.player] = false;
+    fn pass(&mut self, event: &AgentEvent) {
+        let number = event.participant;
+        match event.kind {
+            EventKind::Ready => self.unready[number] = false,
+            EventKind::Event(Event::Measuring) => self.warming_up[number] = false,
+            EventKind::Event(_) => {}
+            EventKind::Ended(_) => {
+                self.unready[number] = false;
+                self.warming_up[number] = false;
             }
         }
-        let all = |still: &[bool]| !still.contains(&true);
-        if all(&self.unready) && !self.noise_started {
-            self.noise_started = true;
+        let none = |waiting: &[bool]| !waiting.contains(&true);
+        if none(&self.unready) && !self.neighbours_started {
+            self.neighbours_started = true;
             self.start(true);
         }
-        if self.noise_started && all(&self.silent) && !self.others_started {
-            self.others_started = true;
+        if self.neighbours_started && none(&self.warming_up) && !self.measured_started {
+            self.measured_started = true;
             self.start(false);
         }
     }
 
-    fn start(&self, noise: bool) {
-        for (start, _) in self.starts.iter().zip(&self.is_noise).filter(|(_, is_noise)| **is_noise == noise) {
-            // One that has failed does not listen any more.
-            let _ = start.send(());
+    fn start(&self, neighbours: bool) {
+        for (start, is_neighbour) in self.starts.iter().zip(&self.is_neighbour) {
+            if *is_neighbour == neighbours {
+                // A participant that has failed no longer receives.
+                let _ = start.send(());
+            }
         }
     }
 }

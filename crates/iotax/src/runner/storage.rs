@@ -1,4 +1,4 @@
-//! What targets stand on: a run that is resumed goes on where it was begun.
+//! Checks that a resumed run measures the same directories and disks as before.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,31 +6,35 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use iotax_model::plan::Plan;
 use iotax_model::record::TargetRecord;
-use iotax_model::target::{Layer, LayerKind, TargetSpec};
+use iotax_model::target::{DiskStack, Layer, LayerKind, Stack, StorageStack, TargetSpec};
 use iotax_testbed::stack;
 
 /// The directory on this host that a target's file is or will be in.
 fn directory(spec: &TargetSpec) -> Option<PathBuf> {
-    if spec.remote().is_some() {
-        return None;
-    }
-    let Some(path) = &spec.path else { return spec.file.as_ref()?.dir.clone() };
-    let place = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let path = match spec.stack().ok()? {
+        Stack::Path(path) => path,
+        Stack::Storage(StorageStack { disk: DiskStack::InDirectory(dir, _), .. }) => {
+            return Some(dir.to_owned());
+        }
+        Stack::Storage(_) | Stack::Remote(_) | Stack::Network(_) => return None,
+    };
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_device = fs::metadata(&place).is_ok_and(|found| !found.is_file());
     place.parent().filter(|_| !is_device).map(Path::to_owned)
 }
 
-fn beneath(directory: &Path) -> anyhow::Result<Vec<Layer>> {
+/// The layers below a directory.
+fn below(directory: &Path) -> anyhow::Result<Vec<Layer>> {
     Ok(stack::of_path(Path::new("/"), directory)?.layers)
 }
 
-/// Refuses a directory that is on another filesystem than when the run was begun: nothing has been written there yet.
+/// Rejects a directory that is on another filesystem than before, as long as nothing has been written there.
 pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<()> {
     for spec in &plan.targets {
         let Some(directory) = directory(spec) else { continue };
         let Some(record) = before.iter().find(|record| record.name == spec.name) else { continue };
         let then = stack::beneath_directory(&record.layers);
-        let now = beneath(&directory).with_context(|| format!("target {:?}", spec.name))?;
+        let now = below(&directory).with_context(|| format!("target {:?}", spec.name))?;
         anyhow::ensure!(
             then.is_empty() || stack::identity(then).eq(stack::identity(&now)),
             "target {:?}: {} was on {} when the run was begun, and is on {} now; mount what was there and resume again, or \
@@ -44,24 +48,24 @@ pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::
     Ok(())
 }
 
-/// Such as `ext4 (/mnt, rw) on loop0 (of /srv/image)`.
+/// Layers in words, such as `ext4 (/mnt, rw) on loop0 (of /srv/image)`.
 fn describe(layers: &[Layer]) -> String {
     let words = layers.iter().rev().map(|layer| format!("{} ({})", layer.name, layer.detail));
     words.collect::<Vec<String>>().join(" on ")
 }
 
-/// What the directories of targets stand on that the run has no record of, so that it can be resumed wherever it ends.
+/// Records for targets that have none yet, with the layers below their directories, so that the run can be resumed wherever it ends.
 pub(super) fn not_recorded(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<Vec<TargetRecord>> {
     let unknown = plan.targets.iter().filter(|spec| before.iter().all(|record| record.name != spec.name));
     let records = unknown.filter_map(|spec| {
         let directory = directory(spec)?;
         let record = |layers| TargetRecord { name: spec.name.clone(), layers, ..TargetRecord::default() };
-        Some(beneath(&directory).map(record).with_context(|| format!("target {:?}", spec.name)))
+        Some(below(&directory).map(record).with_context(|| format!("target {:?}", spec.name)))
     });
     records.collect()
 }
 
-/// Rounds of one run are compared with one another, so they must be measured on the same disks.
+/// Rejects a target on other disks than before: rounds of one run are compared with each other.
 pub(super) fn same_disks(before: &[TargetRecord], now: &TargetRecord) -> anyhow::Result<()> {
     let disks = |record: &TargetRecord| -> Vec<String> {
         let disks = record.layers.iter().filter(|layer| layer.kind == LayerKind::Device);

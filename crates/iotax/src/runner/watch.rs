@@ -1,4 +1,4 @@
-//! Sees the machine at every word of the agents that are measured.
+//! Monitors the machine at every event of the measured agents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +10,7 @@ use iotax_model::record::{
 };
 use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
-use iotax_testbed::agent_client::{AgentClient, AgentError};
+use iotax_testbed::agent_client::AgentError;
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::guest::blockstats::{self, BlockCounters};
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
@@ -18,100 +18,103 @@ use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack;
 
-use super::common_window::Ran;
+use super::common_window::AgentRun;
 use super::network;
-use super::start_barrier::{Player, What, Word};
-use super::target::{Machine, Target};
+use super::start_barrier::{AgentEvent, EventKind, Participant};
+use super::target::{RunningGuest, Site, Target};
 use super::{Progress, interrupted, now_ms};
 
-/// What is watched. Players are those that are measured, and after them those that make noise.
+/// A measurement in progress. The measured agents come first, then the neighbour's.
 pub(super) struct Watch<'a> {
-    /// Absent if what is measured is on another machine.
+    /// `None` if everything is on another machine.
     host: Option<Host>,
-    /// QEMU's block layers of those that are measured.
+    /// QEMU's block layers of the measured guests.
     blocks: Vec<BlockLayer<'a>>,
-    /// How many are measured.
+    /// The number of measured agents.
     measured: usize,
     runtime_ns: u64,
-    players: Vec<Seen>,
+    agents: Vec<AgentLog>,
     started: Option<Started>,
     ended: Option<Ended>,
 }
 
-/// What is read of this machine.
+/// The monitors of this machine.
 pub(super) struct Host {
     monitor: Monitor,
     kernel: KernelThreads,
-    /// By which way packets go, if it is a network that is measured.
+    /// The packets' path, if a network is measured.
     via: Option<NetPath>,
 }
 
-/// What one player said.
+/// The events of one agent.
 #[derive(Default)]
-struct Seen {
+struct AgentLog {
     name: String,
     began: Option<Instant>,
     samples: Vec<Sample>,
     outcome: Option<Result<Outcome, AgentError>>,
 }
 
-/// Since all that are measured have been in their window.
+/// The moment at which all measured agents had begun their windows.
 struct Started {
-    /// The last that began: its intervals give the beat for the monitor.
+    /// The last agent that began; its intervals set the pace of the monitor.
     lead: usize,
     at: Instant,
     at_ms: u64,
-    /// At the beginning and at the end of each of the lead's intervals.
+    /// At the beginning, and at the end of each of the lead's intervals.
     beats: Vec<Beat>,
     kernel: Option<KernelCounters>,
     pace: Option<PaceReading>,
-    /// What this process had used of the CPUs.
+    /// CPU time of this process until then.
     own_ns: u64,
     blocks: Vec<Option<BlockCounters>>,
 }
 
-/// The machine at one moment, so long after the beginning.
+/// The machine at one moment, `after` the beginning.
 struct Beat {
     after: Duration,
     snapshot: Option<MonitorSnapshot>,
 }
 
-/// When the first of those that are measured came to its window's end.
+/// The moment at which the first measured agent reached its window's end.
 struct Ended {
     kernel: BTreeMap<String, CpuTime>,
     kernel_ns: Option<u64>,
     pace: Option<CpuPace>,
-    /// What this process used of the CPUs until then.
+    /// CPU time of this process during the window.
     own_ns: u64,
-    /// When the last of them had said everything, and so had flushed what it wrote.
+    /// After the last of them was done, and had flushed its writes.
     after: Option<MonitorSnapshot>,
     blocks: Option<BlockStats>,
 }
 
-/// What was seen of the host while all that were measured ran.
-pub(super) struct View {
+/// The host's activity while all measured agents ran.
+pub(super) struct HostView {
     pub(super) started_at_ms: u64,
     pub(super) host_duration_ns: u64,
-    /// Absent if what was measured is on another machine.
+    /// `None` if everything is on another machine.
     pub(super) host: Option<HostActivity>,
     pub(super) host_samples: Vec<HostActivity>,
     pub(super) qemu: Option<BlockStats>,
 }
 
 impl Host {
-    /// For what these targets stand on and run in.
-    pub(super) fn new(targets: Vec<&mut Target>) -> anyhow::Result<Self> {
+    /// Monitors the devices, filesystems, guests and interfaces below these targets; `None` if all are on other machines.
+    pub(super) fn new(targets: &mut [Target]) -> anyhow::Result<Option<Self>> {
         let root = Path::new("/");
-        let (mut stacks, mut threads, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut stacks, mut threads, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         for target in targets {
-            match &target.way {
-                // Beneath a guest are the interfaces where its server is; else the client's are what packets pass.
-                Some(way) if way.card().is_some() => ways.push((way.via, way.server_process())),
-                Some(way) => ways.push((way.via, target.agent.as_ref().and_then(AgentClient::pid))),
-                None => stacks.push(stack::of_path(root, &target.built.path)?),
+            if let Some(storage) = target.local_storage() {
+                stacks.push(stack::of_path(root, &storage.built.path)?);
             }
-            let of_guest = target.machine.as_mut().map(Machine::threads).transpose();
+            if let Site::Network(site) = &target.site {
+                paths.push((site.path.via, site.watched_process()));
+            }
+            let of_guest = target.running_guest().map(RunningGuest::threads).transpose();
             threads.extend(of_guest.with_context(|| format!("the guest of {}", target.spec.name))?);
+        }
+        if stacks.is_empty() && paths.is_empty() {
+            return Ok(None);
         }
         let unique = |words: BTreeSet<String>| words.into_iter().collect::<Vec<_>>();
         let disks = unique(stacks.iter().flat_map(|stack| stack.disks.iter().cloned()).collect());
@@ -119,70 +122,71 @@ impl Host {
         let filesystems = layers.filter(|layer| layer.kind == LayerKind::Filesystem);
         let filesystems = unique(filesystems.map(|layer| layer.name.clone()).collect());
         let mut kernel = KernelThreads::new(root, &disks, &filesystems);
-        // The first look is the long one.
+        // The first reading takes longest.
         kernel.read();
         let monitor = Monitor::new(root, disks, threads);
-        // Of several guests each has a namespace of its own.
-        let (monitor, via) = match ways.as_slice() {
+        // Several guests have a namespace each.
+        let (monitor, via) = match paths.as_slice() {
             [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
             _ => (monitor, None),
         };
-        Ok(Self { monitor, kernel, via })
+        Ok(Some(Self { monitor, kernel, via }))
     }
 }
 
 impl<'a> Watch<'a> {
-    /// Those that are measured come first among the players.
+    /// Watches these participants, of which the measured ones come first.
     pub(super) fn new(
         host: Option<Host>,
         blocks: Vec<BlockLayer<'a>>,
-        players: &[Player<'_>],
+        participants: &[Participant<'_>],
         runtime_ns: u64,
     ) -> Self {
         Self {
             host,
             blocks,
-            measured: players.iter().filter(|player| !player.is_noise).count(),
+            measured: participants.iter().filter(|one| !one.is_neighbour).count(),
             runtime_ns,
-            players: players
+            agents: participants
                 .iter()
-                .map(|player| Seen { name: player.name.clone(), ..Seen::default() })
+                .map(|one| AgentLog { name: one.name.clone(), ..AgentLog::default() })
                 .collect(),
             started: None,
             ended: None,
         }
     }
 
-    pub(super) fn see(&mut self, word: Word, progress: &mut dyn Progress) {
-        let Word { player, at, what } = word;
-        match what {
-            What::Event(Event::Measuring) => {
-                self.players[player].began = Some(at);
-                let all = self.players[..self.measured].iter().all(|seen| seen.began.is_some());
-                if player < self.measured && all {
-                    self.start(player);
+    pub(super) fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) {
+        let AgentEvent { participant, at, kind } = event;
+        let is_measured = participant < self.measured;
+        match kind {
+            EventKind::Event(Event::Measuring) => {
+                self.agents[participant].began = Some(at);
+                let all = self.agents[..self.measured].iter().all(|agent| agent.began.is_some());
+                if is_measured && all {
+                    self.start(participant);
                 }
             }
-            What::Event(Event::Sample(sample)) => self.sample(player, *sample, progress),
+            EventKind::Event(Event::Sample(sample)) => self.sample(participant, *sample, progress),
             // Work may end before its time.
-            What::Event(Event::Over) if player < self.measured => self.end(),
-            What::Ended(outcome) => {
-                // Beneath one that failed there may be a QEMU that does not answer.
+            EventKind::Event(Event::Over) if is_measured => self.end(),
+            EventKind::Ended(outcome) => {
+                // The QEMU of an agent that failed may not answer.
                 let is_whole = outcome.is_ok();
-                self.players[player].outcome = Some(*outcome);
-                if player < self.measured && is_whole {
+                self.agents[participant].outcome = Some(*outcome);
+                if is_measured && is_whole {
                     self.end();
                     self.see_flushed();
                 }
             }
-            What::Ready | What::Event(_) => {}
+            EventKind::Ready | EventKind::Event(_) => {}
         }
     }
 
     fn start(&mut self, lead: usize) {
         let at = Instant::now();
         let snapshot = self.host.as_mut().map(|host| host.monitor.snapshot());
-        // QEMU may take a while to answer on a busy host: the window does not wait for it.
+        // Before QEMU, which may take a while to answer on a busy host.
         let own_ns = own_cpu_ns();
         let kernel = self.host.as_mut().map(|host| host.kernel.read());
         let blocks = self.blocks.iter_mut().map(BlockLayer::counters).collect();
@@ -191,21 +195,22 @@ impl<'a> Watch<'a> {
         self.started = Some(Started { lead, at, at_ms: now_ms(), beats, kernel, pace, own_ns, blocks });
     }
 
-    fn sample(&mut self, player: usize, sample: Sample, progress: &mut dyn Progress) {
+    fn sample(&mut self, participant: usize, sample: Sample, progress: &mut dyn Progress) {
         let is_last = sample.at_ns >= self.runtime_ns;
-        if player < self.measured {
-            progress.sample(&self.players[player].name, &sample);
+        let is_measured = participant < self.measured;
+        if is_measured {
+            progress.sample(&self.agents[participant].name, &sample);
         }
-        self.players[player].samples.push(sample);
-        if player >= self.measured {
+        self.agents[participant].samples.push(sample);
+        if !is_measured {
             return;
         }
-        if let Some(started) = self.started.as_mut().filter(|started| started.lead == player) {
+        if let Some(started) = self.started.as_mut().filter(|started| started.lead == participant) {
             let after = started.at.elapsed();
             started
                 .beats
                 .push(Beat { after, snapshot: self.host.as_mut().map(|host| host.monitor.snapshot()) });
-            let latest = || self.players[..self.measured].iter().filter_map(|seen| seen.samples.last());
+            let latest = || self.agents[..self.measured].iter().filter_map(|agent| agent.samples.last());
             let rate = |sample: &Sample| sample.tallies.ios() as f64 * 1e9 / sample.duration_ns.max(1) as f64;
             progress.interval(latest().map(rate).sum(), latest().filter_map(|sample| sample.oldest_ns).max());
         }
@@ -214,7 +219,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The first time it counts.
+    /// Reads everything at the window's end; only the first call counts.
     fn end(&mut self) {
         if let (Some(started), None) = (&self.started, &self.ended) {
             let blocks = self.blocks.iter_mut().zip(&started.blocks).map(|(layer, before)| {
@@ -241,41 +246,41 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The last time it counts.
+    /// Takes a snapshot after an agent has flushed; the last call counts.
     fn see_flushed(&mut self) {
         if let (Some(ended), Some(host)) = (&mut self.ended, &mut self.host) {
             ended.after = Some(host.monitor.snapshot());
         }
     }
 
-    /// What all said and what was seen. An error if one of them failed.
+    /// All results and observations. Fails if an agent failed.
     pub(super) fn finish(self) -> anyhow::Result<Watched> {
-        let mut measured = Vec::with_capacity(self.players.len());
-        for (number, seen) in self.players.into_iter().enumerate() {
-            let ended = seen.outcome.context("an agent was never asked")?.map_err(interrupted);
+        let mut measured = Vec::with_capacity(self.agents.len());
+        for (number, agent) in self.agents.into_iter().enumerate() {
+            let ended = agent.outcome.context("an agent was never asked")?.map_err(interrupted);
             let outcome = if number < self.measured { ended? } else { ended.context("the neighbour")? };
-            let began = seen.began.context("the agent never said that the warm-up was over")?;
-            measured.push(Ran { name: seen.name, began, samples: seen.samples, outcome });
+            let began = agent.began.context("the agent never said that the warm-up was over")?;
+            measured.push(AgentRun { name: agent.name, began, samples: agent.samples, outcome });
         }
-        let noise = measured.split_off(self.measured);
+        let neighbour = measured.split_off(self.measured);
         let (started, ended) = self.started.zip(self.ended).context("the measurement never began")?;
         let via = self.host.and_then(|host| host.via);
-        Ok(Watched { measured, noise, started, ended, via })
+        Ok(Watched { measured, neighbour, started, ended, via })
     }
 }
 
-/// Everything that was heard and seen in one measurement.
+/// The results and observations of one measurement.
 pub(super) struct Watched {
-    pub(super) measured: Vec<Ran>,
-    pub(super) noise: Vec<Ran>,
+    pub(super) measured: Vec<AgentRun>,
+    pub(super) neighbour: Vec<AgentRun>,
     started: Started,
     ended: Ended,
     via: Option<NetPath>,
 }
 
 impl Watched {
-    /// The host over so many intervals of the lead.
-    pub(super) fn view(&self, intervals: usize) -> View {
+    /// The host's activity over the lead's first intervals.
+    pub(super) fn view(&self, intervals: usize) -> HostView {
         let Started { at, at_ms, beats, .. } = &self.started;
         let last = intervals.min(beats.len() - 1);
         let over = |from: usize, to: usize| {
@@ -285,7 +290,7 @@ impl Watched {
             Some(activity)
         };
         let whole = over(0, last);
-        View {
+        HostView {
             started_at_ms: *at_ms,
             host_duration_ns: u64::try_from(beats[last].after.as_nanos()).unwrap_or(u64::MAX),
             host: whole.map(|host| HostActivity {
@@ -300,10 +305,8 @@ impl Watched {
             qemu: self.ended.blocks.clone(),
         }
     }
-}
 
-impl Watched {
-    /// Interfaces that packets pass, by where they are and their names there.
+    /// The interfaces that packets pass, by end and name.
     fn placed(&self, nics: BTreeMap<String, NicActivity>) -> BTreeMap<String, NicActivity> {
         let placed = nics.into_iter().filter_map(|(name, activity)| {
             let place = network::watched_at(self.via?, &name)?;
@@ -312,7 +315,7 @@ impl Watched {
         placed.collect()
     }
 
-    /// What the disks did from the last beat on, if all that were measured ended in a flush.
+    /// The disks' activity after the last beat, if all measured agents flushed at the end.
     fn flushed(&self) -> BTreeMap<String, DiskActivity> {
         let all = self.measured.iter().all(|ran| ran.outcome.flush_ns.is_some());
         let last = self.started.beats.last().and_then(|beat| beat.snapshot.as_ref());
@@ -321,13 +324,13 @@ impl Watched {
     }
 }
 
-/// CPU time of this process, which does no more than watch: what makes the load is another.
+/// CPU time of this process, which only watches: the load is another process's.
 fn own_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
 }
 
-/// What QEMU's block layers did for two guests.
+/// Sums the activity of two guests' block layers.
 fn added(one: BlockStats, other: &BlockStats) -> BlockStats {
     BlockStats {
         read: added_tally(one.read, &other.read),
@@ -336,7 +339,7 @@ fn added(one: BlockStats, other: &BlockStats) -> BlockStats {
     }
 }
 
-/// Guests of one target sort into the same bins; one without I/O has none.
+/// Sums two tallies. Guests of one target use the same bins; a guest without I/O has none.
 fn added_tally(mut one: BlockTally, other: &BlockTally) -> BlockTally {
     one.ios += other.ios;
     one.bytes += other.bytes;

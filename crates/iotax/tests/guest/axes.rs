@@ -9,7 +9,7 @@ use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestS
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
 use iotax_testbed::guest::capabilities::Capabilities;
-use iotax_testbed::guest::{Guest, GuestStorage, image, modules};
+use iotax_testbed::guest::{Guest, GuestDevice, GuestStorage, image, modules};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::thorough;
 
@@ -40,7 +40,7 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
     let mut config = rig.config(name);
     config.spec = spec;
     let l2_cache_size = Some(Bytes(64 << 10));
-    config.storage = Some(GuestStorage { l2_cache_size, ..storage(base.clone(), Format::Qcow2) });
+    config.device = GuestDevice::Disk(GuestStorage { l2_cache_size, ..storage(base.clone(), Format::Qcow2) });
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let hello = guest.wait_ready(BOOT).expect("ready");
     println!("{name}: {disk} {:.2} s after its start", guest.boot_ns().expect("known") as f64 / 1e9);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use iotax_model::target::{Aio, Format, GuestSpec};
 use iotax_model::workload::Content;
-use iotax_testbed::guest::{Guest, GuestConfig, GuestStorage, image};
+use iotax_testbed::guest::{Guest, GuestConfig, GuestDevice, GuestStorage, image};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::{require, skip};
 
@@ -50,8 +50,8 @@ fn guests_have_a_part_of_a_block_device_and_touch_no_more() {
     // Two at once, as two rungs of a ladder are; QEMU must not refuse the second.
     let boot = |name: &str, spec: GuestSpec| {
         let part = Some(image::DevicePart { offset: SIZE, size: SIZE, writable: true });
-        let storage = Some(GuestStorage { part, ..storage(device.node.clone(), Format::Raw) });
-        let config = GuestConfig { storage, spec, ..rig.config(name) };
+        let disk = GuestStorage { part, ..storage(device.node.clone(), Format::Raw) };
+        let config = GuestConfig { device: GuestDevice::Disk(disk), spec, ..rig.config(name) };
         let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
         guest.wait_ready(BOOT).expect("ready");
         guest

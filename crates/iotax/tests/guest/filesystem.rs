@@ -6,7 +6,7 @@ use std::process::Command;
 use iotax_model::target::{Aio, CacheMode, FileSpec, Format, GuestFs, GuestSpec, LayerKind};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
-use iotax_testbed::guest::{Guest, GuestFilesystem, GuestStorage, image, mkfs};
+use iotax_testbed::guest::{Guest, GuestDevice, GuestFilesystem, GuestStorage, image, mkfs};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::require;
 
@@ -33,7 +33,8 @@ fn lives(kind: GuestFs, options: &str) {
         let mut config = rig.config(&format!("{kind}-{make}"));
         config.spec = spec.clone();
         let filesystem = Some(GuestFilesystem { make, size: SIZE });
-        config.storage = Some(GuestStorage { filesystem, ..storage(disk.clone(), Format::Qcow2) });
+        let image = GuestStorage { filesystem, ..storage(disk.clone(), Format::Qcow2) };
+        config.device = GuestDevice::Disk(image);
         let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
         let hello = guest.wait_ready(BOOT).expect("ready");
         println!("{kind}: {:.2} s from the start", guest.boot_ns().expect("known") as f64 / 1e9);
@@ -44,7 +45,7 @@ fn lives(kind: GuestFs, options: &str) {
         if make {
             guest.agent().fill(&area(None), &Content::default(), 1, BOOT, &mut |_| {}).expect("filled");
         }
-        // A snapshot within the image goes on beneath a mounted filesystem.
+        // An internal snapshot is renewed under a mounted filesystem.
         guest.pause().expect("paused");
         guest.renew_snapshot().expect("taken");
         guest.resume().expect("resumed");
@@ -89,7 +90,9 @@ fn a_disk_too_small_for_its_filesystem_is_said_on_the_way_down() {
     let mut config = rig.config("small");
     config.spec = GuestSpec { cache: CacheMode::Writeback, ..spec };
     let filesystem = Some(GuestFilesystem { make: true, size: Bytes(1 << 20) });
-    config.storage = config.storage.map(|storage| GuestStorage { filesystem, ..storage });
+    if let GuestDevice::Disk(storage) = &mut config.device {
+        storage.filesystem = filesystem;
+    }
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let error = guest.wait_ready(BOOT).expect_err("too small").to_string();
     assert!(error.contains("mkfs of xfs on /dev/vda") && error.contains("300MB"), "{error}");

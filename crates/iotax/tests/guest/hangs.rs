@@ -1,4 +1,4 @@
-//! A QEMU that is stopped is given up within seconds, wherever it is waited for.
+//! A stopped QEMU is given up within seconds, in every phase.
 
 use std::time::{Duration, Instant};
 

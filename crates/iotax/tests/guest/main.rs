@@ -25,7 +25,7 @@ use iotax_model::workload::{Content, Rw};
 use iotax_testbed::agent_client::AgentError;
 use iotax_testbed::guest::{Guest, GuestError, accel, image, qemu_version};
 use iotax_testbed::interrupt::Interrupt;
-use rig::{BOOT, Rig, SIZE, area, job, storage, text};
+use rig::{BOOT, Rig, SIZE, area, disk, job, text};
 
 /// Kills a process that this test started.
 fn kill(pid: u32) {
@@ -34,7 +34,7 @@ fn kill(pid: u32) {
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
 
-/// Whether a process with this id still runs.
+/// True if a process with this id still runs.
 fn runs(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
@@ -92,7 +92,7 @@ fn overlays_are_swapped_under_a_guest() {
     let Some(rig) = Rig::build() else { return };
     let mut config = rig.config("swapped");
     let base = rig.image("base.qcow2", Format::Qcow2);
-    config.storage = Some(storage(base.clone(), Format::Qcow2));
+    config.device = disk(base.clone(), Format::Qcow2);
     for iothread in [true, false] {
         config.spec.iothread = Some(u32::from(iothread));
         config.run_dir = rig.dir.path().join(format!("iothread-{iothread}"));
@@ -148,7 +148,7 @@ fn cache_and_aio_reach_every_image_of_a_chain() {
     let base = rig.image("chain-base", Format::Raw);
     let top = rig.dir.path().join("chain-top");
     image::create_overlay(&top, &base, Format::Raw, &FileSpec::default(), &rig.lock).expect("created");
-    config.storage = Some(storage(top.clone(), Format::Qcow2));
+    config.device = disk(top.clone(), Format::Qcow2);
     for (cache, aio) in [(CacheMode::None, Aio::IoUring), (CacheMode::Writeback, Aio::Threads)] {
         config.run_dir = rig.dir.path().join(format!("chained-{cache}"));
         fs::create_dir(&config.run_dir).expect("made");
@@ -176,7 +176,7 @@ fn cache_and_aio_reach_every_image_of_a_chain() {
 #[test]
 fn a_guest_ends_when_its_conductor_is_killed() {
     let Some(rig) = Rig::build() else { return };
-    // What it leaves behind when it is killed is removed with this test's own directory.
+    // Its leftovers are removed with this test's directory.
     let mut conductor = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "stand_in_for_a_conductor", "--ignored", "--nocapture"])
         .env("TMPDIR", rig.dir.path())
@@ -263,17 +263,9 @@ fn what_qemu_refuses_is_told_in_its_words() {
 fn the_accelerator_is_decided_with_a_reason() {
     let Some(rig) = Rig::build() else { return };
     let interrupt = Interrupt::default();
-    let resolve = |wanted| {
-        accel::resolve(
-            wanted,
-            &rig.kernel,
-            &rig.initramfs,
-            rig.dir.path(),
-            "iotax-test-probe",
-            &rig.lock,
-            &interrupt,
-        )
-    };
+    let (marker, kernel, run_dir) = ("iotax-test-probe", &rig.kernel, rig.dir.path());
+    let probe = accel::Probe { marker, kernel, initramfs: &rig.initramfs, run_dir, lock: &rig.lock };
+    let resolve = |wanted| accel::resolve(wanted, probe, &interrupt);
     let (taken, reason) = resolve(Accel::Auto).expect("decided");
     println!("QEMU {}: {taken}: {reason}", qemu_version().expect("told"));
     match taken {
@@ -302,7 +294,7 @@ fn a_guest_measures_what_lies_under_its_disk() {
     let Some(rig) = Rig::build() else { return };
     let mut config = rig.config("measured");
     let base = rig.image("measured.qcow2", Format::Qcow2);
-    config.storage = Some(storage(base.clone(), Format::Qcow2));
+    config.device = disk(base.clone(), Format::Qcow2);
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     guest.wait_ready(BOOT).expect("ready");
     let mut done = Bytes(0);

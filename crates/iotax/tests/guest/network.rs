@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use iotax_model::net::{NetTest, Peer, Traffic};
-use iotax_model::target::{Accel, GuestSpec, MachineType, NetPath, NetworkSpec, Nic};
+use iotax_model::target::{Accel, GuestSpec, LocalPath, MachineType, NetPath, NetworkSpec, Nic};
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_testbed::agent_client::AgentClient;
-use iotax_testbed::guest::{Guest, GuestConfig, accel, modules};
+use iotax_testbed::guest::{Guest, GuestConfig, GuestDevice, accel, modules};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::monitor::{self, Monitor};
 use iotax_testbed::undo::UndoLog;
@@ -19,7 +19,7 @@ use iotax_testkit::{require, skip};
 
 use crate::rig::{BOOT, Rig, job, kernel_with};
 
-/// What is made for a guest's network, undone when it is dropped.
+/// A guest's network; dropping it removes it.
 struct Ground {
     undo_log: UndoLog,
     way: network::BuiltNetwork,
@@ -34,7 +34,13 @@ impl Ground {
         }
         let tag = format!("test-{}-{name}", std::process::id());
         let mut undo_log = UndoLog::create(&dir.join("undo log"), &tag).expect("an undo log");
-        let way = network::build(spec, Some(guest), &tag, &mut undo_log).expect("built").expect("a way");
+        let path = match spec.via {
+            NetPath::Bridge => LocalPath::Bridge(guest),
+            NetPath::User => LocalPath::User(guest),
+            NetPath::Passt => LocalPath::Passt(guest),
+            other => panic!("{other} has no guest"),
+        };
+        let way = network::build(spec, path, &tag, &mut undo_log).expect("built");
         Some(Self { undo_log, way })
     }
 }
@@ -56,9 +62,9 @@ fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reac
     }
     let rig = Rig::build_on(spec, Some(network), &kernel);
     let Some(ground) = Ground::lay(rig.dir.path(), name, network, spec) else { return };
-    let card = ground.way.card.clone().expect("a guest has one");
-    let queues = card.queues;
-    let config = GuestConfig { storage: None, card: Some(card), spec: spec.clone(), ..rig.config(name) };
+    let nic = ground.way.nic.clone().expect("a guest has one");
+    let queues = nic.queues;
+    let config = GuestConfig { device: GuestDevice::Nic(nic), spec: spec.clone(), ..rig.config(name) };
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let hello = guest.wait_ready(BOOT).expect("ready");
     println!("{name}: {:.2} s from the start", guest.boot_ns().expect("known") as f64 / 1e9);
@@ -110,7 +116,7 @@ fn pinged(ground: &Ground) {
     let mut ping =
         netns::command_in(ground.way.server.namespace.as_deref(), &iotax_testkit::program("busybox"));
     // As large as the path takes it in one packet: an MTU that is not everywhere the same would lose it.
-    let mtu = ground.way.card.as_ref().and_then(|card| card.mtu).unwrap_or(1500);
+    let mtu = ground.way.nic.as_ref().and_then(|nic| nic.mtu).unwrap_or(1500);
     ping.args(["ping", "-c", "3", "-W", "10", "-s", &(mtu - 28).to_string()]);
     let output = ping.arg(ground.way.client.address.to_string()).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));

@@ -1,4 +1,4 @@
-//! What the tests of guests share: a directory with all that guests need, and work for them.
+//! The common ground of guest tests: a directory with everything that guests need, and work for them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,9 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Area, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_testbed::guest::kernel::Kernel;
-use iotax_testbed::guest::{Guest, GuestConfig, GuestStorage, image, initramfs, modules};
+use iotax_testbed::guest::{
+    Guest, GuestConfig, GuestDevice, GuestStorage, image, initramfs, modules, vmlinux,
+};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::lock::ProcessLock;
 use iotax_testkit::require;
@@ -26,6 +28,8 @@ pub(crate) fn area(path: Option<&str>) -> Area {
 pub(crate) struct Rig {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) kernel: Kernel,
+    /// The same, unpacked.
+    booted: Kernel,
     pub(crate) initramfs: PathBuf,
     pub(crate) lock: ProcessLock,
 }
@@ -51,7 +55,10 @@ impl Rig {
         initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), kernel, spec, network)
             .expect("built");
         let lock = ProcessLock::take(&dir.path().join("lock")).expect("a lock").expect("free");
-        Self { dir, kernel: kernel.clone(), initramfs, lock }
+        let unpacked = vmlinux::write(&kernel.image, dir.path().join("vmlinux")).expect("unpacked");
+        let mut booted = kernel.clone();
+        booted.image = unpacked.unwrap_or(booted.image);
+        Self { dir, kernel: kernel.clone(), booted, initramfs, lock }
     }
 
     pub(crate) fn image(&self, name: &str, format: Format) -> PathBuf {
@@ -69,10 +76,9 @@ impl Rig {
             marker: format!("iotax-test-{}-{name}", std::process::id()),
             spec: GuestSpec { cache: CacheMode::Writeback, ..GuestSpec::default() },
             accel: Accel::Tcg,
-            kernel: self.kernel.clone(),
+            kernel: self.booted.clone(),
             initramfs: self.initramfs.clone(),
-            storage: Some(storage(self.image(&format!("{name}.img"), Format::Raw), Format::Raw)),
-            card: None,
+            device: disk(self.image(&format!("{name}.img"), Format::Raw), Format::Raw),
             kernel_parameters: String::new(),
             run_dir,
             lock: self.lock.clone(),
@@ -86,7 +92,12 @@ impl Rig {
     }
 }
 
-/// A disk of all of an image.
+/// A disk with all of an image.
+pub(crate) fn disk(image: PathBuf, format: Format) -> GuestDevice {
+    GuestDevice::Disk(storage(image, format))
+}
+
+/// All of an image.
 pub(crate) fn storage(image: PathBuf, format: Format) -> GuestStorage {
     GuestStorage { image, format, part: None, l2_cache_size: None, filesystem: None }
 }
@@ -112,17 +123,5 @@ pub(crate) fn job(rw: Rw) -> Job {
     let keys = WorkloadKeys { rw: Some(rw), iodepth: Some(8), ..WorkloadKeys::default() };
     let mut workload = keys.complete(&WorkloadKeys::default());
     (workload.runtime, workload.ramp_time) = (Nanos::from_millis(500), Nanos::from_millis(100));
-    let (size, interval) = (SIZE, Nanos::from_millis(100));
-    Job {
-        path: None,
-        workload,
-        size,
-        seed: 7,
-        interval,
-        writable: rw.writes(),
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    }
+    Job { writable: rw.writes(), ..Job::new(workload, SIZE, 7, Nanos::from_millis(100)) }
 }

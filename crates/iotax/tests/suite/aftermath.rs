@@ -1,52 +1,20 @@
 //! A run that ends badly: nothing is lost, nothing is left behind.
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use iotax_analysis::store::{RunState, Store};
 use iotax_testkit::{require, thorough};
 
-use crate::lab::{Lab, text};
+use crate::lab::{Lab, start_until, text};
 
 /// Starts a small ladder and waits until it says `moment` on stderr.
-fn start_until(lab: &Lab, moment: &str) -> Child {
-    let mut child = lab
-        .iotax()
-        .arg("ladder")
-        .arg(lab.work())
-        .args(["--rungs", "host-file,vm-qcow2-snapshot", "--workloads", "randread-4k-qd32,randwrite-4k-qd32"])
-        .args([
-            "--size",
-            "64m",
-            "--repeat",
-            "3",
-            "--runtime",
-            "400ms",
-            "--ramp-time",
-            "100ms",
-            "--seed",
-            "5",
-            "--yes",
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("iotax starts");
-    let mut seen = String::new();
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    loop {
-        let Some(Ok(line)) = lines.next() else { panic!("{moment:?} was never said: {seen}") };
-        seen += &(line.clone() + "\n");
-        if line.contains(moment) {
-            break;
-        }
-    }
-    // The rest must be read, or the child would block or die of a closed pipe.
-    std::thread::spawn(move || lines.for_each(drop));
-    child
+fn start_ladder(lab: &Lab, moment: &str) -> Child {
+    let mut command = lab.iotax();
+    command.arg("ladder").arg(lab.work()).args(["--rungs", "host-file,vm-qcow2-snapshot"]);
+    command.args(["--workloads", "randread-4k-qd32,randwrite-4k-qd32", "--size", "64m", "--repeat", "3"]);
+    command.args(["--runtime", "400ms", "--ramp-time", "100ms", "--seed", "5", "--yes"]);
+    start_until(&mut command, moment)
 }
 
 fn signal(child: &Child, signal: rustix::process::Signal) {
@@ -84,7 +52,7 @@ fn killed_at_any_moment_it_can_be_cleaned() {
     require!(guests);
     for moment in ["measuring the engine", "creating files", "booting guests", "filled vm-qcow2", "cell 2/"] {
         let lab = Lab::new();
-        let child = start_until(&lab, moment);
+        let child = start_ladder(&lab, moment);
         kill_and_clean(&lab, child, moment);
     }
 }
@@ -95,7 +63,7 @@ fn killed_at_any_moment_it_can_be_resumed() {
     let moments = [("cell 8/", 6), ("filled host-file", 0)];
     for (moment, at_least) in moments.into_iter().take(if thorough() { 2 } else { 1 }) {
         let lab = Lab::new();
-        let child = start_until(&lab, moment);
+        let child = start_ladder(&lab, moment);
         kill_and_clean(&lab, child, moment);
         assert!(measured(&lab) >= at_least, "what was measured is kept");
         resume(&lab, moment);
@@ -105,28 +73,22 @@ fn killed_at_any_moment_it_can_be_resumed() {
         let delay = Duration::from_micros((nanos % 14_000_000).into());
         eprintln!("killed {delay:?} after the start");
         let lab = Lab::new();
-        let child = start_until(&lab, "measuring the engine");
+        let child = start_ladder(&lab, "measuring the engine");
         std::thread::sleep(delay);
         kill_and_clean(&lab, child, &format!("{delay:?}"));
         resume(&lab, &format!("{delay:?}"));
     }
 }
 
-/// Puts a program before another of the PATH that stands still for a second before it becomes it, where its arguments match a
-/// pattern of the shell's. It makes the file `begun`, and then `over`.
+/// Delays a program by a second if its arguments match a shell pattern. It makes the file `begun`, and then `over`.
 fn slow_down(lab: &Lab, program: &str, pattern: &str) -> Command {
     let real = Command::new("which").arg(program).output().expect("which starts").stdout;
-    let (bin, place) = (lab.path("bin"), lab.path("").display().to_string());
-    fs::create_dir(&bin).expect("made");
+    let place = lab.path("").display().to_string();
     let script = format!(
         "#!/bin/sh\ncase \"$*\" in {pattern}) : > {place}begun; sleep 1; : > {place}over ;; esac\nexec {} \"$@\"\n",
         text(&real).trim()
     );
-    fs::write(bin.join(program), script).expect("written");
-    fs::set_permissions(bin.join(program), fs::Permissions::from_mode(0o755)).expect("a program");
-    let mut iotax = lab.iotax();
-    iotax.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path")));
-    iotax
+    lab.iotax_with(program, &script)
 }
 
 #[test]
@@ -155,7 +117,7 @@ fn interrupted_it_undoes_everything_and_keeps_what_was_measured() {
     require!(guests);
     for moment in ["booting guests", "cell 4/"] {
         let lab = Lab::new();
-        let mut child = start_until(&lab, moment);
+        let mut child = start_ladder(&lab, moment);
         signal(&child, rustix::process::Signal::INT);
         assert_eq!(child.wait().expect("it ended").code(), Some(130), "{moment}");
         lab.assert_nothing_left();
@@ -170,7 +132,7 @@ fn interrupted_it_undoes_everything_and_keeps_what_was_measured() {
 fn a_guest_that_dies_costs_its_measurement_and_not_the_run() {
     require!(guests);
     let lab = Lab::new();
-    let mut child = start_until(&lab, "cell 3/");
+    let mut child = start_ladder(&lab, "cell 3/");
     for process in std::fs::read_dir("/proc").expect("proc").flatten() {
         let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
         let line = text(&line);

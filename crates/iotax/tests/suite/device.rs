@@ -1,16 +1,15 @@
 //! Devices, filesystems and loop devices as a user meets them.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::disk::{Disk, run, uses_of};
-use crate::lab::{Lab, assert_valid, text};
+use crate::lab::{Lab, assert_valid, spawn_until, start_until, text};
 
 /// Kinds and names of a document's first target's layers from the loop device on that the test made.
 fn layers(json: &Value, disk: &Disk) -> Vec<String> {
@@ -93,7 +92,7 @@ fn every_filesystem_carries_a_file_and_leaves_the_device_without_one() {
         let layers = layers(&json, &disk);
         assert!(layers.len() == 3 && layers[2].starts_with("loop loop"), "{layers:?}");
         assert!(json["targets"][0]["layers"].to_string().contains("t.raw, 4.00 MiB, through the page cache"));
-        // That this loop device was asked for is no remark; that it answers from memory is one.
+        // Direct I/O on this loop device draws no warning; an answer from memory does.
         let mut kinds =
             json["warnings"].as_array().expect("warnings").iter().map(|warning| warning["kind"].as_str());
         assert!(!kinds.any(|kind| kind == Some("buffered_direct")), "{}", json["warnings"]);
@@ -128,7 +127,7 @@ fn a_directory_is_measured_by_a_file_in_it() {
     let layers = json["targets"][0]["layers"].as_array().expect("layers");
     assert_eq!(layers.last().expect("a layer")["name"], "work.raw");
     lab.assert_nothing_left();
-    // What has no device says what it is, where it is and how it is mounted.
+    // A filesystem without a device is described by type, mount point and options.
     let json = lab.json(&[&["bench", "/dev/shm", "--size", "1m", "--direct=0"][..], &SHORT].concat());
     let filesystem = &json["targets"][0]["layers"][0];
     assert_eq!((&filesystem["kind"], &filesystem["name"]), (&"filesystem".into(), &"tmpfs".into()));
@@ -157,26 +156,6 @@ fn a_guest_sees_a_loop_device_and_a_device_as_its_disk() {
     lab.assert_nothing_left();
 }
 
-/// Starts a plan and waits until it says `moment`.
-fn start_until(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
-    let mut child = lab
-        .iotax()
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("iotax starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let mut said = String::new();
-    while !said.contains(moment) {
-        said +=
-            &lines.next().unwrap_or_else(|| panic!("{moment:?} was never said: {said}")).expect("readable");
-    }
-    // The rest must be read, or it would block or die of a closed pipe.
-    std::thread::spawn(move || lines.for_each(drop));
-    child
-}
-
 #[test]
 fn a_second_iotax_leaves_alone_what_the_first_one_uses() {
     let Some(disk) = Disk::new(64 << 20) else { return };
@@ -188,8 +167,8 @@ fn a_second_iotax_leaves_alone_what_the_first_one_uses() {
             "repeat = 1\n[[workload]]\nsize = '4m'\nruntime = '4s'\nramp_time = '0s'\n\
              [[target]]\nname = 't'\n{target}"
         ));
-        let mut first =
-            start_until(&lab, &["run", "plan.toml", "--yes", "--overwrite", disk.name()], "cell 1/1");
+        let run = ["run", "plan.toml", "--yes", "--overwrite", disk.name()];
+        let mut first = start_until(lab.iotax().args(run), "cell 1/1");
         let clean = lab.run(&["clean"]);
         assert!(text(&clean.stdout).contains("left alone: 1 runs"), "{}", text(&clean.stdout));
         let bench = ["bench", disk.name(), "--overwrite", disk.name(), "--overwrite-signature"];
@@ -214,26 +193,16 @@ fn a_disk_that_fills_up_meanwhile_is_said_and_nothing_is_left() {
     fs::remove_dir(work.join("lost+found")).expect("removed");
     let arguments =
         ["bench", work.to_str().expect("UTF-8"), "--size", "768m", "--runtime", "100ms", "--rw", "randwrite"];
-    let mut child = lab
-        .iotax()
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("iotax starts");
-    let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
-    let mut said = String::new();
-    while !said.contains("measuring the engine") {
-        assert!(stderr.read_line(&mut said).expect("readable") > 0, "{said}");
-    }
-    // What the user needs the room for just now.
-    let rest = run("stat", &["--file-system".as_ref(), "--format=%a %S".as_ref(), work.as_path()]);
-    let rest = text(&rest);
-    let (blocks, size) = rest.trim().split_once(' ').expect("two numbers");
+    let is_time = |said: &str| said.contains("measuring the engine");
+    let (mut child, mut said, rest) = spawn_until(lab.iotax().args(arguments), is_time);
+    // The user takes the room just now.
+    let free = run("stat", &["--file-system".as_ref(), "--format=%a %S".as_ref(), work.as_path()]);
+    let free = text(&free);
+    let (blocks, size) = free.trim().split_once(' ').expect("two numbers");
     let free = blocks.parse::<u64>().expect("a number") * size.parse::<u64>().expect("a number");
     let taken = format!("{}", free - (8 << 20));
     run("fallocate", &["--length".as_ref(), taken.as_ref(), work.join("mine").as_path()]);
-    std::io::Read::read_to_string(&mut stderr, &mut said).expect("readable");
+    said.extend(rest.map_while(Result::ok));
     assert_eq!(child.wait().expect("it ended").code(), Some(4), "{said}");
     assert!(said.contains("No space left"), "{said}");
     fs::remove_file(work.join("mine")).expect("still there");

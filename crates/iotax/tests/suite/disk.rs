@@ -16,7 +16,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// One of so many bytes, all of them holes. `None`, and a word why, where there are none to be had.
+    /// A loop device on a sparse file of `bytes`; skips with the reason if there are none.
     pub(crate) fn new(bytes: u64) -> Option<Self> {
         require!(program "losetup", "blockdev", "wipefs");
         let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
@@ -31,7 +31,7 @@ impl Disk {
         }
     }
 
-    /// Takes away what lies beyond so many bytes: reads of it fail from then on.
+    /// Truncates the file to `bytes`; reads beyond fail from then on.
     pub(crate) fn cut(&self, bytes: u64) {
         let file = fs::OpenOptions::new().write(true).open(&self.file).expect("there");
         file.set_len(bytes).expect("cut");
@@ -47,7 +47,7 @@ impl Disk {
         fs::read(&self.file).expect("readable")
     }
 
-    /// What wipefs(8) finds on it; empty: nothing.
+    /// The signatures that wipefs(8) finds; empty without any.
     pub(crate) fn signatures(&self) -> String {
         text(&run("wipefs", &["--no-act".as_ref(), self.node.as_path()])).trim().to_owned()
     }

@@ -1,4 +1,4 @@
-//! What others wrote is shown, and the terminal obeys none of it.
+//! Foreign text is shown, but never obeyed by the terminal.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ const EVIL: &str =
     "a\u{1b}cowned\u{7}\u{9b}31m\u{7f}b\u{202e}\u{2066}\u{200f}\u{61c}\u{200b}\u{feff}\u{2028}c";
 const SHOWN: &str = "\\u{1b}cowned\\u{7}\\u{9b}31m\\u{7f}b\\u{202e}";
 
-/// Whether a terminal would do something else than show it.
+/// True if a terminal would not simply show the character.
 fn is_evil(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t') || EVIL.chars().any(|evil| evil == c && !c.is_ascii())
 }

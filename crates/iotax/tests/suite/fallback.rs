@@ -1,4 +1,4 @@
-//! Where io_uring is missing or forbidden, as in containers, something else does the I/O, and it is said.
+//! Without io_uring, as in many containers, another ioengine does the I/O, and the run says so.
 
 use std::process::Output;
 

@@ -37,7 +37,7 @@ fn measure(guest: &mut LabGuest, path: &str, mib: u64, keys: &WorkloadKeys) -> O
     outcome
 }
 
-/// How sequential I/O over so many blocks must fail, whose failures are those on the `bad` blocks and no others.
+/// The expected error count if sequential I/O over `blocks` fails exactly on the `bad` blocks.
 fn failures(outcome: &Outcome, error: &str, direction: &str, blocks: u64, bad: Range<u64>) -> ErrorCount {
     let failed: u64 = outcome.errors.iter().map(|error| error.count).sum();
     let all = 0..outcome.tallies.ios() + failed;
@@ -199,7 +199,7 @@ fn a_stall_is_seen_as_long_as_it_is() {
     let waited = over_a_second(&outcome.tallies.response().expect("an open loop")) as f64;
     let truth = (longest - 1.0) * RATE as f64;
     eprintln!("{waited} responses over a second, {truth:.1} expected, {:?}", outcome.pacing);
-    // What came due later waits as well while the backlog is worked off.
+    // Later I/O waits too while the backlog is worked off.
     let truths = truth * 0.97 - 1.0..=truth * 1.1 + 1.0;
     assert!(truths.contains(&waited), "{waited} responses over a second, not {truth}");
 
@@ -212,7 +212,7 @@ fn a_stall_is_seen_as_long_as_it_is() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
-/// How many I/Os took longer than a second.
+/// The number of I/Os that took longer than a second.
 fn over_a_second(latency: &Histogram) -> u64 {
     latency.bars().filter(|(lowest, ..)| *lowest > 1_000_000_000).map(|(.., count)| count).sum()
 }

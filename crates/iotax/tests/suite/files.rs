@@ -1,4 +1,4 @@
-//! Tests that make files: exactly as many as were asked for, on the host and in a guest, and nothing of them stays.
+//! Tests of files: they make exactly the requested number, on the host and in a guest, and leave none.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

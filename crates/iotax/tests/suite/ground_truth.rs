@@ -1,10 +1,10 @@
-//! Devices of known speed: what is measured must be what they are.
+//! Measurements of devices with a known delay.
 //!
-//! In an emulated machine a timer is late, by 0.1 to 0.9 ms the longer it slept, and so is the program that it wakes. That is
-//! a floor, which is measured on a device of 10 ms. Truth is taken from three sides:
-//! - The delay that was asked for: no I/O may seem quicker, and the median may be longer only by the floor.
-//! - The kernel's own account of the device (`/sys/block/*/stat`): how many I/Os, and how long they took in all, added up in
-//!   nanoseconds. The same I/Os must be counted, and their mean may be longer only by what lies between device and program.
+//! In an emulated machine timers are 0.1 to 0.9 ms late, more after longer sleeps. This overhead is measured on a device of
+//! 10 ms. Three sources give the truth:
+//! - The configured delay: no I/O may be faster, and the median may exceed it only by the overhead.
+//! - The kernel's counts of the device (`/sys/block/*/stat`): the same number of I/Os, and a mean that is shorter only by the
+//!   path between device and program.
 //! - Little's law: IOPS times mean service time is the depth.
 
 use std::path::Path;
@@ -21,10 +21,10 @@ const MS: f64 = 1e6;
 /// The share of its slots that an emulated program keeps busy.
 const EMULATED: f64 = 0.9;
 const TOLERANCE: f64 = 0.03;
-/// Of each figure so many I/Os make a sample at depth 1.
+/// The number of I/Os in a sample at depth 1.
 const IOS: f64 = 100.0;
 
-/// How a device is driven.
+/// The load on a device.
 #[derive(Debug, Clone, Copy)]
 struct Drive {
     ioengine: IoEngine,
@@ -45,7 +45,7 @@ const DRIVES: [Drive; 6] = [
     drive(IoEngine::IoUring, Rw::RandWrite, 8),
 ];
 
-/// What the kernel says of a device since it was made: I/Os, and the nanoseconds that they took, reads and writes together.
+/// The kernel's counts for a device since it was made: I/Os and their nanoseconds, reads and writes together.
 fn account(guest: &mut LabGuest, device: &str) -> (u64, f64) {
     let stat = guest.sh(&format!("cat /sys/block/{device}/stat"));
     let fields: Vec<u64> = stat.split_whitespace().map(|n| n.parse().expect("a number")).collect();
@@ -97,18 +97,18 @@ fn look(guest: &mut LabGuest, device: &str, delay_ns: f64, drive: Drive) -> Seen
     eprintln!("{text}");
     assert_eq!(outcome.errors, [], "{text}");
     assert_eq!(outcome.tallies.read.is_some(), rw.reads(), "{text}");
-    // What is in flight when the window ends is the kernel's I/O too, and the flush after a window of writes.
+    // The kernel also counts I/O in flight at the window's end, and the flush after a window of writes.
     let besides = u64::from(iodepth) + u64::from(outcome.flush_ns.is_some());
     assert!((ios..=ios + besides).contains(&kernel_ios), "miscounted: {text}");
     Seen { outcome, mean_ns, min_ns, median_ns, kernel_mean_ns, text }
 }
 
 impl Seen {
-    /// Whether this is a device of `delay_ns`: by the median, by the kernel's account and by Little's law. If not, why.
+    /// Checks for a device of `delay_ns` by the median, the kernel's counts and Little's law; an error says why not.
     fn check(&self, drive: Drive, delay_ns: f64, floor: &Floor) -> Result<(), String> {
         let Self { outcome, mean_ns, text, .. } = self;
-        // How long a slot stood empty between two I/Os. A delay that ends with a tick is shorter by what the I/O began after
-        // the tick before.
+        // The time that a slot is empty between two I/Os. A delay that ends on a tick is shorter by the I/O's offset from the
+        // previous tick.
         let depth = f64::from(drive.iodepth);
         let window_ns = outcome.duration_ns as f64;
         let empty_ns = (depth * window_ns / outcome.tallies.ios() as f64 - mean_ns).max(0.0);
@@ -138,15 +138,15 @@ fn calm(mut attempt: impl FnMut() -> Result<(), String>) {
     assert_eq!(outcome, Ok(()));
 }
 
-/// Whether a value is true, but for the tolerance and what a floor adds.
+/// True if a value is within the tolerance, plus the overhead `floor`.
 fn near(value: f64, truth: f64, floor: f64) -> bool {
     (truth * (1.0 - TOLERANCE)..=truth * (1.0 + TOLERANCE) + floor).contains(&value)
 }
 
-/// What this machine adds.
+/// The overhead of this machine.
 #[derive(Debug)]
 struct Floor {
-    /// From when a timer should end to when the program sees it.
+    /// From a timer's due time until the program sees it.
     late_ns: f64,
     /// From when the kernel sees it to when the program does.
     wake_ns: f64,
@@ -188,11 +188,9 @@ fn a_timer_in_a_device_is_seen_as_it_is() {
     }
 }
 
-/// dm-delay counts in ticks of the kernel's clock, 4 ms in Debian's kernels (`CONFIG_HZ=250`). A delay of `d` ms is `ceil(d / 4)`
-/// ticks; the kernel's wheel of timers is never early and so fires one tick later. An I/O that is begun right after the
-/// tick by which its predecessor ended, as in a closed loop, thus takes `ceil(d / 4) + 1` ticks: 8 ms for 2, 24 ms for 20.
-///
-/// The kernel's account of such a device is in ticks as well.
+/// dm-delay and the kernel's counts of such a device use ticks of 4 ms (`CONFIG_HZ=250` in Debian's kernels). A delay of
+/// `d` ms is `ceil(d / 4)` ticks, and timers fire one tick later so as never to be early. In a closed loop, where an I/O
+/// begins right after a tick, it therefore takes `ceil(d / 4) + 1` ticks: 8 ms for 2, 24 ms for 20.
 #[test]
 fn a_delay_in_the_mapper_is_seen_as_it_is() {
     const TICK: f64 = 4.0 * MS;

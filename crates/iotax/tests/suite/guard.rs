@@ -43,7 +43,7 @@ impl Turned {
         self.lab.iotax().args(words).args(short).env("PATH", path).output().expect("iotax starts")
     }
 
-    /// Whether the device that may be was overwritten; it is as new afterwards. The other one never is.
+    /// True if the permitted device was overwritten; wipes it. Asserts that the other one never is.
     fn written(&self, output: &Output, case: &str) -> bool {
         assert!(self.theirs.content() == self.before, "{case}: overwritten: {}", text(&output.stderr));
         let written = self.ours.content().iter().any(|byte| *byte != 0);
@@ -155,7 +155,7 @@ fn a_directory_that_is_turned_leads_to_no_file_of_the_users() {
         assert!(child.try_wait().expect("looked at").is_none(), "it ended before it made its file");
         std::thread::sleep(Duration::from_millis(5));
     };
-    // The user's, beneath the very name that iotax writes.
+    // The user's file, under the very name that iotax writes.
     let (mine, moved) = (lab.path("mine"), lab.path("moved"));
     fs::create_dir(&mine).expect("made");
     fs::write(mine.join("t.raw"), vec![b'm'; 1 << 20]).expect("written");

@@ -1,24 +1,11 @@
 //! Guests as a plan describes them: images, snapshots, buses and filesystems in one run, and what is refused before any of it.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-
 use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-const PLAN: &str = r#"
-name = "presentations"
-repeat = 2
-seed = 5
-[defaults]
-size = "16m"
-runtime = "300ms"
-ramp_time = "0s"
-[[target]]
-name = "host"
-file = { dir = "WORK" }
+const GUESTS: &str = r#"
 [[target]]
 name = "deep"
 file = { dir = "WORK", format = "qcow2", snapshot = "external", backing_depth = 3, cluster_size = "16k", l2_cache_size = "64k" }
@@ -54,7 +41,7 @@ fn images_snapshots_buses_and_filesystems_are_measured_as_they_were_described() 
     require!(guests);
     require!(program "mkfs.ext4");
     let lab = Lab::new();
-    let plan = lab.plan(PLAN);
+    let plan = lab.short_plan("name = \"presentations\"\nrepeat = 2\nseed = 5", "16m", GUESTS);
     let json = lab.json(&[
         "run",
         plan.to_str().expect("utf-8"),
@@ -133,21 +120,14 @@ fn a_guest_whose_qemu_crashes_while_it_boots_is_started_again() {
          [[workload]]\nrw = \"randread\"\n",
     );
     // Aborts the first time that it boots this guest, as QEMU does when an assertion fails.
-    let bin = lab.path("bin");
-    fs::create_dir(&bin).expect("made");
     let once = lab.path("crashed");
     let script = format!(
         "#!/bin/sh\nreal=/usr/bin/qemu-system-x86_64\ncase \"$*\" in *-crasher*) if mkdir {} 2>/dev/null; then\n\
          \"$real\" \"$@\" & sleep 1.5; kill -9 $!; kill -ABRT $$; fi;; esac\nexec \"$real\" \"$@\"\n",
         once.display()
     );
-    let wrapper = bin.join("qemu-system-x86_64");
-    fs::write(&wrapper, script).expect("written");
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("executable");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
     let output = lab
-        .iotax()
-        .env("PATH", path)
+        .iotax_with("qemu-system-x86_64", &script)
         .arg("run")
         .arg(plan)
         .args(["--accel", "tcg", "--yes", "--json", "-"])

@@ -9,17 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::{Lab, text};
 
-/// Tools, fills, boots, snapshots and measurements, without an end.
-const PLAN: &str = r#"
-name = "interrupted"
-repeat = 1000
-[defaults]
-size = "32m"
-runtime = "300ms"
-ramp_time = "0s"
-[[target]]
-name = "host"
-file = { dir = "WORK" }
+/// Tools, fills, boots and snapshots.
+const GUESTS: &str = r#"
 [[target]]
 name = "allocated"
 file = { dir = "WORK", format = "qcow2", preallocation = "full", snapshot = "external" }
@@ -32,7 +23,7 @@ guest = { memory = "256m", cache = "writeback", aio = "threads", filesystem = "e
 rw = "randwrite"
 "#;
 
-/// How soon all is undone, on a machine that emulates its guests and does other work.
+/// The time in which everything must be undone, on a machine that emulates its guests and does other work.
 const SOON: Duration = Duration::from_secs(30);
 /// Until the guests have been measured a few times.
 const LIFE: Duration = Duration::from_secs(40);
@@ -54,7 +45,7 @@ fn ended(child: &mut Child, within: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Interrupts a run after so long and looks at what becomes of it.
+/// Interrupts a run after a time, and asserts that it ends soon and leaves nothing.
 fn interrupt(lab: &Lab, after: Duration, signal: Signal) {
     let mut command = lab.iotax();
     command.args(["run", "plan.toml", "--yes"]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -84,7 +75,7 @@ fn a_run_can_be_interrupted_at_any_moment() {
     iotax_testkit::require!(guests);
     iotax_testkit::require!(program "mkfs.ext4");
     let lab = Lab::new();
-    lab.plan(PLAN);
+    lab.short_plan("name = \"interrupted\"\nrepeat = 1000", "32m", GUESTS);
     let times = if iotax_testkit::thorough() { 100 } else { 6 };
     let mut seed = 13;
     for turn in 0..times {

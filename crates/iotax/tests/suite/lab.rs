@@ -1,7 +1,9 @@
-//! What the end-to-end tests share: a place of their own and the binary.
+//! The common ground of end-to-end tests: a directory of their own and the binary.
 
+use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use serde_json::Value;
@@ -54,7 +56,7 @@ impl Lab {
         self.root.path().join(name)
     }
 
-    /// Where the binary under test has its sockets and mounts.
+    /// The directory for sockets and mounts of the binary under test.
     pub(crate) fn scratch(&self) -> &Path {
         self.scratch.path()
     }
@@ -67,6 +69,18 @@ impl Lab {
         for variable in ["XDG_DATA_HOME", "XDG_STATE_HOME", "NO_COLOR"] {
             command.env_remove(variable);
         }
+        command
+    }
+
+    /// The binary under test, which finds this script in place of a program.
+    pub(crate) fn iotax_with(&self, program: &str, script: &str) -> Command {
+        let bin = self.path("bin");
+        std::fs::create_dir(&bin).expect("made");
+        std::fs::write(bin.join(program), script).expect("written");
+        let executable = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(bin.join(program), executable).expect("executable");
+        let mut command = self.iotax();
+        command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH")));
         command
     }
 
@@ -88,6 +102,14 @@ impl Lab {
         let path = self.path("plan.toml");
         std::fs::write(&path, toml.replace("WORK", &self.work().display().to_string())).expect("written");
         path
+    }
+
+    /// A plan of short measurements with a target `host`, a file in the lab; `keys` come first, `rest` follows.
+    pub(crate) fn short_plan(&self, keys: &str, size: &str, rest: &str) -> PathBuf {
+        self.plan(&format!(
+            "{keys}\n[defaults]\nsize = \"{size}\"\nruntime = \"300ms\"\nramp_time = \"0s\"\n\
+             [[target]]\nname = \"host\"\nfile = {{ dir = \"WORK\" }}\n{rest}"
+        ))
     }
 
     /// Asserts that nothing of a run is left: no file, no undo log, no guest.
@@ -113,6 +135,29 @@ impl Lab {
             .filter(|line| line.contains("qemu-system") && line.contains(&place))
             .collect()
     }
+}
+
+/// Starts a command and reads its stderr until `is_time`; returns the text so far and the lines that follow.
+pub(crate) fn spawn_until(
+    command: &mut Command,
+    is_time: impl Fn(&str) -> bool,
+) -> (Child, String, Lines<BufReader<ChildStderr>>) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut said = String::new();
+    while !is_time(&said) {
+        let Some(Ok(line)) = lines.next() else { panic!("{command:?} ended too early: {said}") };
+        said += &(line + "\n");
+    }
+    (child, said, lines)
+}
+
+/// Starts a command and waits until its stderr contains `moment`.
+pub(crate) fn start_until(command: &mut Command, moment: &str) -> Child {
+    let (child, _, rest) = spawn_until(command, |said| said.contains(moment));
+    // The rest must be read, or the command would block or die of a closed pipe.
+    std::thread::spawn(move || rest.for_each(drop));
+    child
 }
 
 /// Asserts that a document is what the published schema says.

@@ -1,8 +1,8 @@
-//! A guest whose storage is known: a Debian kernel, a shell, device mapper, and the agent that makes every measurement.
+//! A guest with storage of known behaviour: a Debian kernel, a shell, device mapper, and iotax's agent.
 //!
-//! It is a guest of the usual machine, with an archive more in its initramfs and a port more, behind which is a shell. What a
-//! test needs it builds there of the kernel's own modules (`dm_delay`, `null_blk`, `scsi_debug` ...), so that nothing of the
-//! host is touched, and what it measures it asks of the agent, as a conductor does.
+//! It is an ordinary guest with an extra archive in its initramfs and an extra port with a shell. Tests build their devices
+//! from kernel modules (`dm_delay`, `null_blk`, `scsi_debug` ...) without touching the host, and measure through the agent,
+//! like a runner.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ use iotax_model::wire::Job;
 use iotax_model::workload::WorkloadKeys;
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::guest::kernel::Kernel;
-use iotax_testbed::guest::{command, find_qemu, initramfs, modules};
+use iotax_testbed::guest::{command, find_qemu, initramfs, modules, vmlinux};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::require;
 use tempfile::TempDir;
@@ -68,7 +68,7 @@ done
 poweroff -f
 "#;
 
-/// What a laboratory has beyond the usual.
+/// Optional equipment of a laboratory.
 #[derive(Default)]
 pub(crate) struct Extras<'a> {
     /// Programs of the host, found before busybox's of the same name. `iotax` is always there.
@@ -79,8 +79,8 @@ pub(crate) struct Extras<'a> {
     pub(crate) disks: &'a [Bytes],
     /// A port of this host's loopback that leads to its port 22: it has a network card, `eth0`, down.
     pub(crate) ssh: Option<u16>,
-    /// Whether its clock counts its instructions, a nanosecond each, and leaps where it waits for a timer: what takes 5 ms there
-    /// does so however busy this host is.
+    /// Makes its clock count instructions, a nanosecond each, and skip waits for timers: 5 ms there are 5 ms however busy this
+    /// host is.
     pub(crate) exact_time: bool,
 }
 
@@ -119,6 +119,8 @@ impl LabGuest {
         let program = Path::new(env!("CARGO_BIN_EXE_iotax"));
         initramfs::write(&initramfs, program, &kernel, &GuestSpec::default(), None).expect("an initramfs");
         append_lab(&initramfs, &kernel, &programs, extras.modules).expect("the laboratory's archive");
+        let unpacked =
+            vmlinux::write(&kernel.image, dir.path().join("vmlinux")).expect("the unpacked kernel");
         // To learn the frequency of the local APIC's timer the kernel spins for 0.1 s, which takes seconds where instructions are
         // counted.
         let timer = if extras.exact_time { " nolapic_timer" } else { "" };
@@ -127,13 +129,13 @@ impl LabGuest {
             marker: "iotax-test-lab",
             // One CPU: between emulated CPUs it takes a millisecond to wake a thread, and their clocks are not trusted.
             spec: &GuestSpec { vcpus: 1, memory: Bytes(1 << 30), ..GuestSpec::default() },
-            // What every machine has.
+            // The same in every laboratory.
             accel: Accel::Tcg,
-            kernel: &kernel.image,
+            kernel: unpacked.as_ref().unwrap_or(&kernel.image),
             initramfs: &initramfs,
             parameters: &parameters,
             disk: None,
-            card: None,
+            nic: None,
             run_dir: dir.path(),
         });
         let socket = dir.path().join(SHELL_SOCKET);
@@ -230,18 +232,7 @@ impl LabGuest {
         let workload = keys.complete(&WorkloadKeys::default());
         let path = Some(path.display().to_string());
         let writable = workload.rw.writes();
-        let job = Job {
-            path,
-            workload,
-            size,
-            seed: 1,
-            interval: Nanos::from_millis(100),
-            writable,
-            shared: false,
-            identity: None,
-            directory: None,
-            peer: None,
-        };
+        let job = Job { path, writable, ..Job::new(workload, size, 1, Nanos::from_millis(100)) };
         self.link.run(&job, SLACK, &mut |_| {})
     }
 }

@@ -29,25 +29,9 @@ fn four_rungs_give_three_rounds_each_and_every_comparison_has_a_verdict() {
     require!(guests);
     let lab = Lab::new();
     let work = lab.work();
-    let json = lab.json(&[
-        "ladder",
-        work.to_str().expect("utf-8"),
-        "--size",
-        "64m",
-        "--repeat",
-        "3",
-        "--runtime",
-        "300ms",
-        "--ramp-time",
-        "100ms",
-        "--seed",
-        "7",
-        "--yes",
-        "--json",
-        "-",
-        "--html",
-        "report.html",
-    ]);
+    let length = ["--size=64m", "--repeat=3", "--runtime=300ms", "--ramp-time=100ms", "--seed=7"];
+    let ladder = ["ladder", work.to_str().expect("utf-8"), "--yes", "--json=-", "--html=report.html"];
+    let json = lab.json(&[&ladder[..], &length].concat());
     assert_valid(&json);
     let cells: BTreeSet<String> = order(&json).into_iter().collect();
     assert_eq!(cells.len(), 4 * 5 * 3);

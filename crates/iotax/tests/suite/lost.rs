@@ -1,7 +1,6 @@
 //! Guests that do not come up: each is lost with its reason, and the run goes on without it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -9,18 +8,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, assert_valid, text};
 
-/// The guest whose QEMU is killed is the baseline.
-const PLAN: &str = r#"
-name = "lost"
-repeat = 2
-baseline = "killed"
-[defaults]
-size = "16m"
-runtime = "300ms"
-ramp_time = "0s"
-[[target]]
-name = "host"
-file = { dir = "WORK" }
+const GUESTS: &str = r#"
 [[target]]
 name = "killed"
 file = { dir = "WORK" }
@@ -73,16 +61,12 @@ fn guests_that_do_not_come_up_are_lost_and_the_others_are_measured() {
     iotax_testkit::require!(guests);
     let lab = Lab::new();
     let kernel = broken_kernel(&lab).expect("a kernel for guests, which was asked for");
-    let plan = lab.plan(&PLAN.replace("KERNEL", kernel.to_str().expect("UTF-8")));
-    let bin = lab.path("bin");
-    fs::create_dir(&bin).expect("made");
-    fs::write(bin.join("qemu-system-x86_64"), WRAPPER).expect("written");
-    let executable = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(bin.join("qemu-system-x86_64"), executable).expect("executable");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
+    let guests = GUESTS.replace("KERNEL", kernel.to_str().expect("UTF-8"));
+    // The guest whose QEMU is killed is the baseline.
+    let plan = lab.short_plan("name = \"lost\"\nrepeat = 2\nbaseline = \"killed\"", "16m", &guests);
     let began = Instant::now();
-    let mut command = lab.iotax();
-    command.env("PATH", path).arg("run").arg(plan).args(["--accel", "tcg", "--yes", "--json", "-"]);
+    let mut command = lab.iotax_with("qemu-system-x86_64", WRAPPER);
+    command.arg("run").arg(plan).args(["--accel", "tcg", "--yes", "--json", "-"]);
     let output = command.output().expect("iotax starts");
     let (took, said) = (began.elapsed(), text(&output.stderr));
     println!("{took:?}\n{said}");

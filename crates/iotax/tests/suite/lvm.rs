@@ -1,5 +1,5 @@
-//! Logical volumes, in a guest with disks of its own: made, measured, gone, and nothing else touched. And a device's rungs in
-//! guests, which that guest could not boot, on this host.
+//! Logical volumes in a guest with its own disks: created, measured and removed, with nothing else touched. A device's rungs
+//! with guests run on this host, because that guest could not boot them.
 
 use iotax_model::units::Bytes;
 use iotax_testkit::{require, thorough};
@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::lab::{Lab, assert_valid, text};
 use crate::lab_guest::{Extras, LabGuest};
 
-/// What iotax may overwrite, what holds the user's group, and two more.
+/// The disk that iotax may overwrite, the one with the user's group, and two more.
 const DISKS: [Bytes; 4] = [Bytes(2 << 30), Bytes(1 << 30), Bytes(256 << 20), Bytes(256 << 20)];
 
 /// A guest with LVM whose second disk holds the user's group `users` with a volume `data`, and a home for iotax.
@@ -50,7 +50,7 @@ struct Before {
     state: String,
 }
 
-/// What must be the same before and after: every mapping, group, mount, and the bytes of the user's disk.
+/// Prints the state that must not change: every mapping, group, mount, and the bytes of the user's disk.
 const STATE: &str = "dmsetup ls | sort; for w in pvs vgs lvs; do DM_DISABLE_UDEV=1 lvm $w 2>&1; done; sha256sum < /dev/users/data; \
                      wipefs --no-act /dev/vda; cat /proc/mounts; losetup -a; ls /etc/lvm /tmp/home/.local/state/iotax/undo /dev";
 
@@ -287,7 +287,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_touched() {
     let sum = sum.replace("lvm = {}", "lvm = { kind = \"thin\" }");
     refused(&mut lab, &sum, "1200m", "4", &["GiB are needed for the volumes of t, u and it holds 2.00 GiB"]);
 
-    // What LVM, device mapper and RAID hold.
+    // Devices held by LVM, device mapper and RAID.
     refused(&mut lab, &on("/dev/vdb"), "8m", "4", &["vdb is held by", "users-data"]);
     refused(&mut lab, &on("/dev/vdd"), "8m", "4", &["LVM2_member"]);
     before.assert_nothing_changed(&mut lab, "refusals of LVM's own");
@@ -324,7 +324,7 @@ fn a_device_has_rungs_in_guests_and_without_lvm() {
         guest.contains(&format!("loop {name}")) && guest.contains(&"guest guest".to_owned()),
         "{guest:?}"
     );
-    // What this kernel cannot do is left out and said, unless it was asked for.
+    // Rungs that this kernel cannot build are left out with a message, unless they were asked for.
     if !text(&output.stdout).contains("host-lvm") {
         assert!(text(&output.stderr).contains("Without LVM's rungs: "), "{}", text(&output.stderr));
         let asked =

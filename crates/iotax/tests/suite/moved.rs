@@ -1,13 +1,12 @@
-//! A directory that is renamed or unmounted while a run has files in it: they are removed all the same, or told.
+//! A directory that is renamed or unmounted while a run has files in it: they are still removed, or reported.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::disk::{Disk, run, uses_of};
-use crate::lab::{Lab, text};
+use crate::lab::{Lab, start_until, text};
 use crate::ssh::start_plan;
 use crate::sshd::Sshd;
 
@@ -22,24 +21,14 @@ fn plan_of(file: &Path) -> String {
 /// Starts a run with a new file in a directory of the lab, and waits until it is measured.
 fn start(lab: &Lab, directory: &Path) -> Child {
     let plan = lab.plan(&plan_of(&directory.join("new")));
-    let mut command = lab.iotax();
-    command.arg("run").arg(plan).arg("--yes").stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("iotax starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let mut seen = String::new();
-    while !seen.contains("cell 1/") {
-        let Some(Ok(line)) = lines.next() else { panic!("it was never measured: {seen}") };
-        seen += &(line + "\n");
-    }
-    std::thread::spawn(move || lines.for_each(drop));
-    child
+    start_until(lab.iotax().arg("run").arg(plan).arg("--yes"), "cell 1/")
 }
 
-/// What one does to a directory, and undoes.
+/// A way to take a directory away and bring it back.
 trait Way {
     fn away(&self);
     fn back(&self);
-    /// Where it can be looked at once it is away; it may come back for that.
+    /// The path of its contents while it is away; may bring it back for that.
     fn look(&self) -> PathBuf;
 }
 
@@ -193,7 +182,7 @@ fn a_filesystem_that_is_lazily_unmounted() {
     told_until_it_is_back(&lab, &directory, &way);
 }
 
-/// Whether it was killed before anything was filled or while it measured.
+/// Covers kills before the fill and during a measurement.
 #[test]
 fn a_run_is_not_resumed_where_its_filesystem_is_not_mounted() {
     for kill_early in [true, false] {

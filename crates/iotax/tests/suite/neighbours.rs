@@ -33,10 +33,10 @@ fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     agents.next_back().expect("an agent")
 }
 
-/// A run that was killed on both sides. Its agent's tag and place.
+/// Kills a run on both sides; returns its agent's tag and directory.
 fn abandon(sshd: &Sshd) -> (String, PathBuf) {
     let mut child = start_plan(sshd);
-    // It is not to see them end: it would undo what is to be left.
+    // Stopped first, so that it does not see them end and undo its work.
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
     sshd.kill_sessions();
@@ -106,7 +106,7 @@ fn clean_among_plants(sshd: &Sshd, tag: &str, place: &Path) {
     assert!(!executed(sshd).exists(), "a planted program was executed: {}", text(&clean.stdout));
     assert!(clean.status.success(), "{}", text(&clean.stdout));
     assert!(text(&clean.stdout).contains("undone: agent iotax-"), "{}", text(&clean.stdout));
-    // What others put there is theirs.
+    // Files that others put there stay.
     sshd.sh(&format!("ls -d {0} && rm -r {0}", planted.join(" ")));
     fs::remove_dir_all(own).expect("there");
     sshd.assert_nothing_left();
@@ -152,7 +152,7 @@ fn neither_tag_nor_place_stand_in_a_command_line() {
     let name = place.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
     let seen = seen.end();
     assert!(seen.contains("./iotax agent"), "the agent was not seen");
-    // When it is removed it is empty and off the record.
+    // Only rmdir(1) may name the directory: it is then empty and off the record.
     let telling: Vec<&String> = seen
         .iter()
         .filter(|line| line.contains(&tag) || line.contains(&name))
@@ -161,7 +161,7 @@ fn neither_tag_nor_place_stand_in_a_command_line() {
     assert_eq!(telling, Vec::<&String>::new());
 }
 
-/// What everybody sees of everybody's processes.
+/// The command lines of all processes while a test runs.
 struct CommandLines {
     stop: Arc<AtomicBool>,
     watching: thread::JoinHandle<BTreeSet<String>>,

@@ -13,7 +13,7 @@ use crate::lab::{Lab, text};
 
 const LOOPBACK: &str = "127.0.0.1";
 
-/// What both tools are asked, and of which directions: whether the client sends and whether it receives.
+/// Arguments for both tools, and true where the client sends and where it receives.
 const TESTS: [(&[&str], bool, bool); 9] = [
     (&["-t", "1"], true, false),
     (&["-t", "1", "-R"], false, true),
@@ -101,14 +101,14 @@ fn ours(lab: &Lab, port: &str, arguments: &[&str]) -> Value {
     })
 }
 
-/// What a run says of its only cell.
+/// The only cell of a run.
 fn cell(document: &Value) -> &Value {
     let cells = document["cells"].as_array().unwrap_or_else(|| panic!("{document:#}"));
     assert_eq!(cells.len(), 1, "{document:#}");
     &cells[0]
 }
 
-/// What was measured is what was asked, in each direction.
+/// Asserts that the measurement matches the request in each direction.
 fn assert_measured(document: &Value, arguments: &[&str], sends: bool, receives: bool) {
     assert_eq!(
         document["warnings"].as_array().map(|all| all.iter().any(|w| w["kind"] == "bypassed")),
@@ -135,7 +135,7 @@ fn assert_measured(document: &Value, arguments: &[&str], sends: bool, receives: 
     }
 }
 
-/// What was carried is what was asked, by both ends' word.
+/// Asserts that the traffic matches the request, by the figures of both ends.
 fn assert_carried(document: &Value, arguments: &[&str], ways: [bool; 2]) {
     assert!(document["error"].is_null(), "{arguments:?}: {document:#}");
     let end = &document["end"];
@@ -155,7 +155,7 @@ fn assert_carried(document: &Value, arguments: &[&str], ways: [bool; 2]) {
             assert!(lost <= received["packets"].as_f64().expect("a number") / 10.0, "{around}");
         } else {
             assert!(sent_bytes > 4e6, "{around}");
-            // What is in the sockets' buffers when it ends is sent and not received.
+            // Bytes in socket buffers at the end are sent but not received.
             let share = received_bytes / sent_bytes;
             assert!((0.3..1.1).contains(&share), "{share}: {around}");
         }
@@ -235,7 +235,7 @@ fn shape(value: &Value, path: &str, found: &mut Vec<String>) {
     found.push(format!("{path}: {kind}"));
 }
 
-/// What a server that serves one test writes of it.
+/// The document of a server after its only test.
 fn served(mut command: Command, port: &str, arguments: &[&str]) -> Value {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
     iperf3(port, arguments);

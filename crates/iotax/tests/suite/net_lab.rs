@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::lab_guest::{Extras, LabGuest};
 
-/// What paths and their faults are made of.
+/// The kernel modules for paths and their faults.
 const MODULES: [&str; 7] = ["veth", "bridge", "sch_netem", "sch_tbf", "sch_prio", "cls_u32", "bonding"];
 
 /// Address of the server.
@@ -38,7 +38,7 @@ impl End {
     }
 }
 
-/// What a queueing discipline says that it did.
+/// The counters of a queueing discipline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Account {
     /// Packets that left it.
@@ -137,7 +137,7 @@ impl NetLab {
         self.guest.sh(&format!("tc -n {name} qdisc add dev {interface} {place} {discipline}"));
     }
 
-    /// What netem has done at an end.
+    /// The counters of netem at an end.
     pub(crate) fn account(&mut self, end: End) -> Account {
         let (name, interface) = (end.namespace(), end.interface());
         let text = self.guest.sh(&format!("tc -n {name} -s -j qdisc show dev {interface}"));

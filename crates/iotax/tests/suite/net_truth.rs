@@ -1,7 +1,7 @@
-//! Paths whose faults are known: what is measured must be what they are.
+//! Measurements of network paths with known faults.
 //!
-//! The guest's clock counts its instructions, so a delay there is as long as it was asked for, and what programs and kernel take is
-//! the same each time. What netem did to packets it counts itself.
+//! The guest's clock counts instructions, so delays are exact, and programs and kernel take the same time in every run. netem
+//! counts what it did to packets.
 
 use iotax_model::net::PORT;
 use iotax_model::record::Gap;
@@ -13,7 +13,7 @@ use crate::net_lab::{Account, End, FAR, NetLab};
 const MS: f64 = 1e6;
 /// Bytes of a datagram.
 const LENGTH: u64 = 1000;
-/// Datagrams a second: seldom enough that nearly each is a packet of its own.
+/// Datagrams per second, few enough that nearly each is a packet of its own.
 const RATE: u64 = 800;
 /// Words of tc that find packets of UDP of 1024 bytes and more: those of [`datagrams`], and several that pass through the kernel as
 /// one, and not what comes before a test.
@@ -31,7 +31,7 @@ fn whole(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {value:#}"))
 }
 
-/// Arguments of a stream of datagrams, so many a second.
+/// Arguments for a stream of `rate` datagrams per second.
 fn datagrams(rate: u64, seconds: u32, from: End) -> String {
     let direction = if from == End::Near { "" } else { "--reverse" };
     format!("run {FAR} --udp --length {LENGTH} --bitrate {} --time {seconds} {direction}", rate * LENGTH * 8)
@@ -77,7 +77,7 @@ fn round_trips_take_as_long_as_the_path() {
     }
 }
 
-/// What the two ends of a stream of datagrams say in the end.
+/// The final figures of both ends of a stream of datagrams.
 #[derive(Debug)]
 struct Stream {
     sent: u64,
@@ -136,10 +136,10 @@ fn datagrams_that_a_path_loses_repeats_and_reorders_are_counted() {
             (truth.packets, 0, 0),
             "received"
         );
-        // What two datagrams are that pass as one is one packet to drop.
+        // Two datagrams that are joined into one packet count as one drop.
         let lost = stream.sent - stream.received;
         assert!((truth.drops..=truth.drops + 2).contains(&lost), "lost");
-        // Of those lost after the last one that came the receiver cannot know.
+        // The receiver cannot know of losses after the last datagram that arrived.
         assert!((stream.lost..=stream.lost + 2).contains(&lost), "lost by the receiver's account");
         let (expected, deviation) = (stream.sent as f64 * 0.01, (stream.sent as f64 * 0.01 * 0.99).sqrt());
         assert!((truth.drops as f64 - expected).abs() < 5.0 * deviation, "netem lost {}", truth.drops);
@@ -153,7 +153,7 @@ fn datagrams_that_a_path_loses_repeats_and_reorders_are_counted() {
     let (stream, truth) = disturbed(&mut lab, End::Near, RATE, "delay 2ms reorder 100% gap 5");
     assert!(truth.requeues.abs_diff(stream.sent / 5) <= 2, "netem let {} pass", truth.requeues);
     assert!(stream.out_of_order.abs_diff(truth.requeues) <= 4, "out of order");
-    // What is late when the test ends is neither received nor lost.
+    // Datagrams still on the way when the test ends are neither received nor lost.
     assert!(stream.sent - stream.received <= 2, "received");
     assert_eq!((stream.lost, stream.duplicates), (0, 0), "lost");
     // Every second is late by 2 ms: from one to the next the way takes 2 ms more, or less, and the mean of that is the jitter. They
@@ -167,9 +167,9 @@ fn datagrams_that_a_path_loses_repeats_and_reorders_are_counted() {
 
 /// The bits a second of a link, with all headers.
 const LINK: f64 = 20e6;
-/// What is left of it for TCP's payload: Ethernet, IP, and TCP with its time stamps take the rest.
+/// The share for TCP's payload; Ethernet, IP, and TCP with its timestamps take the rest.
 const TCP_SHARE: f64 = 1448.0 / (1448.0 + 14.0 + 20.0 + 32.0);
-/// What is left of it for the payload of datagrams.
+/// The share for the payload of datagrams.
 const UDP_SHARE: f64 = 1472.0 / (1472.0 + 14.0 + 20.0 + 8.0);
 
 #[test]
@@ -225,7 +225,7 @@ fn neighbours_have_the_shares_that_the_path_gives_them() {
     let Some(mut lab) = NetLab::boot() else { return };
     lab.serve(PORT);
     lab.serve(PORT + 1);
-    // What the second server sends has a way of its own.
+    // Traffic from the second server has a path of its own.
     let second = format!("match ip sport {} 0xffff", PORT + 1);
     lab.divide(End::Far, 2, &[(2, &second)]);
     lab.shape(End::Far, "parent 1:1", "handle 2: tbf rate 15mbit burst 5000 limit 50000");
@@ -247,7 +247,7 @@ fn neighbours_have_the_shares_that_the_path_gives_them() {
     }
 }
 
-/// How a link failed: moments of the guest's clock, in seconds.
+/// A failure of a link, with times of the guest's clock in seconds.
 struct Failure {
     /// The end whose interface went down.
     down: End,
@@ -256,7 +256,7 @@ struct Failure {
     gone: f64,
     /// Before the command that brought it back.
     comes: f64,
-    /// When something came again at the receiver.
+    /// The first arrival at the receiver afterwards.
     again: f64,
 }
 
@@ -282,7 +282,7 @@ fn fail(lab: &mut NetLab, arguments: &str, from: End, down: End) -> (Value, Fail
 }
 
 impl Failure {
-    /// Whether a gap is as long as the link was down, to 10 ms.
+    /// Asserts that a gap is as long as the link was down, to 10 ms.
     fn check(&self, gap: &Gap) {
         let seconds = gap.duration_ns as f64 / 1e9;
         let (least, most) = (self.again - self.gone, self.again - self.goes);
@@ -374,7 +374,7 @@ fn a_leg_of_a_bond_that_fails_is_a_gap_until_the_other_takes_over() {
             left.next();
             seen += 1;
         } else {
-            // A leg that is missed soon leaves a gap too short to be told.
+            // A leg whose loss is noticed quickly leaves a gap too short to detect.
             assert!(*truth.start() < 0.01, "no gap of {truth:?} s: {gaps:?}");
         }
     }

@@ -269,7 +269,7 @@ fn what_a_kill_left_beside_a_result_goes_with_the_next() {
     written(&lab, &["report", "1", "--html", "one.html"]);
     fs::copy(lab.path("one.json"), lab.path(".iotax-4194305-0")).expect("copied");
     fs::copy(lab.path("one.json"), lab.path(".iotax-1-12")).expect("copied");
-    // Of other names, of another format, the user's, a link, and held by a process that lives.
+    // Files that must stay: other names, another format, the user's own, a link, and one locked by a living process.
     fs::copy(lab.path("one.json"), lab.path(".iotax-1-x")).expect("copied");
     fs::copy(lab.path("one.html"), lab.path(".iotax-2-0")).expect("copied");
     fs::write(lab.path(".iotax-3-0"), "{ \"schema\": \"mine\" }").expect("written");

@@ -1,4 +1,4 @@
-//! Programs for which the disk is limited to so many I/Os per second, by a control group.
+//! Programs whose disk I/O is limited in IOPS by a control group.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt;
@@ -10,7 +10,7 @@ use rustix::fs::{major, minor};
 
 use crate::lab::Lab;
 
-/// A control group, removed with it. Whoever is in it must have ended by then.
+/// A control group that is removed on drop; its processes must have ended by then.
 pub(crate) struct Slowed {
     group: PathBuf,
 }
@@ -70,7 +70,7 @@ fn disk_of(file: &Path) -> Result<String, String> {
 /// Files of a group, and what to write into each.
 type Settings = Vec<(&'static str, String)>;
 
-/// Where groups with such limits are made, and what to write into which file: version 1 of control groups or version 2.
+/// The directory for groups with such a limit, and the settings to write, for control groups version 1 or 2.
 fn controller(disk: &str, iops: u64) -> Result<(PathBuf, Settings), String> {
     let first = Path::new("/sys/fs/cgroup/blkio");
     if first.join("cgroup.procs").exists() {

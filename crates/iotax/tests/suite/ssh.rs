@@ -1,16 +1,15 @@
 //! Targets on other machines, behind a real sshd.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::{Child, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use iotax_model::units::Bytes;
 use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::text;
+use crate::lab::{spawn_until, text};
 use crate::lab_guest::{Extras, LabGuest};
 use crate::sshd::{self, PORT, Sshd};
 
@@ -94,22 +93,9 @@ pub(crate) fn start_plan(sshd: &Sshd) -> Child {
          path = 'ssh://root@127.0.0.1:{PORT}WORK/there'\n[[workload]]\nname = 'w'\nrw = 'randread'\nsize = '8m'\n\
          runtime = '2s'\nramp_time = '0s'\n"
     ));
-    let mut child = sshd
-        .iotax()
-        .arg("run")
-        .arg(plan)
-        .arg("--yes")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("iotax starts");
-    let mut seen = String::new();
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    while !(seen.contains("cell 1/") && seen.ends_with("there  w\n")) {
-        let Some(Ok(line)) = lines.next() else { panic!("the target was never measured: {seen}") };
-        seen += &(line + "\n");
-    }
-    std::thread::spawn(move || lines.for_each(drop));
+    let is_time = |said: &str| said.contains("cell 1/") && said.ends_with("there  w\n");
+    let (child, _, rest) = spawn_until(sshd.iotax().arg("run").arg(plan).arg("--yes"), is_time);
+    std::thread::spawn(move || rest.for_each(drop));
     std::thread::sleep(Duration::from_millis(500));
     child
 }
@@ -144,7 +130,7 @@ fn killed_on_one_side_or_both_it_can_be_cleaned() {
     for both in [false, true] {
         let mut child = start_plan(&sshd);
         if both {
-            // Nobody there is left to remove anything, and the conductor is not to see it.
+            // Nobody there is left to remove anything, and the runner must not see it.
             let pid = rustix::process::Pid::from_child(&child);
             rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
             sshd.kill_sessions();
@@ -163,7 +149,7 @@ fn killed_on_one_side_or_both_it_can_be_cleaned() {
     }
 }
 
-/// What a conductor that was killed leaves running ends by itself.
+/// Waits until the processes that a killed runner left have ended by themselves.
 pub(crate) fn await_end(ended: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !ended() {
@@ -243,7 +229,7 @@ fn the_program_finds_a_place_where_it_can_be_executed() {
     sshd.assert_nothing_left();
 }
 
-/// As it is with a guest of any hypervisor: nobody but ssh is asked for a way in.
+/// Works with a guest of any hypervisor, as ssh is the only way in.
 #[test]
 fn the_disk_of_a_guest_is_measured_over_ssh() {
     require!(program "ssh", "ssh-keygen");

@@ -1,7 +1,7 @@
 //! A real sshd in a network namespace of its own, which lets the lab's key in.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -9,12 +9,12 @@ use std::process::{Child, Command, Output, Stdio};
 use iotax_testkit::{program, require};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::lab::{Lab, text};
+use crate::lab::{Lab, start_until, text};
 
 /// In the namespace nobody else can have it.
 pub(crate) const PORT: u16 = 2222;
 
-/// What it needs.
+/// The programs that it needs.
 const PROGRAMS: &[&str] = &["ssh", "sshd", "ssh-keygen", "ip", "unshare", "nsenter", "mount", "sh"];
 
 /// A running sshd; killed, with its sessions, when it is dropped.
@@ -48,19 +48,9 @@ impl Sshd {
             // It insists on being started by its full path.
             program("sshd").display(),
         );
-        let mut child = Command::new("unshare")
-            .args(["--net", "--mount", "sh", "-c", &start.replace("LAB/", &place)])
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("unshare starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let mut said = String::new();
-        while !said.contains("Server listening") {
-            let Some(Ok(line)) = lines.next() else { panic!("sshd did not start: {said}") };
-            said += &(line + "\n");
-        }
-        std::thread::spawn(move || lines.for_each(drop));
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--mount", "sh", "-c", &start.replace("LAB/", &place)]).stdin(Stdio::null());
+        let child = start_until(&mut command, "Server listening");
         let sshd = Self { lab, child };
         sshd.let_in("");
         Some(sshd)
@@ -145,7 +135,7 @@ impl Drop for Sshd {
     }
 }
 
-/// What every sshd here is told; all else is let in by key alone.
+/// The configuration of every sshd here: it admits by key only.
 pub(crate) fn sshd_config(host_key: &str) -> String {
     format!("HostKey {host_key}\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n")
 }

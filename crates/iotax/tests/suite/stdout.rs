@@ -1,4 +1,4 @@
-//! Errors of stdout: a reader that went away is none, everything else is told.
+//! Errors of stdout: a reader that went away is none, every other one is reported.
 
 use std::fs::{self, OpenOptions};
 use std::process::Stdio;

@@ -76,7 +76,7 @@ fn a_store_that_cannot_be_written_is_read() {
         "{said}"
     );
     assert!(!Path::new(&file).exists(), "nothing was measured for a store that cannot keep it");
-    // What a process left that was killed while it wrote.
+    // The journal of a process that was killed while it wrote.
     let journal = lab.path("runs/runs.db-journal");
     fs::write(&journal, [1; 4096]).expect("written");
     let half = run(&["list"]);

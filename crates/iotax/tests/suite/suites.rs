@@ -47,26 +47,9 @@ fn a_suite_printed_as_a_plan_is_one_that_knows_its_suite() {
 fn round_sizes_are_measured_and_their_course_is_told() {
     let lab = Lab::new();
     let work = lab.work();
-    let json = lab.json(&[
-        "suite",
-        "sizes",
-        work.to_str().expect("utf-8"),
-        "--size",
-        "16m",
-        "--runtime",
-        "100ms",
-        "--ramp-time",
-        "20ms",
-        "--repeat",
-        "1",
-        "--tests",
-        "randread",
-        "--yes",
-        "--json",
-        "-",
-        "--html",
-        "report.html",
-    ]);
+    let length = ["--size=16m", "--runtime=100ms", "--ramp-time=20ms", "--repeat=1", "--tests=randread"];
+    let suite = ["suite", "sizes", work.to_str().expect("utf-8"), "--yes", "--json=-", "--html=report.html"];
+    let json = lab.json(&[&suite[..], &length].concat());
     assert_valid(&json);
     assert_eq!(json["suite"]["name"], "sizes");
     let course = &json["suite"]["tests"][0];
@@ -83,20 +66,9 @@ fn round_sizes_are_measured_and_their_course_is_told() {
 fn files_by_records_begin_warm_and_are_laid_out_as_iozone_does() {
     let lab = Lab::new();
     let work = lab.work();
-    let json = lab.json(&[
-        "suite",
-        "records",
-        work.to_str().expect("utf-8"),
-        "--size",
-        "4m",
-        "--tests",
-        "read,reread",
-        "--yes",
-        "--json",
-        "-",
-        "--excel",
-        "iozone.txt",
-    ]);
+    let work = work.to_str().expect("utf-8");
+    let suite = ["suite", "records", work, "--size=4m", "--tests=read,reread"];
+    let json = lab.json(&[&suite[..], &["--yes", "--json=-", "--excel=iozone.txt"]].concat());
     assert_valid(&json);
     let excel = fs::read_to_string(lab.path("iozone.txt")).expect("written");
     assert!(excel.contains("\nExcel output is below:\n\n\"Reader report\"\n"), "{excel}");

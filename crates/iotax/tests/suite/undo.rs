@@ -67,7 +67,7 @@ impl Scene {
         assert_eq!(self.device.signatures(), "", "{after}");
     }
 
-    /// Kills it at its lines, of which there are so many, and asserts that it outlives a fault beyond them.
+    /// Kills the run at lines of its undo log, and asserts that it survives a fault beyond the last one.
     fn kill_at_lines(&self, kind: &str, lines: u32) {
         for line in sample(lines) {
             let fault = format!("{kind}@{line}");
@@ -82,7 +82,7 @@ impl Scene {
         self.assert_nothing_left(&beyond);
     }
 
-    /// Lets the disk be full at its lines: what was begun is undone without `iotax clean`.
+    /// Makes the disk full at lines of the undo log: the run undoes its work without `iotax clean`.
     fn fail_at_lines(&self, lines: u32) {
         let mut spared = 0;
         for line in sample(lines) {
@@ -113,7 +113,7 @@ fn sample(lines: u32) -> impl Iterator<Item = u32> {
     (1..=lines).rev().step_by(if thorough() { 1 } else { 4 })
 }
 
-/// All faults on one kind of target, whose undo log has so many lines: half of them say what is done, half that it is undone.
+/// All faults on one kind of target; half of the undo log's `lines` record steps, half their undoing.
 fn all_faults(target: &str, lines: u32) {
     let Some(scene) = Scene::new(target, 64 << 20) else { return };
     scene.kill_at_lines("kill", lines);

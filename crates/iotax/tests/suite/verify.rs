@@ -136,7 +136,7 @@ fn a_flipped_bit_of_the_journal_hides_no_lost_write() {
         assert!(said.contains("the journal is damaged in 1 place, at its byte "), "bit {bit}: {said}");
         assert!(said.contains("blocks hold their last acknowledged write"), "bit {bit}: {said}");
     }
-    // Bits of the last record look like a record that was being written: that is told too.
+    // Damage to the last record looks like an unfinished write, which is reported too.
     for bit in ((whole.len() - 40) * 8..whole.len() * 8).step_by(19) {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -199,7 +199,7 @@ fn after_a_kill_the_journal_tells_what_was_acknowledged_and_lost() {
     assert!(said.contains("blocks hold their last acknowledged write"), "{said}");
     assert!(said.contains("the journal was not closed"), "{said}");
 
-    // A journal that was cut within a record tells as much as it can.
+    // A journal that ends within a record is used as far as it goes.
     let cut = lab.path("cut");
     fs::write(&cut, &fs::read(&journal).expect("read")[..100_010]).expect("written");
     let (code, said) = verify(&lab, &target, &cut);

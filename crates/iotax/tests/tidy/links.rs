@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where paths begin that stand in backticks and mean a place of the repository.
+/// The beginnings of paths in backticks that name a place in the repository.
 const TOPS: [&str; 4] = ["crates/", "docs/", "scripts/", "examples/"];
 
 /// The same, of places below `crates/`.

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// What a crate may depend on within the house.
+/// The workspace crates that each crate may depend on.
 const WALLS: &[(&str, &[&str])] = &[
     ("iotax-model", &[]),
     ("iotax-testkit", &[]),
@@ -37,8 +37,8 @@ const WALLS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What the rooms of the binary, known by the beginning of their names, may name of the other crates: a whole crate or one
-/// module of it. A room that is not listed may name everything.
+/// The crates or modules that parts of the binary, matched by the beginning of their names, may use. A part that is not
+/// listed may use everything.
 const ROOMS: [(&str, &[&str]); 4] = [
     (
         "agent",
@@ -89,7 +89,7 @@ const PRIVATE_PLACES: [&str; 5] = ["/home/", "/root/", "/Users/", "/work/", "/mn
 /// Ends of host names that only a private network resolves.
 const PRIVATE_HOSTS: [&str; 4] = [".internal", ".corp", ".lan", ".intranet"];
 
-/// Where every dependency comes from.
+/// The source of every dependency.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// A file of Rust: its path from the top of the repository, its text, and its tokens as words. Comments and the insides of
@@ -112,7 +112,7 @@ impl Source {
         self.words.windows(sequence.len()).any(|window| window == sequence)
     }
 
-    /// What directly follows `name::`, singly or in braces; an empty name where `name` stands for all of itself.
+    /// The names that directly follow `name::`, singly or in braces; an empty name where `name` is used as a whole.
     fn beneath(&self, name: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
         for (index, _) in self.words.iter().enumerate().filter(|(_, word)| *word == name) {
@@ -232,7 +232,7 @@ fn nobody_imports_cli(source: &Source) -> Vec<String> {
     if named { vec![format!("{}: only main may import cli", source.path)] } else { Vec::new() }
 }
 
-/// A file has one purpose, which fits in so many lines.
+/// A file has one purpose, which fits in [`MAX_LINES`].
 fn file_length(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     if lines < MAX_LINES {
@@ -260,7 +260,7 @@ fn no_allow(source: &Source) -> Vec<String> {
 /// Everything is printed in one place, which lets nothing foreign reach a terminal raw and loses no error of stdout.
 fn printed_in_one_place(source: &Source) -> Vec<String> {
     const PLACE: &str = "crates/iotax/src/say.rs";
-    // What an agent answers is frames for a conductor.
+    // The agent writes frames for a runner.
     const ANSWERS: &str = "crates/iotax/src/agent.rs";
     let everywhere: [&[&str]; 2] = [&["print", "!"], &["println", "!"]];
     let in_the_binary: [&[&str]; 4] =
@@ -276,7 +276,7 @@ fn printed_in_one_place(source: &Source) -> Vec<String> {
     found.map(|sequence| format!("{path}: {} belongs to {PLACE} alone", sequence.concat())).collect()
 }
 
-/// What is left to do is an issue, not a comment.
+/// Open tasks belong in issues, not in comments.
 fn nothing_left_to_do(path: &str, text: &str) -> Vec<String> {
     // In two parts, so that this file does not find itself.
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
@@ -313,8 +313,8 @@ fn modules(words: &[String]) -> impl Iterator<Item = &str> {
     words.windows(3).filter(|three| three[0] == "mod" && three[2] == ";").map(|three| three[1].as_str())
 }
 
-/// Whether Cargo compiles this file by itself: `crates/NAME/` and then `src/lib.rs`, `tests/any.rs`, `tests/any/main.rs` ..., or
-/// a target for fuzzing.
+/// True if Cargo compiles this file as a root: `crates/NAME/` and then `src/lib.rs`, `tests/any.rs`, `tests/any/main.rs` ...,
+/// or a target for fuzzing.
 fn is_root(path: &str) -> bool {
     // Named one by one in fuzz/Cargo.toml; what they share is a crate.
     if path.starts_with("fuzz/fuzz_targets/") || path == "fuzz/src/lib.rs" {
@@ -328,7 +328,7 @@ fn is_root(path: &str) -> bool {
     }
 }
 
-/// Where the modules that a file declares are.
+/// The directory of the modules that a file declares.
 fn directory_of_modules(path: &str) -> &str {
     let (directory, file) = path.rsplit_once('/').unwrap_or(("", path));
     if file == "mod.rs" || is_root(path) { directory } else { path.strip_suffix(".rs").unwrap_or(path) }
@@ -342,7 +342,7 @@ fn file_size(path: &str, bytes: u64) -> Vec<String> {
     vec![format!("{path}: {bytes} bytes; above {MAX_SIZE} a file needs a place in LARGE, with a reason")]
 }
 
-/// What people read works on their machines too.
+/// Documents name no paths or hosts that exist only on one machine.
 fn no_private_places(path: &str, text: &str) -> Vec<String> {
     let is_apart = |c: char| c.is_whitespace() || "\"'`()<>[]=,;".contains(c);
     let is_private = |word: &&str| {
@@ -379,7 +379,7 @@ fn files() -> Option<(PathBuf, Vec<String>)> {
     Some((top, paths))
 }
 
-/// Whether the name of a file ends in one of these.
+/// True if the file has one of these extensions.
 fn is_kind(path: &str, extensions: &[&str]) -> bool {
     Path::new(path)
         .extension()
@@ -415,7 +415,7 @@ fn the_house_is_tidy() {
     for path in &paths {
         let place = top.join(path);
         wrong.extend(file_size(path, place.metadata().expect("listed a moment ago").len()));
-        // What is not text is looked at no further.
+        // Skips what is not text.
         let Ok(text) = std::fs::read_to_string(&place) else { continue };
         wrong.extend(text_rules(path, &text));
         if is_kind(path, &["rs"]) {
@@ -475,7 +475,7 @@ mod each_rule_can_fail {
             check("runner/run.rs", "// iotax_engine makes the load\nconst A: &str = \"iotax_engine\";"),
             0
         );
-        assert_eq!(check("runner/run.rs", "fn f() { iotax_engine::floor(); }"), 1);
+        assert_eq!(check("runner/run.rs", "fn f() { iotax_engine::overhead_ns(); }"), 1);
         assert_eq!(check("serve.rs", "use iotax_analysis::store; use iotax_model::units;"), 0);
         assert_eq!(check("serve.rs", "use iotax_testbed::host_info; use iotax_engine::fill;"), 2);
         assert_eq!(check("cli.rs", "use iotax_testbed::host_info;"), 0);

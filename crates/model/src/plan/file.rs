@@ -21,6 +21,8 @@ use crate::workload::{Workload, WorkloadKeys};
 pub struct PlanFile {
     /// The plan.
     pub plan: Plan,
+    /// The time that its rounds follow from.
+    pub time: Option<Nanos>,
     /// Keys with several values, in file order.
     pub axes: Vec<PlanAxis>,
     /// Combinations of values that cannot be built.
@@ -158,7 +160,7 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
         Some(time) => plan.within(time).map_err(|error| reader.locate(error, &document))?,
     };
     plan.check().map_err(|error| reader.locate(error, &document))?;
-    Ok(PlanFile { plan, axes: reader.axes, left_out: reader.left_out })
+    Ok(PlanFile { plan, time: head.time, axes: reader.axes, left_out: reader.left_out })
 }
 
 impl<'i> Reader<'i> {

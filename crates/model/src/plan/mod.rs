@@ -278,7 +278,7 @@ impl Plan {
     /// Checks that file workloads have a filesystem to run on.
     fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
-            let Some(remedy) = target.wants_filesystem() else { continue };
+            let Some(remedy) = target.stack()?.wants_filesystem() else { continue };
             if let Some(workload) =
                 self.work_on(target).into_iter().find(|workload| workload.needs_directory())
             {
@@ -303,8 +303,8 @@ impl Plan {
         self.until_decided.as_ref().map_or(self.repeat, |until| until.max_rounds)
     }
 
-    /// The same plan, measured for so long at most: rounds are added until every comparison is decided or the time is over, with the
-    /// first look after half a minute. Of a single target, of which nothing is to be decided, as many rounds as fit into that.
+    /// Limits the plan to a time: rounds are added until every comparison is decided or the time is over, with the first look
+    /// after half a minute. A single target, with nothing to decide, gets as many rounds as fit.
     ///
     /// # Errors
     /// A time in which fewer rounds fit than the first look needs.

@@ -10,6 +10,7 @@ mod image;
 mod layer;
 mod network;
 mod remote;
+mod stack;
 
 use std::path::PathBuf;
 
@@ -22,8 +23,9 @@ pub use block::{FilesystemSpec, FsType, LoopSpec, LvKind, LvmSpec};
 pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
 pub use image::{FileSpec, Format, Preallocation, Snapshot};
 pub use layer::{Layer, LayerKind};
-pub use network::{NetPath, NetworkSpec, Nic};
+pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
 pub use remote::Remote;
+pub use stack::{BlockStack, DiskStack, NewFile, Stack, StorageStack};
 
 /// The space that a plan's workloads need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,24 +96,6 @@ impl TargetSpec {
         self.guest.as_ref()?.filesystem
     }
 
-    /// The fix if file workloads have no filesystem to run on; `None` if, as far as the plan shows, they have one.
-    #[must_use]
-    pub const fn wants_filesystem(&self) -> Option<&'static str> {
-        if self.network.is_some() {
-            return Some("it is a network; give a path, file, device or lvm");
-        }
-        match (&self.guest, &self.loop_device, &self.file, &self.path) {
-            (Some(guest), ..) if guest.filesystem.is_none() => {
-                Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
-            }
-            (None, Some(_), ..) => Some("a loop device is a raw disk; leave loop out"),
-            (None, None, None, None) => {
-                Some("a device or volume is raw; add filesystem = { type = \"ext4\" } and file = {}")
-            }
-            _ => None,
-        }
-    }
-
     /// Size of the disk or file needed to measure `space`: a filesystem in the guest takes its part and holds the workloads' files.
     #[must_use]
     pub fn disk_size(&self, space: RequiredSpace) -> Bytes {
@@ -130,105 +114,21 @@ impl TargetSpec {
         Bytes(self.disk_size(space).0.saturating_add(beside))
     }
 
-    /// Rejects combinations that cannot be built.
+    /// Rejects a name that paths and volumes cannot carry, and combinations that cannot be built.
     pub fn check(&self) -> Result<(), TargetError> {
-        self.refusal().map_err(|reason| self.refused(reason))
-    }
-
-    pub(crate) fn refused(&self, reason: String) -> TargetError {
-        TargetError { name: self.name.clone(), reason }
-    }
-
-    fn refusal(&self) -> Result<(), String> {
         let simple = !self.name.is_empty()
             && self.name.len() <= 40
             && self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
             && !self.name.starts_with('.');
         if !simple {
-            return Err(
-                "a name is 1 to 40 letters, digits, '-', '_' or '.' and does not begin with '.'".into()
-            );
+            let accepted = "a name is 1 to 40 letters, digits, '-', '_' or '.' and does not begin with '.'";
+            return Err(self.refused(accepted.into()));
         }
-        self.check_bottom()?;
-        if self.sudo && self.remote().is_none() {
-            return Err("sudo is for a path on another machine, ssh://[user@]host[:port]/path".into());
-        }
-        if let Some(filesystem) = &self.filesystem {
-            if self.device.is_none() && self.lvm.is_none() {
-                return Err("filesystem needs a device or a volume to be made on".into());
-            }
-            if self.file.is_none() {
-                return Err("filesystem needs file = {} on it".into());
-            }
-            if filesystem.nodatacow && filesystem.kind != FsType::Btrfs {
-                return Err(format!("nodatacow is for btrfs, not {}", filesystem.kind));
-            }
-        }
-        if let Some(file) = &self.file {
-            file.check(self.guest.is_some(), self.filesystem.is_some())?;
-        }
-        if self.loop_device.is_some() && self.file.as_ref().is_none_or(|file| file.format != Format::Raw) {
-            return Err("loop needs a file with format = \"raw\" beneath it".into());
-        }
-        self.guest.as_ref().map_or(Ok(()), GuestSpec::check)?;
-        let snapshot = self.file.as_ref().and_then(|file| file.snapshot);
-        if snapshot == Some(Snapshot::External) && self.filesystem_in_guest().is_some() {
-            return Err(
-                "snapshot = \"external\" takes the disk back to what it was, which a filesystem mounted in the guest \
-                 does not survive; use snapshot = \"internal\", or leave guest.filesystem out"
-                    .into(),
-            );
-        }
-        if self.guest.as_ref().is_some_and(|guest| guest.count > 1) && self.device.is_some() {
-            return Err("several guests need a disk each: use file or lvm with a volume group".into());
-        }
-        Ok(())
+        self.stack().map(drop)
     }
 
-    /// Checks that exactly one thing is at the bottom.
-    fn check_bottom(&self) -> Result<(), String> {
-        if let Some(network) = &self.network {
-            let storage = self.path.is_some()
-                || self.device.is_some()
-                || self.lvm.is_some()
-                || self.filesystem.is_some()
-                || self.file.is_some()
-                || self.loop_device.is_some();
-            if storage {
-                return Err(
-                    "network stands alone: it excludes path, device, lvm, filesystem, file and loop".into()
-                );
-            }
-            return network.check(self.guest.is_some());
-        }
-        if let Some(path) = &self.path {
-            if self.device.is_some() || self.lvm.is_some() || self.file.is_some() || self.filesystem.is_some()
-            {
-                return Err("path stands alone: it excludes device, lvm, filesystem and file".into());
-            }
-            if self.guest.is_some() {
-                return Err("a guest needs file, lvm or device; path is measured where it is".into());
-            }
-            if Remote::is_meant(path) {
-                Remote::parse(&path.to_string_lossy())?;
-            }
-            return Ok(());
-        }
-        let group = self.lvm.as_ref().and_then(|lvm| lvm.vg.as_ref());
-        match (&self.device, &self.lvm, group, &self.file) {
-            (None, None, _, None) => Err(
-                "needs path = \"...\", file = { dir = \"...\" }, device = \"...\", lvm = { vg = \"...\" } or network = { via = \"...\" }"
-                    .into(),
-            ),
-            (Some(_), Some(_), Some(_), _) => {
-                Err("lvm.vg and device exclude each other: a group on the device is new".into())
-            }
-            (None, Some(_), None, _) => Err("lvm needs vg = \"...\", or a device for a new group".into()),
-            (Some(_), ..) | (_, Some(_), ..) if self.file.is_some() && self.filesystem.is_none() => {
-                Err("a file needs a filesystem = { type = \"ext4\" } on the device or volume".into())
-            }
-            _ => Ok(()),
-        }
+    pub(crate) fn refused(&self, reason: String) -> TargetError {
+        TargetError { name: self.name.clone(), reason }
     }
 }
 

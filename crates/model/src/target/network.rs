@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Remote;
+use super::{GuestSpec, Remote};
 use crate::net::{PORT, Peer};
 use crate::words::words;
 
@@ -28,19 +28,19 @@ words! {
 }
 
 impl NetPath {
-    /// Whether a program carries its packets, which ends their connections and begins them anew.
+    /// Returns whether a program carries its packets, which ends their connections and opens new ones.
     #[must_use]
     pub const fn is_in_user_mode(self) -> bool {
         matches!(self, Self::User | Self::Passt)
     }
 
-    /// Whether it leads to another machine, over interfaces that were not made for the run.
+    /// Returns whether it leads to another machine, over interfaces that were not made for the run.
     #[must_use]
     pub const fn is_given(self) -> bool {
         matches!(self, Self::Remote | Self::Server)
     }
 
-    /// Whether its client is a guest.
+    /// Returns whether its client is a guest.
     #[must_use]
     pub const fn needs_guest(self) -> bool {
         matches!(self, Self::Bridge | Self::User | Self::Passt)
@@ -93,6 +93,54 @@ pub struct NetworkSpec {
     pub auth: Option<String>,
 }
 
+/// A network path whose keys fit together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkStack<'a> {
+    /// Its settings.
+    pub spec: &'a NetworkSpec,
+    /// Its two ends.
+    pub ends: NetworkEnds<'a>,
+}
+
+/// The two ends of a network path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkEnds<'a> {
+    /// Both on this machine, over a path that iotax builds.
+    Local(LocalPath<'a>),
+    /// The server on another machine, where ssh starts it.
+    Remote(Remote),
+    /// Servers that run already, measured at the same time.
+    Servers(Vec<Peer>),
+}
+
+/// A network path within this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocalPath<'a> {
+    /// The kernel's loopback interface.
+    Loopback,
+    /// A veth pair between two network namespaces.
+    Veth,
+    /// This guest's NIC, a tap device and a bridge.
+    Bridge(&'a GuestSpec),
+    /// This guest's NIC and slirp.
+    User(&'a GuestSpec),
+    /// This guest's NIC and passt(1).
+    Passt(&'a GuestSpec),
+}
+
+impl<'a> NetworkEnds<'a> {
+    /// The guest that is the client.
+    #[must_use]
+    pub const fn guest(&self) -> Option<&'a GuestSpec> {
+        match self {
+            Self::Local(LocalPath::Bridge(guest) | LocalPath::User(guest) | LocalPath::Passt(guest)) => {
+                Some(guest)
+            }
+            Self::Local(LocalPath::Loopback | LocalPath::Veth) | Self::Remote(_) | Self::Servers(_) => None,
+        }
+    }
+}
+
 const fn virtio_net() -> Nic {
     Nic::VirtioNet
 }
@@ -114,85 +162,101 @@ impl NetworkSpec {
         }
     }
 
-    /// The servers that run already, none for any other path. Must have passed the check of its target.
-    #[must_use]
-    pub fn servers(&self) -> Vec<Peer> {
-        self.read_servers().unwrap_or_default()
+    /// The two ends of the path, or the reason why there can be none. `guest` is the target's.
+    pub(super) fn stack<'a>(&'a self, guest: Option<&'a GuestSpec>) -> Result<NetworkStack<'a>, String> {
+        let ends = self.ends(guest)?;
+        self.check_server_keys()?;
+        self.check_card()?;
+        self.check_mtu()?;
+        Ok(NetworkStack { spec: self, ends })
     }
 
-    fn read_servers(&self) -> Result<Vec<Peer>, String> {
-        let names = self.peer.iter().filter(|_| self.via == NetPath::Server).flat_map(|peer| peer.split(','));
+    fn ends<'a>(&'a self, guest: Option<&'a GuestSpec>) -> Result<NetworkEnds<'a>, String> {
+        let via = self.via;
+        let local = match (via, guest) {
+            (NetPath::Bridge, Some(guest)) => LocalPath::Bridge(guest),
+            (NetPath::User, Some(guest)) => LocalPath::User(guest),
+            (NetPath::Passt, Some(guest)) => LocalPath::Passt(guest),
+            (NetPath::Bridge | NetPath::User | NetPath::Passt, None) => {
+                return Err(format!("network.via = \"{via}\" begins in a guest; add guest = {{}}"));
+            }
+            (_, Some(_)) => {
+                return Err(format!(
+                    "network.via = \"{via}\" has no guest; accepted with one: bridge, user, passt"
+                ));
+            }
+            (NetPath::Loopback, None) => LocalPath::Loopback,
+            (NetPath::Veth, None) => LocalPath::Veth,
+            (NetPath::Remote, None) => return self.server_machine().map(NetworkEnds::Remote),
+            (NetPath::Server, None) => return self.servers().map(NetworkEnds::Servers),
+        };
+        match &self.peer {
+            Some(peer) => Err(format!("network.peer = {peer:?}: it is for via = \"remote\" and \"server\"")),
+            None => Ok(NetworkEnds::Local(local)),
+        }
+    }
+
+    /// The machine on which ssh starts the server.
+    fn server_machine(&self) -> Result<Remote, String> {
+        let Some(peer) = &self.peer else {
+            return Err("network.via = \"remote\" needs peer = \"ssh://[user@]host[:port]\"".into());
+        };
+        // Only a target's URL needs a path.
+        Remote::parse(&format!("{}/-", peer.trim_end_matches('/')))
+            .map_err(|_| format!("network.peer = {peer:?}: accepted: ssh://[user@]host[:port]"))
+    }
+
+    /// The servers that run already.
+    fn servers(&self) -> Result<Vec<Peer>, String> {
+        let Some(peers) = &self.peer else {
+            return Err("network.via = \"server\" needs peer = \"host[:port]\"".into());
+        };
         let server = |name: &str| {
-            let peer = Peer::parse(name.trim(), PORT)?;
+            let peer = Peer::parse(name.trim(), PORT).map_err(|why| format!("network.peer: {why}"))?;
             Ok(Peer { bind: self.bind.clone(), cport: self.cport, ..peer })
         };
-        names.map(server).collect()
+        peers.split(',').map(server).collect()
     }
 
-    /// The other machine on which ssh starts the server. Must have passed the check of its target.
-    #[must_use]
-    pub fn server_machine(&self) -> Option<Remote> {
-        if self.via != NetPath::Remote {
-            return None;
-        }
-        // A path is what a remote place has else; an agent needs none.
-        Remote::parse(&format!("{}/-", self.peer.as_ref()?.trim_end_matches('/'))).ok()
-    }
-
-    /// Refuses what cannot be made; `in_guest` is whether there is one.
-    pub(super) fn check(&self, in_guest: bool) -> Result<(), String> {
-        let via = self.via;
-        if via.needs_guest() && !in_guest {
-            return Err(format!("network.via = \"{via}\" begins in a guest; add guest = {{}}"));
-        }
-        if in_guest && !via.needs_guest() {
-            return Err(format!(
-                "network.via = \"{via}\" has no guest; accepted with one: bridge, user, passt"
-            ));
-        }
-        match (&self.peer, via) {
-            (None, NetPath::Remote) => {
-                return Err("network.via = \"remote\" needs peer = \"ssh://[user@]host[:port]\"".into());
-            }
-            (Some(peer), NetPath::Remote) if self.server_machine().is_none() => {
-                return Err(format!("network.peer = {peer:?}: accepted: ssh://[user@]host[:port]"));
-            }
-            (None, NetPath::Server) => {
-                return Err("network.via = \"server\" needs peer = \"host[:port]\"".into());
-            }
-            (Some(peer), _) if !via.is_given() => {
-                return Err(format!("network.peer = {peer:?}: it is for via = \"remote\" and \"server\""));
-            }
-            _ => {}
-        }
-        self.read_servers().map_err(|why| format!("network.peer: {why}"))?;
-        let of_server =
+    fn check_server_keys(&self) -> Result<(), String> {
+        let keys =
             [("bind", self.bind.is_some()), ("cport", self.cport.is_some()), ("auth", self.auth.is_some())];
-        if let (Some((key, _)), true) = (of_server.iter().find(|(_, given)| *given), via != NetPath::Server) {
-            return Err(format!("network.{key}: it is for via = \"server\""));
+        match keys.iter().find(|(_, given)| *given) {
+            Some((key, _)) if self.via != NetPath::Server => {
+                Err(format!("network.{key}: it is for via = \"server\""))
+            }
+            _ => Ok(()),
         }
+    }
+
+    fn check_card(&self) -> Result<(), String> {
+        let is_virtio_bridge = self.via == NetPath::Bridge && self.nic == Nic::VirtioNet;
         if let Some(queues) = self.queues {
             if queues == 0 || queues > 16 {
                 return Err(format!("network.queues = {queues}: accepted: 1 to 16"));
             }
-            if queues > 1 && !(via == NetPath::Bridge && self.nic == Nic::VirtioNet) {
+            if queues > 1 && !is_virtio_bridge {
                 return Err(format!("network.queues = {queues}: only virtio-net on a bridge has several"));
             }
         }
-        if self.vhost == Some(true) && !(via == NetPath::Bridge && self.nic == Nic::VirtioNet) {
+        if self.vhost == Some(true) && !is_virtio_bridge {
             return Err("network.vhost = true: only for virtio-net on a bridge".into());
         }
-        if let (Some(mtu), false) = (self.mtu, matches!(via, NetPath::Veth | NetPath::Bridge)) {
+        Ok(())
+    }
+
+    fn check_mtu(&self) -> Result<(), String> {
+        let Some(mtu) = self.mtu else { return Ok(()) };
+        let via = self.via;
+        if !matches!(via, NetPath::Veth | NetPath::Bridge) {
             return Err(format!(
                 "network.mtu = {mtu}: not every part of via = \"{via}\" takes it; accepted for veth and bridge"
             ));
         }
-        match self.mtu {
-            Some(mtu) if !(576..=65535).contains(&mtu) => {
-                Err(format!("network.mtu = {mtu}: accepted: 576 to 65535"))
-            }
-            _ => Ok(()),
+        if !(576..=65535).contains(&mtu) {
+            return Err(format!("network.mtu = {mtu}: accepted: 576 to 65535"));
         }
+        Ok(())
     }
 }
 
@@ -203,20 +267,22 @@ mod tests {
     #[test]
     fn impossible_paths_are_refused_with_the_reason() {
         let path = NetworkSpec::new;
-        for (good, guest) in [(path(NetPath::Veth), false), (path(NetPath::Bridge), true)] {
-            assert_eq!(good.check(guest), Ok(()));
+        let machine = GuestSpec::default();
+        let guest = |in_guest: bool| in_guest.then_some(&machine);
+        for (good, in_guest) in [(path(NetPath::Veth), false), (path(NetPath::Bridge), true)] {
+            assert_eq!(good.stack(guest(in_guest)).map(drop), Ok(()));
         }
         let remote = NetworkSpec { peer: Some("ssh://me@box:22".into()), ..path(NetPath::Remote) };
-        assert_eq!(
-            (remote.check(false), remote.server_machine().map(|machine| machine.destination)),
-            (Ok(()), Some("me@box".into()))
-        );
+        let there = Remote { destination: "me@box".into(), port: Some(22), path: "/-".into() };
+        assert_eq!(remote.stack(None).map(|stack| stack.ends), Ok(NetworkEnds::Remote(there)));
         let servers =
             NetworkSpec { peer: Some("box, [::1]:99".into()), cport: Some(7), ..path(NetPath::Server) };
-        assert_eq!(servers.check(false), Ok(()));
-        let found = servers.servers().into_iter().map(|peer| (peer.host, peer.port, peer.cport));
+        let Ok(NetworkStack { ends: NetworkEnds::Servers(found), .. }) = servers.stack(None) else {
+            panic!("{:?}", servers.stack(None))
+        };
+        let found = found.into_iter().map(|peer| (peer.host, peer.port, peer.cport));
         assert_eq!(found.collect::<Vec<_>>(), [("box".into(), PORT, Some(7)), ("::1".into(), 99, Some(7))]);
-        for (bad, guest, words) in [
+        for (bad, in_guest, words) in [
             (path(NetPath::Server), false, "needs peer = \"host[:port]\""),
             (NetworkSpec { peer: Some("box,:9".into()), ..path(NetPath::Server) }, false, "accepted: HOST"),
             (
@@ -238,7 +304,7 @@ mod tests {
             (NetworkSpec { mtu: Some(9), ..path(NetPath::Veth) }, false, "576 to 65535"),
             (NetworkSpec { mtu: Some(9000), ..path(NetPath::User) }, true, "accepted for veth and bridge"),
         ] {
-            let refusal = bad.check(guest).expect_err(words);
+            let refusal = bad.stack(guest(in_guest)).expect_err(words);
             assert!(refusal.contains(words), "{refusal}");
         }
     }

@@ -1,7 +1,7 @@
 //! Messages that are ICMP echo requests: the server's kernel answers them.
 //!
-//! A ping socket (icmp(7)) where the sysctl net.ipv4.ping_group_range lets this group have one, else a raw one (raw(7)), which takes
-//! CAP_NET_RAW. The kernel says when it got a reply, so that what the reply then waits for a CPU is no part of the round trip.
+//! Uses a ping socket (icmp(7)) if the sysctl net.ipv4.ping_group_range allows it, else a raw one (raw(7)), which takes
+//! CAP_NET_RAW. The kernel stamps replies, so a reply's wait for a CPU is not part of the round trip.
 #![expect(
     unsafe_code,
     reason = "the crates in use have neither filters of ICMP nor the kernel's time stamps"
@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, Protocol, SendFlags, SocketFlags, SocketType, i
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::message::Message;
-use super::transport::{Line, Reply, unless_blocked};
+use super::transport::{Reply, Transport, unless_blocked};
 
 /// Bytes of an echo's header: type, code, checksum, identifier, sequence number (RFC 792, RFC 4443).
 const HEADER: usize = 8;
@@ -79,7 +79,7 @@ impl Icmp {
         if self.is_raw { "a raw socket" } else { "a ping socket" }
     }
 
-    /// The echo's header and message within what was read.
+    /// The echo's header and message in the bytes that were read.
     fn echo(&self, length: usize) -> Option<&[u8]> {
         let bytes = self.reply.get(..length)?;
         // Only a raw socket of IPv4 gives the header of IP too, whose length is in words of four bytes.
@@ -88,14 +88,14 @@ impl Icmp {
     }
 }
 
-impl Line for Icmp {
+impl Transport for Icmp {
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
     fn send(&mut self, message: Message) -> io::Result<bool> {
         let kind = if self.is_v4 { REQUEST_4 } else { REQUEST_6 };
-        // The identifier of a ping socket is the kernel's to set. Replies are told apart by the message, which is longer.
+        // The kernel sets the identifier of a ping socket. Replies are matched by the message, which is longer.
         let (identifier, sequence) = (low_16(message.cookie), low_16(message.number));
         self.request[..HEADER].fill(0);
         self.request[0] = kind;
@@ -124,7 +124,7 @@ impl Line for Icmp {
     }
 
     fn ends_with(&self, _error: &io::Error) -> bool {
-        // Routers' answers and links that are down are what a measurement may be about.
+        // A measurement may be about routers' answers and links that are down.
         false
     }
 }

@@ -1,19 +1,19 @@
-//! Messages under way, and what becomes of them.
+//! Messages in flight, matched with their replies.
 
 use iotax_model::record::Probes;
 
-/// When a message went out.
+/// A message that was sent; times are nanoseconds.
 #[derive(Debug, Clone, Copy)]
-struct Flight {
+struct SentMessage {
     sent_at: u64,
-    /// When it should have gone out; in a closed loop as `sent_at`.
+    /// The intended time of sending; in a closed loop the same as `sent_at`.
     intended_at: u64,
     is_back: bool,
 }
 
 /// The times of a round trip in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Trip {
+pub(super) struct RoundTrip {
     /// From sending.
     pub(super) service: u64,
     /// From the intended start.
@@ -24,13 +24,13 @@ pub(super) struct Trip {
 
 /// The latest messages by their numbers, in memory that does not grow: a message so old that its place is taken by another is lost.
 #[derive(Debug)]
-pub(super) struct Flights {
-    places: Box<[Flight]>,
+pub(super) struct InFlightMessages {
+    places: Box<[SentMessage]>,
     /// The number of the next message.
     next: u64,
     /// All before this one are back or given up.
     oldest: u64,
-    /// The first one that counts; what went out in the warm-up does not.
+    /// The first message after the warm-up.
     first: Option<u64>,
     /// One more than the greatest number that is back.
     seen: u64,
@@ -42,11 +42,11 @@ pub(super) struct Flights {
     probes: Probes,
 }
 
-impl Flights {
-    /// Room for at least so many messages at once.
+impl InFlightMessages {
+    /// Makes room for at least `room` messages at once.
     pub(super) fn new(room: u64, deadline: u64) -> Self {
         let room = usize::try_from(room.next_power_of_two()).unwrap_or(usize::MAX);
-        let none = Flight { sent_at: 0, intended_at: 0, is_back: true };
+        let none = SentMessage { sent_at: 0, intended_at: 0, is_back: true };
         Self {
             places: vec![none; room].into(),
             next: 0,
@@ -75,9 +75,9 @@ impl Flights {
     }
 
     /// The next message went out. Whether it counts must not change back.
-    pub(super) fn went(&mut self, sent_at: u64, intended_at: u64, counts: bool) {
+    pub(super) fn record_sent(&mut self, sent_at: u64, intended_at: u64, counts: bool) {
         let place = self.place(self.next);
-        self.places[place] = Flight { sent_at, intended_at, is_back: false };
+        self.places[place] = SentMessage { sent_at, intended_at, is_back: false };
         if counts {
             self.first.get_or_insert(self.next);
             self.probes.sent += 1;
@@ -87,19 +87,19 @@ impl Flights {
     }
 
     /// A message came back. How long it took if it is the first time and not too late.
-    pub(super) fn came(&mut self, number: u64, now: u64) -> Option<Trip> {
+    pub(super) fn record_reply(&mut self, number: u64, now: u64) -> Option<RoundTrip> {
         if number >= self.next || number + self.room() < self.next {
             return None;
         }
         let counts = self.first.is_some_and(|first| number >= first);
         let place = self.place(number);
-        let flight = &mut self.places[place];
-        let trip = Trip {
-            service: now.saturating_sub(flight.sent_at),
-            response: now.saturating_sub(flight.intended_at),
+        let message = &mut self.places[place];
+        let trip = RoundTrip {
+            service: now.saturating_sub(message.sent_at),
+            response: now.saturating_sub(message.intended_at),
             counts,
         };
-        let again = std::mem::replace(&mut flight.is_back, true);
+        let again = std::mem::replace(&mut message.is_back, true);
         let is_late = !again && trip.service > self.deadline;
         let is_passed = number + 1 < self.seen;
         self.seen = self.seen.max(number + 1);
@@ -118,18 +118,18 @@ impl Flights {
         (!again && !is_late).then_some(trip)
     }
 
-    /// When the last message went out, if it is not back.
+    /// The time at which the last message was sent, if it is not back.
     pub(super) fn awaits_since(&self) -> Option<u64> {
         let last = self.places[self.place(self.next.checked_sub(1)?)];
         (!last.is_back).then_some(last.sent_at)
     }
 
-    /// When the oldest message went out that is not back and not older than the deadline.
+    /// The time at which the oldest message was sent that is not back and within the deadline.
     pub(super) fn oldest_since(&mut self, now: u64) -> Option<u64> {
         while self.oldest < self.next {
-            let flight = self.places[self.place(self.oldest)];
-            if !flight.is_back && now.saturating_sub(flight.sent_at) <= self.deadline {
-                return Some(flight.sent_at);
+            let message = self.places[self.place(self.oldest)];
+            if !message.is_back && now.saturating_sub(message.sent_at) <= self.deadline {
+                return Some(message.sent_at);
             }
             self.oldest += 1;
         }
@@ -165,32 +165,36 @@ mod tests {
 
     #[test]
     fn what_comes_back_is_matched_by_its_number() {
-        let mut flights = Flights::new(8, DEADLINE);
-        flights.went(100, 100, false);
+        let mut in_flight = InFlightMessages::new(8, DEADLINE);
+        in_flight.record_sent(100, 100, false);
         for n in 1..6 {
-            flights.went(100 * n, 100 * n - 30, true);
+            in_flight.record_sent(100 * n, 100 * n - 30, true);
         }
-        let trip = |service, response, counts| Some(Trip { service, response, counts });
-        assert_eq!(flights.came(0, 150), trip(50, 50, false), "it went out in the warm-up");
-        assert_eq!(flights.came(1, 150), trip(50, 80, true));
-        assert_eq!(flights.came(3, 390), trip(90, 120, true));
-        assert_eq!(flights.came(2, 400), trip(200, 230, true), "out of order, and back");
-        assert_eq!(flights.came(2, 410), None, "a second time");
-        assert_eq!((flights.came(6, 420), flights.came(u64::MAX, 420)), (None, None), "never sent");
-        assert_eq!(flights.came(4, 400 + DEADLINE + 1), None, "late");
-        assert_eq!((flights.probes(), flights.late()), (probes(5, 3, 1, 1), 1));
-        assert_eq!((flights.awaits_since(), flights.oldest_since(1450)), (Some(500), Some(500)));
-        assert_eq!(flights.oldest_since(500 + DEADLINE + 1), None, "given up");
+        let trip = |service, response, counts| Some(RoundTrip { service, response, counts });
+        assert_eq!(in_flight.record_reply(0, 150), trip(50, 50, false), "it went out in the warm-up");
+        assert_eq!(in_flight.record_reply(1, 150), trip(50, 80, true));
+        assert_eq!(in_flight.record_reply(3, 390), trip(90, 120, true));
+        assert_eq!(in_flight.record_reply(2, 400), trip(200, 230, true), "out of order, and back");
+        assert_eq!(in_flight.record_reply(2, 410), None, "a second time");
+        assert_eq!(
+            (in_flight.record_reply(6, 420), in_flight.record_reply(u64::MAX, 420)),
+            (None, None),
+            "never sent"
+        );
+        assert_eq!(in_flight.record_reply(4, 400 + DEADLINE + 1), None, "late");
+        assert_eq!((in_flight.probes(), in_flight.late()), (probes(5, 3, 1, 1), 1));
+        assert_eq!((in_flight.awaits_since(), in_flight.oldest_since(1450)), (Some(500), Some(500)));
+        assert_eq!(in_flight.oldest_since(500 + DEADLINE + 1), None, "given up");
     }
 
     #[test]
     fn a_message_whose_place_is_taken_is_lost() {
-        let mut flights = Flights::new(5, DEADLINE);
-        (0..20).for_each(|n| flights.went(n + 1, n + 1, true));
-        assert_eq!(flights.oldest_since(20), Some(13), "room for eight");
-        assert_eq!(flights.came(11, 30), None);
-        assert!(flights.came(12, 30).is_some());
-        assert_eq!(flights.probes(), probes(20, 1, 0, 0));
+        let mut in_flight = InFlightMessages::new(5, DEADLINE);
+        (0..20).for_each(|n| in_flight.record_sent(n + 1, n + 1, true));
+        assert_eq!(in_flight.oldest_since(20), Some(13), "room for eight");
+        assert_eq!(in_flight.record_reply(11, 30), None);
+        assert!(in_flight.record_reply(12, 30).is_some());
+        assert_eq!(in_flight.probes(), probes(20, 1, 0, 0));
     }
 
     proptest! {
@@ -199,11 +203,11 @@ mod tests {
             warm in 0_u64..5,
             replies in prop::collection::vec(0_u64..40, 0..80),
         ) {
-            let mut flights = Flights::new(64, DEADLINE);
-            (0..30).for_each(|n| flights.went(n + 1, n + 1, n >= warm));
+            let mut in_flight = InFlightMessages::new(64, DEADLINE);
+            (0..30).for_each(|n| in_flight.record_sent(n + 1, n + 1, n >= warm));
             let mut trips = 0;
             for number in &replies {
-                trips += u64::from(flights.came(*number, 100).is_some_and(|trip| trip.counts));
+                trips += u64::from(in_flight.record_reply(*number, 100).is_some_and(|trip| trip.counts));
             }
             let counted: Vec<(usize, u64)> =
                 replies.iter().copied().enumerate().filter(|(_, n)| (warm..30).contains(n)).collect();
@@ -213,7 +217,7 @@ mod tests {
                 .iter()
                 .filter(|(at, n)| is_first(*at, *n) && replies[..*at].iter().any(|m| m > n && *m < 30))
                 .count() as u64;
-            prop_assert_eq!(flights.probes(), probes(30 - warm, received, counted.len() as u64 - received, passed));
+            prop_assert_eq!(in_flight.probes(), probes(30 - warm, received, counted.len() as u64 - received, passed));
             prop_assert_eq!(trips, received);
         }
     }

@@ -9,11 +9,11 @@ use iotax_model::net::{NetTest, Peer, Traffic};
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
-use super::super::report::Report;
-use super::super::test::{Prepared, Progress, Test};
+use super::super::report::TestReport;
+use super::super::test::{ClientTest, Prepared, Progress};
 use iotax_engine::EngineError;
 
-/// Has the server agree to the load of some round trips: a test beside theirs, with the same warm-up and window.
+/// Agrees with the server on the load: a separate test with the same warm-up and window.
 pub(super) fn prepare(
     workload: &Workload,
     traffic: &Traffic,
@@ -30,13 +30,13 @@ pub(super) fn prepare(
     };
     // The first port that was asked for is the round trips'.
     let peer = Peer { cport: None, ..peer.clone() };
-    Test { traffic, peer, time: workload.window(), omit: workload.ramp_time, interval }.prepare()
+    ClientTest { traffic, peer, time: workload.window(), omit: workload.ramp_time, interval }.prepare()
 }
 
 /// A load under way.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<Report, EngineError>>>,
+    thread: Option<JoinHandle<Result<TestReport, EngineError>>>,
 }
 
 impl Load {
@@ -49,25 +49,24 @@ impl Load {
             move || {
                 prepared.run(&stop, &mut |progress| {
                     if matches!(progress, Progress::Started(_)) {
-                        // Whoever started it waits for this.
+                        // `start` waits for this.
                         let _ = started.send(());
                     }
                 })
             }
         };
         let thread = thread::Builder::new().name("load".into()).spawn(work);
-        let thread = thread
-            .map_err(|error| EngineError::System { doing: "starting a thread for the load".into(), error })?;
+        let thread = thread.map_err(EngineError::system("starting a thread for the load"))?;
         let load = Self { stop, thread: Some(thread) };
         match is_started.recv() {
             Ok(()) => Ok(load),
-            // It ended before it began, and says why.
+            // It failed before it began; its result says why.
             Err(_) => load.end().map(|_| Err(gone()))?,
         }
     }
 
-    /// Waits for its end, which is that of the window. What it was.
-    pub(super) fn end(mut self) -> Result<Report, EngineError> {
+    /// Waits for its end, which is the window's, and returns its results.
+    pub(super) fn end(mut self) -> Result<TestReport, EngineError> {
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_else(|| Err(gone()))
     }
 }
@@ -75,7 +74,7 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // What it would say is of no account any more.
+        // The test was stopped early, so its result does not matter.
         drop(self.thread.take().map(JoinHandle::join));
     }
 }

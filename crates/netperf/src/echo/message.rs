@@ -3,8 +3,8 @@
 /// The least length of a message in bytes.
 pub(crate) const LEAST: usize = 16;
 
-/// The beginning of a message: what tells a measurement's messages from all others, and their number from 0, both big-endian. What
-/// follows up to the message's length is zeros.
+/// The beginning of a message: its measurement's cookie and its number from 0, both big-endian. Zeros fill the rest of the
+/// message's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) cookie: u64,

@@ -1,9 +1,9 @@
 //! Round trips: messages that the server sends back, and how long each took.
 //!
-//! The client's `prober` is one worker like those of a disk's measurement: it sends when its schedule says so, whatever became of
-//! the messages before, and reports its counts by interval. A `transport` carries the messages: `icmp`, which any host's kernel
-//! answers, or a socket of `udp` or `tcp` that is connected with a server of ours, which [answers](server) on its own end of it.
-//! That is agreed on as a test of one stream of iperf3's is. A `load` beside them is a test of its own at the same server.
+//! The client's `prober` is one worker like those of a disk's measurement: it sends on schedule, whatever became of earlier
+//! messages, and reports its counts by interval. A `transport` carries the messages: `icmp`, which any host's kernel answers, or
+//! a `udp` or `tcp` socket connected to an iotax server, which [answers](server) it. The two agree on a test as iperf3 does on a
+//! test of one stream. A `load` next to it is a separate test at the same server.
 
 mod icmp;
 mod in_flight;
@@ -30,12 +30,12 @@ use iotax_model::workload::{Rw, Workload};
 
 use self::icmp::Icmp;
 use self::load::Load;
-use self::prober::{DEADLINE, Prober, Told};
+use self::prober::{DEADLINE, ProbeTotals, Prober};
 use self::tcp::Tcp;
-use self::transport::{Line, deepen};
+use self::transport::{Transport, deepen};
 use self::udp::Udp;
-use super::client::{Session, with_name};
-use super::control::Trouble;
+use super::client::{ClientSession, with_name};
+use super::control::NetError;
 use super::measure::flows;
 use super::parameters::Parameters;
 use super::report::End;
@@ -55,7 +55,7 @@ const LENGTH: Bytes = Bytes(64);
 const GREETING: Duration = Duration::from_millis(500);
 const GREETINGS: u32 = 10;
 
-/// Carries out a measurement of round trips, with a load beside them if that is asked for.
+/// Carries out a measurement of round trips, with a load next to them if the job has one.
 pub(super) fn measure(
     job: &Job,
     traffic: &Traffic,
@@ -66,32 +66,34 @@ pub(super) fn measure(
     let load =
         if traffic.loaded { Some(load::prepare(&job.workload, traffic, peer, job.interval)?) } else { None };
     if traffic.test == NetTest::IcmpRtt {
-        let line = icmp(traffic, peer)?;
-        let note = format!("round trips end when the kernel gets the reply; sent through {}", line.kind());
+        let transport = icmp(traffic, peer)?;
+        let note =
+            format!("round trips end when the kernel gets the reply; sent through {}", transport.kind());
         events(Event::Ready);
-        let mut outcome = go(job, traffic, line, load, events)?;
+        let mut outcome = go(job, traffic, transport, load, events)?;
         events(Event::Over);
         outcome.notes.push(note);
         return Ok(outcome);
     }
-    let session = Session::open(peer, |mss| parameters(&job.workload, traffic, mss, peer.token.is_some()));
-    let session = session.map_err(|trouble| named(peer, trouble))?;
+    let session =
+        ClientSession::open(peer, |mss| parameters(&job.workload, traffic, mss, peer.token.is_some()));
+    let session = session.map_err(|error| named(peer, error))?;
     events(Event::Ready);
     match on_session(job, traffic, &session, load, events) {
-        Ok(outcome) => conclude(session, outcome).map_err(|trouble| named(peer, trouble)),
+        Ok(outcome) => conclude(session, outcome).map_err(|error| named(peer, error)),
         Err(error) => {
             session.terminate();
             Err(match error {
-                Failure::Server(trouble) => named(peer, trouble),
+                Failure::Server(error) => named(peer, error),
                 Failure::Here(error) => error,
             })
         }
     }
 }
 
-/// Why a measurement with a server of ours came to nothing.
+/// The failure of a measurement with an iotax server.
 enum Failure {
-    Server(Trouble),
+    Server(NetError),
     Here(EngineError),
 }
 
@@ -101,9 +103,9 @@ impl From<EngineError> for Failure {
     }
 }
 
-impl From<Trouble> for Failure {
-    fn from(trouble: Trouble) -> Self {
-        Self::Server(trouble)
+impl From<NetError> for Failure {
+    fn from(error: NetError) -> Self {
+        Self::Server(error)
     }
 }
 
@@ -114,13 +116,13 @@ impl From<io::Error> for Failure {
 }
 
 /// A failure with the peer's name. Where nobody listens the remedy is another than a stream's.
-fn named(peer: &Peer, trouble: Trouble) -> EngineError {
-    match trouble {
-        Trouble::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => EngineError::Net(format!(
+fn named(peer: &Peer, error: NetError) -> EngineError {
+    match error {
+        NetError::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => EngineError::Net(format!(
             "{}:{}: {error}; have iotax net serve run there, or use ICMP (--icmp, test = \"icmp-rtt\"), which any host answers",
             peer.host, peer.port
         )),
-        trouble => with_name(peer, trouble),
+        error => with_name(peer, error),
     }
 }
 
@@ -139,12 +141,12 @@ fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bo
 fn on_session(
     job: &Job,
     traffic: &Traffic,
-    session: &Session,
+    session: &ClientSession,
     load: Option<test::Prepared>,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, Failure> {
     let Some((socket, _)) = session.connect()?.pop() else {
-        return Err(Trouble::Refused("has no stream to answer on".into()).into());
+        return Err(NetError::Refused("has no stream to answer on".into()).into());
     };
     greet(&socket, length(traffic))?;
     let polls = traffic.busy_poll.is_none() || stream::busy_polls(&socket);
@@ -171,7 +173,7 @@ fn on_session(
 
 /// Has one message come back before anything is measured: an iperf3 takes a test of round trips for one of a stream, and
 /// would answer nothing.
-fn greet(socket: &Socket, length: usize) -> Result<(), Trouble> {
+fn greet(socket: &Socket, length: usize) -> Result<(), NetError> {
     let message = vec![0; length];
     let mut reply = vec![0; length];
     let came = match socket {
@@ -184,7 +186,7 @@ fn greet(socket: &Socket, length: usize) -> Result<(), Trouble> {
             socket.set_read_timeout(Some(GREETING))?;
             (0..GREETINGS).any(|_| {
                 let sent = socket.send(&message).is_ok();
-                // What opened the stream may be answered once more.
+                // The message that opened the stream may be answered a second time.
                 sent && (0..2).any(|_| socket.recv(&mut reply).is_ok_and(|got| got == length))
             })
         }
@@ -194,11 +196,11 @@ fn greet(socket: &Socket, length: usize) -> Result<(), Trouble> {
     }
     let words = "does not send messages back: iotax net serve does, an iperf3 does not; any host answers ICMP \
                  (--icmp, test = \"icmp-rtt\")";
-    Err(Trouble::Refused(words.into()))
+    Err(NetError::Refused(words.into()))
 }
 
-/// Has the server stop, and learns what that cost it.
-fn conclude(session: Session, mut outcome: Outcome) -> Result<Outcome, Trouble> {
+/// Ends the test at the server and adds the server's CPU time.
+fn conclude(session: ClientSession, mut outcome: Outcome) -> Result<Outcome, NetError> {
     session.end();
     session.await_end()?;
     let local = End { duration_ns: outcome.duration_ns, cpu: Some(outcome.cpu), ..End::default() };
@@ -213,11 +215,11 @@ fn conclude(session: Session, mut outcome: Outcome) -> Result<Outcome, Trouble> 
 fn go(
     job: &Job,
     traffic: &Traffic,
-    line: impl Line + 'static,
+    transport: impl Transport + 'static,
     load: Option<test::Prepared>,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
-    let prepared = Prepared::new(job, traffic, line)?;
+    let prepared = Prepared::new(job, traffic, transport)?;
     let load = load.map(Load::start).transpose()?;
     let mut outcome = prepared.go(Window::new(job, clock::now()), events)?;
     if let Some(load) = load {
@@ -240,7 +242,7 @@ fn icmp(traffic: &Traffic, peer: &Peer) -> Result<Icmp, EngineError> {
     let mut last = None;
     for address in dial::resolve(name, 0).map_err(|error| EngineError::Net(format!("{name}: {error}")))? {
         match from_there(address) {
-            Ok(line) => return Ok(line),
+            Ok(transport) => return Ok(transport),
             Err(error) => last = Some(error),
         }
     }
@@ -258,27 +260,27 @@ struct Prepared {
     job: Job,
     workers: Workers,
     room: Latencies,
-    told: Receiver<Told>,
+    totals: Receiver<ProbeTotals>,
 }
 
 impl Prepared {
-    /// Sets up round trips on a line.
-    fn new(job: &Job, traffic: &Traffic, line: impl Line + 'static) -> Result<Self, EngineError> {
+    /// Sets up round trips on a transport.
+    fn new(job: &Job, traffic: &Traffic, transport: impl Transport + 'static) -> Result<Self, EngineError> {
         let workload = as_io(&job.workload, traffic);
         let room = Latencies::new(&workload);
-        let (sender, told) = mpsc::channel();
+        let (sender, totals) = mpsc::channel();
         let cookie = SplitMix64::new(job.seed ^ clock::now(), Purpose::Run, std::process::id().into()).next();
         let prober = Prober {
-            line,
+            transport,
             workload: workload.clone(),
             cookie,
             spins: traffic.busy_poll.is_some(),
-            told: sender,
+            totals: sender,
         };
         let mut work = Some(Box::new(move |context| prober.work(context)) as Work);
         let workers =
             Workers::spawn(1, None, &room, |number| work.take().ok_or(EngineError::Panicked(number)))?;
-        Ok(Self { job: Job { workload, ..job.clone() }, workers, room, told })
+        Ok(Self { job: Job { workload, ..job.clone() }, workers, room, totals })
     }
 
     /// Makes the round trips of a window.
@@ -291,14 +293,14 @@ impl Prepared {
                 return Err(error);
             }
         };
-        // A worker that is stuck tells nothing.
-        let told = self.told.try_recv().ok();
+        // A stuck worker sends no totals.
+        let totals = self.totals.try_recv().ok();
         outcome.carried = Some(Carried {
-            probes: told.map(|told| told.probes),
-            mdev_ns: told.and_then(|told| told.mdev_ns),
+            probes: totals.map(|totals| totals.probes),
+            mdev_ns: totals.and_then(|totals| totals.mdev_ns),
             ..Carried::default()
         });
-        if let Some(late) = told.map(|told| told.late).filter(|late| *late > 0) {
+        if let Some(late) = totals.map(|totals| totals.late).filter(|late| *late > 0) {
             let deadline = Nanos(DEADLINE);
             outcome.notes.push(format!(
                 "{late} replies came more than {deadline} after their messages and count as lost"

@@ -1,7 +1,7 @@
-//! The client: sends messages when they are due, and times those that come back.
+//! The client: sends messages on schedule and times the replies.
 //!
-//! One thread does both, and never waits for a reply before it sends what is due. What it sends late, because it had no CPU or the
-//! socket no room, shows in the response times.
+//! One thread does both, and never waits for a reply before it sends a message that is due. Delays in sending, for lack of CPU or
+//! socket room, show in the response times.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -13,9 +13,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::set_current_timer_slack;
 use rustix::time::Timespec;
 
-use super::in_flight::Flights;
+use super::in_flight::InFlightMessages;
 use super::message::Message;
-use super::transport::{Line, Reply};
+use super::transport::{Reply, Transport};
 use iotax_engine::EngineError;
 use iotax_engine::clock;
 use iotax_engine::intervals::{IntervalRecorder, IntervalState};
@@ -24,30 +24,30 @@ use iotax_engine::latencies::Latencies;
 use iotax_engine::pace::Pace;
 use iotax_engine::request::{Direction, Io};
 use iotax_engine::window::Window;
-use iotax_engine::workers::{DRAIN, Finish, Report, WorkerContext};
+use iotax_engine::workers::{DRAIN, Finish, WorkerContext, WorkerReport};
 
-/// A message that is not back after so long is lost, whatever comes of it later.
+/// Nanoseconds after which a message counts as lost, even if its reply comes later.
 pub(super) const DEADLINE: u64 = 5_000_000_000;
-/// In a closed loop the next message goes out after so long if the last one does not come back.
+/// Nanoseconds without a reply after which a closed loop sends the next message.
 const PATIENCE: u64 = 1_000_000_000;
-/// After the window's end is waited for so long, or for twice the longest round trip, for what is still under way: not so long that the
-/// worker would be left behind.
+/// The wait after the window's end for messages in flight, unless twice the longest round trip is longer. It is bounded so that
+/// the worker is not left behind.
 const LAST_CALL: u64 = 1_000_000_000;
 const LAST_CALL_MOST: u64 = DRAIN.0 / 5 * 4;
-/// In a closed loop the next message goes out so long after one that could not be sent or was refused.
+/// The pause of a closed loop after a message that could not be sent or was refused.
 const PAUSE: u64 = 10_000_000;
-/// Before a message is due is spun for so long: a sleeper wakes up late.
+/// Nanoseconds of spinning before a message is due: a sleeper wakes up late.
 const SPIN: u64 = 20_000;
-/// Messages that may be under way at once: in a closed loop, where duplicates are known among so many, and at most.
+/// The least and the most messages that may be in flight at once. A closed loop recognizes duplicates among the least.
 const LEAST_ROOM: u64 = 1 << 12;
 const MOST_ROOM: u64 = 1 << 20;
 /// The most messages sent before replies are read, if more are due at once, and the most replies read before checking what is
 /// due.
 const AT_ONCE: u32 = 16;
 
-/// Results of one measurement of round trips beside its times.
+/// Counts of one measurement of round trips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ProbeTotals {
     pub(super) probes: Probes,
     /// Came back after [`DEADLINE`].
     pub(super) late: u64,
@@ -55,39 +55,39 @@ pub(super) struct Told {
     pub(super) mdev_ns: Option<u64>,
 }
 
-/// Work of a worker: round trips on a line.
+/// Work of a worker: round trips on a transport.
 pub(super) struct Prober<L> {
-    pub(super) line: L,
+    pub(super) transport: L,
     /// In the words of I/O: it reads, `bs` is a message's length, and `rate_iops` how many are due a second.
     pub(super) workload: Workload,
     pub(super) cookie: u64,
     /// Ask the socket again and again instead of sleeping.
     pub(super) spins: bool,
-    pub(super) told: Sender<Told>,
+    pub(super) totals: Sender<ProbeTotals>,
 }
 
-impl<L: Line> Prober<L> {
-    /// Sets up, waits for the start and works until what went out in the window is back or lost.
+impl<L: Transport> Prober<L> {
+    /// Sets up, waits for the start and works until all messages of the window are back or lost.
     pub(super) fn work(self, context: WorkerContext) -> Result<Finish, EngineError> {
-        let Self { line, workload, cookie, spins, told } = self;
+        let Self { transport, workload, cookie, spins, totals } = self;
         let WorkerContext { number, common, start, spare, reports, .. } = context;
         let room = workload.rate_iops.map_or(0, |rate| rate.saturating_mul(DEADLINE / 1_000_000_000));
-        let flights = Flights::new(room.clamp(LEAST_ROOM, MOST_ROOM), DEADLINE);
+        let in_flight = InFlightMessages::new(room.clamp(LEAST_ROOM, MOST_ROOM), DEADLINE);
         // Nobody listens if the measurement is given up; then the start channel is closed too.
-        let _ = reports.send(Report::Ready);
+        let _ = reports.send(WorkerReport::Ready);
         let Ok(window) = start.recv() else { return Ok(Finish::default()) };
         let pace = Pace::new(&workload, number, 0, window);
         // The usual slack of 50 us would be lateness.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let latencies = Latencies::new(&workload);
         let mut round = Round {
-            line,
+            transport,
             cookie,
             length: u32::try_from(workload.bs.0).unwrap_or(u32::MAX),
             spins,
             window,
             pace,
-            flights,
+            in_flight,
             recorder: IntervalRecorder::new(number, latencies, window, spare, reports),
             replies: Vec::with_capacity(1 << 12),
             errors: IoErrors::default(),
@@ -105,8 +105,8 @@ impl<L: Line> Prober<L> {
             let wake = round.send_due(now)?;
             round.wait(wake);
         }
-        let (probes, late) = (round.flights.probes(), round.flights.late());
-        let _ = told.send(Told { probes, late, mdev_ns: round.spread.deviation() });
+        let (probes, late) = (round.in_flight.probes(), round.in_flight.late());
+        let _ = totals.send(ProbeTotals { probes, late, mdev_ns: round.spread.deviation() });
         Ok(Finish {
             began_at,
             ramp_ios: round.recorder.ramp_ios,
@@ -119,50 +119,50 @@ impl<L: Line> Prober<L> {
 
 /// A measurement under way.
 struct Round<L> {
-    line: L,
+    transport: L,
     cookie: u64,
     length: u32,
     spins: bool,
     window: Window,
     /// Absent in a closed loop.
     pace: Option<Pace>,
-    flights: Flights,
+    in_flight: InFlightMessages,
     recorder: IntervalRecorder,
     replies: Vec<Reply>,
     errors: IoErrors,
-    /// In a closed loop nothing goes out before.
+    /// A closed loop sends nothing before this time.
     paused_until: u64,
-    /// The socket took no more.
+    /// True if the socket had no room for the last message.
     no_room: bool,
     spread: Spread,
 }
 
-impl<L: Line> Round<L> {
-    /// Takes in what is there.
+impl<L: Transport> Round<L> {
+    /// Reads the replies that have arrived.
     fn receive(&mut self) -> Result<(), EngineError> {
         for _ in 0..AT_ONCE {
-            let came = match self.line.receive(&mut self.replies) {
+            let came = match self.transport.receive(&mut self.replies) {
                 Ok(came) => came,
                 Err(error) => self.failed("read", &error).map(|()| false)?,
             };
             let now = clock::now();
             for index in 0..self.replies.len() {
-                self.came(self.replies[index], now);
+                self.record_reply(self.replies[index], now);
             }
             self.replies.clear();
             // In a closed loop nothing more comes when the last one is back, and it need not be asked.
-            if !came || self.pace.is_none() && self.flights.awaits_since().is_none() {
+            if !came || self.pace.is_none() && self.in_flight.awaits_since().is_none() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn came(&mut self, reply: Reply, now: u64) {
+    fn record_reply(&mut self, reply: Reply, now: u64) {
         if reply.message.cookie != self.cookie {
             return;
         }
-        let trip = self.flights.came(reply.message.number, now.saturating_sub(reply.waited));
+        let trip = self.in_flight.record_reply(reply.message.number, now.saturating_sub(reply.waited));
         // Warm-up lasts until the recorder begins the window; messages sent before then do not count.
         let measures = self.recorder.boundary > self.window.begin;
         if let Some(trip) = trip.filter(|trip| trip.counts == measures) {
@@ -177,10 +177,10 @@ impl<L: Line> Round<L> {
     /// Counts a failure of the socket, or ends the measurement with it.
     #[cold]
     fn failed(&mut self, direction: &'static str, error: &io::Error) -> Result<(), EngineError> {
-        if self.line.ends_with(error) {
+        if self.transport.ends_with(error) {
             return Err(EngineError::Net(format!(
                 "the connection broke after {} round trips: {error}",
-                self.flights.next()
+                self.in_flight.next()
             )));
         }
         let (number, now) = (error.raw_os_error().unwrap_or(0), clock::now());
@@ -189,12 +189,12 @@ impl<L: Line> Round<L> {
         Ok(())
     }
 
-    /// Closes the interval that is over. Whether all is over: the last interval waits for what is still under way.
+    /// Closes the interval that is over. True if the work is done: the last interval waits for messages in flight.
     fn is_over(&mut self, now: u64) -> bool {
         if now < self.recorder.boundary {
             return false;
         }
-        let oldest = self.flights.oldest_since(now);
+        let oldest = self.in_flight.oldest_since(now);
         let is_owed = self.pace.as_ref().is_some_and(|pace| pace.due() < self.window.end);
         if now >= self.window.end && (oldest.is_some() || is_owed) && now < self.gives_up() {
             return false;
@@ -202,18 +202,18 @@ impl<L: Line> Round<L> {
         self.recorder.turn(now, oldest.map(|since| now - since)) == IntervalState::Over
     }
 
-    /// When what is under way after the window's end is lost.
+    /// The time at which messages still under way after the window count as lost.
     fn gives_up(&self) -> u64 {
-        self.window.end + LAST_CALL.max(2 * self.flights.longest()).min(DEADLINE).min(LAST_CALL_MOST)
+        self.window.end + LAST_CALL.max(2 * self.in_flight.longest()).min(DEADLINE).min(LAST_CALL_MOST)
     }
 
-    /// Sends what is due. When there is more to do if nothing comes.
+    /// Sends the messages that are due. Returns the time of the next action if nothing arrives.
     fn send_due(&mut self, now: u64) -> Result<u64, EngineError> {
         let boundary = if now < self.window.end { self.recorder.boundary } else { self.gives_up() };
         self.no_room = false;
         for _ in 0..AT_ONCE {
             let (due, now) = (self.due(), clock::now());
-            // What was due before the end goes out later too; a closed loop intends nothing.
+            // Messages due before the end are sent even after it; a closed loop has no schedule.
             if due >= self.window.end || self.pace.is_none() && now >= self.window.end {
                 return Ok(boundary);
             }
@@ -224,8 +224,8 @@ impl<L: Line> Round<L> {
             if now >= self.recorder.boundary && now < self.window.end {
                 return Ok(now);
             }
-            let message = Message { cookie: self.cookie, number: self.flights.next() };
-            match self.line.send(message) {
+            let message = Message { cookie: self.cookie, number: self.in_flight.next() };
+            match self.transport.send(message) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.no_room = true;
@@ -235,14 +235,14 @@ impl<L: Line> Round<L> {
             }
             let intended = self.pace.as_mut().map_or(now, |pace| pace.take(now, self.length));
             let counts = intended >= self.window.begin && intended < self.window.end;
-            self.flights.went(now, intended, counts);
+            self.in_flight.record_sent(now, intended, counts);
         }
         Ok(0)
     }
 
-    /// When the next message is due.
+    /// The due time of the next message.
     fn due(&self) -> u64 {
-        match (&self.pace, self.flights.awaits_since()) {
+        match (&self.pace, self.in_flight.awaits_since()) {
             (Some(pace), _) => pace.due(),
             (None, None) => self.paused_until,
             (None, Some(since)) if self.paused_until > since => self.paused_until,
@@ -257,7 +257,7 @@ impl<L: Line> Round<L> {
             return std::hint::spin_loop();
         }
         let mut wanted = PollFlags::IN;
-        if self.no_room || self.line.is_held_up() {
+        if self.no_room || self.transport.is_held_up() {
             wanted |= PollFlags::OUT;
         }
         let time = Timespec {
@@ -265,7 +265,7 @@ impl<L: Line> Round<L> {
             tv_nsec: (nanos % 1_000_000_000).cast_signed(),
         };
         // An interruption only means to look again.
-        let _ = poll(&mut [PollFd::from_borrowed_fd(self.line.descriptor(), wanted)], Some(&time));
+        let _ = poll(&mut [PollFd::from_borrowed_fd(self.transport.descriptor(), wanted)], Some(&time));
     }
 }
 

@@ -1,4 +1,4 @@
-//! The server: sends back what comes.
+//! The echo server: sends messages back.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -28,34 +28,34 @@ pub(super) enum Waiting {
 
 /// Threads that answer, one for each socket, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Answering {
+pub(crate) struct EchoServer {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-impl Answering {
-    /// Answers on sockets that are connected with the client, as it asked.
+impl EchoServer {
+    /// Answers on sockets that are connected with the client, as its parameters say.
     pub(crate) fn start(sockets: Vec<Socket>, parameters: &Parameters) -> io::Result<Self> {
-        let mut answering = Self { stop: Arc::default(), threads: Vec::with_capacity(sockets.len()) };
+        let mut echo_server = Self { stop: Arc::default(), threads: Vec::with_capacity(sockets.len()) };
         let length = usize::try_from(parameters.length()).map_err(io::Error::other)?;
-        let busy_poll = parameters.iotax.as_ref().and_then(|told| told.busy_poll_ns);
+        let busy_poll = parameters.iotax.as_ref().and_then(|extension| extension.busy_poll_ns);
         let waiting = if busy_poll.is_some() { Waiting::Spinning } else { Waiting::Asleep };
         for socket in sockets {
             if let (Socket::Udp(socket), None) = (&socket, parameters.window) {
                 deepen(socket);
             }
-            let stop = Arc::clone(&answering.stop);
+            let stop = Arc::clone(&echo_server.stop);
             let work = move || match &socket {
                 Socket::Tcp(stream) => messages(stream, length, waiting, &stop),
                 Socket::Udp(socket) => datagrams(socket, length, waiting, &stop),
             };
-            answering.threads.push(thread::Builder::new().name("answers".into()).spawn(work)?);
+            echo_server.threads.push(thread::Builder::new().name("answers".into()).spawn(work)?);
         }
-        Ok(answering)
+        Ok(echo_server)
     }
 }
 
-impl Drop for Answering {
+impl Drop for EchoServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -65,7 +65,7 @@ impl Drop for Answering {
     }
 }
 
-/// Sends every datagram of at most `length` bytes back to the peer that a socket is connected with, until it is told to stop.
+/// Sends every datagram of at most `length` bytes back to the connected peer, until `stop`.
 /// Those too short to be messages are not answered.
 ///
 /// # Errors
@@ -83,14 +83,14 @@ pub(super) fn datagrams(
         match socket.recv(&mut message) {
             Ok(length @ LEAST..) => drop(socket.send(&message[..length])),
             Ok(_) => {}
-            // An error that the peer's end sent back (ICMP) is told once.
+            // An ICMP error from the peer's end is reported once.
             Err(_) => std::hint::spin_loop(),
         }
     }
     Ok(())
 }
 
-/// Sends every message of `length` bytes back on its connection, whole, until that ends or it is told to stop.
+/// Sends every message of `length` bytes back on its connection, whole, until that ends or until `stop`.
 ///
 /// # Errors
 /// A connection that broke.

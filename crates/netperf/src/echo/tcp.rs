@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::message::Message;
-use super::transport::{Line, Reply, unless_blocked};
+use super::transport::{Reply, Transport, unless_blocked};
 
 /// Bytes that are read at once at most, if no message is longer.
 const AT_ONCE: usize = 64 << 10;
@@ -36,7 +36,7 @@ impl Tcp {
         })
     }
 
-    /// Sends as much as there is room for of what has not gone out.
+    /// Sends as much of the remaining bytes as there is room for.
     fn push(&mut self) -> io::Result<()> {
         while self.is_held_up() {
             match unless_blocked(self.stream.write(&self.message[self.gone..]))? {
@@ -48,7 +48,7 @@ impl Tcp {
     }
 }
 
-impl Line for Tcp {
+impl Transport for Tcp {
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

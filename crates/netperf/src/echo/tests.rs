@@ -14,7 +14,7 @@ use iotax_model::workload::WorkloadKeys;
 
 use super::server::{self, Waiting};
 use super::tcp::Tcp;
-use super::transport::Line;
+use super::transport::Transport;
 use super::udp::Udp;
 use super::{Prepared, length, measure};
 use crate::server::{Server, Serving};
@@ -29,18 +29,7 @@ fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
         ramp_time: Some(Nanos::from_millis(50)),
         ..WorkloadKeys::default()
     };
-    Job {
-        path: None,
-        workload: keys.complete(&WorkloadKeys::default()),
-        size: Bytes(0),
-        seed: 1,
-        interval: Nanos::from_millis(100),
-        writable: false,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    }
+    Job::new(keys.complete(&WorkloadKeys::default()), Bytes(0), 1, Nanos::from_millis(100))
 }
 
 /// A server in a thread of its own, and how to stop it.
@@ -85,10 +74,10 @@ fn tcp_pair() -> (TcpStream, TcpStream) {
     (local, listener.accept().expect("accepted").0)
 }
 
-/// Measures on a line; returns the outcome and its samples.
-fn run(traffic: &Traffic, runtime_ms: u64, line: impl Line + 'static) -> (Outcome, Vec<Sample>) {
+/// Measures on a transport; returns the outcome and its samples.
+fn run(traffic: &Traffic, runtime_ms: u64, transport: impl Transport + 'static) -> (Outcome, Vec<Sample>) {
     let job = job(traffic, runtime_ms);
-    let prepared = Prepared::new(&job, traffic, line).expect("set up");
+    let prepared = Prepared::new(&job, traffic, transport).expect("set up");
     let (mut samples, mut measuring) = (Vec::new(), 0);
     let outcome = prepared.go(Window::new(&job, clock::now()), &mut |event| match event {
         Event::Sample(sample) => samples.push(*sample),
@@ -221,7 +210,7 @@ fn a_stall_of_the_far_end_delays_all_that_was_due_and_response_times_tell() {
         assert_eq!((counts.sent, counts.received, counts.out_of_order), (750, 750, 0), "{test}");
         let tally = read(&outcome);
         let response = tally.response.as_ref().expect("an open loop");
-        // Of the 150 that were due meanwhile half waited for more than half of the stall.
+        // 150 messages were due during the stall; half of them waited for more than half of it.
         let waited = above(response, 150_000_000);
         assert!((70..120).contains(&waited), "{test}: {waited}");
         assert!(response.max() >= Some(290_000_000));
@@ -257,7 +246,7 @@ fn what_is_lost_duplicated_or_passed_is_counted() {
             if let Some(held) = held.take() {
                 remote.send(&held).expect("answered");
             }
-            // What is no message of this measurement counts nowhere.
+            // Foreign messages count nowhere.
             remote.send(&[0; 64]).expect("sent");
             remote.send(&[0; 3]).expect("sent");
         }

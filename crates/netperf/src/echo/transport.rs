@@ -17,14 +17,14 @@ pub(super) struct Reply {
 }
 
 /// A socket that never blocks.
-pub(super) trait Line: Send {
+pub(super) trait Transport: Send {
     /// The descriptor to wait on.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// Sends one message. False if there is no room for it now, and nothing of it went out.
     fn send(&mut self, message: Message) -> io::Result<bool>;
 
-    /// Takes in what has come, one reading of the socket. False if nothing was there. What is no message is passed over.
+    /// Reads the socket once. False if nothing was there. Foreign data is skipped.
     fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool>;
 
     /// True if a part of a message still waits for room.
@@ -47,11 +47,11 @@ pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> 
     }
 }
 
-/// Bytes that a socket's buffer for datagrams is to hold, if the kernel gives so many: its default overflows with some 280 small ones,
-/// and what is lost in there would look as if the network had lost it.
+/// Bytes of receive buffer for datagrams, if the kernel allows so many: its default overflows with some 280 small ones, which
+/// would look like a loss in the network.
 const DEEP: usize = 4 << 20;
 
-/// Has a socket hold more datagrams that wait to be read, as many as the kernel allows.
+/// Enlarges a socket's receive buffer as far as the kernel allows.
 pub(super) fn deepen(socket: &UdpSocket) {
     if socket_recv_buffer_size(socket).is_ok_and(|bytes| bytes < DEEP) {
         // With less it works too.

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::message::Message;
-use super::transport::{Line, Reply, unless_blocked};
+use super::transport::{Reply, Transport, unless_blocked};
 
 /// A socket that is connected with the server's.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Udp {
     }
 }
 
-impl Line for Udp {
+impl Transport for Udp {
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -41,7 +41,7 @@ impl Line for Udp {
     }
 
     fn ends_with(&self, _error: &io::Error) -> bool {
-        // A server that is away for a while, or a link that is down, is what a measurement may be about.
+        // A measurement may be about a server or a link that is down for a while.
         false
     }
 }

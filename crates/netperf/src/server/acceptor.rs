@@ -1,4 +1,5 @@
-//! Who comes in. Nothing here waits for anyone: a visitor has bytes read as they come, has a deadline, and makes room when too many wait.
+//! Accepts connections. Nothing here blocks: a connection's bytes are read as they come, it has a deadline, and the oldest is
+//! dropped when too many wait.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
@@ -6,22 +7,22 @@ use std::time::{Duration, Instant};
 
 use super::super::auth::{Answer, Challenge};
 use super::super::control::{
-    COOKIE, Cookie, MAX_PARAMETERS, State, Trouble, checked_length, framed, understood,
+    COOKIE, Cookie, MAX_PARAMETERS, NetError, State, checked_length, framed, understood,
 };
 use super::super::parameters::Parameters;
-use super::error_log::Complaint;
+use super::error_log::FailureKind;
 
 /// The longest that a handshake may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// An iperf3 of its own error numbers: "unable to receive parameters from client".
+/// iperf3's error number for "unable to receive parameters from client".
 const RECEIVING_PARAMETERS: u32 = 114;
 
 /// A connection whose purpose is not known yet.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct PendingConnection {
     pub(super) socket: TcpStream,
     pub(super) address: IpAddr,
-    /// In the order of their coming.
+    /// Counts connections in the order of their arrival.
     pub(super) number: u64,
     deadline: Instant,
     stage: Stage,
@@ -35,20 +36,20 @@ enum Stage {
     Answer { cookie: Cookie, text: Vec<u8>, parameters: Box<Parameters>, challenge: Challenge },
 }
 
-/// The request that a connection turns out to make.
+/// The request that a connection makes.
 #[derive(Debug)]
-pub(super) enum Wish {
-    /// To go on.
-    More,
-    /// To be a stream of the test with this cookie, if there is one.
+pub(super) enum ClientRequest {
+    /// More bytes are needed.
+    Incomplete,
+    /// To join the test with this cookie as a stream.
     Stream(Cookie),
-    /// A test of its own.
+    /// To start a test.
     Test(Cookie, Box<Parameters>),
-    /// Nothing that is to be had; why, with details.
-    Nothing(Complaint, String),
+    /// The connection was refused or broke; with the reason and its details.
+    Rejected(FailureKind, String),
 }
 
-impl Visitor {
+impl PendingConnection {
     pub(super) fn new(socket: TcpStream, address: IpAddr, number: u64, now: Instant) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
@@ -61,30 +62,34 @@ impl Visitor {
         now >= self.deadline
     }
 
-    /// Reads what has come. `is_known` tells the cookies of tests that go on.
-    pub(super) fn advance(&mut self, token: Option<&str>, is_known: impl Fn(&Cookie) -> bool) -> Wish {
+    /// Reads the bytes that have arrived. `is_known` is true for the cookies of running tests.
+    pub(super) fn advance(
+        &mut self,
+        token: Option<&str>,
+        is_known: impl Fn(&Cookie) -> bool,
+    ) -> ClientRequest {
         loop {
             let wanted = match self.wanted() {
                 Ok(wanted) => wanted,
-                Err(trouble) => return self.refuse(Complaint::Stranger, trouble.to_string()),
+                Err(error) => return self.refuse(FailureKind::WrongProtocol, error.to_string()),
             };
             if self.buffer.len() < wanted {
                 match self.read(wanted) {
                     Ok(true) => continue,
-                    Ok(false) => return Wish::More,
-                    Err(_) => return Wish::Nothing(Complaint::Left, String::new()),
+                    Ok(false) => return ClientRequest::Incomplete,
+                    Err(_) => return ClientRequest::Rejected(FailureKind::Disconnected, String::new()),
                 }
             }
             let text = std::mem::take(&mut self.buffer);
-            match self.understand(text, token, &is_known) {
-                Wish::More => {}
-                wish => return wish,
+            match self.handle(text, token, &is_known) {
+                ClientRequest::Incomplete => {}
+                request => return request,
             }
         }
     }
 
-    /// Bytes that make the next message whole, as far as it is known.
-    fn wanted(&self) -> Result<usize, Trouble> {
+    /// The length of the next message, as far as it is known.
+    fn wanted(&self) -> Result<usize, NetError> {
         match (&self.stage, self.buffer.get(..4)) {
             (Stage::Cookie, _) => Ok(COOKIE),
             (_, None) => Ok(4),
@@ -95,7 +100,7 @@ impl Visitor {
         }
     }
 
-    /// Reads towards so many bytes. Whether some came.
+    /// Reads until the buffer has `wanted` bytes at most. True if some came.
     fn read(&mut self, wanted: usize) -> io::Result<bool> {
         let mut part = [0; 4096];
         let most = part.len().min(wanted - self.buffer.len());
@@ -112,31 +117,36 @@ impl Visitor {
         }
     }
 
-    /// Takes a whole message.
-    fn understand(&mut self, text: Vec<u8>, token: Option<&str>, is_known: impl Fn(&Cookie) -> bool) -> Wish {
+    /// Handles a whole message.
+    fn handle(
+        &mut self,
+        text: Vec<u8>,
+        token: Option<&str>,
+        is_known: impl Fn(&Cookie) -> bool,
+    ) -> ClientRequest {
         match std::mem::replace(&mut self.stage, Stage::Cookie) {
             Stage::Cookie => {
                 let cookie: Cookie = text.try_into().unwrap_or([0; COOKIE]);
                 if cookie[COOKIE - 1] != 0 || !cookie[..COOKIE - 1].iter().all(u8::is_ascii_graphic) {
-                    return self.refuse(Complaint::Stranger, String::new());
+                    return self.refuse(FailureKind::WrongProtocol, String::new());
                 }
                 if is_known(&cookie) {
-                    return Wish::Stream(cookie);
+                    return ClientRequest::Stream(cookie);
                 }
                 self.stage = Stage::Parameters { cookie };
-                self.say(&[State::ParamExchange.byte()])
+                self.send(&[State::ParamExchange.byte()])
             }
             Stage::Parameters { cookie } => {
                 let text = text[4..].to_vec();
                 let parameters: Parameters = match understood(&text) {
                     Ok(parameters) => parameters,
-                    Err(trouble) => return self.refuse(Complaint::Stranger, trouble.to_string()),
+                    Err(error) => return self.refuse(FailureKind::WrongProtocol, error.to_string()),
                 };
                 if let Err(why) = parameters.check() {
-                    return self.refuse(Complaint::Parameters, why);
+                    return self.refuse(FailureKind::Parameters, why);
                 }
                 match token {
-                    None => Wish::Test(cookie, Box::new(parameters)),
+                    None => ClientRequest::Test(cookie, Box::new(parameters)),
                     Some(_) => self.challenge(cookie, text, parameters),
                 }
             }
@@ -144,16 +154,16 @@ impl Visitor {
                 let right = understood::<Answer>(&text[4..]).is_ok_and(|answer| {
                     challenge.is_met(&answer, token.unwrap_or_default(), &cookie, &asked)
                 });
-                if right { Wish::Test(cookie, parameters) } else { self.deny(Complaint::Token) }
+                if right { ClientRequest::Test(cookie, parameters) } else { self.deny(FailureKind::Token) }
             }
         }
     }
 
-    fn challenge(&mut self, cookie: Cookie, text: Vec<u8>, parameters: Parameters) -> Wish {
-        if !parameters.iotax.as_ref().is_some_and(|told| told.auth) {
-            return self.deny(Complaint::Token);
+    fn challenge(&mut self, cookie: Cookie, text: Vec<u8>, parameters: Parameters) -> ClientRequest {
+        if !parameters.iotax.as_ref().is_some_and(|extension| extension.auth) {
+            return self.deny(FailureKind::Token);
         }
-        let made = Challenge::new().map_err(Trouble::from).and_then(|challenge| {
+        let made = Challenge::new().map_err(NetError::from).and_then(|challenge| {
             let mut message = vec![State::Challenge.byte()];
             message.extend(framed(&challenge)?);
             Ok((challenge, message))
@@ -161,31 +171,31 @@ impl Visitor {
         match made {
             Ok((challenge, message)) => {
                 self.stage = Stage::Answer { cookie, text, parameters: Box::new(parameters), challenge };
-                self.say(&message)
+                self.send(&message)
             }
-            Err(trouble) => Wish::Nothing(Complaint::Left, trouble.to_string()),
+            Err(error) => ClientRequest::Rejected(FailureKind::Disconnected, error.to_string()),
         }
     }
 
-    /// Says a few bytes, for which an honest visitor's socket has room.
-    fn say(&mut self, bytes: &[u8]) -> Wish {
+    /// Sends a few bytes, for which an honest peer's socket has room.
+    fn send(&mut self, bytes: &[u8]) -> ClientRequest {
         match self.socket.write(bytes) {
-            Ok(written) if written == bytes.len() => Wish::More,
-            Ok(_) | Err(_) => Wish::Nothing(Complaint::Left, String::new()),
+            Ok(written) if written == bytes.len() => ClientRequest::Incomplete,
+            Ok(_) | Err(_) => ClientRequest::Rejected(FailureKind::Disconnected, String::new()),
         }
     }
 
-    /// Turns a visitor away that may come again.
-    pub(super) fn deny(&mut self, complaint: Complaint) -> Wish {
-        self.say(&[State::AccessDenied.byte()]);
-        Wish::Nothing(complaint, String::new())
+    /// Refuses a connection that may try again.
+    pub(super) fn deny(&mut self, kind: FailureKind) -> ClientRequest {
+        self.send(&[State::AccessDenied.byte()]);
+        ClientRequest::Rejected(kind, String::new())
     }
 
-    fn refuse(&mut self, complaint: Complaint, why: String) -> Wish {
+    fn refuse(&mut self, kind: FailureKind, why: String) -> ClientRequest {
         let mut message = vec![State::ServerError.byte()];
         message.extend(RECEIVING_PARAMETERS.to_be_bytes());
         message.extend(libc::EINVAL.to_be_bytes());
-        self.say(&message);
-        Wish::Nothing(complaint, why)
+        self.send(&message);
+        ClientRequest::Rejected(kind, why)
     }
 }

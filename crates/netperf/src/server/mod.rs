@@ -1,5 +1,5 @@
-//! The server. One thread has the door: it knows every connection that is no stream yet, and waits for none of them. Each test
-//! that a client and it agree on has a thread of its own.
+//! The server. One thread accepts connections and handles each until it is a stream or a test, without blocking on any. Each
+//! test runs in a separate thread.
 
 mod acceptor;
 mod error_log;
@@ -15,20 +15,20 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::acceptor::{Visitor, Wish};
-use self::error_log::{Complaint, Complaints};
-use self::session::Session;
-use super::control::{Control, Cookie, Trouble};
+use self::acceptor::{ClientRequest, PendingConnection};
+use self::error_log::{ErrorLog, FailureKind};
+use self::session::ServerSession;
+use super::control::{Control, Cookie, NetError};
 use super::handshake::Call;
 use super::parameters::Parameters;
-use super::report::{Interval, Report, Start};
+use super::report::{Start, TestInterval, TestReport};
 use super::stream::Socket;
 use super::{dial, handshake, streams};
 use iotax_engine::clock;
 
-/// The most connections that may wait to say what they want; the one that has waited longest makes room.
-const MOST_VISITORS: usize = 64;
-/// The most tests that an agent has at once.
+/// The most connections whose request is not complete; beyond that the oldest is dropped.
+const MOST_PENDING: usize = 64;
+/// The most tests that an agent runs at once.
 const AGENTS_TESTS: usize = 64;
 /// The most measurements of round trips at once where there may be fewer tests.
 const MOST_ROUND_TRIPS: usize = 8;
@@ -42,7 +42,7 @@ pub struct Serving {
     pub bind: String,
     /// The port; 0 takes a free one.
     pub port: u16,
-    /// The token that clients must know; no iperf3 does.
+    /// The token that clients must know; iperf3 has none.
     pub token: Option<String>,
     /// The most tests at once; iperf3 has one.
     pub most_tests: usize,
@@ -52,62 +52,62 @@ pub struct Serving {
 
 /// An event of a server. Cookies tell tests apart.
 #[derive(Debug)]
-pub enum Told {
+pub enum ServerEvent {
     /// A test's streams are connected.
     Started(Start),
     /// An interval of a test is over.
-    Interval(String, Interval),
-    /// A test came to its end.
-    Ended(Box<Report>),
-    /// A test came to nothing, maybe after it had started. The words for it are a trouble, which is told once.
+    Interval(String, TestInterval),
+    /// A test has ended.
+    Ended(Box<TestReport>),
+    /// A test failed, maybe after it had started. [`Self::Problem`] says why, once for each address.
     Failed(String),
-    /// Something went wrong, in words that name the other end.
-    Trouble(String),
+    /// Something went wrong; the text names the other end.
+    Problem(String),
 }
 
-type Tell = Box<dyn Fn(Told) + Send + Sync>;
+type Tell = Box<dyn Fn(ServerEvent) + Send + Sync>;
 
 /// A server that listens until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    house: Arc<House>,
-    door: Option<JoinHandle<()>>,
+    state: Arc<ServerState>,
+    acceptor: Option<JoinHandle<()>>,
 }
 
 /// State that the threads of a server share.
-struct House {
+struct ServerState {
     serving: Serving,
     tell: Tell,
-    tests: Mutex<Vec<Entry>>,
-    complaints: Mutex<Complaints>,
+    tests: Mutex<Vec<ActiveTest>>,
+    error_log: Mutex<ErrorLog>,
     stop: AtomicBool,
     is_over: AtomicBool,
 }
 
-impl std::fmt::Debug for House {
+impl std::fmt::Debug for ServerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("House").field("port", &self.serving.port).finish_non_exhaustive()
+        f.debug_struct("ServerState").field("port", &self.serving.port).finish_non_exhaustive()
     }
 }
 
-/// A test that goes on, as the door knows it.
-struct Entry {
+/// A running test, as the acceptor knows it.
+struct ActiveTest {
     cookie: Cookie,
     address: IpAddr,
     parameters: Parameters,
-    /// Streams that are still to come.
+    /// Streams that are still missing.
     left: AtomicU32,
     streams: SyncSender<Arrival>,
     /// The addresses from which streams of datagrams come.
     peers: Mutex<Vec<SocketAddr>>,
 }
 
-/// A stream that is connected, and when it came among the others.
+/// A connected stream with its number in the order of arrival.
 type Arrival = (u64, Socket);
 
 impl Server {
-    /// Listens on an address for an agent; `port` 0 takes a free one. Nothing is told.
+    /// Listens on an address for an agent; `port` 0 takes a free one. Events are dropped.
     ///
     /// # Errors
     /// An address that cannot be listened on.
@@ -117,36 +117,36 @@ impl Server {
         Self::listen(serving, Box::new(|_| {}))
     }
 
-    /// Listens, and tells what happens.
+    /// Listens, and reports events to `tell`.
     ///
     /// # Errors
     /// An address that cannot be listened on.
     pub fn listen(serving: Serving, tell: Tell) -> io::Result<Self> {
-        // It takes a moment, which no test is to wait for.
+        // It takes a moment, which would delay the first test.
         clock::calibrate();
         let (listener, datagrams) = dial::listen(&serving.bind, serving.port)?;
         let address = listener.local_addr()?;
-        let house = Arc::new(House {
+        let server = Arc::new(ServerState {
             serving,
             tell,
             tests: Mutex::default(),
-            complaints: Mutex::default(),
+            error_log: Mutex::default(),
             stop: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
-        let door = Door {
-            house: Arc::clone(&house),
+        let acceptor = Acceptor {
+            server: Arc::clone(&server),
             listener,
             datagrams,
-            visitors: Vec::new(),
-            came: 0,
+            pending: Vec::new(),
+            accepted: 0,
             sessions: Vec::new(),
         };
-        let door = thread::Builder::new().name("server".into()).spawn(move || door.keep())?;
-        Ok(Self { address, house, door: Some(door) })
+        let acceptor = thread::Builder::new().name("server".into()).spawn(move || acceptor.run())?;
+        Ok(Self { address, state: server, acceptor: Some(acceptor) })
     }
 
-    /// Where it listens.
+    /// The port that the server listens on.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.address.port()
@@ -158,29 +158,29 @@ impl Server {
         self.address
     }
 
-    /// True if it has ended by itself, after the one test that it was to have.
+    /// True if a one-off server has ended after its test.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.house.is_over.load(Ordering::Relaxed)
+        self.state.is_over.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.house.stop.store(true, Ordering::Relaxed);
-        if let Some(door) = self.door.take() {
-            // A panic there was told on stderr.
-            drop(door.join());
+        self.state.stop.store(true, Ordering::Relaxed);
+        if let Some(acceptor) = self.acceptor.take() {
+            // Rust has printed a panic there to stderr.
+            drop(acceptor.join());
         }
     }
 }
 
-impl House {
-    fn tests(&self) -> MutexGuard<'_, Vec<Entry>> {
+impl ServerState {
+    fn tests(&self) -> MutexGuard<'_, Vec<ActiveTest>> {
         self.tests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if one more test would be too many. Round trips are no load and may be measured beside one; a few of them may.
+    /// True if one more test would be too many. Round trips make no load, so a few may run next to a test.
     fn is_full(&self, round_trips: bool) -> bool {
         let tests = self.tests();
         let alike = tests.iter().filter(|entry| entry.parameters.round_trips().is_some() == round_trips);
@@ -192,24 +192,24 @@ impl House {
             }
     }
 
-    fn complaints(&self) -> MutexGuard<'_, Complaints> {
-        self.complaints.lock().unwrap_or_else(PoisonError::into_inner)
+    fn error_log(&self) -> MutexGuard<'_, ErrorLog> {
+        self.error_log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of something that went wrong if it is the first of its kind.
-    fn complain(&self, complaint: Complaint, address: IpAddr, more: &str) {
-        let words = self.complaints().add(complaint, address, more, Instant::now());
-        words.into_iter().for_each(|words| self.trouble(words));
+    /// Reports a failure if it is the first of its kind.
+    fn log_failure(&self, kind: FailureKind, address: IpAddr, more: &str) {
+        let words = self.error_log().add(kind, address, more, Instant::now());
+        words.into_iter().for_each(|words| self.problem(words));
     }
 
-    /// Tells what came again of what went wrong.
-    fn repeat(&self, now: Instant, end: bool) {
-        let repeats = self.complaints().repeats(now, end);
-        repeats.into_iter().for_each(|words| self.trouble(words));
+    /// Reports the number of repeated failures.
+    fn report_repeats(&self, now: Instant, end: bool) {
+        let repeats = self.error_log().repeats(now, end);
+        repeats.into_iter().for_each(|words| self.problem(words));
     }
 
-    fn trouble(&self, words: String) {
-        (self.tell)(Told::Trouble(words));
+    fn problem(&self, words: String) {
+        (self.tell)(ServerEvent::Problem(words));
     }
 
     fn stops(&self) -> bool {
@@ -217,38 +217,38 @@ impl House {
     }
 }
 
-/// The thread at the door.
-struct Door {
-    house: Arc<House>,
+/// The thread that accepts connections.
+struct Acceptor {
+    server: Arc<ServerState>,
     listener: TcpListener,
     datagrams: UdpSocket,
-    visitors: Vec<Visitor>,
+    pending: Vec<PendingConnection>,
     /// Connections so far.
-    came: u64,
+    accepted: u64,
     sessions: Vec<JoinHandle<()>>,
 }
 
-impl Door {
-    fn keep(mut self) {
-        while !self.house.stops() {
+impl Acceptor {
+    fn run(mut self) {
+        while !self.server.stops() {
             self.wait();
             let now = Instant::now();
-            self.let_in(now);
-            self.hear_out(now);
-            self.take_calls();
-            self.house.repeat(now, false);
+            self.accept(now);
+            self.read_requests(now);
+            self.answer_calls();
+            self.server.report_repeats(now, false);
             self.sessions.retain(|session| !session.is_finished());
         }
         for session in self.sessions {
             drop(session.join());
         }
-        self.house.repeat(Instant::now(), true);
+        self.server.report_repeats(Instant::now(), true);
     }
 
-    /// Waits until something comes, or a moment.
+    /// Waits for a connection or data, at most [`LOOK`].
     fn wait(&self) {
         let look = Timespec::try_from(LOOK).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 50_000_000 });
-        let sockets = self.visitors.iter().map(|visitor| PollFd::new(&visitor.socket, PollFlags::IN));
+        let sockets = self.pending.iter().map(|connection| PollFd::new(&connection.socket, PollFlags::IN));
         let doors = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.datagrams, PollFlags::IN)];
         let mut fds: Vec<PollFd<'_>> = doors.into_iter().chain(sockets).collect();
         if poll(&mut fds, Some(&look)).is_err() {
@@ -256,71 +256,74 @@ impl Door {
         }
     }
 
-    /// Takes connections that have come.
-    fn let_in(&mut self, now: Instant) {
-        // A flood must not keep those waiting who are in.
-        for _ in 0..MOST_VISITORS {
+    /// Accepts new connections.
+    fn accept(&mut self, now: Instant) {
+        // A flood must not delay the connections that are in already.
+        for _ in 0..MOST_PENDING {
             match self.listener.accept() {
                 Ok((socket, address)) => {
-                    self.came += 1;
-                    let Ok(visitor) = Visitor::new(socket, address.ip(), self.came, now) else { continue };
-                    if self.visitors.len() >= MOST_VISITORS {
-                        // Who has said what it wants needs no room.
-                        self.hear_out(now);
+                    self.accepted += 1;
+                    let Ok(connection) = PendingConnection::new(socket, address.ip(), self.accepted, now)
+                    else {
+                        continue;
+                    };
+                    if self.pending.len() >= MOST_PENDING {
+                        // A connection that has sent its request needs no room.
+                        self.read_requests(now);
                     }
-                    if self.visitors.len() >= MOST_VISITORS {
-                        let longest = self.visitors.remove(0);
-                        self.house.complain(Complaint::Crowd, longest.address, "");
+                    if self.pending.len() >= MOST_PENDING {
+                        let longest = self.pending.remove(0);
+                        self.server.log_failure(FailureKind::TooMany, longest.address, "");
                     }
-                    self.visitors.push(visitor);
+                    self.pending.push(connection);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Without room for another descriptor the call fails at once, again and again.
+                // Without free descriptors the call fails at once: the pause avoids spinning.
                 Err(_) => return thread::sleep(LOOK),
             }
         }
     }
 
-    /// Hears what visitors want, and does it.
-    fn hear_out(&mut self, now: Instant) {
-        let visitors = std::mem::take(&mut self.visitors);
-        for mut visitor in visitors {
-            let house = Arc::clone(&self.house);
-            let is_known = |cookie: &Cookie| house.tests().iter().any(|entry| entry.cookie == *cookie);
-            match visitor.advance(house.serving.token.as_deref(), is_known) {
-                Wish::More if visitor.is_late(now) => {
-                    self.house.complain(Complaint::Slow, visitor.address, "");
+    /// Reads the requests of pending connections and acts on them.
+    fn read_requests(&mut self, now: Instant) {
+        let pending = std::mem::take(&mut self.pending);
+        for mut connection in pending {
+            let server = Arc::clone(&self.server);
+            let is_known = |cookie: &Cookie| server.tests().iter().any(|entry| entry.cookie == *cookie);
+            match connection.advance(server.serving.token.as_deref(), is_known) {
+                ClientRequest::Incomplete if connection.is_late(now) => {
+                    self.server.log_failure(FailureKind::Timeout, connection.address, "");
                 }
-                Wish::More => self.visitors.push(visitor),
-                Wish::Nothing(complaint, why) => self.house.complain(complaint, visitor.address, &why),
-                Wish::Stream(cookie) => self.hand_over(visitor, &cookie),
-                Wish::Test(cookie, parameters) => self.begin(visitor, cookie, *parameters),
+                ClientRequest::Incomplete => self.pending.push(connection),
+                ClientRequest::Rejected(kind, why) => self.server.log_failure(kind, connection.address, &why),
+                ClientRequest::Stream(cookie) => self.hand_over(connection, &cookie),
+                ClientRequest::Test(cookie, parameters) => self.start_test(connection, cookie, *parameters),
             }
         }
     }
 
-    /// Gives a connection to the test that it belongs to.
-    fn hand_over(&self, visitor: Visitor, cookie: &Cookie) {
-        let tests = self.house.tests();
+    /// Gives a connection to its test.
+    fn hand_over(&self, connection: PendingConnection, cookie: &Cookie) {
+        let tests = self.server.tests();
         let Some(entry) = tests.iter().find(|entry| entry.cookie == *cookie) else { return };
-        if !entry.parameters.udp && entry.takes_one() && visitor.socket.set_nonblocking(false).is_ok() {
-            // The channel has room for all that are to come; a test that is over needs none.
-            drop(entry.streams.try_send((visitor.number, Socket::Tcp(visitor.socket))));
+        if !entry.parameters.udp && entry.takes_one() && connection.socket.set_nonblocking(false).is_ok() {
+            // The channel has room for all streams; a test that is over needs none.
+            drop(entry.streams.try_send((connection.number, Socket::Tcp(connection.socket))));
         }
     }
 
-    /// Begins a test, if there is room for it.
-    fn begin(&mut self, mut visitor: Visitor, cookie: Cookie, parameters: Parameters) {
+    /// Starts a test, if there is room for it.
+    fn start_test(&mut self, mut connection: PendingConnection, cookie: Cookie, parameters: Parameters) {
         let (sends, receives) = parameters.streams();
         let streams = sends + receives;
-        if self.house.is_full(parameters.round_trips().is_some()) {
-            visitor.deny(Complaint::Busy);
-            return self.house.complain(Complaint::Busy, visitor.address, "");
+        if self.server.is_full(parameters.round_trips().is_some()) {
+            connection.deny(FailureKind::Busy);
+            return self.server.log_failure(FailureKind::Busy, connection.address, "");
         }
-        let address = visitor.address;
-        let Ok(control) = Control::new(visitor.socket) else { return };
+        let address = connection.address;
+        let Ok(control) = Control::new(connection.socket) else { return };
         let (sender, arrivals) = sync_channel(streams as usize);
-        self.house.tests().push(Entry {
+        self.server.tests().push(ActiveTest {
             cookie,
             address,
             parameters: parameters.clone(),
@@ -328,45 +331,45 @@ impl Door {
             streams: sender,
             peers: Mutex::default(),
         });
-        let house = Arc::clone(&self.house);
-        let session = Session { house: Arc::clone(&house), control, cookie, parameters, arrivals };
+        let server = Arc::clone(&self.server);
+        let session = ServerSession { server: Arc::clone(&server), control, cookie, parameters, arrivals };
         let name = format!("test of {address}");
         let spawned = thread::Builder::new().name(name).spawn(move || session.carry_out(address));
         match spawned {
             Ok(session) => self.sessions.push(session),
             Err(error) => {
-                house.tests().retain(|entry| entry.cookie != cookie);
-                house.trouble(format!("{address}: no thread for its test: {error}"));
+                server.tests().retain(|entry| entry.cookie != cookie);
+                server.problem(format!("{address}: no thread for its test: {error}"));
             }
         }
     }
 
-    /// Opens streams of datagrams to those who call.
-    fn take_calls(&self) {
+    /// Opens UDP streams to clients that call.
+    fn answer_calls(&self) {
         let mut buffer = [0; handshake::LENGTH + 1];
         let mut calls = Vec::new();
         while let Ok((length, peer)) = self.datagrams.recv_from(&mut buffer) {
             calls.push((peer, handshake::read_call(&buffer[..length])));
-            if calls.len() >= MOST_VISITORS {
+            if calls.len() >= MOST_PENDING {
                 break;
             }
         }
         while let Some((peer, call)) = calls.pop() {
             if let Some(call) = call {
-                // A new socket may get others' calls for a moment.
+                // A new socket may receive other clients' calls for a moment.
                 calls.extend(self.open_datagrams(peer, call).unwrap_or_default());
             }
         }
     }
 
-    /// Opens a stream of datagrams to one who called. What else came to its socket before that was connected.
+    /// Opens a UDP stream to a caller. Returns the other calls that reached its socket before that was connected.
     fn open_datagrams(
         &self,
         peer: SocketAddr,
         call: Call,
-    ) -> Result<Vec<(SocketAddr, Option<Call>)>, Trouble> {
-        let tests = self.house.tests();
-        let is_meant = |entry: &&Entry| match &call.cookie {
+    ) -> Result<Vec<(SocketAddr, Option<Call>)>, NetError> {
+        let tests = self.server.tests();
+        let is_meant = |entry: &&ActiveTest| match &call.cookie {
             Some(cookie) => entry.cookie == *cookie,
             None => entry.address == peer.ip() && entry.left.load(Ordering::Relaxed) > 0,
         };
@@ -388,8 +391,8 @@ impl Door {
         socket.set_nonblocking(true)?;
         let mut others = Vec::new();
         let mut buffer = [0; handshake::LENGTH + 1];
-        // A flood must not keep it here.
-        for _ in 0..MOST_VISITORS {
+        // A flood must not keep the acceptor here.
+        for _ in 0..MOST_PENDING {
             let Ok((length, from)) = socket.recv_from(&mut buffer) else { break };
             if from != peer {
                 others.push((from, handshake::read_call(&buffer[..length])));
@@ -399,14 +402,14 @@ impl Door {
         socket.send(&handshake::answer())?;
         peers.push(peer);
         let number = peers.len() as u64;
-        // As above.
+        // As in hand_over.
         drop(entry.streams.try_send((number, Socket::Udp(socket))));
         Ok(others)
     }
 }
 
-impl Entry {
-    /// Takes one of the streams that are still to come, if there is one.
+impl ActiveTest {
+    /// Takes one of the missing streams, if there is one.
     fn takes_one(&self) -> bool {
         let less = |left: u32| left.checked_sub(1);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

@@ -6,112 +6,108 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use iotax_model::record::CpuTime;
 use iotax_model::units::Nanos;
 
-use super::super::control::{Control, Cookie, MAX_RESULTS, PATIENCE, State, Trouble};
-use super::super::echo::server::Answering;
+use super::super::control::{Control, Cookie, MAX_RESULTS, NetError, PATIENCE, State, letters};
+use super::super::echo::server::EchoServer;
 use super::super::exchange::Results;
 use super::super::handshake;
 use super::super::parameters::Parameters;
-use super::super::report::{End, Interval, Report, Start};
+use super::super::report::{End, Start, TestInterval, TestReport};
 use super::super::stream::{Options, Socket};
-use super::super::streams::{self, Lanes};
+use super::super::streams::{self, Streams};
 use super::super::test::describe;
-use super::error_log::Complaint;
-use super::{Arrival, House, Told};
-use iotax_engine::clock;
+use super::error_log::FailureKind;
+use super::{Arrival, ServerEvent, ServerState};
+use iotax_engine::clock::{self, ProcessUsage};
 
 /// The interval at which the session reads the client's states and checks for a stop.
 const LOOK: Duration = Duration::from_millis(20);
-/// The longest that a client of ours may wait with its streams: it may be one of several that start together, and guests are slow.
+/// The longest that an iotax client may take to connect its streams: it may be one of several that start together, and guests
+/// are slow.
 const OURS_PATIENCE: Duration = Duration::from_mins(2);
 /// The time that a client may take beyond what it announced.
 const GRACE_NS: u64 = 30_000_000_000;
 /// The longest time without a byte in a test of streams, or in one without a time.
 const QUIET_NS: u64 = 120_000_000_000;
-/// The most calls that are answered at once.
+/// The most repeated calls that are answered in one go.
 const CALLS: usize = 64;
-/// An interval.
+/// The length of an interval.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
-/// A test that was agreed on.
-pub(super) struct Session {
-    pub(super) house: Arc<House>,
+/// A test that client and server agreed on.
+pub(super) struct ServerSession {
+    pub(super) server: Arc<ServerState>,
     pub(super) control: Control,
     pub(super) cookie: Cookie,
     pub(super) parameters: Parameters,
     pub(super) arrivals: Receiver<Arrival>,
 }
 
-/// CPU time and begin of what counts.
+/// The begin and the CPU time at which counting began, and the begin of the current interval.
 #[derive(Clone, Copy)]
 struct Mark {
     begin: u64,
     last: u64,
-    cpu: CpuTime,
+    usage: ProcessUsage,
 }
 
 impl Mark {
     fn now() -> Self {
         let begin = clock::now();
-        Self { begin, last: begin, cpu: clock::process().0 }
+        Self { begin, last: begin, usage: ProcessUsage::now() }
     }
 }
 
-impl Session {
-    /// Carries it out and tells what came of it.
+impl ServerSession {
+    /// Carries the test out and reports its result.
     pub(super) fn carry_out(self, address: IpAddr) {
         let report = self.test();
-        if let Err(trouble) = &report {
-            // A client that is gone needs no word.
+        if let Err(error) = &report {
+            // A failure to send means that the client is gone already.
             drop(self.control.send(State::ServerTerminate));
-            self.house.complain(Complaint::Failed, address, &words(trouble));
-            (self.house.tell)(Told::Failed(self.cookie()));
+            self.server.log_failure(FailureKind::Failed, address, &words(error));
+            (self.server.tell)(ServerEvent::Failed(letters(&self.cookie)));
         }
         self.make_room();
         if let Ok(report) = report {
-            (self.house.tell)(Told::Ended(Box::new(report)));
-            if self.house.serving.one_off {
-                self.house.is_over.store(true, Ordering::Relaxed);
+            (self.server.tell)(ServerEvent::Ended(Box::new(report)));
+            if self.server.serving.one_off {
+                self.server.is_over.store(true, Ordering::Relaxed);
             }
         }
     }
 
-    /// The cookie's letters.
-    fn cookie(&self) -> String {
-        String::from_utf8_lossy(&self.cookie[..self.cookie.len() - 1]).into_owned()
-    }
-
-    /// Lets another test begin.
+    /// Removes the test from the active ones, so that another can begin.
     fn make_room(&self) {
-        self.house.tests().retain(|entry| entry.cookie != self.cookie);
+        self.server.tests().retain(|entry| entry.cookie != self.cookie);
     }
 
-    fn test(&self) -> Result<Report, Trouble> {
+    fn test(&self) -> Result<TestReport, NetError> {
         self.control.send(State::CreateStreams)?;
         let mut sockets = self.await_streams()?;
-        // Of round trips the streams' sockets are answered on, and no stream is left.
+        // For round trips the streams' sockets are echoed on, and no stream is left.
         let round_trips = self.parameters.round_trips().map(|_| std::mem::take(&mut sockets));
-        let answering = round_trips.map(|sockets| Answering::start(sockets, &self.parameters)).transpose()?;
+        let echo_server =
+            round_trips.map(|sockets| EchoServer::start(sockets, &self.parameters)).transpose()?;
         self.control.send(State::TestStart)?;
         let (sends, _) = self.parameters.streams();
         let sockets = sockets.into_iter().zip(0..).map(|(socket, number)| (socket, number >= sends));
-        let mut lanes = Lanes::new(&self.parameters, sockets, false);
+        let mut streams = Streams::new(&self.parameters, sockets, false);
         let time = Nanos(self.parameters.time.saturating_mul(1_000_000_000));
-        let mut start = Start::new(&self.parameters, time, self.cookie(), self.control.peer()?);
-        describe(&mut start, &lanes, self.control.socket())?;
-        (self.house.tell)(Told::Started(start.clone()));
-        // Started first: the client that is told may want the CPU, and its window begins.
-        lanes.start()?;
+        let mut start = Start::new(&self.parameters, time, letters(&self.cookie), self.control.peer()?);
+        describe(&mut start, &streams, self.control.socket())?;
+        (self.server.tell)(ServerEvent::Started(start.clone()));
+        // Before the client hears of it: it may take the CPU, and its window begins.
+        streams.start()?;
         self.control.send(State::TestRunning)?;
-        let local = self.run(&mut lanes, &start)?;
-        drop(answering);
-        self.conclude(lanes, start, local)
+        let local = self.run(&mut streams, &start)?;
+        drop(echo_server);
+        self.conclude(streams, start, local)
     }
 
-    /// The streams' sockets, in the order in which they came.
-    fn await_streams(&self) -> Result<Vec<Socket>, Trouble> {
+    /// Waits for the streams' sockets and returns them in the order of their arrival.
+    fn await_streams(&self) -> Result<Vec<Socket>, NetError> {
         let (sends, receives) = self.parameters.streams();
         let wanted = (sends + receives) as usize;
         let patience = if self.parameters.iotax.is_some() { OURS_PATIENCE } else { PATIENCE };
@@ -120,19 +116,19 @@ impl Session {
         while came.len() < wanted {
             match self.arrivals.recv_timeout(LOOK) {
                 Ok(arrival) => came.push(arrival),
-                Err(RecvTimeoutError::Disconnected) => return Err(Trouble::Closed),
+                Err(RecvTimeoutError::Disconnected) => return Err(NetError::Closed),
                 Err(RecvTimeoutError::Timeout) => {
                     if let Some(state) = self.control.poll(Duration::ZERO)? {
-                        return Err(Trouble::Unexpected(state));
+                        return Err(NetError::Unexpected(state));
                     }
                     came.iter().for_each(|(_, socket)| answer_again(socket));
                 }
             }
-            if self.house.stops() {
-                return Err(Trouble::Terminated);
+            if self.server.stops() {
+                return Err(NetError::Terminated);
             }
             if Instant::now() > deadline {
-                return Err(Trouble::Late);
+                return Err(NetError::Late);
             }
         }
         came.sort_by_key(|(number, _)| *number);
@@ -142,76 +138,77 @@ impl Session {
             if let Socket::Tcp(socket) = socket {
                 options.set(socket, true)?;
                 let congestion = self.parameters.congestion.clone();
-                // As at an iperf3: what this kernel does not have is not used, and the results say what was.
+                // As in iperf3, an algorithm unknown to this kernel is not used; the results name the one that was.
                 drop(Options { congestion, ..Options::default() }.set(socket, true));
             }
         }
         Ok(came.into_iter().map(|(_, socket)| socket).collect())
     }
 
-    /// Has the streams run until the client says that it is over.
-    fn run(&self, lanes: &mut Lanes, start: &Start) -> Result<End, Trouble> {
-        let started = lanes.begin();
+    /// Runs the streams until the client ends the test.
+    fn run(&self, streams: &mut Streams, start: &Start) -> Result<End, NetError> {
+        let started = streams.begin();
         let warm = started + start.omit.0;
         let give_up = Some(start.time.0).filter(|time| *time > 0).map(|time| warm + time + GRACE_NS);
-        // What passes in round trips is not counted here.
+        // Round trips do not count their bytes here.
         let watched = give_up.is_none() || !start.round_trips;
         let mut omitted = start.omit.0 > 0;
         let mut mark = Mark::now();
         let mut moved = (started, 0);
         loop {
-            // The warm-up ends when it ends, not a look later.
+            // The wait ends with the warm-up, not up to [`LOOK`] later.
             let left = Duration::from_nanos(warm.saturating_sub(clock::now()));
             let state = self.control.poll(if omitted { LOOK.min(left) } else { LOOK })?;
             let now = clock::now();
             match state {
                 Some(State::TestEnd) => break,
-                Some(other) => return Err(Trouble::Unexpected(other)),
+                Some(other) => return Err(NetError::Unexpected(other)),
                 None => {}
             }
-            if self.house.stops() {
-                return Err(Trouble::Terminated);
+            if self.server.stops() {
+                return Err(NetError::Terminated);
             }
-            let bytes = lanes.bytes();
+            let bytes = streams.bytes();
             if bytes != moved.1 {
                 moved = (now, bytes);
             }
             let is_quiet = watched && now - moved.0 > QUIET_NS;
             if is_quiet || give_up.is_some_and(|give_up| now > give_up) {
-                return Err(Trouble::Late);
+                return Err(NetError::Late);
             }
             if omitted && now >= warm {
-                self.tell_interval(lanes, start, &mut mark, now, true);
-                lanes.count_anew();
+                self.tell_interval(streams, start, &mut mark, now, true);
+                streams.count_anew();
                 mark = Mark::now();
                 omitted = false;
             } else if now - mark.last >= INTERVAL_NS {
-                self.tell_interval(lanes, start, &mut mark, now, omitted);
+                self.tell_interval(streams, start, &mut mark, now, omitted);
             }
         }
         let now = clock::now();
-        let cpu = clock::process().0;
-        lanes.stop_sending();
-        self.tell_interval(lanes, start, &mut mark, now, omitted);
-        let cpu = CpuTime {
-            user_ns: cpu.user_ns.saturating_sub(mark.cpu.user_ns),
-            system_ns: cpu.system_ns.saturating_sub(mark.cpu.system_ns),
-        };
+        let used = ProcessUsage::now().since(&mark.usage);
+        streams.stop_sending();
+        self.tell_interval(streams, start, &mut mark, now, omitted);
         let congestion = start.congestion.clone();
-        Ok(End { duration_ns: now - mark.begin, cpu: Some(cpu), congestion, streams: lanes.totals(now) })
+        Ok(End {
+            duration_ns: now - mark.begin,
+            cpu: Some(used.cpu),
+            congestion,
+            streams: streams.totals(now),
+        })
     }
 
-    fn tell_interval(&self, lanes: &mut Lanes, start: &Start, mark: &mut Mark, now: u64, omitted: bool) {
+    fn tell_interval(&self, streams: &mut Streams, start: &Start, mark: &mut Mark, now: u64, omitted: bool) {
         let (begin_ns, end_ns) = (mark.last - mark.begin, now - mark.begin);
         mark.last = now;
-        let interval = Interval { begin_ns, end_ns, omitted, streams: lanes.look() };
-        (self.house.tell)(Told::Interval(start.cookie.clone(), interval));
+        let interval = TestInterval { begin_ns, end_ns, omitted, streams: streams.look() };
+        (self.server.tell)(ServerEvent::Interval(start.cookie.clone(), interval));
     }
 
-    /// Learns what the client knows and tells what is known here.
-    fn conclude(&self, mut lanes: Lanes, start: Start, mut local: End) -> Result<Report, Trouble> {
-        local.broke(lanes.join());
-        drop(lanes);
+    /// Stops the streams and exchanges results with the client.
+    fn conclude(&self, mut streams: Streams, start: Start, mut local: End) -> Result<TestReport, NetError> {
+        local.broke(streams.join());
+        drop(streams);
         self.control.send(State::ExchangeResults)?;
         let remote: Results = self.control.json(MAX_RESULTS)?;
         self.control.send_json(&Results::of(&local, start.udp))?;
@@ -219,21 +216,21 @@ impl Session {
         self.make_room();
         self.control.send(State::DisplayResults)?;
         let remote = remote.read(&local, start.udp, start.omit.0 > 0);
-        // It may leave without a word.
+        // A client may close without sending its last state.
         drop(self.control.poll(PATIENCE));
         let notes = local.words("").chain(remote.words("the other end's ")).collect();
-        Ok(Report { start, local, remote: Some(remote), notes })
+        Ok(TestReport { start, local, remote: Some(remote), notes })
     }
 }
 
-/// Answers calls that were sent again because the answer took its time.
+/// Answers calls that were repeated because the answer was late.
 fn answer_again(socket: &Socket) {
     let Socket::Udp(socket) = socket else { return };
     let mut buffer = [0; handshake::LENGTH + 1];
     if socket.set_nonblocking(true).is_err() {
         return;
     }
-    // A flood must not keep it here.
+    // A flood must not keep the test here.
     for _ in 0..CALLS {
         let Ok(length) = socket.recv(&mut buffer) else { break };
         if handshake::read_call(&buffer[..length]).is_some() {
@@ -243,10 +240,10 @@ fn answer_again(socket: &Socket) {
     drop(socket.set_nonblocking(false));
 }
 
-/// A failure as one end says it of the other.
-fn words(trouble: &Trouble) -> String {
-    match trouble {
-        Trouble::Io(error) => error.to_string(),
-        trouble => format!("it {trouble}"),
+/// A failure of the other end, as a clause about it.
+fn words(error: &NetError) -> String {
+    match error {
+        NetError::Io(error) => error.to_string(),
+        error => format!("it {error}"),
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Counters {
     gaps: Mutex<Vec<GapSpan>>,
 }
 
-/// [`Counters`] at one moment, or what they gained between two.
+/// [`Counters`] at one moment, or the difference of two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     /// Bytes given to the kernel, or got from it; of datagrams all that is in them, and also those that came once more.
@@ -118,8 +118,8 @@ impl Counters {
         }
     }
 
-    /// Has gaps count from `now` on, and no earlier ones. For the moment when the warm-up is over: without it what
-    /// comes before the first arrival is no gap.
+    /// Counts gaps from `now` on and drops earlier ones, at the end of the warm-up. Without a warm-up the time before the first
+    /// arrival is no gap.
     pub(crate) fn begin(&self, now: u64) {
         let mut gaps = self.lock();
         self.begin.store(now, Ordering::Relaxed);
@@ -150,7 +150,7 @@ impl Counters {
         self.expect_every(settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, settings.length)));
     }
 
-    /// Arrivals are so many nanoseconds apart where nothing holds them up.
+    /// Sets the time between two arrivals, in nanoseconds, if nothing delays them.
     fn expect_every(&self, gap_ns: u64) {
         self.shortest.store(gap_ns.saturating_mul(3), Ordering::Relaxed);
     }
@@ -169,7 +169,7 @@ impl Counters {
         self.way.store(way as u8, Ordering::Relaxed);
     }
 
-    /// Bytes were sent, in so many datagrams.
+    /// Adds sent bytes and their datagrams.
     #[inline]
     pub(super) fn sent(&self, bytes: u64, packets: u64) {
         add(&self.bytes, bytes);
@@ -178,7 +178,7 @@ impl Counters {
         }
     }
 
-    /// Bytes arrived, and so many were seen to be lost before them.
+    /// Adds bytes that arrived, and those lost before them.
     #[inline]
     pub(super) fn arrived(&self, bytes: u64, now: u64, lost_bytes: u64) {
         add(&self.bytes, bytes);

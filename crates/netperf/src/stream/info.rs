@@ -10,7 +10,7 @@ const ROOM: usize = 232;
 /// The kernel's TCP_CLOSE (net/tcp_states.h).
 const CLOSED: u8 = 7;
 
-/// The part of TCP_INFO that a measurement tells. Times in nanoseconds. Counts that an older kernel does not have are absent.
+/// The part of TCP_INFO that is reported. Times are nanoseconds. Counts that an older kernel lacks are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Largest segment that is sent, in bytes.

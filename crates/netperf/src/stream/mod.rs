@@ -1,8 +1,7 @@
-//! The streams of iperf3: what is sent over a socket that is connected, and what is counted of it at either end.
+//! The streams of iperf3: sending and receiving over a connected socket, and the counts of both ends.
 //!
-//! [`send`] and [`receive`] work on the thread that calls them, one for each stream and direction. What they have done so far
-//! stands in [`Counters`], which a reporter reads meanwhile. Neither allocates, locks or shares memory with another stream
-//! while bytes move.
+//! [`transfer`] works on the calling thread, one for each stream and direction. Its counts are in [`Counters`], which a reporter
+//! reads meanwhile. It neither allocates, locks nor shares memory with another stream while bytes move.
 
 mod counters;
 mod info;
@@ -42,9 +41,9 @@ pub(crate) enum Socket {
 pub(crate) struct Settings {
     /// Bytes of one write, or of a datagram with its header.
     pub(crate) length: usize,
-    /// Bits a second of this stream, without any header but the stream's own; `None` for as many as it carries.
+    /// Bits a second of this stream's payload and its own headers; `None` for no limit.
     pub(crate) bitrate: Option<u64>,
-    /// Have the kernel send the pages themselves, as far as it can.
+    /// Send pages without copying, as far as the kernel can.
     pub(crate) zerocopy: bool,
     /// Datagrams are numbered with 64 bits, as by iperf3's --udp-counters-64bit.
     pub(crate) udp64: bool,
@@ -70,8 +69,8 @@ impl Amount {
         Self { left: AtomicU64::new(blocks), in_blocks: true }
     }
 
-    /// Takes as many of `blocks` writes of `length` bytes as may be made; the last one may go beyond the bytes, as iperf3's does. What
-    /// is taken counts as sent.
+    /// Takes as many of `blocks` writes of `length` bytes as are left; the last one may go beyond the bytes, as in iperf3. They
+    /// count as sent.
     fn take(&self, blocks: u64, length: usize) -> u64 {
         let unit = if self.in_blocks { 1 } else { length.max(1) as u64 };
         let left = |left: u64| left.saturating_sub(blocks.saturating_mul(unit));
@@ -80,35 +79,23 @@ impl Amount {
     }
 }
 
-/// Sends until `stop` or until the amount is used up.
+/// Sends until `stop` or until the amount is used up, or receives until `stop` or, with TCP, until the stream's end. Data that
+/// has arrived and was not read by then is not counted.
 ///
 /// # Errors
-/// An error of the socket that does not pass: a link that is down makes datagrams get lost, and does not end the stream.
-pub(crate) fn send(
+/// An error of the socket that does not pass. A link that is down loses datagrams and does not end the stream.
+pub(crate) fn transfer(
+    sends: bool,
     socket: &Socket,
     settings: &Settings,
     counters: &Counters,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    match socket {
-        Socket::Tcp(socket) => tcp::send(socket, settings, counters, stop),
-        Socket::Udp(socket) => udp::send(socket, settings, counters, stop),
-    }
-}
-
-/// Receives until `stop` or, of TCP, until the stream's end. What has arrived and was not read by then is not counted.
-///
-/// # Errors
-/// An error of the socket that does not pass.
-pub(crate) fn receive(
-    socket: &Socket,
-    settings: &Settings,
-    counters: &Counters,
-    stop: &AtomicBool,
-) -> io::Result<()> {
-    match socket {
-        Socket::Tcp(socket) => tcp::receive(socket, settings, counters, stop),
-        Socket::Udp(socket) => udp::receive(socket, settings, counters, stop),
+    match (socket, sends) {
+        (Socket::Tcp(socket), true) => tcp::send(socket, settings, counters, stop),
+        (Socket::Tcp(socket), false) => tcp::receive(socket, settings, counters, stop),
+        (Socket::Udp(socket), true) => udp::send(socket, settings, counters, stop),
+        (Socket::Udp(socket), false) => udp::receive(socket, settings, counters, stop),
     }
 }
 

@@ -18,14 +18,14 @@ pub(crate) struct Options {
     pub(crate) mss: Option<u32>,
     /// TCP's congestion control.
     pub(crate) congestion: Option<String>,
-    /// Send what is there at once (TCP_NODELAY).
+    /// Send small writes at once (TCP_NODELAY).
     pub(crate) no_delay: bool,
-    /// Have the kernel poll the device for so long, in whole microseconds, before it waits.
+    /// Time for which the kernel polls the device before it sleeps, in whole microseconds.
     pub(crate) busy_poll: Option<Nanos>,
 }
 
 impl Options {
-    /// Sets a socket of TCP or UDP; of the latter what TCP alone knows is left out.
+    /// Sets a TCP or UDP socket; options of TCP alone are left out for UDP.
     ///
     /// # Errors
     /// The first option that the kernel refuses, by iperf3's name of it.
@@ -38,7 +38,7 @@ impl Options {
         if let Some(busy_poll) = self.busy_poll {
             let micros = busy_poll.0.div_ceil(1_000);
             match number(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros) {
-                // It takes CAP_NET_ADMIN, and a kernel that has it. Whoever wants to know asks `busy_polls`.
+                // It takes CAP_NET_ADMIN and a kernel that supports it; `busy_polls` tells whether it works.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOPROTOOPT)) => {}
                 set => set.map_err(named("busy_poll", busy_poll))?,
             }

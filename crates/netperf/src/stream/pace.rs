@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use iotax_engine::clock;
 
-/// The shortest sleep: what falls due within it goes out together. iperf3's timer has a millisecond.
+/// The shortest sleep: blocks due within it are sent together. iperf3's timer has a millisecond.
 const TICK_NS: u64 = 250_000;
-/// The time by which a stream that was held up may be behind and still catch up. iperf3 makes up for all; after a link was down that
-/// would be a burst of seconds.
+/// The longest delay that a stream makes up for. iperf3 makes up for all, which after a link failure would be a burst of seconds.
 const MOST_BEHIND_NS: u64 = 100_000_000;
 
 /// The schedule of a stream with a bitrate.
@@ -15,13 +14,13 @@ const MOST_BEHIND_NS: u64 = 100_000_000;
 pub(super) struct Pace {
     /// Nanoseconds of one block.
     gap: f64,
-    /// When the next block is due.
+    /// The due time of the next block.
     due: f64,
     begin: u64,
 }
 
 impl Pace {
-    /// For blocks of `length` bytes from `now` on.
+    /// A schedule for blocks of `length` bytes from `now` on.
     pub(super) fn new(bitrate: u64, length: usize, now: u64) -> Self {
         Self { gap: gap(bitrate, length), due: 0.0, begin: now }
     }

@@ -37,7 +37,7 @@ impl Block {
         }
     }
 
-    /// Sends what comes after the first `done` bytes, or a part of it. How many bytes went.
+    /// Sends a part of the block after the first `done` bytes. Returns the bytes sent.
     fn send(&self, mut socket: &TcpStream, done: usize) -> io::Result<usize> {
         match self {
             Self::Copied(bytes) => socket.write(&bytes[done..]),
@@ -48,7 +48,7 @@ impl Block {
     }
 }
 
-/// See [`super::send`].
+/// The sending half of [`super::transfer`].
 pub(super) fn send(
     socket: &TcpStream,
     settings: &Settings,
@@ -85,7 +85,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// See [`super::receive`].
+/// The receiving half of [`super::transfer`].
 pub(super) fn receive(
     mut socket: &TcpStream,
     settings: &Settings,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Amount, Counters, Settings, Snapshot, Socket, receive, send, tcp_info};
+use super::{Amount, Counters, Settings, Snapshot, Socket, tcp_info, transfer};
 use iotax_engine::clock;
 use iotax_engine::random::{Purpose, SplitMix64};
 
@@ -35,8 +35,8 @@ fn run(sockets: &(Socket, Socket), settings: &Settings, time: Duration) -> (Snap
     let (sent, received) = (Counters::default(), Counters::default());
     let (stop, end) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let sender = scope.spawn(|| send(&sockets.0, settings, &sent, &stop));
-        let receiver = scope.spawn(|| receive(&sockets.1, settings, &received, &end));
+        let sender = scope.spawn(|| transfer(true, &sockets.0, settings, &sent, &stop));
+        let receiver = scope.spawn(|| transfer(false, &sockets.1, settings, &received, &end));
         let begin = Instant::now();
         while begin.elapsed() < time && !sender.is_finished() {
             std::thread::sleep(Duration::from_millis(5));
@@ -112,7 +112,7 @@ fn a_receiver_goes_on_whatever_it_is_sent() {
         let settings = Settings { udp64, ..settings(64) };
         let (counters, stop) = (Counters::default(), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            let receiver = scope.spawn(|| receive(&remote, &settings, &counters, &stop));
+            let receiver = scope.spawn(|| transfer(false, &remote, &settings, &counters, &stop));
             let mut random = SplitMix64::new(7, Purpose::Payload, 0);
             for _ in 0..500 {
                 let bytes: Vec<u8> =
@@ -140,7 +140,7 @@ fn a_receiver_tells_when_it_got_nothing() {
     let (counters, stop) = (Counters::default(), AtomicBool::new(false));
     clock::calibrate();
     let (before, after) = std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| receive(&remote, &settings(1_000), &counters, &stop));
+        let receiver = scope.spawn(|| transfer(false, &remote, &settings(1_000), &counters, &stop));
         let before = clock::now();
         counters.begin(before);
         local.write_all(&[1; 100]).expect("sent");

@@ -1,4 +1,4 @@
-//! What each layer costs: a line for each, for all places of the ladder where it costs alike.
+//! The cost of each layer, one line per layer. Steps of a ladder with the same verdicts share a line.
 
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::store::Run;
@@ -10,23 +10,22 @@ use super::speed;
 use super::together::{self, Where};
 use crate::sentences::{amount, margin};
 
-/// A longer line gives numbers of workloads instead of their names.
+/// The longest line, in characters, that names its workloads; a longer one only counts them.
 const LONG: usize = 78;
 
-/// The steps of one name with the same verdicts, at least one.
+/// Steps with the same name and the same verdicts; at least one.
 struct Layer<'a> {
     places: Vec<Place<'a>>,
 }
 
-/// A step and its comparisons by the workloads' headline figures, in the plan's order.
+/// A step and its comparisons by each workload's headline metric, in the plan's order.
 struct Place<'a> {
     edge: &'a Edge,
     comparisons: Vec<&'a Comparison>,
-    /// By the host's CPU time for each I/O.
+    /// The comparisons by host CPU time per I/O.
     cpu: Vec<&'a Comparison>,
 }
 
-/// What is said of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said {
     Moved(Verdict, Metric),
@@ -59,8 +58,8 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
 }
 
 fn said(comparison: &Comparison) -> Said {
-    match comparison.verdict {
-        _ if comparison.withheld.is_some() => Said::Withheld,
+    match comparison.ratio.verdict {
+        _ if comparison.ratio.withheld.is_some() => Said::Withheld,
         Verdict::Same => Said::Same,
         Verdict::Undecided => Said::Open,
         moved => Said::Moved(moved, comparison.metric),
@@ -86,16 +85,16 @@ impl Layer<'_> {
         with_cpu.filter(|line| line.chars().count() <= LONG).unwrap_or(line)
     }
 
-    /// `5.40 to 5.50 us more CPU per I/O`; absent unless it is decided, and one way, wherever it was measured.
+    /// `5.40 to 5.50 us more CPU per I/O`; absent unless every step is decided and all point the same way.
     fn cpu(&self) -> Option<String> {
         if self.places.iter().any(|place| place.cpu.len() < place.comparisons.len()) {
             return None;
         }
         let all = || self.places.iter().flat_map(|place| &place.cpu);
-        let taxes: Option<Vec<f64>> = all().map(|c| Some(c.tax?.ns.abs())).collect();
+        let taxes: Option<Vec<f64>> = all().map(|c| Some(c.ratio.tax?.ns.abs())).collect();
         let word = [(Verdict::Slower, "more"), (Verdict::Faster, "less")]
             .into_iter()
-            .find_map(|(verdict, word)| all().all(|c| c.verdict == verdict).then_some(word))?;
+            .find_map(|(verdict, word)| all().all(|c| c.ratio.verdict == verdict).then_some(word))?;
         Some(format!("{} {word} CPU per I/O", amount::range(&taxes?, human::time)?))
     }
 
@@ -106,7 +105,7 @@ impl Layer<'_> {
                 kinds.push(said);
             }
         }
-        // What it costs comes first, what is not known last.
+        // Costs first, unknowns last.
         kinds.sort_by_key(|kind| match kind {
             Said::Moved(Verdict::Slower, _) => 0,
             Said::Moved(..) => 1,
@@ -134,7 +133,7 @@ impl Layer<'_> {
     /// `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
     fn part(&self, run: &Run, kind: Said, brief: bool) -> String {
         let of_kind = |place: &Place<'_>| -> Vec<f64> {
-            place.comparisons.iter().filter(|c| said(c) == kind).map(|c| c.ratio).collect()
+            place.comparisons.iter().filter(|c| said(c) == kind).map(|c| c.ratio.mean).collect()
         };
         let ratios: Vec<f64> = self.places.iter().flat_map(of_kind).collect();
         let told = self.places[0].said();

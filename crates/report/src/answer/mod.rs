@@ -1,4 +1,4 @@
-//! The answer of a run on one screen: a line for each layer, one table of all cells, and what is to be known before it is believed.
+//! The answer of a run on one screen: a line for each layer, one table of all cells, and the gravest remarks.
 
 mod layers;
 mod remarks;
@@ -12,29 +12,28 @@ use iotax_analysis::store::Run;
 pub(crate) use remarks::{grave, trust};
 pub(crate) use table::{Cell, Change, Table};
 
-/// What a run says in the first place.
+/// The one-screen answer of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
-    /// That guests were emulated, if any was.
+    /// A warning if any guest was emulated.
     pub(crate) emulated: Option<&'static str>,
-    /// What each layer costs, in the order of the ladder.
+    /// One line per layer with its cost, in the order of the ladder.
     pub(crate) layers: Vec<String>,
     /// All cells; absent if nothing was measured.
     pub(crate) table: Option<Table>,
-    /// What is not decided, and the gravest findings.
+    /// Undecided comparisons and the gravest findings.
     pub(crate) remarks: Vec<String>,
 }
 
-/// What is said once of emulated guests.
 const EMULATED: &str = "EMULATED guests (no KVM): their figures say nothing of a real machine.";
 
-/// That guests of the run were emulated, if any was.
+/// A warning if any guest of the run was emulated.
 pub(crate) fn emulated(run: &Run) -> Option<&'static str> {
     run.targets.iter().any(|target| target.emulated).then_some(EMULATED)
 }
 
 impl Answer {
-    /// Of a run of several targets.
+    /// Builds the answer of a run with several targets.
     pub(crate) fn of(run: &Run, judgement: &Judgement) -> Self {
         Self {
             emulated: emulated(run),

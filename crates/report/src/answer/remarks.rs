@@ -1,4 +1,4 @@
-//! What is to be known before the table is believed: three lines at most, the rest on request.
+//! Remarks that qualify the table: three lines at most, the rest on request.
 
 use iotax_analysis::cells::{place, place_of};
 use iotax_analysis::grade::Grade;
@@ -14,14 +14,13 @@ use crate::marks;
 use crate::remarks::{checks, remarks};
 use crate::sentences::lost;
 
-/// Remarks that are shown.
 const MOST: usize = 3;
-/// The rank up to which figures are wrong or another question's.
+/// The highest rank at which figures are wrong or answer another question.
 const GRAVE: u8 = 2;
-/// More rounds than this are no advice.
+/// The most rounds worth advising.
 const MANY_ROUNDS: u32 = 200;
 
-/// Of a run of one target, in one line: whether to believe its figures.
+/// One line that says whether the figures of a single-target run can be trusted.
 pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
     let unusable: Vec<&Measurement> = run
         .measurements
@@ -31,7 +30,7 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
         .collect();
     let about = |w: &&Warning| unusable.iter().any(|m| place_of(w) == Some(place(m)));
     let mut found = grouped(&judgement.warnings);
-    // What makes a measurement unusable comes first.
+    // Findings that make a measurement unusable come first.
     found.sort_by_key(|(kind, warnings)| (!warnings.iter().any(about), rank(*kind)));
     let id = run.id;
     let Some((kind, warnings)) = found.first() else {
@@ -47,7 +46,7 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
     format!("{word}: {}{others}; iotax report {id} --detail.", finding(run, *kind, warnings))
 }
 
-/// Of a run of one target, what makes its figures wrong or another question's, in full.
+/// The remarks in full that make the figures of a single-target run wrong or the answer to another question.
 pub(crate) fn grave(run: &Run, judgement: &Judgement) -> Vec<String> {
     let all = remarks(run, &judgement.warnings);
     all.iter().filter(|remark| rank(remark.kind) <= GRAVE).map(ToString::to_string).collect()
@@ -77,7 +76,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     lines
 }
 
-/// What failed, with its workload where there are several.
+/// Failures, each with its workload if the run has several.
 fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = String> + 'a {
     run.plan.workloads.iter().flat_map(move |workload| {
         let lines = marks::failures(run, judgement, workload).into_iter();
@@ -89,40 +88,42 @@ fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = St
     })
 }
 
-/// What is not decided, and what would help.
+/// The number of undecided comparisons, and what would decide them.
 fn open(run: &Run, judgement: &Judgement) -> Option<String> {
     let is_headline = |c: &&Comparison| {
         run.plan.workloads.iter().any(|w| w.name == c.workload && Metric::headline(w) == c.metric)
     };
-    let all: Vec<&Comparison> =
-        judgement.comparisons.iter().chain(&judgement.steps).filter(is_headline).collect();
     let mut pairs: Vec<(&str, &str, &str)> = Vec::new();
     let mut needed: Vec<Option<u32>> = Vec::new();
-    let mut count = 0_usize;
-    for c in &all {
+    for c in judgement.comparisons.iter().chain(&judgement.steps).filter(is_headline) {
         let pair = (c.workload.as_str(), c.target.as_str(), c.baseline.as_str());
         if pairs.contains(&pair) {
             continue;
         }
         pairs.push(pair);
-        if c.verdict == Verdict::Undecided && c.withheld.is_none() {
-            count += 1;
-            needed.push(c.needed_rounds);
+        if c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none() {
+            needed.push(c.ratio.needed_rounds);
         }
     }
-    (count > 0).then(|| {
-        let rounds = needed.into_iter().collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().max());
-        let ended = judgement.standing.as_ref().and_then(|standing| standing.stopped);
-        let advice = match rounds.filter(|rounds| *rounds <= MANY_ROUNDS) {
-            _ if ended == Some(Stopped::MaxTime) => format!("; more time may: iotax resume {}", run.id),
-            Some(rounds) => format!("; about {} in all would decide", counted(rounds, "round")),
-            None => String::new(),
-        };
-        format!("{count} of {} not decided{advice}", counted(pairs.len() as u64, "comparison"))
-    })
+    // Looks count by every metric that they wait for.
+    let standing = judgement.standing.as_ref();
+    let (open, all) =
+        standing.map_or((needed.len(), pairs.len()), |standing| (standing.open, standing.comparisons));
+    if open == 0 {
+        return None;
+    }
+    let rounds = needed.into_iter().collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().max());
+    let advice = match rounds.filter(|rounds| *rounds <= MANY_ROUNDS) {
+        _ if standing.and_then(|standing| standing.stopped) == Some(Stopped::MaxTime) => {
+            format!("; more time may: iotax resume {}", run.id)
+        }
+        Some(rounds) => format!("; about {} in all would decide", counted(rounds, "round")),
+        None => String::new(),
+    };
+    Some(format!("{open} of {} not decided{advice}", counted(all as u64, "comparison")))
 }
 
-/// By kind, in the order of their first appearance. That guests were emulated is said elsewhere.
+/// Warnings grouped by kind, in order of first appearance. Emulation has a line of its own.
 fn grouped(warnings: &[Warning]) -> Vec<(WarningKind, Vec<&Warning>)> {
     let mut groups: Vec<(WarningKind, Vec<&Warning>)> = Vec::new();
     for warning in warnings.iter().filter(|warning| warning.kind != WarningKind::Emulated) {
@@ -140,7 +141,7 @@ fn finding(run: &Run, kind: WarningKind, warnings: &[&Warning]) -> String {
         warnings.iter().filter_map(|w| Some((&w.target, &w.workload, w.round?))).collect();
     places.sort_unstable();
     places.dedup();
-    // What failed is no measurement.
+    // A failed cell left no measurement, so its warning may point to a round without one.
     let is_there = |(target, workload, round): &(&Option<String>, &Option<String>, u32)| {
         let here = |m: &Measurement| {
             m.round == *round
@@ -165,7 +166,7 @@ fn finding(run: &Run, kind: WarningKind, warnings: &[&Warning]) -> String {
     format!("{}: {}{place}", kind.word().replace('_', " "), short(kind))
 }
 
-/// The gravest first: what makes figures wrong, what makes them another question's, what makes them uncertain.
+/// The gravest first: figures are wrong, answer another question, or are uncertain.
 const fn rank(kind: WarningKind) -> u8 {
     match kind {
         WarningKind::Corrupt => 0,
@@ -188,7 +189,6 @@ const fn rank(kind: WarningKind) -> u8 {
     }
 }
 
-/// What was seen, in a few words.
 const fn short(kind: WarningKind) -> &'static str {
     match kind {
         WarningKind::CacheLie => "a cache answered, not the device",

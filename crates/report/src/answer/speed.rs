@@ -1,13 +1,13 @@
-//! How much slower or faster, in a few letters: `4.2-9.1% slower`, `3.1x as fast`.
+//! Speed differences in a few letters: `4.2-9.1% slower`, `3.1x as fast`.
 
 use iotax_analysis::Metric;
 
-/// A share of this is said as so many times.
-const TIMES_SLOWER: f64 = 0.1;
-/// A multiple of this is said as so many times.
+/// Ratios below this are written as multiples (`20x slower`): percentages no longer tell far from farther.
+const TIMES_SLOWER: f64 = 0.051;
+/// Ratios from this on are written as multiples (`2.5x as fast`).
 const TIMES_FASTER: f64 = 2.0;
 
-/// Over the ratios of several comparisons that all went the same way: `28-31% slower`, of latencies `12% higher latency`.
+/// The range of ratios that all point the same way: `28-31% slower`, for latencies `12% higher latency`.
 pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let most = ratios.iter().copied().fold(0.0, f64::max);
@@ -15,7 +15,7 @@ pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
     let (near, far) = if least < 1.0 && most <= 1.0 { (most, least) } else { (least, most) };
     let (far, far_unit) = amount(far);
     let (near, unit) = match amount(near) {
-        // Beside so many times a percentage would read as a part of one.
+        // Next to a multiple, a percentage would read as a fraction of one.
         (_, "%") if far_unit == "x" && near >= 1.0 => (format!("{near:.1}"), "x"),
         other => other,
     };
@@ -27,7 +27,7 @@ pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
     }
 }
 
-/// The number and its unit: `%`, or `x` for so many times.
+/// The number and its unit: `%`, or `x` for a multiple.
 fn amount(ratio: f64) -> (String, &'static str) {
     match ratio {
         r if r <= 0.0 => ("100".into(), "%"),
@@ -37,7 +37,7 @@ fn amount(ratio: f64) -> (String, &'static str) {
     }
 }
 
-/// `4.2` or `31`: how far a ratio is from 1.
+/// The distance of a ratio from 1 in percent: `4.2`, `31`.
 fn percent(ratio: f64) -> String {
     match (ratio - 1.0).abs() * 100.0 {
         percent if percent >= 9.95 => format!("{percent:.0}"),
@@ -57,7 +57,7 @@ fn words(metric: Metric, unit: &str, up: bool) -> &'static str {
     }
 }
 
-/// In a cell: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
+/// A change as table cells show it: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
 pub(super) fn change(ratio: f64) -> String {
     match ratio {
         r if r <= 0.0 => "-100%".into(),

@@ -1,4 +1,4 @@
-//! All cells of a run in one table: what each target does on each workload, and how that differs from the baseline.
+//! All cells of a run in one table: the figure of each target on each workload, and its change from the baseline.
 
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::store::Run;
@@ -8,30 +8,30 @@ use iotax_model::units::human;
 use iotax_model::workload::Kind;
 
 use super::speed;
-use crate::figure::{UNKNOWN, megabytes, microseconds, or_unknown, rate};
+use crate::figure::{UNKNOWN, geometric_mean, megabytes, microseconds, or_unknown, rate};
 use crate::marks;
 use crate::sentences::margin;
 
-/// From this block size on bytes per second say more than I/Os per second.
+/// The block size from which cells show bytes per second instead of IOPS.
 const LARGE: u64 = 64 << 10;
 
-/// Rows of targets, columns of workloads.
+/// A table with a row per target and a column per workload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Table {
     /// The workloads and their units.
     pub(crate) workloads: Vec<(String, &'static str)>,
     /// The targets, each with a cell for every workload.
     pub(crate) targets: Vec<(String, Vec<Cell>)>,
-    /// What the marks mean.
+    /// Explains the marks.
     pub(crate) legend: String,
 }
 
-/// What a target does on a workload.
+/// The figure of a target on a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cell {
-    /// In the workload's unit.
+    /// The figure in the workload's unit.
     pub(crate) value: String,
-    /// How that differs from the baseline; absent for the baseline and where nothing is known.
+    /// The change from the baseline; absent for the baseline and where it is unknown.
     pub(crate) change: Option<Change>,
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct Cell {
 pub(crate) enum Change {
     /// Within the margin.
     Same,
-    /// By this ratio.
+    /// Slower or faster by this ratio.
     Decided(Verdict, f64),
-    /// By this ratio, which more rounds may move to either side of the margin.
+    /// Undecided at this ratio: more rounds may move it to either side of the margin.
     Open(f64),
     /// A measurement cannot be used.
     Withheld,
@@ -59,7 +59,6 @@ impl Change {
         }
     }
 
-    /// What colours it.
     pub(crate) const fn verdict(self) -> Verdict {
         match self {
             Self::Same => Verdict::Same,
@@ -69,7 +68,7 @@ impl Change {
     }
 }
 
-/// Absent if nothing was measured.
+/// Builds the table; absent if nothing was measured.
 pub(super) fn of(run: &Run, judgement: &Judgement) -> Option<Table> {
     let measured = |w: &&Workload| judgement.summaries.iter().any(|summary| summary.workload == w.name);
     let workloads: Vec<&Workload> = run.plan.workloads.iter().filter(measured).collect();
@@ -84,7 +83,7 @@ pub(super) fn of(run: &Run, judgement: &Judgement) -> Option<Table> {
     Some(Table { workloads, targets, legend })
 }
 
-/// The figure of a workload's cells, its unit, and how it is written.
+/// The metric that a workload's cells show, its unit and its format.
 fn shown(workload: &Workload) -> (Metric, &'static str, fn(f64) -> String) {
     let headline = Metric::headline(workload);
     match workload.kind() {
@@ -104,28 +103,19 @@ fn cell(run: &Run, judgement: &Judgement, workload: &Workload, target: &str) -> 
     let comparison = judgement.comparison(&workload.name, target, Metric::headline(workload));
     let unusable = judgement.is_unusable(run, &workload.name, target).then_some(Change::Withheld);
     let change = comparison.map(change).or(unusable);
-    Cell { value: or_unknown(mean(run, &workload.name, target, metric), words), change }
-}
-
-/// The geometric mean over all rounds of the cell. The change beside it is one too, over the rounds that both sides have up to the look that
-/// decided it; a median might lie on the other side of the baseline's.
-fn mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Option<f64> {
-    let rounds = run.measurements.iter().filter(|m| m.workload == workload && m.target == target);
-    let values: Vec<f64> = rounds.filter_map(|m| metric.value(m)).filter(|value| *value > 0.0).collect();
-    (!values.is_empty())
-        .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
+    Cell { value: or_unknown(geometric_mean(run, &workload.name, target, metric), words), change }
 }
 
 fn change(comparison: &Comparison) -> Change {
-    match comparison.verdict {
-        _ if comparison.withheld.is_some() => Change::Withheld,
+    match comparison.ratio.verdict {
+        _ if comparison.ratio.withheld.is_some() => Change::Withheld,
         Verdict::Same => Change::Same,
-        Verdict::Undecided => Change::Open(comparison.ratio),
-        decided => Change::Decided(decided, comparison.ratio),
+        Verdict::Undecided => Change::Open(comparison.ratio.mean),
+        decided => Change::Decided(decided, comparison.ratio.mean),
     }
 }
 
-/// Of the marks that occur.
+/// Explains the marks that occur in the table.
 fn legend(run: &Run, targets: &[(String, Vec<Cell>)]) -> String {
     let has = |is: fn(Change) -> bool| {
         targets.iter().flat_map(|(_, cells)| cells).filter_map(|cell| cell.change).any(is)

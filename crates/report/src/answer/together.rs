@@ -5,7 +5,7 @@ use iotax_model::Workload;
 use iotax_model::units::human::listed;
 use iotax_model::workload::Kind;
 
-/// A class of workloads and who belongs to it.
+/// A class of workloads: its name, and the test for membership.
 type Class = (&'static str, fn(&Workload) -> bool);
 
 const CLASSES: [Class; 8] = [
@@ -37,7 +37,7 @@ pub(super) enum Where {
     On(String),
 }
 
-/// Who these workloads are together; of several without a common name their names, or with `brief` their number.
+/// The class that covers exactly these workloads; without one their names, or with `brief` their number.
 pub(super) fn name(run: &Run, names: &[&str], brief: bool) -> Where {
     let all = &run.plan.workloads;
     if names.len() == all.len() {

@@ -15,8 +15,8 @@ use crate::sentences::verified;
 /// Columns of workloads that fit a terminal beside the targets' names.
 const COLUMNS: usize = 5;
 
-/// What a run says, on one screen: a line for each layer, one table, the gravest remarks; of a single target two lines and
-/// its figures. Of suites, of what other tools measured, and of a single target over a network, the whole report.
+/// The answer of a run on one screen: a line for each layer, one table, the gravest remarks; for a single target two
+/// lines and its figures. Suites, imported runs and a single target over a network give the whole report.
 #[must_use]
 pub fn answer(run: &Run, judgement: &Judgement) -> Page {
     let network = run.plan.workloads.iter().any(|workload| workload.kind().is_network());
@@ -40,7 +40,7 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// The table of a run of several targets that goes on, with what is known of each cell.
+/// The table of an unfinished run of several targets, as far as its cells are known.
 #[must_use]
 pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
@@ -55,12 +55,12 @@ fn add_table(page: &mut Page, table: Table) {
     page.add(Part::Lines(vec![table.legend]));
 }
 
-/// Of a single target: what was measured, whether to believe it, and the figures by direction.
+/// The page of a single target: what was measured, whether to trust it, and the figures by direction.
 fn bench(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     let mut lines: Vec<String> =
         run.plan.workloads.iter().filter_map(|workload| measured(run, judgement, workload)).collect();
-    // What it is called stands before what was measured.
+    // The run's name comes first.
     if let Some(first) = lines.first_mut() {
         *first = format!("Run {}, {}: {first}", run.id, run.plan.name);
     }
@@ -108,7 +108,7 @@ fn head(run: &Run) -> String {
     )
 }
 
-/// One for every few workloads.
+/// One grid per [`COLUMNS`] workloads.
 fn grids(table: &Table) -> Vec<Grid> {
     let places: Vec<usize> = (0..table.workloads.len()).collect();
     places.chunks(COLUMNS).map(|places| grid(table, places)).collect()
@@ -127,7 +127,7 @@ fn grid(table: &Table, places: &[usize]) -> Grid {
     Grid { head: [words("")].into_iter().chain(heads).collect(), rows: rows.collect() }
 }
 
-/// `10.5k -31% `: changes of a column stand beneath one another, whatever mark they bear.
+/// `10.5k -31% `: padded so that the changes in a column line up, with or without a mark.
 fn shown(table: &Table, cell: &Cell, column: usize) -> Field {
     let in_column = || table.targets.iter().filter_map(|(_, cells)| cells[column].change);
     let width = in_column().map(|change| change.text().trim_end_matches('?').chars().count()).max();
@@ -140,10 +140,10 @@ fn shown(table: &Table, cell: &Cell, column: usize) -> Field {
     Field { is_figure: true, ..verdict(text, cell.change.map(Change::verdict)) }
 }
 
-/// The longest name of a workload that stands in one line.
+/// The longest workload name that is not split over two lines.
 const SHORT: usize = 10;
 
-/// A name of a workload over two lines, broken where its parts meet nearest to the middle: `randread-` and `4k-qd32`.
+/// A workload's name over two lines, broken at the separator nearest the middle: `randread-` and `4k-qd32`.
 fn in_two(name: &str) -> (String, String) {
     if name.chars().count() <= SHORT {
         return (name.to_owned(), String::new());

@@ -1,4 +1,4 @@
-//! What the tables do not show, and what is behind their figures.
+//! Percentiles that tables leave out, and trends over the run.
 
 use iotax_model::record::Tally;
 use iotax_model::units::human::listed;
@@ -7,8 +7,8 @@ use crate::figure::grouped;
 use iotax_analysis::percentile::{name, needed};
 use iotax_analysis::{Judgement, Metric};
 
-/// Names the percentiles of a table's rows that had too few I/Os: `Not given for too few I/Os: p99.9 of 500 reads (10,000 are
-/// needed)`. Absent if all are there; a row without I/O is no row.
+/// Names the percentiles that had too few I/Os: `Not given: p99.9 of 500 read I/Os (10,000 are needed).`
+/// Absent if none is missing; rows without I/O are skipped.
 pub(super) fn left_out(rows: &[(&str, &Tally)], quantiles: &[f64]) -> Option<String> {
     let mut missing: Vec<String> = Vec::new();
     for (row, tally) in rows {
@@ -20,7 +20,7 @@ pub(super) fn left_out(rows: &[(&str, &Tally)], quantiles: &[f64]) -> Option<Str
     (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
 }
 
-/// What moved a workload's figures over the run, if it is more than the margin and not chance.
+/// The drift of a workload's figures over the run, if it exceeds the margin and is not chance.
 pub(crate) fn over_the_run(
     judgement: &Judgement,
     workload: &str,

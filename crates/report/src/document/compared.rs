@@ -1,4 +1,4 @@
-//! Two runs, or two targets of one, held against one another.
+//! A comparison of two runs, or of two targets of one run.
 
 use iotax_model::Workload;
 use iotax_model::units::human::listed;
@@ -9,10 +9,10 @@ use crate::sentences::compared::{self, percent};
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Cell, Compared, Difference, GateResult, Matched, Side, Which};
 
-/// What is shown when no metric is asked for.
+/// The metrics that are shown by default.
 pub const SHOWN: [Metric; 4] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::IOPS, Metric::CPU_PER_IO];
 
-/// What is compared and what differs beside it, then for each workload the figures of both, then what it means.
+/// The page of a comparison: both sides and how their setups differ, the figures of each workload, the conclusions.
 #[must_use]
 pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metric]) -> Page {
     let mut page = Page::default();
@@ -61,7 +61,7 @@ fn introduced(side: &Side<'_>, which: Which, compared: &Compared) -> String {
     format!("{which}: {}, {run}{}, {}{role}{source}", side.called(), account.name, account.started_at)
 }
 
-/// `kernel: 6.1 in A, 6.2 in B`; what holds for all targets is said once.
+/// `kernel: 6.1 in A, 6.2 in B`; a difference that several targets share is listed once.
 fn differing(compared: &Compared) -> Vec<String> {
     let mut lines: Vec<String> = compared.machines.iter().map(|d| said("", d)).collect();
     for pair in &compared.targets {
@@ -114,18 +114,18 @@ fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
 }
 
 fn row(name: String, on: &Workload, cell: &Cell, label: Option<&str>) -> Vec<Field> {
-    let word = cell.verdict.word_or_withheld(cell.withheld.is_some());
+    let word = cell.ratio.word();
     vec![
         words(name),
         words(cell.metric.name_on(on)),
         figure(cell.metric.figure_on(on, cell.a)),
         figure(cell.metric.figure_on(on, cell.b)),
-        figure(change_with(cell.ratio, cell.interval)),
-        verdict([word].into_iter().chain(label).collect::<Vec<_>>().join(", "), Some(cell.verdict)),
+        figure(change_with(cell.ratio.mean, cell.ratio.interval)),
+        verdict([word].into_iter().chain(label).collect::<Vec<_>>().join(", "), Some(cell.ratio.verdict)),
     ]
 }
 
-/// By which rule the verdicts were found.
+/// Names the statistical test behind the verdicts.
 fn rule(compared: &Compared) -> String {
     let how = if compared.paired {
         "Both were measured in the same rounds and are compared within them (Student's t)"
@@ -158,7 +158,7 @@ fn gate(compared: &Compared, result: &GateResult) -> String {
             .iter()
             .map(|(i, interval)| {
                 let cell = &compared.cells[*i];
-                format!("{} ({})", place(cell), change_with(cell.ratio, Some(*interval)))
+                format!("{} ({})", place(cell), change_with(cell.ratio.mean, Some(*interval)))
             })
             .collect();
         parts.push(format!("tripped by {}", listed(&cells)));
@@ -186,7 +186,7 @@ fn all(cells: usize) -> String {
     counted(cells as u64, "cell")
 }
 
-/// What each gate came to, for whoever reads no tables.
+/// The outcome of each gate, one line each.
 #[must_use]
 pub fn gates(compared: &Compared) -> Vec<String> {
     compared.gates.iter().map(|result| gate(compared, result)).collect()

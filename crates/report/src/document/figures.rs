@@ -1,4 +1,4 @@
-//! Every figure that is known, for people who look for one: a row for each, the targets side by side.
+//! Every known figure: a row for each, the targets side by side.
 
 use iotax_model::Workload;
 
@@ -55,7 +55,7 @@ pub(crate) fn rows(
     judgement.figures.iter().filter(known).map(row).collect()
 }
 
-/// Nothing lost and nothing failed is no row.
+/// Counts of 0 (nothing lost, nothing failed) get no row.
 fn says(metric: Metric, value: f64) -> bool {
     metric.definition().unit != Unit::Count || value > 0.0
 }

@@ -1,22 +1,22 @@
-//! What each of several guests or jobs got, and what a neighbour did.
+//! The share of each of several guests or jobs, and the load of neighbours.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
 
 use super::{Field, Grid, figure, words};
-use crate::beside;
 use crate::figure::{evenness, or_unknown, rate};
+use crate::neighbours;
 use iotax_analysis::store::Run;
-use iotax_analysis::{Crowd, Judgement, Metric, Of};
+use iotax_analysis::{GroupFairness, Judgement, MemberKind, Metric};
 
-/// One row per guest or job of targets with several, and one for all of them together; absent if there are none.
-pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: Of) -> Option<Grid> {
+/// One row per guest or job, then one for all together; absent if no target has several.
+pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Option<Grid> {
     let workload = &on.name;
-    let of_this = |crowd: &&Crowd| crowd.workload == *workload && crowd.of == of;
-    let member = judgement.crowds.iter().find(of_this).map_or("", Crowd::member_word);
+    let of_this = |crowd: &&GroupFairness| crowd.workload == *workload && crowd.of == of;
+    let member = judgement.groups.iter().find(of_this).map_or("", GroupFairness::member_word);
     let (rate, in_rate) = rate(on);
     let mut grid = Grid::new(&["", member, Metric::IOPS.column(on), rate, "p50", "p99", "fairness"]);
-    for crowd in judgement.crowds.iter().filter(of_this) {
+    for crowd in judgement.groups.iter().filter(of_this) {
         let mut add = |figures: [String; 6]| {
             let fields = [words(&crowd.target)].into_iter().chain(figures.map(figure));
             grid.rows.push(fields.collect::<Vec<Field>>());
@@ -38,7 +38,7 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: Of) -> Option<Gri
             or_unknown(all.of(Metric::BYTES_PER_S), in_rate),
             or_unknown(all.of(Metric::LATENCY_P50), human::time),
             or_unknown(all.of(Metric::LATENCY_P99), human::time),
-            if of == Of::Guests { evenness(crowd.fairness) } else { String::new() },
+            if of == MemberKind::Guests { evenness(crowd.fairness) } else { String::new() },
         ]);
     }
     // The last column holds figures here.
@@ -48,11 +48,11 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: Of) -> Option<Gri
 
 /// A line for each target that had a neighbour.
 pub(super) fn noises(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
-    let noises = judgement.noises.iter().filter(|noise| noise.workload == workload.name);
+    let noises = judgement.neighbour_loads.iter().filter(|noise| noise.workload == workload.name);
     noises
         .map(|noise| {
-            let together = beside::together(noise).map(|words| format!("; {words}")).unwrap_or_default();
-            let made = beside::made(run, noise, workload);
+            let together = neighbours::together(noise).map(|words| format!("; {words}")).unwrap_or_default();
+            let made = neighbours::made(run, noise, workload);
             format!("beside {}, {} made {made}{together}", noise.target, noise.name)
         })
         .collect()

@@ -3,11 +3,11 @@
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::figure::{UNKNOWN, bits_with, change, time_with, title};
 use crate::sentences::compared::percent;
-use iotax_analysis::Metric;
-use iotax_analysis::compare::{Account, Change, Compared, History, Point, Track};
+use iotax_analysis::compare::{Account, Compared, History, Point, Track};
+use iotax_analysis::{Metric, Ratio};
 
-/// The runs and what differs between them, then every cell's mean latency in each of them: with its 95% interval over the rounds,
-/// against the first run that has it and against the one before.
+/// The runs and what differs between them, then every cell's mean latency in each run, with its 95% interval over the
+/// rounds and its change against the first run that has it and against the previous one.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Page {
     let mut page = Page::default();
@@ -63,7 +63,7 @@ fn runs(accounts: &[Account]) -> Grid {
     grid
 }
 
-/// What differs between a run and the one before, in one line.
+/// One line per difference between a run and the previous one.
 fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
     let (before, after) = (&two[0].label, &two[1].label);
     let Some(compared) = found else {
@@ -103,8 +103,8 @@ fn row(account: &Account, metric: Metric, point: &Point, iops: Option<&Point>) -
     fields
 }
 
-fn told(found: Option<&Change>) -> [Field; 2] {
+fn told(found: Option<&Ratio>) -> [Field; 2] {
     let Some(found) = found else { return [figure(""), words("")] };
-    let word = found.verdict.word_or_withheld(found.withheld.is_some());
-    [figure(change(found.ratio)), verdict(word, Some(found.verdict))]
+    let word = found.word();
+    [figure(change(found.mean)), verdict(word, Some(found.verdict))]
 }

@@ -1,4 +1,4 @@
-//! What another tool measured: its own figures, and whose they are.
+//! Runs that another tool measured: its own figures under its name.
 
 use iotax_model::record::{ImportSource, ImportedMetric, Measurement};
 use iotax_model::units::human;
@@ -11,7 +11,7 @@ use iotax_analysis::stats::median;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric, Summary};
 
-/// What an overview shows, with the heads of its columns.
+/// The metrics of the overview, with their column heads.
 const SHOWN: [(Metric, &str); 8] = [
     (Metric::IOPS, "IOPS"),
     (Metric::BYTES_PER_S, "MB/s"),
@@ -23,7 +23,7 @@ const SHOWN: [(Metric, &str); 8] = [
     (Metric::CPU_PER_IO, "CPU/IO"),
 ];
 
-/// An overview of all cells; where there are several targets, each workload's comparison too; then every other figure.
+/// Adds an overview of all cells, each workload's comparison if there are several targets, and every other figure.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &ImportSource) {
     let told = source.to_string();
     page.add(Part::Head(format!("{}{}.", told[..1].to_uppercase(), &told[1..])));
@@ -62,10 +62,10 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
     }
 }
 
-/// A cell, and what was measured of it.
+/// A cell and its measurements.
 type Row<'a> = (&'a Summary, &'a [&'a Measurement]);
 
-/// One row per cell, the columns that any cell has.
+/// One row per cell, with the columns that at least one cell can fill.
 fn overview(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let value = |metric: Metric, of: &[&Measurement]| {
         median(&of.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>())
@@ -99,7 +99,7 @@ fn overview(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     grid.filled()
 }
 
-/// One row per cell, the columns that any cell has, by the source's names: medians over the rounds.
+/// One row per figure under the source's own name: medians over the rounds.
 fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let names = names(run);
     let mut grid = table(names, &["figure", "value"]);
@@ -134,7 +134,7 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     grid.filled()
 }
 
-/// In words where the unit is one of ours, else as it is.
+/// Formatted if iotax knows the unit, else as given.
 fn shown(value: f64, unit: &str) -> String {
     match unit {
         "ns" => human::time(value),

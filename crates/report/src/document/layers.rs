@@ -1,4 +1,4 @@
-//! What each layer costs, and where a latency arises.
+//! The cost of each layer, and where latency arises.
 
 use std::fmt::Write as _;
 
@@ -6,33 +6,35 @@ use iotax_model::Workload;
 use iotax_model::units::human;
 
 use super::{Field, Grid, figure, verdict, words};
+use crate::amplification;
 use crate::figure::{or_unknown, signed_time, step_in_words};
-use crate::passed;
 use iotax_analysis::{Judgement, Metric};
 
-/// One row per edge of the ladder; absent if none was measured. Where room is short, a row names its own target only.
+/// One row per edge of the ladder; absent if none was measured. On narrow terminals a row names only its own target.
 pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
     let mut grid = Grid::new(&["layer by layer", leading.column(workload), cpu_metric.column(workload), ""]);
     for edge in &judgement.edges {
         let Some(latency) = judgement.step(&workload.name, edge, leading) else { continue };
         let cost = step_in_words(latency);
-        let cpu = judgement.step(&workload.name, edge, cpu_metric).and_then(|step| step.tax);
+        let cpu = judgement.step(&workload.name, edge, cpu_metric).and_then(|step| step.ratio.tax);
         let name = words(format!("{} ({} - {})", edge.name, edge.to, edge.from));
         grid.rows.push(vec![
             Field { short: Some(format!("{} ({})", edge.name, edge.to)), ..name },
             figure(cost),
             figure(or_unknown(cpu.map(|cpu| cpu.ns), signed_time)),
-            verdict(latency.word(), Some(latency.verdict)),
+            verdict(latency.ratio.word(), Some(latency.ratio.verdict)),
         ]);
     }
     grid.filled()
 }
 
-/// A line for each guest whose latency was seen from within.
+/// The latency breakdown of each guest that was measured from inside, one line each.
 pub(super) fn insides(judgement: &Judgement, workload: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    for inside in judgement.insides.iter().filter(|inside| inside.workload == workload && inside.within()) {
+    for inside in
+        judgement.latency_breakdowns.iter().filter(|inside| inside.workload == workload && inside.within())
+    {
         let parts: Vec<String> =
             inside.stretches.iter().map(|(name, ns)| format!("{name} {}", human::time(*ns))).collect();
         let whole: f64 = inside.stretches.iter().map(|(_, ns)| ns).sum();
@@ -45,12 +47,12 @@ pub(super) fn insides(judgement: &Judgement, workload: &str) -> Vec<String> {
     lines
 }
 
-/// A line for each target of which a layer did other than pass on what it was given.
+/// A line for each target where a layer merged, split, amplified or absorbed I/O.
 pub(super) fn flows(judgement: &Judgement, workload: &str) -> Vec<String> {
-    let flows = judgement.flows.iter().filter(|flow| flow.workload == workload);
+    let flows = judgement.amplifications.iter().filter(|flow| flow.workload == workload);
     flows
         .filter_map(|flow| {
-            let told = passed::remarkable(flow);
+            let told = amplification::remarkable(flow);
             (!told.is_empty()).then(|| format!("{}, passed on: {}", flow.target, told.join("; ")))
         })
         .collect()

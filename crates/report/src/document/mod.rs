@@ -1,4 +1,4 @@
-//! What people read, before it is set for a terminal or a ticket: headings, tables and sentences.
+//! Pages of headings, tables and sentences, before they are laid out for a terminal or as Markdown.
 
 mod answer;
 pub(super) mod certainty;
@@ -34,11 +34,11 @@ pub struct Page {
 /// A part of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Part {
-    /// What the next parts are about.
+    /// A heading for the next parts.
     Head(String),
-    /// A sentence or some words by themselves.
+    /// A paragraph.
     Sentence(String),
-    /// Figures.
+    /// A table of figures.
     Table(Grid),
     /// Lines that belong to the table before them.
     Lines(Vec<String>),
@@ -57,17 +57,16 @@ pub(super) struct Grid {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     pub(super) text: String,
-    /// In a head: the same in several lines, for a terminal. Empty if it is one.
+    /// For a head: the text over several lines, for terminals. Empty if it fits in one.
     pub(super) stacked: Vec<String>,
-    /// What may stand there instead if the room does not suffice.
+    /// A shorter text for narrow terminals.
     pub(super) short: Option<String>,
-    /// Figures stand to the right, names to the left.
+    /// Figures are aligned right, names left.
     pub(super) is_figure: bool,
-    /// What colours it.
     pub(super) verdict: Option<Verdict>,
 }
 
-/// A name or words.
+/// A text field.
 fn words(text: impl Into<String>) -> Field {
     Field { text: text.into(), stacked: Vec::new(), short: None, is_figure: false, verdict: None }
 }
@@ -77,13 +76,13 @@ fn figure(text: impl Into<String>) -> Field {
     Field { is_figure: true, ..words(text) }
 }
 
-/// The word for a verdict, with what else is to be said in its place.
+/// A text field in the colour of a verdict.
 fn verdict(text: impl Into<String>, verdict: Option<Verdict>) -> Field {
     Field { verdict, ..words(text) }
 }
 
 impl Grid {
-    /// A table whose columns hold figures, but for the first and last.
+    /// A table whose columns hold figures, except the first and last.
     fn new(head: &[&str]) -> Self {
         let last = head.len().saturating_sub(1);
         let field =
@@ -91,7 +90,7 @@ impl Grid {
         Self { head: head.iter().enumerate().map(field).collect(), rows: vec![] }
     }
 
-    /// Itself; absent if it has no row.
+    /// The table, or nothing if it has no row.
     fn filled(self) -> Option<Self> {
         (!self.rows.is_empty()).then_some(self)
     }
@@ -105,7 +104,7 @@ impl Field {
     }
 }
 
-/// Makes what a terminal would obey readable.
+/// Escapes what a terminal would obey.
 fn show(text: &mut String) {
     if text.contains(visible::is_hidden) {
         *text = visible::line(text).into_owned();
@@ -113,7 +112,7 @@ fn show(text: &mut String) {
 }
 
 impl Page {
-    /// Itself with nothing in it that a terminal obeys or that cannot be seen. Names and words of others stand in any part.
+    /// A copy with control and invisible characters escaped: any part may hold foreign names.
     pub(super) fn visible(&self) -> Self {
         let mut page = self.clone();
         for part in &mut page.parts {
@@ -132,14 +131,14 @@ impl Page {
         self.parts.push(part);
     }
 
-    /// Unless there are none.
+    /// Adds the lines, if there are any.
     fn add_lines(&mut self, lines: Vec<String>) {
         if !lines.is_empty() {
             self.add(Part::Lines(lines));
         }
     }
 
-    /// Unless there are no sentences.
+    /// Adds the list, if it has any sentences.
     fn add_list(&mut self, head: &'static str, sentences: Vec<String>) {
         if !sentences.is_empty() {
             self.add(Part::List(head, sentences));

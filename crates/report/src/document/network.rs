@@ -1,4 +1,4 @@
-//! What a network's workloads carried, set as tables.
+//! The figures of network workloads as tables.
 
 use iotax_model::Workload;
 
@@ -7,8 +7,8 @@ use super::{Grid, figure, verdict, words};
 use crate::figure::UNKNOWN;
 use crate::marks::marks;
 use crate::network::{self, Table};
+use iotax_analysis::Judgement;
 use iotax_analysis::store::Run;
-use iotax_analysis::{Comparison, Judgement};
 
 /// One row per target; absent if none was measured.
 pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
@@ -16,11 +16,11 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     let compares = run.plan.targets.len() > 1;
     let mut grid = set(&table, compares);
     for (fields, row) in grid.rows.iter_mut().zip(&table.rows).filter(|_| compares) {
-        let word = row.comparison.map(Comparison::word);
+        let word = row.comparison.map(|c| c.ratio.word());
         let marks =
             if row.name == row.target { marks(run, judgement, &workload.name, row.target) } else { vec![] };
         let said: Vec<&str> = word.into_iter().chain(marks).collect();
-        fields.push(verdict(said.join(", "), row.comparison.map(|c| c.verdict)));
+        fields.push(verdict(said.join(", "), row.comparison.map(|c| c.ratio.verdict)));
     }
     let columns = grid.head.len();
     let missing =
@@ -29,12 +29,12 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     grid.filled()
 }
 
-/// One row per target and direction; absent where the totals say as much.
+/// One row per target and direction; absent if the totals already say it all.
 pub(super) fn ways(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     set(&network::ways(run, judgement, workload)?, false).filled()
 }
 
-/// The names and figures; with a place for verdicts if there are any.
+/// The names and figures, with a column for verdicts on request.
 fn set(table: &Table<'_>, verdicts: bool) -> Grid {
     let mut head = vec![words("")];
     head.extend(table.head.iter().map(figure));

@@ -1,4 +1,4 @@
-//! A run: for each workload what every target gives, and what it means.
+//! The full report of a run: the figures of each workload, and the conclusions.
 
 use iotax_model::record::Tally;
 use iotax_model::units::human;
@@ -15,12 +15,10 @@ use crate::sentences::conclusions;
 use iotax_analysis::percentile::percentile;
 use iotax_analysis::store::Run;
 use iotax_analysis::suite;
-use iotax_analysis::{Judgement, Metric, Of};
+use iotax_analysis::{Judgement, MemberKind, Metric};
 
-/// The whole report: for each workload a table, what each layer costs, what each guest got and where its latency arises; then what
-/// it means, and remarks.
-///
-/// The workloads of a suite that differ in sizes or depths stand in one table for each test.
+/// The whole report: for each workload its figures, the cost of each layer, the share of each guest and its latency
+/// breakdown; then conclusions and remarks. A suite has one table per test.
 ///
 /// A run of a single target has nothing to compare and shows its figures in full instead.
 #[must_use]
@@ -49,8 +47,8 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         let more = [
             network::ways(run, judgement, workload),
             layers::steps(judgement, workload),
-            guests::crowds(judgement, workload, Of::Guests),
-            guests::crowds(judgement, workload, Of::Jobs),
+            guests::crowds(judgement, workload, MemberKind::Guests),
+            guests::crowds(judgement, workload, MemberKind::Jobs),
         ];
         more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
         let mut lines = guests::noises(run, judgement, workload);
@@ -77,13 +75,13 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
     page
 }
 
-/// One row per direction, and one for all together if there are several; absent if nothing was measured. In an open loop
-/// each is followed by its response times.
+/// One row per direction, and a total if there are several; absent if nothing was measured. In an open loop each row
+/// is followed by its response times.
 pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let target = &run.plan.targets.first()?.name;
     let summary = judgement.summary(&workload.name, target)?;
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
-    // Files without content are not written: that is no figure.
+    // Tests of empty files do no I/O in some directions; those get no row.
     let on_files = matches!(workload.kind(), Kind::Files(test) if test.is_on_files());
     let directions: Vec<(&str, &Tally)> = summary
         .tallies
@@ -102,7 +100,7 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
         moving.iter().for_each(|tally| all.merge(tally));
         add_figures(&mut grid, "all", &all, summary.duration_ns, summary.of(Metric::CPU_PER_IO));
     }
-    // The last column holds figures here.
+    // Here the last column holds figures too.
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
     let marks: Vec<&str> = marks::marks(run, judgement, &workload.name, target);
     if marks.iter().any(|mark| *mark != "emulated") {

@@ -5,24 +5,25 @@ use iotax_model::suite::SuiteShape;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 
-use super::{Field, Grid, Page, Part, figure, verdict, words};
-use crate::figure::{UNKNOWN, megabytes, or_unknown, tax};
-use crate::{course, marks};
+use super::targets::tax_and_verdict;
+use super::{Field, Grid, Page, Part, figure, words};
+use crate::figure::{megabytes, or_unknown};
+use crate::{marks, sweep};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::store::Run;
-use iotax_analysis::suite::{Course, Point, Test};
+use iotax_analysis::suite::{Point, TargetSeries, Test};
 use iotax_analysis::{Comparison, Judgement, Metric};
 
-/// Stands behind a figure in a map that cannot be used.
+/// Marks a figure in a map that cannot be used.
 const UNUSABLE: &str = " (unusable)";
 
-/// A heading, a table of all sizes or depths, or for each target one of file and record sizes, and what their course tells.
+/// Adds a heading, a table over sizes or depths (or per target a map over file and record sizes), and its sentences.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &Test<'_>) {
-    page.add(Part::Head(course::title(test)));
+    page.add(Part::Head(sweep::title(test)));
     let mut lines: Vec<String> = Vec::new();
     if test.shape == SuiteShape::Files {
-        for course in &test.courses {
-            if test.courses.len() > 1 {
+        for course in &test.series {
+            if test.series.len() > 1 {
                 page.add(Part::Sentence(format!("{}, MB/s", course.target)));
             }
             page.add(Part::Table(map(run, judgement, course)));
@@ -35,7 +36,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &Test
         let failures = marks::failures(run, judgement, workload);
         lines.extend(failures.into_iter().map(|line| format!("{}: {line}", workload.name)));
     }
-    lines.extend(course::sentences(test));
+    lines.extend(sweep::sentences(test));
     if let Some(suite) = run.plan.known_suite() {
         lines.extend(suite.remarks_on(test.name).map(|remark| format!("Note: {remark}.")));
     }
@@ -44,9 +45,9 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &Test
 
 /// UnixBench's index of its file copies, a table for each target that has it.
 pub(super) fn add_indexes(page: &mut Page, run: &Run) {
-    for (target, rows) in course::indexes(run) {
+    for (target, rows) in sweep::indexes(run) {
         page.add(Part::Head(format!("UnixBench's index of {target}")));
-        let mut grid = Grid::new(&course::INDEX_HEAD);
+        let mut grid = Grid::new(&sweep::INDEX_HEAD);
         grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
         let row = |[name, figures @ ..]: [String; 4]| -> Vec<Field> {
             [words(name)].into_iter().chain(figures.map(figure)).collect()
@@ -70,7 +71,7 @@ fn table(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Grid {
         "p99",
         if sizes { "IOPS at half / here" } else { "in flight" },
     ]);
-    let alone = test.courses.first().filter(|_| !compares).map(|course| course.target);
+    let alone = test.series.first().filter(|_| !compares).map(|course| course.target);
     let is_unusable = |target| test.workloads.iter().any(|w| judgement.is_unusable(run, &w.name, target));
     let marked = alone.is_some_and(is_unusable);
     head.extend(compares.then_some("tax on mean latency"));
@@ -85,18 +86,18 @@ fn table(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Grid {
     }
     for workload in &test.workloads {
         let mut first = true;
-        for course in &test.courses {
+        for course in &test.series {
             let Some(at) = course.points.iter().position(|point| point.workload.name == workload.name) else {
                 continue;
             };
             let point = &course.points[at];
-            let place = if first { course::place(test.shape, point) } else { String::new() };
+            let place = if first { sweep::place(test.shape, point) } else { String::new() };
             first = false;
             let mut row = vec![words(place)];
             row.extend(compares.then(|| words(course.target)));
             row.extend(figures(judgement, test.shape, course, at).map(figure));
             if compares {
-                row.extend(compared(run, judgement, course.target, point));
+                row.extend(tax_and_verdict(run, judgement, &workload.name, course.target));
             } else if marked {
                 row.push(words(marks::marks(run, judgement, &workload.name, course.target).join(", ")));
             }
@@ -106,12 +107,12 @@ fn table(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Grid {
     grid
 }
 
-fn figures(judgement: &Judgement, shape: SuiteShape, course: &Course<'_>, at: usize) -> [String; 6] {
+fn figures(judgement: &Judgement, shape: SuiteShape, course: &TargetSeries<'_>, at: usize) -> [String; 6] {
     let point = &course.points[at];
     let of = |metric| judgement.summary(&point.workload.name, course.target)?.of(metric);
     let last = match shape {
         SuiteShape::Depths => or_unknown(point.in_flight(), human::count),
-        _ => course::against_half(course, at).map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+        _ => sweep::against_half(course, at).map_or_else(String::new, |ratio| format!("{ratio:.2}")),
     };
     [
         or_unknown(point.iops, human::count),
@@ -123,24 +124,9 @@ fn figures(judgement: &Judgement, shape: SuiteShape, course: &Course<'_>, at: us
     ]
 }
 
-/// What it costs over the baseline, and the verdict.
-fn compared(run: &Run, judgement: &Judgement, target: &str, point: &Point<'_>) -> [Field; 2] {
-    let latency = judgement.comparison(&point.workload.name, target, Metric::LATENCY_MEAN);
-    let cost = match latency {
-        _ if target == run.plan.baseline => "baseline".into(),
-        Some(comparison) => comparison.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax),
-        None => UNKNOWN.into(),
-    };
-    let marks = marks::marks(run, judgement, &point.workload.name, target);
-    let said: Vec<&str> = latency.map(Comparison::word).into_iter().chain(marks).collect();
-    [figure(cost), verdict(said.join(", "), latency.map(|c| c.verdict))]
-}
-
-/// MB/s by file size and record size.
-///
-/// A cell that cannot be used has a sign behind its figure.
-fn map(run: &Run, judgement: &Judgement, course: &Course<'_>) -> Grid {
-    let map = course::Map::of(course);
+/// MB/s by file size and record size; unusable cells are marked.
+fn map(run: &Run, judgement: &Judgement, course: &TargetSeries<'_>) -> Grid {
+    let map = sweep::Map::of(course);
     let unusable = |file: Bytes, record: Bytes| {
         let here = |p: &&Point<'_>| p.workload.size.unwrap_or_default() == file && p.block_size() == record;
         let point = course.points.iter().find(here);
@@ -160,7 +146,7 @@ fn map(run: &Run, judgement: &Judgement, course: &Course<'_>) -> Grid {
     grid
 }
 
-/// How many cells of each target have which verdict over the baseline.
+/// The number of cells per verdict for each target, against the baseline.
 fn verdicts(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Vec<String> {
     let names: std::collections::HashSet<&str> = test.workloads.iter().map(|w| w.name.as_str()).collect();
     let of_target = |target: &str| -> Option<String> {
@@ -172,7 +158,7 @@ fn verdicts(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Vec<String> {
             })
             .collect();
         let counted = |verdict: Verdict, word: &str| {
-            let count = all.iter().filter(|c| c.verdict == verdict).count();
+            let count = all.iter().filter(|c| c.ratio.verdict == verdict).count();
             (count > 0).then(|| format!("{word} in {count}"))
         };
         let said: Vec<String> = [

@@ -7,7 +7,7 @@ use super::{Field, Grid, figure, verdict, words};
 use crate::figure::{UNKNOWN, megabytes, or_unknown, tax};
 use crate::marks;
 use iotax_analysis::store::Run;
-use iotax_analysis::{Comparison, Judgement, Metric};
+use iotax_analysis::{Judgement, Metric};
 
 /// One row per target; absent if none was measured.
 pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
@@ -17,14 +17,7 @@ pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Work
             grid.rows.extend(lost_row(run, judgement, &target.name, grid.head.len()));
             continue;
         };
-        let latency = judgement.comparison(&workload.name, &target.name, Metric::LATENCY_MEAN);
-        let cost = match latency {
-            _ if target.name == run.plan.baseline => "baseline".into(),
-            Some(comparison) => comparison.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax),
-            None => UNKNOWN.into(),
-        };
-        let marks = marks::marks(run, judgement, &workload.name, &target.name);
-        let said: Vec<&str> = latency.map(Comparison::word).into_iter().chain(marks).collect();
+        let [cost, verdict] = tax_and_verdict(run, judgement, &workload.name, &target.name);
         let mut row = vec![words(&target.name)];
         row.extend(
             [
@@ -32,18 +25,29 @@ pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Work
                 or_unknown(summary.of(Metric::BYTES_PER_S), megabytes),
                 or_unknown(summary.of(Metric::LATENCY_P50), human::time),
                 or_unknown(summary.of(Metric::LATENCY_P99), human::time),
-                cost,
-                or_unknown(summary.of(Metric::CPU_PER_IO), human::time),
             ]
             .map(figure),
         );
-        row.push(verdict(said.join(", "), latency.map(|c| c.verdict)));
+        row.extend([cost, figure(or_unknown(summary.of(Metric::CPU_PER_IO), human::time)), verdict]);
         grid.rows.push(row);
     }
     grid.filled()
 }
 
-/// The row of a target that the run went on without, in a table of so many columns; absent for any other, and where nothing at all was measured.
+/// The tax of a target's mean latency over the baseline, and the verdict with the target's marks.
+pub(super) fn tax_and_verdict(run: &Run, judgement: &Judgement, workload: &str, target: &str) -> [Field; 2] {
+    let latency = judgement.comparison(workload, target, Metric::LATENCY_MEAN);
+    let cost = match latency {
+        _ if target == run.plan.baseline => "baseline".into(),
+        Some(comparison) => comparison.ratio.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax),
+        None => UNKNOWN.into(),
+    };
+    let marks = marks::marks(run, judgement, workload, target);
+    let said: Vec<&str> = latency.map(|c| c.ratio.word()).into_iter().chain(marks).collect();
+    [figure(cost), verdict(said.join(", "), latency.map(|c| c.ratio.verdict))]
+}
+
+/// The row of a lost target in a table of `columns`; absent for other targets, and if nothing at all was measured.
 pub(super) fn lost_row(run: &Run, judgement: &Judgement, target: &str, columns: usize) -> Option<Vec<Field>> {
     (marks::is_lost(run, target) && !judgement.summaries.is_empty()).then(|| {
         let mut row = vec![words(target)];

@@ -1,10 +1,9 @@
-//! Where a run's time went.
+//! The wall time of a run by phase.
 
 use super::{Grid, Page, Part, figure, words};
 use iotax_analysis::Timing;
 
-/// A table of the phases, and the share of the time in which nothing was measured; `measure` is a measurement with its
-/// warm-up.
+/// A table of the phases, and the share of the time in which nothing was measured. The phase `measure` includes warm-up.
 #[must_use]
 pub fn timing(timing: Option<&Timing>) -> Page {
     let mut page = Page::default();

@@ -10,7 +10,7 @@ use crate::answer::{Answer, Cell, Change, Table};
 /// Shades of a change: the deepest from a factor of two on.
 const SHADES: f64 = 5.0;
 
-/// Absent where a run has one target only, is a suite, or another tool's.
+/// The section; empty for a run with a single target, a suite, or an imported run.
 pub(super) fn section(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
     let is_ladder = run.source.is_none() && run.plan.targets.len() > 1 && tests.is_empty();
     if !is_ladder || judgement.summaries.is_empty() {
@@ -48,14 +48,14 @@ fn cells(table: &Table) -> Markup {
 }
 
 fn one(cell: &Cell) -> Markup {
-    // Empty where there is none, so that figures stand beneath one another.
+    // The span stays even if empty, so that figures line up.
     let change = cell.change.map(Change::text).unwrap_or_default();
     html! {
         td class=[cell.change.and_then(shade)] { (cell.value) " " span.change { (change) } }
     }
 }
 
-/// The class of a cell's colour: `slow3` for a loss of a third and more, `fast1`; none where nothing is decided.
+/// The CSS class of a cell's colour, from `slow1` or `fast1` to `slow5` or `fast5`; none without a decision.
 fn shade(change: Change) -> Option<String> {
     let Change::Decided(verdict, ratio) = change else { return None };
     let depth = (ratio.ln().abs() / std::f64::consts::LN_2 * SHADES).ceil().clamp(1.0, SHADES);

@@ -13,7 +13,7 @@ pub(super) struct Stack {
     pub(super) parts: Vec<(String, f64)>,
 }
 
-/// The picture of times for one I/O, GiB ... (`per`); without rows if no part is more than nothing.
+/// The chart of times per I/O, GiB ... (`per`); without rows if all parts are 0.
 pub(super) fn stacks(bars: &[Stack], key: &'static str, per: &str, title: &str, note: &str) -> Chart {
     let total = |bar: &Stack| bar.parts.iter().map(|(_, ns)| ns).sum::<f64>();
     let drawn: Vec<&Stack> = bars.iter().filter(|bar| total(bar) > 0.0).collect();
@@ -48,7 +48,7 @@ pub(super) fn stacks(bars: &[Stack], key: &'static str, per: &str, title: &str, 
     }
 }
 
-/// Every part's name once, each after those that come before it in its bar.
+/// Every part's name once, in an order that agrees with every bar.
 fn order<'a>(bars: &[&'a Stack]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for bar in bars {

@@ -1,8 +1,7 @@
-//! A chart: a table of figures, and how they are drawn.
+//! A chart: a table of figures, and a specification of how to draw them.
 //!
-//! The table in the page is the only place where the figures stand. People read and copy it, the script draws what it
-//! finds there and writes the same as CSV: no picture can show what its table does not say, and without a script
-//! nothing is missing but the pictures.
+//! The page holds the figures only in the table. The script draws from it and writes it as CSV, so a picture cannot
+//! disagree with its table, and without the script only the pictures are missing.
 
 use std::fmt;
 
@@ -25,9 +24,9 @@ pub(super) enum Cell {
     Text(String),
     /// A whole number, exact.
     Count(u64),
-    /// Five digits are written.
+    /// A number, written with five digits.
     Figure(f64),
-    /// Nobody knows; it stays empty.
+    /// Unknown: an empty cell.
     Unknown,
 }
 
@@ -77,7 +76,7 @@ fn digits(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
-/// What an axis counts in.
+/// The unit of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Unit {
@@ -96,7 +95,6 @@ pub(super) enum Unit {
 /// An axis of values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Axis {
-    /// What it shows.
     pub(super) label: String,
     pub(super) unit: Unit,
     /// Logarithmic; else it begins at 0.
@@ -117,7 +115,7 @@ pub(super) enum Across {
     Rounds(Rounds),
 }
 
-/// Where the seconds of several rounds lie on one axis.
+/// The layout of several rounds side by side on one time axis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Rounds {
     /// The column of the round.
@@ -138,74 +136,73 @@ pub(super) struct Panel {
     pub(super) axis: Axis,
     /// In pixels.
     pub(super) height: u32,
-    /// The columns of where intervals begin and end.
+    /// The columns of a confidence interval's ends.
     pub(super) ends: Option<(usize, usize)>,
 }
 
-/// What stands above a bar.
+/// The text above a bar.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Label {
-    /// The bar's name, as its column has it.
+    /// The bar's name, as in its column.
     pub(super) name: String,
-    /// What is said of it.
     pub(super) words: String,
-    /// The place of the bar on whose end this one stands.
+    /// The index of the label whose bar ends where this one begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) beneath: Option<usize>,
 }
 
-/// How a table is drawn. Numbers are places of columns, from 0.
+/// The kind of plot and its columns, numbered from 0.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum Plot {
     /// One line per series and panel, over a common horizontal axis.
     Lines { series: usize, across: Across, panels: Vec<Panel>, marks: bool },
-    /// Horizontal bars; of rows with the same name, one stands at the end of the other.
+    /// Horizontal bars; rows with the same name are stacked.
     Bars {
         name: usize,
         /// The column that colours go by.
         series: usize,
-        /// Where bars begin; else at 0, or at the end of the part before.
+        /// The column where bars begin; without one they begin at 0 or at the end of the previous part.
         from: Option<usize>,
-        /// How long they are.
+        /// The column of their length.
         value: usize,
-        /// Where their intervals begin and end.
+        /// The columns of a confidence interval's ends.
         ends: Option<(usize, usize)>,
         labels: Vec<Label>,
         axis: Axis,
     },
-    /// One line per series through the points of two figures, some of which have a word beside them.
+    /// One line per series through points of two figures; some points have a note.
     Curve {
         series: usize,
         x: usize,
         across: Axis,
         y: usize,
         up: Axis,
-        /// The column of those words; empty for most points.
+        /// The column of the notes; empty for most points.
         note: usize,
     },
-    /// One map: a figure by the words of two columns, in their order.
+    /// One heat map: a figure by the words of two columns, in their order.
     Map { x: usize, across: String, y: usize, up: String, value: usize, unit: Unit },
-    /// One map per series: counts by time and latency.
+    /// One heat map per series: counts by time and latency.
     Heat {
         series: usize,
         across: Rounds,
         /// The column of the first bin; the others follow.
         first: usize,
-        /// Where bins begin, and where the last one ends, in microseconds.
+        /// The edges of the bins in microseconds, one more than bins.
         edges: Vec<f64>,
     },
 }
 
-/// One figure of the page.
+/// A figure on the page.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Chart {
-    /// Tells it from the others of its workload; part of file names.
+    /// Unique among the charts of a workload; part of file names.
     pub(super) key: String,
     pub(super) title: String,
-    /// What else stands beneath: units, what was left out.
+    /// The rest of the caption: units, omissions.
     pub(super) note: String,
-    /// What it shows, in a sentence, for those who do not see it.
+    /// A sentence that describes the picture to screen readers.
     pub(super) message: String,
     /// Names with units: `latency_us`.
     pub(super) columns: Vec<String>,
@@ -215,7 +212,7 @@ pub(super) struct Chart {
     pub(super) plot: Plot,
 }
 
-/// Whose chart it is, for the names of files and places.
+/// The run and workload that a chart belongs to, for the names of files and anchors.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) run: i64,
@@ -252,7 +249,7 @@ impl Chart {
         }
     }
 
-    /// Heads and cells as they are in CSV too.
+    /// The table of figures, identical to the CSV.
     fn table(&self) -> Markup {
         html! {
             table {
@@ -262,7 +259,7 @@ impl Chart {
         }
     }
 
-    /// How to draw it, as JSON that cannot end the element it stands in.
+    /// The plot specification as JSON that cannot close its own element.
     fn spec(&self) -> String {
         #[derive(Serialize)]
         struct Spec<'a> {
@@ -277,7 +274,7 @@ impl Chart {
         spec.to_string().replace('<', "\\u003c")
     }
 
-    /// Where colours are not explained by words beside them.
+    /// True if nothing next to the marks explains their colours.
     fn has_legend(&self) -> bool {
         match &self.plot {
             Plot::Lines { .. } | Plot::Curve { .. } => self.colours.len() > 1,
@@ -286,7 +283,7 @@ impl Chart {
         }
     }
 
-    /// In pixels, kept free until it is drawn.
+    /// The height in pixels to reserve until the chart is drawn.
     fn height(&self) -> usize {
         match &self.plot {
             Plot::Lines { panels, .. } => {
@@ -300,7 +297,7 @@ impl Chart {
     }
 }
 
-/// Makes texts what they are on the page, where the script looks for them.
+/// Escapes texts as on the page, where the script looks them up.
 fn show(value: &mut Value) {
     match value {
         Value::String(text) => *text = visible::text(text).into_owned(),

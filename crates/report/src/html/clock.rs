@@ -6,9 +6,9 @@ use super::chart::Rounds;
 
 /// A workload's measurements in time.
 pub(super) struct Clock<'a> {
-    /// By target as the plan has them, then by round.
+    /// Sorted by target in the plan's order, then by round.
     pub(super) measurements: Vec<&'a Measurement>,
-    /// So many intervals in a row are one.
+    /// The number of consecutive intervals that are joined into one.
     pub(super) joined: usize,
     rounds: Vec<u32>,
     /// From one round's start to the next, in seconds.
@@ -16,7 +16,7 @@ pub(super) struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    /// With no more than about `most` intervals in all. A measurement keeps at least one.
+    /// Joins intervals until about `most` remain in all; a measurement keeps at least one.
     pub(super) fn new(mut measurements: Vec<&'a Measurement>, targets: &[&str], most: usize) -> Self {
         let place = |m: &Measurement| targets.iter().position(|target| *target == m.target);
         measurements.sort_by_key(|m| (place(m), m.round));
@@ -36,12 +36,12 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// The axis, of a table with these columns.
+    /// The time axis of a table with these columns.
     pub(super) fn across(&self, round: usize, from: usize, to: usize) -> Rounds {
         Rounds { round, from, to, order: self.rounds.clone(), pitch: self.pitch }
     }
 
-    /// What a caption says of it.
+    /// The note on resolution for captions.
     pub(super) fn note(&self) -> String {
         match self.joined {
             1 => "interval by interval".into(),

@@ -68,7 +68,7 @@ const Draw = (() => {
     return axisWith({ range: [0, end], tickformat: end < 1000 ? "~g" : "~s", ticksuffix: suffix, ...titled(axis.label) });
   };
 
-  // Where the seconds of rounds lie side by side.
+  // Lays the seconds of rounds out side by side.
   const clock = (spec, width) => {
     const start = new Map(spec.order.map((round, index) => [String(round), index * spec.pitch]));
     const place = (row, column) => start.get(row[spec.round]) + Number(row[column]);

@@ -1,4 +1,4 @@
-//! Several guests or jobs at once: what each got, the tail against their number, and what a neighbour did.
+//! Several guests or jobs at once: the share of each, tail latency by their number, and the load of neighbours.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -7,27 +7,26 @@ use maud::{Markup, html};
 use super::chart::{Across, Cell, Chart, Panel, Place, Plot, file_name};
 use super::colour;
 use super::latency::logarithmic;
-use crate::beside;
 use crate::figure::{UNKNOWN, evenness, or_unknown, rate};
+use crate::neighbours;
 use iotax_analysis::fairness::{Member, by_count};
 use iotax_analysis::store::Run;
-use iotax_analysis::{Crowd, Judgement, Metric, Of};
+use iotax_analysis::{GroupFairness, Judgement, MemberKind, Metric};
 
-/// The percentiles of the picture.
 const SHOWN: [Metric; 3] = [Metric::LATENCY_P50, Metric::LATENCY_P99, Metric::LATENCY_P99_9];
 
-/// Everything there is of it; nothing if every target was one guest alone.
+/// The tables and charts; nothing if every target was a single guest without neighbours.
 pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let all_of =
-        |of| judgement.crowds.iter().filter(move |crowd| crowd.workload == workload && crowd.of == of);
-    let crowds: Vec<&Crowd> = all_of(Of::Guests).collect();
-    let jobs: Vec<&Crowd> = all_of(Of::Jobs).collect();
+        |of| judgement.groups.iter().filter(move |crowd| crowd.workload == workload && crowd.of == of);
+    let crowds: Vec<&GroupFairness> = all_of(MemberKind::Guests).collect();
+    let jobs: Vec<&GroupFairness> = all_of(MemberKind::Jobs).collect();
     html! {
-        @for noise in judgement.noises.iter().filter(|noise| noise.workload == workload) {
+        @for noise in judgement.neighbour_loads.iter().filter(|noise| noise.workload == workload) {
             p.note {
-                "Beside " (noise.target) ", " b { (noise.name) } " made " (beside::made(run, noise, on))
-                @if let Some(together) = beside::together(noise) { "; " (together) } "."
+                "Beside " (noise.target) ", " b { (noise.name) } " made " (neighbours::made(run, noise, on))
+                @if let Some(together) = neighbours::together(noise) { "; " (together) } "."
             }
         }
         @if !crowds.is_empty() {
@@ -47,9 +46,9 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>, on: &Wo
     }
 }
 
-fn parts(run: &Run, judgement: &Judgement, crowds: &[&Crowd], on: &Workload) -> Markup {
+fn parts(run: &Run, judgement: &Judgement, crowds: &[&GroupFairness], on: &Workload) -> Markup {
     let (name, in_rate) = rate(on);
-    let is_of_guests = crowds.iter().all(|crowd| crowd.of == Of::Guests);
+    let is_of_guests = crowds.iter().all(|crowd| crowd.of == MemberKind::Guests);
     html! {
         table.steps {
             thead {
@@ -80,7 +79,7 @@ fn parts(run: &Run, judgement: &Judgement, crowds: &[&Crowd], on: &Workload) -> 
     }
 }
 
-fn one(member: &Member, crowd: &Crowd, in_rate: fn(f64) -> String) -> Markup {
+fn one(member: &Member, crowd: &GroupFairness, in_rate: fn(f64) -> String) -> Markup {
     html! {
         tr.member {
             td { @if crowd.member_word() == "guest" { "guest " } (member.name) }
@@ -88,12 +87,12 @@ fn one(member: &Member, crowd: &Crowd, in_rate: fn(f64) -> String) -> Markup {
             td { (or_unknown(member.bytes_per_s, in_rate)) }
             td { (or_unknown(member.percentile(0.5), human::time)) }
             td { (or_unknown(member.percentile(0.99), human::time)) }
-            @if crowd.of == Of::Guests { td {} }
+            @if crowd.of == MemberKind::Guests { td {} }
         }
     }
 }
 
-/// Percentiles of all guests together against their number.
+/// Percentiles of all guests together by their number.
 fn tail(judgement: &Judgement, workload: &str, group: &[(u32, &str)]) -> Chart {
     let (mut rows, mut words) = (Vec::new(), Vec::new());
     for (count, target) in group {

@@ -1,4 +1,4 @@
-//! How latencies are spread over time: I/Os counted by interval and by bins of latency.
+//! The distribution of latencies over time: I/Os counted by interval and by bins of latency.
 
 use iotax_model::record::{Measurement, Sample};
 use iotax_model::units::human;
@@ -12,22 +12,22 @@ use iotax_analysis::store::Run;
 /// Bins for each factor of ten.
 const PER_DECADE: f64 = 12.0;
 
-/// No more bins than this, however far apart the ends are.
+/// The most bins, however far apart the ends are.
 const MOST_BINS: f64 = 40.0;
 
-/// Columns that say which interval it is: target, round, beginning, end.
+/// The number of columns that identify an interval: target, round, beginning, end.
 const WHEN: usize = 4;
 
 /// Bins of equal width on a logarithmic axis.
 struct Bins {
     least_ns: f64,
-    /// Upper over lower edge.
+    /// Upper edge over lower edge.
     factor: f64,
     count: usize,
 }
 
 impl Bins {
-    /// Over everything that was measured; absent without I/O.
+    /// Bins that span all latencies; absent without I/O.
     fn of(measurements: &[&Measurement]) -> Option<Self> {
         let all = || measurements.iter().flat_map(|m| &m.samples).map(|s: &Sample| s.tallies.latency());
         let least = all().filter_map(|l| l.min()).min()?.max(1) as f64;
@@ -52,13 +52,13 @@ impl Bins {
         (steps.max(0.0) as usize).min(self.count - 1)
     }
 
-    /// In microseconds, one more than there are bins.
+    /// The edges in microseconds, one more than bins.
     fn edges(&self) -> Vec<f64> {
         (0..=self.count).map(|edge| self.least_ns * self.factor.powf(edge as f64) / 1e3).collect()
     }
 }
 
-/// The picture; nothing without samples.
+/// The chart; nothing without samples.
 pub(super) fn heat(run: &Run, clock: &Clock<'_>) -> Option<Chart> {
     let bins = Bins::of(&clock.measurements)?;
     let mut rows = Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn heat(run: &Run, clock: &Clock<'_>) -> Option<Chart> {
                 }
             }
             let mut row: Vec<Cell> = vec![m.target.as_str().into(), m.round.into(), from.into(), to.into()];
-            // No I/O there was counted, so it is known; but an empty cell reads better in so large a table.
+            // 0 is known here, but empty cells read better in so large a table.
             row.extend(counts.into_iter().map(|n| if n == 0 { Cell::Unknown } else { Cell::Count(n) }));
             rows.push(row);
         }

@@ -11,10 +11,10 @@ use iotax_analysis::Summary;
 use iotax_analysis::percentile::{Value, name, needed};
 use iotax_analysis::store::Run;
 
-/// The distribution has a point at least so often, as a share of all I/Os.
+/// The largest step between points of the distribution, as a share of all I/Os.
 const STEP: f64 = 0.02;
 
-/// And in the tail whenever what lies beyond has become less by this factor.
+/// In the tail a point is added each time the remaining share has shrunk by this factor.
 const TAIL: f64 = 1.6;
 
 /// An axis of latencies.
@@ -22,7 +22,7 @@ pub(super) fn logarithmic(label: &str) -> Axis {
     Axis { label: label.into(), unit: Unit::Time, log: true, at_least: 0.0 }
 }
 
-/// The picture of the percentiles; without rows if none is known.
+/// The chart of percentiles; without rows if none is known.
 pub(super) fn percentiles(run: &Run, summaries: &[&Summary]) -> Chart {
     let known = |s: &Summary| -> Vec<(String, Value)> {
         let values = s.percentiles.iter().filter_map(|p| Some((name(p.q), p.value.filter(|v| v.ns > 0.0)?)));
@@ -77,7 +77,7 @@ pub(super) fn percentiles(run: &Run, summaries: &[&Summary]) -> Chart {
     }
 }
 
-/// Names the percentiles that too few I/Os stand behind; absent if all are there.
+/// Names the percentiles that had too few I/Os; absent if none is missing.
 pub(super) fn not_given(summaries: &[&Summary]) -> Option<String> {
     let missing: Vec<String> = summaries
         .iter()
@@ -90,7 +90,7 @@ pub(super) fn not_given(summaries: &[&Summary]) -> Option<String> {
     (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
 }
 
-/// The picture of the distribution; without rows if nothing was measured.
+/// The chart of the distribution; without rows if nothing was measured.
 pub(super) fn distribution(run: &Run, workload: &Workload, summaries: &[&Summary]) -> Chart {
     let what = if workload.kind().is_network() { "Round trips" } else { "I/Os" };
     let rows: Vec<_> = summaries
@@ -123,8 +123,8 @@ pub(super) fn distribution(run: &Run, workload: &Workload, summaries: &[&Summary
     }
 }
 
-/// Points (nanoseconds, share that took no longer) of the distribution: the first and the last, and of those
-/// between as many as an eye can tell apart. Each is exact to the histogram's own error.
+/// Points (nanoseconds, share that took no longer) of the distribution: the first, the last, and as many between as an
+/// eye can tell apart. Each is exact up to the histogram's own error.
 fn cumulated(latency: &Histogram) -> Vec<(f64, f64)> {
     let all = latency.count() as f64;
     let mut points: Vec<(f64, f64)> = Vec::new();

@@ -1,17 +1,15 @@
-//! What each layer costs: pictures of the ladder in time and in CPU time, and its steps in figures.
+//! The cost of each layer: charts of the ladder in time and CPU time, and a table of its steps.
 
 use std::collections::HashMap;
 
 use iotax_model::Workload;
-use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Label, Plot, Unit};
-use super::taxes::tax_in_words;
-use super::verdict::verdict;
+use super::verdict::{verdict, with_interval};
 use super::{colour, place};
-use crate::figure::{cpu_unit, or_unknown, signed_time, step_in_words, tax, title};
+use crate::figure::{cpu_unit, geometric_mean, or_unknown, signed_time, step_in_words, tax, title};
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Edge, Judgement, Metric, Tax};
@@ -19,21 +17,21 @@ use iotax_analysis::{Edge, Judgement, Metric, Tax};
 /// One rung, in nanoseconds.
 struct Rung {
     name: String,
-    /// What it adds, and how much.
+    /// The layer that it adds and its cost, in words.
     words: String,
     /// The layer that it adds; empty for a lowest rung.
     layer: String,
-    /// Where its bar begins: the rung beneath, or nothing.
+    /// The start of its bar: the end of the rung below, or 0.
     from: f64,
-    /// What it adds.
+    /// The length of its bar.
     adds: f64,
-    /// The interval of its end.
+    /// The confidence interval of its end.
     ends: Option<Interval>,
-    /// The place of the rung beneath in the same list, always an earlier one.
+    /// The index of the rung below, always an earlier one.
     beneath: Option<usize>,
 }
 
-/// By target: the edge on which it is drawn, and what that costs.
+/// By target: the edge on which it is drawn, and its cost.
 type Steps<'a> = HashMap<&'a str, (&'a Edge, Tax)>;
 
 /// Every workload's ladder; nothing if nothing was compared.
@@ -60,7 +58,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     }
 }
 
-/// From the lowest rung up; where no target is another one plus a layer, each one's tax over the baseline.
+/// The ladder from the lowest rung up; without edges, each target's tax over the baseline.
 fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Chart {
     let workload = on.name.as_str();
     let (what, key) = match on.kind() {
@@ -131,10 +129,10 @@ fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Ch
 fn taxes(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
     let rung = |name: &str| {
         let comparison = judgement.comparison(workload, name, metric)?;
-        let cost = comparison.tax.as_ref()?;
+        let cost = comparison.ratio.tax.as_ref()?;
         Some(Rung {
             name: name.into(),
-            words: format!("{}, {}", tax(cost), comparison.word()),
+            words: format!("{}, {}", tax(cost), comparison.ratio.word()),
             layer: format!("all over {}", run.plan.baseline),
             from: 0.0,
             adds: cost.ns,
@@ -167,11 +165,11 @@ fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Ve
     rungs
 }
 
-/// The edge on which each target is drawn, and what it costs: its first of which that is known.
+/// The edge on which each target is drawn: the first one with a known cost.
 fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Steps<'a> {
     let of_it = judgement.steps.iter().filter(|c| c.workload == workload && c.metric == metric);
     let costs: HashMap<_, Tax> =
-        of_it.filter_map(|c| Some(((c.target.as_str(), c.baseline.as_str()), c.tax?))).collect();
+        of_it.filter_map(|c| Some(((c.target.as_str(), c.baseline.as_str()), c.ratio.tax?))).collect();
     let mut steps = Steps::new();
     for edge in &judgement.edges {
         if let Some(cost) = costs.get(&(edge.to.as_str(), edge.from.as_str())) {
@@ -181,7 +179,7 @@ fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Ste
     steps
 }
 
-/// Adds all that stands on the last rung.
+/// Adds the rungs above the last one, recursively.
 fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     let Some(place) = rungs.len().checked_sub(1) else { return };
     let (beneath, from) = (rungs[place].name.clone(), rungs[place].from + rungs[place].adds);
@@ -199,14 +197,6 @@ fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
         });
         add_above(run, steps, rungs);
     }
-}
-
-/// Over the rounds, as the steps have it; absent if nothing was measured.
-fn geometric_mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Option<f64> {
-    let of_cell = |m: &&Measurement| m.workload == workload && m.target == target;
-    let logs: Vec<f64> =
-        run.measurements.iter().filter(of_cell).filter_map(|m| Some(metric.of(m)?.ln())).collect();
-    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
 /// One row per edge; nothing if none was measured.
@@ -230,13 +220,13 @@ pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Ma
                     }
                     tbody {
                         @for (edge, latency) in steps {
-                            @let cpu = judgement.step(workload_name, edge, cpu_metric).and_then(|step| step.tax);
+                            @let cpu = judgement.step(workload_name, edge, cpu_metric).and_then(|step| step.ratio.tax);
                             tr {
                                 td { (edge.name) }
                                 td.left { (edge.to) " \u{2212} " (edge.from) }
                                 td {
-                                    @match &latency.tax {
-                                        Some(cost) => (tax_in_words(cost)),
+                                    @match &latency.ratio.tax {
+                                        Some(cost) => (with_interval(&tax(cost))),
                                         None => (step_in_words(latency)),
                                     }
                                 }

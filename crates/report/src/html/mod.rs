@@ -1,5 +1,6 @@
-//! A run as one HTML file: no request, light and dark, printable, and without its script whole but for the pictures.
+//! A run as one HTML file: no requests, light and dark, printable; without scripts only the pictures are missing.
 
+mod amplification;
 mod answer;
 mod bars;
 mod chart;
@@ -7,16 +8,15 @@ mod clock;
 mod guests;
 mod heat;
 mod latency;
+mod latency_breakdown;
 mod layers;
 mod network;
-mod passed;
 mod script;
 mod suite;
 mod surface;
 mod taxes;
 mod timeline;
 mod verdict;
-mod within;
 mod workload;
 
 use iotax_model::record::TargetRecord;
@@ -28,7 +28,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use chart::{Cell, Place};
 
 use super::figure::counted;
-use super::marks::{LOST, is_lost};
+use super::marks::{LOST, is_emulated, is_lost};
 use super::remarks::{checks, engine, notes, remarks};
 use super::sentences::margin;
 use super::{plan_toml, sentences};
@@ -42,7 +42,7 @@ use iotax_analysis::time::utc;
 /// Colours of targets in the style sheet; an eleventh target shares the first one's.
 const COLOURS: usize = 10;
 
-/// By how a page begins it is told from other pages, those that quote it included.
+/// The beginning of a page, which marks it as written by iotax; a page that only quotes it begins differently.
 pub const MARK: Mark = Mark::start(
     "HTML",
     "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"iotax\">",
@@ -58,7 +58,7 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
                 meta charset="utf-8";
                 meta name="generator" content="iotax";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // Nothing is loaded, so nothing may be: a browser then asks not even for an icon.
+                // The page loads nothing, so the policy forbids it: a browser does not even ask for an icon.
                 meta http-equiv="Content-Security-Policy" content=(script::policy());
                 link rel="icon" href="data:,";
                 title { (visible::line(&run.plan.name)) " - iotax run " (run.id) }
@@ -74,7 +74,7 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
     page.into_string()
 }
 
-/// What is read. Its own words have nothing hidden in them: whatever is, is part of somebody's name or words.
+/// The readable part. The caller escapes hidden characters: they can only come from foreign names and texts.
 fn report(run: &Run, judgement: &Judgement) -> Markup {
     let tests = iotax_analysis::suite::tests(run);
     html! {
@@ -115,17 +115,13 @@ fn colours(run: &Run, rows: &[Vec<Cell>]) -> Vec<(String, String)> {
     targets.map(|target| (target.name.clone(), colour(run, &target.name))).collect()
 }
 
-/// Whose charts they are.
+/// The place of a workload's charts.
 fn place<'a>(run: &Run, workload: &'a str) -> Place<'a> {
     let number = run.plan.workloads.iter().position(|w| w.name == workload).unwrap_or_default();
     Place { run: run.id, workload, number: number + 1 }
 }
 
-fn is_emulated(run: &Run, target: &str) -> bool {
-    run.targets.iter().any(|t| t.name == target && t.emulated)
-}
-
-/// How many rounds; of a run that adds them, how many there are of how many at most.
+/// The number of rounds; for a run that adds rounds, the number so far and the most.
 fn rounds(run: &Run) -> String {
     let all = counted(run.plan.most_rounds(), "round");
     if run.plan.until_decided.is_none() {
@@ -161,7 +157,7 @@ fn head(run: &Run) -> Markup {
     }
 }
 
-/// Where to find what, for those who do not read from the beginning.
+/// Links to the sections.
 fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
     let measured = |name: &str| judgement.summaries.iter().any(|summary| summary.workload == name);
     html! {
@@ -226,7 +222,7 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
     }
 }
 
-/// How many measurements have which grade; absent if all are clean.
+/// The number of measurements per grade; absent if all are clean.
 fn trust(judgement: &Judgement) -> Option<String> {
     let of = |grade: Grade| judgement.grades.iter().filter(|found| **found == grade).count() as u64;
     let (clean, remarks, unusable) = (of(Grade::Clean), of(Grade::Remarks), of(Grade::Unusable));

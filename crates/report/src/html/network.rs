@@ -1,4 +1,4 @@
-//! What a network's workloads carried: their tables, the throughput of each target, and the way of the packets.
+//! Network workloads: their tables, the throughput of each target, and the path of the packets.
 
 use iotax_model::Workload;
 use iotax_model::record::{Measurement, TargetRecord};
@@ -6,7 +6,7 @@ use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::chart::{Across, Axis, Cell, Chart, Panel, Plot, Unit};
-use super::verdict::verdict;
+use super::verdict::{verdict, with_interval};
 use super::{colour, colours};
 use crate::figure::{UNKNOWN, title};
 use crate::marks::{failures, marks};
@@ -69,22 +69,15 @@ fn name(run: &Run, row: &Row<'_>) -> Markup {
     html! { td class=(colour(run, row.target)) { span.swatch {} (row.name) } }
 }
 
-/// Intervals are set apart.
 fn figures(row: &Row<'_>, unknown: &str) -> Markup {
     html! {
         @for text in &row.figures {
-            @let text = text.as_deref().unwrap_or(unknown);
-            td {
-                @match text.split_once(" [") {
-                    Some((estimate, range)) => { (estimate) " " span.range { "[" (range) } },
-                    None => (text),
-                }
-            }
+            td { (with_interval(text.as_deref().unwrap_or(unknown))) }
         }
     }
 }
 
-/// Directions, gaps and interfaces; nothing for what crossed no network.
+/// Directions, gaps and interfaces; nothing for workloads without a network.
 pub(super) fn details(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let gaps: Vec<_> = judgement
         .networks
@@ -125,7 +118,7 @@ fn plain(run: &Run, first: &str, table: &Table<'_>) -> Markup {
     }
 }
 
-/// What each target carried, with intervals; without rows for round trips.
+/// The chart of each target's throughput with intervals; without rows for round trips.
 pub(super) fn throughput(run: &Run, workload: &Workload) -> Chart {
     let is_shown = workload.kind().is_network() && Metric::leading(workload) == Metric::BYTES_PER_S;
     let rate = |m: &Measurement| Metric::BYTES_PER_S.of(m).map(|bytes| (bytes * 8.0).ln());
@@ -169,7 +162,7 @@ pub(super) fn throughput(run: &Run, workload: &Workload) -> Chart {
     }
 }
 
-/// A target's interfaces as they were when the measuring began; nothing if it has none on record.
+/// A target's interfaces at the start of measuring; nothing if none is recorded.
 pub(super) fn interfaces(record: &TargetRecord) -> Markup {
     html! {
         @for interface in &record.interfaces {

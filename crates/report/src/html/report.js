@@ -1,6 +1,5 @@
 "use strict";
-// Has every figure drawn from its own table when it comes into view, and written as CSV when somebody asks. Nothing
-// is fetched and nothing is kept; without this script the tables say it all.
+// Draws every figure from its own table when it comes into view, and offers the table as CSV. Nothing is fetched or kept.
 (() => {
   const root = document.documentElement;
   // For tests, which have no console to look at.
@@ -53,7 +52,7 @@
     done.catch((error) => trouble(String(error)));
   };
   const drawAll = () => figures.forEach(draw);
-  // What is looked at is drawn, and nothing else: a long report has hundreds of pictures.
+  // Draws only what is in view: a long report has hundreds of pictures.
   const seen = new IntersectionObserver((entries) => {
     const shown = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
     figures.filter((figure) => shown.includes(figure.place)).forEach(draw);

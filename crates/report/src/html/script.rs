@@ -4,18 +4,18 @@ use data_encoding::BASE64;
 use maud::{Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
-/// The plotting library, as it was published.
+/// The plotting library, unchanged.
 const PLOTLY: &str = include_str!("plotly/plotly-cartesian.min.js");
 
-/// From tables to what the library draws; and when to draw what.
+/// `draw.js` turns tables into plots, `report.js` decides when to draw.
 const OURS: [&str; 2] = [include_str!("draw.js"), include_str!("report.js")];
 
-/// All of them, in the order in which they need one another.
+/// All scripts, dependencies first.
 fn all() -> impl Iterator<Item = &'static str> {
     [PLOTLY].into_iter().chain(OURS)
 }
 
-/// At the end of the page: what can be read does not wait for them.
+/// The script elements for the end of the page, so that the text does not wait for them.
 pub(super) fn scripts() -> Markup {
     html! { @for text in all() { script { (PreEscaped(text)) } } }
 }

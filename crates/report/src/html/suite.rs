@@ -1,4 +1,4 @@
-//! The tests of a suite, one section each: courses over sizes and depths, maps and surfaces of file and record sizes.
+//! The tests of a suite, one section each: sweeps over sizes and depths, maps and surfaces of file and record sizes.
 
 use iotax_model::suite::SuiteShape;
 use iotax_model::units::human;
@@ -6,11 +6,11 @@ use maud::{Markup, html};
 
 use super::chart::{Across, Axis, Cell, Chart, Panel, Place, Plot, Unit};
 use super::{colour, colours, surface, taxes};
-use crate::course::{self, Map};
 use crate::figure::or_unknown;
+use crate::sweep::{self, Map};
 use iotax_analysis::Judgement;
 use iotax_analysis::store::Run;
-use iotax_analysis::suite::{Course, Point, Test};
+use iotax_analysis::suite::{Point, TargetSeries, Test};
 
 /// All tests.
 pub(super) fn sections(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
@@ -23,11 +23,11 @@ fn section(run: &Run, judgement: &Judgement, test: &Test<'_>, number: usize) -> 
     let remarks: Vec<&str> = remarks.collect();
     html! {
         section id=(format!("w{number}")) {
-            h2 { (course::title(test)) }
-            @for sentence in course::sentences(test) { p { (sentence) } }
+            h2 { (sweep::title(test)) }
+            @for sentence in sweep::sentences(test) { p { (sentence) } }
             @for remark in &remarks { p.note { "Note: " (remark) "." } }
             @match test.shape {
-                SuiteShape::Files => @for course in &test.courses { (maps(run, test, course, here)) },
+                SuiteShape::Files => @for course in &test.series { (maps(run, test, course, here)) },
                 SuiteShape::Depths => div.pair {
                     (over_points(run, test).figure(here))
                     (latency_by_rate(run, test).figure(here))
@@ -45,12 +45,12 @@ fn section(run: &Run, judgement: &Judgement, test: &Test<'_>, number: usize) -> 
 /// UnixBench's index of its file copies.
 pub(super) fn indexes(run: &Run) -> Markup {
     html! {
-        @for (target, rows) in course::indexes(run) {
+        @for (target, rows) in sweep::indexes(run) {
             section {
                 h2 { "UnixBench's index of " (target) }
                 div.wide tabindex="0" role="region" aria-label=(format!("UnixBench's index of {target}")) {
                     table {
-                        thead { tr { @for name in course::INDEX_HEAD { th { (name) } } } }
+                        thead { tr { @for name in sweep::INDEX_HEAD { th { (name) } } } }
                         tbody { @for row in &rows { tr { @for field in row { td { (field) } } } } }
                     }
                 }
@@ -63,13 +63,13 @@ fn axis(label: &str, unit: Unit, log: bool) -> Axis {
     Axis { label: label.into(), unit, log, at_least: 0.0 }
 }
 
-/// What every target gave at each size or depth, in panels above one another.
+/// The figures of every target at each size or depth, in stacked panels.
 fn over_points(run: &Run, test: &Test<'_>) -> Chart {
-    let each = test.courses.iter().flat_map(|course| course.points.iter().map(move |point| (course, point)));
-    let row = |(course, point): (&Course<'_>, &Point<'_>)| -> Vec<Cell> {
+    let each = test.series.iter().flat_map(|course| course.points.iter().map(move |point| (course, point)));
+    let row = |(course, point): (&TargetSeries<'_>, &Point<'_>)| -> Vec<Cell> {
         vec![
             course.target.into(),
-            course::place(test.shape, point).as_str().into(),
+            sweep::place(test.shape, point).as_str().into(),
             point.iops.into(),
             point.bytes_per_s.into(),
             point.latency_ns.map(|ns| ns / 1e3).into(),
@@ -109,25 +109,25 @@ fn over_points(run: &Run, test: &Test<'_>) -> Chart {
     }
 }
 
-/// The most that each target gave.
+/// The highest IOPS and bandwidth of each target.
 fn most(test: &Test<'_>) -> String {
-    let of = |course: &Course<'_>| {
+    let of = |course: &TargetSeries<'_>| {
         let iops = course.points.iter().filter_map(|point| point.iops).reduce(f64::max);
         let rate = course.points.iter().filter_map(|point| point.bytes_per_s).reduce(f64::max);
         let (iops, rate) = (or_unknown(iops, human::count), or_unknown(rate, human::rate));
         format!("{}: up to {iops} IOPS and {rate}", course.target)
     };
-    test.courses.iter().map(of).collect::<Vec<_>>().join("; ")
+    test.series.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// What the rate costs in latency; the knee has its word.
+/// Latency against IOPS, with the knee marked.
 fn latency_by_rate(run: &Run, test: &Test<'_>) -> Chart {
-    let row = |course: &Course<'_>, at: usize| -> Vec<Cell> {
+    let row = |course: &TargetSeries<'_>, at: usize| -> Vec<Cell> {
         let point = &course.points[at];
         let knee = course.knee.and_then(|knee| knee.at) == Some(at);
         vec![
             course.target.into(),
-            course::place(test.shape, point).as_str().into(),
+            sweep::place(test.shape, point).as_str().into(),
             point.iops.into(),
             point.latency_ns.map(|ns| ns / 1e3).into(),
             point.in_flight().into(),
@@ -135,7 +135,7 @@ fn latency_by_rate(run: &Run, test: &Test<'_>) -> Chart {
         ]
     };
     let rows: Vec<Vec<Cell>> = test
-        .courses
+        .series
         .iter()
         .flat_map(|course| (0..course.points.len()).map(move |at| row(course, at)))
         .collect();
@@ -143,7 +143,7 @@ fn latency_by_rate(run: &Run, test: &Test<'_>) -> Chart {
         key: "knee".into(),
         title: "Latency against IOPS".into(),
         note: "from the smallest depth to the largest; right and low is good".into(),
-        message: course::sentences(test).join(" "),
+        message: sweep::sentences(test).join(" "),
         columns: ["target", "outstanding", "iops", "latency_us", "in_flight", "note"].map(Into::into).into(),
         colours: colours(run, &rows),
         rows,
@@ -159,7 +159,7 @@ fn latency_by_rate(run: &Run, test: &Test<'_>) -> Chart {
 }
 
 /// A map and a surface of one target.
-fn maps(run: &Run, test: &Test<'_>, course: &Course<'_>, here: Place<'_>) -> Markup {
+fn maps(run: &Run, test: &Test<'_>, course: &TargetSeries<'_>, here: Place<'_>) -> Markup {
     let map = Map::of(course);
     html! {
         @if run.plan.targets.len() > 1 {
@@ -172,7 +172,7 @@ fn maps(run: &Run, test: &Test<'_>, course: &Course<'_>, here: Place<'_>) -> Mar
     }
 }
 
-fn heat(test: &Test<'_>, course: &Course<'_>, map: &Map) -> Chart {
+fn heat(test: &Test<'_>, course: &TargetSeries<'_>, map: &Map) -> Chart {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for (file, values) in map.files.iter().zip(&map.bytes_per_s) {
         for (record, value) in map.records.iter().zip(values) {

@@ -1,29 +1,28 @@
-//! A surface over file and record sizes, drawn here: the plotting library that reports carry has no such picture.
+//! A surface over file and record sizes as SVG, because the bundled plotting library has no surfaces.
 //!
-//! It is seen from above one corner (isometrically): records run to the lower right, files to the lower left, the bandwidth upwards.
-//! Fields are drawn from the back to the front (painter's order), so that what is in front hides what is behind. Colours are the style
-//! sheet's, so that it follows light and dark.
+//! The view is isometric: records run to the lower right, files to the lower left, bandwidth up. Fields are drawn back to
+//! front (painter's order). Colours come from the style sheet, so that it follows light and dark.
 
 use std::fmt::Write as _;
 
 use iotax_model::units::human;
 use maud::{Markup, PreEscaped, html};
 
-use crate::course::Map;
+use crate::sweep::Map;
 
-/// The picture, in its own units.
+/// The size of the picture in its own units.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 400.0;
-/// Where the rear corner of the floor is.
+/// The rear corner of the floor.
 const REAR: (f64, f64) = (280.0, 170.0);
 /// Half the width and half the height of the floor.
 const FLOOR: (f64, f64) = (220.0, 92.0);
-/// How high the largest value stands.
+/// The height of the largest value.
 const TOP: f64 = 145.0;
-/// Heights with a line and a word.
+/// The number of labelled levels above the floor.
 const LEVELS: u32 = 4;
 
-/// A place in the picture of a place on the floor (each 0 to 1) and a height (0 to 1).
+/// Projects a place on the floor (each 0 to 1) and a height (0 to 1) into the picture.
 fn seen(record: f64, file: f64, height: f64) -> (f64, f64) {
     (REAR.0 + (record - file) * FLOOR.0, REAR.1 + (record + file) * FLOOR.1 - height * TOP)
 }
@@ -47,7 +46,7 @@ pub(super) fn figure(map: &Map, name: &str) -> Markup {
     }
 }
 
-/// Places of so many sizes along an edge.
+/// The place (0 to 1) of one of `count` sizes along an edge.
 fn along(index: usize, count: usize) -> f64 {
     index as f64 / (count - 1) as f64
 }
@@ -60,12 +59,12 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64)) {
     );
 }
 
-/// The words are sizes and rates: nothing in them is markup.
+/// Needs no escaping: the words are sizes and rates.
 fn text(svg: &mut String, at: (f64, f64), anchor: &str, words: &str) {
     let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{words}</text>", at.0, at.1);
 }
 
-/// The two walls behind, with a line and a word for each level.
+/// The two rear walls, with a line and a label for each level.
 fn walls(svg: &mut String, most: f64) {
     for level in 0..=LEVELS {
         let height = f64::from(level) / f64::from(LEVELS);
@@ -79,9 +78,9 @@ fn walls(svg: &mut String, most: f64) {
     }
 }
 
-/// The floor's lines with the sizes in front.
+/// The grid of the floor, with the sizes along its front edges.
 fn edges(svg: &mut String, map: &Map) {
-    // So many words fit along an edge.
+    // The most labels that fit along an edge.
     const WORDS: usize = 7;
     let every = |count: usize| count.div_ceil(WORDS).max(1);
     for (index, record) in map.records.iter().enumerate() {
@@ -113,7 +112,7 @@ fn fields(svg: &mut String, map: &Map, most: f64) {
     };
     let mut places: Vec<(usize, usize)> =
         (0..map.files.len() - 1).flat_map(|f| (0..map.records.len() - 1).map(move |r| (f, r))).collect();
-    // What is nearer to the front comes later.
+    // Back to front.
     let depth =
         |(file, record): &(usize, usize)| along(*file, map.files.len()) + along(*record, map.records.len());
     places.sort_by(|a, b| depth(a).total_cmp(&depth(b)));
@@ -129,7 +128,7 @@ fn fields(svg: &mut String, map: &Map, most: f64) {
     }
 }
 
-/// The colour of a height from 0 to 1, as maps have it: from the first to the second colour in the lower half, then to the third.
+/// The colour of a height from 0 to 1, on the colour scale of the maps.
 fn shade(height: f64) -> String {
     let (from, to, share) =
         if height < 0.5 { ("h0", "h1", height * 2.0) } else { ("h1", "h2", height * 2.0 - 1.0) };

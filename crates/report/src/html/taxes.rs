@@ -1,16 +1,17 @@
-//! All cells in one table: what each target reached, what it costs over the baseline, and what is sure of it.
+//! All cells in one table: the figures of each target, its tax over the baseline, and the verdict.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
-use super::verdict::verdict;
+use super::verdict::{verdict, with_interval};
 use super::{colour, network};
+use crate::document::figures::cells;
 use crate::figure::{UNKNOWN, megabytes, or_unknown, tax, title_in};
 use crate::marks::{failures, marks};
 use iotax_analysis::percentile::percentile;
 use iotax_analysis::store::Run;
-use iotax_analysis::{Comparison, Judgement, Metric, Summary, Tax};
+use iotax_analysis::{Comparison, Judgement, Metric, Summary};
 
 /// The table of all workloads; nothing if nothing was measured.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
@@ -32,10 +33,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
 
 /// The figures of some workloads under a name.
 pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], name: &str) -> Markup {
-    let cells = |workload: &Workload| -> Vec<&Summary> {
-        run.plan.targets.iter().filter_map(|target| judgement.summary(&workload.name, &target.name)).collect()
-    };
-    let all = workloads.iter().map(|workload| (*workload, cells(workload)));
+    let all = workloads.iter().map(|workload| (*workload, cells(run, judgement, workload)));
     let all: Vec<_> = all.filter(|(_, summaries)| !summaries.is_empty()).collect();
     let compares = run.plan.targets.len() > 1;
     html! {
@@ -107,21 +105,10 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
 
 fn cost(run: &Run, s: &Summary, comparison: Option<&Comparison>) -> Markup {
     html! {
-        @match comparison.and_then(|c| c.tax.as_ref()) {
+        @match comparison.and_then(|c| c.ratio.tax.as_ref()) {
             _ if s.target == run.plan.baseline => "baseline",
             None => (UNKNOWN),
-            Some(cost) => (tax_in_words(cost)),
-        }
-    }
-}
-
-/// With its interval set apart.
-pub(super) fn tax_in_words(cost: &Tax) -> Markup {
-    let words = tax(cost);
-    html! {
-        @match words.split_once(" [") {
-            Some((estimate, range)) => { (estimate) " " span.range { "[" (range) } },
-            None => (words),
+            Some(cost) => (with_interval(&tax(cost))),
         }
     }
 }

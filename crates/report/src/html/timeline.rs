@@ -1,4 +1,4 @@
-//! A workload over time, and beneath it what the host's layers did meanwhile: one row per interval, one panel per figure.
+//! A workload over time, and below it the host's layers: one row per interval, one panel per figure.
 
 use iotax_model::Workload;
 use iotax_model::record::HostActivity;
@@ -13,10 +13,10 @@ use iotax_analysis::figures::{bottom_disks, done, is_stream};
 use iotax_analysis::stats::median;
 use iotax_analysis::store::Run;
 
-/// Columns that say which interval it is: target, round, beginning, end.
+/// The number of columns that identify an interval: target, round, beginning, end.
 const WHEN: usize = 4;
 
-/// What the host did in an interval in which a target was measured.
+/// Reads a figure off the host's activity while a target (by name) was measured.
 type Of<'a> = Box<dyn Fn(&str, &HostActivity) -> Option<f64> + 'a>;
 
 /// A figure of the host, interval by interval.
@@ -27,11 +27,11 @@ struct Layer<'a> {
     /// Its axis reaches at least this far.
     at_least: f64,
     height: u32,
-    /// Its mean over the interval; absent if it is not known.
+    /// The mean over the interval; absent if unknown.
     of: Of<'a>,
 }
 
-/// The picture; without rows if there are no intervals.
+/// The chart; without rows if there are no intervals.
 pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Chart {
     let layers = layers(run);
     let mut rows = rows(clock, &layers);
@@ -45,7 +45,7 @@ pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Cha
     let mut panels = vec![Panel { column: WHEN, axis: io, height: 140, ends: None }];
     let mut known = vec![true; WHEN + 1];
     for (index, layer) in layers.into_iter().enumerate() {
-        // What nobody knows has no panel.
+        // A figure that is unknown everywhere has no panel.
         known.push(rows.iter().any(|row| row[WHEN + 1 + index] != Cell::Unknown));
         if known.last() == Some(&true) {
             let axis = Axis { label: layer.label, unit: layer.unit, log: false, at_least: layer.at_least };
@@ -71,7 +71,7 @@ pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Cha
     }
 }
 
-/// One per interval of the agent, with what the host saw in the same one.
+/// One row per interval of the agent, with the host's figures for the same interval.
 fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for m in &clock.measurements {
@@ -92,7 +92,7 @@ fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
             let iops = (ns > 0).then(|| ios as f64 / (ns as f64 / 1e9));
             let when = span(samples.iter().map(|s| (s.at_ns, s.duration_ns)));
             let unknown = || vec![Cell::Unknown; layers.len()];
-            // The host looks whenever the agent has spoken, so its intervals are the same but for a moment.
+            // The host samples on each of the agent's samples, so both have nearly the same intervals.
             let (host, values) = watched.next().unwrap_or_else(|| (None, unknown()));
             match (when, host) {
                 (Some(when), Some(host)) if (when.1 - host.1).abs() > (when.1 - when.0) / 2.0 => {
@@ -108,14 +108,14 @@ fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// Beginning and end in seconds of intervals (end, length) in a row; absent if they have no length.
+/// Beginning and end in seconds of consecutive intervals (end, length); absent if they have no length.
 pub(super) fn span(mut intervals: impl Iterator<Item = (u64, u64)>) -> Option<(f64, f64)> {
     let (at, length) = intervals.next()?;
     let (from, to) = (at.saturating_sub(length), intervals.last().map_or(at, |(at, _)| at));
     (to > from).then_some((from as f64 / 1e9, to as f64 / 1e9))
 }
 
-/// Over several intervals, each with the weight of its length; absent if it is not known in one of them.
+/// The mean over several intervals, weighted by length; absent if one of them is unknown.
 fn mean(activities: &[HostActivity], figure: &dyn Fn(&HostActivity) -> Option<f64>) -> Option<f64> {
     let known = activities.iter().filter(|h| h.duration_ns > 0);
     let ns: u64 = known.clone().map(|h| h.duration_ns).sum();
@@ -187,7 +187,7 @@ fn layers(run: &Run) -> Vec<Layer<'_>> {
     layers
 }
 
-/// What each target did, in words.
+/// The rates of each target in words.
 fn message(run: &Run, rows: &[Vec<Cell>], unit: Unit) -> String {
     let words = |rate: f64| if unit == Unit::Bits { human::bits(rate / 8.0) } else { human::count(rate) };
     let of = |target: &str| {

@@ -1,4 +1,4 @@
-//! A verdict as people read it.
+//! Verdicts and intervals as markup.
 
 use maud::{Markup, html};
 
@@ -8,16 +8,26 @@ use iotax_analysis::Comparison;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::store::Run;
 
-/// The word, and why there is none or what would decide.
+/// The verdict, with the reason if it is withheld or the rounds that would decide.
 pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
-    let more = c.needed_rounds.map(|needed| needed.saturating_sub(c.rounds));
+    let more = c.ratio.needed_rounds.map(|needed| needed.saturating_sub(c.rounds));
     html! {
-        b class=(c.verdict.word()) { (c.word()) }
-        @if let Some(reason) = &c.withheld { span.range { " (" (reason) ")" } }
-        @match (c.verdict, more) {
+        b class=(c.ratio.verdict.word()) { (c.ratio.word()) }
+        @if let Some(reason) = &c.ratio.withheld { span.range { " (" (reason) ")" } }
+        @match (c.ratio.verdict, more) {
             (Verdict::Same, _) => span.range { " (" (margin(run)) ")" },
             (Verdict::Undecided, Some(more)) => span.range { " (about " (counted(more, "more round")) ")" },
             _ => {},
+        }
+    }
+}
+
+/// A figure, with its interval in a style of its own.
+pub(super) fn with_interval(words: &str) -> Markup {
+    html! {
+        @match words.split_once(" [") {
+            Some((estimate, range)) => { (estimate) " " span.range { "[" (range) } },
+            None => (words),
         }
     }
 }

@@ -1,29 +1,27 @@
-//! One workload: its latencies, its guests and what was seen within, and all of it over time.
+//! One workload: its latencies, its guests, its breakdowns, and all of it over time.
 
 use iotax_model::Workload;
 use iotax_model::record::Measurement;
 use maud::{Markup, html};
 
 use super::clock::Clock;
-use super::{guests, heat, latency, network, passed, place, timeline, within};
+use super::{amplification, guests, heat, latency, latency_breakdown, network, place, timeline};
 use crate::document::certainty::over_the_run;
 use crate::document::figures;
 use crate::figure::title_in;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Summary};
 
-/// Intervals that the pictures over time of all workloads have together: more would be most of the file, and no eye
-/// could tell them apart.
+/// The most intervals in all timelines together: more would dominate the file, and no eye could tell them apart.
 const INTERVALS: usize = 6_000;
 
-/// The same for maps, of which every interval has dozens of figures.
+/// The most intervals in all heat maps together, where each has dozens of figures.
 const COLUMNS: usize = 1_500;
 
 /// The section; nothing if the workload was not measured.
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let targets: Vec<&str> = run.plan.targets.iter().map(|target| target.name.as_str()).collect();
-    let summaries: Vec<&Summary> =
-        targets.iter().filter_map(|target| judgement.summary(&workload.name, target)).collect();
+    let summaries = figures::cells(run, judgement, workload);
     let measurements =
         || -> Vec<&Measurement> { run.measurements.iter().filter(|m| m.workload == workload.name).collect() };
     let here = place(run, &workload.name);
@@ -42,11 +40,11 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
                     @for remark in suite.remarks_on(suite.test(workload)) { p.note { "Note: " (remark) "." } }
                 }
                 @if let Some(missing) = latency::not_given(&summaries) { p.note { (missing) } }
-                (all_figures(run, judgement, workload))
+                (all_figures(judgement, workload, &summaries))
                 (network::details(run, judgement, workload))
                 (guests::several(run, judgement, here, workload))
-                (within::within(judgement, here, workload))
-                (passed::passed(run, judgement, &workload.name))
+                (latency_breakdown::section(judgement, here, workload))
+                (amplification::section(run, judgement, &workload.name))
                 @if let Some(moved) = moved { p.note { (moved) } }
                 @if let Some(map) = heat::heat(run, &clock(COLUMNS)) { (map.figure(here)) }
                 (timeline::timeline(run, workload, &clock(INTERVALS)).figure(here))
@@ -56,15 +54,14 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
 }
 
 /// Every figure that is known, folded.
-fn all_figures(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
-    let cells = figures::cells(run, judgement, workload);
+fn all_figures(judgement: &Judgement, workload: &Workload, cells: &[&Summary]) -> Markup {
     html! {
         details {
             summary { "All figures" }
             div.wide tabindex="0" role="region" aria-label="All figures" { table {
-                thead { tr { th { "over all rounds" } @for cell in &cells { th { (cell.target) } } } }
+                thead { tr { th { "over all rounds" } @for cell in cells { th { (cell.target) } } } }
                 tbody {
-                    @for (name, values) in figures::rows(judgement, workload, &cells) {
+                    @for (name, values) in figures::rows(judgement, workload, cells) {
                         tr { td { (name) } @for value in values { td { (value) } } }
                     }
                 }

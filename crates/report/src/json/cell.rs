@@ -1,28 +1,36 @@
-//! What is said of all rounds of one target under one workload together, and of a run's time.
+//! The JSON of a cell (one target and workload over all rounds), and of a run's timing.
 
 use iotax_model::record::Gap;
 use serde_json::Value;
 
 use super::certainty::percentile;
 use super::parts::latency;
-use super::{any, filled, metrics, number, object};
+use super::{any, filled, high, low, metrics, number, object};
 use iotax_analysis::amplification::{Level, Passed};
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::Fairness;
 use iotax_analysis::network::{Hop, Way};
-use iotax_analysis::{CpuByRole, Crowd, Failure, Inside, Judgement, Network, Noise, Of, Summary, Timing};
+use iotax_analysis::{
+    CpuByRole, Failure, GroupFairness, Judgement, LatencyBreakdown, MemberKind, NeighbourLoad, Network,
+    Summary, Timing,
+};
 
-/// Of one cell that was measured.
+/// One measured cell.
 pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
     let (workload, target) = (&summary.workload, &summary.target);
     let crowd = |of| {
-        let here = |crowd: &&Crowd| crowd.workload == *workload && crowd.target == *target && crowd.of == of;
-        judgement.crowds.iter().find(here).map(members)
+        let here =
+            |crowd: &&GroupFairness| crowd.workload == *workload && crowd.target == *target && crowd.of == of;
+        judgement.groups.iter().find(here).map(members)
     };
-    let noise = judgement.noises.iter().find(|noise| noise.workload == *workload && noise.target == *target);
-    let inside =
-        judgement.insides.iter().find(|inside| inside.workload == *workload && inside.target == *target);
-    let flow = judgement.flows.iter().find(|flow| flow.workload == *workload && flow.target == *target);
+    let noise =
+        judgement.neighbour_loads.iter().find(|noise| noise.workload == *workload && noise.target == *target);
+    let inside = judgement
+        .latency_breakdowns
+        .iter()
+        .find(|inside| inside.workload == *workload && inside.target == *target);
+    let flow =
+        judgement.amplifications.iter().find(|flow| flow.workload == *workload && flow.target == *target);
     let cpu = judgement.cpus.iter().find(|cpu| cpu.workload == *workload && cpu.target == *target);
     object([
         ("workload", Some(workload.as_str().into())),
@@ -35,14 +43,13 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
         ("network", judgement.network(workload, target).map(packets)),
         ("inside", inside.map(taken_apart)),
         ("levels", flow.map(|flow| flow.levels.iter().map(level).collect())),
-        ("guests", crowd(Of::Guests)),
-        ("jobs", crowd(Of::Jobs)),
+        ("guests", crowd(MemberKind::Guests)),
+        ("jobs", crowd(MemberKind::Jobs)),
         ("neighbour", noise.map(neighbour)),
         ("failed", judgement.failure(workload, target).map(failed)),
     ])
 }
 
-/// What failed of a cell.
 fn failed(failure: &Failure) -> Value {
     object([
         ("measurements", Some(failure.measurements.into())),
@@ -65,7 +72,6 @@ fn by_role(cpu: &CpuByRole) -> Value {
     ])
 }
 
-/// What became of a network's packets.
 fn packets(network: &Network) -> Value {
     let gap = |(round, gap): &(u32, Gap)| {
         let mut told = any(gap).unwrap_or_default();
@@ -115,12 +121,12 @@ fn way(way: &Way) -> Value {
 fn fairness(fairness: Fairness) -> Value {
     object([
         ("mean", number(Some(fairness.mean))),
-        ("low", number(fairness.interval.map(|i| i.low))),
-        ("high", number(fairness.interval.map(|i| i.high))),
+        ("low", low(fairness.interval)),
+        ("high", high(fairness.interval)),
     ])
 }
 
-fn taken_apart(inside: &Inside) -> Value {
+fn taken_apart(inside: &LatencyBreakdown) -> Value {
     let views =
         inside.views.iter().filter_map(|(view, ns)| Some((view.word().to_owned(), number(Some(*ns))?)));
     let stretch = |(name, ns): &(String, f64)| {
@@ -154,7 +160,7 @@ fn passed(passed: &Passed) -> Value {
     ])
 }
 
-fn members(crowd: &Crowd) -> Value {
+fn members(crowd: &GroupFairness) -> Value {
     let members = crowd.members.iter().map(|member| {
         object([
             ("name", Some(member.name.as_str().into())),
@@ -166,7 +172,7 @@ fn members(crowd: &Crowd) -> Value {
     object([("members", filled(members.collect())), ("fairness", crowd.fairness.map(fairness))])
 }
 
-fn neighbour(noise: &Noise) -> Value {
+fn neighbour(noise: &NeighbourLoad) -> Value {
     object([
         ("name", Some(noise.name.as_str().into())),
         ("iops", number(noise.iops)),
@@ -174,7 +180,6 @@ fn neighbour(noise: &Noise) -> Value {
     ])
 }
 
-/// Where the wall time went.
 pub(super) fn timing(timing: &Timing) -> Value {
     let phases = timing.phases.iter().map(|(phase, share)| {
         object([

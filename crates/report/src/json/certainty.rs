@@ -1,4 +1,4 @@
-//! How far figures can be trusted.
+//! The JSON of percentiles, effects over the run, and series of intervals.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::series::Series;
 use iotax_analysis::{Drift, Effects, Percentile};
 
-/// One percentile of a cell, or how many I/Os it would have needed.
+/// One percentile of a cell; if it is unknown, the number of I/Os that it needs.
 pub(super) fn percentile(percentile: &Percentile) -> Value {
     let value = percentile.value;
     let needed = value.is_none().then(|| needed(percentile.q).into());
@@ -23,7 +23,6 @@ pub(super) fn percentile(percentile: &Percentile) -> Value {
     ])
 }
 
-/// What moved a workload's figures over the run.
 pub(super) fn effects(effects: &Effects) -> Value {
     let furthest =
         object([("round", Some(effects.furthest.into())), ("change", number(Some(effects.furthest_by)))]);
@@ -48,7 +47,6 @@ fn drift(drift: Drift) -> Value {
     ])
 }
 
-/// What the intervals of a measurement say of it.
 pub(super) fn series(series: &Series) -> Value {
     let warm_up = series.warm_up.map(|warm_up| {
         object([

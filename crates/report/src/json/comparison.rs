@@ -2,21 +2,20 @@
 
 use serde_json::Value;
 
-use super::{any, filled, number, object};
+use super::{any, filled, merged, number, object, ratio};
 use crate::sentences;
 use iotax_analysis::compare::{
     Account, Cell, Compared, Difference, GateResult, Missing, Side, TargetPair, WorkloadPair,
 };
-use iotax_analysis::stats::paired::Interval;
 
-/// The value of `schema`; its number rises as that of `iotax/1` does.
+/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-compare/1";
 
-/// Two runs, or two targets of one, held against one another.
+/// The comparison of two runs, or of two targets of one run.
 ///
-/// `ratio`, `low` and `high` are of the side that is not the baseline to the baseline; `low` and `high` at the `confidence` given
-/// (Holm's level), `low_95` and `high_95` at 95%. A cell's `a` and `b` are geometric means over the rounds, in nanoseconds, I/Os or
-/// bytes per second. `needed_rounds` is a total for each side.
+/// `ratio` is the other side over the baseline; `low` and `high` are its interval at the given `confidence` (Holm's
+/// level), `low_95` and `high_95` at 95%. A cell's `a` and `b` are geometric means over the rounds, in nanoseconds,
+/// I/Os or bytes per second. `needed_rounds` is a total for each side.
 #[must_use]
 pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
     let is_asked = |m: &&Missing| m.metric.is_none_or(|metric| compared.metrics.contains(&metric));
@@ -89,7 +88,7 @@ fn missing(missing: &Missing) -> Value {
     ])
 }
 
-/// Where a cell is, by A's names and B's.
+/// The names of a cell's target and workload in A and in B.
 fn place(compared: &Compared, cell: &Cell) -> [(&'static str, Option<Value>); 4] {
     let (target, workload) = (&compared.targets[cell.target], &compared.workloads[cell.workload]);
     [
@@ -100,43 +99,22 @@ fn place(compared: &Compared, cell: &Cell) -> [(&'static str, Option<Value>); 4]
     ]
 }
 
-fn merged(parts: [Value; 2]) -> Value {
-    let maps =
-        parts.into_iter().filter_map(|part| if let Value::Object(map) = part { Some(map) } else { None });
-    Value::Object(maps.flatten().collect())
-}
-
 fn told(compared: &Compared, cell: &Cell) -> Value {
-    let low = |interval: Option<Interval>| number(interval.map(|i| i.low));
-    let high = |interval: Option<Interval>| number(interval.map(|i| i.high));
-    let tax = cell.tax.map(|tax| {
-        object([("mean", number(Some(tax.ns))), ("low", low(tax.interval)), ("high", high(tax.interval))])
-    });
     let figures = object([
         ("metric", Some(cell.metric.word().into())),
         ("a", number(Some(cell.a))),
         ("b", number(Some(cell.b))),
-        ("ratio", number(Some(cell.ratio))),
-        ("low", low(cell.interval)),
-        ("high", high(cell.interval)),
-        ("confidence", number(cell.confidence)),
-        ("low_95", low(cell.interval_95)),
-        ("high_95", high(cell.interval_95)),
-        ("tax_ns", tax),
-        ("verdict", Some(cell.verdict.word().into())),
         ("rounds_a", Some(cell.rounds.0.into())),
         ("rounds_b", Some(cell.rounds.1.into())),
-        ("needed_rounds", cell.needed_rounds.map(Value::from)),
-        ("withheld", cell.withheld.clone().map(Value::from)),
     ]);
-    merged([object(place(compared, cell)), figures])
+    merged([object(place(compared, cell)), figures, ratio(&cell.ratio)])
 }
 
 fn gate(compared: &Compared, result: &GateResult) -> Value {
     let tripped = result.tripped.iter().map(|(cell, interval)| {
         let cell = &compared.cells[*cell];
         let figures = object([
-            ("ratio", number(Some(cell.ratio))),
+            ("ratio", number(Some(cell.ratio.mean))),
             ("low", number(Some(interval.low))),
             ("high", number(Some(interval.high))),
         ]);

@@ -3,14 +3,15 @@
 use serde_json::Value;
 
 use super::comparison::differences;
-use super::{number, object};
+use super::{high, low, number, object};
 use crate::mark::Mark;
-use iotax_analysis::compare::{Account, Change, Compared, History, Point, Track};
+use iotax_analysis::Ratio;
+use iotax_analysis::compare::{Account, Compared, History, Point, Track};
 
-/// The value of `schema`; its number rises as that of `iotax/1` does.
+/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-history/1";
 
-/// By what a file is known as such a document.
+/// Marks a file as such a document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// Several runs side by side. A point's `run` is the index of the run in `runs`; its mean and band are in the metric's unit: I/Os or
@@ -58,18 +59,18 @@ fn point(point: &Point) -> Value {
         ("emulated", Some(point.emulated.into())),
         ("rounds", Some(point.rounds.into())),
         ("mean", number(Some(point.mean))),
-        ("low_95", number(point.band.map(|band| band.low))),
-        ("high_95", number(point.band.map(|band| band.high))),
+        ("low_95", low(point.band)),
+        ("high_95", high(point.band)),
         ("against_first", point.since_first.as_ref().map(change)),
         ("against_previous", point.since_previous.as_ref().map(change)),
     ])
 }
 
-fn change(change: &Change) -> Value {
+fn change(change: &Ratio) -> Value {
     object([
-        ("ratio", number(Some(change.ratio))),
-        ("low", number(change.interval.map(|i| i.low))),
-        ("high", number(change.interval.map(|i| i.high))),
+        ("ratio", number(Some(change.mean))),
+        ("low", low(change.interval)),
+        ("high", high(change.interval)),
         ("verdict", Some(change.verdict.word().into())),
         ("withheld", change.withheld.clone().map(Value::from)),
     ])

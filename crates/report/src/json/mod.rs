@@ -1,6 +1,6 @@
 //! The document `iotax/1`, whose JSON Schema is `crates/report/schema/iotax-1.schema.json`.
 //!
-//! Absent is absent: a figure that is not known has no key. There is no null, NaN or infinity.
+//! A figure that is unknown has no key. There is no null, NaN or infinity.
 
 mod cell;
 mod certainty;
@@ -24,22 +24,22 @@ use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::series::series;
 use iotax_analysis::store::Run;
 use iotax_analysis::time::utc;
-use iotax_analysis::{Comparison, Grade, Judgement, Metric, Standing};
+use iotax_analysis::{Comparison, Grade, Judgement, Metric, Ratio, Standing, Tax};
 
 /// The value of `schema`. Its number rises when a key changes its meaning or goes; new keys come with a new edition of
 /// the schema's file.
 pub const SCHEMA: &str = "iotax/1";
 
-/// By what a file is known as such a document.
+/// Marks a file as such a document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// A run and what is said of it.
+/// A run with its judgement.
 ///
 /// `comparisons` are those with the baseline; `low` and `high` are the ends of the interval that the verdict rests on,
-/// at the `confidence` given (Holm's level), `low_95` and `high_95` those of the plain 95% interval. `needed_rounds` is
-/// a total, not an addition. `steps` have the same form and a name each: the layer or setting in which two targets differ.
-/// A measurement's `metrics` are the figures that comparing needs, by the words of [`Metric`]; [`read`] reads them back.
-/// `cells` hold what is said of all rounds of one target under one workload together.
+/// at the given `confidence` (Holm's level), `low_95` and `high_95` those of the plain 95% interval. `needed_rounds` is
+/// a total, not an addition. `steps` have the same form, plus a name: the layer or setting in which two targets differ.
+/// A measurement's `metrics` are the figures that comparing needs, by the ids of [`Metric`]; [`read`] reads them back.
+/// `cells` hold the figures of one target and workload over all rounds.
 #[must_use]
 pub fn document(run: &Run, judgement: &Judgement) -> Value {
     object([
@@ -90,7 +90,7 @@ fn design(plan: &Plan, standing: Option<&Standing>) -> Value {
     ])
 }
 
-/// What the targets were planned to be: what tells two of them apart, beside what they turned out to be.
+/// The targets as planned: they may differ in settings that their recorded layers do not show.
 fn plan(plan: &Plan) -> Value {
     object([
         ("targets", any(&plan.targets)),
@@ -153,13 +153,13 @@ fn measurement(run: &Run, figures: &[Metric], m: &Measurement, grade: Grade, kin
     told
 }
 
-/// The values that are known, by the figures' ids.
+/// The known values, by the metrics' ids.
 fn metrics(figures: &[Metric], value: impl Fn(Metric) -> Option<f64>) -> Value {
     let told = figures.iter().filter_map(|metric| Some((metric.word().to_owned(), number(value(*metric))?)));
     Value::Object(told.collect())
 }
 
-/// What the keys of every `metrics` are.
+/// The definitions of the keys of every `metrics`.
 fn definitions(figures: &[Metric]) -> Value {
     let told = |metric: &Metric| {
         let definition = metric.definition();
@@ -180,45 +180,54 @@ fn step(judgement: &Judgement, c: &Comparison) -> Value {
 }
 
 fn comparison(c: &Comparison) -> Value {
-    let low = |interval: Option<Interval>| number(interval.map(|i| i.low));
-    let high = |interval: Option<Interval>| number(interval.map(|i| i.high));
-    let tax = c.tax.map(|tax| {
-        object([("mean", number(Some(tax.ns))), ("low", low(tax.interval)), ("high", high(tax.interval))])
-    });
-    object([
+    let told = object([
         ("workload", Some(c.workload.as_str().into())),
         ("metric", Some(c.metric.word().into())),
         ("target", Some(c.target.as_str().into())),
         ("baseline", Some(c.baseline.as_str().into())),
-        ("ratio", number(Some(c.ratio))),
-        ("low", low(c.interval)),
-        ("high", high(c.interval)),
-        ("confidence", number(c.confidence)),
-        ("low_95", low(c.interval_95)),
-        ("high_95", high(c.interval_95)),
-        ("sign_flip_p", number(c.sign_flip_p)),
-        ("tax_ns", tax),
-        ("verdict", Some(c.verdict.word().into())),
+        ("sign_flip_p", number(c.ratio.sign_flip_p)),
         ("rounds", Some(c.rounds.into())),
-        ("needed_rounds", c.needed_rounds.map(Value::from)),
         ("decided_at", c.decided_at.map(Value::from)),
-        ("withheld", c.withheld.as_deref().map(Value::from)),
+    ]);
+    merged([told, ratio(&c.ratio)])
+}
+
+/// A ratio with its certainty and what it comes to.
+fn ratio(ratio: &Ratio) -> Value {
+    object([
+        ("ratio", number(Some(ratio.mean))),
+        ("low", low(ratio.interval)),
+        ("high", high(ratio.interval)),
+        ("confidence", number(ratio.confidence)),
+        ("low_95", low(ratio.interval_95)),
+        ("high_95", high(ratio.interval_95)),
+        ("tax_ns", ratio.tax.map(tax)),
+        ("verdict", Some(ratio.verdict.word().into())),
+        ("needed_rounds", ratio.needed_rounds.map(Value::from)),
+        ("withheld", ratio.withheld.as_deref().map(Value::from)),
     ])
 }
 
-/// The entries that are there.
+/// The keys of several objects in one.
+fn merged<const N: usize>(parts: [Value; N]) -> Value {
+    let maps =
+        parts.into_iter().filter_map(|part| if let Value::Object(map) = part { Some(map) } else { None });
+    Value::Object(maps.flatten().collect())
+}
+
+/// An object of the entries that have a value.
 fn object<const N: usize>(entries: [(&str, Option<Value>); N]) -> Value {
     Value::Object(
         entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Map<_, _>>(),
     )
 }
 
-/// Absent if there is none.
+/// An array; absent if empty.
 fn filled(items: Vec<Value>) -> Option<Value> {
     (!items.is_empty()).then_some(Value::Array(items))
 }
 
-/// Absent for what JSON cannot say.
+/// A number; absent if it is unknown, NaN or infinite.
 fn number(value: Option<f64>) -> Option<Value> {
     serde_json::Number::from_f64(value?).map(Value::Number)
 }
@@ -227,7 +236,19 @@ fn any(value: &impl Serialize) -> Option<Value> {
     serde_json::to_value(value).ok().map(without_null)
 }
 
-/// The environment's facts are null in the record where they could not be read.
+fn low(interval: Option<Interval>) -> Option<Value> {
+    number(interval.map(|interval| interval.low))
+}
+
+fn high(interval: Option<Interval>) -> Option<Value> {
+    number(interval.map(|interval| interval.high))
+}
+
+fn tax(tax: Tax) -> Value {
+    object([("mean", number(Some(tax.ns))), ("low", low(tax.interval)), ("high", high(tax.interval))])
+}
+
+/// Drops nulls: the record has them for facts of the environment that could not be read.
 fn without_null(value: Value) -> Value {
     match value {
         Value::Object(map) => {

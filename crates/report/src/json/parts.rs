@@ -1,4 +1,4 @@
-//! What several parts of the document are made of.
+//! Parts that the document uses in several places.
 
 use iotax_model::Histogram;
 use iotax_model::record::{BlockStats, BlockTally, Measurement, Share, Tallies, Tally};
@@ -14,7 +14,7 @@ fn per_second(count: u64, duration_ns: u64) -> Option<Value> {
     (duration_ns > 0).then(|| number(Some(count as f64 / (duration_ns as f64 / 1e9)))).flatten()
 }
 
-/// Adds what was done in each direction that there is.
+/// Adds a key for each direction with a tally.
 pub(super) fn add_directions(told: &mut Value, tallies: &Tallies, duration_ns: u64) {
     for (word, tally) in tallies.each() {
         if let Some(tally) = tally {
@@ -34,7 +34,7 @@ fn direction(tally: &Tally, duration_ns: u64) -> Value {
     ])
 }
 
-/// Absent without I/O.
+/// Mean, deviation, extremes and percentiles; absent without I/O.
 pub(super) fn latency(histogram: &Histogram) -> Option<Value> {
     (histogram.count() > 0).then(|| {
         object([
@@ -51,7 +51,7 @@ pub(super) fn latency(histogram: &Histogram) -> Option<Value> {
     })
 }
 
-/// What one of several that ran at once did.
+/// The share of one of several concurrent guests, jobs or neighbours.
 pub(super) fn share(share: &Share) -> Value {
     let mut told = object([
         ("name", Some(share.name.as_str().into())),
@@ -63,7 +63,7 @@ pub(super) fn share(share: &Share) -> Value {
     told
 }
 
-/// What QEMU's block layer saw.
+/// The counters of QEMU's block layer.
 pub(super) fn block_stats(stats: &BlockStats) -> Value {
     object([
         ("read", Some(block_tally(&stats.read))),
@@ -87,7 +87,7 @@ fn block_tally(tally: &BlockTally) -> Value {
     ])
 }
 
-/// The flush after the window, and what the devices at the bottom got meanwhile; absent where there was none.
+/// The flush after the window, and the bytes that the bottom devices wrote during it; absent without a flush.
 pub(super) fn flush(run: &Run, m: &Measurement) -> Option<Value> {
     let duration_ns = m.outcome.flush_ns?;
     let flushed = m.machine().map(|machine| &machine.flushed).filter(|flushed| !flushed.is_empty());

@@ -1,4 +1,4 @@
-//! Reads what comparing needs back from a document `iotax/1`.
+//! Reads from a document `iotax/1` what a comparison needs.
 
 use iotax_model::Workload;
 use iotax_model::plan::Neighbour;
@@ -9,21 +9,21 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::SCHEMA;
-use iotax_analysis::compare::account::{Account, Figures, subjects, unusable};
+use iotax_analysis::compare::account::{Account, MeasurementFigures, subjects, unusable};
 use iotax_analysis::{Grade, Metric};
 
-/// Why a document cannot be compared.
+/// The reason why a document cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It is not JSON.
     #[error("it is not JSON: {0}; accepted: a file that --json wrote")]
     Json(serde_json::Error),
-    /// It is JSON of something else.
+    /// It is JSON with another schema.
     #[error(
         "its schema is {found}, not \"{SCHEMA}\"; accepted: a file that --json of bench, ladder, run, resume or report wrote"
     )]
     Schema {
-        /// What it says of itself.
+        /// The schema that it names.
         found: String,
     },
     /// It was written before measurements had their figures in them.
@@ -35,12 +35,12 @@ pub enum ReadError {
         /// The run's number.
         run: i64,
     },
-    /// A part of it is not as iotax writes it.
+    /// A part of it differs from what iotax writes.
     #[error("{place}: {reason}")]
     Part {
-        /// Where.
+        /// The key or the measurement.
         place: String,
-        /// Why.
+        /// The error there.
         reason: String,
     },
 }
@@ -58,7 +58,7 @@ struct Head {
     source: Option<ImportSource>,
 }
 
-/// What was planned.
+/// The planned targets and neighbours.
 #[derive(Deserialize)]
 struct Planned {
     targets: Vec<TargetSpec>,
@@ -78,7 +78,7 @@ struct Measured {
     grade: String,
 }
 
-/// The run that a document tells of. `label` is what sentences call it, such as the file's name.
+/// Reads the run in a document. `label` names it in sentences, such as the file's name.
 pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
     let mut document: Value = serde_json::from_str(text).map_err(ReadError::Json)?;
     if document["schema"] != SCHEMA {
@@ -119,7 +119,7 @@ fn part<T: DeserializeOwned>(document: &mut Value, key: &str) -> Result<T, ReadE
     })
 }
 
-fn figures(measured: Measured) -> Result<Figures, ReadError> {
+fn figures(measured: Measured) -> Result<MeasurementFigures, ReadError> {
     let wrong = |reason: String| ReadError::Part {
         place: format!(
             "measurement of {} on {}, round {}",
@@ -132,19 +132,19 @@ fn figures(measured: Measured) -> Result<Figures, ReadError> {
         .find(|grade| grade.word() == measured.grade)
         .ok_or_else(|| wrong(format!("grade {:?} is not known", measured.grade)))?;
     let mut metrics = Vec::new();
-    // A metric that this iotax does not know is a newer one's.
+    // Metrics of a newer iotax are skipped.
     for metric in Metric::compared() {
         let Some(value) = measured.metrics.get(metric.word()) else { continue };
         let known = value.as_f64().filter(|value| *value >= 0.0);
         let known = known
             .ok_or_else(|| wrong(format!("{} = {value} is not a number of at least 0", metric.word())))?;
-        // Nothing is a ratio of 0.
+        // Comparisons take logarithms, which 0 has none of.
         if known > 0.0 {
             metrics.push((metric, known));
         }
     }
     let kinds: Vec<&str> = measured.warnings.iter().map(String::as_str).collect();
-    Ok(Figures {
+    Ok(MeasurementFigures {
         metrics,
         unusable: unusable(grade, &kinds),
         target: measured.target,

@@ -1,4 +1,4 @@
-//! What a suite's tests give at each size or depth, and where their courses bend.
+//! The JSON of a suite: the figures of its tests at each size or depth, and their knees and transitions.
 
 use iotax_model::suite::SuiteShape;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{any, filled, number, object};
 use iotax_analysis::store::Run;
 use iotax_analysis::suite::filecopy;
-use iotax_analysis::suite::{Course, Knee, Point, Test, Transition, tests};
+use iotax_analysis::suite::{Knee, Point, TargetSeries, Test, Transition, tests};
 
 /// The suite of a run; absent for a run of none.
 pub(super) fn suite(run: &Run) -> Option<Value> {
@@ -27,7 +27,7 @@ pub(super) fn suite(run: &Run) -> Option<Value> {
 
 /// One entry for each test and target.
 fn courses<'a>(test: &'a Test<'_>) -> impl Iterator<Item = Value> + 'a {
-    test.courses.iter().map(|course| {
+    test.series.iter().map(|course| {
         object([
             ("test", Some(test.name.into())),
             ("target", Some(course.target.into())),
@@ -53,7 +53,7 @@ fn point(shape: SuiteShape, point: &Point<'_>) -> Value {
     ])
 }
 
-fn knee(course: &Course<'_>, knee: &Knee) -> Value {
+fn knee(course: &TargetSeries<'_>, knee: &Knee) -> Value {
     let beyond = knee.beyond.map(|(iops, latency)| {
         object([("iops_ratio", number(Some(iops))), ("latency_ratio", number(Some(latency)))])
     });

@@ -48,7 +48,7 @@ fn escaped(text: &str) -> String {
         match c {
             '<' => line.push_str("&lt;"),
             '|' | '\\' | '*' | '`' | '~' => line.extend(['\\', c]),
-            // Within a word it is none.
+            // Inside a word it is no markup.
             '_' if !line.ends_with(|before: char| before.is_alphanumeric()) => line.push_str("\\_"),
             '[' if line.ends_with('!') => line.push_str("\\["),
             _ => line.push(c),

@@ -1,4 +1,4 @@
-//! How much slower or faster, absolutely and relatively, for one pair or a range over several.
+//! Differences in absolute and relative terms, for one pair or as a range over several.
 
 use iotax_model::units::human;
 
@@ -6,42 +6,42 @@ use super::Versus;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Metric};
 
-/// How a ratio reads as a share of something.
+/// The figure that a ratio belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
-    /// I/Os per second, in a closed loop.
+    /// IOPS, in a closed loop.
     Iops,
-    /// Latency, where the rate is given.
+    /// Latency, in an open loop with a given rate.
     Latency,
 }
 
-/// `29% fewer IOPS`, or in an open loop, whose rate is given, `12% longer`: over the comparisons of several pairs on one workload.
+/// `29% fewer IOPS`, or in an open loop `12% longer`, over the comparisons of several pairs on one workload.
 pub(super) fn relative(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<String> {
     let (of, ratios) = ratios(run, pairs)?;
     Some(share(of, &ratios))
 }
 
-/// The ratios of all of them, of I/Os per second unless the rate is given; absent if one is not known.
+/// The ratios of all pairs: of IOPS, or of latency if the rate is given. Absent if one is unknown.
 pub(super) fn ratios(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> Option<(Of, Vec<f64>)> {
     let is_paced = |c: &Comparison| {
         let workload = run.plan.workloads.iter().find(|w| w.name == c.workload);
         workload.is_some_and(|w| w.rate.is_some() || w.rate_iops.is_some())
     };
     if pairs.iter().any(|(_, c)| is_paced(c)) {
-        return Some((Of::Latency, pairs.iter().map(|(_, c)| c.ratio).collect()));
+        return Some((Of::Latency, pairs.iter().map(|(_, c)| c.ratio.mean).collect()));
     }
     let iops: Option<Vec<f64>> =
-        pairs.iter().map(|(versus, c)| Some(versus.beside(c, Metric::IOPS)?.ratio)).collect();
+        pairs.iter().map(|(versus, c)| Some(versus.beside(c, Metric::IOPS)?.ratio.mean)).collect();
     Some((Of::Iops, iops?))
 }
 
-/// `35.2 us` or `27.0 to 28.2 us`: how far from the baselines; absent if it is not known of one.
+/// The distance from the baselines: `35.2 us` or `27.0 to 28.2 us`; absent if one is unknown.
 pub(super) fn absolute(comparisons: &[&Comparison]) -> Option<String> {
-    let amounts: Option<Vec<f64>> = comparisons.iter().map(|c| Some(c.tax?.ns.abs())).collect();
+    let amounts: Option<Vec<f64>> = comparisons.iter().map(|c| Some(c.ratio.tax?.ns.abs())).collect();
     range(&amounts?, human::time)
 }
 
-/// `a` or `a to b`, from the least to the most, the unit once if it is the same; absent without values.
+/// `a` or `a to b`, from the least to the most, with a common unit written once; absent without values.
 pub(crate) fn range(values: &[f64], words: impl Fn(f64) -> String) -> Option<String> {
     let least = words(values.iter().copied().reduce(f64::min)?);
     let most = words(values.iter().copied().reduce(f64::max)?);
@@ -54,8 +54,8 @@ pub(crate) fn range(values: &[f64], words: impl Fn(f64) -> String) -> Option<Str
     })
 }
 
-/// `29% fewer IOPS`, `4.2% to 4.9% fewer IOPS`, `12% more IOPS`, `3.1 times the IOPS`. Of ratios that lie on both sides of 1 or are
-/// not all shares, each end is said by itself.
+/// `29% fewer IOPS`, `4.2% to 4.9% fewer IOPS`, `12% more IOPS`, `3.1 times the IOPS`. The two ends are worded separately
+/// if they lie on both sides of 1 or mix percentages with multiples.
 pub(super) fn share(of: Of, ratios: &[f64]) -> String {
     let (noun, less, more) = match of {
         Of::Iops => ("IOPS", "fewer IOPS", "more IOPS"),

@@ -1,4 +1,4 @@
-//! What a comparison means, in sentences. Each rests on a verdict; where there is none, the sentence says so.
+//! The conclusions of a comparison. Each sentence rests on a verdict or says that there is none.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
@@ -8,9 +8,10 @@ use iotax_analysis::Metric;
 use iotax_analysis::compare::{Cell, Compared, Which};
 use iotax_analysis::stats::verdict::Verdict;
 
-/// The sentences: what is the same and what is not, by target; then what is not decided, and what is withheld.
+/// The sentences: decided verdicts by target, then undecided and withheld ones.
 ///
-/// They speak of the mean latency, of streams of what they carry, or of the first metric that was asked for if that is not among them.
+/// They are about the mean latency, or the throughput of streams, or the first requested metric if that is not among
+/// the requested ones.
 #[must_use]
 pub fn conclusions(compared: &Compared) -> Vec<String> {
     let asked = &compared.metrics;
@@ -26,7 +27,7 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
         each.iter().enumerate().filter_map(|(t, cells)| decided(compared, t, metric, cells)).collect();
     sentences.extend(each.iter().enumerate().filter_map(|(t, cells)| undecided(compared, t, cells)));
     sentences.extend(each.iter().flatten().filter_map(|cell| {
-        let why = cell.withheld.as_ref()?;
+        let why = cell.ratio.withheld.as_ref()?;
         let (target, workload) = (head(compared, cell.target), compared.workloads[cell.workload].name());
         Some(format!("No verdict: {target} on {workload}: {why}."))
     }));
@@ -49,13 +50,13 @@ fn head(compared: &Compared, target: usize) -> String {
 }
 
 fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Cell]) -> Option<String> {
-    let with = |verdict| cells.iter().filter(move |c| c.verdict == verdict);
+    let with = |verdict| cells.iter().filter(move |c| c.ratio.verdict == verdict);
     let name = |cell: &Cell| compared.workloads[cell.workload].name();
     let amount = |cell: &Cell| {
         let workload = &compared.workloads[cell.workload].a;
         let per = if cell.metric == Metric::CPU_PER_GIB { "GiB" } else { workload.kind().unit() };
-        let absolute = cell.tax.map(|tax| format!(" by {} per {per}", human::time(tax.ns.abs())));
-        format!("{}{} ({})", name(cell), absolute.unwrap_or_default(), change(cell.ratio))
+        let absolute = cell.ratio.tax.map(|tax| format!(" by {} per {per}", human::time(tax.ns.abs())));
+        format!("{}{} ({})", name(cell), absolute.unwrap_or_default(), change(cell.ratio.mean))
     };
     let mut parts = Vec::new();
     for (verdict, word) in [(Verdict::Slower, "slower"), (Verdict::Faster, "faster")] {
@@ -75,15 +76,17 @@ fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Cell]) 
 }
 
 fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<String> {
-    let open: Vec<&&Cell> =
-        cells.iter().filter(|c| c.verdict == Verdict::Undecided && c.withheld.is_none()).collect();
+    let open: Vec<&&Cell> = cells
+        .iter()
+        .filter(|c| c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none())
+        .collect();
     if open.is_empty() {
         return None;
     }
     let names: Vec<String> = open.iter().map(|c| compared.workloads[c.workload].name()).collect();
     let least = open.iter().map(|c| c.rounds.0.min(c.rounds.1)).min().unwrap_or_default();
-    let needed = open.iter().filter_map(|c| c.needed_rounds).max();
-    let known = open.iter().filter(|c| c.needed_rounds.is_some()).count();
+    let needed = open.iter().filter_map(|c| c.ratio.needed_rounds).max();
+    let known = open.iter().filter(|c| c.ratio.needed_rounds.is_some()).count();
     let each = if compared.paired { "" } else { " in each run" };
     let way = match needed {
         Some(needed) if known == open.len() => {

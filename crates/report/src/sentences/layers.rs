@@ -1,4 +1,4 @@
-//! What each layer costs: one sentence for all places of the ladder where it costs alike.
+//! The cost of each layer: one sentence for all steps of the ladder with the same verdicts.
 
 use super::amount::{absolute, range, relative};
 use super::{Versus, margin, places};
@@ -9,14 +9,14 @@ use iotax_analysis::{Comparison, Edge, Metric};
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 
-/// The steps of one name with the same verdicts, at least one.
+/// Steps with the same name and the same verdicts; at least one.
 struct Layer<'a> {
     edge: &'a Edge,
     places: Vec<&'a Versus<'a>>,
 }
 
-/// The sentences, in the order of the ladder; a layer of which nothing is decided has none.
-pub(super) fn prices<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
+/// The sentences, in the order of the ladder; none for a layer without a decided comparison.
+pub(super) fn costs<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
     let mut layers: Vec<Layer<'a>> = Vec::new();
     for step in steps {
         let Some(edge) = step.edge else { continue };
@@ -34,9 +34,9 @@ pub(super) fn prices<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
     layers.iter().filter_map(|layer| layer.sentence(run)).collect()
 }
 
-/// By workload: what is said of the time and of the CPU time.
+/// The verdicts on latency and on CPU time by workload.
 fn verdicts(step: &Versus<'_>) -> Vec<(String, Metric, Verdict)> {
-    let told = |metric| step.by(metric).map(move |c| (c.workload.clone(), metric, c.verdict));
+    let told = |metric| step.by(metric).map(move |c| (c.workload.clone(), metric, c.ratio.verdict));
     told(Metric::LATENCY_MEAN).chain(told(Metric::CPU_PER_IO)).collect()
 }
 
@@ -66,10 +66,10 @@ impl Layer<'_> {
         }
     }
 
-    /// The comparisons of all places on each workload that has this verdict, in the plan's order.
+    /// For each workload with this verdict, the comparisons of all steps; in the plan's order.
     fn with(&self, metric: Metric, verdict: Verdict) -> Vec<Vec<(&Versus<'_>, &Comparison)>> {
         let mut found = Vec::new();
-        for first in self.places[0].by(metric).filter(|c| c.verdict == verdict) {
+        for first in self.places[0].by(metric).filter(|c| c.ratio.verdict == verdict) {
             let mut pairs = Vec::new();
             for place in &self.places {
                 pairs.extend(place.by(metric).find(|c| c.workload == first.workload).map(|c| (*place, c)));
@@ -107,12 +107,12 @@ impl Layer<'_> {
         (!parts.is_empty()).then(|| format!("{}: {}", self.name(run), parts.join("; ")))
     }
 
-    /// The price in CPU time, as a range over the places and the workloads on which it is decided.
+    /// The cost in CPU time, as a range over the steps and workloads on which it is decided.
     fn cpu(&self, run: &Run) -> Option<String> {
         let part = |verdict, word| {
             let found = self.with(Metric::CPU_PER_IO, verdict);
             let amounts: Vec<f64> =
-                found.iter().flatten().filter_map(|(_, c)| Some(c.tax?.ns.abs())).collect();
+                found.iter().flatten().filter_map(|(_, c)| Some(c.ratio.tax?.ns.abs())).collect();
             let amount = range(&amounts, human::time)?;
             let place = places(run, &found.iter().map(|pairs| pairs[0].1).collect::<Vec<_>>());
             Some(format!("{amount} {word} host CPU per I/O on {place}"))

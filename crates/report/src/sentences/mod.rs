@@ -1,4 +1,4 @@
-//! What a run means, in sentences. Each rests on a verdict; where there is none, the sentence says so.
+//! The conclusions of a run. Each sentence rests on a verdict or says that there is none.
 
 pub(super) mod amount;
 pub mod compared;
@@ -12,14 +12,14 @@ pub(crate) use open::lost;
 use iotax_model::verify_errors::Findings;
 
 use crate::figure::{counted, listed_briefly};
+use crate::marks::is_emulated;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
 
-/// The sentences, most important first: what each layer costs, every other target against the baseline, what cannot be said
-/// and why, what is not decided.
+/// The sentences, most important first: the cost of each layer, every other target against the baseline, withheld
+/// verdicts with their reason, undecided comparisons.
 ///
-/// Latency and I/Os per second are two faces of one closed loop; the verdict named is that of the mean latency, of streams that of
-/// their throughput.
+/// In a closed loop latency and IOPS say the same; the verdict is that of the mean latency, for streams of the throughput.
 #[must_use]
 pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     let workload = |c: &Comparison| run.plan.workloads.iter().find(|workload| workload.name == c.workload);
@@ -27,7 +27,7 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     let of = |comparisons: &'a [Comparison], network: bool| {
         each_pair(judgement, comparisons.iter().filter(move |c| is_network(c) == network))
     };
-    // What is a step is said once, by the layer's name.
+    // A pair that is a step is reported once, under the layer's name.
     let whole = |network| {
         let mut totals = of(&judgement.comparisons, network);
         totals.retain(|versus| versus.edge.is_none());
@@ -35,10 +35,10 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     };
     let ((steps, totals), (hops, ways)) = (whole(false), whole(true));
     let mut sentences: Vec<String> = open::lost(run).collect();
-    sentences.extend(layers::prices(run, &steps));
+    sentences.extend(layers::costs(run, &steps));
     sentences.extend(totals::totals(run, judgement, &totals));
     let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();
-    sentences.extend(network::prices(run, judgement, &hops, &ways));
+    sentences.extend(network::costs(run, judgement, &hops, &ways));
     sentences.extend(network::facts(judgement));
     let leads = |c: &&Comparison| workload(c).is_some_and(|workload| c.metric == Metric::leading(workload));
     let pairs = steps.iter().chain(&totals).chain(crossing.iter().copied());
@@ -51,7 +51,7 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     sentences
 }
 
-/// Said only where nothing was found; what was found is a warning.
+/// Reports verification only if it found no faults; faults are warnings.
 pub(crate) fn verified(run: &Run) -> Option<String> {
     let mut all = Findings::default();
     run.measurements.iter().filter_map(|m| m.outcome.verify.clone()).for_each(|findings| all.merge(findings));
@@ -107,14 +107,13 @@ impl<'a> Versus<'a> {
         self.by(metric).find(|c| c.workload == comparison.workload)
     }
 
-    /// Between two emulated guests, emulation is not what differs.
+    /// True if emulation is part of the difference: between two emulated guests it is not.
     fn only_one_emulated(&self, run: &Run) -> bool {
-        let emulated = |name: &str| run.targets.iter().any(|t| t.name == name && t.emulated);
-        emulated(self.target) && !emulated(self.baseline)
+        is_emulated(run, self.target) && !is_emulated(run, self.baseline)
     }
 }
 
-/// `LVM (host-lvm over host-device)`, or `vm-lvm against host-device` where no layer says what differs.
+/// `LVM (host-lvm over host-device)`, or `vm-lvm against host-device` if no single layer separates the two.
 fn pair(judgement: &Judgement, comparison: &Comparison) -> String {
     let (target, baseline) = (&comparison.target, &comparison.baseline);
     match judgement.edge(comparison) {

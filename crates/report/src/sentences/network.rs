@@ -1,4 +1,4 @@
-//! What each way between two ends carries and costs over another one.
+//! Throughput, CPU cost and round-trip time of network paths against one another.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
@@ -10,9 +10,9 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Metric};
 
-/// A sentence for each pair of which anything is decided, the ladder's steps first; of targets that a step leads to, one for all of
-/// them against the baseline, for the steps' prices add up to theirs.
-pub(super) fn prices(
+/// One sentence per pair with a decided comparison, the ladder's steps first. Targets that a step leads to share one
+/// sentence against the baseline, because their steps already account for the cost.
+pub(super) fn costs(
     run: &Run,
     judgement: &Judgement,
     steps: &[Versus<'_>],
@@ -40,7 +40,7 @@ pub(super) fn prices(
     sentences
 }
 
-/// How even streams were that shared a way, and the gaps in what arrived: facts, which no verdict rests on.
+/// Gaps in what arrived; no verdict rests on them.
 pub(super) fn facts(judgement: &Judgement) -> Vec<String> {
     let gaps: Vec<String> = judgement
         .networks
@@ -72,7 +72,7 @@ fn name(run: &Run, versus: &Versus<'_>) -> String {
 }
 
 fn with<'a>(versus: &Versus<'a>, metric: Metric, verdict: Verdict) -> Vec<&'a Comparison> {
-    versus.by(metric).filter(|c| c.verdict == verdict).collect()
+    versus.by(metric).filter(|c| c.ratio.verdict == verdict).collect()
 }
 
 fn workloads(found: &[&Comparison]) -> String {
@@ -106,7 +106,7 @@ fn carried(run: &Run, judgement: &Judgement, versus: &Versus<'_>) -> Option<Stri
 fn cpu(versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, word| {
         let found = with(versus, Metric::CPU_PER_GIB, verdict);
-        let amounts: Vec<f64> = found.iter().filter_map(|c| Some(c.tax?.ns.abs())).collect();
+        let amounts: Vec<f64> = found.iter().filter_map(|c| Some(c.ratio.tax?.ns.abs())).collect();
         Some(format!("{} {word} host CPU per GiB on {}", range(&amounts, human::time)?, workloads(&found)))
     };
     let parts: Vec<String> =

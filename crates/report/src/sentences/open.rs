@@ -1,4 +1,4 @@
-//! What cannot be said, why, and what would help.
+//! Lost targets, withheld verdicts and undecided comparisons, with reasons and advice.
 
 use super::pair;
 use crate::figure::{counted, listed_briefly};
@@ -6,12 +6,12 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Standing, Stopped};
 
-/// Beyond so many more rounds, advising more of the same is no help.
+/// The most additional rounds worth advising.
 const MANY_ROUNDS: u32 = 50;
-/// More pairs than this are counted, not named: the tables mark them.
+/// The most pairs that are named; more are counted, and marked in the tables.
 const MOST_NAMED: usize = 3;
 
-/// What the run went on without, a sentence for each target.
+/// One sentence per lost target.
 pub(crate) fn lost(run: &Run) -> impl Iterator<Item = String> + '_ {
     run.targets.iter().filter_map(|record| {
         let (name, reason) = (&record.name, record.lost.as_ref()?);
@@ -23,19 +23,19 @@ pub(crate) fn lost(run: &Run) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Verdicts that are not given because a measurement that they rest on cannot be used.
+/// Verdicts that are withheld because they rest on an unusable measurement.
 pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
-    let found: Vec<&Comparison> = all.iter().copied().filter(|c| c.withheld.is_some()).collect();
-    let reason = found.first()?.withheld.as_deref()?;
+    let found: Vec<&Comparison> = all.iter().copied().filter(|c| c.ratio.withheld.is_some()).collect();
+    let reason = found.first()?.ratio.withheld.as_deref()?;
     let which = named(judgement, &found);
-    let others = found.iter().any(|c| c.withheld.as_deref() != Some(reason));
+    let others = found.iter().any(|c| c.ratio.withheld.as_deref() != Some(reason));
     let instance = if others { "for instance " } else { "" };
     Some(format!("No verdict is given: {which}; {instance}{reason}."))
 }
 
 /// Comparisons that are not decided, in one sentence, with what would decide them.
 pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
-    let is_open = |c: &&Comparison| c.verdict == Verdict::Undecided && c.withheld.is_none();
+    let is_open = |c: &&Comparison| c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none();
     let open: Vec<&Comparison> = all.iter().copied().filter(is_open).collect();
     if open.is_empty() {
         return None;
@@ -47,7 +47,7 @@ pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -
     Some(format!("Not decided: {}; {way}.", named(judgement, &open)))
 }
 
-/// After how many rounds a run that adds them had decided all that it was to decide.
+/// The number of rounds after which a run that adds rounds had decided every comparison.
 pub(super) fn decided(standing: &Standing) -> Option<String> {
     (standing.stopped == Some(Stopped::Decided)).then(|| {
         let most = standing.looks.last().copied().unwrap_or_default();
@@ -59,7 +59,7 @@ pub(super) fn decided(standing: &Standing) -> Option<String> {
     })
 }
 
-/// `LVM (host-lvm over host-device) on a and b`; of many pairs their number: `14 comparisons, marked in the tables`.
+/// `LVM (host-lvm over host-device) on a and b`; for many pairs `14 comparisons of 5 pairs, marked in the tables`.
 fn named(judgement: &Judgement, found: &[&Comparison]) -> String {
     let mut pairs: Vec<(String, Vec<String>)> = Vec::new();
     for comparison in found {
@@ -80,15 +80,15 @@ fn named(judgement: &Judgement, found: &[&Comparison]) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-/// How many more rounds decide how many of them, as far as that helps.
+/// The number of additional rounds that would decide some or all of them, if that is affordable.
 fn way_out(run: &Run, open: &[&Comparison]) -> String {
     let mut needed: Vec<(u32, u32)> = open
         .iter()
-        .filter_map(|c| Some((c.needed_rounds?.saturating_sub(c.rounds), c.needed_rounds?)))
+        .filter_map(|c| Some((c.ratio.needed_rounds?.saturating_sub(c.rounds), c.ratio.needed_rounds?)))
         .collect();
     needed.sort_unstable();
     let within = needed.iter().filter(|(more, _)| *more <= MANY_ROUNDS).count();
-    // The last few may take many times as long as most.
+    // The last quarter may take many times as long as the rest.
     let most = (within * 3).div_ceil(4);
     if let Some((more, _)) = most.checked_sub(1).map(|last| needed[last]) {
         let decided: Vec<u32> =
@@ -121,7 +121,7 @@ fn way_out(run: &Run, open: &[&Comparison]) -> String {
     "not even 1000 rounds would decide: the noise is too large for so small a distance from the margin".into()
 }
 
-/// Why a run that adds rounds has not decided these, and what may.
+/// The reason why a run that adds rounds has not decided these, and what may decide them.
 fn still_open(run: &Run, standing: &Standing, open: &[&Comparison]) -> String {
     let (id, rounds) = (run.id, counted(standing.rounds(), "round"));
     match standing.stopped {
@@ -136,7 +136,7 @@ fn still_open(run: &Run, standing: &Standing, open: &[&Comparison]) -> String {
         }
         Some(Stopped::Failed) => "what it needs could not be measured".into(),
         Some(Stopped::Decided | Stopped::MaxRounds) => {
-            let needed = open.iter().filter_map(|c| c.needed_rounds).max();
+            let needed = open.iter().filter_map(|c| c.ratio.needed_rounds).max();
             let advice = needed.map_or(String::new(), |needed| {
                 format!("; at this noise it takes about {needed}, in a new run with --max-rounds above that")
             });

@@ -1,4 +1,4 @@
-//! Every target against the baseline as a whole, where no single layer says what differs.
+//! Every target against the baseline as a whole, where no single layer separates the two.
 
 use super::amount::{Of, range, ratios, share};
 use super::{Versus, margin, places};
@@ -7,9 +7,9 @@ use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::units::human;
 
-/// One sentence for all of them where layers have been told; else one for each target, with its CPU time.
+/// One sentence for all targets whose layers have sentences of their own; one each, with CPU time, for the others.
 pub(super) fn totals(run: &Run, judgement: &Judgement, totals: &[Versus<'_>]) -> Vec<String> {
-    // The layers' prices add up to the total, so that the rest is said only where no layer's is.
+    // The layers' costs add up to the total, so only targets without layers are described in full.
     let (reached, others): (Vec<&Versus<'_>>, Vec<&Versus<'_>>) =
         totals.iter().partition(|versus| judgement.edges.iter().any(|edge| edge.to == versus.target));
     let parts: Vec<String> = reached
@@ -38,18 +38,17 @@ fn tag(run: &Run, versus: &Versus<'_>) -> &'static str {
     if versus.only_one_emulated(run) { " (emulated)" } else { "" }
 }
 
-/// `31% fewer IOPS`, by workload only where they go apart: `slower on a and b (10% to 20% fewer IOPS), nothing measurable on c`. With
-/// `absolute`, the time of each too.
+/// `slower on a and b (10% to 20% fewer IOPS), nothing measurable (within 2%) on c`; with `absolute`, the added time too.
 fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
     let with = |verdict| -> Vec<(&Versus<'_>, &Comparison)> {
-        versus.by(Metric::LATENCY_MEAN).filter(|c| c.verdict == verdict).map(|c| (versus, c)).collect()
+        versus.by(Metric::LATENCY_MEAN).filter(|c| c.ratio.verdict == verdict).map(|c| (versus, c)).collect()
     };
     let on = |found: &[(&Versus<'_>, &Comparison)]| {
         places(run, &found.iter().map(|(_, c)| *c).collect::<Vec<_>>())
     };
     let part = |verdict, word: &str| {
         let found = with(verdict);
-        let times: Vec<f64> = found.iter().filter_map(|(_, c)| Some(c.tax?.ns.abs())).collect();
+        let times: Vec<f64> = found.iter().filter_map(|(_, c)| Some(c.ratio.tax?.ns.abs())).collect();
         let time = range(&times, human::time).filter(|_| absolute).map(|time| format!(" by {time} per I/O"));
         // Closed and open loops are not one range.
         let shares: Vec<String> = [Of::Iops, Of::Latency]
@@ -72,12 +71,12 @@ fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The price in CPU time, as a range over the workloads on which it is decided.
+/// The cost in CPU time, as a range over the workloads on which it is decided.
 fn cpu(run: &Run, versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, word| {
         let found: Vec<&Comparison> =
-            versus.by(Metric::CPU_PER_IO).filter(|c| c.verdict == verdict).collect();
-        let amounts: Vec<f64> = found.iter().filter_map(|c| Some(c.tax?.ns.abs())).collect();
+            versus.by(Metric::CPU_PER_IO).filter(|c| c.ratio.verdict == verdict).collect();
+        let amounts: Vec<f64> = found.iter().filter_map(|c| Some(c.ratio.tax?.ns.abs())).collect();
         let amount = range(&amounts, human::time)?;
         Some(format!("{amount} {word} host CPU per I/O on {}", places(run, &found)))
     };

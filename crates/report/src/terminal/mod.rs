@@ -10,7 +10,7 @@ use super::document::{Page, Part};
 /// Narrower than this, sentences are not broken further.
 const NARROWEST: usize = 40;
 
-/// A text for a terminal: what of it a terminal obeys is iotax's own.
+/// A text for a terminal whose only escape sequences are iotax's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Styled(String);
 
@@ -28,8 +28,8 @@ impl fmt::Display for Styled {
     }
 }
 
-/// The page at most `width` columns wide, where names and figures leave it so: sentences are broken between words, tables set
-/// tighter, and names and words in them broken over several lines. With `colour`, ANSI colours.
+/// Lays out a page at most `width` columns wide, as far as names and figures allow: sentences wrap between words, tables
+/// get tighter, and names in them break over several lines. With `colour`, ANSI colours.
 #[must_use]
 pub fn set(page: &Page, width: usize, colour: bool) -> Styled {
     let page = page.visible();
@@ -69,7 +69,7 @@ fn hanging(text: &mut String, sentence: &str, first: &str, width: usize) {
     }
 }
 
-/// Broken between words; a word longer than the width stays whole.
+/// Wraps between words; a word longer than the width stays whole.
 fn wrapped(sentence: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in sentence.split_whitespace() {

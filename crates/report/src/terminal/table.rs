@@ -7,25 +7,25 @@ use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 use crate::document::{Field, Grid};
 use iotax_analysis::stats::verdict::Verdict;
 
-/// The narrowest that names are broken to.
+/// The narrowest width at which names are broken.
 const NARROWEST: usize = 10;
 
-/// What is done to a table that is too wide, one thing after another.
+/// The steps that make a table narrower, tried one after another.
 #[derive(Clone, Copy, Default)]
 struct Setting {
     /// One blank between columns instead of two.
     tight: bool,
     /// Shorter texts, where fields have one.
     short: bool,
-    /// Each of several words of the last column on a line of its own.
+    /// Breaks the last column after each comma.
     stacked: bool,
-    /// Names are broken to so many columns.
+    /// Breaks names at this width.
     names: Option<usize>,
-    /// Intervals stand beneath their estimates.
+    /// Puts intervals below their estimates.
     intervals: bool,
 }
 
-/// Adds a table that is at most so wide, if that can be done without leaving anything out.
+/// Adds a table that is at most `width` wide, if that is possible without leaving anything out.
 pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
     let mut table = fitting(grid, width);
     if colour {
@@ -65,7 +65,7 @@ fn fitting(grid: &Grid, width: usize) -> Table {
     table
 }
 
-/// As wide as its longest line.
+/// The width of the longest line.
 fn columns(table: &Table) -> usize {
     table.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or_default()
 }
@@ -121,7 +121,7 @@ fn cell(field: &Field, text: String) -> Cell {
     }
 }
 
-/// Over several lines of at most `width`: between words, or behind what joins the parts of a name, else anywhere.
+/// Breaks a text into lines of at most `width`: between words, after a separator within a name, else anywhere.
 fn broken(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
     let mut rest: Vec<char> = text.chars().collect();

@@ -15,7 +15,7 @@ pub(super) struct Loop {
     pub(super) name: String,
     /// The path of its backing file, as the kernel shows it.
     pub(super) path: String,
-    pub(super) beneath: Beneath,
+    pub(super) below: Below,
     /// Device and inode of the backing file, if known.
     pub(super) file: Option<(u64, u64)>,
     /// Offset and length in the backing file.
@@ -26,7 +26,7 @@ pub(super) struct Loop {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beneath {
+pub(super) enum Below {
     /// The block device with this number.
     Device(u64),
     File,
@@ -70,9 +70,9 @@ fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
     let number = |file: &str| text(&directory.join(file)).and_then(|number| number.parse().ok()).unwrap_or(0);
     let node = format!("/dev/{name}");
     let file = listed.iter().find(|listed| listed.name == node).and_then(Listed::file);
-    let (beneath, file) = beneath(root, &path, file);
+    let (below, file) = below(root, &path, file);
     Loop {
-        beneath,
+        below,
         file,
         offset: number("loop/offset"),
         length: number("size") * 512,
@@ -83,7 +83,7 @@ fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
 }
 
 /// Resolves the path that the kernel shows, also in other mount namespaces, to the backing file.
-fn beneath(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Beneath, Option<(u64, u64)>) {
+fn below(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Below, Option<(u64, u64)>) {
     let relative = path.trim_start_matches('/');
     let elsewhere = || holders::namespaces(root).into_iter().map(|process| process.join("root"));
     let places = std::iter::once_with(|| vec![PathBuf::from(root)])
@@ -96,9 +96,9 @@ fn beneath(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Beneath, Optio
             continue;
         }
         if found.file_type().is_block_device() {
-            return (Beneath::Device(found.rdev()), Some(identity));
+            return (Below::Device(found.rdev()), Some(identity));
         }
-        return (Beneath::File, Some(identity));
+        return (Below::File, Some(identity));
     }
-    (Beneath::Unknown, file)
+    (Below::Unknown, file)
 }

@@ -30,7 +30,7 @@ pub(crate) use node::number_text;
 pub(crate) use node::{by_descriptor, disk_of, kernel_node};
 pub(crate) use signature::WIPEFS;
 
-/// How long a tool that scans devices may have one open.
+/// Time in which a tool that scans devices may have one open.
 const PASSING: Duration = Duration::from_millis(500);
 
 /// The user's permission to overwrite devices.
@@ -215,9 +215,9 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusa
     let shared = usage::shared(root, &number).map_err(refuse)?;
     until_unwritten(&shared).map_err(refuse)?;
     let mut held = vec![open(true)?];
-    for beneath in &shared.beneath {
-        let node = kernel_node(*beneath).map_err(refuse)?;
-        held.push(node::open(&node, *beneath, true).map_err(|error| refuse(reason_of(&error)))?);
+    for number in &shared.below {
+        let node = kernel_node(*number).map_err(refuse)?;
+        held.push(node::open(&node, *number, true).map_err(|error| refuse(reason_of(&error)))?);
     }
     let size = held[0].seek(SeekFrom::End(0)).map_err(|error| refuse(error.to_string()))?;
     if size == 0 {

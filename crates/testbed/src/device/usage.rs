@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::loops::{self, Beneath, Loop};
+use super::loops::{self, Below, Loop};
 use super::node::{names, number_text};
 use crate::holders;
 use crate::host_info::text;
@@ -31,21 +31,21 @@ impl Relative {
 /// Everything that shares bytes with a device.
 #[derive(Debug, Default)]
 pub(super) struct SharedBytes {
-    /// Device numbers (`rdev`): the device, its relatives, and `beneath`.
+    /// Device numbers (`rdev`): the device, its relatives, and `below`.
     pub(super) devices: Vec<u64>,
     /// Device and inode of the backing files below it.
     pub(super) files: Vec<(u64, u64)>,
     /// Device numbers below it whose users do not include this device.
-    pub(super) beneath: Vec<u64>,
+    pub(super) below: Vec<u64>,
 }
 
 /// Checks that the device `number` (`major:minor`) has no users. The error names the user and the remedy.
 pub fn check(root: &Path, number: &str) -> Result<(), String> {
-    check_beneath(root, number, &loops::attached(root)?)
+    check_with(root, number, &loops::attached(root)?)
 }
 
 /// As [`check`], with a given list of loop devices.
-fn check_beneath(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
+fn check_with(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
     let directory = find(root, number)?;
     let family = family(&directory);
     // A partition next to the system's is fine; only the system's own must not be touched.
@@ -61,7 +61,7 @@ fn check_beneath(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String
     if text(&directory.join("ro")).is_some_and(|flag| flag != "0") {
         return Err("it is read-only; make it writable (blockdev --setrw) or name another device".to_owned());
     }
-    beneath(root, &below, &others)?;
+    check_below(root, &below, &others)?;
     perhaps_looped(root, &family, &others)
 }
 
@@ -83,7 +83,7 @@ fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
 }
 
 /// Checks the backing devices of a loop device, which it does not claim.
-fn beneath(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
+fn check_below(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
     for device in below {
         if let Some(other) = others.iter().find(|other| device.shares(other)) {
             return Err(format!(
@@ -93,10 +93,10 @@ fn beneath(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
                 other = other.name
             ));
         }
-        if let Beneath::Device(beneath) = device.beneath {
-            let number = number_text(beneath);
+        if let Below::Device(number) = device.below {
+            let number = number_text(number);
             let name = find(root, &number)?.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            check_beneath(root, &number, others)
+            check_with(root, &number, others)
                 .map_err(|reason| format!("it stands on {name}, and {reason}"))?;
         }
     }
@@ -119,12 +119,12 @@ fn add_shared(root: &Path, number: &str, loops: &[Loop], shared: &mut SharedByte
     shared.devices.extend(family(&directory).iter().filter_map(|relative| parse(&relative.number)));
     let (below, others) = split(&directory, loops);
     for device in below {
-        match device.beneath {
-            Beneath::Device(beneath) => {
-                shared.beneath.push(beneath);
-                add_shared(root, &number_text(beneath), &others, shared)?;
+        match device.below {
+            Below::Device(number) => {
+                shared.below.push(number);
+                add_shared(root, &number_text(number), &others, shared)?;
             }
-            Beneath::File | Beneath::Unknown => shared.files.extend(device.file),
+            Below::File | Below::Unknown => shared.files.extend(device.file),
         }
     }
     Ok(())
@@ -251,14 +251,14 @@ fn swapped(root: &Path, family: &[Relative]) -> Result<(), String> {
 fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
     for above in loops {
         let name = &above.name;
-        let beneath = match above.beneath {
-            Beneath::Device(number) => {
+        let below = match above.below {
+            Below::Device(number) => {
                 let number = number_text(number);
                 family.iter().find(|relative| relative.number == number)
             }
             _ => named(root, &above.path, family),
         };
-        if let Some(relative) = beneath {
+        if let Some(relative) = below {
             return Err(format!(
                 "{} is beneath {name}; detach that first (losetup --detach /dev/{name})",
                 relative.name
@@ -272,7 +272,7 @@ fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String
 fn perhaps_looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
     let fits = |above: &&Loop| {
         let suits = |relative: &Relative| relative.length().is_some_and(|length| above.suits(length));
-        above.beneath == Beneath::Unknown && family.iter().any(suits)
+        above.below == Below::Unknown && family.iter().any(suits)
     };
     for above in loops.iter().filter(fits) {
         let name = &above.name;

@@ -23,23 +23,34 @@ const DEVICE: &str = "/dev/kvm";
 const PROBE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+/// A guest that is booted to find out whether KVM works.
+#[derive(Debug, Clone, Copy)]
+pub struct Probe<'a> {
+    /// Appears in the command line.
+    pub marker: &'a str,
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// From [`super::initramfs::write`] for this kernel.
+    pub initramfs: &'a Path,
+    /// A private directory, which is left empty.
+    pub run_dir: &'a Path,
+    /// The process lock of the run.
+    pub lock: &'a ProcessLock,
+}
+
 /// Decides between KVM and TCG and gives the reason. Never returns [`Accel::Auto`].
 ///
-/// For [`Accel::Auto`] and [`Accel::Kvm`] it boots a guest under KVM for at most 5 s, because /dev/kvm can exist without working. `run_dir`
-/// is a private directory that is left empty. `marker` appears in the probe's command line. Fails if KVM is requested and does not work.
+/// For [`Accel::Auto`] and [`Accel::Kvm`] it boots a guest under KVM for at most 5 s, because /dev/kvm can exist without working. Fails if
+/// KVM is requested and does not work.
 pub fn resolve(
     wanted: Accel,
-    kernel: &Kernel,
-    initramfs: &Path,
-    run_dir: &Path,
-    marker: &str,
-    lock: &ProcessLock,
+    probe: Probe<'_>,
     interrupt: &Interrupt,
 ) -> Result<(Accel, String), GuestError> {
     if wanted == Accel::Tcg {
         return Ok((Accel::Tcg, "TCG (emulation) was asked for".into()));
     }
-    decide(wanted, probe(kernel, initramfs, run_dir, marker, lock, interrupt)?)
+    decide(wanted, obstacle(probe, interrupt)?)
 }
 
 /// Kernel parameters that the guest needs for its CPU; usually empty. `root` is `/` outside of tests.
@@ -67,14 +78,8 @@ fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), Gu
 }
 
 /// The reason why KVM cannot run a guest, if there is one.
-fn probe(
-    kernel: &Kernel,
-    initramfs: &Path,
-    run_dir: &Path,
-    marker: &str,
-    lock: &ProcessLock,
-    interrupt: &Interrupt,
-) -> Result<Option<String>, GuestError> {
+fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String>, GuestError> {
+    let Probe { marker, kernel, initramfs, run_dir, lock } = probe;
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(Some(match error.kind() {
             std::io::ErrorKind::NotFound => format!("this machine has no {DEVICE}"),
@@ -93,7 +98,7 @@ fn probe(
         initramfs,
         parameters: PROBE_PARAMETER,
         disk: None,
-        card: None,
+        nic: None,
         run_dir: &place.0,
     });
     let process = QemuProcess::spawn(&arguments, &place.0, None, lock)?;

@@ -81,24 +81,24 @@ impl Capabilities {
         let machines =
             names(&qmp.execute("query-machines", &json!({})).map_err(refused)?, &["name", "alias"]);
         let (drivers, version) = (BTreeMap::new(), qemu_version()?);
-        let mut able = Self { version, machines, drivers, no_io_uring: None, no_slirp: None };
+        let mut capabilities = Self { version, machines, drivers, no_io_uring: None, no_slirp: None };
         for (spec, network) in wanted {
             for device in devices((spec, network)) {
                 let driver = device["driver"].as_str().unwrap_or_default();
-                if !able.drivers.contains_key(driver) {
+                if !capabilities.drivers.contains_key(driver) {
                     let properties = properties(&mut qmp, driver).map_err(refused)?;
-                    able.drivers.insert(driver.to_owned(), properties);
+                    capabilities.drivers.insert(driver.to_owned(), properties);
                 }
             }
             if let Some(network) = network {
-                if network.via == NetPath::User && able.no_slirp.is_none() {
-                    able.no_slirp = no_slirp(&mut qmp).map_err(refused)?;
+                if network.via == NetPath::User && capabilities.no_slirp.is_none() {
+                    capabilities.no_slirp = no_slirp(&mut qmp).map_err(refused)?;
                 }
-            } else if spec.aio == Aio::IoUring && able.no_io_uring.is_none() {
-                able.no_io_uring = no_io_uring(&mut qmp).map_err(refused)?;
+            } else if spec.aio == Aio::IoUring && capabilities.no_io_uring.is_none() {
+                capabilities.no_io_uring = no_io_uring(&mut qmp).map_err(refused)?;
             }
         }
-        Ok(able)
+        Ok(capabilities)
     }
 
     /// QEMU's version.
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn what_another_qemu_lacks_is_refused_with_its_version() {
         let properties = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-        let able = Capabilities {
+        let capabilities = Capabilities {
             version: "8.2.2".into(),
             machines: ["q35".into()].into(),
             drivers: [
@@ -229,7 +229,7 @@ mod tests {
             no_slirp: Some("Parameter 'type' does not accept value 'user'".into()),
         };
         let threads = || GuestSpec { aio: Aio::Threads, ..GuestSpec::default() };
-        assert!(able.check((&threads(), None)).is_ok());
+        assert!(capabilities.check((&threads(), None)).is_ok());
         for (spec, words) in [
             (
                 GuestSpec::default(),
@@ -246,7 +246,7 @@ mod tests {
                 "\"num_queues\" of virtio-scsi-pci",
             ),
         ] {
-            let refusal = able.check((&spec, None)).expect_err(words);
+            let refusal = capabilities.check((&spec, None)).expect_err(words);
             assert_eq!(refusal.exit, Exit::Environment);
             assert!(refusal.to_string().contains(words), "{refusal}");
         }
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_network_that_another_qemu_lacks_is_refused() {
-        let able = Capabilities {
+        let capabilities = Capabilities {
             version: "10.1.0".into(),
             machines: ["q35".into(), "microvm".into()].into(),
             drivers: [("e1000".into(), None)].into(),
@@ -268,7 +268,7 @@ mod tests {
             (GuestSpec::default(), e1000(NetPath::User), "does not accept value 'user'"),
             (GuestSpec::default(), e1000(NetPath::Bridge), "no device \"e1000\", which nic = \"e1000\""),
         ] {
-            let refusal = able.check((&spec, Some(&network))).expect_err(words).to_string();
+            let refusal = capabilities.check((&spec, Some(&network))).expect_err(words).to_string();
             assert!(refusal.contains(words), "{refusal}");
         }
     }
@@ -281,17 +281,21 @@ mod tests {
         let user = NetworkSpec::new(NetPath::User);
         let temp = tempfile::tempdir().expect("a directory");
         let lock = ProcessLock::take(&temp.path().join("lock")).expect("a lock").expect("free");
-        let able = Capabilities::ask(
+        let capabilities = Capabilities::ask(
             specs.iter().map(|spec| (spec, None)).chain([(&specs[0], Some(&user))]),
             "iotax-test-able",
             &lock,
         )
         .expect("answered");
-        assert!(able.machines.contains("q35") && able.version().contains('.'), "{:?}", able.machines);
-        assert!(able.check((&GuestSpec { aio: Aio::Threads, ..specs[0].clone() }, None)).is_ok());
-        let card = able.drivers["virtio-net-pci"].as_ref().expect("every QEMU has it");
-        assert!(card.contains("mq") && card.contains("vectors"), "{card:?}");
-        let blk = able.drivers["virtio-blk-pci"].as_ref().expect("every QEMU has it");
+        assert!(
+            capabilities.machines.contains("q35") && capabilities.version().contains('.'),
+            "{:?}",
+            capabilities.machines
+        );
+        assert!(capabilities.check((&GuestSpec { aio: Aio::Threads, ..specs[0].clone() }, None)).is_ok());
+        let nic = capabilities.drivers["virtio-net-pci"].as_ref().expect("every QEMU has it");
+        assert!(nic.contains("mq") && nic.contains("vectors"), "{nic:?}");
+        let blk = capabilities.drivers["virtio-blk-pci"].as_ref().expect("every QEMU has it");
         assert!(blk.contains("drive") && blk.contains("num-queues"), "{blk:?}");
     }
 }

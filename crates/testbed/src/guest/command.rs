@@ -42,7 +42,7 @@ pub struct QemuMachine<'a> {
     /// The disk, if any.
     pub disk: Option<GuestDisk<'a>>,
     /// The network card, if any.
-    pub card: Option<&'a GuestNic>,
+    pub nic: Option<&'a GuestNic>,
     /// The directory of sockets and logs.
     pub run_dir: &'a Path,
 }
@@ -81,8 +81,8 @@ pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     if let Some(disk) = &machine.disk {
         disk.arguments(spec).iter().for_each(|argument| add(&[argument]));
     }
-    if let Some(card) = machine.card {
-        card.arguments(spec, machine.run_dir).iter().for_each(|argument| add(&[argument]));
+    if let Some(nic) = machine.nic {
+        nic.arguments(spec, machine.run_dir).iter().for_each(|argument| add(&[argument]));
     }
     arguments
 }
@@ -107,7 +107,8 @@ mod tests {
         names.iter().map(|(path, format)| Image { path: path.into(), format: *format, part: None }).collect()
     }
 
-    fn lines(spec: &GuestSpec, chain: &[Image], accel: Accel) -> String {
+    /// The arguments one per line: those of the machine, and those of its disk.
+    fn lines(spec: &GuestSpec, chain: &[Image], accel: Accel) -> (String, String) {
         let machine = QemuMachine {
             marker: "iotax-17-vm,raw",
             spec,
@@ -116,21 +117,25 @@ mod tests {
             initramfs: Path::new("/run/iotax-17/initramfs"),
             parameters: "",
             disk: Some(GuestDisk { chain, l2_cache_size: None }),
-            card: None,
+            nic: None,
             run_dir: Path::new("/run/iotax-17,x"),
         };
-        arguments(&machine)
+        let arguments = arguments(&machine)
             .join("\n")
             .replace("\n-", "\n\n-")
             .replace("\n\n", "\u{1}")
             .replace('\n', " ")
-            .replace('\u{1}', "\n")
+            .replace('\u{1}', "\n");
+        let (machine, disk) =
+            arguments.split_once(",name=iotax.agent\n").expect("it ends with the agent's port");
+        (machine.to_owned(), disk.to_owned())
     }
 
     #[test]
     fn the_default_guest() {
         let disk = images(&[("/srv/vm-raw.img", Format::Raw)]);
-        insta::assert_snapshot!(lines(&GuestSpec::default(), &disk, Accel::Tcg), @r#"
+        let (machine, disk) = lines(&GuestSpec::default(), &disk, Accel::Tcg);
+        insta::assert_snapshot!(machine, @r"
         -name iotax-17-vm,,raw
         -nodefaults
         -no-user-config
@@ -149,7 +154,9 @@ mod tests {
         -qmp unix:/run/iotax-17,,x/qmp.sock,server=on,wait=off
         -chardev socket,id=agent,path=/run/iotax-17,,x/agent.sock,server=on,wait=off
         -device virtio-serial-pci
-        -device virtserialport,chardev=agent,name=iotax.agent
+        -device virtserialport,chardev=agent
+        ");
+        insta::assert_snapshot!(disk, @r#"
         -object iothread,id=iothread0
         -blockdev {"cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"raw","file":{"aio":"io_uring","cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/vm-raw.img","read-only":false},"node-name":"image0","read-only":false}
         -device {"drive":"image0","driver":"virtio-blk-pci","id":"disk0","iothread":"iothread0","serial":"iotax-disk","write-cache":"on"}
@@ -171,26 +178,19 @@ mod tests {
             ("/srv/middle", Format::Qcow2),
             ("/srv/base", Format::Raw),
         ]);
-        insta::assert_snapshot!(lines(&spec, &disk, Accel::Kvm), @r#"
-        -name iotax-17-vm,,raw
-        -nodefaults
-        -no-user-config
-        -display none
-        -no-reboot
-        -machine q35
-        -accel kvm
-        -cpu host
-        -smp 4
-        -m 1048576K
-        -kernel /boot/vmlinuz-6.1.0-9-amd64
-        -initrd /run/iotax-17/initramfs
-        -append console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests no_timer_check
-        -chardev file,id=console,path=/run/iotax-17,,x/console.log
-        -serial chardev:console
-        -qmp unix:/run/iotax-17,,x/qmp.sock,server=on,wait=off
-        -chardev socket,id=agent,path=/run/iotax-17,,x/agent.sock,server=on,wait=off
-        -device virtio-serial-pci
-        -device virtserialport,chardev=agent,name=iotax.agent
+        let (default, _) = lines(&GuestSpec::default(), &disk, Accel::Tcg);
+        let (machine, disk) = lines(&spec, &disk, Accel::Kvm);
+        let changed = [
+            ("accel tcg", "accel kvm"),
+            ("cpu max", "cpu host"),
+            ("smp 1", "smp 4"),
+            ("m 524288K", "m 1048576K"),
+        ];
+        let expected = changed
+            .iter()
+            .fold(default, |lines, (from, to)| lines.replace(&format!("\n-{from}\n"), &format!("\n-{to}\n")));
+        assert_eq!(machine, expected);
+        insta::assert_snapshot!(disk, @r#"
         -blockdev {"backing":{"backing":{"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":{"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/base","read-only":true},"read-only":true},"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"qcow2","file":{"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/middle","read-only":true},"read-only":true},"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"qcow2","file":{"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/top,1","read-only":false},"node-name":"image0","read-only":false}
         -device {"drive":"image0","driver":"virtio-blk-pci","id":"disk0","serial":"iotax-disk","write-cache":"off"}
         "#);

@@ -131,7 +131,7 @@ fn static_program(mut program: Vec<u8>) -> Result<Vec<u8>, &'static str> {
     let count = usize::from(u16::from_le_bytes([program[56], program[57]]));
     let headers =
         table.checked_add(count * PROGRAM_HEADER).and_then(|end| program.get(table..end)).ok_or(DAMAGED)?;
-    let mut end = table + count * PROGRAM_HEADER;
+    let mut end = HEADER.max(table + count * PROGRAM_HEADER);
     for header in headers.chunks_exact(PROGRAM_HEADER) {
         if header[..4] == 3_u32.to_le_bytes() {
             return Err("needs a dynamic linker, which a guest does not have");
@@ -176,6 +176,14 @@ mod tests {
         let cut = static_program(program(1)).expect("static");
         assert_eq!(cut.len(), 200);
         assert_eq!((&cut[40..48], &cut[60..64]), (&[0; 8][..], &[0; 4][..]));
+    }
+
+    #[test]
+    fn a_program_whose_table_is_empty_keeps_its_header() {
+        let mut elf = program(1);
+        elf[32] = 8;
+        elf[56] = 0;
+        assert_eq!(static_program(elf).expect("static").len(), HEADER);
     }
 
     #[test]

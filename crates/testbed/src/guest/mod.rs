@@ -19,6 +19,7 @@ pub mod nic;
 pub(crate) mod passt;
 mod process;
 pub mod qmp;
+pub mod vmlinux;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -69,16 +70,43 @@ pub struct GuestConfig {
     pub kernel: Kernel,
     /// From [`initramfs::write`] for this kernel.
     pub initramfs: PathBuf,
-    /// The disk, if any.
-    pub storage: Option<GuestStorage>,
-    /// The network card from [`crate::network::build`], if any.
-    pub card: Option<GuestNic>,
+    /// The device that it is measured by.
+    pub device: GuestDevice,
     /// Additional kernel parameters; usually empty.
     pub kernel_parameters: String,
     /// A private directory for sockets and logs, which the caller creates and removes.
     pub run_dir: PathBuf,
     /// The process lock of the run.
     pub lock: ProcessLock,
+}
+
+/// The device that a guest is measured by.
+#[derive(Debug, Clone)]
+pub enum GuestDevice {
+    /// A disk.
+    Disk(GuestStorage),
+    /// A network card from [`crate::network::build`].
+    Nic(GuestNic),
+}
+
+impl GuestDevice {
+    /// Its disk, if it has one.
+    #[must_use]
+    pub const fn disk(&self) -> Option<&GuestStorage> {
+        match self {
+            Self::Disk(storage) => Some(storage),
+            Self::Nic(_) => None,
+        }
+    }
+
+    /// Its network card, if it has one.
+    #[must_use]
+    pub const fn nic(&self) -> Option<&GuestNic> {
+        match self {
+            Self::Nic(nic) => Some(nic),
+            Self::Disk(_) => None,
+        }
+    }
 }
 
 /// The storage of a guest's disk.
@@ -204,7 +232,7 @@ impl Guest {
         if let Some(path) = command::too_long(&config.run_dir) {
             return Err(GuestError::LongName { path });
         }
-        let storage = config.storage.as_ref();
+        let (storage, nic) = (config.device.disk(), config.device.nic());
         let chain = storage.map_or(Ok(Vec::new()), GuestStorage::chain)?;
         let l2_cache_size = storage.and_then(|storage| storage.l2_cache_size);
         let arguments = command::arguments(&command::QemuMachine {
@@ -215,13 +243,13 @@ impl Guest {
             initramfs: &config.initramfs,
             parameters: &parameters(config)?,
             disk: storage.map(|_| GuestDisk { chain: &chain, l2_cache_size }),
-            card: config.card.as_ref(),
+            nic,
             run_dir: &config.run_dir,
         });
         let begun = Instant::now();
-        let namespace = config.card.as_ref().and_then(|card| card.namespace.as_deref());
-        let passt = config.card.as_ref().filter(|card| card.backend == Backend::Passt);
-        let passt = passt.map(|card| Passt::start(card, &config.run_dir)).transpose()?;
+        let namespace = nic.and_then(|nic| nic.namespace.as_deref());
+        let passt = nic.filter(|nic| nic.backend == Backend::Passt);
+        let passt = passt.map(|nic| Passt::start(nic, &config.run_dir)).transpose()?;
         let process = Arc::new(QemuProcess::spawn(&arguments, &config.run_dir, namespace, &config.lock)?);
         let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
         let monitor = process.connect(command::QMP_SOCKET, interrupt)?;
@@ -460,16 +488,16 @@ impl Drop for Guest {
 /// Additional kernel parameters: for the CPU, for PID 1's filesystem, and from the caller.
 fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
     let mut words = vec![accel::parameters(&config.spec, config.accel, Path::new("/"))?];
-    let inside = config.storage.as_ref().and_then(|storage| storage.filesystem);
-    if let Some((inside, kind)) = inside.zip(config.spec.filesystem) {
-        let what = if inside.make { guest_abi::MKFS_PARAMETER } else { guest_abi::MOUNT_PARAMETER };
-        words.push(format!("{what}{kind}"));
-        words.push(format!("{}{}", guest_abi::SIZE_PARAMETER, inside.size.0));
+    match &config.device {
+        GuestDevice::Disk(storage) => {
+            if let Some((inside, kind)) = storage.filesystem.zip(config.spec.filesystem) {
+                let what = if inside.make { guest_abi::MKFS_PARAMETER } else { guest_abi::MOUNT_PARAMETER };
+                words.push(format!("{what}{kind}"));
+                words.push(format!("{}{}", guest_abi::SIZE_PARAMETER, inside.size.0));
+            }
+        }
+        GuestDevice::Nic(nic) => words.extend([guest_abi::DISKLESS_PARAMETER.into(), nic.parameter()]),
     }
-    if config.storage.is_none() {
-        words.push(guest_abi::DISKLESS_PARAMETER.into());
-    }
-    words.extend(config.card.as_ref().map(GuestNic::parameter));
     words.push(config.kernel_parameters.clone());
     words.retain(|word| !word.is_empty());
     Ok(words.join(" "))

@@ -18,12 +18,12 @@ pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static s
         MachineType::Microvm => "virtio_mmio",
     };
     if let Some(network) = network {
-        let card = match network.nic {
+        let nic = match network.nic {
             Nic::VirtioNet => "virtio_net",
             Nic::E1000 => "e1000",
             Nic::E1000e => "e1000e",
         };
-        return vec![transport, card, "virtio_console"];
+        return vec![transport, nic, "virtio_console"];
     }
     let disk: &[&str] = match spec.bus {
         Bus::VirtioBlk => &["virtio_blk"],

@@ -23,17 +23,17 @@ impl Passt {
     /// Starts it in the card's namespace. It exits when QEMU does (`--one-off`).
     ///
     /// The options are those of passt's manual from 2024 on. Untested.
-    pub(super) fn start(card: &GuestNic, run_dir: &Path) -> Result<Self, GuestError> {
+    pub(super) fn start(nic: &GuestNic, run_dir: &Path) -> Result<Self, GuestError> {
         let program = PASST.path().map_err(|error| Refusal::environment(error.to_string()))?;
         let socket = run_dir.join(PASST_SOCKET);
         let failed = |source| GuestError::Io { path: program.clone(), source };
-        let mut command = netns::command_in(card.namespace.as_deref(), &program);
+        let mut command = netns::command_in(nic.namespace.as_deref(), &program);
         command.args(["--foreground", "--one-off", "--quiet", "--ipv4-only", "--socket"]).arg(&socket);
-        let (address, prefix) = card.address;
+        let (address, prefix) = nic.address;
         command.args(["--address", &address.to_string(), "--netmask", &prefix.to_string()]);
         let host = HOST_OF_USER.to_string();
         command.args(["--gateway", &host, "--map-host-loopback", &host]);
-        if let Some(mtu) = card.mtu {
+        if let Some(mtu) = nic.mtu {
             command.args(["--mtu", &mtu.to_string()]);
         }
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();

@@ -206,8 +206,8 @@ fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec
         }
     }
     let stored = std::iter::successors(child(disk, "backingStore"), |store| child(*store, "backingStore"));
-    let beneath = stored.filter(|store| child(*store, "source").is_some()).count();
-    image::like(source.as_deref(), format, u32::try_from(beneath).unwrap_or(u32::MAX), notes)
+    let backing = stored.filter(|store| child(*store, "source").is_some()).count();
+    image::like(source.as_deref(), format, u32::try_from(backing).unwrap_or(u32::MAX), notes)
 }
 
 /// Notes the parts of the disk that are not reproduced.

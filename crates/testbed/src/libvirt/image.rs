@@ -10,34 +10,34 @@ use crate::program::Program;
 
 const QEMU_IMG: Program = Program { name: "qemu-img", package: "qemu-utils" };
 
-/// The settings of an equivalent image. `beneath` is the number of backing files in the domain.
-pub(super) fn like(source: Option<&Path>, format: Format, beneath: u32, notes: &mut Vec<String>) -> FileSpec {
+/// The settings of an equivalent image. `backing` is the number of backing files in the domain.
+pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &mut Vec<String>) -> FileSpec {
     let mut file = FileSpec { format, ..FileSpec::default() };
     if format == Format::Raw {
         return file;
     }
     let known = source.filter(|path| path.exists()).map(chain);
-    let beneath = match &known {
+    let backing = match &known {
         Some(Ok(chain)) => {
             header(&chain[0], &mut file);
             u32::try_from(chain.len() - 1).unwrap_or(u32::MAX)
         }
         Some(Err(reason)) => {
             notes.push(format!("the image's header is not known: {reason}"));
-            beneath
+            backing
         }
         None => {
             notes.push(
                 "the image is not here, so how it was made is not known: taken are QEMU's defaults".into(),
             );
-            beneath
+            backing
         }
     };
-    if beneath > 0 {
+    if backing > 0 {
         file.snapshot = Some(Snapshot::External);
-        file.backing_depth = Some(beneath);
+        file.backing_depth = Some(backing);
         notes.push(format!(
-            "images beneath the disk's own: {beneath}; here the overlay is new before each measurement, so that all it writes \
+            "images beneath the disk's own: {backing}; here the overlay is new before each measurement, so that all it writes \
              is written for the first time"
         ));
     }

@@ -9,7 +9,7 @@ mod preflight;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
+use iotax_model::target::{GuestSpec, LocalPath, NetworkSpec, Nic};
 
 use crate::build_error::BuildError;
 use crate::guest::nic::{Backend, GuestNic, HOST_OF_USER};
@@ -52,35 +52,27 @@ pub struct BuiltNetwork {
     /// The address that the server listens on; a network stack on the path may translate addresses.
     pub listen: IpAddr,
     /// The network card of the client's guest; `None` without a guest.
-    pub card: Option<GuestNic>,
+    pub nic: Option<GuestNic>,
 }
 
-/// Builds a path. `guest` is the client's guest, if any. `tag` must be unique; it is part of all names. The spec must have passed the
-/// plan's check and [`check`].
-///
-/// Returns `None` for a path to another machine, which exists already.
+/// Builds a path with these settings, which must have passed [`check`]. `tag` must be unique; it is part of all names.
 pub fn build(
     spec: &NetworkSpec,
-    guest: Option<&GuestSpec>,
+    path: LocalPath<'_>,
     tag: &str,
     undo_log: &mut UndoLog,
-) -> Result<Option<BuiltNetwork>, BuildError> {
-    Ok(match spec.via {
-        NetPath::Loopback => {
+) -> Result<BuiltNetwork, BuildError> {
+    match path {
+        LocalPath::Loopback => {
             let side = || NetworkEnd { namespace: None, address: Ipv4Addr::LOCALHOST.into() };
-            Some(BuiltNetwork {
-                client: side(),
-                server: side(),
-                listen: Ipv4Addr::LOCALHOST.into(),
-                card: None,
-            })
+            let listen = Ipv4Addr::LOCALHOST.into();
+            Ok(BuiltNetwork { client: side(), server: side(), listen, nic: None })
         }
-        NetPath::Veth => Some(veth(spec, tag, undo_log)?),
-        NetPath::Bridge => Some(bridge(spec, guest, tag, undo_log)?),
-        NetPath::User => Some(user(spec, Backend::User, tag, undo_log)?),
-        NetPath::Passt => Some(user(spec, Backend::Passt, tag, undo_log)?),
-        NetPath::Remote | NetPath::Server => None,
-    })
+        LocalPath::Veth => veth(spec, tag, undo_log),
+        LocalPath::Bridge(guest) => bridge(spec, guest, tag, undo_log),
+        LocalPath::User(_) => user(spec, Backend::User, tag, undo_log),
+        LocalPath::Passt(_) => user(spec, Backend::Passt, tag, undo_log),
+    }
 }
 
 /// Two namespaces, joined by a pair of interfaces.
@@ -100,14 +92,14 @@ fn veth(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> Result<BuiltNe
         client: side(client, CLIENT),
         server: side(server, SERVER),
         listen: SERVER.into(),
-        card: None,
+        nic: None,
     })
 }
 
 /// A namespace with a bridge, which has the server's address, and a tap device on it for the guest.
 fn bridge(
     spec: &NetworkSpec,
-    guest: Option<&GuestSpec>,
+    guest: &GuestSpec,
     tag: &str,
     undo_log: &mut UndoLog,
 ) -> Result<BuiltNetwork, BuildError> {
@@ -122,10 +114,10 @@ fn bridge(
     namespace.ip(undo_log, &["link", "set", TAP, "master", BRIDGE])?;
     up(&namespace, TAP, None, spec, undo_log)?;
     up(&namespace, BRIDGE, Some(SERVER), spec, undo_log)?;
-    let able = spec.nic == Nic::VirtioNet && Path::new(VHOST).exists();
-    let card = GuestNic {
+    let has_vhost = spec.nic == Nic::VirtioNet && Path::new(VHOST).exists();
+    let nic = GuestNic {
         nic: spec.nic,
-        backend: Backend::Tap { interface: TAP.to_owned(), vhost: spec.vhost.unwrap_or(able) },
+        backend: Backend::Tap { interface: TAP.to_owned(), vhost: spec.vhost.unwrap_or(has_vhost) },
         queues,
         address: (CLIENT, PREFIX),
         mtu: spec.mtu,
@@ -133,7 +125,7 @@ fn bridge(
     };
     let side =
         |address: Ipv4Addr| NetworkEnd { namespace: Some(namespace.name.clone()), address: address.into() };
-    Ok(BuiltNetwork { client: side(CLIENT), server: side(SERVER), listen: SERVER.into(), card: Some(card) })
+    Ok(BuiltNetwork { client: side(CLIENT), server: side(SERVER), listen: SERVER.into(), nic: Some(nic) })
 }
 
 /// A namespace with only a loopback interface, which a user-mode network stack connects the guest to.
@@ -144,7 +136,7 @@ fn user(
     undo_log: &mut UndoLog,
 ) -> Result<BuiltNetwork, BuildError> {
     let namespace = Namespace::make(format!("iotax-{tag}"), undo_log)?;
-    let card = GuestNic {
+    let nic = GuestNic {
         nic: spec.nic,
         backend,
         queues: 1,
@@ -158,17 +150,17 @@ fn user(
         client: side(GUEST_OF_USER),
         server: side(HOST_OF_USER),
         listen: Ipv4Addr::LOCALHOST.into(),
-        card: Some(card),
+        nic: Some(nic),
     })
 }
 
 /// The number of queue pairs of a guest's card: one per CPU where several are supported.
-fn queues(spec: &NetworkSpec, guest: Option<&GuestSpec>) -> u32 {
+fn queues(spec: &NetworkSpec, guest: &GuestSpec) -> u32 {
     /// The maximum that [`NetworkSpec`] accepts.
     const MOST: u32 = 16;
-    spec.queues.unwrap_or(match (spec.nic, guest) {
-        (Nic::VirtioNet, Some(guest)) => guest.vcpus.min(MOST),
-        _ => 1,
+    spec.queues.unwrap_or(match spec.nic {
+        Nic::VirtioNet => guest.vcpus.min(MOST),
+        Nic::E1000 | Nic::E1000e => 1,
     })
 }
 
@@ -192,27 +184,26 @@ fn up(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotax_model::target::NetPath;
 
     #[test]
     fn a_card_has_a_pair_of_queues_for_each_cpu_where_it_can() {
         let guest = |vcpus| GuestSpec { vcpus, ..GuestSpec::default() };
         let bridge = NetworkSpec::new(NetPath::Bridge);
-        assert_eq!(queues(&bridge, Some(&guest(4))), 4);
-        assert_eq!(queues(&bridge, Some(&guest(64))), 16);
-        assert_eq!(queues(&NetworkSpec { queues: Some(2), ..bridge.clone() }, Some(&guest(4))), 2);
-        assert_eq!(queues(&NetworkSpec { nic: Nic::E1000, ..bridge }, Some(&guest(4))), 1);
+        assert_eq!(queues(&bridge, &guest(4)), 4);
+        assert_eq!(queues(&bridge, &guest(64)), 16);
+        assert_eq!(queues(&NetworkSpec { queues: Some(2), ..bridge.clone() }, &guest(4)), 2);
+        assert_eq!(queues(&NetworkSpec { nic: Nic::E1000, ..bridge }, &guest(4)), 1);
     }
 
     #[test]
-    fn loopback_and_another_machine_need_nothing() {
+    fn loopback_needs_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut undo_log = UndoLog::create(dir.path(), "t").expect("an undo log");
-        let loopback = build(&NetworkSpec::new(NetPath::Loopback), None, "t", &mut undo_log).expect("built");
-        let loopback = loopback.expect("a way");
+        let loopback = NetworkSpec::new(NetPath::Loopback);
+        let loopback = build(&loopback, LocalPath::Loopback, "t", &mut undo_log).expect("built");
         assert_eq!(loopback.client, loopback.server);
         assert_eq!((loopback.server.namespace, loopback.listen.is_loopback()), (None, true));
-        let remote = NetworkSpec { peer: Some("ssh://box".into()), ..NetworkSpec::new(NetPath::Remote) };
-        assert_eq!(build(&remote, None, "t", &mut undo_log).expect("nothing to do"), None);
         assert!(undo_log.undo_all().0.is_empty());
     }
 }

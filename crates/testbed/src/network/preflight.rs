@@ -21,9 +21,9 @@ pub fn check(spec: &NetworkSpec) -> Result<(), Refusal> {
     if via == NetPath::Loopback || via.is_given() {
         return Ok(());
     }
-    let able = rustix::thread::capabilities(None)
+    let is_permitted = rustix::thread::capabilities(None)
         .is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN));
-    if !able {
+    if !is_permitted {
         return Err(Refusal::environment(format!(
             "via = \"{via}\" needs network namespaces, which this user may not make: CAP_NET_ADMIN and CAP_SYS_ADMIN are \
              missing; run it with sudo, or use via = \"loopback\""

@@ -55,8 +55,8 @@ impl Walk<'_> {
             let reached = self.add_path(Path::new(&file)).is_ok();
             loop_device(directory, &name, &file, reached)
         } else {
-            for beneath in beneath(directory) {
-                self.add_device(&beneath);
+            for below in below(directory) {
+                self.add_device(&below);
             }
             if directory.join("dm").exists() {
                 mapped(directory, &name)
@@ -120,7 +120,7 @@ fn sorted(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The directories of the devices directly below this one.
-fn beneath(directory: &Path) -> Vec<PathBuf> {
+fn below(directory: &Path) -> Vec<PathBuf> {
     sorted(&directory.join("slaves")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
 

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iotax_model::Plan;
-use iotax_model::target::RequiredSpace;
-use iotax_model::target::{FileSpec, Format, Preallocation, TargetSpec};
+use iotax_model::target::{
+    BlockStack, DiskStack, FilesystemSpec, Format, NewFile, Preallocation, RequiredSpace, StorageStack,
+    TargetSpec,
+};
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
-use super::lvm::{Origin, Volume, Volumes};
+use super::lvm::{BlockPlace, Origin, Volume, Volumes};
 use super::{Built, existing, filesystem, loop_device, qcow2, raw};
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, DeviceClaim, Permission};
@@ -33,7 +35,7 @@ pub struct Builder {
 }
 
 /// A block device for the layers above.
-struct Ground {
+struct Bottom {
     block: DeviceArea,
     /// True if LVM holds it.
     shared: bool,
@@ -58,65 +60,79 @@ impl Builder {
         }
     }
 
-    /// Builds one target. The spec must have passed the plan's check and [`super::preflight::check`].
-    pub fn build(&mut self, spec: &TargetSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
-        if let Some(path) = &spec.path {
-            return if path.exists() {
-                existing::open(path)
-            } else {
-                raw::build(path, self.space.area, Preallocation::Off, undo_log)
-            };
+    /// Opens the file or device at a path; creates a file where nothing exists.
+    pub fn open_or_create(&self, path: &Path, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
+        if path.exists() {
+            return existing::open(path);
         }
-        let Some(file) = &spec.file else {
-            if let Some(path) = spec.device.as_deref().filter(|path| !self.permission.allows(path)) {
+        raw::build(path, self.space.area, Preallocation::Off, undo_log).map(Into::into)
+    }
+
+    /// Builds the storage of a target, which must have passed [`super::preflight::check`].
+    pub fn build(
+        &mut self,
+        spec: &TargetSpec,
+        storage: StorageStack<'_>,
+        undo_log: &mut UndoLog,
+    ) -> Result<Built, BuildError> {
+        match storage.disk {
+            DiskStack::Block(BlockStack::Device(path)) if !self.permission.allows(path) => {
                 let found = existing::open(path)?;
-                return Ok(Built { size: self.reached(found.size), ..found });
+                Ok(Built { size: self.reached(found.size), ..found })
             }
-            let ground = self.ground(spec, undo_log)?;
-            let built = self.on(ground);
-            // The guest's filesystem takes space beyond the area.
-            let in_guest = spec.filesystem_in_guest().is_some();
-            return Ok(if in_guest { Built { size: self.space.area, ..built } } else { built });
-        };
-        let mut origin = None;
-        let directory = match (&spec.filesystem, &file.dir) {
-            (Some(filesystem), _) => {
-                let Ground { block, claim, origin: volume, .. } = self.ground(spec, undo_log)?;
-                if let Some(claim) = claim.as_ref().filter(|_| !self.permission.signature) {
-                    claim.check_signature()?;
-                }
-                // mkfs and mount need an exclusive claim of their own; the pin keeps the device the same until then.
-                let _pin = claim.as_ref().map(|claim| claim.pin());
-                drop(claim);
-                origin = volume;
-                filesystem::check_room(
-                    filesystem.kind,
-                    spec.on_filesystem(self.space),
-                    &block.path,
-                    block.size,
-                )?;
-                filesystem::build(&block, filesystem, &format!("{}-{}", self.tag, spec.name), undo_log)?
+            DiskStack::Block(block) => {
+                let bottom = self.bottom(spec, block, undo_log)?;
+                let built = self.on(bottom);
+                // The guest's filesystem takes space beyond the area.
+                let in_guest = spec.filesystem_in_guest().is_some();
+                Ok(if in_guest { Built { size: self.space.area, ..built } } else { built })
             }
-            (None, Some(dir)) => self.folder(dir, undo_log)?,
-            (None, None) => unreachable!("Plan::check refuses a file without a place"),
-        };
-        let built = Built {
-            origin,
-            ..self.file(&directory.join(&spec.name), spec.disk_size(self.space), file, undo_log)?
-        };
-        let Some(settings) = &spec.loop_device else { return Ok(built) };
-        loop_device::build(built, settings, undo_log)
+            DiskStack::InDirectory(dir, file) => {
+                let directory = self.folder(dir, undo_log)?;
+                self.file(&directory, spec, file, undo_log)
+            }
+            DiskStack::OnFilesystem(block, filesystem, file) => {
+                let (directory, origin) = self.filesystem(spec, block, filesystem, undo_log)?;
+                Ok(Built { origin, ..self.file(&directory, spec, file, undo_log)? })
+            }
+        }
+    }
+
+    /// A new filesystem: its mount point, and the volume below it if that needs snapshots.
+    fn filesystem(
+        &mut self,
+        spec: &TargetSpec,
+        block: BlockStack<'_>,
+        filesystem: &FilesystemSpec,
+        undo_log: &mut UndoLog,
+    ) -> Result<(PathBuf, Option<Origin>), BuildError> {
+        let Bottom { block, claim, origin, .. } = self.bottom(spec, block, undo_log)?;
+        if let Some(claim) = claim.as_ref().filter(|_| !self.permission.signature) {
+            claim.check_signature()?;
+        }
+        // mkfs and mount need an exclusive claim of their own; the pin keeps the device the same until then.
+        let _pin = claim.as_ref().map(|claim| claim.pin());
+        drop(claim);
+        filesystem::check_room(filesystem.kind, spec.on_filesystem(self.space), &block.path, block.size)?;
+        let name = format!("{}-{}", self.tag, spec.name);
+        Ok((filesystem::build(&block, filesystem, &name, undo_log)?, origin))
     }
 
     /// The device or volume at a target's bottom.
-    fn ground(&mut self, spec: &TargetSpec, undo_log: &mut UndoLog) -> Result<Ground, BuildError> {
-        if let Some(volume) = self.volumes.build(spec, &self.permission, undo_log)? {
-            let Volume { path, offset, size, shared, identity, origin } = volume;
-            let block = DeviceArea { path, offset, size };
-            return Ok(Ground { block, shared, identity, claim: None, origin });
-        }
-        let Some(path) = &spec.device else {
-            unreachable!("Plan::check refuses a target without a bottom");
+    fn bottom(
+        &mut self,
+        spec: &TargetSpec,
+        block: BlockStack<'_>,
+        undo_log: &mut UndoLog,
+    ) -> Result<Bottom, BuildError> {
+        let path = match self.volumes.place(block) {
+            BlockPlace::Lvm(location) => {
+                let Volume { path, offset, size, shared, identity, origin } =
+                    self.volumes.build(spec, &location, &self.permission, undo_log)?;
+                let block = DeviceArea { path, offset, size };
+                return Ok(Bottom { block, shared, identity, claim: None, origin });
+            }
+            BlockPlace::Device(path) => path,
         };
         let node = self.permission.place(path);
         let held = self.claims.get(&node).and_then(Weak::upgrade);
@@ -126,7 +142,7 @@ impl Builder {
         };
         self.claims.insert(node, Arc::downgrade(&claim));
         let (block, identity) = (claim.block.clone(), Some(Identity::Disk(claim.pin().disk)));
-        Ok(Ground { block, shared: false, identity, claim: Some(claim), origin: None })
+        Ok(Bottom { block, shared: false, identity, claim: Some(claim), origin: None })
     }
 
     /// The part of a device that the workloads reach.
@@ -135,41 +151,36 @@ impl Builder {
     }
 
     /// The target on a bare device.
-    fn on(&self, ground: Ground) -> Built {
-        let Ground { block, shared, identity, claim, origin } = ground;
-        Built {
-            path: block.path,
-            offset: block.offset,
-            format: Format::Raw,
-            size: self.reached(block.size),
-            writable: true,
-            shared: shared || claim.is_some(),
-            identity,
-            held: None,
-            claim,
-            entry: None,
-            snapshot: None,
-            origin,
-            warnings: Vec::new(),
-        }
+    fn on(&self, bottom: Bottom) -> Built {
+        let Bottom { block, shared, identity, claim, origin } = bottom;
+        let built = Built::at(block.path, Format::Raw, self.reached(block.size));
+        let (offset, shared) = (block.offset, shared || claim.is_some());
+        Built { offset, writable: true, shared, identity, claim, origin, ..built }
     }
 
-    /// A new file of `length` guest-visible bytes; `stem` is its path without extension.
+    /// A new file in a directory, with its loop device.
     fn file(
         &self,
-        stem: &Path,
-        length: Bytes,
-        file: &FileSpec,
+        directory: &Path,
+        spec: &TargetSpec,
+        file: NewFile<'_>,
         undo_log: &mut UndoLog,
     ) -> Result<Built, BuildError> {
-        let built = match file.format {
-            Format::Raw => {
-                // Its filesystem may have to be unmounted while this process still runs: do not keep it open.
-                raw::build(&stem.with_added_extension("raw"), length, file.preallocation, undo_log)
-                    .map(|built| Built { held: None, ..built })
+        let (stem, length) = (directory.join(&spec.name), spec.disk_size(self.space));
+        let built = match file {
+            NewFile::Raw(file, loop_device) => {
+                let path = stem.with_added_extension("raw");
+                let created = raw::build(&path, length, file.preallocation, undo_log)?;
+                match loop_device {
+                    Some(settings) => loop_device::build(created, settings, undo_log)?,
+                    // Its filesystem may have to be unmounted while this process still runs: do not keep it open.
+                    None => Built { held: None, ..created.into() },
+                }
             }
-            Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), length, file, undo_log),
-        }?;
+            NewFile::Qcow2(file) => {
+                qcow2::build(&stem.with_added_extension("qcow2"), length, file, undo_log)?
+            }
+        };
         Ok(Built { size: self.space.area, ..built })
     }
 

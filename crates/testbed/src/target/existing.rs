@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use iotax_model::target::Format;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
@@ -18,7 +19,7 @@ pub fn open(path: &Path) -> Result<Built, BuildError> {
     let mut file = File::open(path).map_err(in_path)?;
     let (place, identity) = stand(&file, path).map_err(in_path)?;
     let size = Bytes(file.seek(SeekFrom::End(0)).map_err(in_path)?);
-    Ok(Built { identity: Some(identity), held: Some(file), ..Built::found(place, size) })
+    Ok(Built { identity: Some(identity), held: Some(file), ..Built::at(place, Format::Raw, size) })
 }
 
 /// The path of an open file or device without the user's links, and its identity.

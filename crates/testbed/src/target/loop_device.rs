@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use iotax_model::target::LoopSpec;
+use iotax_model::target::{Format, LoopSpec};
 use iotax_model::warning::{Warning, WarningKind};
 use iotax_model::wire::Identity;
 
 use super::Built;
+use super::raw::RawFile;
 use crate::build_error::BuildError;
 use crate::device;
 use crate::host_info::{boot_id, text};
@@ -24,12 +25,9 @@ pub fn check() -> Result<(), Refusal> {
 }
 
 /// Attaches a loop device to a file created for it. Warns if direct I/O was requested and is not in effect.
-pub fn build(beneath: Built, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
-    let file = beneath.path.as_path();
-    let Some(Identity::File { device, inode }) = beneath.identity else {
-        unreachable!("a file that was made is known by its inode");
-    };
-    let attached = Attached { file: file.to_owned(), device, inode, boot_id: boot_id() };
+pub fn build(below: RawFile, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
+    let RawFile { path: file, size, device, inode, entry, held } = below;
+    let attached = Attached { file: file.clone(), device, inode, boot_id: boot_id() };
     undo_log.record(Effect::Loop(attached.clone()))?;
     let direct = format!("--direct-io={}", if spec.direct_io { "on" } else { "off" });
     let said =
@@ -44,6 +42,8 @@ pub fn build(beneath: Built, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<
         ))
         .into());
     }
+    // Until here its inode could not be reused; its filesystem may have to be unmounted while this process still runs.
+    drop(held);
     let disk = device::disk_of(&File::open(&node).map_err(BuildError::file(&node))?);
     let identity = Some(Identity::Disk(disk.map_err(BuildError::file(&node))?));
     // The kernel silently falls back to the page cache if the filesystem does not support direct I/O.
@@ -61,5 +61,7 @@ pub fn build(beneath: Built, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<
         ),
         remedy: "say direct_io = false, or put the file on another filesystem".into(),
     });
-    Ok(Built { path: node, identity, warnings: refused.into_iter().collect(), ..beneath })
+    let warnings = refused.into_iter().collect();
+    let built = Built::at(node, Format::Raw, size);
+    Ok(Built { writable: true, entry: Some(entry), identity, warnings, ..built })
 }

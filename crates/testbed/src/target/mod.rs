@@ -58,13 +58,12 @@ pub struct Built {
 }
 
 impl Built {
-    /// An existing target: read-only, with nothing to undo.
-    #[must_use]
-    pub const fn found(path: PathBuf, size: Bytes) -> Self {
+    /// Storage that is only read, with nothing to undo.
+    const fn at(path: PathBuf, format: Format, size: Bytes) -> Self {
         Self {
             path,
             offset: Bytes(0),
-            format: Format::Raw,
+            format,
             size,
             writable: false,
             shared: false,

@@ -6,8 +6,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::RequiredSpace;
-use iotax_model::target::TargetSpec;
+use iotax_model::target::{
+    BlockStack, DiskStack, FileSpec, GuestSpec, NewFile, Stack, StorageStack, TargetSpec,
+};
 use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;
 use rustix::fs::Access;
@@ -53,28 +54,12 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     device::check_permission(plan, permission)?;
     device::check_sharing(plan, permission)?;
     for target in plan.everything() {
-        if target.remote().is_some() {
+        match target.stack().map_err(|error| Refusal::input(error.to_string()))? {
             // The remote agent checks it.
-            continue;
-        }
-        if let Some(network) = &target.network {
-            network::check(network)?;
-            continue;
-        }
-        let work = plan.work_on(target);
-        match &target.path {
-            Some(path) if path.exists() => {
-                check_found(&path.display().to_string(), Some(length_of(path)?), plan, &work)
-                    .map_err(|refusal| device::or_named_twice(path, plan, refusal))?;
-            }
-            Some(path) => {
-                let dir = directory_of(path)?;
-                check_created(plan, &work)?;
-                check_directory(&dir)?;
-                needs.beside(&dir, plan);
-                *needs.space.entry(dir).or_default() += plan.size().0;
-            }
-            None => check_layers(target, plan, permission, &mut needs)?,
+            Stack::Remote(_) => {}
+            Stack::Network(network) => network::check(network.spec)?,
+            Stack::Path(path) => check_path(path, target, plan, &mut needs)?,
+            Stack::Storage(storage) => check_storage(target, storage, plan, permission, &mut needs)?,
         }
     }
     lvm::check(plan, permission)?;
@@ -86,52 +71,91 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     Ok(needs)
 }
 
-/// Checks a target with layers, from the bottom up.
-fn check_layers(
+/// Checks a file or device, or the directory of a file that does not exist.
+fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) -> Result<(), Refusal> {
+    let work = plan.work_on(target);
+    if path.exists() {
+        return check_found(&path.display().to_string(), Some(length_of(path)?), plan, &work)
+            .map_err(|refusal| device::or_named_twice(path, plan, refusal));
+    }
+    let dir = directory_of(path)?;
+    check_created(plan, &work)?;
+    check_directory(&dir)?;
+    needs.beside(&dir, plan);
+    *needs.space.entry(dir).or_default() += plan.size().0;
+    Ok(())
+}
+
+/// Checks storage with layers, from the bottom up.
+fn check_storage(
     target: &TargetSpec,
+    storage: StorageStack<'_>,
     plan: &Plan,
     permission: &Permission,
     needs: &mut Needs,
 ) -> Result<(), Refusal> {
-    if let Some(path) = &target.device {
+    if let Some(path) = storage.disk.block().and_then(|block| block.device()) {
         device::check(target, plan, permission)?;
         let length = existing::length(&permission.place(path));
         let length = length.map_err(|error| Refusal::environment(error.to_string()))?;
-        let in_guest = target.filesystem_in_guest().is_some();
-        match &target.filesystem {
-            _ if target.lvm.is_some() => {}
-            Some(filesystem) => {
-                filesystem::check_room(filesystem.kind, target.on_filesystem(plan.space()), path, length)?;
-            }
-            None if in_guest && target.disk_size(plan.space()) > length => {
-                return Err(Refusal::input(format!(
-                    "{}: its length of {} is less than the {} that {:?} needs; use a smaller --size or another device",
-                    path.display(),
-                    human::bytes(length.0),
-                    human::bytes(target.disk_size(plan.space()).0),
-                    target.name
-                )));
-            }
-            None => check_length(&path.display().to_string(), length, &plan.work_on(target))?,
+        check_device(path, length, target, storage.disk, plan)?;
+    }
+    let file = match storage.disk {
+        DiskStack::Block(_) => return Ok(()),
+        DiskStack::OnFilesystem(_, filesystem, file) => {
+            filesystem::check(filesystem)?;
+            check_created(plan, &plan.work_on(target))?;
+            file
         }
-    }
-    if let Some(filesystem) = &target.filesystem {
-        filesystem::check(filesystem)?;
-    }
-    if let Some(file) = &target.file {
-        check_created(plan, &plan.work_on(target))?;
-        if let Some(dir) = &file.dir {
+        DiskStack::InDirectory(dir, file) => {
+            check_created(plan, &plan.work_on(target))?;
             check_directory(dir)?;
-            if target.guest.is_none() {
+            if storage.guest.is_none() {
                 needs.beside(dir, plan);
             }
-            *needs.space.entry(dir.clone()).or_default() += file_space(target, plan.space());
+            let space = file_space(target.disk_size(plan.space()), file.spec(), storage.guest);
+            *needs.space.entry(dir.to_owned()).or_default() += space;
+            file
+        }
+    };
+    match file {
+        NewFile::Raw(_, Some(_)) => loop_device::check(),
+        NewFile::Raw(_, None) | NewFile::Qcow2(_) => Ok(()),
+    }
+}
+
+/// Checks that a device of this length holds what is put on it.
+fn check_device(
+    path: &Path,
+    length: Bytes,
+    target: &TargetSpec,
+    disk: DiskStack<'_>,
+    plan: &Plan,
+) -> Result<(), Refusal> {
+    let needed = target.disk_size(plan.space());
+    match disk {
+        // Volumes are checked together.
+        DiskStack::Block(BlockStack::NewGroup(..) | BlockStack::Group(..))
+        | DiskStack::OnFilesystem(BlockStack::NewGroup(..) | BlockStack::Group(..), ..)
+        | DiskStack::InDirectory(..) => Ok(()),
+        DiskStack::OnFilesystem(BlockStack::Device(_), filesystem, _) => {
+            filesystem::check_room(filesystem.kind, target.on_filesystem(plan.space()), path, length)
+        }
+        DiskStack::Block(BlockStack::Device(_))
+            if target.filesystem_in_guest().is_some() && needed > length =>
+        {
+            Err(Refusal::input(format!(
+                "{}: its length of {} is less than the {} that {:?} needs; use a smaller --size or another device",
+                path.display(),
+                human::bytes(length.0),
+                human::bytes(needed.0),
+                target.name
+            )))
+        }
+        DiskStack::Block(BlockStack::Device(_)) => {
+            check_length(&path.display().to_string(), length, &plan.work_on(target))
         }
     }
-    if target.loop_device.is_some() {
-        loop_device::check()?;
-    }
-    Ok(())
 }
 
 /// Inspects a path: returns the length of an existing file or device, or `None` if a new file of `size` bytes can be created.
@@ -189,16 +213,14 @@ fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
     )))
 }
 
-/// An image per guest, a snapshot that is written completely, and the overhead of formats.
-fn file_space(target: &TargetSpec, space: RequiredSpace) -> u64 {
+/// An image of `size` per guest, a snapshot that is written completely, and the overhead of formats.
+fn file_space(size: Bytes, file: &FileSpec, guest: Option<&GuestSpec>) -> u64 {
     /// Size of an empty overlay.
     const EMPTY: u64 = 1 << 20;
-    let size = target.disk_size(space);
-    let file = target.file.as_ref();
-    let images = if file.is_some_and(|file| file.snapshot.is_some()) { 2 } else { 1 };
-    let beneath = file.and_then(|file| file.backing_depth).unwrap_or(1) - 1;
-    let guests = target.guest.as_ref().map_or(1, |guest| u64::from(guest.count));
-    guests * (images * (size.0 + size.0 / 50) + u64::from(beneath) * EMPTY)
+    let images = if file.snapshot.is_some() { 2 } else { 1 };
+    let below = file.backing_depth.unwrap_or(1) - 1;
+    let guests = guest.map_or(1, |guest| u64::from(guest.count));
+    guests * (images * (size.0 + size.0 / 50) + u64::from(below) * EMPTY)
 }
 
 fn filesystem_of(dir: &Path) -> Option<u64> {

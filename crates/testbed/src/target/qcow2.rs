@@ -15,19 +15,10 @@ pub fn build(path: &Path, size: Bytes, file: &FileSpec, undo_log: &mut UndoLog) 
     let entry = undo_log.record(Effect::File { path: path.to_owned(), identity: None })?;
     image::create(path, file, size, undo_log.lock())?;
     Ok(Built {
-        path: path.to_owned(),
-        offset: Bytes(0),
-        format: Format::Qcow2,
-        size,
         writable: true,
-        shared: false,
-        identity: None,
-        held: None,
-        claim: None,
         entry: Some(entry),
         snapshot: file.snapshot,
-        origin: None,
-        warnings: Vec::new(),
+        ..Built::at(path.to_owned(), Format::Qcow2, size)
     })
 }
 

@@ -1,7 +1,8 @@
 //! New raw files.
 
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use iotax_model::target::{Format, Preallocation};
 use iotax_model::units::Bytes;
@@ -10,7 +11,44 @@ use rustix::fs::FallocateFlags;
 
 use super::Built;
 use crate::build_error::BuildError;
-use crate::undo::UndoLog;
+use crate::undo::{UndoEntry, UndoLog};
+
+/// A file that was created here.
+#[derive(Debug)]
+pub struct RawFile {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// Its length.
+    pub size: Bytes,
+    /// Device number from stat(2).
+    pub device: u64,
+    /// Inode number from stat(2).
+    pub inode: u64,
+    /// Its entry in the undo log.
+    pub entry: UndoEntry,
+    /// The open file: its inode is not reused meanwhile.
+    pub held: File,
+}
+
+impl RawFile {
+    /// Its expected identity.
+    #[must_use]
+    pub const fn identity(&self) -> Identity {
+        Identity::File { device: self.device, inode: self.inode }
+    }
+}
+
+impl From<RawFile> for Built {
+    fn from(file: RawFile) -> Self {
+        Self {
+            writable: true,
+            identity: Some(file.identity()),
+            held: Some(file.held),
+            entry: Some(file.entry),
+            ..Self::at(file.path, Format::Raw, file.size)
+        }
+    }
+}
 
 /// Creates a file where nothing exists, recorded in the undo log by its inode.
 pub fn build(
@@ -18,7 +56,7 @@ pub fn build(
     size: Bytes,
     preallocation: Preallocation,
     undo_log: &mut UndoLog,
-) -> Result<Built, BuildError> {
+) -> Result<RawFile, BuildError> {
     let path = std::path::absolute(path).map_err(BuildError::file(path))?;
     let (entry, file) = undo_log.make_file(&path)?;
     let found = file.metadata().map_err(BuildError::file(&path))?;
@@ -30,22 +68,7 @@ pub fn build(
         }
     }
     .map_err(BuildError::file(&path))?;
-    Ok(Built {
-        path,
-        offset: Bytes(0),
-        format: Format::Raw,
-        size,
-        writable: true,
-        shared: false,
-        identity: Some(Identity::File { device: found.dev(), inode: found.ino() }),
-        // Its inode is not reused while it is open.
-        held: Some(file),
-        claim: None,
-        entry: Some(entry),
-        snapshot: None,
-        origin: None,
-        warnings: Vec::new(),
-    })
+    Ok(RawFile { path, size, device: found.dev(), inode: found.ino(), entry, held: file })
 }
 
 #[cfg(test)]
@@ -60,7 +83,8 @@ mod tests {
             [("off", Preallocation::Off, false), ("falloc", Preallocation::Falloc, true)]
         {
             let path = temp.path().join(name);
-            let built = build(&path, Bytes(1 << 20), preallocation, &mut undo_log).expect("built");
+            let file = build(&path, Bytes(1 << 20), preallocation, &mut undo_log).expect("built");
+            let built = Built::from(file);
             let metadata = std::fs::metadata(&path).expect("there");
             assert_eq!((built.size, metadata.len(), built.writable), (Bytes(1 << 20), 1 << 20, true));
             assert_eq!(metadata.blocks() * 512 >= 1 << 20, allocated, "{name}");

@@ -77,7 +77,7 @@ fn killed_at_any_line_nothing_is_left() {
         let place = place();
         while stand_in("run", place.path(), &format!("{kind}@{}", lines + 1)).signal().is_some() {
             lines += 1;
-            // What cleans up is killed as well, at each of its own lines in turn.
+            // The clean-up is killed as well, at each of its own lines in turn.
             let of_clean = format!("kill@{}", 1 + lines % 4);
             stand_in("clean", place.path(), &of_clean);
             let cleaned = clean(&place.path().join("state"), false).expect("cleaned");

@@ -71,7 +71,7 @@ struct PendingEffect {
     effect: Effect,
     /// The directory that a file or directory was created in.
     within: Option<ParentDirectory>,
-    /// That directory, kept open by the process that created it.
+    /// The directory, kept open by the process that created it.
     directory: Option<File>,
     /// The file or directory itself, kept open if the undo log created it.
     own: Option<File>,
@@ -441,7 +441,7 @@ const NEW: &str = "new";
 const NAMED: &str = "jsonl";
 const LOCK: &str = "lock";
 
-/// How long a killed process may still hold its undo log: while it exits, or in a child just forked.
+/// Time in which a killed process may still hold its undo log: while it exits, or in a child just forked.
 const ON_ITS_WAY_OUT: Duration = Duration::from_secs(1);
 
 /// Creates and locks an undo log under a name that nobody adopts.

@@ -23,7 +23,7 @@ use crate::stack::mount;
 
 /// `f_type` of statfs(2) of in-memory filesystems: tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
-/// How long a workload that is being stopped may still add files to a directory that is being removed.
+/// Time in which a workload that is being stopped may still add files to a directory that is being removed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The directory that something was created in.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use iotax_model::target::{NetPath, NetworkSpec};
+use iotax_model::target::{GuestSpec, LocalPath, NetPath, NetworkSpec};
 use iotax_testbed::netns;
 use iotax_testbed::network::{self, BuiltNetwork};
 use iotax_testbed::program::Program;
@@ -24,7 +24,12 @@ fn possible(via: NetPath) -> bool {
 }
 
 fn build(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> BuiltNetwork {
-    network::build(spec, None, tag, undo_log).expect("built").expect("a way of this machine")
+    let guest = GuestSpec::default();
+    let path = match spec.via {
+        NetPath::Bridge => LocalPath::Bridge(&guest),
+        _ => LocalPath::Veth,
+    };
+    network::build(spec, path, tag, undo_log).expect("built")
 }
 
 /// The output of ip(8).
@@ -74,7 +79,7 @@ fn a_bridge_has_its_tap_and_the_far_ends_address() {
     let spec = NetworkSpec { queues: Some(2), ..NetworkSpec::new(NetPath::Bridge) };
     let way = build(&spec, &tag, &mut undo_log);
     let namespace = way.server.namespace.as_deref().expect("one of its own");
-    assert_eq!(way.card.as_ref().and_then(|card| card.namespace.as_deref()), Some(namespace));
+    assert_eq!(way.nic.as_ref().and_then(|nic| nic.namespace.as_deref()), Some(namespace));
     let tap = ip(&["-n", namespace, "-d", "link", "show", "tap0"]);
     assert!(
         tap.contains("master br0") && tap.contains(" multi_queue ") && tap.contains("vnet_hdr on"),
@@ -98,7 +103,8 @@ fn a_name_that_is_taken_is_neither_used_nor_removed() {
     let taken = format!("iotax-{tag}");
     ip(&["netns", "add", &taken]);
     let mut undo_log = UndoLog::create(state.path(), &tag).expect("an undo log");
-    let error = network::build(&NetworkSpec::new(NetPath::User), None, &tag, &mut undo_log);
+    let (spec, guest) = (NetworkSpec::new(NetPath::User), GuestSpec::default());
+    let error = network::build(&spec, LocalPath::User(&guest), &tag, &mut undo_log);
     let undone = undo_log.undo_all().0;
     let there = ip(&["netns", "list"]).contains(&taken);
     ip(&["netns", "delete", &taken]);

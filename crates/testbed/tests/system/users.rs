@@ -119,10 +119,10 @@ impl Loop {
     }
 }
 
-fn attach(options: &[&str], beneath: &Path) -> Option<Attached> {
+fn attach(options: &[&str], below: &Path) -> Option<Attached> {
     iotax_testkit::require!(program "losetup", "mkfs.ext4", "wipefs");
     let _finding = crate::finding();
-    let attached = Command::new("losetup").args(["--find", "--show"]).args(options).arg(beneath).output();
+    let attached = Command::new("losetup").args(["--find", "--show"]).args(options).arg(below).output();
     match attached {
         Ok(output) if output.status.success() => {
             Some(Attached(String::from_utf8(output.stdout).expect("a path").trim().into()))
@@ -312,23 +312,23 @@ fn loop_devices_over_two_parts_of_a_file_do_not_share() {
 
 #[test]
 fn what_uses_the_device_beneath_a_loop_device_is_found() {
-    let Some(beneath) = Loop::new() else { return };
+    let Some(below) = Loop::new() else { return };
     let dir = tempfile::tempdir().expect("temp dir");
-    let Some(node) = attach(&[], &beneath.node) else { return };
+    let Some(node) = attach(&[], &below.node) else { return };
     let refused = |words: &[&str]| {
         let refused =
             claim(&node, &Permission::new([node.to_path_buf()], true)).expect_err(words[0]).to_string();
         assert!(words.iter().all(|word| refused.contains(word)), "{words:?}: {refused}");
     };
-    let mounted = Mounted::new(&beneath.node, dir.path());
-    refused(&[&format!("it stands on {}", beneath.name()), "is mounted on"]);
+    let mounted = Mounted::new(&below.node, dir.path());
+    refused(&[&format!("it stands on {}", below.name()), "is mounted on"]);
     drop(mounted);
-    run("mkswap", &["-q".as_ref(), &beneath.node]);
-    let elsewhere = beneath.second_node(&dir, "swap");
+    run("mkswap", &["-q".as_ref(), &below.node]);
+    let elsewhere = below.second_node(&dir, "swap");
     let swaps = Command::new("swapon").arg(&elsewhere).status().is_ok_and(|status| status.success());
     if swaps {
-        refused(&[&format!("it stands on {}", beneath.name()), "in use as swap"]);
-        beneath.refused(&["in use as swap", &format!("swapoff {}", text(&elsewhere))]);
+        refused(&[&format!("it stands on {}", below.name()), "in use as swap"]);
+        below.refused(&["in use as swap", &format!("swapoff {}", text(&elsewhere))]);
         run("swapoff", &[&elsewhere]);
     } else {
         iotax_testkit::skipped::<()>("this kernel does not swap on loop devices");

@@ -40,7 +40,7 @@ impl Drop for Owner {
 }
 
 impl Ring {
-    /// A ring for so many I/Os in flight.
+    /// A ring for `depth` I/Os in flight.
     pub(in crate::backend) fn new(depth: u32, options: Options) -> Result<Self, EngineError> {
         let ring = build(depth, options).map_err(|error| refusal(error, depth))?;
         if !ring.params().is_feature_ext_arg() {
@@ -77,7 +77,7 @@ impl Ring {
         assert!(pushed.is_ok(), "the ring has a place for every slot");
     }
 
-    /// Submits what was pushed, without waiting.
+    /// Submits the queued entries without waiting.
     #[inline]
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.submissions.sync();
@@ -85,7 +85,7 @@ impl Ring {
         self.entered(entered)
     }
 
-    /// Submits what was pushed and waits for a completion, at most so many nanoseconds.
+    /// Submits the queued entries and waits for a completion, at most `wait_ns` nanoseconds.
     #[inline]
     pub(super) fn submit(&mut self, wait_ns: u64) -> io::Result<()> {
         if self.polled {
@@ -96,7 +96,7 @@ impl Ring {
             return self.begin();
         }
         self.submissions.sync();
-        // What was taken out already must not count as something to come back for.
+        // Publishes the completions already taken, so that the kernel does not count them as something to return for.
         self.completions.sync();
         let wait_ns = wait_ns.min(LONGEST_WAIT);
         let wait = types::Timespec::new().sec(wait_ns / SECOND).nsec((wait_ns % SECOND) as u32);
@@ -120,7 +120,7 @@ impl Ring {
     /// Handles the result of entering the kernel.
     #[inline]
     fn entered(&mut self, result: io::Result<usize>) -> io::Result<()> {
-        // What the kernel has taken makes room.
+        // Reads how much the kernel has taken, which frees room in the queue.
         self.submissions.sync();
         match result {
             Ok(_) => Ok(()),
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_or_forbidden_is_told_from_other_trouble() {
+    fn missing_or_forbidden_is_told_from_other_errors() {
         for errno in [libc::ENOSYS, libc::EPERM] {
             let error = refusal(io::Error::from_raw_os_error(errno), 8);
             assert!(matches!(error, EngineError::NoIoUring { .. }), "{error}");

@@ -49,9 +49,9 @@ pub(super) struct Event {
 struct Ring {
     id: u32,
     places: u32,
-    /// The next event to take; moved by whoever takes it.
+    /// The next event to take; moved by its reader.
     head: AtomicU32,
-    /// Where the next event will be; moved by the kernel.
+    /// The place of the next event; moved by the kernel.
     tail: AtomicU32,
     magic: u32,
     compatible_features: u32,
@@ -71,7 +71,7 @@ pub(in crate::backend) struct Context {
 }
 
 impl Context {
-    /// For so many I/Os in flight.
+    /// A context for `depth` I/Os in flight.
     pub(in crate::backend) fn new(depth: u32) -> io::Result<Self> {
         let mut name: libc::c_ulong = 0;
         // SAFETY: io_setup reads the depth and writes a name to the address given.
@@ -133,7 +133,7 @@ impl Context {
         Some(event)
     }
 
-    /// Waits for an event, at most so many nanoseconds, and adds what there is to `events` up to its capacity.
+    /// Waits for an event, at most `wait_ns` nanoseconds, and adds the available events to `events` up to its capacity.
     pub(super) fn wait(&self, wait_ns: u64, events: &mut Vec<Event>) -> io::Result<()> {
         if wait_ns == 0 && self.places > 0 {
             // The ring tells all there is to tell.
@@ -162,7 +162,7 @@ impl Context {
 }
 
 impl Drop for Context {
-    /// Waits for what is in flight.
+    /// Waits for the I/Os in flight.
     fn drop(&mut self) {
         // SAFETY: the name is that of io_setup; no reference into the ring is alive.
         let destroyed = unsafe { libc::syscall(libc::SYS_io_destroy, self.name()) };

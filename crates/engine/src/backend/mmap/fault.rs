@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::param::page_size;
 
-/// What the handler knows of its thread. Both run on the same one, so atomics serve only to keep the compiler honest.
+/// A thread's mapping and its last fault, for the handler. Both run on the same thread, so atomics only restrain the compiler.
 struct Watched {
     begin: AtomicUsize,
     end: AtomicUsize,
@@ -109,7 +109,7 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, _context
     if info.si_code > 0 && replace(address) {
         return;
     }
-    // None of ours: what was done before is done again when the access is repeated, as it is on return.
+    // A fault elsewhere: restores the earlier handler, which runs when the access is repeated on return.
     if let Some(Ok(before)) = BEFORE.get() {
         // SAFETY: as sigaction itself gave it.
         unsafe { libc::sigaction(signal, before, ptr::null_mut()) };

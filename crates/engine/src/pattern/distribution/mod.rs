@@ -1,4 +1,4 @@
-//! Which block is next in a random order.
+//! Picks the next block in a random order.
 
 mod normal;
 mod pareto;
@@ -43,7 +43,7 @@ pub(super) enum Draw {
     },
 }
 
-/// Which blocks the frequent ones are: scattered over all, and the same for every job of a workload.
+/// The places of the frequent blocks: scattered over all, and the same for every job of a workload.
 #[derive(Debug, Clone)]
 pub(super) struct Places {
     count: u64,

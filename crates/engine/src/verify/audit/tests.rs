@@ -1,7 +1,7 @@
 use super::*;
 use crate::request::{Direction, Io};
 use crate::verify::journal::{Header, Journal};
-use crate::verify::stamp::seal;
+use crate::verify::stamp::write_stamps;
 use iotax_model::verify_errors::{Fault, Findings, JournalState};
 use iotax_model::workload::Verify;
 use std::fs::File;
@@ -32,7 +32,7 @@ impl Scene {
         let length = u32::try_from(blocks * BLOCK).expect("short");
         let io = Io { direction: Direction::Write, offset: block * BLOCK, length };
         let mut buffer = vec![0xC3; length as usize];
-        seal(&mut buffer, &io, Mark { run: RUN, generation }, Verify::Crc32c);
+        write_stamps(&mut buffer, &io, Mark { run: RUN, generation }, Verify::Crc32c);
         self.target.write_all_at(&buffer, io.offset).expect("written");
         io
     }

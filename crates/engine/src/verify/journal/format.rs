@@ -84,8 +84,7 @@ impl Frame {
         bytes
     }
 
-    /// The frame that bytes are, in the journal of a measurement; none if a bit of them is wrong. A header tells the measurement
-    /// itself.
+    /// Decodes a frame of a measurement's journal; none if a bit of it is wrong. A header names the measurement itself.
     pub(super) fn decode(bytes: &Bytes, run: u64) -> Option<Self> {
         let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
         let length = bytes[4..].first_chunk().map(|word| u32::from_le_bytes(*word))?;

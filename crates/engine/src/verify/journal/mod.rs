@@ -1,12 +1,11 @@
 //! The journal of acknowledged writes.
 //!
-//! What a record in it means: the target had acknowledged that write before the record was written. What is missing means
-//! nothing: a write may have been acknowledged and the machine have stopped before its record was safe. Records are
-//! written as soon as the last ones are synced, all that have come meanwhile together; so the journal lags behind by about
-//! two syncs of its own storage.
+//! A record means that the target had acknowledged that write before the record was written. A missing record means nothing: the
+//! machine may have stopped between the two. Records are written in batches, as soon as the last batch is synced; so the journal
+//! lags behind by about two syncs of its own storage.
 //!
-//! A flush that was acknowledged is on record too, with the number of records that there were before it began: their writes
-//! are durable if the target keeps its word.
+//! An acknowledged flush has a record too, with the number of records before it began: their writes are durable if the target
+//! keeps its word.
 //!
 //! The records of one block are in the order in which its writes were acknowledged.
 
@@ -65,7 +64,7 @@ impl Journal {
     /// Begins a new journal, and has its beginning on disk before it returns.
     ///
     /// # Errors
-    /// A file that exists already, and whatever keeps it from being made.
+    /// A file that exists already, and any error of creating it.
     pub(crate) fn create(path: &Path, header: Header) -> io::Result<Self> {
         let mut file = File::create_new(path)?;
         file.write_all(&header.frame(0))?;
@@ -108,7 +107,7 @@ impl Journal {
         self.shared.lock().records
     }
 
-    /// Puts an acknowledged flush on record that began when there were so many records.
+    /// Records an acknowledged flush that began after `records` records.
     pub(super) fn flush(&self, records: u64) {
         if !self.shared.lock().distrusted {
             self.shared.add(Record::Flush { records });
@@ -161,7 +160,7 @@ impl Shared {
         self.filled.notify_one();
     }
 
-    /// Writes and syncs what comes until nothing more does, each batch behind a header.
+    /// Writes and syncs records until no more come, each batch behind a header.
     fn write_all(&self, file: &mut File, header: Header) -> io::Result<()> {
         let (mut batch, mut synced) = (Vec::new(), 0);
         loop {

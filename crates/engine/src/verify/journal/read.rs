@@ -18,7 +18,7 @@ const CHUNK: u64 = 1 << 20;
 /// Reads a journal, giving each record and its number to `each`.
 ///
 /// # Errors
-/// What is no journal: no header is found in it.
+/// `InvalidData` if there is no header, and errors of reading.
 pub(crate) fn read(path: &Path, each: &mut dyn FnMut(u64, Record)) -> io::Result<(Header, JournalState)> {
     survey(&mut File::open(path)?, each)
 }
@@ -59,7 +59,7 @@ struct Survey {
     state: JournalState,
     /// Bytes so far.
     at: u64,
-    /// Where the last header stands.
+    /// The position of the last header.
     batch: u64,
     /// The number of the next record.
     expected: u64,
@@ -114,11 +114,11 @@ impl Survey {
 
 enum Piece {
     Frame(Frame),
-    /// So many bytes that are no frame.
+    /// The number of bytes that are no frame.
     Bad(usize),
 }
 
-/// A journal in pieces. What is bad ends where the next marker is.
+/// A journal in pieces. A bad piece ends at the next marker.
 struct Frames<'a, R> {
     source: &'a mut R,
     run: u64,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Direction, Io};
-use crate::verify::stamp::seal;
+use crate::verify::stamp::write_stamps;
 use iotax_model::workload::Verify;
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn write(offset: u64, length: usize, mark: Mark) -> Vec<u8> {
     let mut random = SplitMix64::new(mark.generation, Purpose::Payload, offset);
     let mut buffer: Vec<u8> = (0..length / 8).flat_map(|_| random.next().to_ne_bytes()).collect();
     let io = Io { direction: Direction::Write, offset, length: u32::try_from(length).expect("short") };
-    seal(&mut buffer, &io, mark, Verify::Xxh3);
+    write_stamps(&mut buffer, &io, mark, Verify::Xxh3);
     buffer
 }
 
@@ -111,7 +111,7 @@ enum Damage {
     Restore,
     Erase,
     CopyFrom(u64),
-    /// So many sectors from the front, or else from the back, of the older write.
+    /// Copies this many sectors of the older write over the front, or else over the back.
     Tear(usize, bool),
     Overwrite(Vec<u8>),
 }

@@ -1,4 +1,4 @@
-//! A job of fio as any of its formats tells it, and the entry that it becomes.
+//! A job of fio in any of its formats, and its entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -20,16 +20,16 @@ pub(super) struct Job {
     pub(super) group: Option<String>,
     /// The number of the run's output in the text; clones have it in common.
     pub(super) document: usize,
-    /// Where it ran, in client/server mode.
+    /// The host that it ran on, in client/server mode.
     pub(super) host: Option<String>,
-    /// What was asked, by fio's names. Absent if the text does not tell; else what is not in it has fio's default, and what is
-    /// empty is not known.
+    /// The requested options, by fio's names. Absent if the text does not list them; otherwise a missing option has fio's
+    /// default, and the value of an empty one is unknown.
     pub(super) options: Option<Options>,
     /// As [`DIRECTIONS`]; one in which nothing was done is absent.
     pub(super) directions: [Option<Box<Direction>>; 3],
-    /// Whether it is known that there is no direction beside these.
+    /// True if there are certainly no other directions.
     pub(super) is_whole: bool,
-    /// Whether clones of it may be missing in the text, so that nothing may be added up.
+    /// True if clones may be missing in the text, so that nothing may be added up.
     pub(super) is_torn: bool,
     pub(super) error: Option<String>,
     pub(super) started_at_ms: Option<u64>,
@@ -37,16 +37,16 @@ pub(super) struct Job {
     pub(super) cpu: Option<(f64, f64)>,
     /// Mean latency of its flushes.
     pub(super) sync_ns: Option<f64>,
-    /// How many clones these figures are the sum of already.
+    /// The number of clones that these figures sum up already.
     pub(super) clones: Option<u32>,
-    /// Of the format, where one text may have several.
+    /// The version of the format, where one text may have several.
     pub(super) version: String,
-    /// What else is to be said of it.
+    /// Another remark about the job.
     pub(super) note: Option<String>,
     pub(super) line: usize,
 }
 
-/// Options, of which a job's own hold before those of all jobs.
+/// The options of a job, which take precedence, and those of all jobs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Options {
     pub(super) shared: Rc<BTreeMap<String, String>>,
@@ -69,7 +69,7 @@ impl Options {
     }
 }
 
-/// What was done in one direction.
+/// The I/O in one direction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Direction {
     pub(super) ios: Option<u64>,
@@ -77,14 +77,14 @@ pub(super) struct Direction {
     pub(super) iops: Option<f64>,
     pub(super) bytes_per_s: Option<f64>,
     pub(super) runtime_ms: Option<f64>,
-    /// From issue to completion where it is told, else from submission.
+    /// From issue to completion if known, else from submission.
     pub(super) mean_ns: Option<f64>,
-    /// Whether it is from submission.
+    /// True if it is from submission.
     pub(super) is_from_submission: bool,
     pub(super) max_ns: Option<f64>,
     /// In percent, as text, and nanoseconds.
     pub(super) percentiles: Vec<(f64, f64)>,
-    /// Nanoseconds and how often, of all I/Os.
+    /// Nanoseconds and their counts, for all I/Os.
     pub(super) bins: Option<Vec<(u64, u64)>>,
 }
 
@@ -190,7 +190,7 @@ fn state(entry: &mut Entry, all: &[&Direction]) {
     }
 }
 
-/// The mean over directions, weighted by their I/Os, or by their rates where only those are told.
+/// The mean over directions, weighted by their I/Os, or by their rates if only those are known.
 fn mean(all: &[&Direction]) -> Option<f64> {
     if let [one] = all {
         return one.mean_ns;
@@ -246,7 +246,7 @@ fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
                 return None;
             };
             let times = bins.iter().try_fold(0_u64, |sum, (_, times)| sum.checked_add(*times));
-            // What is no count that anything could have is none.
+            // An overflow means that some count is wrong.
             let sums = added(all_ios, ios).zip(added(all_bytes, bytes)).filter(|_| times == Some(ios));
             (all_ios, all_bytes) = sums?;
             let mut latency = Histogram::new();
@@ -274,7 +274,7 @@ impl Job {
     }
 }
 
-/// What it worked on: its host, its file, its directory.
+/// The object of the work: its host, its file, its directory.
 fn target(job: &Job) -> Option<String> {
     let place = job.option("filename").or_else(|| job.option("directory"));
     match (&job.host, place) {
@@ -287,11 +287,11 @@ fn target(job: &Job) -> Option<String> {
 const NOT_FIOS: [&str; 8] =
     ["stamps", "write_journal", "stall_timeout", "max_errors", "test", "nrfiles", "filesize", "nrdirs"];
 
-/// What holds in fio if it is not given.
+/// fio's defaults.
 const DEFAULTS: [(&str, &str); 5] =
     [("rw", "read"), ("bs", "4k"), ("iodepth", "1"), ("numjobs", "1"), ("direct", "0")];
 
-/// Options that are said in another way: what was worked on, how it is told.
+/// Options that an entry has elsewhere: the object of the work, the form of the output.
 const SAID: [&str; 6] = ["name", "filename", "directory", "group_reporting", "kb_base", "description"];
 
 /// The name of a key for fio's name of an option.
@@ -305,7 +305,7 @@ fn key_of(option: &str) -> &str {
     }
 }
 
-/// The keys that fio's options tell, each in fio's terms. What is not in iotax's is in a note.
+/// Sets the keys from fio's options, in fio's terms. Options that iotax lacks are in a note.
 fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     let options = job.options.as_ref()?;
     for (key, value) in DEFAULTS {
@@ -318,7 +318,7 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     for (option, value) in options.iter().filter(|(option, _)| !SAID.contains(option)) {
         let key = KEYS.iter().find(|key| key.name == key_of(option) && !NOT_FIOS.contains(&key.name));
         let is_known = key.is_some_and(|key| {
-            // What is empty is not known.
+            // The value of an empty option is unknown.
             value.is_empty()
                 || ours(key, option, value, base_is_1000).is_some_and(|text| entry.set(key.name, &text))
         });
@@ -326,7 +326,7 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
             foreign.push(format!("{option}={value}"));
         }
     }
-    // What was meant is not known where ranges are given for each direction and the like.
+    // Ranges for each direction and the like have no single block size.
     if options.iter().any(|(option, _)| matches!(key_of(option), "bssplit" | "bsrange")) {
         entry.keys.bs = None;
     }

@@ -15,7 +15,7 @@ pub(super) fn read(text: &str) -> Read {
         return read;
     }
     let mut tree = Tree::of(text);
-    // The line of what was counted so far.
+    // The position and line up to which lines were counted.
     let (mut at, mut counted, mut line) = (0, 0, 1);
     let mut line_of = |place: usize| {
         line += newlines(&text[counted..place]);
@@ -62,7 +62,7 @@ fn leave_doubtful_out(text: &str, read: &mut Read) {
     }
 }
 
-/// Whether a document begins here.
+/// True if a document begins here.
 fn is_head(text: &str) -> bool {
     text[1..].trim_start().starts_with("\"fio version\"")
 }
@@ -95,13 +95,13 @@ fn documents(value: Value<'_>, line: usize, read: &mut Read) {
     }
 }
 
-/// What the jobs of a document have in common.
+/// Data that the jobs of a document share.
 #[derive(Default)]
 struct Document {
     number: usize,
     line: usize,
     global: Rc<BTreeMap<String, String>>,
-    /// Whether it is that of a server, which adds up what its clients told.
+    /// True for a server's document, which sums up the results of its clients.
     of_clients: bool,
 }
 
@@ -125,7 +125,7 @@ pub(super) fn plain_version(text: &str) -> String {
 fn job(value: Value<'_>, document: &Document) -> Option<Job> {
     let name = value.get("jobname").string()?;
     let host = value.get("hostname").string();
-    // The sum over all clients is none of them.
+    // The sum over all clients is not one of them.
     if host.is_none() && document.of_clients {
         return None;
     }
@@ -154,7 +154,7 @@ fn job(value: Value<'_>, document: &Document) -> Option<Job> {
     })
 }
 
-/// Whether it says if anything was done.
+/// True if there is a count of I/Os or a rate.
 fn is_told(direction: Value<'_>) -> bool {
     ["total_ios", "iops", "bw", "bw_bytes"].iter().any(|key| !direction.get(key).is_null())
 }
@@ -204,7 +204,7 @@ fn percentiles(list: Value<'_>, unit: f64) -> Vec<(f64, f64)> {
     list.entries().filter_map(known).filter(|(q, ns): &(f64, f64)| *q > 0.0 && *ns > 0.0).collect()
 }
 
-/// JSON+ has every bin that is not empty: nanoseconds and how many.
+/// JSON+ has every bin that is not empty: nanoseconds and their count.
 fn read_bins(bins: Value<'_>) -> Option<Vec<(u64, u64)>> {
     bins.entries().map(|(ns, times)| Some((ns.parse().ok()?, times.u64()?))).collect()
 }

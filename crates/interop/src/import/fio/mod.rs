@@ -1,4 +1,4 @@
-//! What fio writes: JSON and JSON+, terse lines of versions 2 to 5, and the text for people.
+//! fio's output: JSON and JSON+, terse lines of versions 2 to 5, and the text for people.
 //!
 //! All three come down to [`Job`]s. fio writes one job several times where `numjobs` makes clones of it and nothing adds them up;
 //! they ran at once, so they are added up here and are no repetitions.
@@ -16,23 +16,23 @@ use job::Job;
 /// Two formats of one output say one rate with so much between them: text rounds to three digits.
 const ROUNDING: f64 = 0.006;
 
-/// As many entries of one name and rate are looked at for one that another format has told.
+/// The most entries of one name and rate that are searched for an equal one from another format.
 const MOST_ALIKE: usize = 100;
 
-/// What one of the formats gave.
+/// The result of reading one of the formats.
 #[derive(Default)]
 struct Read {
     version: Option<String>,
     jobs: Vec<Job>,
     not_understood: Vec<Line>,
-    /// How many outputs of fio have begun.
+    /// The number of fio's outputs that have begun.
     documents: usize,
-    /// Whether there are more rows than are kept.
+    /// True if there are more rows than are kept.
     is_cut: bool,
 }
 
 impl Read {
-    /// What follows is the output of another run of fio, so that a job of the same name is a repetition.
+    /// Begins the output of another run of fio, in which a job of the same name is a repetition.
     const fn begin_document(&mut self) {
         self.documents += 1;
     }
@@ -87,7 +87,7 @@ impl Told {
         Self(told)
     }
 
-    /// Whether one of them says the same.
+    /// True if one of them has the same rates.
     fn has(&self, entry: &Entry) -> bool {
         let (Some(told), Some((iops, bytes))) = (self.0.get(&entry.workload), rates(entry)) else {
             return false;

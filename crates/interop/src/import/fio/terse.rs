@@ -7,7 +7,7 @@ use super::Read;
 use super::job::{Direction, Job};
 use super::json::plain_version;
 
-/// What a version of the format has.
+/// The fields of a version of the format.
 struct Layout {
     /// Fields before the first direction.
     head: usize,
@@ -37,7 +37,7 @@ impl Layout {
 /// Context switches and page faults.
 const COUNTS: usize = 3;
 
-/// Of depths and of latencies.
+/// Fields with the shares of depths and of latencies.
 const SHARES: usize = 29;
 
 /// Percentiles of a direction: 20 fields such as `99.000000%=872`.
@@ -78,8 +78,8 @@ pub(super) fn read(text: &str) -> Read {
     read
 }
 
-/// Adds a job of a line, whose version is given. Lines of one job that stand together are clones that ran at once or repetitions, which
-/// nothing tells: the first is taken, and that there are others is said. One that comes again after another job is a repetition.
+/// Adds the job of a line. Adjacent lines of one job are clones that ran at once or repetitions, which look alike: the first is
+/// taken, with a note about the others. A line that returns after another job is a repetition.
 fn add(read: &mut Read, mut job: Job, version: &str) {
     version.clone_into(&mut job.version);
     let same =
@@ -97,7 +97,7 @@ fn add(read: &mut Read, mut job: Job, version: &str) {
 
 const AMBIGUOUS: &str = "several lines of this job stand together: its clones, which ran at once, or repetitions; only the first is taken";
 
-/// Of a line that begins as a terse one does.
+/// The layout of a line that begins as a terse one does.
 fn layout(line: &str) -> Option<Layout> {
     let mut fields = line.split(';');
     let layout = Layout::of(fields.next()?)?;
@@ -114,7 +114,7 @@ fn layout(line: &str) -> Option<Layout> {
 }
 
 fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
-    // What follows what is read tells that it stands in its place: three counts, then shares.
+    // The fields after those that are read prove that nothing is shifted: three counts, then shares.
     let rest = fields.get(layout.fields()..layout.fields() + COUNTS + SHARES)?;
     let is_count = |field: &&str| !field.is_empty() && field.bytes().all(|b| b.is_ascii_digit());
     if !rest[..COUNTS].iter().all(is_count) || !rest[COUNTS..].iter().all(|field| field.ends_with('%')) {

@@ -1,7 +1,7 @@
 //! fio's text for people, of versions 2 and 3.
 //!
-//! A value counts only if the sign that ends it stands on the same line: one that a terminal broke in two would be another
-//! number. What is there twice in one job is of two jobs whose head is missing, so neither is taken.
+//! A value counts only if the sign that ends it is on the same line: a number that a terminal broke in two would be another one.
+//! Values found twice in one job belong to two jobs, one without its head, so neither is taken.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -15,21 +15,21 @@ use super::job::{DIRECTIONS, Direction, Job, Options};
 #[derive(Default)]
 struct Reader {
     read: Read,
-    /// What the lines before the jobs say of each: `NAME: (g=0): rw=...`.
+    /// The options of each job, from lines before the jobs: `NAME: (g=0): rw=...`.
     asked: HashMap<String, Rc<BTreeMap<String, String>>>,
-    /// When the last job's head was printed.
+    /// The time that the last job's head was printed.
     printed: Option<String>,
-    /// Whether results came since the last run's output began.
+    /// True if results came since the last run's output began.
     has_results: bool,
-    /// Whether what comes after the jobs came.
+    /// True if the part after the jobs has begun.
     is_over: bool,
     job: Option<Job>,
     direction: Option<usize>,
     /// Nanoseconds in the unit of the percentiles that follow.
     percentiles_in: Option<f64>,
-    /// Whether the job's directions are over.
+    /// True if the job's directions are over.
     is_past: bool,
-    /// Directions of which two were found.
+    /// Directions that were found twice.
     twice: [bool; 3],
     issued: Option<Vec<u64>>,
     /// Lines of times of this direction: from submission, from issue, and heads of percentiles.
@@ -78,7 +78,7 @@ impl Reader {
         }
         if let Some((name, options)) = asked(line, next) {
             self.end_job();
-            // What is asked after results is of another run.
+            // Options after results belong to another run.
             if self.has_results {
                 self.begin_document();
             }
@@ -103,7 +103,7 @@ impl Reader {
         }
     }
 
-    /// What follows is of another run of fio.
+    /// Begins the output of another run of fio.
     fn begin_document(&mut self) {
         self.read.begin_document();
         self.asked.clear();
@@ -124,7 +124,7 @@ impl Reader {
             self.times(word, line);
         } else {
             self.percentiles_in = None;
-            // What comes after the counts is of another job, whose head is missing.
+            // Further lines after the counts belong to another job, whose head is missing.
             match word {
                 "cpu" if self.issued.is_none() => self.cpu(line),
                 "issued" | "issued rwts" | "issued rwt" if self.issued.is_none() => {
@@ -169,7 +169,7 @@ impl Reader {
         let is_clat = word.starts_with("clat");
         let (mean, max) = (value(line, "avg"), value(line, "max"));
         self.times[usize::from(!is_clat)] += 1;
-        // Those of two directions, of which one's head is missing, are nobody's.
+        // Values found twice belong to two directions, one without its head, so neither is taken.
         let is_twice = self.times[..2].iter().any(|times| *times > 1);
         if let Some(direction) = self.now() {
             direction.is_from_submission = is_clat;
@@ -216,20 +216,20 @@ impl Reader {
             self.read.miss(Line { number: job.line, text, reason });
             return;
         }
-        // Only what was issued tells that no direction is missing.
+        // Only the issued counts prove that no direction is missing.
         job.is_whole = issued
             .is_some_and(|issued| (0..3).all(|i| (issued.get(i).copied().unwrap_or(0) > 0) == there[i]));
         self.read.push(job);
     }
 }
 
-/// What the first line of a job tells.
+/// The first line of a job.
 struct Head {
     name: String,
     group: String,
     clones: u32,
     error: Option<String>,
-    /// When it was printed, empty if it is not told: for all jobs of a run at once.
+    /// The time of printing, the same for all jobs of a run; empty if unknown.
     printed: String,
 }
 
@@ -249,8 +249,8 @@ fn head(line: &str) -> Option<Head> {
     })
 }
 
-/// Whether two dates such as `Sun Nov 22 03:53:55 2026` are of one output, which takes a second at most to print. One that is not told
-/// tells nothing.
+/// True if two dates such as `Sun Nov 22 03:53:55 2026` belong to one output, which takes a second at most to print. A missing
+/// date fits any other.
 fn is_at_once(one: &str, other: &str) -> bool {
     let second = |date: &str| {
         let clock = date.split_whitespace().find(|word| word.matches(':').count() == 2)?;
@@ -271,14 +271,14 @@ fn asked(line: &str, next: Option<&str>) -> Option<(String, BTreeMap<String, Str
     for key in ["rw", "ioengine"] {
         options.insert(key.to_owned(), value(&format!("{rest},"), key)?.to_owned());
     }
-    // The last word of the line is whole if what follows is no rest of it.
+    // The last word of the line is whole unless the next line continues it.
     let is_end = next.is_some_and(|next| {
         next.contains(": (g=") || next.starts_with("fio-") || next == "..." || next.is_empty()
     });
     let depth = rest.rsplit_once("iodepth=")?.1.to_owned();
     options.insert("iodepth".to_owned(), if is_end { depth } else { String::new() });
     options.insert("bs".to_owned(), block_size(rest).unwrap_or_default());
-    // What else was asked is not told, so that fio's default is not known to hold.
+    // Other options are not printed, so fio's defaults may not hold.
     options.insert("direct".to_owned(), String::new());
     options.insert("numjobs".to_owned(), String::new());
     Some((name.to_owned(), options))

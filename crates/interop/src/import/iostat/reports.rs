@@ -8,20 +8,20 @@ use super::super::lines::Lines;
 use super::super::parse_util::{decimal, not_understood};
 use super::super::{Found, MOST_ROWS};
 
-/// What one call of iostat wrote.
+/// The output of one call of iostat.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) reports: Vec<Report>,
-    /// Whether its command says that the first report is left out (`-y`).
+    /// True if its command leaves the first report out (`-y`).
     pub(super) without_first: bool,
 }
 
-/// What iostat says of one interval.
+/// The figures of one interval.
 #[derive(Debug, Default)]
 pub(super) struct Report {
-    /// Where it stands in the text.
+    /// Its line in the text.
     pub(super) line: usize,
-    /// Seconds of the day at its end, where `-t` told them.
+    /// Seconds of the day at its end, if `-t` printed them.
     pub(super) at: Option<u32>,
     /// The devices in the text's order, each with its columns.
     pub(super) rows: Vec<(String, Columns)>,
@@ -36,7 +36,7 @@ pub(super) type Columns = BTreeMap<Rc<str>, f64>;
 /// Columns as they are named.
 struct Header {
     columns: Vec<Rc<str>>,
-    /// Whether the device is the last column: in reports for people.
+    /// True if the device is the last column: in reports for people.
     device_last: bool,
 }
 
@@ -76,12 +76,12 @@ struct State {
     session: Session,
     header: Option<Header>,
     at: Option<u32>,
-    /// Whether rows are expected.
+    /// True if rows are expected.
     inside: bool,
     /// The columns that the last report has in any row, and where its devices are.
     columns: HashSet<Rc<str>>,
     places: HashMap<String, usize>,
-    /// How many rows there were so far.
+    /// The number of rows so far.
     rows: usize,
 }
 
@@ -110,7 +110,7 @@ impl State {
         self.places.clear();
     }
 
-    /// Reads a row, which may go on in the lines below; how many lines it takes.
+    /// Reads a row, which may continue in the lines below. Returns its number of lines.
     fn row(&mut self, lines: &Lines<'_>, at: usize, found: &mut Found) -> usize {
         let (Some(header), Some(line)) = (&self.header, lines.get(at)) else { return 1 };
         let wanted = header.columns.len() + 1;
@@ -166,7 +166,7 @@ impl State {
 }
 
 impl Header {
-    /// A header, which may go on in the lines below, and how many lines it takes.
+    /// Reads a header, which may continue in the lines below. Returns its number of lines too.
     fn of(lines: &Lines<'_>, at: usize) -> Option<(Self, usize)> {
         let line = lines.get(at)?;
         // Most lines are rows.
@@ -220,7 +220,7 @@ fn is_banner(line: &str) -> bool {
     line.contains('(') && line.contains("CPU)")
 }
 
-/// Whether a command, if the line is one of iostat's, leaves the first report out.
+/// True if the line is an iostat command that leaves the first report out; `None` for another line.
 fn command(line: &str) -> Option<bool> {
     let mut words = line.split_whitespace().skip_while(|word| word.rsplit('/').next() != Some("iostat"));
     words.next()?;

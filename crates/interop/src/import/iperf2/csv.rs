@@ -20,7 +20,7 @@ struct Row<'a> {
     from: f64,
     to: f64,
     bits_per_s: f64,
-    /// What only UDP has.
+    /// The fields of UDP alone.
     datagrams: Option<[f64; 5]>,
 }
 
@@ -58,18 +58,18 @@ impl<'a> Row<'a> {
         (row.to > row.from && agree(given, row.bits_per_s, share)).then_some(row)
     }
 
-    /// Where it listens tells the direction: a server's port is the lower one.
+    /// True for incoming data: a server's port is the lower one.
     fn comes_in(&self) -> bool {
         let port = |text: &str| text.parse::<u32>().unwrap_or(0);
         self.id >= 0 && port(self.own_port) < port(self.port)
     }
 
-    /// What makes rows those of one stream.
+    /// The key that rows of one stream share.
     fn stream(&self) -> (&'a str, i32, &'a str) {
         (self.own_port, self.id, self.other)
     }
 
-    /// What makes rows those of one test.
+    /// The key that rows of one test share.
     fn test(&self) -> (&'a str, &'a str, bool, bool) {
         (self.other, self.stamp, self.comes_in(), self.datagrams.is_some())
     }
@@ -123,7 +123,7 @@ fn close(rows: &[&Row<'_>], found: &mut Found) {
     };
     let mut name = match (row.datagrams.is_some(), row.comes_in()) {
         (true, _) => "udp".to_owned(),
-        // It may be either protocol: what is sent says nothing of it.
+        // It may be either protocol: rows of sent data do not show it.
         (false, true) => "received".to_owned(),
         (false, false) => "sent".to_owned(),
     };

@@ -47,7 +47,7 @@ fn host(line: &str) -> Option<String> {
 /// comes right after the sender's: else lines are lost, and a row that is there may be the sender's.
 fn unwrapped(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let mut lines = lines(text).enumerate().peekable();
-    // Where the last sender's row ended.
+    // The line on which the last sender's row ended.
     let mut sender = None;
     let mut was_joined = false;
     std::iter::from_fn(move || {
@@ -78,7 +78,7 @@ struct Total {
     bits_per_s: f64,
     retransmits: Option<f64>,
     datagrams: Option<(f64, f64, f64)>,
-    /// Whether it is the sender's rate with the receiver's losses.
+    /// True for the sender's rate with the receiver's losses.
     mixed: bool,
 }
 
@@ -90,7 +90,7 @@ struct Test {
     host: Option<String>,
     reverse: bool,
     udp: bool,
-    /// Whether there were several streams: of one alone no sum is told.
+    /// True if there were several streams: a single one has no sum.
     summed: bool,
     /// Streams by role and number, as far as any line names them.
     streams: BTreeSet<(String, String)>,
@@ -152,8 +152,8 @@ impl Test {
         }
     }
 
-    /// The total of a role: that of all streams, or that of the only one. Streams are never added up here, for nobody knows
-    /// whether they are all there.
+    /// The total of a role: that of all streams, or that of the only one. Streams are never added up here, as some may be
+    /// missing.
     fn total<'t>(&self, all: &'t [Total], role: Option<&String>) -> Option<&'t Total> {
         let mut mine = all.iter().filter(|total| total.role.as_ref() == role);
         let of_role = |(known, _): &&(String, String)| role.is_none_or(|role| known == role);
@@ -209,7 +209,7 @@ impl Test {
         }
     }
 
-    /// As the JSON of the same test is called, as far as the text tells.
+    /// The name that the JSON of the same test gives, as far as the text has the details.
     fn name(&self, role: Option<&str>) -> String {
         let mut name = if self.udp { "udp" } else { "tcp" }.to_owned();
         if self.reverse {

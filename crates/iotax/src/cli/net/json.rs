@@ -1,16 +1,15 @@
-//! iperf3's JSON of a test, as its version 3.12 writes it, with a section `iotax` of our own.
+//! A test as iperf3 3.12 writes it in JSON, with an extra section `iotax`.
 //!
-//! Where iperf3 writes 0 for what it does not know, 0 stands in its part; in our section what is unknown is absent.
+//! iperf3's part has 0 where iperf3 writes 0 for unknown figures; in our section they are absent.
 
 use iotax_analysis::time::utc;
-use iotax_netperf::{End, Figures, Interval, Report, Start, StreamEnd, StreamInterval};
+use iotax_netperf::{End, Start, StreamEnd, StreamFigures, StreamInterval, TestInterval, TestReport};
 use serde_json::{Map, Value, json};
 
-/// What our section says of itself.
+/// The schema of our section.
 const SCHEMA: &str = "iotax-net/1";
 
-/// The document of a test.
-pub(super) fn document(report: &Report, intervals: &[Interval]) -> Value {
+pub(super) fn document(report: &TestReport, intervals: &[TestInterval]) -> Value {
     json!({
         "start": start(&report.start),
         "intervals": intervals.iter().map(|each| interval(each, report)).collect::<Vec<_>>(),
@@ -66,7 +65,7 @@ fn seconds(ns: u64) -> Value {
     if ns.is_multiple_of(1_000_000_000) { json!(ns / 1_000_000_000) } else { json!(ns as f64 / 1e9) }
 }
 
-/// What all objects of figures have: times and bytes.
+/// The keys that all objects of figures share: times and bytes.
 fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     let ns = end_ns.saturating_sub(begin_ns);
     let rate = if ns == 0 { 0.0 } else { bytes as f64 * 8e9 / ns as f64 };
@@ -79,8 +78,8 @@ fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
     map
 }
 
-/// What datagrams have beside bytes. `packets` is how many were sent, as far as it is known.
-fn losses(map: &mut Map<String, Value>, received: &Figures, packets: u64) {
+/// Adds the figures of datagrams. `packets` is the number sent, as far as it is known.
+fn losses(map: &mut Map<String, Value>, received: &StreamFigures, packets: u64) {
     let lost = received.lost.unwrap_or(0);
     let percent = if packets == 0 { 0.0 } else { lost as f64 / packets as f64 * 100.0 };
     map.insert("jitter_ms".into(), json!(received.jitter_ns.unwrap_or(0) as f64 / 1e6));
@@ -89,12 +88,12 @@ fn losses(map: &mut Map<String, Value>, received: &Figures, packets: u64) {
     map.insert("lost_percent".into(), json!(percent));
 }
 
-/// Datagrams that a receiver knows were sent.
-fn all_packets(figures: &Figures) -> u64 {
+/// The number of datagrams sent, by the receiver's count.
+fn all_packets(figures: &StreamFigures) -> u64 {
     figures.packets.unwrap_or(0) + figures.lost.unwrap_or(0)
 }
 
-fn interval(interval: &Interval, report: &Report) -> Value {
+fn interval(interval: &TestInterval, report: &TestReport) -> Value {
     let udp = report.start.udp;
     let (begin, end) = (interval.begin_ns, interval.end_ns);
     let finish = |mut map: Map<String, Value>, sends: bool| {
@@ -102,7 +101,7 @@ fn interval(interval: &Interval, report: &Report) -> Value {
         map.insert("sender".into(), json!(sends));
         Value::Object(map)
     };
-    let counts = |figures: &Figures, sends: bool| {
+    let counts = |figures: &StreamFigures, sends: bool| {
         let mut map = span(begin, end, figures.bytes);
         match (udp, sends) {
             (true, true) => drop(map.insert("packets".into(), json!(figures.packets.unwrap_or(0)))),
@@ -127,25 +126,25 @@ fn interval(interval: &Interval, report: &Report) -> Value {
     let mut value = json!({ "streams": interval.streams.iter().map(stream).collect::<Vec<_>>() });
     for (key, sends) in sums(&report.start) {
         let streams = interval.streams.iter().filter(|stream| stream.sends == sends);
-        let figures = Figures::sum(streams.map(|stream| stream.figures));
+        let figures = StreamFigures::sum(streams.map(|stream| stream.figures));
         value[format!("sum{key}")] = finish(counts(&figures, sends), sends);
     }
     value
 }
 
-/// The ends of the names of the sums, and whether they are of what the server, which is this end, sends.
+/// The suffixes of the keys of the sums, and true where this end, the server, sends.
 fn sums(start: &Start) -> Vec<(&'static str, bool)> {
     if start.bidirectional { vec![("", false), ("_bidir_reverse", true)] } else { vec![("", start.reverse)] }
 }
 
-/// What both ends know of a stream.
+/// A stream's figures from both ends.
 struct Ends<'a> {
     local: &'a StreamEnd,
     sender: StreamEnd,
     receiver: StreamEnd,
 }
 
-fn end(report: &Report) -> Value {
+fn end(report: &TestReport) -> Value {
     let udp = report.start.udp;
     let ends: Vec<Ends<'_>> = report
         .local
@@ -179,7 +178,6 @@ fn end(report: &Report) -> Value {
     value
 }
 
-/// A stream of TCP.
 fn bytes(ends: &Ends<'_>) -> Value {
     let part = |end: &StreamEnd| {
         let mut map = span(0, end.duration_ns, end.figures.bytes);
@@ -189,7 +187,7 @@ fn bytes(ends: &Ends<'_>) -> Value {
     };
     let mut sender = part(&ends.sender);
     let rtt_us = |at: usize| ends.sender.rtt_ns.map(|rtt| rtt[at] / 1000);
-    // Only the end that sends knows them.
+    // Only the sender knows these.
     let known = [
         ("retransmits", ends.sender.figures.retransmits),
         ("max_snd_cwnd", ends.sender.max_cwnd),
@@ -204,7 +202,6 @@ fn bytes(ends: &Ends<'_>) -> Value {
     json!({ "sender": sender, "receiver": part(&ends.receiver) })
 }
 
-/// A stream of UDP.
 fn datagrams(ends: &Ends<'_>) -> Value {
     let mut map = span(0, ends.sender.duration_ns, ends.sender.figures.bytes);
     losses(&mut map, &ends.receiver.figures, ends.sender.figures.packets.unwrap_or(0));
@@ -214,13 +211,12 @@ fn datagrams(ends: &Ends<'_>) -> Value {
     json!({ "udp": map })
 }
 
-/// The sums of one direction.
 fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bool) {
     let total = |of_sender: bool| {
         let each = ends.iter().map(move |ends| if of_sender { &ends.sender } else { &ends.receiver });
         (
             each.clone().map(|end| end.duration_ns).max().unwrap_or(0),
-            Figures::sum(each.map(|end| end.figures)),
+            StreamFigures::sum(each.map(|end| end.figures)),
         )
     };
     let (sent_ns, sent) = total(true);
@@ -233,7 +229,7 @@ fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bo
         losses(&mut both, &received, packets);
         both.insert("sender".into(), json!(sends));
         value[format!("sum{key}")] = Value::Object(both);
-        losses(&mut of_sent, &Figures::default(), packets);
+        losses(&mut of_sent, &StreamFigures::default(), packets);
         of_sent.insert("sender".into(), json!(true));
         losses(&mut of_received, &received, all_packets(&received));
         of_received.insert("sender".into(), json!(false));
@@ -248,7 +244,7 @@ fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bo
     value[format!("sum_received{key}")] = Value::Object(of_received);
 }
 
-fn cpu(report: &Report) -> Value {
+fn cpu(report: &TestReport) -> Value {
     let mut map = Map::new();
     for (name, end) in [("host", Some(&report.local)), ("remote", report.remote.as_ref())] {
         let cpu = end.and_then(|end| end.cpu).unwrap_or_default();
@@ -261,11 +257,11 @@ fn cpu(report: &Report) -> Value {
     Value::Object(map)
 }
 
-/// What iperf3 has no place for. Times in nanoseconds; what is unknown is absent.
-fn ours(report: &Report) -> Value {
+/// Figures that iperf3 has no place for. Times in nanoseconds.
+fn ours(report: &TestReport) -> Value {
     let end = |end: &End| {
         let streams = end.streams.iter().map(|stream| {
-            let Figures { packets, lost, out_of_order, duplicates, jitter_ns, retransmits, bytes } =
+            let StreamFigures { packets, lost, out_of_order, duplicates, jitter_ns, retransmits, bytes } =
                 stream.figures;
             without_nulls(json!({
                 "id": stream.id,

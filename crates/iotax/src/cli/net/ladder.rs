@@ -1,4 +1,4 @@
-//! `iotax net ladder`: the same packets on several ways.
+//! `iotax net ladder`: sends the same traffic over several paths.
 
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
@@ -9,62 +9,61 @@ use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{Workload, WorkloadKeys};
-use iotax_testbed::device::Permission;
 use iotax_testbed::network;
 
-use crate::cli::args::{Design, Guest, Length, Remote};
-use crate::cli::output::Output;
+use crate::cli::args::{DesignArgs, GuestArgs, LengthArgs, RemoteArgs};
+use crate::cli::output::OutputArgs;
 use crate::cli::print_plan::print_plan;
 use crate::cli::say::say;
-use crate::cli::session::{Live, Session};
+use crate::cli::session::Session;
 use crate::cli::{Failure, OrExit, usage};
 use crate::runner;
 
 /// Flags of `iotax net ladder`.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct Args {
-    /// Some of loopback, veth, vm-virtio, vm-e1000, vm-user, vm-passt; veth is the baseline, or else the first [default: all but vm-passt
-    /// that can be had here]
+    /// Rungs to build: loopback, veth, vm-virtio, vm-e1000, vm-user, vm-passt; the baseline is veth, else the first [default: all
+    /// that are possible here, without vm-passt]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     rungs: Vec<String>,
-    /// A rung more: this machine and another one, where ssh starts the server: ssh://HOST, ssh://USER@HOST:PORT
+    /// Add a rung from this machine to another one, where ssh starts the server: ssh://HOST, ssh://USER@HOST:PORT
     #[arg(long, value_name = "URL")]
     peer: Vec<String>,
-    /// Some of tcp-upload, tcp-download, tcp-both, udp-upload, udp-download, tcp-rtt, udp-rtt, icmp-rtt, udp-rtt-loaded-upload, udp-rtt-loaded-download
+    /// Workloads to run: tcp-upload, tcp-download, tcp-both, udp-upload, udp-download, tcp-rtt, udp-rtt, icmp-rtt, udp-rtt-loaded-upload, udp-rtt-loaded-download
     /// [default: tcp-upload, tcp-download, udp-upload, udp-rtt]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     workloads: Vec<String>,
-    /// For each guest a rung more: the guest while two ends on the host, joined by a veth pair, send as fast as they can too
+    /// Add a rung for each guest with competing traffic: two ends on the host, joined by a veth pair, send as fast as they can
     #[arg(long)]
     together: bool,
     #[command(flatten)]
-    length: Length,
+    length: LengthArgs,
     #[command(flatten)]
-    design: Design,
+    design: DesignArgs,
     /// CPUs of each guest
     #[arg(long, value_name = "N", default_value_t = GuestSpec::default().vcpus)]
     vcpus: u32,
-    /// Print the ladder as a plan file, to be edited and carried out with iotax run
+    /// Print the ladder as a plan file, to edit and run with iotax run
     #[arg(long)]
     print_plan: bool,
-    /// Ask nothing
+    /// Begin without asking
     #[arg(long, short)]
     yes: bool,
-    /// Decides the order [default: random]
+    /// Seed for the order [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
     #[command(flatten)]
-    remote: Remote,
+    remote: RemoteArgs,
     #[command(flatten)]
-    guest: Guest,
+    guest: GuestArgs,
 }
 
-/// A rung: its name, the way, the guest's card.
+/// A rung: its name, the path, the guest's NIC.
 type Rung = (&'static str, NetPath, Nic);
 
-/// The rungs from the shortest way on.
+/// The rungs, shortest path first.
 const RUNGS: [Rung; 6] = [
     ("loopback", NetPath::Loopback, Nic::VirtioNet),
     ("veth", NetPath::Veth, Nic::VirtioNet),
@@ -74,16 +73,16 @@ const RUNGS: [Rung; 6] = [
     ("vm-passt", NetPath::Passt, Nic::VirtioNet),
 ];
 
-/// The rung between two ends on the host.
+/// The rung between two ends on the host, the preferred baseline.
 const HOST: &str = "veth";
 
-/// Fits into a packet of 1500 bytes, whatever headers a way adds.
+/// A datagram that fits into a packet of 1500 bytes with the headers of any path.
 const DATAGRAM: Bytes = Bytes(1400);
 
-/// What is done unless others are named.
+/// The default workloads.
 const STANDARD: [&str; 4] = ["tcp-upload", "tcp-download", "udp-upload", "udp-rtt"];
 
-/// Everything that can be named.
+/// All workloads: test, direction, and true for round trips under load.
 const WORKLOADS: [(NetTest, Direction, bool); 10] = [
     (NetTest::Tcp, Direction::Upload, false),
     (NetTest::Tcp, Direction::Download, false),
@@ -102,7 +101,7 @@ fn workload(name: &str) -> Result<Workload, WordError> {
     let known = WORKLOADS.map(|(test, direction, loaded)| {
         let mut net = Traffic { direction, loaded, ..Traffic::new(test) };
         let name = Some(net.generated_name());
-        // Of one length on every way: what each carries in one packet differs by more than the ways do.
+        // The same length on every path: the largest datagrams would differ more than the paths do.
         net.length = (test == NetTest::Udp).then_some(DATAGRAM);
         WorkloadKeys { name, net: Some(net), ..WorkloadKeys::default() }.complete(&WorkloadKeys::default())
     });
@@ -112,7 +111,7 @@ fn workload(name: &str) -> Result<Workload, WordError> {
 }
 
 impl Args {
-    /// The rungs that were asked for, or all.
+    /// The requested rungs, or the default ones.
     fn rungs(&self) -> Result<Vec<Rung>, Failure> {
         let names = RUNGS.map(|(name, ..)| name);
         let find = |name: &String| {
@@ -120,13 +119,13 @@ impl Args {
             rung.ok_or_else(|| WordError::new("rung", name, &names)).or_exit(Exit::Usage)
         };
         if self.rungs.is_empty() {
-            // passt was not tried, and one rung that cannot be made ends a ladder.
+            // passt is untested, and one rung that fails ends the ladder.
             return Ok(RUNGS.into_iter().filter(|(_, via, _)| *via != NetPath::Passt).collect());
         }
         self.rungs.iter().map(find).collect()
     }
 
-    /// Leaves out what this machine cannot do, unless it was asked for by name.
+    /// Leaves out rungs that this machine cannot build, unless they were asked for by name.
     fn possible(&self, rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
         let mut possible = Vec::new();
         for rung @ (name, via, nic) in rungs {
@@ -180,7 +179,7 @@ impl Args {
 /// The shortest measurement: TCP takes a moment to find its rate.
 const SHORTEST: Nanos = Nanos::from_secs(1);
 
-/// The name of what makes noise for guests.
+/// The name of the competing traffic on the host.
 const NEIGHBOUR: &str = "host";
 
 fn target((name, via, nic): Rung, vcpus: u32) -> TargetSpec {
@@ -220,8 +219,7 @@ fn plan(args: &Args, rungs: &[Rung]) -> Result<Plan, Failure> {
         neighbours: neighbours.collect(),
         ..Plan::new("net ladder".into(), targets, workloads)
     };
-    let plan = args.length.apply(plan, &args.design).or_exit(Exit::Usage)?;
-    Ok(plan)
+    args.length.apply(plan, &args.design).or_exit(Exit::Usage)
 }
 
 pub(in crate::cli) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -231,17 +229,11 @@ pub(in crate::cli) fn main(args: &Args) -> Result<Exit, Failure> {
         return print_plan(&plan, &[]);
     }
     Session {
-        plan,
-        output: &args.output,
         yes: args.yes,
         guests: args.guest.options(),
-        earlier: None,
-        keep: false,
-        permission: Permission::default(),
         leave_agent: args.remote.leave_agent,
-        ask: true,
         report: true,
-        live: Live::default(),
+        ..Session::new(plan, &args.output)
     }
     .carry_out()
 }

@@ -1,8 +1,8 @@
-//! Tests in words: what was asked, a line for an interval, a line for the end.
+//! Network tests as lines of text: the settings, each interval, the result.
 
 use iotax_model::record::{Sample, WaySample};
 use iotax_model::units::{Nanos, human};
-use iotax_netperf::{Figures, Report, Start};
+use iotax_netperf::{Start, StreamFigures, TestReport};
 
 /// `9.41 Gbit/s`.
 fn rate(bytes: u64, ns: u64) -> String {
@@ -17,7 +17,7 @@ fn bits(per_s: f64) -> String {
     human::bits(per_s / 8.0)
 }
 
-/// What is asked of a test.
+/// The settings of a test.
 pub(super) fn asked(start: &Start) -> String {
     let protocol = if start.udp { "UDP" } else { "TCP" };
     let way = match (start.bidirectional, start.reverse) {
@@ -42,7 +42,7 @@ pub(super) fn asked(start: &Start) -> String {
     format!("{protocol}, {way}, {streams} of {}{bitrate}, {until}", human::bytes(start.length))
 }
 
-/// One interval of streams, together by direction.
+/// One interval of streams, summed by direction.
 pub(super) fn streams(sample: &Sample) -> String {
     let mut line = format!("{:>8.2} s", Nanos(sample.at_ns).as_secs_f64());
     for way in &sample.ways {
@@ -73,7 +73,7 @@ pub(super) fn round_trips(sample: &Sample) -> String {
     format!("{line}  {rate:>6} round trips/s  p50 {}  p99 {}  max {}", time(0.5), time(0.99), time(1.0))
 }
 
-/// What is counted beside bytes; so many packets came.
+/// Retransmits, losses and jitter of a direction; `packets` were received.
 fn counts(way: &WaySample, packets: u64) -> String {
     let mut text = String::new();
     if let Some(retransmits) = way.retransmits {
@@ -95,15 +95,15 @@ fn counts(way: &WaySample, packets: u64) -> String {
     text
 }
 
-/// A test's end in one line.
-pub(super) fn brief(report: &Report) -> String {
+/// The result of a test in one line.
+pub(super) fn brief(report: &TestReport) -> String {
     if report.start.round_trips {
         return "its round trips are over".into();
     }
     let remote = report.remote.as_ref();
     let way = |sent: bool| {
         let streams = report.local.streams.iter().filter(|stream| stream.sends == sent);
-        let sum = Figures::sum(streams.map(|stream| stream.figures));
+        let sum = StreamFigures::sum(streams.map(|stream| stream.figures));
         let word = if sent { "sent" } else { "received" };
         (sum.bytes > 0).then(|| {
             format!(
@@ -119,9 +119,9 @@ pub(super) fn brief(report: &Report) -> String {
     format!("{nothing}{}{told}", ways.join(", "))
 }
 
-/// What a test's streams counted beside bytes.
-fn beside(figures: Figures) -> WaySample {
-    let Figures { lost, out_of_order, duplicates, jitter_ns, retransmits, .. } = figures;
+/// The counters that [`counts`] shows.
+fn beside(figures: StreamFigures) -> WaySample {
+    let StreamFigures { lost, out_of_order, duplicates, jitter_ns, retransmits, .. } = figures;
     WaySample { lost, out_of_order, duplicates, jitter_ns, retransmits, ..WaySample::default() }
 }
 

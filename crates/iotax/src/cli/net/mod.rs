@@ -1,4 +1,4 @@
-//! `iotax net`: what a network carries.
+//! `iotax net`: network measurements.
 
 mod json;
 mod ladder;
@@ -8,32 +8,25 @@ mod run;
 mod serve;
 mod server;
 
-use clap::{Args as ClapArgs, Subcommand};
+use clap::Subcommand;
 use iotax_model::exit::Exit;
 
 use super::Failure;
 
-/// Flags of `iotax net`.
-#[derive(Debug, ClapArgs)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, Subcommand)]
-enum Command {
-    /// Measure the same packets on several ways, and say what each costs
+pub(super) enum Command {
+    /// Send the same traffic over several paths, and show what each costs
     Ladder(Box<ladder::Args>),
-    /// Be the server of network measurements, also of iperf3's
+    /// Serve network measurements, also for iperf3 clients
     Serve(serve::Args),
-    /// Measure what the path to a server carries, which may be an iperf3
+    /// Measure the throughput to a server, which may be iperf3
     Run(Box<run::Args>),
-    /// Measure round trips: how long a message takes to a host and back
+    /// Measure round-trip times to a host
     Ping(Box<ping::Args>),
 }
 
-pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    match &args.command {
+pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
+    match command {
         Command::Ladder(args) => ladder::main(args),
         Command::Serve(args) => serve::main(args),
         Command::Run(args) => run::main(args),

@@ -1,4 +1,4 @@
-//! `iotax net ping`: round trips with a host, idle and under load.
+//! `iotax net ping`: round trips to a host, idle and under load.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -7,21 +7,21 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{Workload, WorkloadKeys};
 
 use super::lines;
-use super::server::{Measurement, Server, time};
-use crate::cli::output::Output;
+use super::server::{Measurement, ServerArgs, time};
+use crate::cli::output::OutputArgs;
 use crate::cli::{Failure, usage};
 
-/// A load is under way for so long before what counts begins, if nothing else is said.
+/// The default warm-up under load.
 const LOADED_OMIT: Nanos = Nanos::from_secs(1);
 
 /// Flags of `iotax net ping`.
 #[derive(Debug, ClapArgs)]
-pub(super) struct Args {
-    /// A name or an address, and a port if it is not --port; with --icmp any host, else one where iotax net serve runs
+pub(in crate::cli) struct Args {
+    /// A name or an address, with a port if it differs from --port; any host with --icmp, else one that runs iotax net serve
     #[arg(value_name = "HOST[:PORT]")]
     host: String,
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
     /// Send ICMP echo requests, which the host's kernel answers
     #[arg(long, conflicts_with_all = ["udp", "tcp", "busy_poll"])]
     icmp: bool,
@@ -31,30 +31,31 @@ pub(super) struct Args {
     /// Send messages over a TCP connection
     #[arg(long)]
     tcp: bool,
-    /// Begin so many round trips a second, whether or not earlier ones are back [default: the next one when the last one is]
+    /// Start this many round trips per second, even if earlier ones are outstanding [default: each after the previous one]
     #[arg(long, value_name = "N")]
     rate: Option<u64>,
-    /// Bytes of a message, 16 to 65507; of ICMP those after its header [default: 64]
+    /// Bytes per message, 16 to 65507, for ICMP without its header [default: 64]
     #[arg(short, long, value_name = "SIZE")]
     length: Option<Bytes>,
-    /// How long is measured, in seconds or with a unit
+    /// Length of the measurement, in seconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "10", value_parser = time)]
     time: Nanos,
-    /// Leave out the first time, in seconds or with a unit [default: 0, under load 1]
+    /// Warm-up that does not count, in seconds or with a unit [default: 0, under load 1]
     #[arg(short = 'O', long, value_name = "TIME", value_parser = time)]
     omit: Option<Nanos>,
-    /// How often a line is printed, in seconds or with a unit
+    /// Time between lines of output, in seconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = time)]
     interval: Nanos,
-    /// Ask again and again instead of sleeping, which takes a whole CPU, and have the kernel poll the device for so long each time
+    /// Poll instead of sleeping, which takes a whole CPU, and have the kernel poll the NIC for this long each time
     /// (SO_BUSY_POLL), such as 50us
     #[arg(long, value_name = "TIME")]
     busy_poll: Option<Nanos>,
-    /// Measure three times: idle, while TCP downloads from the server, and while it uploads; takes iotax net serve there, with --icmp too
+    /// Measure three times: idle, during a TCP download from the server, and during an upload; needs iotax net serve there, also
+    /// with --icmp
     #[arg(long)]
     under_load: bool,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
 impl Args {

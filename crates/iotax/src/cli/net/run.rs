@@ -1,4 +1,4 @@
-//! `iotax net run`: streams to a server.
+//! `iotax net run`: streams to or from a server.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -7,40 +7,40 @@ use iotax_model::units::{BitRate, Bytes, Nanos};
 use iotax_model::workload::{Workload, WorkloadKeys};
 
 use super::lines;
-use super::server::{Measurement, Server, time};
-use crate::cli::output::Output;
+use super::server::{Measurement, ServerArgs, time};
+use crate::cli::output::OutputArgs;
 use crate::cli::{Failure, usage};
 
-/// iperf3's bitrate of UDP if none is asked.
+/// iperf3's default bitrate for UDP.
 const UDP_BITRATE: BitRate = BitRate(1 << 20);
 
-/// What ends a test by bytes ends after so long at the latest.
+/// The longest test that ends by bytes.
 const LONGEST: Nanos = Nanos::from_secs(3600);
 
-/// Flags of `iotax net run`, by iperf3's names.
+/// Flags of `iotax net run`, with iperf3's names.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct Args {
-    /// Server: an address or a name, and a port if it is not --port. Several are measured at once, with one start
+    /// Server: an address or a name, with a port if it differs from --port. Several are measured at once, with a common start
     #[arg(value_name = "HOST[:PORT]", required = true)]
     hosts: Vec<String>,
     #[command(flatten)]
-    server: Server,
+    server: ServerArgs,
     /// Send datagrams
     #[arg(long, short)]
     udp: bool,
-    /// How long: seconds, or a time with its unit [default: 10]
+    /// Length of the measurement, in seconds or with a unit [default: 10]
     #[arg(long, short, value_name = "TIME", value_parser = time, conflicts_with = "bytes")]
     time: Option<Nanos>,
-    /// Bytes of each direction that end it, instead of a time; an hour at most
+    /// End after this many bytes in each direction instead of after a time, but within an hour
     #[arg(long, short = 'n', value_name = "SIZE")]
     bytes: Option<Bytes>,
-    /// Warm-up that does not count: seconds, or a time with its unit
+    /// Warm-up that does not count, in seconds or with a unit
     #[arg(long, short = 'O', value_name = "TIME", value_parser = time, default_value = "0")]
     omit: Nanos,
-    /// How often a line is printed: seconds, or a time with its unit
+    /// Time between lines of output, in seconds or with a unit
     #[arg(long, short, value_name = "TIME", value_parser = time, default_value = "1")]
     interval: Nanos,
-    /// Bits a second of each stream, in powers of 1000; 0 is as many as it carries [default: 1 Mbit/s for UDP, else 0]
+    /// Bits per second of each stream, in powers of 1000; 0 is unlimited [default: 1 Mbit/s for UDP, else 0]
     #[arg(long, short, value_name = "RATE")]
     bitrate: Option<BitRate>,
     /// Have the server send
@@ -49,29 +49,29 @@ pub(in crate::cli) struct Args {
     /// Have both ends send
     #[arg(long, conflicts_with = "reverse")]
     bidir: bool,
-    /// Streams of each direction
+    /// Streams in each direction
     #[arg(long, short = 'P', value_name = "N", default_value_t = 1)]
     parallel: u32,
-    /// Bytes of one write or datagram, in powers of 1024 [default: 128K for TCP, what the path carries in a packet for UDP]
+    /// Bytes per write or datagram, in powers of 1024 [default: 128K for TCP, the largest unfragmented datagram for UDP]
     #[arg(long, short, value_name = "SIZE")]
     length: Option<Bytes>,
-    /// Size of the sockets' buffers [default: the kernel's own]
+    /// Socket buffer size [default: the kernel's]
     #[arg(long, short, value_name = "SIZE")]
     window: Option<Bytes>,
-    /// TCP's largest segment in bytes
+    /// TCP maximum segment size in bytes
     #[arg(long, short = 'M', visible_alias = "set-mss", value_name = "BYTES")]
     mss: Option<u32>,
-    /// TCP's congestion control
+    /// TCP congestion control
     #[arg(long, short = 'C', value_name = "NAME")]
     congestion: Option<String>,
-    /// Send without copying what is sent
+    /// Send without copying the data
     #[arg(long, short = 'Z')]
     zerocopy: bool,
-    /// Come from this port, and of several streams from those after it
+    /// Local port, and for several streams the ports after it
     #[arg(long, value_name = "PORT")]
     cport: Option<u16>,
     #[command(flatten)]
-    output: Output,
+    output: OutputArgs,
 }
 
 impl Args {

@@ -1,4 +1,4 @@
-//! `iotax net serve`: the server.
+//! `iotax net serve`: the server for network measurements.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -9,11 +9,11 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::net::PORT;
-use iotax_netperf::{Interval, Server, Serving, Start, Told};
+use iotax_netperf::{Server, ServerEvent, Serving, Start, TestInterval};
 
 use super::json::document;
 use super::lines;
-use crate::cli::auth::Auth;
+use crate::cli::auth::AuthArgs;
 use crate::cli::say::{self, say};
 use crate::cli::session::watch_signals;
 use crate::cli::{Failure, OrExit};
@@ -21,27 +21,27 @@ use crate::cli::{Failure, OrExit};
 /// Flags of `iotax net serve`.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct Args {
-    /// Listen on this address; 0.0.0.0 and :: are all there are
+    /// Address to listen on; 0.0.0.0 and :: are all addresses
     #[arg(long, short = 'B', value_name = "ADDRESS", default_value = "127.0.0.1")]
     bind: String,
-    /// Listen on this port; 0 takes a free one
+    /// Port to listen on; 0 picks a free one
     #[arg(long, short, default_value_t = PORT)]
     port: u16,
-    /// Tests that may go on at once, as neighbours need; iperf3 has one
+    /// Concurrent tests, as neighbours need; iperf3 allows one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     tests: u16,
-    /// End after one test
+    /// Exit after one test
     #[arg(long, short = '1')]
     one_off: bool,
     #[command(flatten)]
-    auth: Auth,
+    auth: AuthArgs,
     /// Print a JSON document for each test, as iperf3 does
     #[arg(long, short = 'J')]
     json: bool,
 }
 
-/// Tests that go on, by their cookies.
-type Tests = Mutex<BTreeMap<String, (Start, Vec<Interval>)>>;
+/// Running tests by cookie.
+type Tests = Mutex<BTreeMap<String, (Start, Vec<TestInterval>)>>;
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let serving = Serving {
@@ -64,20 +64,20 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-/// Says what happens.
-fn tell(told: Told, tests: &Tests, json: bool) {
+/// Reports an event of the server.
+fn tell(event: ServerEvent, tests: &Tests, json: bool) {
     let mut tests = tests.lock().unwrap_or_else(PoisonError::into_inner);
-    match told {
-        Told::Started(start) => {
+    match event {
+        ServerEvent::Started(start) => {
             say!("{}: {}", start.peer.ip(), lines::asked(&start));
             tests.insert(start.cookie.clone(), (start, Vec::new()));
         }
-        Told::Interval(cookie, interval) => {
+        ServerEvent::Interval(cookie, interval) => {
             if let Some((_, intervals)) = tests.get_mut(&cookie).filter(|_| json) {
                 intervals.push(interval);
             }
         }
-        Told::Ended(report) => {
+        ServerEvent::Ended(report) => {
             let intervals = tests.remove(&report.start.cookie).map(|(_, intervals)| intervals);
             if json {
                 say::print_json(&document(&report, &intervals.unwrap_or_default()));
@@ -85,7 +85,7 @@ fn tell(told: Told, tests: &Tests, json: bool) {
                 say!("{}: {}", report.start.peer.ip(), lines::brief(&report));
             }
         }
-        Told::Failed(cookie) => drop(tests.remove(&cookie)),
-        Told::Trouble(words) => say!("{words}"),
+        ServerEvent::Failed(cookie) => drop(tests.remove(&cookie)),
+        ServerEvent::Problem(words) => say!("{words}"),
     }
 }

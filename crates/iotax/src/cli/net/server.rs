@@ -1,4 +1,4 @@
-//! A measurement with a server that runs already: a plan with one target.
+//! Measurements with a server that is already running, as a plan with one target.
 
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
@@ -7,44 +7,42 @@ use iotax_model::plan::Plan;
 use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
-use iotax_testbed::device::Permission;
 
-use crate::cli::auth::Auth;
-use crate::cli::output::Output;
+use crate::cli::auth::AuthArgs;
+use crate::cli::output::OutputArgs;
 use crate::cli::progress::Line;
-use crate::cli::session::{Live, Session};
+use crate::cli::session::{LiveOutput, Session};
 use crate::cli::{Failure, OrExit, usage};
-use crate::runner::GuestOptions;
 
 /// The longest name of a target.
 const LONGEST_NAME: usize = 40;
 
-/// Flags that say which server is meant, and how it is reached.
+/// Options for reaching a server.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Server {
-    /// Port of the server
+pub(super) struct ServerArgs {
+    /// Server port
     #[arg(long, short, default_value_t = PORT)]
     port: u16,
-    /// Come from this address
+    /// Local address
     #[arg(long, short = 'B', value_name = "ADDRESS")]
     bind: Option<String>,
     #[command(flatten)]
-    auth: Auth,
+    auth: AuthArgs,
 }
 
-/// What is measured with servers.
+/// A measurement with servers.
 pub(super) struct Measurement<'a> {
-    /// The command's name, and after it what it is about.
+    /// The command and its arguments.
     pub(super) name: String,
     pub(super) target: TargetSpec,
     pub(super) workloads: Vec<Workload>,
-    pub(super) output: &'a Output,
+    pub(super) output: &'a OutputArgs,
     pub(super) interval: Nanos,
     pub(super) line: &'a Line<'a>,
 }
 
-impl Server {
-    /// The target that several servers are together, or one.
+impl ServerArgs {
+    /// One target for one or several servers.
     pub(super) fn target(&self, hosts: &[String], cport: Option<u16>) -> Result<TargetSpec, Failure> {
         let peers = hosts.iter().map(|host| Peer::parse(host, self.port).map_err(usage));
         let peers = peers.collect::<Result<Vec<Peer>, _>>()?;
@@ -63,14 +61,14 @@ impl Server {
     }
 }
 
-/// A host's name or address with the characters that a target's name may have.
+/// A valid target name made from a host's name or address.
 fn target_name(host: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = host.trim_start_matches('.').chars().map(fit).take(LONGEST_NAME).collect();
     if name.is_empty() { "server".into() } else { name }
 }
 
-/// Refuses intervals in which nothing could be measured.
+/// Refuses intervals that are too short to measure.
 pub(super) fn check_interval(interval: Nanos) -> Result<(), Failure> {
     if interval < Nanos::from_millis(10) {
         return Err(usage(format!("--interval {interval}: accepted: 10ms and more")));
@@ -84,24 +82,12 @@ impl Measurement<'_> {
         check_interval(self.interval)?;
         let plan = Plan::new(self.name, vec![self.target], self.workloads);
         plan.check().or_exit(Exit::Usage)?;
-        Session {
-            plan,
-            output: self.output,
-            yes: true,
-            guests: GuestOptions::default(),
-            earlier: None,
-            keep: false,
-            permission: Permission::default(),
-            leave_agent: false,
-            ask: false,
-            report: false,
-            live: Live { interval: Some(self.interval), line: Some(self.line) },
-        }
-        .carry_out()
+        let live = LiveOutput { interval: Some(self.interval), line: Some(self.line) };
+        Session { yes: true, ask: false, live, ..Session::new(plan, self.output) }.carry_out()
     }
 }
 
-/// Seconds, as iperf3 has them, or a time with its unit.
+/// Parses seconds, as in iperf3, or a time with a unit.
 pub(super) fn time(text: &str) -> Result<Nanos, String> {
     let seconds = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let with_unit = if seconds { format!("{text}s") } else { text.to_owned() };
@@ -121,7 +107,7 @@ mod tests {
 
     #[test]
     fn servers_are_one_target_with_a_name_that_can_be_one() {
-        let server = Server { port: 99, bind: None, auth: Auth::default() };
+        let server = ServerArgs { port: 99, bind: None, auth: AuthArgs::default() };
         for (hosts, name, peer) in [
             (&["box"][..], "box", "box:99"),
             (&["[fe80::1]:7"], "fe80--1", "[fe80::1]:7"),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const MS: u64 = 1_000_000;
 
 /// A guest that began `after_ms`, with intervals of `interval_ms`, and in each so many reads of 4 KiB.
-fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> Ran {
+fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> AgentRun {
     let sample = |(number, ios): (u64, &u64)| Sample {
         at_ns: number * interval_ms * MS,
         duration_ns: interval_ms * MS,
@@ -29,7 +29,7 @@ fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> Ran {
     let duration_ns = reads.len() as u64 * interval_ms * MS;
     let tallies = sum(samples.iter());
     let cpu = CpuTime { user_ns: duration_ns, system_ns: 0 };
-    Ran {
+    AgentRun {
         name: "1".into(),
         began: start + Duration::from_millis(after_ms),
         samples,
@@ -40,7 +40,7 @@ fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> Ran {
 #[test]
 fn one_alone_keeps_all_of_its_own() {
     let only = ran(Instant::now(), 5, 100, &[1, 2, 3]);
-    let all = together(std::slice::from_ref(&only)).expect("measured");
+    let all = merge(std::slice::from_ref(&only)).expect("measured");
     assert_eq!((all.outcome, all.samples, all.shares), (only.outcome, only.samples, Vec::new()));
     assert_eq!(all.window.begin, only.began);
     assert_eq!(all.window.end - all.window.begin, Duration::from_millis(300));
@@ -52,7 +52,7 @@ fn what_lies_in_the_common_window_counts() {
     // The second begins within the first's first interval, and the first ends within the second's last.
     let mut guests = [ran(start, 0, 100, &[1000, 1, 2, 3]), ran(start, 30, 100, &[10, 20, 30, 4000])];
     guests[1].name = "2".into();
-    let all = together(&guests).expect("a window");
+    let all = merge(&guests).expect("a window");
     let ios: Vec<u64> = all.shares.iter().map(|share| share.tallies.ios()).collect();
     let names: Vec<&str> = all.shares.iter().map(|share| share.name.as_str()).collect();
     assert_eq!((ios, names), (vec![6, 60], vec!["1", "2"]));
@@ -60,7 +60,7 @@ fn what_lies_in_the_common_window_counts() {
     let by_interval: Vec<(u64, u64)> =
         all.samples.iter().map(|sample| (sample.at_ns / MS, sample.tallies.ios())).collect();
     assert_eq!(by_interval, [(100, 11), (200, 22), (300, 33)]);
-    // Of 400 ms of CPU time each in 400 ms.
+    // 400 ms of CPU time each, in 400 ms.
     assert_eq!(all.outcome.cpu.user_ns, 600 * MS);
     assert_eq!(all.window.begin, start + Duration::from_millis(30));
 }
@@ -68,11 +68,11 @@ fn what_lies_in_the_common_window_counts() {
 #[test]
 fn without_a_common_interval_there_is_no_measurement() {
     let start = Instant::now();
-    let error = together(&[ran(start, 0, 100, &[1, 1]), ran(start, 150, 100, &[1, 1])])
+    let error = merge(&[ran(start, 0, 100, &[1, 1]), ran(start, 150, 100, &[1, 1])])
         .expect_err("nothing in common")
         .to_string();
     assert!(error.contains("150 ms apart"), "{error}");
-    assert!(together(&[ran(start, 0, 100, &[1]), ran(start, 0, 100, &[])]).is_err());
+    assert!(merge(&[ran(start, 0, 100, &[1]), ran(start, 0, 100, &[])]).is_err());
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn remarks_and_errors_tell_whose_they_are() {
     }
     guests[1].name = "2".into();
     guests[1].outcome.notes = vec!["odd".into()];
-    let outcome = together(&guests).expect("measured").outcome;
+    let outcome = merge(&guests).expect("measured").outcome;
     assert_eq!(outcome.notes, ["guest 1: 1 I/Os failed", "guest 2: odd", "guest 2: 3 I/Os failed"]);
     assert_eq!(outcome.errors, [ErrorCount { last_offset: Some(3), ..error(4) }]);
     let inside = outcome.inside.expect("known of both");
@@ -115,7 +115,7 @@ fn remarks_and_errors_tell_whose_they_are() {
     let disk = &inside.disks["vda"];
     assert_eq!((disk.reads, disk.busy, disk.mean_wait_ns), (4, 0.5, Some(2.5)));
     guests[0].outcome.inside = None;
-    assert_eq!(together(&guests).expect("measured").outcome.inside, None);
+    assert_eq!(merge(&guests).expect("measured").outcome.inside, None);
 }
 
 #[test]
@@ -123,9 +123,9 @@ fn a_neighbour_counts_within_the_window_and_says_if_it_ended_early() {
     let start = Instant::now();
     let at = |ms| start + Duration::from_millis(ms);
     let noise = [ran(start, 0, 100, &[1, 10, 100, 1000, 10_000])];
-    let (share, notes) = beside("noise", &noise, Window { begin: at(90), end: at(410) });
+    let (share, notes) = neighbour_share("noise", &noise, Window { begin: at(90), end: at(410) });
     assert_eq!((share.duration_ns, share.tallies.ios(), notes.len()), (300 * MS, 1110, 1));
-    let (share, notes) = beside("noise", &noise, Window { begin: at(350), end: at(600) });
+    let (share, notes) = neighbour_share("noise", &noise, Window { begin: at(350), end: at(600) });
     assert_eq!((share.duration_ns, share.tallies.ios(), notes.len()), (100 * MS, 10_000, 2));
     assert!(notes[1].contains("noise fell silent"), "{notes:?}");
 }
@@ -139,24 +139,24 @@ proptest! {
         interval_ms in 1_u64..120,
     ) {
         let start = Instant::now();
-        let all: Vec<Ran> = guests
+        let all: Vec<AgentRun> = guests
             .iter()
             .map(|(after, count)| ran(start, *after, interval_ms, &vec![interval_ms; *count]))
             .collect();
         let begin = guests.iter().map(|(after, _)| *after).max().unwrap();
         let end = guests.iter().map(|(after, count)| after + *count as u64 * interval_ms).min().unwrap();
         let common = end.saturating_sub(begin);
-        match together(&all) {
+        match merge(&all) {
             Err(_) => prop_assert!(common < 2 * interval_ms, "{} ms were lost", common),
-            Ok(together) => {
-                let length = together.outcome.duration_ns / MS;
+            Ok(merged) => {
+                let length = merged.outcome.duration_ns / MS;
                 // At most a piece at either end is lost.
                 prop_assert!(length <= common && common < length + 2 * interval_ms);
-                prop_assert!(together.shares.iter().all(|share| share.tallies.ios() == length));
-                prop_assert_eq!(together.outcome.tallies.ios(), length * guests.len() as u64);
-                prop_assert_eq!(together.samples.iter().map(|s| s.tallies.ios()).sum::<u64>(), length * guests.len() as u64);
+                prop_assert!(merged.shares.iter().all(|share| share.tallies.ios() == length));
+                prop_assert_eq!(merged.outcome.tallies.ios(), length * guests.len() as u64);
+                prop_assert_eq!(merged.samples.iter().map(|s| s.tallies.ios()).sum::<u64>(), length * guests.len() as u64);
                 let window = Window::common(&all).unwrap();
-                for (ran, part) in all.iter().zip(alike(&all, window)) {
+                for (ran, part) in all.iter().zip(aligned(&all, window)) {
                     let first = part.first().unwrap();
                     prop_assert!(ran.began + Duration::from_nanos(first.at_ns - first.duration_ns) >= window.begin);
                     prop_assert!(ran.began + Duration::from_nanos(part.last().unwrap().at_ns) <= window.end);

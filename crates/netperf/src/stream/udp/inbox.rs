@@ -13,12 +13,12 @@ use iotax_engine::buffers::{Buffers, Slot};
 const BATCHES: u32 = 64;
 /// Bytes of the longest batch.
 const BATCH: usize = 65_536;
-/// Bytes after it for what the kernel tells of it. They also keep the beginnings of batches out of each other's cache lines.
-const TOLD: usize = 512;
-/// Bytes before what is told: how many there are, and in two words the protocol and the kind.
-const TOLD_HEAD: usize = size_of::<libc::cmsghdr>();
+/// Bytes after it for the kernel's control messages. They also keep the beginnings of batches out of each other's cache lines.
+const ANCILLARY: usize = 512;
+/// Bytes of a control message's header: its length, and in two words the protocol and the kind.
+const ANCILLARY_HEAD: usize = size_of::<libc::cmsghdr>();
 
-/// Room for what one call brings.
+/// Memory for the data of one call.
 #[derive(Debug)]
 pub(super) struct Inbox {
     buffers: Buffers,
@@ -32,7 +32,7 @@ pub(super) struct Inbox {
 
 impl Inbox {
     pub(super) fn new() -> io::Result<Self> {
-        let (buffers, slots) = Buffers::new(BATCHES, BATCH + TOLD)?;
+        let (buffers, slots) = Buffers::new(BATCHES, BATCH + ANCILLARY)?;
         let mut vectors: Vec<libc::iovec> = slots
             .iter()
             .map(|slot| libc::iovec { iov_base: buffers.address(slot).cast(), iov_len: BATCH })
@@ -52,25 +52,25 @@ impl Inbox {
         Ok(Self { buffers, slots, headers, _vectors: vectors, filled: BATCHES as usize })
     }
 
-    /// Has the kernel join datagrams of a socket and tell when they came, as far as it can.
+    /// Asks the kernel to join a socket's datagrams and to stamp their arrival, as far as it can.
     pub(super) fn prepare(socket: &UdpSocket) {
         for (level, option) in [(libc::SOL_UDP, libc::UDP_GRO), (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)] {
             let _ = number(socket.as_fd(), level, option, 1);
         }
     }
 
-    /// Waits for a batch and takes with it what else is there.
+    /// Waits for a batch and takes all others that are there.
     ///
     /// # Errors
-    /// An error of the socket; [`super::passes`] tells a timeout from others.
+    /// An error of the socket; [`super::passes`] recognizes a timeout.
     pub(super) fn receive(&mut self, socket: &UdpSocket) -> io::Result<()> {
         // Each call leaves there how much it wrote.
         for header in &mut self.headers[..self.filled] {
-            header.msg_hdr.msg_controllen = TOLD;
+            header.msg_hdr.msg_controllen = ANCILLARY;
         }
         self.filled = 0;
-        // SAFETY: each header has one vector and a place for what is said, both within the mapping of `buffers`, whose slots
-        // nobody else uses during the call; no name is asked for; and there are as many headers as it says.
+        // SAFETY: each header has one vector and room for control messages, both within the mapping of `buffers`, whose slots
+        // nobody else uses during the call; no address is asked for; and there are as many headers as it says.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -92,11 +92,11 @@ impl Inbox {
     /// One of them.
     pub(super) fn batch(&mut self, index: usize) -> Batch<'_> {
         let header = &self.headers[index];
-        let (length, told) = (header.msg_len as usize, header.msg_hdr.msg_controllen);
+        let (length, ancillary) = (header.msg_len as usize, header.msg_hdr.msg_controllen);
         let bytes = &*self.buffers.slice(&mut self.slots[index]);
-        let (bytes, told) = (&bytes[..length.min(BATCH)], &bytes[BATCH..][..told.min(TOLD)]);
+        let (bytes, ancillary) = (&bytes[..length.min(BATCH)], &bytes[BATCH..][..ancillary.min(ANCILLARY)]);
         let mut batch = Batch { bytes, segment: length.max(1), arrived: None };
-        batch.hear(told);
+        batch.read_ancillary(ancillary);
         batch
     }
 }
@@ -108,33 +108,34 @@ pub(super) struct Batch<'a> {
     pub(super) bytes: &'a [u8],
     /// Bytes of each but the last, which may be shorter.
     pub(super) segment: usize,
-    /// When the kernel got them, in nanoseconds of the system's clock, if it tells.
+    /// The kernel's time of arrival, in nanoseconds of the system's clock, if it gives one.
     pub(super) arrived: Option<u64>,
 }
 
 impl Batch<'_> {
-    /// Takes what the kernel tells of it: one control message after the other, each at a multiple of a word.
-    fn hear(&mut self, mut told: &[u8]) {
+    /// Reads the control messages, each at a multiple of a word.
+    fn read_ancillary(&mut self, mut ancillary: &[u8]) {
         let int = |bytes: &[u8], at: usize| Some(i32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let long =
             |bytes: &[u8], at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        while let Some(length) = told.first_chunk().copied().map(usize::from_ne_bytes)
-            && let Some(message) = told.get(..length)
-            && let (Some(level), Some(kind)) = (int(message, TOLD_HEAD - 8), int(message, TOLD_HEAD - 4))
+        while let Some(length) = ancillary.first_chunk().copied().map(usize::from_ne_bytes)
+            && let Some(message) = ancillary.get(..length)
+            && let (Some(level), Some(kind)) =
+                (int(message, ANCILLARY_HEAD - 8), int(message, ANCILLARY_HEAD - 4))
         {
             match (level, kind) {
                 (libc::SOL_UDP, libc::UDP_GRO) => {
-                    let segment = int(message, TOLD_HEAD).and_then(|bytes| usize::try_from(bytes).ok());
+                    let segment = int(message, ANCILLARY_HEAD).and_then(|bytes| usize::try_from(bytes).ok());
                     self.segment = segment.unwrap_or(0).max(1);
                 }
                 (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => {
-                    let time = long(message, TOLD_HEAD).zip(long(message, TOLD_HEAD + 8));
+                    let time = long(message, ANCILLARY_HEAD).zip(long(message, ANCILLARY_HEAD + 8));
                     self.arrived =
                         time.map(|(seconds, nanos)| seconds.wrapping_mul(1_000_000_000).wrapping_add(nanos));
                 }
                 _ => {}
             }
-            told = told.get(length.next_multiple_of(size_of::<usize>())..).unwrap_or_default();
+            ancillary = ancillary.get(length.next_multiple_of(size_of::<usize>())..).unwrap_or_default();
         }
     }
 }
@@ -144,16 +145,16 @@ mod tests {
     use super::*;
 
     fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
-        let mut bytes = (TOLD_HEAD + data.len()).to_ne_bytes().to_vec();
+        let mut bytes = (ANCILLARY_HEAD + data.len()).to_ne_bytes().to_vec();
         bytes.extend([level.to_ne_bytes(), kind.to_ne_bytes()].concat());
         bytes.extend(data);
         bytes.resize(bytes.len().next_multiple_of(size_of::<usize>()), 0xff);
         bytes
     }
 
-    fn heard(told: &[u8]) -> (usize, Option<u64>) {
+    fn heard(ancillary: &[u8]) -> (usize, Option<u64>) {
         let mut batch = Batch { bytes: &[], segment: 9, arrived: None };
-        batch.hear(told);
+        batch.read_ancillary(ancillary);
         (batch.segment, batch.arrived)
     }
 
@@ -189,7 +190,7 @@ mod tests {
         for (index, text) in ["one", "three"].into_iter().enumerate() {
             let batch = inbox.batch(index);
             assert_eq!((batch.bytes, batch.segment), (text.as_bytes(), text.len()));
-            let arrived = u128::from(batch.arrived.expect("told"));
+            let arrived = u128::from(batch.arrived.expect("ancillary"));
             assert!((before..=since()).contains(&arrived), "{before} {arrived}");
         }
     }

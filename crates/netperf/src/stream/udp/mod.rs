@@ -1,12 +1,12 @@
 //! Streams over UDP. Each datagram begins with the time of its sending, seconds and microseconds, and its number, in 32 or 64
 //! bits, all big-endian, as iperf3's do.
 //!
-//! Where the kernel can, many datagrams pass to it as one: it cuts them apart (UDP_SEGMENT) as late as it can, and joins what
-//! came close together (UDP_GRO). Datagrams keep their numbers and are counted one by one, but those of one batch have one time
-//! of sending and one of arrival, and what drops packets on this machine drops all of it. So a stream of a bitrate is sent
-//! joined only where it could not be sent otherwise.
+//! If the kernel can, it gets many datagrams as one, which it cuts apart as late as possible (UDP_SEGMENT), and joins those
+//! that arrive close together (UDP_GRO). Datagrams keep their numbers and are counted one by one, but those of one batch share
+//! their times of sending and arrival, and a drop on this machine drops the whole batch. So a stream with a bitrate is joined
+//! only if it cannot be sent otherwise.
 //!
-//! The time of arrival is the kernel's own, where it tells: a receiver that waits for a CPU is no jitter of the network.
+//! The time of arrival is the kernel's, if it gives one: a receiver's wait for a CPU is not jitter of the network.
 
 mod inbox;
 mod outbox;
@@ -27,12 +27,12 @@ use iotax_engine::clock;
 
 /// Bytes of the longer header.
 const HEADER: usize = 16;
-/// Datagrams that are to leave less than so many nanoseconds apart are sent joined.
+/// Datagrams due less than this many nanoseconds apart are sent joined.
 const CLOSE_NS: u64 = 5_000;
 /// The time before a sender retries when the kernel has no route or no room.
 const REST: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// See [`super::send`].
+/// The sending half of [`super::transfer`].
 pub(super) fn send(
     socket: &UdpSocket,
     settings: &Settings,
@@ -89,7 +89,7 @@ fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// See [`super::receive`].
+/// The receiving half of [`super::transfer`].
 pub(super) fn receive(
     socket: &UdpSocket,
     settings: &Settings,
@@ -136,7 +136,7 @@ const fn header_bytes(wide: bool) -> usize {
     if wide { HEADER } else { HEADER - 4 }
 }
 
-/// Writes what comes before a datagram's payload.
+/// Writes the header of a datagram's payload.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the header has 32 bits")]
 fn write_header(datagram: &mut [u8], stamp: [u8; 8], number: u64, wide: bool) {
@@ -155,8 +155,8 @@ fn stamp(now: u64) -> [u8; 8] {
     (u64::from(seconds) << 32 | u64::from(micros)).to_be_bytes()
 }
 
-/// When a datagram was sent, in nanoseconds of its sender's clock, and its number; `None` if it is too short to be of a stream,
-/// or opened it: that is sent again where the answer takes its time.
+/// Reads the time of sending, in nanoseconds of the sender's clock, and the number; `None` if the datagram is too short for a
+/// stream or is the one that opens it, which is sent again until it is answered.
 #[inline]
 fn read_header(datagram: &[u8], wide: bool, sequence: &Sequence) -> Option<(u64, u64)> {
     if datagram.len() == handshake::LENGTH && handshake::read_call(datagram).is_some() {

@@ -67,7 +67,7 @@ impl Outbox {
         self.way
     }
 
-    /// Puts so many datagrams in, of those that there is room for.
+    /// Queues `count` datagrams, or as many as there is room for.
     pub(super) fn fill(&mut self, count: u64) {
         (self.waiting, self.done) = (usize::try_from(count.min(self.room())).unwrap_or_default(), 0);
     }
@@ -76,7 +76,7 @@ impl Outbox {
         self.waiting == 0
     }
 
-    /// Gives what there is to the kernel, as sent at this moment. How many bytes it took, and datagrams.
+    /// Gives the queued datagrams to the kernel, stamped with the current time. Returns the bytes and the datagrams that it took.
     ///
     /// # Errors
     /// An error of the socket. Nothing was sent then, and another call sends the same datagrams, or in another way.
@@ -105,7 +105,7 @@ impl Outbox {
         }
     }
 
-    /// Counts what is in the box as sent and lost. How many bytes that were, and datagrams.
+    /// Counts the queued datagrams as sent and lost. Returns their bytes and their number.
     pub(super) fn lose(&mut self) -> (u64, u64) {
         let lost = self.waiting;
         self.take(lost);
@@ -119,7 +119,7 @@ impl Outbox {
     }
 }
 
-/// Has the kernel cut what is sent into datagrams of such a length; 0 for none of it.
+/// Lets the kernel cut data into datagrams of `length` bytes; 0 turns that off.
 fn segment(socket: &UdpSocket, length: usize) -> io::Result<()> {
     number(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, length as u64)
 }

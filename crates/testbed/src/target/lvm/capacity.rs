@@ -116,7 +116,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let sharing = Sharing::of(plan, permission);
     let mut places: BTreeMap<VolumeLocation, Vec<&TargetSpec>> = BTreeMap::new();
     for spec in plan.everything() {
-        if let Some(place) = sharing.place(spec) {
+        if let Some(place) = sharing.location(spec) {
             places.entry(place).or_default().push(spec);
         }
     }

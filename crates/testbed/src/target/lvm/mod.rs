@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::RequiredSpace;
-use iotax_model::target::TargetSpec;
+use iotax_model::target::{BlockStack, RequiredSpace, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
@@ -22,7 +21,8 @@ use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 use capacity::{EXTENT, VolumeAllocation};
 pub use capacity::{check, possible};
-use place::{Sharing, VolumeLocation};
+use place::Sharing;
+pub use place::{BlockPlace, VolumeLocation};
 
 /// The storage of a target: a volume, or the bytes of the device below one.
 #[derive(Debug, Clone)]
@@ -99,23 +99,29 @@ impl Volumes {
         Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new() }
     }
 
-    /// The storage of a target; `None` if it does not use LVM. Checks a device again before turning it into a group.
+    /// The place of a target's blocks.
+    #[must_use]
+    pub fn place<'a>(&self, block: BlockStack<'a>) -> BlockPlace<'a> {
+        self.sharing.place(block)
+    }
+
+    /// The storage of a target that is in this place. Checks a device again before turning it into a group.
     pub fn build(
         &mut self,
         spec: &TargetSpec,
+        place: &VolumeLocation,
         permission: &Permission,
         undo_log: &mut UndoLog,
-    ) -> Result<Option<Volume>, BuildError> {
-        let Some(place) = self.sharing.place(spec) else { return Ok(None) };
+    ) -> Result<Volume, BuildError> {
         let number = self.groups.len();
-        if !self.groups.contains_key(&place) {
-            let standing = match &place {
+        if !self.groups.contains_key(place) {
+            let standing = match place {
                 VolumeLocation::Device(device) => new_group(device, &self.tag, number, permission, undo_log)?,
                 VolumeLocation::Group(name) => users_group(name)?,
             };
             self.groups.insert(place.clone(), standing);
         }
-        let standing = self.groups.get_mut(&place).expect("inserted above");
+        let standing = self.groups.get_mut(place).expect("inserted above");
         let allocation = VolumeAllocation::of(spec, self.space, standing.extent);
         let name = match &standing.shared {
             Some(name) if self.sharing.shares(spec) => name.clone(),
@@ -127,11 +133,11 @@ impl Volumes {
                 name
             }
         };
-        if let (VolumeLocation::Device(device), None) = (&place, &spec.lvm) {
-            let offset = beneath(device, &standing.name, &name)?;
+        if let (VolumeLocation::Device(device), None) = (place, &spec.lvm) {
+            let offset = offset_of(device, &standing.name, &name)?;
             let (path, size) = (device.clone(), self.space.area);
             let identity = standing.pin.as_ref().map(|pin| Identity::Disk(pin.disk));
-            return Ok(Some(Volume { path, offset, size, shared: true, identity, origin: None }));
+            return Ok(Volume { path, offset, size, shared: true, identity, origin: None });
         }
         let path = Path::new("/dev").join(&standing.name).join(&name);
         let origin = allocation.snapshots.then(|| Origin {
@@ -142,7 +148,7 @@ impl Volumes {
             taken: 0,
         });
         let (offset, size) = (Bytes(0), allocation.size);
-        Ok(Some(Volume { path, offset, size, shared: false, identity: None, origin }))
+        Ok(Volume { path, offset, size, shared: false, identity: None, origin })
     }
 }
 
@@ -242,7 +248,7 @@ fn users_group(name: &str) -> Result<OpenGroup, BuildError> {
 }
 
 /// The byte offset on its device of a contiguous volume.
-fn beneath(device: &Path, group: &str, name: &str) -> Result<Bytes, BuildError> {
+fn offset_of(device: &Path, group: &str, name: &str) -> Result<Bytes, BuildError> {
     let selection = format!("vg_name={group} && lv_name={name}");
     let fields = "pe_start,pvseg_start,vg_extent_size";
     let rows = Scope::Device(device).report("pvs", fields, &selection)?;

@@ -1,16 +1,24 @@
 //! Assigns a plan's targets to volume groups, and decides which of them share a volume.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{LvKind, TargetSpec};
+use iotax_model::target::{BlockStack, LvKind, Stack, TargetSpec};
 
 use crate::device::Permission;
 
+/// The place of a target's blocks: within LVM, or on a device that has no group.
+pub enum BlockPlace<'a> {
+    /// In this group.
+    Lvm(VolumeLocation),
+    /// On this device.
+    Device(&'a Path),
+}
+
 /// The location of a target's volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum VolumeLocation {
+pub enum VolumeLocation {
     /// A new group on this device, by the kernel's node.
     Device(PathBuf),
     /// The user's group of this name.
@@ -38,13 +46,29 @@ impl Sharing {
         }
     }
 
-    /// The location of a target that uses LVM. A raw device is in the group that another target creates on it.
-    pub(super) fn place(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
-        if let Some(group) = spec.lvm.as_ref().and_then(|lvm| lvm.vg.clone()) {
-            return Some(VolumeLocation::Group(group));
+    /// The place of a block device. A raw device is in the group that another target creates on it.
+    pub(super) fn place<'a>(&self, block: BlockStack<'a>) -> BlockPlace<'a> {
+        let path = match block {
+            BlockStack::Group(name, _) => return BlockPlace::Lvm(VolumeLocation::Group(name.to_owned())),
+            BlockStack::NewGroup(path, _) => {
+                return BlockPlace::Lvm(VolumeLocation::Device(self.permission.place(path)));
+            }
+            BlockStack::Device(path) => path,
+        };
+        let device = self.permission.place(path);
+        if self.devices.contains(&device) {
+            return BlockPlace::Lvm(VolumeLocation::Device(device));
         }
-        let device = self.permission.place(spec.device.as_deref()?);
-        self.devices.contains(&device).then_some(VolumeLocation::Device(device))
+        BlockPlace::Device(path)
+    }
+
+    /// The location of a target that uses LVM.
+    pub(super) fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
+        let Ok(Stack::Storage(storage)) = spec.stack() else { return None };
+        match self.place(storage.disk.block()?) {
+            BlockPlace::Lvm(location) => Some(location),
+            BlockPlace::Device(_) => None,
+        }
     }
 
     /// Returns whether it uses the shared volume: never measured at the same time as another.
@@ -99,7 +123,7 @@ mod tests {
         ];
         for (spec, (name, place, shares)) in plan.everything().zip(expected) {
             assert_eq!(
-                (spec.name.as_str(), &sharing.place(spec), sharing.shares(spec)),
+                (spec.name.as_str(), &sharing.location(spec), sharing.shares(spec)),
                 (name, place, shares)
             );
         }

@@ -1,13 +1,10 @@
 //! Several guests at once, neighbours, and one window seen from every side.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
-
 use iotax_analysis::store::{Run, Store};
 use iotax_model::record::{BlockTally, Measurement, Share};
 use iotax_testkit::require;
 
-use crate::lab::{Lab, text};
+use crate::lab::{Lab, spawn_until, text};
 
 /// The newest run, with everything that was recorded.
 fn run(lab: &Lab) -> Run {
@@ -155,16 +152,9 @@ fn a_guest_that_is_killed_costs_one_measurement() {
         rw = "randread"
         "#,
     );
-    let mut child = lab
-        .iotax()
-        .args(["run", plan.to_str().expect("utf-8"), "--yes", "--db", "runs.db"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("iotax starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let begun = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("round 1/2"));
-    assert!(begun, "the first round never began");
+    let run_it = ["run", plan.to_str().expect("utf-8"), "--yes", "--db", "runs.db"];
+    let began = |said: &str| said.lines().any(|line| line.starts_with("round 1/2"));
+    let (mut child, _, mut lines) = spawn_until(lab.iotax().args(run_it), began);
     // In the middle of the window, or on a slow machine a little before it.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     let first = guest_of(&lab, "-pair");

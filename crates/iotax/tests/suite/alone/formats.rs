@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::lab::{Lab, text};
 
 const SIZE: usize = 32 << 20;
-/// What one has and the other has not: fio prints `desc` only where a job has one.
+/// Accepted differences: fio prints `desc` only if a job has one.
 const ACCEPTED: [&str; 1] = ["ours: /jobs/desc"];
-/// How far the machine may stray between one second and the next.
+/// The largest accepted ratio between two measurements on a noisy machine.
 const FACTOR: f64 = 8.0;
 
 /// Reads and writes of a file that fio may write to.
@@ -62,7 +62,7 @@ fn iotax(lab: &Lab, format: &str) -> String {
     text(&output.stdout)
 }
 
-/// Every key with its type, by its way from the top; what stands in a list is one, and what has names of its own is left out.
+/// Collects every key by its path and type; list items count as one, and objects with free names are left out.
 fn keys(value: &Value, way: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(_) if way.ends_with("options") || way.ends_with("/bins") => {}
@@ -84,7 +84,7 @@ fn keys(value: &Value, way: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether one figure is near another, as far as a machine with others on it lets them be.
+/// Asserts that two figures are close, as far as a shared machine allows.
 fn near(ours: &Value, theirs: &Value, pointer: &str) {
     let figure = |value: &Value| value.pointer(pointer).and_then(Value::as_f64).expect("a figure");
     let (ours, theirs) = (figure(ours), figure(theirs));
@@ -146,7 +146,7 @@ fn fios_lines_have_the_same_shape() {
     assert!(ours.starts_with("3;"), "terse comes first, as in fio: {ours}");
     // A description comes last.
     assert_eq!(fields(&ours), fields(&theirs).map(|count| count + 1), "{ours}\n{theirs}");
-    // What a line begins with, without figures, units and names.
+    // The beginnings of lines, without figures, units and names.
     let shape = |text: &str| -> BTreeSet<String> {
         let lines = text.lines().filter(|line| !line.starts_with("3;") && !line.starts_with("     |"));
         let begins = lines.map(|line| line.split([':', '=']).next().unwrap_or_default());
@@ -155,7 +155,7 @@ fn fios_lines_have_the_same_shape() {
     let (ours, theirs) = (shape(&ours), shape(&theirs));
     let missing: Vec<&String> = theirs
         .difference(&ours)
-        // What submitting takes is not measured; fio starts processes and iotax threads; the names are not the same.
+        // iotax does not measure submission; fio starts processes, iotax threads; names differ.
         .filter(|line| !line.ends_with("slat") && !line.starts_with("Starting") && !line.starts_with("job"))
         .filter(|line| !line.starts_with("fio-") && !line.starts_with("  lat"))
         .collect();

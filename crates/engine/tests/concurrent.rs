@@ -31,21 +31,14 @@ fn workload(first: &[(&str, &str)], others: &[(&str, &[(&str, &str)])]) -> Workl
     workload
 }
 
+fn job(workload: Workload) -> Job {
+    Job { writable: true, ..Job::new(workload, Bytes(AREA), 3, Nanos::from_millis(100)) }
+}
+
 fn run(workload: Workload) -> (Outcome, Vec<Sample>, tempfile::NamedTempFile) {
     let file = tempfile::NamedTempFile::new().expect("file");
     file.as_file().set_len(8 * AREA).expect("sized");
-    let job = Job {
-        path: None,
-        workload,
-        size: Bytes(AREA),
-        seed: 3,
-        interval: Nanos::from_millis(100),
-        writable: true,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    };
+    let job = job(workload);
     let (mut samples, mut order, mut told_at) = (Vec::new(), Vec::new(), Vec::new());
     let outcome = measure(&job, file.path(), &mut |event| match event {
         Event::Ready => order.push("ready"),
@@ -140,18 +133,7 @@ fn jobs_have_areas_of_their_own() {
 fn what_one_of_them_cannot_do_is_refused_before_anything_is_written() {
     let file = tempfile::NamedTempFile::new().expect("file");
     file.as_file().set_len(2 * AREA).expect("sized");
-    let job = Job {
-        path: None,
-        workload: workload(&[("rw", "write")], &[("beyond", &[("offset", "4m")])]),
-        size: Bytes(AREA),
-        seed: 3,
-        interval: Nanos::from_millis(100),
-        writable: true,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    };
+    let job = job(workload(&[("rw", "write")], &[("beyond", &[("offset", "4m")])]));
     let error =
         measure(&job, file.path(), &mut |event| panic!("{event:?}")).expect_err("too long").to_string();
     assert!(error.contains("4m"), "{error}");

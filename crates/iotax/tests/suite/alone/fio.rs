@@ -1,10 +1,9 @@
 //! Agreement with fio on the same jobs: a check of correctness, not of speed.
 //!
-//! The jobs are such that the storage sets the pace and not the tool: on the disk, which is slowed down to what any core can
-//! drive, or in the page cache with blocks so large that copying them is all the work. fio registers its file and buffers with
-//! io_uring as iotax does, and puts buffers on page boundaries: left to itself it does so for direct I/O only, and the kernel
-//! copies from elsewhere at two thirds of the speed. Writes are short, so that making fresh data for each, which fio does not, is
-//! little beside them, or so long that iotax does not either.
+//! In all jobs the storage is the bottleneck, not the tool: a disk that is slowed down to what any core can drive, or the page
+//! cache with blocks so large that copying dominates. fio registers its file and buffers with io_uring, as iotax does, and is
+//! told to align buffers to pages, without which copies run at two thirds of the speed. Writes are so short that making
+//! fresh data, which fio does not, costs little, or so long that iotax does not make it either.
 
 use std::fmt;
 use std::fs::File;
@@ -68,7 +67,7 @@ const SHAPES: [Shape; 10] = [
     cached(Rw::Write, "1m"),
 ];
 
-/// So many of them are compared where tests are to be quick: each way of I/O once.
+/// The number of shapes that quick tests compare: each way of I/O once.
 const FEW: usize = 4;
 
 impl Shape {
@@ -156,22 +155,11 @@ fn iotax(link: &mut AgentClient, shape: &Shape, file: &Path) -> Figures {
     keys.set(shape.bs_key(), shape.bs).expect("a size");
     let workload = keys.complete(&WorkloadKeys::default());
     let (path, interval) = (Some(file.display().to_string()), Nanos::from_millis(shape.run_ms()));
-    let job = Job {
-        path,
-        workload,
-        size: SIZE,
-        seed: 1,
-        interval,
-        writable: true,
-        shared: false,
-        identity: None,
-        directory: None,
-        peer: None,
-    };
+    let job = Job { path, writable: true, ..Job::new(workload, SIZE, 1, interval) };
     let outcome = link.run(&job, Duration::from_mins(1), &mut |_| {}).expect("measured");
     assert_eq!(outcome.errors, []);
     // fio takes completions out one by one and counts an I/O as in flight until then, so its slots are never empty. Here a slot
-    // is, from when its I/O is seen to be done until the next one begins: by Little's law for so long per I/O.
+    // is, from when its I/O is seen to be done until the next one begins; Little's law gives that time per I/O.
     let slots = f64::from(shape.iodepth) * f64::from(shape.numjobs);
     let tallies = &outcome.tallies;
     let cycle_ns = slots * outcome.duration_ns as f64 / tallies.ios() as f64;

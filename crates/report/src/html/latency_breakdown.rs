@@ -1,4 +1,4 @@
-//! Guests from within: where a latency arises, and whose CPU time an I/O takes.
+//! The breakdown of latency by place and of CPU time by role.
 
 use iotax_model::Workload;
 use iotax_model::units::human;
@@ -9,17 +9,18 @@ use super::chart::{Chart, Place};
 use crate::figure::{cpu_unit, or_unknown};
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::latency_breakdown::View;
-use iotax_analysis::{CpuByRole, Inside, Judgement, Metric};
+use iotax_analysis::{CpuByRole, Judgement, LatencyBreakdown, Metric};
 
-/// Both pictures side by side, and beneath them their figures; nothing if no guest was seen from within and no role told apart.
-pub(super) fn within(judgement: &Judgement, here: Place<'_>, on: &Workload) -> Markup {
+/// Both charts and their tables; nothing if no guest was measured from inside and no role could be told apart.
+pub(super) fn section(judgement: &Judgement, here: Place<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
-    let mut insides: Vec<&Inside> = judgement.insides.iter().filter(|i| i.workload == workload).collect();
+    let mut insides: Vec<&LatencyBreakdown> =
+        judgement.latency_breakdowns.iter().filter(|i| i.workload == workload).collect();
     if !insides.iter().any(|inside| inside.within()) {
         insides.clear();
     }
     let mut cpus: Vec<&CpuByRole> = judgement.cpus.iter().filter(|cpu| cpu.workload == workload).collect();
-    // The load generator and a rest are no news.
+    // The load generator and an unattributed rest alone are not worth a chart.
     let told = [Role::Peer, Role::Vcpu, Role::Iothread, Role::Main, Role::Worker, Role::KernelThreads];
     if !cpus.iter().any(|cpu| told.iter().any(|role| cpu.of_role(*role).is_some())) {
         cpus.clear();
@@ -38,7 +39,7 @@ pub(super) fn within(judgement: &Judgement, here: Place<'_>, on: &Workload) -> M
     }
 }
 
-fn latency(insides: &[&Inside]) -> Chart {
+fn latency(insides: &[&LatencyBreakdown]) -> Chart {
     let bars: Vec<Stack> = insides
         .iter()
         .map(|inside| Stack { name: inside.target.clone(), parts: inside.stretches.clone() })
@@ -46,7 +47,7 @@ fn latency(insides: &[&Inside]) -> Chart {
     stacks(&bars, "arises", "io", "Where the mean latency arises", "from the device (left) to the program")
 }
 
-/// Its nanoseconds by role, and for what.
+/// Nanoseconds by role, per I/O or per GiB as the workload is counted.
 fn by_role<'a>(cpu: &'a CpuByRole, on: &Workload) -> &'a [(Role, f64)] {
     if Metric::cpu(on) == Metric::CPU_PER_GIB { &cpu.per_gib } else { &cpu.roles }
 }
@@ -66,7 +67,7 @@ fn cpu_time(cpus: &[&CpuByRole], on: &Workload) -> Chart {
     )
 }
 
-fn views(insides: &[&Inside]) -> Markup {
+fn views(insides: &[&LatencyBreakdown]) -> Markup {
     let time = |value: Option<f64>| or_unknown(value, human::time);
     html! {
         @if !insides.is_empty() {

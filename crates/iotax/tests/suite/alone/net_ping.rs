@@ -26,7 +26,7 @@ impl Server {
         let stderr = child.stderr.take().expect("piped");
         let mut lines = BufReader::new(stderr);
         lines.read_line(&mut line).expect("a line");
-        // What it says later must find a reader.
+        // Keeps reading, so that the server never blocks.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         let port = line.trim().rsplit(':').next().expect("a port").to_owned();
         assert!(port.parse::<u16>().is_ok(), "{line}");
@@ -41,7 +41,7 @@ impl Drop for Server {
     }
 }
 
-/// What the run of a ping says of its cells.
+/// The cells of a ping's run.
 fn ping(lab: &Lab, arguments: &[&str]) -> Vec<Value> {
     let output =
         lab.iotax().args(["net", "ping", "--json"]).arg("-").args(arguments).output().expect("iotax starts");

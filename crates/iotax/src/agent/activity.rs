@@ -1,4 +1,4 @@
-//! What the agent's own machine does while the agent measures.
+//! The activity of the agent's own machine during a measurement.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,17 +11,17 @@ use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack;
 
-/// Watches the machine over one measurement's window.
-pub(super) struct Inside {
+/// Records the machine's activity over one measurement's window.
+pub(super) struct ActivityRecorder {
     monitor: Monitor,
     kernel: KernelThreads,
     runtime_ns: u64,
     began: Option<Began>,
-    /// With the counters at the window's end.
+    /// The activity, with the counters at the window's end.
     activity: Option<(HostActivity, MonitorSnapshot)>,
 }
 
-/// When the window began.
+/// The state at the start of the window.
 struct Began {
     at: Instant,
     first: MonitorSnapshot,
@@ -29,28 +29,28 @@ struct Began {
     pace: PaceReading,
 }
 
-impl Inside {
-    /// For a measurement of so long over the network.
+impl ActivityRecorder {
+    /// For a network measurement of `runtime_ns`.
     pub(super) fn of_network(runtime_ns: u64) -> Self {
-        let inside = Self::new(Path::new("/"), runtime_ns);
-        Self { monitor: inside.monitor.with_network(Path::new("/"), None), ..inside }
+        let recorder = Self::new(Path::new("/"), runtime_ns);
+        Self { monitor: recorder.monitor.with_network(Path::new("/"), None), ..recorder }
     }
 
-    /// For a measurement of so long of this file or device.
+    /// For a measurement of a file or device.
     pub(super) fn new(path: &Path, runtime_ns: u64) -> Self {
         let root = Path::new("/");
         let stack = stack::of_path(root, path).unwrap_or_default();
         let filesystems = stack.layers.iter().filter(|layer| layer.kind == LayerKind::Filesystem);
         let filesystems: Vec<String> = filesystems.map(|layer| layer.name.clone()).collect();
         let mut kernel = KernelThreads::new(root, &stack.disks, &filesystems);
-        // The first look is the long one.
+        // The first reading takes longest; do it before the window.
         kernel.read();
         let monitor = Monitor::new(root, stack.disks, Vec::new());
         Self { monitor, kernel, runtime_ns, began: None, activity: None }
     }
 
-    /// Sees the window begin and end.
-    pub(super) fn see(&mut self, event: &Event) {
+    /// Takes snapshots when the window begins and ends.
+    pub(super) fn observe(&mut self, event: &Event) {
         match event {
             Event::Measuring => {
                 let (at, first) = (Instant::now(), self.monitor.snapshot());
@@ -58,13 +58,13 @@ impl Inside {
                 self.began = Some(Began { at, first, threads, pace });
             }
             Event::Sample(sample) if sample.at_ns >= self.runtime_ns => self.end(),
-            // Work may end before its time.
+            // File operations may end before their time.
             Event::Over if self.activity.is_none() => self.end(),
             _ => {}
         }
     }
 
-    /// What happened in the window and, if it ended in a flush, until then; absent if there was none.
+    /// The activity in the window, with the disks' activity during the flush if there was one; absent without a window.
     pub(super) fn activity(mut self, flushed: bool) -> Option<HostActivity> {
         if self.activity.is_none() {
             // It ended before its time.

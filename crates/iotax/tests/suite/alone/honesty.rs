@@ -1,8 +1,7 @@
-//! Honesty checks on real storage: each with a case that it must see, beside one in which it must be silent.
+//! Honesty checks on real storage: each with a case that must draw its warning, and one that must not.
 //!
-//! Others use this machine too while tests run, so each test looks at the kind of warning that it is about. What others read
-//! hides that a cache answered, and whoever drops caches empties them for all: what must be seen is looked for a few times, what
-//! must not be seen must not be seen once.
+//! Other load on this machine may hide that a cache answered, or empty the caches, so each test looks only at its own kind of
+//! warning. An expected warning must appear in one of a few tries, a wrong one in none.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +25,7 @@ fn warned(json: &Value, kind: &str) -> Vec<(String, String, String)> {
         .collect()
 }
 
-/// Times that are looked.
+/// The number of tries.
 const TRIES: usize = 4;
 
 fn measurements<'a>(json: &'a Value, target: &str) -> Vec<&'a Value> {
@@ -124,7 +123,7 @@ fn a_sparse_file_is_told_from_a_full_one() {
     assert!(json["measurements"][0].get("flush").is_none(), "reads flush nothing");
     let watching = json["measurements"][0]["watching_ns"].as_u64().expect("known");
     println!("watching took {watching} ns of 400 ms");
-    // A file of its own is filled, whatever is asked of it.
+    // A file that iotax creates is always filled.
     let own = bench(&lab.work().join("new"));
     assert_eq!((warned(&own, "holes"), warned(&own, "compressible")), (vec![], vec![]));
 }

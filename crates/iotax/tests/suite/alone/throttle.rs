@@ -24,7 +24,7 @@ struct Throttle {
 }
 
 impl Throttle {
-    /// Limits reads of the disk beneath a directory, or says why that cannot be done here.
+    /// Limits reads of a directory's disk; an error says why that is impossible here.
     fn of(dir: &Path) -> Result<Self, String> {
         let disk = disk_beneath(dir)?;
         let (parent, file, limit) = hierarchy(&disk)?;
@@ -53,7 +53,7 @@ impl Throttle {
 
 impl Drop for Throttle {
     fn drop(&mut self) {
-        // What ran in it has been waited for.
+        // Its processes have ended.
         let _ = fs::remove_dir(&self.group);
     }
 }
@@ -72,7 +72,7 @@ fn disk_beneath(dir: &Path) -> Result<String, String> {
         .map_err(|error| format!("{}: {error}", disk.display()))
 }
 
-/// Where this machine's groups for block I/O are, the file of their limits, and a limit as it takes it.
+/// The directory of this machine's block I/O groups, the file for limits, and a limit in its format.
 fn hierarchy(disk: &str) -> Result<(PathBuf, &'static str, String), String> {
     const LIMIT: &str = "blkio.throttle.read_iops_device";
     let (first, second) = (Path::new("/sys/fs/cgroup/blkio"), Path::new("/sys/fs/cgroup"));
@@ -88,7 +88,7 @@ fn hierarchy(disk: &str) -> Result<(PathBuf, &'static str, String), String> {
     Ok((second.to_owned(), "io.max", format!("{disk} riops={RATE}")))
 }
 
-/// A lab with a file to read and a throttle on the disk beneath it; `None` after saying why not.
+/// A lab with a file to read and a throttle on its disk; skips with the reason if that is impossible.
 fn throttled() -> Option<(Lab, PathBuf, Throttle)> {
     let lab = Lab::alone();
     let throttle = match Throttle::of(&lab.work()) {
@@ -143,7 +143,7 @@ fn an_open_loop_that_asks_for_more_says_so() {
         let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("a number: {measurement}"));
         let second = |name: &str| number(&read["response_ns"][name]) / 1e9;
         eprintln!("{read}, {pacing}");
-        // What begins t seconds after the start was due at t x 500 / 800; the window is from 1 to 5.
+        // An I/O that begins t seconds after the start was due at t x 500 / 800; the window is from 1 to 5.
         let wait = |at: f64| at * (1.0 - RATE / ASKED);
         let figures = [
             ("IOPS", number(&read["iops"]), RATE),

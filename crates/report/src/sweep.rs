@@ -1,4 +1,4 @@
-//! What a test's course over sizes or depths is called and tells, wherever it is shown.
+//! Titles and sentences for sweeps over block sizes or queue depths.
 
 use iotax_model::Bytes;
 use iotax_model::suite::SuiteShape;
@@ -7,9 +7,9 @@ use iotax_model::units::human;
 use super::figure::{self, change, or_unknown};
 use iotax_analysis::store::Run;
 use iotax_analysis::suite::filecopy;
-use iotax_analysis::suite::{Course, Knee, Point, Test, Transition};
+use iotax_analysis::suite::{Knee, Point, TargetSeries, Test, Transition};
 
-/// From so large a misfit on, two parts do not describe the times of block sizes.
+/// The misfit above which fixed cost plus bandwidth does not describe the times well.
 const POOR_FIT: f64 = 0.3;
 
 /// `random read by block size, queue depth 8 (randread)`.
@@ -34,7 +34,7 @@ pub(super) fn title(test: &Test<'_>) -> String {
 /// The columns of [`indexes`].
 pub(super) const INDEX_HEAD: [&str; 4] = ["", "baseline, KiB/s", "copied, KiB/s", "index"];
 
-/// UnixBench's index of its file copies: for each target a row for each copy, and one for all of them.
+/// UnixBench's index of its file copies: for each target a row per copy, then their geometric mean.
 pub(super) fn indexes(run: &Run) -> Vec<(String, Vec<[String; 4]>)> {
     let rows = |found: filecopy::Index| {
         let copies = found.copies.iter().map(|copy| {
@@ -49,7 +49,7 @@ pub(super) fn indexes(run: &Run) -> Vec<(String, Vec<[String; 4]>)> {
     filecopy::indexes(run).into_iter().map(rows).collect()
 }
 
-/// A point's place: `64k`, or how many I/Os are outstanding.
+/// The x value of a point: its block size (`64k`) or its number of outstanding I/Os.
 pub(super) fn place(shape: SuiteShape, point: &Point<'_>) -> String {
     match shape {
         SuiteShape::Depths => point.outstanding().to_string(),
@@ -57,22 +57,22 @@ pub(super) fn place(shape: SuiteShape, point: &Point<'_>) -> String {
     }
 }
 
-/// IOPS of half the block size over those of this one: near 2 where the bandwidth decides, near 1 where each I/O's own cost does.
+/// IOPS at half the block size over IOPS here: near 2 if bandwidth limits, near 1 if the fixed cost per I/O does.
 /// Absent if half the size was not measured.
-pub(super) fn against_half(course: &Course<'_>, at: usize) -> Option<f64> {
+pub(super) fn against_half(course: &TargetSeries<'_>, at: usize) -> Option<f64> {
     let point = course.points.get(at)?;
     let half = course.points.iter().find(|other| other.block_size().0 * 2 == point.block_size().0)?;
     Some(half.iops? / point.iops?)
 }
 
-/// What the courses tell, a sentence for each target.
+/// The knee or the transition of each target's sweep, one sentence each.
 pub(super) fn sentences(test: &Test<'_>) -> Vec<String> {
-    let sentence = |course: &Course<'_>| {
+    let sentence = |course: &TargetSeries<'_>| {
         let knee = course.knee.as_ref().map(|knee| of_knee(course, knee));
         let told = knee.or_else(|| course.transition.as_ref().map(|found| of_transition(course, found)));
         told.map(|told| format!("{}: {told}", course.target))
     };
-    test.courses.iter().filter_map(sentence).collect()
+    test.series.iter().filter_map(sentence).collect()
 }
 
 /// ` (7.1 to 8.4 by single blocks)`.
@@ -82,7 +82,7 @@ fn spread(range: Option<(f64, f64)>, words: impl Fn(f64) -> String) -> String {
     })
 }
 
-fn of_knee(course: &Course<'_>, knee: &Knee) -> String {
+fn of_knee(course: &TargetSeries<'_>, knee: &Knee) -> String {
     let outstanding = format!("{}{}", human::count(knee.outstanding), spread(knee.range, human::count));
     let (ceiling, least) = (human::count(knee.ceiling_iops), human::time(knee.least_latency_ns));
     let last = course.points.last().map_or(0, Point::outstanding);
@@ -102,7 +102,7 @@ fn of_knee(course: &Course<'_>, knee: &Knee) -> String {
     )
 }
 
-fn of_transition(course: &Course<'_>, found: &Transition) -> String {
+fn of_transition(course: &TargetSeries<'_>, found: &Transition) -> String {
     let size = |bytes: f64| human::bytes(whole(bytes));
     let own = human::time(found.fixed_ns);
     let poor = if found.misfit > POOR_FIT {
@@ -131,7 +131,7 @@ fn of_transition(course: &Course<'_>, found: &Transition) -> String {
     )
 }
 
-fn largest(course: &Course<'_>) -> Bytes {
+fn largest(course: &TargetSeries<'_>) -> Bytes {
     course.points.iter().map(Point::block_size).max().unwrap_or_default()
 }
 
@@ -155,7 +155,7 @@ pub(super) struct Map {
 }
 
 impl Map {
-    pub(crate) fn of(course: &Course<'_>) -> Self {
+    pub(crate) fn of(course: &TargetSeries<'_>) -> Self {
         let file = |point: &Point<'_>| point.workload.size.unwrap_or_default();
         let distinct = |of: &dyn Fn(&Point<'_>) -> Bytes| -> Vec<Bytes> {
             course.points.iter().map(of).collect::<std::collections::BTreeSet<_>>().into_iter().collect()

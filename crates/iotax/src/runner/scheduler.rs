@@ -1,10 +1,10 @@
-//! Which rounds are measured next, and what of them: all that the plan has, or what is needed to decide what is open.
+//! Schedules rounds: all of the plan's, or those that open comparisons need.
 
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use iotax_analysis::store::Run;
-use iotax_analysis::{Course, Standing, Stopped};
+use iotax_analysis::{SequentialState, Standing, Stopped};
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::{Cell, Plan};
@@ -12,20 +12,20 @@ use iotax_model::{Cell, Plan};
 use super::Progress;
 
 /// Rounds that are measured without a look in between.
-pub(super) struct Stretch {
+pub(super) struct Batch {
     pub(super) rounds: RangeInclusive<u32>,
     /// The cells that are measured in each of them.
     pub(super) cells: Vec<Cell>,
-    /// Measurements of the run before it.
+    /// Number of measurements before it.
     pub(super) before: usize,
-    /// Measurements of the run if no comparison is decided any more.
+    /// Number of measurements if no further comparison is decided.
     pub(super) at_most: usize,
-    /// How many comparisons are open, of how many; absent where no rounds are added.
+    /// Open comparisons, and all of them; `None` if the number of rounds is fixed.
     pub(super) open: Option<(usize, usize)>,
 }
 
-impl Stretch {
-    /// From a look to the next.
+impl Batch {
+    /// The rounds from one look to the next.
     fn up_to(standing: Standing, next: u32) -> Self {
         let rounds = standing.rounds() + 1..=next;
         let cells = standing.cells.len();
@@ -39,74 +39,74 @@ impl Stretch {
         }
     }
 
-    /// Measurements of the run at its end.
+    /// Number of measurements at its end.
     pub(super) fn after(&self) -> usize {
         self.before + self.rounds.clone().count() * self.cells.len()
     }
 }
 
-/// What is left to be measured of a run.
-pub(super) struct Agenda<'a> {
+/// The rest of a run.
+pub(super) struct Scheduler<'a> {
     plan: &'a Plan,
-    /// Absent where the number of rounds is fixed.
-    course: Option<Course>,
-    /// Whether all rounds of a fixed number were given out.
-    given_out: bool,
+    /// `None` if the number of rounds is fixed.
+    sequential: Option<SequentialState>,
+    /// True once all rounds of a fixed number have been scheduled.
+    scheduled: bool,
     begun: Instant,
-    /// Warm-ups and windows since it began, in seconds by the plan.
+    /// Planned seconds of warm-ups and windows since the beginning.
     planned_seconds: f64,
 }
 
-impl<'a> Agenda<'a> {
-    /// Of a run whose targets stand. The plan's times are those of `plan`, the looks those that the run began with.
+impl<'a> Scheduler<'a> {
+    /// A scheduler for a run whose targets are built. Times follow from `plan`, looks from the plan that the run began with.
     pub(super) fn new(plan: &'a Plan, run: &Run) -> Self {
-        let course = Course::new(run);
-        Self { plan, course, given_out: false, begun: Instant::now(), planned_seconds: 0.0 }
+        let sequential = SequentialState::new(run);
+        Self { plan, sequential, scheduled: false, begun: Instant::now(), planned_seconds: 0.0 }
     }
 
-    /// Takes note of a measurement.
+    /// Counts a measurement.
     pub(super) fn measured(&mut self, cell: Cell, measurement: &Measurement) {
         self.planned_seconds += self.seconds(cell);
-        if let Some(course) = &mut self.course {
-            course.add(measurement);
+        if let Some(sequential) = &mut self.sequential {
+            sequential.add(measurement);
         }
     }
 
-    /// Takes note of a measurement that failed.
+    /// Counts a measurement that failed.
     pub(super) fn failed(&mut self, cell: Cell, round: u32) {
-        if let Some(course) = &mut self.course {
-            course.fail(cell, round);
+        if let Some(sequential) = &mut self.sequential {
+            sequential.fail(cell, round);
         }
     }
 
-    /// What is to be measured next, after a look at what was; absent if nothing is.
-    pub(super) fn next(&mut self, progress: &mut dyn Progress) -> Option<Stretch> {
-        let Some(course) = &mut self.course else {
-            return (!std::mem::replace(&mut self.given_out, true)).then(|| self.everything());
+    /// The next batch, after a look at the measurements so far; `None` if nothing is left.
+    pub(super) fn next(&mut self, progress: &mut dyn Progress) -> Option<Batch> {
+        let Some(sequential) = &mut self.sequential else {
+            return (!std::mem::replace(&mut self.scheduled, true)).then(|| self.everything());
         };
-        let standing = course.standing();
+        let standing = sequential.standing();
         if standing.taken > 0 {
             progress.look(&self.look(&standing));
         }
         let next = standing.next()?;
-        let stretch = Stretch::up_to(standing, next);
-        if let Some(reason) = self.too_late(&stretch) {
+        let batch = Batch::up_to(standing, next);
+        if let Some(reason) = self.too_late(&batch) {
             progress.note(&reason);
             return None;
         }
-        Some(stretch)
+        Some(batch)
     }
 
     /// All rounds of a plan that fixes their number.
-    fn everything(&self) -> Stretch {
+    fn everything(&self) -> Batch {
         let cells = (0..self.plan.targets.len())
             .flat_map(|target| (0..self.plan.workloads.len()).map(move |workload| Cell { target, workload }))
             .collect();
         let at_most = self.plan.cells() * self.plan.repeat as usize;
-        Stretch { rounds: 1..=self.plan.repeat, cells, before: 0, at_most, open: None }
+        Batch { rounds: 1..=self.plan.repeat, cells, before: 0, at_most, open: None }
     }
 
-    /// What a look came to.
+    /// A look's result in words.
     fn look(&self, standing: &Standing) -> String {
         let (taken, looks, rounds) = (standing.taken, standing.looks.len(), standing.rounds());
         let (decided, all) = (standing.comparisons - standing.open, standing.comparisons);
@@ -124,19 +124,20 @@ impl<'a> Agenda<'a> {
         )
     }
 
-    /// Why a stretch is not begun, if it would end later than the plan allows.
-    fn too_late(&self, stretch: &Stretch) -> Option<String> {
+    /// The reason not to begin a batch: it would end later than the plan allows.
+    fn too_late(&self, batch: &Batch) -> Option<String> {
         let limit = self.plan.until_decided.as_ref()?.max_time?;
-        let planned: f64 = stretch.cells.iter().map(|cell| self.seconds(*cell)).sum();
-        let is_there =
-            |cell: &Cell, round| self.course.as_ref().is_some_and(|course| course.has(*cell, round));
-        let there = stretch.rounds.clone().map(|round| {
-            let cells = stretch.cells.iter().filter(|cell| is_there(cell, round));
+        let planned: f64 = batch.cells.iter().map(|cell| self.seconds(*cell)).sum();
+        let is_there = |cell: &Cell, round| {
+            self.sequential.as_ref().is_some_and(|sequential| sequential.has(*cell, round))
+        };
+        let there = batch.rounds.clone().map(|round| {
+            let cells = batch.cells.iter().filter(|cell| is_there(cell, round));
             cells.map(|cell| self.seconds(*cell)).sum::<f64>()
         });
-        let planned = planned * stretch.rounds.clone().count() as f64 - there.sum::<f64>();
+        let planned = planned * batch.rounds.clone().count() as f64 - there.sum::<f64>();
         let passed = self.begun.elapsed().as_secs_f64();
-        // By how much measuring takes longer than warm-ups and windows alone.
+        // The ratio of the time so far to warm-ups and windows alone.
         let stretched = if self.planned_seconds > 0.0 { passed / self.planned_seconds } else { 1.0 };
         let end = passed + planned * stretched;
         (end > limit.as_secs_f64()).then(|| {

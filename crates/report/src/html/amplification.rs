@@ -1,18 +1,19 @@
-//! What each layer passed on of the I/O of the layer above: merged, split, amplified, or answered from a cache.
+//! I/O amplification: what each layer merged, split, amplified, or answered from a cache.
 
 use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::colour;
+use crate::amplification::{DIRECTIONS, remarkable};
 use crate::figure::or_unknown;
-use crate::passed::{DIRECTIONS, remarkable};
 use iotax_analysis::amplification::{Level, Passed};
 use iotax_analysis::store::Run;
-use iotax_analysis::{Flow, Judgement};
+use iotax_analysis::{IoAmplification, Judgement};
 
-/// What was remarkable in sentences, and every layer's account; nothing if nobody but the programs counted.
-pub(super) fn passed(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
-    let flows: Vec<&Flow> = judgement.flows.iter().filter(|flow| flow.workload == workload).collect();
+/// Notable layers in sentences, and the counts of every layer; nothing if no layer below the program was counted.
+pub(super) fn section(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
+    let flows: Vec<&IoAmplification> =
+        judgement.amplifications.iter().filter(|flow| flow.workload == workload).collect();
     html! {
         @if !flows.is_empty() {
             @for flow in &flows {
@@ -40,8 +41,8 @@ fn head() -> Markup {
     }
 }
 
-fn rows(run: &Run, flow: &Flow) -> Markup {
-    // A direction in which nothing was done has no rows.
+fn rows(run: &Run, flow: &IoAmplification) -> Markup {
+    // A direction without I/O has no rows.
     let used = DIRECTIONS.into_iter().filter(|(_, of)| flow.levels.iter().any(|level| of(level).ios > 0));
     html! {
         tbody {

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -14,21 +13,21 @@ use crate::page_cache::{drop_caches, drop_pages};
 
 /// The files, area and settings of one worker of a test.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct WorkerSetup {
     pub(crate) workload: Workload,
-    /// Bytes of the area, or of what all workers are to write together.
+    /// Bytes of the area, or of the data that all workers write together.
     pub(crate) size: u64,
-    /// Decides whatever is random.
+    /// Decides everything random.
     pub(crate) seed: u64,
     /// The worker's, from 0.
     pub(crate) number: u32,
     /// The target, opened for this worker.
     pub(super) file: Option<File>,
-    /// Empty but for what the other workers make.
+    /// A directory that only the workers write to.
     pub(super) directory: Option<PathBuf>,
 }
 
-impl Place {
+impl WorkerSetup {
     /// The target's file or device. Only for tests that work on the target's area.
     pub(crate) fn target(&mut self) -> Result<File, EngineError> {
         self.file.take().ok_or(EngineError::NoTest(self.test()))
@@ -73,7 +72,7 @@ impl Place {
     pub(crate) fn own_directory(&self) -> Result<OwnDirectory, EngineError> {
         let path = self.directory()?.join(self.number.to_string());
         let made = fs::create_dir(&path).and_then(|()| File::open(&path));
-        let root = made.map_err(trouble(format!("making {}", path.display())))?;
+        let root = made.map_err(EngineError::system(format!("making {}", path.display())))?;
         Ok(OwnDirectory { root, path })
     }
 
@@ -91,28 +90,22 @@ pub(crate) struct OwnDirectory {
 }
 
 impl OwnDirectory {
-    /// Has what was made be safe before anything is measured, and with `forget` out of memory, as far as this process may have it:
-    /// everything, or what is in `files` but not what is known of them.
+    /// Flushes the made files before the measurement and, with `forget`, drops them from memory as far as privileges allow: all
+    /// caches, or else the content of `files` but not their metadata.
     pub(crate) fn settle<'a>(
         &self,
         forget: bool,
         files: impl Iterator<Item = &'a OsStr>,
     ) -> Result<(), EngineError> {
-        let doing = || trouble(format!("flushing what was made in {}", self.path.display()));
+        let doing = || EngineError::system(format!("flushing what was made in {}", self.path.display()));
         rustix::fs::syncfs(&self.root).map_err(|errno| doing()(errno.into()))?;
         if forget && drop_caches(&self.path) != CacheDrop::PageCache {
             for name in files {
                 let file = File::open(self.path.join(name)).map_err(doing())?;
-                // Where the filesystem does not take the advice, its cache stays.
+                // Best effort: a filesystem that ignores the advice keeps its cache.
                 let _ = drop_pages(&file);
             }
         }
         Ok(())
     }
-}
-
-/// An error of the system, with what was tried.
-pub(crate) fn trouble(doing: impl Into<String>) -> impl FnOnce(io::Error) -> EngineError {
-    let doing = doing.into();
-    move |error| EngineError::System { doing, error }
 }

@@ -1,15 +1,14 @@
 //! The network ladder: every way is made, measured, judged and gone.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use iotax_analysis::store::{Run, Store};
 use iotax_model::record::Measurement;
 use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{Lab, assert_valid, text};
+use crate::lab::{Lab, assert_valid, start_until, text};
 use crate::sshd::{PORT, Sshd};
 
 /// Short, and without a question.
@@ -133,17 +132,10 @@ fn killed_at_a_measurement_it_can_be_cleaned() {
     }
     let lab = Lab::alone();
     let before = left();
-    let mut child = lab
-        .iotax()
-        .args(["net", "ladder", "--rungs", "veth", "--workloads", "tcp-upload", "--yes"])
-        .args(["--repeat", "2", "--runtime", "5s"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("iotax starts");
-    let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let begun = lines.map_while(Result::ok).any(|line| line.contains("round 1/2"));
-    assert!(begun, "it never began to measure");
+    let mut command = lab.iotax();
+    command.args(["net", "ladder", "--rungs", "veth", "--workloads", "tcp-upload", "--yes"]);
+    command.args(["--repeat", "2", "--runtime", "5s"]);
+    let mut child = start_until(&mut command, "round 1/2");
     child.kill().expect("killed");
     child.wait().expect("it ended");
     assert_ne!(left(), before, "there is something to clean");

@@ -1,14 +1,15 @@
-//! What a layer made of the I/O of the layer above it, in words.
+//! I/O amplification in words: how layers merged, split, amplified or absorbed I/O.
 
 use iotax_model::units::human;
 
-use iotax_analysis::Flow;
+use iotax_analysis::IoAmplification;
 use iotax_analysis::amplification::{Level, Passed};
 
-/// Ratios as near to 1 as this say nothing.
+/// Ratios closer to 1 than this are not worth mentioning.
 const TELLING: f64 = 0.05;
-/// `vdb merged 24:1 (96 KiB each), 5.0% of the bytes`: of each direction, what layers did other than pass on; empty if nothing.
-pub(super) fn remarkable(flow: &Flow) -> Vec<String> {
+
+/// `reads: vdb merged 24:1 (96 KiB each), 5.0% of the bytes`: the layers that changed the I/O, one line per direction.
+pub(super) fn remarkable(flow: &IoAmplification) -> Vec<String> {
     let [top, below @ ..] = flow.levels.as_slice() else { return vec![] };
     let mut lines = Vec::new();
     for (direction, of) in DIRECTIONS {
@@ -23,14 +24,14 @@ pub(super) fn remarkable(flow: &Flow) -> Vec<String> {
     lines
 }
 
-/// How a direction is taken from a level.
+/// Picks a direction of a level.
 type Of = fn(&Level) -> &Passed;
 
 /// The directions with their words.
 pub(super) const DIRECTIONS: [(&str, Of); 2] =
     [("read", |level| &level.read), ("write", |level| &level.write)];
 
-/// What a layer did other than pass on; absent if nothing. `top` is the program's account of the direction.
+/// The change that a layer made; absent if it passed I/O on unchanged. `top` counts the program's own I/O.
 pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option<String> {
     if top.bytes == 0 {
         return None;
@@ -53,7 +54,7 @@ pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option
     if bytes > 1.0 + TELLING {
         parts.push(format!("{} times the bytes", times(bytes)));
     } else if bytes < 1.0 - TELLING {
-        // Counts do not tell which of them it was.
+        // The counts cannot tell the two causes apart.
         let rest = match direction {
             "read" => "a cache, or holes, answered the rest",
             _ => "the rest was not written yet, or was shortened",

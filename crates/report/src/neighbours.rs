@@ -1,4 +1,4 @@
-//! What a neighbour did while a target was measured, in words.
+//! The load that a neighbour made while a target was measured, in words.
 
 use iotax_model::Workload;
 use iotax_model::net::NetTest;
@@ -6,10 +6,11 @@ use iotax_model::units::human;
 
 use super::figure::{evenness, or_unknown, share};
 use iotax_analysis::store::Run;
-use iotax_analysis::{Metric, Noise};
+use iotax_analysis::{Metric, NeighbourLoad};
 
-/// `60.0k IOPS, 246 MB/s`, by the names and units of its own workload; of TCP without packets, which are what kernels made of the bytes.
-pub(super) fn made(run: &Run, noise: &Noise, beside: &Workload) -> String {
+/// `60.0k IOPS, 246 MB/s`, with the names and units of the neighbour's own workload.
+/// TCP shows no packets: the kernel chooses their size.
+pub(super) fn made(run: &Run, noise: &NeighbourLoad, beside: &Workload) -> String {
     let neighbour = run.plan.neighbours.iter().find(|neighbour| neighbour.target.name == noise.name);
     let own = neighbour.map_or(beside, |neighbour| &neighbour.workload);
     let rate = or_unknown(noise.bytes_per_s, |rate| Metric::BYTES_PER_S.figure_on(own, rate));
@@ -19,8 +20,9 @@ pub(super) fn made(run: &Run, noise: &Noise, beside: &Workload) -> String {
     format!("{} {}, {rate}", or_unknown(noise.iops, human::count), Metric::IOPS.column(own))
 }
 
-/// `together 9.41 Gbit/s, of which vm-and-host had 31% and host 69%, fairness 0.872 [0.861, 0.883]`; absent but for streams beside streams.
-pub(super) fn together(noise: &Noise) -> Option<String> {
+/// `together 9.41 Gbit/s, of which vm-and-host had 31% and host 69%, fairness 0.872 [0.861, 0.883]`;
+/// only where both carry streams.
+pub(super) fn together(noise: &NeighbourLoad) -> Option<String> {
     let all = noise.together.as_ref()?;
     Some(format!(
         "together {}, of which {} had {} and {} {}, fairness {}",

@@ -1,12 +1,8 @@
-//! What is said of storage that is known to be the same, and of storage that is known to differ.
-
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+//! Verdicts on storage that is known to be the same, and on storage that is known to differ.
 
 use serde_json::Value;
 
-use crate::lab::{Lab, assert_valid, text};
+use crate::lab::{Lab, assert_valid, start_until, text};
 use crate::lab_guest::LabGuest;
 
 /// A plan whose targets are made in the same way, each a file of its own, under several names.
@@ -48,24 +44,11 @@ fn measured(json: &Value, target: &str) -> usize {
     json["measurements"].as_array().expect("measured").iter().filter(|m| m["target"] == target).count()
 }
 
-/// Starts a plan and waits until it says something.
-fn start_until(lab: &Lab, plan: &Path, said: &str) -> Child {
-    let mut command: Command = lab.iotax();
-    command.args(["run", "--yes"]).arg(plan).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("iotax starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let found = lines.by_ref().find(|line| line.as_ref().is_ok_and(|line| line.contains(said)));
-    assert!(found.is_some(), "never said: {said}");
-    // Its stderr is read to the end, so that it never waits for that.
-    std::thread::spawn(move || lines.for_each(drop));
-    child
-}
-
 #[test]
 fn a_run_that_adds_rounds_is_killed_and_goes_on_as_it_was_planned() {
     let lab = Lab::new();
     let plan = lab.plan(&same(2, "repeat = 3\nmargin = \"40%\"\n[until_decided]\nmax_rounds = 8"));
-    let mut child = start_until(&lab, &plan, "look 1 of 6");
+    let mut child = start_until(lab.iotax().args(["run", "--yes"]).arg(&plan), "look 1 of 6");
     child.kill().expect("killed");
     child.wait().expect("it ended");
     assert!(lab.run(&["clean"]).status.success());
@@ -117,7 +100,7 @@ fn time_ends_a_run_at_a_look() {
     assert!(text(&said.stdout).contains("would have passed max_time after"), "{}", text(&said.stdout));
 }
 
-/// Two devices of 10 ms and one of 12 in a guest: the one is told from the others, by an interval that holds the truth.
+/// Two devices of 10 ms and one of 12 ms in a guest: only the latter differs, and its interval contains the true ratio.
 #[test]
 fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
     let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };

@@ -1,0 +1,158 @@
+//! Storage on this host as the disk of a guest.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use iotax_model::target::{Accel, FileSpec, Format, GuestSpec, Snapshot, TargetSpec};
+use iotax_model::units::Bytes;
+use iotax_model::wire::{AgentHello, Area};
+use iotax_testbed::guest::Guest;
+use iotax_testbed::guest::nic::GuestNic;
+use iotax_testbed::monitor::GuestThreads;
+use iotax_testbed::target::{Built, qcow2};
+use iotax_testbed::undo::{UndoEntry, UndoLog};
+
+use super::OwnAgent;
+use super::storage::{LocalStorage, undo};
+
+/// A guest that has booted.
+pub(in crate::runner) struct RunningGuest {
+    pub(in crate::runner) guest: Guest,
+    pub(in crate::runner) hello: AgentHello,
+    pub(in crate::runner) accel: Accel,
+    pub(in crate::runner) boot_ns: u64,
+}
+
+impl RunningGuest {
+    /// QEMU's threads, for the monitor.
+    pub(in crate::runner) fn threads(&mut self) -> anyhow::Result<GuestThreads> {
+        Ok(GuestThreads { pid: self.guest.pid(), roles: self.guest.threads()? })
+    }
+}
+
+/// The place of a target's guest, and what to boot there.
+pub(in crate::runner) struct GuestSlot<'a> {
+    pub(in crate::runner) target: &'a TargetSpec,
+    pub(in crate::runner) spec: &'a GuestSpec,
+    pub(in crate::runner) device: MeasuredDevice<'a>,
+    /// `None` before it is booted, and after it failed.
+    pub(in crate::runner) running: &'a mut Option<RunningGuest>,
+}
+
+/// The device that a guest is measured by.
+pub(in crate::runner) enum MeasuredDevice<'a> {
+    Disk(&'a Built),
+    Nic(&'a GuestNic),
+}
+
+/// Storage that a guest has as its disk.
+pub(in crate::runner) struct GuestSite {
+    spec: GuestSpec,
+    /// The settings of the image, if the storage is a new file.
+    image: Option<FileSpec>,
+    pub(in crate::runner) storage: LocalStorage,
+    running: Option<RunningGuest>,
+    overlays: Overlays,
+}
+
+/// The overlays of external snapshots.
+#[derive(Default)]
+struct Overlays {
+    /// Those between the image and the topmost, from the bottom up.
+    lower: Vec<PathBuf>,
+    /// The topmost, which is written.
+    top: Option<UndoEntry>,
+    /// The number of topmost ones so far.
+    count: u32,
+}
+
+impl GuestSite {
+    pub(in crate::runner) fn new(spec: &GuestSpec, image: Option<&FileSpec>, built: Built) -> Self {
+        Self {
+            spec: spec.clone(),
+            image: image.cloned(),
+            storage: LocalStorage::new(built),
+            running: None,
+            overlays: Overlays::default(),
+        }
+    }
+
+    pub(super) const fn spec(&self) -> &GuestSpec {
+        &self.spec
+    }
+
+    pub(super) const fn image(&self) -> Option<&FileSpec> {
+        self.image.as_ref()
+    }
+
+    pub(super) const fn running(&self) -> Option<&RunningGuest> {
+        self.running.as_ref()
+    }
+
+    pub(super) const fn slot<'a>(&'a mut self, target: &'a TargetSpec) -> GuestSlot<'a> {
+        let device = MeasuredDevice::Disk(&self.storage.built);
+        GuestSlot { target, spec: &self.spec, device, running: &mut self.running }
+    }
+
+    pub(super) fn agent(&mut self) -> anyhow::Result<OwnAgent<'_>> {
+        agent(&mut self.running)
+    }
+
+    /// All of the guest's disk.
+    pub(super) fn area(&self) -> Area {
+        let Built { size, shared, .. } = self.storage.built;
+        Area { path: None, offset: Bytes(0), size, shared, identity: None }
+    }
+
+    pub(super) fn renew_snapshots(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        self.storage.renew_snapshot(undo_log)?;
+        match (self.storage.built.snapshot, &mut self.running) {
+            (Some(Snapshot::External), Some(_)) => self.renew_overlay(undo_log),
+            (Some(Snapshot::Internal), Some(running)) => Ok(running.guest.renew_snapshot()?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a new, empty overlay on top of the chain. The lower ones are created once and stay empty.
+    fn renew_overlay(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        let Self { running: Some(running), image: Some(file), storage, overlays, .. } = self else {
+            return Ok(());
+        };
+        let built = &storage.built;
+        let mut below = (built.path.as_path(), built.format);
+        let mut add = |name: String, (below, format): (&Path, Format)| {
+            let path = built.path.with_extension(name);
+            anyhow::Ok((qcow2::overlay(&path, below, format, file, undo_log)?, path))
+        };
+        let depth = file.backing_depth.unwrap_or(1) as usize;
+        while overlays.lower.len() + 1 < depth {
+            let lowest = overlays.lower.last().map_or(below, |path| (path, Format::Qcow2));
+            let (_, path) = add(format!("beneath-{}.qcow2", overlays.lower.len() + 1), lowest)?;
+            overlays.lower.push(path);
+        }
+        if let Some(path) = overlays.lower.last() {
+            below = (path, Format::Qcow2);
+        }
+        overlays.count += 1;
+        let (entry, path) = add(format!("overlay-{}.qcow2", overlays.count), below)?;
+        running.guest.swap_disk(&path, Format::Qcow2)?;
+        match overlays.top.replace(entry) {
+            Some(old) => undo(old, undo_log),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn forget_overlay(&mut self, undo_log: &mut UndoLog) {
+        if let Some(entry) = self.overlays.top.take() {
+            // It stays on record if it cannot be removed now.
+            let _ = undo_log.undo(entry);
+        }
+    }
+}
+
+/// The agent of a guest, which must be running.
+pub(super) fn agent(running: &mut Option<RunningGuest>) -> anyhow::Result<OwnAgent<'_>> {
+    let running = running.as_mut().context("the guest is not running")?;
+    let (client, blocks) = running.guest.agent_and_blocks();
+    Ok(OwnAgent { client, blocks: Some(blocks) })
+}

@@ -1,0 +1,253 @@
+//! Targets that have been built, each at one of four sites: this host, a guest, another machine, or a network path.
+
+mod guest;
+mod network;
+mod record;
+mod storage;
+
+use std::time::Duration;
+
+use iotax_model::target::TargetSpec;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::warning::Warning;
+use iotax_model::wire::{Area, Job};
+use iotax_model::workload::{Content, DEFAULT_SIZE, Workload};
+use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::guest::BlockLayer;
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::undo::UndoLog;
+
+use super::remote_agent::RemoteAgent;
+use super::{Progress, interrupted, local_agent};
+pub(super) use guest::{GuestSite, GuestSlot, MeasuredDevice, RunningGuest};
+pub(super) use network::{NetworkClient, NetworkSite};
+pub(super) use storage::{HostSite, LocalStorage, RemoteSite};
+
+/// A target, or one of its guests or servers if it has several.
+pub(super) struct Target {
+    pub(super) spec: TargetSpec,
+    pub(super) site: Site,
+}
+
+/// The site of a target, with what only that site has.
+pub(super) enum Site {
+    Host(HostSite),
+    Guest(Box<GuestSite>),
+    Remote(Box<RemoteSite>),
+    Network(NetworkSite),
+}
+
+/// An agent that measures one target only, with QEMU's block layer if it is in a guest.
+pub(super) struct OwnAgent<'a> {
+    pub(super) client: &'a mut AgentClient,
+    pub(super) blocks: Option<BlockLayer<'a>>,
+}
+
+impl<'a> OwnAgent<'a> {
+    const fn on_host(client: &'a mut AgentClient) -> Self {
+        Self { client, blocks: None }
+    }
+}
+
+/// The parts to build for a target: one, or one for each of its guests or servers. All but the first have a number in their name, after
+/// a character that plans do not accept there.
+pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> + '_ {
+    let count = spec.stack().map_or(1, |stack| stack.instances());
+    (1..=count).map(|number| match number {
+        1 => spec.clone(),
+        _ => TargetSpec { name: format!("{}+{number}", spec.name), ..spec.clone() },
+    })
+}
+
+impl Target {
+    /// A name that is unique among those measured concurrently: its number, or its server's address.
+    pub(super) fn name_among(&self, number: u64) -> String {
+        match &self.site {
+            Site::Network(site) if !site.client.is_guest() => site.path.peer.name(),
+            _ => (number + 1).to_string(),
+        }
+    }
+
+    /// The guest, running or not.
+    pub(super) fn guest(&mut self) -> Option<GuestSlot<'_>> {
+        match &mut self.site {
+            Site::Guest(site) => Some(site.slot(&self.spec)),
+            Site::Network(site) => site.client.slot(&self.spec),
+            Site::Host(_) | Site::Remote(_) => None,
+        }
+    }
+
+    pub(super) const fn is_guest(&self) -> bool {
+        match &self.site {
+            Site::Guest(_) => true,
+            Site::Network(site) => site.client.is_guest(),
+            Site::Host(_) | Site::Remote(_) => false,
+        }
+    }
+
+    pub(super) fn running_guest(&mut self) -> Option<&mut RunningGuest> {
+        self.guest().and_then(|slot| slot.running.as_mut())
+    }
+
+    /// Kills the guest and forgets its overlay: a newly booted guest has the image itself.
+    pub(super) fn kill_guest(&mut self, undo_log: &mut UndoLog) {
+        if let Some(slot) = self.guest() {
+            *slot.running = None;
+        }
+        if let Site::Guest(site) = &mut self.site {
+            site.forget_overlay(undo_log);
+        }
+    }
+
+    /// The agent that measures only this target; `None` if the run's agent does.
+    pub(super) fn own_agent(&mut self) -> anyhow::Result<Option<OwnAgent<'_>>> {
+        match &mut self.site {
+            Site::Host(site) => Ok(site.agent.as_mut().map(OwnAgent::on_host)),
+            Site::Guest(site) => site.agent().map(Some),
+            Site::Remote(site) => Ok(Some(OwnAgent::on_host(site.agent.client()))),
+            Site::Network(site) => site.client.own_agent(),
+        }
+    }
+
+    /// Starts an agent for a target that the run's agent would measure.
+    pub(super) fn start_own_agent(&mut self, stop: &Interrupt) -> anyhow::Result<()> {
+        match &mut self.site {
+            Site::Host(site) if site.agent.is_none() => site.agent = Some(local_agent(stop)?),
+            Site::Network(NetworkSite { client: client @ NetworkClient::Run, .. }) => {
+                *client = NetworkClient::Agent(local_agent(stop)?);
+            }
+            Site::Host(_) | Site::Guest(_) | Site::Remote(_) | Site::Network(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The agent on the other machine that the target, or its server, is on.
+    pub(super) fn remote_agent(&mut self) -> Option<&mut RemoteAgent> {
+        match &mut self.site {
+            Site::Remote(site) => Some(&mut site.agent),
+            Site::Network(site) => site.path.remote_agent(),
+            Site::Host(_) | Site::Guest(_) => None,
+        }
+    }
+
+    /// Returns whether its guest or own agent has ended, or no longer answers.
+    pub(super) fn is_lost(&mut self) -> bool {
+        if self.is_guest() {
+            return self.running_guest().is_some_and(|running| running.guest.is_lost());
+        }
+        self.own_agent().is_ok_and(|agent| agent.is_some_and(|agent| agent.client.is_over()))
+    }
+
+    pub(super) fn resume(&mut self) -> anyhow::Result<()> {
+        self.running_guest().map_or(Ok(()), |running| Ok(running.guest.resume()?))
+    }
+
+    pub(super) fn pause(&mut self) -> anyhow::Result<()> {
+        self.running_guest().map_or(Ok(()), |running| Ok(running.guest.pause()?))
+    }
+
+    /// The storage on this host, if it has any.
+    pub(super) const fn local_storage(&self) -> Option<&LocalStorage> {
+        match &self.site {
+            Site::Host(site) => Some(&site.storage),
+            Site::Guest(site) => Some(&site.storage),
+            Site::Remote(_) | Site::Network(_) => None,
+        }
+    }
+
+    /// Warnings about how it was built.
+    pub(super) fn warnings(&self) -> &[Warning] {
+        self.local_storage().map_or(&[], |storage| &storage.built.warnings)
+    }
+
+    /// Returns whether a snapshot is taken before each measurement.
+    pub(super) fn has_snapshot(&self) -> bool {
+        self.local_storage().is_some_and(|storage| storage.built.has_snapshot())
+    }
+
+    /// The area as its agent opens it, and whether it may be written; `None` for a network.
+    fn area(&self) -> Option<(Area, bool)> {
+        match &self.site {
+            Site::Host(HostSite { storage, .. }) => Some((storage.area(), storage.built.writable)),
+            Site::Guest(site) => Some((site.area(), site.storage.built.writable)),
+            Site::Remote(site) => Some((site.area(), site.writable)),
+            Site::Network(_) => None,
+        }
+    }
+
+    /// Writes all of it once through itself, so that no read meets a hole. Existing storage is measured as it is.
+    pub(super) fn fill(
+        &mut self,
+        run_agent: &mut AgentClient,
+        content: &Content,
+        seed: u64,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<()> {
+        let Some((area, true)) = self.area() else { return Ok(()) };
+        let (name, size) = (self.spec.name.clone(), area.size);
+        // 10 MB/s is slower than any storage worth measuring.
+        let patience = Duration::from_secs(60 + size.0 / 10_000_000);
+        self.resume()?;
+        let own = self.own_agent()?;
+        let agent = own.map_or(run_agent, |own| own.client);
+        agent
+            .fill(&area, content, seed, patience, &mut |done| progress.filled(&name, done, size))
+            .map_err(interrupted)?;
+        self.pause()
+    }
+
+    /// The job of one measurement.
+    pub(super) fn job(&self, workload: &Workload, seed: u64, interval: Nanos) -> Job {
+        let mut workload = workload.clone();
+        let size = workload.size.unwrap_or_default();
+        let read_only = Job::new(workload.clone(), size, seed, interval);
+        if let Site::Network(site) = &self.site {
+            return Job { peer: Some(site.path.peer.clone()), ..read_only };
+        }
+        let Some((area, writable)) = self.area() else { return read_only };
+        let rest = Bytes(area.size.0.saturating_sub(workload.offset.0));
+        let size = workload.size.unwrap_or(if workload.needs_directory() { DEFAULT_SIZE } else { rest });
+        workload.offset.0 += area.offset.0;
+        workload.beside.iter_mut().for_each(|job| job.offset.0 += area.offset.0);
+        let directory = match &self.site {
+            Site::Host(site) => site.directory().map(|path| path.display().to_string()),
+            Site::Guest(_) | Site::Remote(_) | Site::Network(_) => None,
+        };
+        let Area { path, shared, identity, .. } = area;
+        Job { path, workload, size, writable, shared, identity, directory, ..read_only }
+    }
+
+    /// Replaces its snapshots, so that each measurement meets fresh ones. Its guest must be paused.
+    pub(super) fn renew_snapshots(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        match &mut self.site {
+            Site::Host(site) => site.storage.renew_snapshot(undo_log),
+            Site::Guest(site) => site.renew_snapshots(undo_log),
+            Site::Remote(_) | Site::Network(_) => Ok(()),
+        }
+    }
+
+    /// Creates an empty directory next to a file on this host; other agents create one themselves. `tag` makes its name unique.
+    pub(super) fn make_directory(&mut self, tag: &str, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        match &mut self.site {
+            Site::Host(site) => site.make_directory(&format!("iotax-{tag}-{}.d", self.spec.name), undo_log),
+            Site::Guest(_) | Site::Remote(_) | Site::Network(_) => Ok(()),
+        }
+    }
+
+    /// Removes that directory with its contents.
+    pub(super) fn remove_directory(&mut self, undo_log: &mut UndoLog) {
+        if let Site::Host(site) = &mut self.site {
+            site.remove_directory(undo_log);
+        }
+    }
+
+    /// Takes a created file off the record, so that it stays.
+    pub(super) fn keep(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        match &mut self.site {
+            Site::Host(site) => site.storage.keep(undo_log),
+            Site::Guest(site) => site.storage.keep(undo_log),
+            Site::Remote(site) => site.agent.keep(),
+            Site::Network(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A network path as a target: the path and its client.
+
+use anyhow::Context;
+use iotax_model::record::Interface;
+use iotax_model::target::{GuestSpec, NetworkSpec, TargetSpec};
+use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::guest::nic::GuestNic;
+use iotax_testbed::interrupt::Interrupt;
+
+use super::OwnAgent;
+use super::guest::{GuestSlot, MeasuredDevice, RunningGuest, agent};
+use crate::runner::local_agent;
+use crate::runner::network::NetworkPath;
+
+/// A network path and its client.
+pub(in crate::runner) struct NetworkSite {
+    pub(super) spec: NetworkSpec,
+    pub(in crate::runner) client: NetworkClient,
+    pub(in crate::runner) path: NetworkPath,
+}
+
+/// The client of a network path.
+pub(in crate::runner) enum NetworkClient {
+    /// The run's agent.
+    Run,
+    /// An agent on this host that measures nothing else.
+    Agent(AgentClient),
+    Guest(Box<NetworkGuest>),
+}
+
+/// A guest that is a client.
+pub(in crate::runner) struct NetworkGuest {
+    spec: GuestSpec,
+    nic: GuestNic,
+    running: Option<RunningGuest>,
+}
+
+impl NetworkSite {
+    /// Starts the client's agent if it must be in the path's namespace, or if several paths are measured at once.
+    pub(in crate::runner) fn new(
+        spec: &NetworkSpec,
+        guest: Option<&GuestSpec>,
+        path: NetworkPath,
+        is_one_of_many: bool,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Self> {
+        let client = match guest.zip(path.nic()) {
+            Some((spec, nic)) => {
+                let (spec, nic) = (spec.clone(), nic.clone());
+                NetworkClient::Guest(Box::new(NetworkGuest { spec, nic, running: None }))
+            }
+            None => match path.client_agent(stop)? {
+                Some(agent) => NetworkClient::Agent(agent),
+                None if is_one_of_many => NetworkClient::Agent(local_agent(stop)?),
+                None => NetworkClient::Run,
+            },
+        };
+        Ok(Self { spec: spec.clone(), client, path })
+    }
+
+    /// The interfaces at both ends. A guest is paused until it is measured.
+    pub(super) fn interfaces(&mut self, run_agent: &mut AgentClient) -> anyhow::Result<Vec<Interface>> {
+        match &mut self.client {
+            NetworkClient::Guest(guest) => {
+                let running = guest.running.as_mut().context("the guest is not running")?;
+                let guest = &mut running.guest;
+                guest.resume()?;
+                let interfaces = self.path.interfaces(guest.agent());
+                guest.pause()?;
+                interfaces
+            }
+            NetworkClient::Agent(agent) => self.path.interfaces(agent),
+            NetworkClient::Run => self.path.interfaces(run_agent),
+        }
+    }
+
+    /// The process in whose network namespace packets pass: below a guest the server's, otherwise the client's.
+    pub(in crate::runner) fn watched_process(&self) -> Option<u32> {
+        match &self.client {
+            NetworkClient::Guest(_) => self.path.server_process(),
+            NetworkClient::Agent(agent) => agent.pid(),
+            NetworkClient::Run => None,
+        }
+    }
+
+    /// Replaces server and client agent after a failure. Guests are rebooted by the caller.
+    pub(in crate::runner) fn restart(&mut self, stop: &Interrupt) -> anyhow::Result<()> {
+        self.path.restart(stop)?;
+        if let NetworkClient::Agent(agent) = &mut self.client {
+            *agent = self.path.client_agent(stop)?.map_or_else(|| local_agent(stop), Ok)?;
+        }
+        Ok(())
+    }
+}
+
+impl NetworkClient {
+    pub(super) const fn is_guest(&self) -> bool {
+        matches!(self, Self::Guest(_))
+    }
+
+    pub(super) fn slot<'a>(&'a mut self, target: &'a TargetSpec) -> Option<GuestSlot<'a>> {
+        let Self::Guest(guest) = self else { return None };
+        let NetworkGuest { spec, nic, running } = &mut **guest;
+        Some(GuestSlot { target, spec, device: MeasuredDevice::Nic(nic), running })
+    }
+
+    /// The guest's settings, and the guest if it is running.
+    pub(super) fn guest(&self) -> Option<(&GuestSpec, Option<&RunningGuest>)> {
+        match self {
+            Self::Guest(guest) => Some((&guest.spec, guest.running.as_ref())),
+            Self::Agent(_) | Self::Run => None,
+        }
+    }
+
+    pub(super) fn own_agent(&mut self) -> anyhow::Result<Option<OwnAgent<'_>>> {
+        match self {
+            Self::Run => Ok(None),
+            Self::Agent(agent) => Ok(Some(OwnAgent::on_host(agent))),
+            Self::Guest(guest) => agent(&mut guest.running).map(Some),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The record of a target: its layers as the system shows them, and those of its guest.
+
+use std::path::Path;
+
+use iotax_model::record::TargetRecord;
+use iotax_model::target::{
+    Accel, Discard, FileSpec, Format, GuestSpec, Layer, LayerKind, NetworkSpec, TargetSpec,
+};
+use iotax_model::units::human;
+use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::stack;
+use iotax_testbed::target::{Built, inspect};
+
+use super::guest::{GuestSite, RunningGuest};
+use super::storage::{HostSite, LocalStorage};
+use super::{Site, Target};
+
+impl Target {
+    /// The layers, without a look at the area.
+    pub(in crate::runner) fn record(&self) -> anyhow::Result<TargetRecord> {
+        let name = self.spec.name.clone();
+        let (layers, running) = match &self.site {
+            Site::Remote(site) => return Ok(site.agent.record(&name)),
+            Site::Host(HostSite { storage, .. }) => (storage_layers(&self.spec, storage)?, None),
+            Site::Guest(site) => {
+                let below = storage_layers(&self.spec, &site.storage)?;
+                ([below, disk_layers(site)].concat(), site.running())
+            }
+            Site::Network(site) => {
+                let path = network_layers(&site.spec);
+                match site.client.guest() {
+                    Some((spec, running)) => ([path, guest_layers(spec, running)].concat(), running),
+                    None => (path, None),
+                }
+            }
+        };
+        Ok(TargetRecord {
+            name,
+            layers,
+            emulated: running.is_some_and(|running| running.accel == Accel::Tcg),
+            command_line: running.map(|running| running.guest.command_line().to_owned()),
+            guest_kernel: running.map(|running| running.hello.kernel.clone()),
+            guest_clocksource: running.and_then(|running| running.hello.clocksource.clone()),
+            interfaces: Vec::new(),
+            boot_ns: running.map(|running| running.boot_ns),
+            allocation: None,
+            found: None,
+            lost: None,
+        })
+    }
+
+    /// The record of a target that is ready, with its allocation and content or its interfaces.
+    pub(in crate::runner) fn inspected(
+        &mut self,
+        run_agent: &mut AgentClient,
+    ) -> anyhow::Result<TargetRecord> {
+        let record = self.record()?;
+        match &mut self.site {
+            Site::Remote(_) => Ok(record),
+            Site::Network(site) => Ok(TargetRecord { interfaces: site.interfaces(run_agent)?, ..record }),
+            Site::Host(HostSite { storage, .. }) => Ok(inspected(&storage.built, record)),
+            Site::Guest(site) => Ok(inspected(&site.storage.built, record)),
+        }
+    }
+}
+
+fn inspected(built: &Built, record: TargetRecord) -> TargetRecord {
+    TargetRecord {
+        allocation: inspect::allocation(&built.path, built.format),
+        found: if built.writable { None } else { inspect::found(&built.path) },
+        ..record
+    }
+}
+
+fn storage_layers(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<Vec<Layer>> {
+    let Built { path, offset, .. } = &storage.built;
+    let mut layers = stack::of_path(Path::new("/"), path)?.layers;
+    if offset.0 > 0
+        && let Some(top) = layers.last_mut()
+    {
+        top.detail = format!("{}, the area begins at byte {}", top.detail, offset.0);
+    }
+    if let Some(lvm) = spec.lvm.as_ref().filter(|lvm| lvm.snapshot) {
+        let detail = format!("{}, new before each measurement", lvm.kind);
+        layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
+    }
+    Ok(layers)
+}
+
+/// The layers from the image to the program in the guest.
+fn disk_layers(site: &GuestSite) -> Vec<Layer> {
+    let mut layers = Vec::new();
+    if let Some(file) = site.image() {
+        layers.push(Layer::new(LayerKind::Image, file.format.word(), image_detail(file)));
+        if let Some(snapshot) = file.snapshot {
+            let depth =
+                file.backing_depth.map(|depth| format!(", {depth} overlays deep")).unwrap_or_default();
+            let detail = format!("new before each measurement{depth}");
+            layers.push(Layer::new(LayerKind::Snapshot, format!("{snapshot} snapshot"), detail));
+        }
+    }
+    let spec = site.spec();
+    layers.push(Layer::new(LayerKind::Bus, spec.bus.word(), bus_detail(spec)));
+    layers.extend(guest_layers(spec, site.running()));
+    layers
+}
+
+/// The guest, and the filesystem in it.
+fn guest_layers(spec: &GuestSpec, running: Option<&RunningGuest>) -> Vec<Layer> {
+    let accel = running.map(|running| format!(", {}", running.accel.word().to_uppercase()));
+    let memory = human::bytes(spec.memory.0);
+    let accel = accel.unwrap_or_default();
+    let detail = format!("{}, {} vCPU, {memory}{accel}", spec.machine_type(), spec.vcpus);
+    let name = if spec.count > 1 { format!("{} guests", spec.count) } else { "guest".to_owned() };
+    let guest = Layer::new(LayerKind::Guest, name, detail);
+    [guest].into_iter().chain(running.and_then(|running| running.hello.filesystem.clone())).collect()
+}
+
+/// The network path, and the guest's card on it.
+fn network_layers(network: &NetworkSpec) -> Vec<Layer> {
+    let mut words = Vec::new();
+    words.extend(network.mtu.map(|mtu| format!("mtu={mtu}")));
+    words.extend(network.peer.clone());
+    let mut layers = vec![Layer::new(LayerKind::Network, network.via.word(), words.join(" "))];
+    if network.via.needs_guest() {
+        let mut words = Vec::new();
+        words.extend(network.queues.map(|queues| format!("queues={queues}")));
+        words.extend(network.vhost.map(|vhost| format!("vhost={vhost}")));
+        layers.push(Layer::new(LayerKind::Nic, network.nic.word(), words.join(" ")));
+    }
+    layers
+}
+
+/// The settings of an image that differ from QEMU's.
+fn image_detail(file: &FileSpec) -> String {
+    let mut words = vec![format!("preallocation={}", file.preallocation)];
+    words.extend(file.cluster_size.map(|size| format!("cluster_size={size}")));
+    words.extend(file.extended_l2.then(|| "extended_l2".to_owned()));
+    words.extend(file.lazy_refcounts.then(|| "lazy_refcounts".to_owned()));
+    words.extend(file.l2_cache_size.map(|size| format!("l2_cache_size={size}")));
+    if file.format == Format::Qcow2 {
+        // Only qemu-img convert would compress them.
+        words.push("not compressed".to_owned());
+    }
+    words.join(" ")
+}
+
+fn bus_detail(guest: &GuestSpec) -> String {
+    let mut words = vec![format!("cache={} aio={}", guest.cache, guest.aio)];
+    match guest.iothreads() {
+        0 => {}
+        1 => words.push("iothread".to_owned()),
+        threads => words.push(format!("{threads} iothreads")),
+    }
+    words.extend(guest.queues.map(|queues| format!("queues={queues}")));
+    if guest.discard == Discard::Ignore {
+        words.push("discard=ignore".to_owned());
+    }
+    words.join(" ")
+}

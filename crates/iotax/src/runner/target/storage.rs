@@ -1,0 +1,109 @@
+//! Storage on this host, and on another machine.
+
+use std::path::{Path, PathBuf};
+
+use iotax_model::units::Bytes;
+use iotax_model::wire::Area;
+use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::target::Built;
+use iotax_testbed::undo::{UndoEntry, UndoLog};
+
+use crate::runner::remote_agent::RemoteAgent;
+
+/// Storage that is measured from this host.
+pub(in crate::runner) struct HostSite {
+    pub(in crate::runner) storage: LocalStorage,
+    /// An agent for this target alone; `None` if the run's agent measures it.
+    pub(in crate::runner) agent: Option<AgentClient>,
+    /// The current directory for files that a workload creates.
+    directory: Option<(PathBuf, UndoEntry)>,
+}
+
+/// Storage on another machine.
+pub(in crate::runner) struct RemoteSite {
+    pub(in crate::runner) agent: RemoteAgent,
+    pub(in crate::runner) size: Bytes,
+    /// True if the agent created it.
+    pub(in crate::runner) writable: bool,
+}
+
+/// Storage on this host, with the snapshot of its volume.
+pub(in crate::runner) struct LocalStorage {
+    pub(in crate::runner) built: Built,
+    snapshot: Option<UndoEntry>,
+}
+
+impl HostSite {
+    pub(in crate::runner) const fn new(built: Built) -> Self {
+        Self { storage: LocalStorage::new(built), agent: None, directory: None }
+    }
+
+    pub(super) fn directory(&self) -> Option<&Path> {
+        self.directory.as_ref().map(|(path, _)| path.as_path())
+    }
+
+    pub(super) fn make_directory(&mut self, name: &str, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        // A directory that could not be removed before is removed at the end.
+        self.directory = None;
+        let path = self.storage.built.path.with_file_name(name);
+        let entry = undo_log.make_tree(&path)?;
+        self.directory = Some((path, entry));
+        Ok(())
+    }
+
+    pub(super) fn remove_directory(&mut self, undo_log: &mut UndoLog) {
+        if let Some((_, entry)) = self.directory.take() {
+            // It stays on record if it cannot be removed now.
+            let _ = undo_log.undo(entry);
+        }
+    }
+}
+
+impl RemoteSite {
+    pub(super) fn area(&self) -> Area {
+        Area {
+            path: Some(self.agent.path().display().to_string()),
+            offset: Bytes(0),
+            size: self.size,
+            shared: false,
+            identity: None,
+        }
+    }
+}
+
+impl LocalStorage {
+    pub(super) const fn new(built: Built) -> Self {
+        Self { built, snapshot: None }
+    }
+
+    pub(super) fn area(&self) -> Area {
+        let Built { path, offset, size, shared, identity, .. } = &self.built;
+        Area {
+            path: Some(path.display().to_string()),
+            offset: *offset,
+            size: *size,
+            shared: *shared,
+            identity: *identity,
+        }
+    }
+
+    /// Replaces the snapshot of the volume, if that needs one.
+    pub(super) fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        if let Some(origin) = &mut self.built.origin {
+            // The old one goes first: with two, a write would be paid for twice.
+            if let Some(old) = self.snapshot {
+                undo(old, undo_log)?;
+            }
+            self.snapshot = Some(origin.snapshot(undo_log)?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn keep(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        self.built.entry.take().map_or(Ok(()), |entry| Ok(undo_log.commit(entry)?))
+    }
+}
+
+pub(super) fn undo(entry: UndoEntry, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+    undo_log.undo(entry).map_err(|failure| anyhow::anyhow!("{}: {}", failure.effect, failure.reason))
+}

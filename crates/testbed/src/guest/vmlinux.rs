@@ -1,0 +1,166 @@
+//! Unpacks a kernel on the host, because an emulated CPU takes half a second for it at each boot.
+//!
+//! A bzImage holds the kernel as a compressed ELF file (Linux, Documentation/arch/x86/boot.rst, `payload_offset`). QEMU boots such a
+//! file itself if a note says where to enter it (`XEN_ELFNOTE_PHYS32_ENTRY`, of kernels with CONFIG_PVH).
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// The most that a kernel may unpack to.
+const MOST: u64 = 512 << 20;
+/// The size of what a block of LZ4's legacy format unpacks to; the last one may be shorter.
+const LZ4_BLOCK: usize = 8 << 20;
+/// The note's type behind the lengths of name and value, and its name. The value is an address of 32 or 64 bits.
+const NOTES: [&[u8]; 2] = [b"\x04\0\0\0\x04\0\0\0\x12\0\0\0Xen\0", b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0"];
+
+/// Writes the kernel of an image to `path`, as [`unpack`] gives it. Absent where the image itself is to be booted.
+pub fn write(image: &Path, path: PathBuf) -> io::Result<Option<PathBuf>> {
+    let Some(kernel) = unpack(&fs::read(image)?) else { return Ok(None) };
+    fs::write(&path, kernel)?;
+    Ok(Some(path))
+}
+
+/// The kernel of a bzImage as an ELF file that QEMU can boot; absent if the image is none, is packed in a way that is not known here, or
+/// holds no such kernel. The image can be booted all the same.
+#[must_use]
+pub fn unpack(image: &[u8]) -> Option<Vec<u8>> {
+    let kernel = decompress(payload(image)?)?;
+    can_be_entered(&kernel)?.then_some(kernel)
+}
+
+/// Whether a segment of notes of a 64-bit ELF file says where to enter it; absent if it is no such file.
+fn can_be_entered(elf: &[u8]) -> Option<bool> {
+    let place = |at: usize| usize::try_from(u64::from_le_bytes(*elf.get(at..)?.first_chunk()?)).ok();
+    let half = |at: usize| Some(usize::from(u16::from_le_bytes(*elf.get(at..)?.first_chunk()?)));
+    if !elf.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let (table, size, count) = (place(0x20)?, half(0x36)?, half(0x38)?);
+    let notes = |number: usize| {
+        let header = table.checked_add(number * size)?;
+        let (begin, length) = (place(header.checked_add(8)?)?, place(header.checked_add(32)?)?);
+        let is_notes = elf.get(header..)?.starts_with(&4_u32.to_le_bytes());
+        elf.get(begin..begin.checked_add(length)?).filter(|_| is_notes)
+    };
+    let has_entry =
+        |notes: &[u8]| NOTES.iter().any(|note| notes.windows(note.len()).any(|found| found == *note));
+    Some((0..count).filter_map(notes).any(has_entry))
+}
+
+/// The compressed kernel without the four bytes behind it, which tell its size.
+fn payload(image: &[u8]) -> Option<&[u8]> {
+    let word = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
+    let version = u16::from_le_bytes(image.get(0x206..0x208)?.try_into().ok()?);
+    if image.get(0x202..0x206)? != b"HdrS" || version < 0x208 {
+        return None;
+    }
+    let setup = match image.get(0x1f1)? {
+        0 => 4,
+        sectors => usize::from(*sectors),
+    };
+    let begin = ((setup + 1) * 512).checked_add(word(0x248)?)?;
+    image.get(begin..begin.checked_add(word(0x24c)?)?.checked_sub(4)?)
+}
+
+fn decompress(payload: &[u8]) -> Option<Vec<u8>> {
+    match payload {
+        [0x02, 0x21, 0x4c, 0x18, blocks @ ..] => lz4_legacy(blocks),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => limited(zstd::stream::read::Decoder::new(payload).ok()?),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => limited(liblzma::read::XzDecoder::new(payload)),
+        _ => None,
+    }
+}
+
+fn limited(decoder: impl Read) -> Option<Vec<u8>> {
+    let mut kernel = Vec::new();
+    let read = decoder.take(MOST).read_to_end(&mut kernel).ok()?;
+    ((read as u64) < MOST).then_some(kernel)
+}
+
+/// LZ4's legacy frames: blocks behind their lengths.
+fn lz4_legacy(mut blocks: &[u8]) -> Option<Vec<u8>> {
+    let mut kernel = Vec::new();
+    while let Some((length, rest)) = blocks.split_first_chunk::<4>() {
+        let (block, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        kernel.extend(lz4_flex::block::decompress(block, LZ4_BLOCK).ok()?);
+        if kernel.len() as u64 > MOST {
+            return None;
+        }
+        blocks = rest;
+    }
+    Some(kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A bzImage with this payload.
+    fn image(payload: &[u8]) -> Vec<u8> {
+        let mut image = vec![0; 1024 + 16];
+        image[0x1f1] = 1;
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        image[0x206..0x208].copy_from_slice(&0x20f_u16.to_le_bytes());
+        image[0x248..0x24c].copy_from_slice(&16_u32.to_le_bytes());
+        let length = u32::try_from(payload.len() + 4).expect("small");
+        image[0x24c..0x250].copy_from_slice(&length.to_le_bytes());
+        [&image, payload, &[0; 4], &[0xff; 100]].concat()
+    }
+
+    /// An ELF file with one segment of notes, which holds this note, and a lot behind it.
+    fn kernel(note: &[u8]) -> Vec<u8> {
+        let mut elf = vec![0; 64 + 56];
+        elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        (elf[0x20], elf[0x36], elf[0x38]) = (64, 56, 1);
+        (elf[64], elf[64 + 8], elf[64 + 32]) = (4, 120, 40);
+        let body: Vec<u8> = (0..200_000_u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
+        [elf.as_slice(), &[0; 20], note, &body].concat()
+    }
+
+    fn packed(kernel: &[u8]) -> [Vec<u8>; 3] {
+        let mut lz4 = vec![0x02, 0x21, 0x4c, 0x18];
+        for part in kernel.chunks(LZ4_BLOCK / 16) {
+            let block = lz4_flex::block::compress(part);
+            lz4.extend(u32::try_from(block.len()).expect("small").to_le_bytes());
+            lz4.extend(block);
+        }
+        let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 6);
+        xz.write_all(kernel).expect("compressed");
+        let xz = xz.finish().expect("compressed");
+        [lz4, xz, zstd::stream::encode_all(kernel, 3).expect("compressed")]
+    }
+
+    #[test]
+    fn a_kernel_comes_out_of_its_image() {
+        for kernel in NOTES.map(kernel) {
+            for payload in packed(&kernel) {
+                assert!(unpack(&image(&payload)).as_ref() == Some(&kernel));
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_booted_so_is_left_as_it_is() {
+        let known = kernel(NOTES[1]);
+        let no_elf = [b"MZ".as_slice(), &known[2..]].concat();
+        let note_elsewhere = [&kernel(&[0; 20]), NOTES[1]].concat();
+        for kernel in [no_elf, note_elsewhere, known[..100].to_vec()] {
+            for payload in packed(&kernel) {
+                assert_eq!(unpack(&image(&payload)), None);
+            }
+        }
+        let [lz4, xz, zst] = packed(&known);
+        for payload in [&lz4[..lz4.len() - 1], &xz[..xz.len() / 2], &zst[..zst.len() / 2], b"\x1f\x8b", b""] {
+            assert_eq!(unpack(&image(payload)), None);
+        }
+        let whole = image(&lz4);
+        for length in [0, 0x206, 0x240, 600, 1040, whole.len() / 2] {
+            assert_eq!(unpack(&whole[..length]), None);
+        }
+        let mut old = whole.clone();
+        old[0x206] = 0x07;
+        assert_eq!(unpack(&old), None);
+    }
+}
