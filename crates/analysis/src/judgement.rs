@@ -1,10 +1,9 @@
 //! Judges a run: from its records to comparisons, breakdowns and warnings.
 //!
 //! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total, and along
-//! the [edges](mod@crate::edges) of the ladder, which gives each layer's part. Each metric is one family of hypotheses for Holm's procedure: in
-//! a closed loop, I/Os per second, bytes per second and mean latency are one statement in three units, so they are not
-//! counted against one another. The steps answer a question of their own and are families of their own; only those that
-//! leave the baseline are its comparisons again, so that no two verdicts stand on one pair.
+//! the [edges](mod@crate::edges) of the ladder, which gives each layer's part. Holm's procedure goes through each [`Family`](crate::metric::Family).
+//! The steps answer a question of their own and are families of their own; only those that leave the baseline are its
+//! comparisons again, so that no two verdicts stand on one pair.
 
 use std::collections::HashSet;
 
@@ -22,8 +21,8 @@ use crate::latency_breakdown::LatencyBreakdown;
 use crate::looks::{Levels, Replay};
 use crate::metric::Metric;
 use crate::network::Network;
-use crate::sample::{Sample, decide_family};
-use crate::samples::{MeasuredFigures, PendingComparison};
+use crate::sample::decide_family;
+use crate::samples::{MeasuredFigures, PendingComparison, families};
 use crate::standing::Standing;
 use crate::stats::verdict::Decision;
 use crate::store::Run;
@@ -211,7 +210,7 @@ fn compare(
     let cases = figures.cases(plan, &pairs);
     let levels = plan.until_decided.as_ref().and_then(|_| Levels::new(&plan.looks()));
     let (decided, standing) = match levels {
-        None => (at_once(plan, &metrics, &cases), None),
+        None => (at_once(plan, &cases), None),
         Some(mut levels) => {
             let failed = looks::failed(run);
             let tried = |cell, round| figures.has(cell, round) || failed.contains(&(cell, round));
@@ -237,15 +236,15 @@ fn compare(
 }
 
 /// Each family decided once, with all rounds.
-fn at_once(plan: &Plan, metrics: &[Metric], cases: &[PendingComparison]) -> Vec<Option<Comparison>> {
+fn at_once(plan: &Plan, cases: &[PendingComparison]) -> Vec<Option<Comparison>> {
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
-    for family in metrics.iter().flat_map(|metric| [(*metric, false), (*metric, true)]) {
+    for family in families(cases) {
         let is_member =
             |case: &PendingComparison| case.family() == family && case.withheld(u32::MAX).is_none();
         let members = (0..cases.len()).filter(|i| is_member(&cases[*i]));
-        let (members, samples): (Vec<usize>, Vec<Sample>) =
-            members.filter_map(|i| Some((i, cases[i].sample(u32::MAX)?))).unzip();
-        let decisions = decide_family(samples, family.0, plan.margin.share());
+        let (members, samples): (Vec<usize>, Vec<_>) =
+            members.filter_map(|i| Some((i, (cases[i].metric, cases[i].sample(u32::MAX)?)))).unzip();
+        let decisions = decide_family(samples, plan.margin.share());
         for (i, decision) in members.into_iter().zip(decisions) {
             decided[i] = cases[i].comparison(plan, u32::MAX, &decision);
         }

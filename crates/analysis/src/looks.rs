@@ -10,7 +10,7 @@
 //! The mean latency, and in a closed loop the I/Os per second, must be decided for every target against the baseline and along
 //! every edge of the ladder, on every workload. A cell that no open comparison needs is left out of later rounds, so that each
 //! round still holds both sides of everything compared in it. Other metrics are tested at the looks that their cells take part
-//! in, each in a separate family.
+//! in.
 //!
 //! Everything here follows from the plan and the records, so that the judgement is the same while measuring, after a resume and
 //! years later.
@@ -28,7 +28,7 @@ use crate::edges::Edge;
 use crate::grade;
 use crate::metric::Metric;
 use crate::sample::{Sample, share_variances};
-use crate::samples::{LookDecision, MeasuredFigures, Pair, PendingComparison, pairs};
+use crate::samples::{LookDecision, MeasuredFigures, Pair, PendingComparison, families, pairs};
 use crate::standing::{Standing, Stopped};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
@@ -124,39 +124,40 @@ impl Replay<'_> {
         latest: &mut [Option<LookDecision>],
     ) {
         let last = look + 1 == levels.looks.rounds().len();
-        let mut families: Vec<(Metric, bool)> = Vec::new();
-        for family in self.cases.iter().map(PendingComparison::family) {
-            if !families.contains(&family) {
-                families.push(family);
-            }
-        }
-        for family in families {
+        for family in families(self.cases) {
             let members = (0..self.cases.len()).filter(|i| self.cases[*i].family() == family);
             let members: Vec<usize> = members.collect();
             // Variances are shared with those that were decided before too, so that the calm ones do not leave the others to themselves.
             let usable = members.iter().copied().filter(|i| self.cases[*i].withheld(rounds).is_none());
-            let (usable, mut samples): (Vec<usize>, Vec<Sample>) =
-                usable.filter_map(|i| Some((i, self.cases[i].sample(rounds)?))).unzip();
+            let (usable, mut samples): (Vec<usize>, Vec<_>) = usable
+                .filter_map(|i| Some((i, (self.cases[i].metric, self.cases[i].sample(rounds)?))))
+                .unzip();
             share_variances(&mut samples);
             let is_decided = |i: &usize| latest[*i].as_ref().is_some_and(LookDecision::is_decided);
             let is_present = |i: usize| self.cases[i].cells().iter().all(|cell| cells.contains(cell));
             let done = members.iter().filter(|i| is_decided(i)).count();
-            let tested: Vec<(usize, Sample)> =
+            let tested: Vec<(usize, (Metric, Sample))> =
                 usable.into_iter().zip(samples).filter(|(i, _)| !is_decided(i) && is_present(*i)).collect();
             // A case that cannot be tested now stays undecided and keeps its share: the size of the family follows from the plan,
             // not from the measurements.
             let pairs = self.pairs.iter().filter(|pair| pair.is_step == family.1);
             let workloads = 0..self.plan.workloads.len();
+            let of_plan = Metric::compared().filter(|metric| metric.family() == family.0);
+            let of_family: HashSet<Metric> =
+                of_plan.chain(members.iter().map(|i| self.cases[*i].metric)).collect();
             let compared = |pair: &Pair| {
-                workloads.clone().filter(|workload| pair.compares(self.plan, *workload, family.0)).count()
+                let of_workload = |workload| {
+                    of_family.iter().filter(move |metric| pair.compares(self.plan, workload, **metric))
+                };
+                workloads.clone().flat_map(of_workload).count()
             };
             let in_family: usize = pairs.map(compared).sum();
             let waiting = (in_family - done).saturating_sub(tested.len());
             let asked: Vec<_> =
-                tested.iter().map(|(_, sample)| (sample, family.0.more_is_better())).collect();
+                tested.iter().map(|(_, (metric, sample))| (sample, metric.more_is_better())).collect();
             let level = |left: usize| levels.at(look, left + waiting);
             let margin = self.plan.margin.share();
-            for ((i, sample), mut decision) in tested.iter().zip(decide_by(&asked, margin, level)) {
+            for ((i, (_, sample)), mut decision) in tested.iter().zip(decide_by(&asked, margin, level)) {
                 if last {
                     // The rounds that an earlier look's level needs say nothing about the looks to come.
                     decision.needed_rounds = needed_rounds(sample, margin, &decision);

@@ -156,6 +156,19 @@ pub enum OverRounds {
     PooledQuantile(f64),
 }
 
+/// The metrics whose comparisons Holm's procedure counts together.
+///
+/// In a closed loop, I/Os per second, bytes per second and mean latency are one statement in three units, so they are not counted
+/// against one another. Percentiles and CPU time are further statements: so that a reader may pick the one that looks worst, they
+/// are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// This one alone.
+    Of(Metric),
+    /// All that are not counted alone.
+    Further,
+}
+
 impl Metric {
     /// I/Os per second, both directions.
     pub const IOPS: Self = Self(&Definition {
@@ -452,6 +465,14 @@ impl Metric {
     #[must_use]
     pub fn compares(self, workload: &Workload) -> bool {
         self.0.compares.is_some_and(|compares| compares(workload))
+    }
+
+    /// The family of its comparisons.
+    pub(crate) fn family(self) -> Family {
+        match [Self::IOPS, Self::BYTES_PER_S, Self::LATENCY_MEAN].contains(&self) {
+            true => Family::Of(self),
+            false => Family::Further,
+        }
     }
 
     /// The metric that represents the others where one verdict is needed.

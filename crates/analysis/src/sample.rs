@@ -1,5 +1,7 @@
 //! The rounds of two sides by one metric, and families of such samples decided together.
 
+use std::collections::HashSet;
+
 use crate::metric::Metric;
 use crate::stats::moderated::prior;
 use crate::stats::paired::{Differences, Interval};
@@ -70,19 +72,24 @@ impl Estimate for Sample {
     }
 }
 
-/// Draws the variances of a family towards what its members have in common. Samples without rounds in common keep their own.
-pub(crate) fn share_variances(family: &mut [Sample]) {
-    let prior = prior(family.iter().filter_map(Sample::differences));
-    for member in family {
-        if let Sample::Paired(sample) = member {
-            *sample = sample.clone().map(|differences| differences.with(prior));
+/// Draws the variances of comparisons by one metric towards what they have in common. Samples without rounds in common keep their
+/// own.
+pub(crate) fn share_variances(family: &mut [(Metric, Sample)]) {
+    let metrics: HashSet<Metric> = family.iter().map(|(metric, _)| *metric).collect();
+    for metric in metrics {
+        let members = family.iter().filter(|(of, _)| *of == metric);
+        let prior = prior(members.filter_map(|(_, sample)| sample.differences()));
+        for (_, sample) in family.iter_mut().filter(|(of, _)| *of == metric) {
+            if let Sample::Paired(paired) = sample {
+                *paired = paired.clone().map(|differences| differences.with(prior));
+            }
         }
     }
 }
 
 /// Decides a family once, with all its rounds. The result has the family's order.
-pub(crate) fn decide_family(mut family: Vec<Sample>, metric: Metric, margin: f64) -> Vec<Decision> {
+pub(crate) fn decide_family(mut family: Vec<(Metric, Sample)>, margin: f64) -> Vec<Decision> {
     share_variances(&mut family);
-    let asked: Vec<_> = family.iter().map(|sample| (sample, metric.more_is_better())).collect();
+    let asked: Vec<_> = family.iter().map(|(metric, sample)| (sample, metric.more_is_better())).collect();
     decide(&asked, ALPHA, margin)
 }

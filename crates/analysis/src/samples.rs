@@ -8,7 +8,7 @@ use iotax_model::{Cell, Plan};
 
 use crate::comparison::{Comparison, Ratio};
 use crate::edges::Edge;
-use crate::metric::Metric;
+use crate::metric::{Family, Metric};
 use crate::network::is_server_here;
 use crate::sample::Sample;
 use crate::stats::Estimate;
@@ -172,10 +172,21 @@ pub(super) struct PendingComparison {
     pub(super) withheld: Option<(u32, String)>,
 }
 
+/// The families of some comparisons, each once.
+pub(super) fn families(cases: &[PendingComparison]) -> Vec<(Family, bool)> {
+    let mut families = Vec::new();
+    for family in cases.iter().map(PendingComparison::family) {
+        if !families.contains(&family) {
+            families.push(family);
+        }
+    }
+    families
+}
+
 impl PendingComparison {
-    /// Holm's family: a metric of the totals or of the steps.
-    pub(super) fn family(&self) -> (Metric, bool) {
-        (self.metric, self.pair.is_step)
+    /// Holm's family, of the totals or of the steps.
+    pub(super) fn family(&self) -> (Family, bool) {
+        (self.metric.family(), self.pair.is_step)
     }
 
     /// The two cells that it compares.

@@ -2,7 +2,7 @@
 //!
 //! Two targets of one run were measured in the same rounds and are compared within them, as [`mod@crate`] does. Two runs have no
 //! round in common: their figures are compared as two samples ([`crate::stats::unpaired`]), and other differences between them
-//! are listed first, because they contribute to the result. Each metric is one family for Holm's procedure.
+//! are listed first, because they contribute to the result. Holm's procedure goes through each [`Family`](crate::metric::Family).
 
 pub mod account;
 pub mod differences;
@@ -478,19 +478,29 @@ fn geometric_mean(values: &[f64]) -> f64 {
     (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp()
 }
 
-/// Decides the usable cells of a metric as one family with this margin.
-fn family(cases: &[CellSample], metric: Metric, margin: f64) -> Vec<(usize, Decision)> {
+/// Decides the usable cells of some metrics as one family with this margin.
+fn decide_cells(
+    cases: &[CellSample],
+    is_member: impl Fn(Metric) -> bool,
+    margin: f64,
+) -> Vec<(usize, Decision)> {
     let members: Vec<usize> = (0..cases.len())
-        .filter(|i| cases[*i].cell.metric == metric && cases[*i].cell.ratio.withheld.is_none())
+        .filter(|i| is_member(cases[*i].cell.metric) && cases[*i].cell.ratio.withheld.is_none())
         .collect();
-    let samples = members.iter().map(|i| cases[*i].sample.clone()).collect();
-    let decided = decide_family(samples, metric, margin);
+    let samples = members.iter().map(|i| (cases[*i].cell.metric, cases[*i].sample.clone())).collect();
+    let decided = decide_family(samples, margin);
     members.into_iter().zip(decided).collect()
 }
 
 fn decide_all(cases: &mut [CellSample], margin: f64) {
-    for metric in Metric::compared() {
-        for (i, decision) in family(cases, metric, margin) {
+    let mut families = Vec::new();
+    for family in cases.iter().map(|case| case.cell.metric.family()) {
+        if !families.contains(&family) {
+            families.push(family);
+        }
+    }
+    for family in families {
+        for (i, decision) in decide_cells(cases, |metric| metric.family() == family, margin) {
             cases[i].decide(&decision);
         }
     }
@@ -512,7 +522,7 @@ fn judged(gate: &Gate, cases: &[CellSample], missing: &[Missing]) -> GateResult 
             .map(|missing| missing.reason.clone())
             .collect(),
     };
-    let decided = family(cases, gate.metric, gate.threshold);
+    let decided = decide_cells(cases, |metric| metric == gate.metric, gate.threshold);
     for i in (0..cases.len()).filter(of_metric) {
         let decision = decided.iter().find(|(member, _)| *member == i).map(|(_, decision)| decision);
         let interval = decision.and_then(|d| d.interval).and_then(as_ratios);

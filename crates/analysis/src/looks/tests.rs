@@ -4,6 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
+use crate::metric::Family;
 use crate::stats::normal;
 use crate::stats::verdict::Verdict;
 
@@ -33,13 +34,8 @@ fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<PendingCo
         for (pair, truth) in pairs.iter().zip(truths) {
             let rounds = (1..).zip(&baseline);
             let figures = rounds.map(|(round, base)| (round, truth.exp() * figure(), *base)).collect();
-            cases.push(PendingComparison {
-                workload,
-                pair: *pair,
-                metric: Metric::LATENCY_MEAN,
-                figures,
-                withheld: None,
-            });
+            let metric = Metric::LATENCY_MEAN;
+            cases.push(PendingComparison { workload, pair: *pair, metric, figures, withheld: None });
         }
     }
     cases
@@ -114,6 +110,48 @@ fn shares_that_are_passed_on_are_no_new_ones() {
     let wrong = Simulation::new(&truths, "2%").count(2000, at_the_edge);
     eprintln!("{truths:?}: {wrong} of 2000");
     assert!(wrong <= most(2000), "{wrong}");
+}
+
+/// Percentiles and CPU time at the last look, were they all of one truth and independent: the comparisons that are decided in each
+/// of so many runs, out of how many.
+fn further_metrics(truth: f64, margin: &str, repetitions: u32) -> (Vec<usize>, usize) {
+    let mut simulation = Simulation::new(&[truth; 2], margin);
+    let is_further = |metric: &Metric| metric.family() == Family::Further;
+    let further: Vec<Metric> = Metric::compared()
+        .filter(|metric| is_further(metric) && metric.compares(&simulation.plan.workloads[0]))
+        .collect();
+    let targets = 0..simulation.plan.targets.len();
+    let cells: Vec<Cell> =
+        targets.flat_map(|target| (0..WORKLOADS).map(move |workload| Cell { target, workload })).collect();
+    let decided = (0..repetitions).map(|_| {
+        let by_metric = further.iter().flat_map(|metric| {
+            let cases = cases(&mut simulation.random, &simulation.pairs, &simulation.truths);
+            cases.into_iter().map(|case| PendingComparison { metric: *metric, ..case })
+        });
+        let cases: Vec<PendingComparison> = by_metric.collect();
+        let mut latest = vec![None; cases.len()];
+        let tried = |_, _| true;
+        let replay =
+            Replay { plan: &simulation.plan, pairs: &simulation.pairs, cases: &cases, tried: &tried };
+        // No run waits for them, so each look is asked by itself.
+        for (look, rounds) in LOOKS.into_iter().enumerate() {
+            replay.look(look, rounds, &cells, &mut simulation.levels, &mut latest);
+        }
+        latest.iter().flatten().filter(|latest| latest.is_decided()).count()
+    });
+    (decided.collect(), further.len() * simulation.pairs.len() * WORKLOADS)
+}
+
+#[test]
+fn further_metrics_together_err_as_seldom_as_one() {
+    let (decided, comparisons) = further_metrics(0.0, "0.01%", 1000);
+    let wrong = decided.iter().filter(|decided| **decided > 0).count();
+    eprintln!("{comparisons} comparisons: {wrong} of 1000 runs");
+    assert!(wrong <= most(1000) as usize, "{wrong}");
+    let (decided, comparisons) = further_metrics(0.05_f64.ln_1p(), "2%", 100);
+    let found = decided.iter().filter(|decided| **decided == comparisons).count();
+    eprintln!("a difference of 5%: {found} of 100 runs find all");
+    assert!(found >= 90, "{found}");
 }
 
 #[test]

@@ -343,7 +343,7 @@ fn reproduce(run: &Run) -> Markup {
             }
             p.note {
                 "Targets are compared within rounds by log ratios; intervals are Student's t, with variances \
-                 that the comparisons by a metric share, at a level that Holm's procedure sets for each metric"
+                 that the comparisons by a metric share, at a level that Holm's procedure sets for their family"
                 @if run.plan.until_decided.is_some() { ", of what all looks together may err" }
                 "; " (margin(run)) " counts as the same. A tax is the ratio applied to what the baseline gave in this run. \
                  Error bars of taxes show those intervals, those of percentiles the plain 95% over the rounds. Tables \
