@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use iotax_model::net::{Direction, NetTest, Peer, Traffic};
@@ -11,13 +11,6 @@ use iotax_model::units::{BitRate, Bytes, Nanos};
 use iotax_netperf::{ClientTest, Progress, Server, ServerEvent, Serving, TestReport};
 
 const LOOPBACK: &str = "127.0.0.1";
-
-/// This process: shared by all tests but the one that looks at its memory.
-static PROCESS: RwLock<()> = RwLock::new(());
-
-fn shared() -> RwLockReadGuard<'static, ()> {
-    PROCESS.read().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A server and the problems that it reported.
 struct TestServer {
@@ -82,7 +75,6 @@ fn assert_serves(remote: &TestServer) {
 
 #[test]
 fn both_ends_count_the_same_whatever_goes_whichever_way() {
-    let _shared = shared();
     let remote = TestServer::new(1, None);
     for kind in [NetTest::Tcp, NetTest::Udp] {
         for direction in [Direction::Upload, Direction::Download, Direction::Both] {
@@ -116,7 +108,6 @@ fn both_ends_count_the_same_whatever_goes_whichever_way() {
 
 #[test]
 fn bytes_end_a_test_in_every_direction() {
-    let _shared = shared();
     let remote = TestServer::new(1, None);
     for direction in [Direction::Upload, Direction::Download, Direction::Both] {
         let traffic =
@@ -139,7 +130,6 @@ fn resident() -> u64 {
 
 #[test]
 fn a_thousand_connections_neither_stop_it_nor_fill_its_memory() {
-    let _alone = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
     let remote = TestServer::new(1, None);
     assert_serves(&remote);
     let before = resident();
@@ -167,7 +157,6 @@ fn a_thousand_connections_neither_stop_it_nor_fill_its_memory() {
 
 #[test]
 fn half_a_handshake_takes_no_test_from_others() {
-    let _shared = shared();
     let remote = TestServer::new(1, None);
     let mut slow = remote.connect();
     slow.write_all(b"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\0").expect("written");
@@ -182,7 +171,6 @@ fn half_a_handshake_takes_no_test_from_others() {
 
 #[test]
 fn parameters_that_no_test_has_are_refused_as_iperf3_refuses_them() {
-    let _shared = shared();
     let remote = TestServer::new(1, None);
     let mut client = remote.connect();
     client.write_all(b"cccccccccccccccccccccccccccccccccccc\0").expect("written");
@@ -200,7 +188,6 @@ fn parameters_that_no_test_has_are_refused_as_iperf3_refuses_them() {
 
 #[test]
 fn a_client_that_leaves_makes_room_for_the_next() {
-    let _shared = shared();
     let remote = TestServer::new(1, None);
     let stop = AtomicBool::new(false);
     let mut first = remote.connect();
@@ -228,7 +215,6 @@ fn a_client_that_leaves_makes_room_for_the_next() {
 
 #[test]
 fn several_tests_go_on_at_once_where_they_may() {
-    let _shared = shared();
     let remote = TestServer::new(3, None);
     let tests = [NetTest::Tcp, NetTest::Udp, NetTest::Udp]
         .map(|kind| test(remote.peer(), traffic(kind, Direction::Upload)));
@@ -243,7 +229,6 @@ fn several_tests_go_on_at_once_where_they_may() {
 
 #[test]
 fn only_those_who_know_the_token_are_served() {
-    let _shared = shared();
     let remote = TestServer::new(1, Some("open sesame"));
     let with = |token: Option<&str>| Peer { token: token.map(str::to_owned), ..remote.peer() };
     for token in [None, Some("guess")] {
@@ -263,7 +248,6 @@ fn only_those_who_know_the_token_are_served() {
 
 #[test]
 fn tests_that_fail_are_told_once_and_each_is_over() {
-    let _shared = shared();
     let (tell, told) = std::sync::mpsc::channel();
     let serving = Serving { bind: LOOPBACK.into(), port: 0, token: None, most_tests: 1, one_off: false };
     let server = Server::listen(serving, Box::new(move |what| drop(tell.send(what)))).expect("listening");
@@ -300,7 +284,6 @@ fn tests_that_fail_are_told_once_and_each_is_over() {
 
 #[test]
 fn datagrams_from_strangers_change_nothing() {
-    let _shared = shared();
     let remote = TestServer::new(1, None);
     let stranger = UdpSocket::bind((LOOPBACK, 0)).expect("bound");
     for words in [&b"9876"[..], b"", b"9876and a cookie of a test that is not there", &[0; 1400]] {
@@ -336,7 +319,6 @@ fn far_end_without_an_answer(listener: &TcpListener, datagrams: &UdpSocket) {
 
 #[test]
 fn a_test_that_starts_is_the_answer_that_was_lost() {
-    let _shared = shared();
     let listener = TcpListener::bind((LOOPBACK, 0)).expect("bound");
     let port = listener.local_addr().expect("bound").port();
     let datagrams = UdpSocket::bind((LOOPBACK, port)).expect("bound");
@@ -349,7 +331,6 @@ fn a_test_that_starts_is_the_answer_that_was_lost() {
 
 #[test]
 fn a_far_end_that_is_none_is_named_with_what_it_did() {
-    let _shared = shared();
     let listener = TcpListener::bind((LOOPBACK, 0)).expect("bound");
     let port = listener.local_addr().expect("bound").port();
     let answers: [(&[u8], &str); 3] =

@@ -1,10 +1,6 @@
 //! The page and the tables in it that are made here.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-
-/// Tests run side by side, and several write the page.
-static WRITING: Mutex<()> = Mutex::new(());
 
 /// A table of the page.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
@@ -17,7 +13,6 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 /// Holds the page to a table that was made just now, or writes it there with `IOTAX_UPDATE_DOCS=1`.
 pub(crate) fn holds(name: &str, made: &str) {
-    let _one = WRITING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/statistics.md");
     let page = std::fs::read_to_string(&path).expect("docs/statistics.md is there");
     let begin = format!("<!-- simulated: {name} -->\n");

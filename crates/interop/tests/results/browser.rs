@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use iotax_analysis::{Run, judge};
@@ -13,8 +12,6 @@ use tempfile::TempDir;
 use crate::observed::{both_ladders, crowd};
 use crate::synthetic::{bench, ladder, large};
 
-/// Tests run side by side, browsers do not.
-static ONE: Mutex<()> = Mutex::new(());
 /// Generous: a browser that hangs must not hang the tests.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -57,8 +54,6 @@ fn open(browser: &Path, page: &str, fragment: &str, as_picture: bool) -> Shown {
     std::fs::write(&file, page).expect("written");
     let what =
         if as_picture { format!("--screenshot={}", picture.display()) } else { "--dump-dom".to_owned() };
-    // A browser takes every CPU that there is: two at once make both late.
-    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut child = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])

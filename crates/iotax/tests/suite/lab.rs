@@ -4,47 +4,32 @@ use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The machine: shared by tests that only need it to work, taken alone by those that compare speeds.
-static MACHINE: RwLock<()> = RwLock::new(());
-
-#[expect(dead_code, reason = "held for as long as the test runs")]
-enum Machine {
-    Shared(RwLockReadGuard<'static, ()>),
-    Alone(RwLockWriteGuard<'static, ()>),
-}
-
 /// A home, a store, a directory to measure in, all on the disk of the checkout and gone at the end.
 pub(crate) struct Lab {
-    _machine: Machine,
     root: TempDir,
     /// For sockets, whose paths must be short.
     scratch: TempDir,
 }
 
 impl Lab {
-    pub(crate) fn new() -> Self {
-        Self::on(Machine::Shared(MACHINE.read().unwrap_or_else(PoisonError::into_inner)))
-    }
-
-    /// A lab while no other test runs. What this thread starts comes before whatever else the machine does, where that is
-    /// permitted.
+    /// A lab for a test of `alone`, which `.config/nextest.toml` gives the machine to itself. What this thread starts comes before
+    /// whatever else the machine does, where that is permitted.
     pub(crate) fn alone() -> Self {
         let _ = rustix::process::setpriority_process(None, -19);
-        Self::on(Machine::Alone(MACHINE.write().unwrap_or_else(PoisonError::into_inner)))
+        Self::new()
     }
 
-    fn on(machine: Machine) -> Self {
+    pub(crate) fn new() -> Self {
         // Not /tmp, which may be a tmpfs: what is measured here should be a disk.
         let root = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory for the test");
         for dir in ["work", "home"] {
             std::fs::create_dir(root.path().join(dir)).expect("a directory");
         }
-        Self { _machine: machine, root, scratch: TempDir::new().expect("a directory for sockets") }
+        Self { root, scratch: TempDir::new().expect("a directory for sockets") }
     }
 
     /// The directory to measure in.

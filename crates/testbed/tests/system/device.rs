@@ -66,7 +66,6 @@ impl Loop {
 
     fn over(file: tempfile::NamedTempFile, arguments: &[&str]) -> Option<Self> {
         iotax_testkit::require!(program "losetup", "wipefs");
-        let _finding = crate::finding();
         let attached =
             Command::new("losetup").args(["--find", "--show"]).args(arguments).arg(file.path()).output();
         match attached {
@@ -178,9 +177,7 @@ fn a_device_that_is_mounted_swaps_or_is_beneath_another_is_refused() {
     }
 
     run("wipefs", &["--force", "--quiet", "--all", text(&device.node)]);
-    let finding = crate::finding();
     let output = Command::new("losetup").args(["--find", "--show"]).arg(&device.node).output();
-    drop(finding);
     let above = String::from_utf8(output.expect("losetup").stdout).expect("a path");
     device.refused(&["is beneath", above.trim().trim_start_matches("/dev/"), "losetup --detach"]);
     run("losetup", &["--detach", above.trim()]);
@@ -305,7 +302,6 @@ fn a_permission_is_for_the_disk_that_stood_there_and_not_for_the_next() {
     let permission = device.permission();
     drop(device.comes_free(&permission));
     // The same node and number, with another disk. No other test may take the number, and a fork of one holds the device for a moment.
-    let finding = crate::finding();
     run("losetup", &["--detach", text(&device.node)]);
     let other = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
     other.as_file().set_len(32 << 20).expect("sized");
@@ -319,7 +315,6 @@ fn a_permission_is_for_the_disk_that_stood_there_and_not_for_the_next() {
         assert!(Instant::now() < deadline, "{}", String::from_utf8_lossy(&attached.stderr));
         std::thread::sleep(Duration::from_millis(50));
     }
-    drop(finding);
     let refusal = claim(&device.node, &permission).expect_err("refused").to_string();
     assert!(refusal.contains("another device has taken its place"), "{refusal}");
     device.comes_free(&device.permission());

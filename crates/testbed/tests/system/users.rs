@@ -7,7 +7,6 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use iotax_testbed::device::{Permission, claim};
@@ -15,13 +14,6 @@ use tempfile::{TempDir, TempPath};
 
 /// Number of loop devices created. Each gets its own length: one that lost its name is identified by length, and tests run concurrently.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-
-/// Serializes mounts of this process with copies of its mount namespace, which keep devices busy.
-static MOUNTS: Mutex<()> = Mutex::new(());
-
-fn mounts() -> MutexGuard<'static, ()> {
-    MOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A loop device's node; detached when dropped.
 struct Attached(PathBuf);
@@ -40,15 +32,14 @@ impl Drop for Attached {
     }
 }
 
-/// A mounted filesystem; unmounted when dropped. Holds [`MOUNTS`].
-struct Mounted<'a>(&'a Path, #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
+/// A mounted filesystem; unmounted when dropped.
+struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
     fn new(node: &Path, point: &'a Path) -> Self {
-        let alone = mounts();
         run("mkfs.ext4", &["-q".as_ref(), node]);
         run("mount", &[node, point]);
-        Self(point, alone)
+        Self(point)
     }
 }
 
@@ -121,7 +112,6 @@ impl Loop {
 
 fn attach(options: &[&str], below: &Path) -> Option<Attached> {
     iotax_testkit::require!(program "losetup", "mkfs.ext4", "wipefs");
-    let _finding = crate::finding();
     let attached = Command::new("losetup").args(["--find", "--show"]).args(options).arg(below).output();
     match attached {
         Ok(output) if output.status.success() => {
@@ -238,7 +228,6 @@ fn a_mount_that_only_a_second_thread_sees_is_found() {
         text(&device.node),
         text(&point)
     );
-    let _alone = mounts();
     let other = threads(&mount, false);
     device.refused(&[
         &format!("is mounted on {}", text(&point)),
@@ -345,7 +334,6 @@ fn a_mount_in_another_mount_namespace_is_found() {
     let point = dir.path().canonicalize().expect("there");
     run("mkfs.ext4", &["-q".as_ref(), &*device.node]);
     let mount = format!("mount {} {}", text(&device.node), text(&point));
-    let _alone = mounts();
     let other = Shell::new(&["unshare", "--mount", "--propagation", "private", "sh"], &mount);
     device.refused(&[
         &format!("is mounted on {}", text(&point)),

@@ -21,24 +21,6 @@ fn verdicts(json: &Value) -> Vec<&str> {
     all.filter(|c| c["metric"] == "latency_mean").map(|c| c["verdict"].as_str().expect("a verdict")).collect()
 }
 
-/// Three files that are made in the same way are equal. In each of four runs the family of its six comparisons may hold a false
-/// "slower" or "faster" one time in twenty: three or four such runs of four come by chance once in two thousand times.
-#[test]
-fn what_is_the_same_is_not_called_different() {
-    let lab = Lab::alone();
-    let plan = lab.plan(&same(3, "repeat = 5")).display().to_string();
-    let families: Vec<bool> = (0..4)
-        .map(|_| {
-            let json = lab.json(&["run", &plan, "--yes", "--json", "-"]);
-            let said = verdicts(&json);
-            assert_eq!(said.len(), 6, "{json}");
-            eprintln!("{said:?}");
-            said.iter().any(|verdict| ["slower", "faster"].contains(verdict))
-        })
-        .collect();
-    assert!(families.iter().filter(|different| **different).count() <= 2, "{families:?}");
-}
-
 /// The rounds in which a target was measured, in all workloads.
 fn measured(json: &Value, target: &str) -> usize {
     json["measurements"].as_array().expect("measured").iter().filter(|m| m["target"] == target).count()
@@ -165,4 +147,27 @@ fn a_second_look_is_said_to_be_one() {
     let words = "the run had 2 rounds when more were asked for, 3 in all";
     assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{said}");
     lab.assert_nothing_left();
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    /// Three files that are made in the same way are equal. In each of four runs the family of its six comparisons may hold a false
+    /// "slower" or "faster" one time in twenty: three or four such runs of four come by chance once in two thousand times.
+    #[test]
+    fn what_is_the_same_is_not_called_different() {
+        let lab = Lab::alone();
+        let plan = lab.plan(&same(3, "repeat = 5")).display().to_string();
+        let families: Vec<bool> = (0..4)
+            .map(|_| {
+                let json = lab.json(&["run", &plan, "--yes", "--json", "-"]);
+                let said = verdicts(&json);
+                assert_eq!(said.len(), 6, "{json}");
+                eprintln!("{said:?}");
+                said.iter().any(|verdict| ["slower", "faster"].contains(verdict))
+            })
+            .collect();
+        assert!(families.iter().filter(|different| **different).count() <= 2, "{families:?}");
+    }
 }

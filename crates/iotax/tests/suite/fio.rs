@@ -196,52 +196,59 @@ fn spread(values: &[f64]) -> f64 {
     (most - least) / median(values)
 }
 
-#[test]
-fn the_same_jobs_give_the_same_figures() {
-    require!(program "fio");
-    let lab = Lab::alone();
-    let path = lab.work().join("data");
-    let mut file = File::create(&path).expect("created");
-    let chunk: Vec<u8> = (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
-    (0..SIZE.0 >> 20).for_each(|_| file.write_all(&chunk).expect("written"));
-    file.sync_all().expect("synced");
-    let slowed = match Slowed::new(&path, DISK_IOPS) {
-        Ok(slowed) => slowed,
-        Err(reason) => skip!("{reason}"),
-    };
-    let fio_exe = slowed.program(&lab, "fio", &iotax_testkit::program("fio"));
-    let exe = slowed.program(&lab, "agent", Path::new(env!("CARGO_BIN_EXE_iotax")));
-    let mut link = AgentClient::spawn_local(&exe, &Interrupt::default()).expect("an agent");
-    let mut disagreements = Vec::new();
-    for shape in &SHAPES[..if thorough() { SHAPES.len() } else { FEW }] {
-        // Direct I/O drops the pages that it writes over.
-        if !shape.direct {
-            std::fs::read(&path).expect("cached");
-        }
-        let (mut theirs, mut ours) = (Vec::new(), Vec::new());
-        for pair in 0..shape.pairs() {
-            if pair % 2 == 0 {
-                theirs.push(fio(&fio_exe, shape, &path));
-                ours.push(iotax(&mut link, shape, &path));
-            } else {
-                ours.push(iotax(&mut link, shape, &path));
-                theirs.push(fio(&fio_exe, shape, &path));
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn the_same_jobs_give_the_same_figures() {
+        require!(program "fio");
+        let lab = Lab::alone();
+        let path = lab.work().join("data");
+        let mut file = File::create(&path).expect("created");
+        let chunk: Vec<u8> =
+            (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
+        (0..SIZE.0 >> 20).for_each(|_| file.write_all(&chunk).expect("written"));
+        file.sync_all().expect("synced");
+        let slowed = match Slowed::new(&path, DISK_IOPS) {
+            Ok(slowed) => slowed,
+            Err(reason) => skip!("{reason}"),
+        };
+        let fio_exe = slowed.program(&lab, "fio", &iotax_testkit::program("fio"));
+        let exe = slowed.program(&lab, "agent", Path::new(env!("CARGO_BIN_EXE_iotax")));
+        let mut link = AgentClient::spawn_local(&exe, &Interrupt::default()).expect("an agent");
+        let mut disagreements = Vec::new();
+        for shape in &SHAPES[..if thorough() { SHAPES.len() } else { FEW }] {
+            // Direct I/O drops the pages that it writes over.
+            if !shape.direct {
+                std::fs::read(&path).expect("cached");
+            }
+            let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+            for pair in 0..shape.pairs() {
+                if pair % 2 == 0 {
+                    theirs.push(fio(&fio_exe, shape, &path));
+                    ours.push(iotax(&mut link, shape, &path));
+                } else {
+                    ours.push(iotax(&mut link, shape, &path));
+                    theirs.push(fio(&fio_exe, shape, &path));
+                }
+            }
+            for (index, (name, _)) in theirs[0].iter().enumerate() {
+                let of =
+                    |runs: &[Figures]| -> Vec<f64> { runs.iter().map(|figures| figures[index].1).collect() };
+                let (theirs, ours) = (of(&theirs), of(&ours));
+                let tolerance = spread(&ours).max(spread(&theirs)).clamp(TOLERANCE.0, TOLERANCE.1);
+                let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
+                let ratio = median(&ratios);
+                let shown = format!(
+                    "{shape} {name}: ratio {ratio:.3}, tolerance {tolerance:.3}, iotax {ours:.0?}, fio {theirs:.0?}"
+                );
+                eprintln!("{shown}");
+                if ratio.ln().abs() > tolerance.ln_1p() {
+                    disagreements.push(shown);
+                }
             }
         }
-        for (index, (name, _)) in theirs[0].iter().enumerate() {
-            let of = |runs: &[Figures]| -> Vec<f64> { runs.iter().map(|figures| figures[index].1).collect() };
-            let (theirs, ours) = (of(&theirs), of(&ours));
-            let tolerance = spread(&ours).max(spread(&theirs)).clamp(TOLERANCE.0, TOLERANCE.1);
-            let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
-            let ratio = median(&ratios);
-            let shown = format!(
-                "{shape} {name}: ratio {ratio:.3}, tolerance {tolerance:.3}, iotax {ours:.0?}, fio {theirs:.0?}"
-            );
-            eprintln!("{shown}");
-            if ratio.ln().abs() > tolerance.ln_1p() {
-                disagreements.push(shown);
-            }
-        }
+        assert_eq!(disagreements, Vec::<String>::new());
     }
-    assert_eq!(disagreements, Vec::<String>::new());
 }

@@ -92,49 +92,6 @@ fn near(ours: &Value, theirs: &Value, pointer: &str) {
 }
 
 #[test]
-fn fios_json_has_the_same_keys_types_and_sizes() {
-    require!(program "fio", "fio_jsonplus_clat2csv", "python3");
-    let lab = Lab::alone();
-    let file = lab.path("data");
-    data(&file);
-    let read = |text: &str| -> Value {
-        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-    };
-    let (theirs, printed) = (read(&fio(&file, "json+")), iotax(&lab, "json+"));
-    let ours = read(&printed);
-    let (mut our_keys, mut their_keys) = (BTreeSet::new(), BTreeSet::new());
-    keys(&ours, "", &mut our_keys);
-    keys(&theirs, "", &mut their_keys);
-    let only_ours = our_keys.difference(&their_keys).map(|key| format!("ours: {key}"));
-    let only_theirs = their_keys.difference(&our_keys).map(|key| format!("theirs: {key}"));
-    let differences: Vec<String> = only_ours
-        .chain(only_theirs)
-        .filter(|line| !ACCEPTED.iter().any(|accepted| line.starts_with(accepted)))
-        .collect();
-    assert_eq!(differences, Vec::<String>::new());
-    for direction in ["read", "write"] {
-        for key in ["iops", "bw", "bw_bytes", "total_ios", "runtime", "lat_ns/mean", "iops_mean", "bw_mean"] {
-            near(&ours, &theirs, &format!("/jobs/0/{direction}/{key}"));
-        }
-    }
-    // fio 3.33 leaves total_ios of flushes at 0, and one job's flushes last longer than its run: 245 of 4.95 ms in 1 s. Only their
-    // number is left.
-    near(&ours, &theirs, "/jobs/0/sync/lat_ns/N");
-    near(&ours, &theirs, "/jobs/0/ctx");
-    let (source, sheet) = (lab.path("ours.json"), lab.path("ours.csv"));
-    fs::write(&source, &printed).expect("written");
-    for more in [&[][..], &["--validate"]] {
-        let output =
-            Command::new("fio_jsonplus_clat2csv").args([&source, &sheet]).args(more).output().expect("runs");
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(!text(&output.stdout).contains("mismatch"), "{}", text(&output.stdout));
-    }
-    let rows = fs::read_to_string(lab.path("ours_job0.csv")).expect("converted");
-    assert!(rows.lines().count() > 10, "{rows}");
-    lab.assert_nothing_left();
-}
-
-#[test]
 fn fios_lines_have_the_same_shape() {
     require!(program "fio");
     let lab = Lab::new();
@@ -246,4 +203,57 @@ fn more_jobs_than_a_report_can_show_are_refused() {
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("1001 workloads of fio in jobs.json; accepted: up to 1000"), "{said}");
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn fios_json_has_the_same_keys_types_and_sizes() {
+        require!(program "fio", "fio_jsonplus_clat2csv", "python3");
+        let lab = Lab::alone();
+        let file = lab.path("data");
+        data(&file);
+        let read = |text: &str| -> Value {
+            serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+        };
+        let (theirs, printed) = (read(&fio(&file, "json+")), iotax(&lab, "json+"));
+        let ours = read(&printed);
+        let (mut our_keys, mut their_keys) = (BTreeSet::new(), BTreeSet::new());
+        keys(&ours, "", &mut our_keys);
+        keys(&theirs, "", &mut their_keys);
+        let only_ours = our_keys.difference(&their_keys).map(|key| format!("ours: {key}"));
+        let only_theirs = their_keys.difference(&our_keys).map(|key| format!("theirs: {key}"));
+        let differences: Vec<String> = only_ours
+            .chain(only_theirs)
+            .filter(|line| !ACCEPTED.iter().any(|accepted| line.starts_with(accepted)))
+            .collect();
+        assert_eq!(differences, Vec::<String>::new());
+        for direction in ["read", "write"] {
+            for key in
+                ["iops", "bw", "bw_bytes", "total_ios", "runtime", "lat_ns/mean", "iops_mean", "bw_mean"]
+            {
+                near(&ours, &theirs, &format!("/jobs/0/{direction}/{key}"));
+            }
+        }
+        // fio 3.33 leaves total_ios of flushes at 0, and one job's flushes last longer than its run: 245 of 4.95 ms in 1 s. Only their
+        // number is left.
+        near(&ours, &theirs, "/jobs/0/sync/lat_ns/N");
+        near(&ours, &theirs, "/jobs/0/ctx");
+        let (source, sheet) = (lab.path("ours.json"), lab.path("ours.csv"));
+        fs::write(&source, &printed).expect("written");
+        for more in [&[][..], &["--validate"]] {
+            let output = Command::new("fio_jsonplus_clat2csv")
+                .args([&source, &sheet])
+                .args(more)
+                .output()
+                .expect("runs");
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            assert!(!text(&output.stdout).contains("mismatch"), "{}", text(&output.stdout));
+        }
+        let rows = fs::read_to_string(lab.path("ours_job0.csv")).expect("converted");
+        assert!(rows.lines().count() > 10, "{rows}");
+        lab.assert_nothing_left();
+    }
 }

@@ -54,71 +54,6 @@ file = { dir = "WORK" }
 rw = "randwrite"
 "#;
 
-#[test]
-fn guests_share_a_window_that_is_seen_from_every_side() {
-    require!(guests);
-    let lab = Lab::alone();
-    let plan = lab.plan(PLAN);
-    let output = lab.run(&["run", plan.to_str().expect("utf-8"), "--yes", "--db", "runs.db"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let run = run(&lab);
-
-    let pair = of(&run, "pair");
-    let names: Vec<&str> = pair.shares.iter().map(|share| share.name.as_str()).collect();
-    assert_eq!(names, ["1", "2"]);
-    let ios = |share: &Share| share.tallies.ios();
-    assert!(pair.shares.iter().all(|share| ios(share) > 0));
-    assert_eq!(pair.shares.iter().map(ios).sum::<u64>(), pair.outcome.tallies.ios());
-    assert_eq!(
-        pair.samples.iter().map(|sample| sample.tallies.ios()).sum::<u64>(),
-        pair.outcome.tallies.ios()
-    );
-    // They began within a few hundred ms of one another, even emulated on a busy machine.
-    let common = pair.outcome.duration_ns;
-    assert!((2_000_000_000..=3_000_000_000).contains(&common), "{common}");
-    assert!(pair.shares.iter().all(|share| share.duration_ns == common));
-    let threads = &pair.host.as_ref().expect("watched").guest_threads;
-    assert!(threads["vcpu"].total_ns() > 0 && threads["iothread"].total_ns() > 0, "{threads:?}");
-
-    for measured in [of(&run, "one"), pair] {
-        // The disk is opened past the guest's page cache, so that each I/O of the program is one of each layer.
-        let program = measured.outcome.tallies.ios() as f64;
-        let counted = measured.outcome.duration_ns as f64;
-        let inside = measured.outcome.inside.as_ref().expect("the guest watched itself");
-        assert!(inside.cpu.expect("CPUs").busy_ns() > 0);
-        assert!(inside.kernel_threads.contains_key("kworker"), "{:?}", inside.kernel_threads);
-        let kernel = inside.disks["vda"].reads as f64;
-        let qemu = &measured.qemu.as_ref().expect("QEMU was asked").read;
-        assert_eq!(sorted(qemu), qemu.ios);
-        assert!(qemu.total_ns > 0 && measured.qemu.as_ref().is_some_and(|all| all.write.ios == 0));
-        // The guest's own window is its runtime, QEMU's the common one, of which whole intervals count.
-        for (layer, ios, window) in [("the guest's kernel", kernel, 3e9), ("QEMU", qemu.ios as f64, counted)]
-        {
-            let ratio = ios / window / (program / counted);
-            assert!((0.7..1.3).contains(&ratio), "{layer} did {ios} in {window} ns, the program {program}");
-        }
-        assert!(measured.neighbour.is_none());
-    }
-
-    let host = of(&run, "host");
-    let noise = host.neighbour.as_ref().expect("a neighbour");
-    assert!(noise.name == "noise" && noise.tallies.write.as_ref().is_some_and(|write| write.ios > 0));
-    assert!((2_000_000_000..=3_000_000_000).contains(&noise.duration_ns), "{}", noise.duration_ns);
-    assert!(
-        host.outcome.notes.iter().any(|note| note.contains("neighbour noise")),
-        "{:?}",
-        host.outcome.notes
-    );
-    assert!(host.outcome.inside.is_none() && host.qemu.is_none() && host.shares.is_empty());
-    assert_eq!(run.measurements.len(), 3, "a neighbour is not measured for itself");
-
-    let phases: Vec<&str> = run.phases.iter().map(|phase| phase.name.as_str()).collect();
-    assert_eq!(phases, ["provision", "boot", "fill", "prepare", "measure", "finish"]);
-    // Three warm-ups and windows, and the second by which the neighbour outlasts one.
-    assert!(run.phases[4].duration_ns >= 3 * 3_300_000_000, "{:?}", run.phases);
-    lab.assert_nothing_left();
-}
-
 /// The process of a guest whose name on this machine ends so.
 fn guest_of(lab: &Lab, end: &str) -> rustix::process::Pid {
     let place = lab.work().display().to_string();
@@ -196,4 +131,78 @@ fn a_ladder_takes_several_guests_on_each_rung_that_has_one() {
     let none = ladder("0");
     assert_eq!(none.status.code(), Some(2));
     assert!(text(&none.stderr).contains("count = 0: accepted: 1 to 64"), "{}", text(&none.stderr));
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn guests_share_a_window_that_is_seen_from_every_side() {
+        require!(guests);
+        let lab = Lab::alone();
+        let plan = lab.plan(PLAN);
+        let output = lab.run(&["run", plan.to_str().expect("utf-8"), "--yes", "--db", "runs.db"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let run = run(&lab);
+
+        let pair = of(&run, "pair");
+        let names: Vec<&str> = pair.shares.iter().map(|share| share.name.as_str()).collect();
+        assert_eq!(names, ["1", "2"]);
+        let ios = |share: &Share| share.tallies.ios();
+        assert!(pair.shares.iter().all(|share| ios(share) > 0));
+        assert_eq!(pair.shares.iter().map(ios).sum::<u64>(), pair.outcome.tallies.ios());
+        assert_eq!(
+            pair.samples.iter().map(|sample| sample.tallies.ios()).sum::<u64>(),
+            pair.outcome.tallies.ios()
+        );
+        // They began within a few hundred ms of one another, even emulated on a busy machine.
+        let common = pair.outcome.duration_ns;
+        assert!((2_000_000_000..=3_000_000_000).contains(&common), "{common}");
+        assert!(pair.shares.iter().all(|share| share.duration_ns == common));
+        let threads = &pair.host.as_ref().expect("watched").guest_threads;
+        assert!(threads["vcpu"].total_ns() > 0 && threads["iothread"].total_ns() > 0, "{threads:?}");
+
+        for measured in [of(&run, "one"), pair] {
+            // The disk is opened past the guest's page cache, so that each I/O of the program is one of each layer.
+            let program = measured.outcome.tallies.ios() as f64;
+            let counted = measured.outcome.duration_ns as f64;
+            let inside = measured.outcome.inside.as_ref().expect("the guest watched itself");
+            assert!(inside.cpu.expect("CPUs").busy_ns() > 0);
+            assert!(inside.kernel_threads.contains_key("kworker"), "{:?}", inside.kernel_threads);
+            let kernel = inside.disks["vda"].reads as f64;
+            let qemu = &measured.qemu.as_ref().expect("QEMU was asked").read;
+            assert_eq!(sorted(qemu), qemu.ios);
+            assert!(qemu.total_ns > 0 && measured.qemu.as_ref().is_some_and(|all| all.write.ios == 0));
+            // The guest's own window is its runtime, QEMU's the common one, of which whole intervals count.
+            for (layer, ios, window) in
+                [("the guest's kernel", kernel, 3e9), ("QEMU", qemu.ios as f64, counted)]
+            {
+                let ratio = ios / window / (program / counted);
+                assert!(
+                    (0.7..1.3).contains(&ratio),
+                    "{layer} did {ios} in {window} ns, the program {program}"
+                );
+            }
+            assert!(measured.neighbour.is_none());
+        }
+
+        let host = of(&run, "host");
+        let noise = host.neighbour.as_ref().expect("a neighbour");
+        assert!(noise.name == "noise" && noise.tallies.write.as_ref().is_some_and(|write| write.ios > 0));
+        assert!((2_000_000_000..=3_000_000_000).contains(&noise.duration_ns), "{}", noise.duration_ns);
+        assert!(
+            host.outcome.notes.iter().any(|note| note.contains("neighbour noise")),
+            "{:?}",
+            host.outcome.notes
+        );
+        assert!(host.outcome.inside.is_none() && host.qemu.is_none() && host.shares.is_empty());
+        assert_eq!(run.measurements.len(), 3, "a neighbour is not measured for itself");
+
+        let phases: Vec<&str> = run.phases.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(phases, ["provision", "boot", "fill", "prepare", "measure", "finish"]);
+        // Three warm-ups and windows, and the second by which the neighbour outlasts one.
+        assert!(run.phases[4].duration_ns >= 3 * 3_300_000_000, "{:?}", run.phases);
+        lab.assert_nothing_left();
+    }
 }
