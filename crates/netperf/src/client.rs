@@ -85,9 +85,9 @@ impl ClientSession {
         letters(&self.cookie)
     }
 
-    /// Connects the streams and waits until the server has started its own. Returns them in the order of their numbers, each with
-    /// true if this end sends.
-    pub(super) fn connect(&self) -> Result<Vec<(Socket, bool)>, NetError> {
+    /// Connects the streams. Returns them in the order of their numbers, each with true if this end sends, and true if the server has
+    /// started the test already.
+    pub(super) fn connect(&self) -> Result<(Vec<(Socket, bool)>, bool), NetError> {
         let mut started = false;
         let (sends, receives) = self.parameters.streams();
         let options = streams::options(&self.parameters);
@@ -109,11 +109,15 @@ impl ClientSession {
             Ok((socket, number < sends))
         });
         let sockets = each.collect::<Result<_, NetError>>()?;
+        Ok((sockets, started))
+    }
+
+    /// Waits until the server's streams run, after it has `started` the test or before.
+    pub(super) fn await_running(&self, started: bool) -> Result<(), NetError> {
         if !started {
             self.control.expect(State::TestStart)?;
         }
-        self.control.expect(State::TestRunning)?;
-        Ok(sockets)
+        self.control.expect(State::TestRunning)
     }
 
     /// Opens a UDP stream: calls the server until it answers on the socket or, if that answer is lost, by starting the test.

@@ -122,6 +122,15 @@ impl Reading {
     }
 }
 
+impl Stream {
+    /// Counts from now on only.
+    fn set_base(&mut self) {
+        self.last = Reading::now(self);
+        self.base = self.last;
+        self.path = PathSeen::default();
+    }
+}
+
 /// Options for the sockets of a test.
 pub(super) fn options(parameters: &Parameters) -> Options {
     Options {
@@ -197,17 +206,19 @@ impl Streams {
         self.all.first().map(|stream| &*stream.socket)
     }
 
-    /// Has bytes move; counting begins.
-    pub(super) fn start(&mut self) -> io::Result<()> {
-        self.set_base();
+    /// Starts the streams that this end sends, or those that it receives; counting begins.
+    pub(super) fn start(&mut self, sends: bool) -> io::Result<()> {
         // A new thread may wait for a CPU for milliseconds: all are there before the first begins, and run before the window does.
         let gate = Arc::new(RwLock::new(()));
         let closed = gate.write();
         let (ready, threads) = mpsc::channel();
-        for stream in &mut self.all {
+        let mut started = 0;
+        for stream in self.all.iter_mut().filter(|stream| stream.sends == sends) {
+            stream.set_base();
+            started += 1;
             let (socket, counters, stop) =
                 (Arc::clone(&stream.socket), Arc::clone(&stream.counters), Arc::clone(&stream.stop));
-            let (settings, sends) = (self.settings.clone(), stream.sends);
+            let settings = self.settings.clone();
             let (ready, gate) = (ready.clone(), Arc::clone(&gate));
             let work = move || {
                 let _ = ready.send(());
@@ -219,31 +230,25 @@ impl Streams {
             };
             stream.worker = Some(thread::Builder::new().name(format!("stream {}", stream.id)).spawn(work)?);
         }
-        threads.iter().take(self.all.len()).for_each(drop);
+        threads.iter().take(started).for_each(drop);
         drop(closed);
-        threads.iter().take(self.all.len()).for_each(drop);
+        threads.iter().take(started).for_each(drop);
         self.begin = clock::now();
         Ok(())
     }
 
     /// Counts, and gaps, from now on only. Without a warm-up gaps count from the first packet, which may be long on its way.
     pub(super) fn count_anew(&mut self) {
-        self.set_base();
-        self.all.iter().for_each(|stream| stream.counters.begin(self.begin));
+        self.begin = clock::now();
+        for stream in &mut self.all {
+            stream.set_base();
+            stream.counters.begin(self.begin);
+        }
     }
 
     /// The begin of counting, in nanoseconds.
     pub(super) fn begin(&self) -> u64 {
         self.begin
-    }
-
-    fn set_base(&mut self) {
-        self.begin = clock::now();
-        for stream in &mut self.all {
-            stream.last = Reading::now(stream);
-            stream.base = stream.last;
-            stream.path = PathSeen::default();
-        }
     }
 
     /// Figures of each stream since the last look.
@@ -395,7 +400,7 @@ mod tests {
     #[test]
     fn a_stream_that_breaks_is_told_and_one_that_is_to_end_is_not_broken() {
         let (mut streams, remote) = one_stream(true);
-        streams.start().expect("started");
+        streams.start(true).expect("started");
         until("bytes", || streams.bytes() > 0);
         assert!(!streams.has_arrived(), "nobody reads");
         // Unread data makes the kernel reset the connection.
@@ -406,7 +411,7 @@ mod tests {
         assert!(matches!(&broken[..], [(1, why)] if !why.is_empty()), "{broken:?}");
 
         let (mut streams, remote) = one_stream(true);
-        streams.start().expect("started");
+        streams.start(true).expect("started");
         until("bytes", || streams.bytes() > 0);
         streams.stop(true);
         drop(remote);
@@ -417,7 +422,7 @@ mod tests {
     fn what_is_on_its_way_at_first_is_no_gap_unless_there_was_a_warm_up() {
         let gaps = |warmed_up: bool| {
             let (mut streams, mut remote) = one_stream(false);
-            streams.start().expect("started");
+            streams.start(false).expect("started");
             if warmed_up {
                 streams.count_anew();
             }

@@ -123,8 +123,11 @@ fn carry_out(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<TestReport, NetError> {
-    let sockets = session.connect()?;
-    let streams = Streams::new(session.parameters(), sockets, true);
+    let (sockets, started) = session.connect()?;
+    let mut streams = Streams::new(session.parameters(), sockets, true);
+    // The server sends as soon as it has all streams, and what nobody reads the kernel soon drops.
+    streams.start(false)?;
+    session.await_running(started)?;
     let mut start = Start::new(session.parameters(), test.time, session.cookie(), session.address());
     describe(&mut start, &streams, session.control().socket())?;
     tell(Progress::Started(&start));
@@ -183,7 +186,7 @@ impl Running<'_> {
     fn measure(&mut self) -> Result<End, NetError> {
         let warm_up = self.test.omit.0;
         if warm_up > 0 {
-            self.streams.start()?;
+            self.streams.start(true)?;
             self.phase(Some(warm_up), true)?;
         }
         // Reported first: the receiver takes CPU time, which the streams need when the window begins.
@@ -192,7 +195,7 @@ impl Running<'_> {
         if warm_up > 0 {
             self.streams.count_anew();
         } else {
-            self.streams.start()?;
+            self.streams.start(true)?;
         }
         let time = Some(self.test.time.0).filter(|time| *time > 0);
         let (begin, end) = self.phase(time, false)?;

@@ -293,8 +293,13 @@ fn datagrams_from_strangers_change_nothing() {
     assert_serves(&remote);
 }
 
-/// A server that agrees to one test of one stream of datagrams, and lets the client's calls go unanswered.
-fn far_end_without_an_answer(listener: &TcpListener, datagrams: &UdpSocket) {
+/// A server that agrees to one test of one stream of datagrams, and lets the client's calls go unanswered. Between the start of the test and
+/// of the streams it does something with the client's address.
+fn far_end_without_an_answer(
+    listener: &TcpListener,
+    datagrams: &UdpSocket,
+    meanwhile: impl FnOnce(std::net::SocketAddr),
+) {
     let (mut control, _) = listener.accept().expect("accepted");
     let message = |stream: &mut TcpStream| {
         let mut length = [0; 4];
@@ -306,8 +311,10 @@ fn far_end_without_an_answer(listener: &TcpListener, datagrams: &UdpSocket) {
     control.write_all(&[9]).expect("written");
     message(&mut control);
     control.write_all(&[10]).expect("written");
-    datagrams.recv_from(&mut [0; 64]).expect("a call");
-    control.write_all(&[1, 2]).expect("written");
+    let (_, client) = datagrams.recv_from(&mut [0; 64]).expect("a call");
+    control.write_all(&[1]).expect("written");
+    meanwhile(client);
+    control.write_all(&[2]).expect("written");
     let mut state = [0];
     control.read_exact(&mut state).expect("a state");
     assert_eq!(state, [4], "the end of the test");
@@ -322,10 +329,36 @@ fn a_test_that_starts_is_the_answer_that_was_lost() {
     let listener = TcpListener::bind((LOOPBACK, 0)).expect("bound");
     let port = listener.local_addr().expect("bound").port();
     let datagrams = UdpSocket::bind((LOOPBACK, port)).expect("bound");
-    let remote = std::thread::spawn(move || far_end_without_an_answer(&listener, &datagrams));
+    let remote = std::thread::spawn(move || far_end_without_an_answer(&listener, &datagrams, |_| {}));
     let report =
         run(test(Peer::at(LOOPBACK, port), traffic(NetTest::Udp, Direction::Upload))).expect("a report");
     assert!(report.local.streams[0].figures.bytes > 100_000);
+    remote.join().expect("no panic");
+}
+
+#[test]
+fn what_comes_before_the_server_says_that_it_runs_is_not_lost() {
+    let listener = TcpListener::bind((LOOPBACK, 0)).expect("bound");
+    let port = listener.local_addr().expect("bound").port();
+    let datagrams = UdpSocket::bind((LOOPBACK, port)).expect("bound");
+    // More than the kernel keeps for a socket that nobody reads.
+    let count = 400_u64;
+    let remote = std::thread::spawn(move || {
+        let sender = datagrams.try_clone().expect("cloned");
+        far_end_without_an_answer(&listener, &datagrams, move |client| {
+            // It has the stream when it has read that the test starts.
+            std::thread::sleep(Duration::from_secs(1));
+            for number in 1..=count {
+                let mut datagram = vec![0; 1000];
+                datagram[8..16].copy_from_slice(&number.to_be_bytes());
+                sender.send_to(&datagram, client).expect("sent");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    });
+    let traffic = traffic(NetTest::Udp, Direction::Download);
+    let figures = run(test(Peer::at(LOOPBACK, port), traffic)).expect("a report").local.streams[0].figures;
+    assert_eq!((figures.packets, figures.lost), (Some(count), Some(0)));
     remote.join().expect("no panic");
 }
 

@@ -145,7 +145,9 @@ fn on_session(
     load: Option<test::Prepared>,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, Failure> {
-    let Some((socket, _)) = session.connect()?.pop() else {
+    let (mut sockets, started) = session.connect()?;
+    session.await_running(started)?;
+    let Some((socket, _)) = sockets.pop() else {
         return Err(NetError::Refused("has no stream to answer on".into()).into());
     };
     greet(&socket, length(traffic))?;

@@ -99,7 +99,8 @@ impl ServerSession {
         describe(&mut start, &streams, self.control.socket())?;
         (self.server.tell)(ServerEvent::Started(start.clone()));
         // Before the client hears of it: it may take the CPU, and its window begins.
-        streams.start()?;
+        streams.start(false)?;
+        streams.start(true)?;
         self.control.send(State::TestRunning)?;
         let local = self.run(&mut streams, &start)?;
         drop(echo_server);

@@ -8,41 +8,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 
 use super::pace::Pace;
-use super::{Counters, PATIENCE, Settings, passes, payload};
+use super::{Counters, Memory, PATIENCE, Settings, passes, payload};
 use iotax_engine::clock;
 
 /// The bytes that are sent over and over, and the call that sends them.
 enum Block {
     /// It is copied from here.
-    Copied(Vec<u8>),
+    Copied(Memory),
     /// The pages of this file, which exists in memory only, are sent themselves.
     Shared(OwnedFd, usize),
 }
 
 impl Block {
     fn new(settings: &Settings) -> io::Result<Self> {
-        let bytes = payload(settings.length);
+        let mut memory = payload(settings.length)?;
         if !settings.zerocopy {
-            return Ok(Self::Copied(bytes));
+            return Ok(Self::Copied(memory));
         }
         let mut file = std::fs::File::from(memfd_create("iotax", MemfdFlags::CLOEXEC)?);
-        file.write_all(&bytes)?;
-        Ok(Self::Shared(file.into(), bytes.len()))
-    }
-
-    const fn length(&self) -> usize {
-        match self {
-            Self::Copied(bytes) => bytes.len(),
-            Self::Shared(_, length) => *length,
-        }
+        file.write_all(memory.bytes())?;
+        Ok(Self::Shared(file.into(), settings.length))
     }
 
     /// Sends a part of the block after the first `done` bytes. Returns the bytes sent.
-    fn send(&self, mut socket: &TcpStream, done: usize) -> io::Result<usize> {
+    fn send(&mut self, mut socket: &TcpStream, done: usize) -> io::Result<usize> {
         match self {
-            Self::Copied(bytes) => socket.write(&bytes[done..]),
+            Self::Copied(memory) => socket.write(&memory.bytes()[done..]),
             Self::Shared(file, length) => {
-                Ok(sendfile(socket, file, Some(&mut (done as u64)), length - done)?)
+                Ok(sendfile(socket, file, Some(&mut (done as u64)), *length - done)?)
             }
         }
     }
@@ -56,8 +49,8 @@ pub(super) fn send(
     stop: &AtomicBool,
 ) -> io::Result<()> {
     socket.set_write_timeout(Some(PATIENCE))?;
-    let block = Block::new(settings)?;
-    let mut pace = settings.bitrate.map(|bitrate| Pace::new(bitrate, block.length(), clock::now()));
+    let mut block = Block::new(settings)?;
+    let mut pace = settings.bitrate.map(|bitrate| Pace::new(bitrate, settings.length, clock::now()));
     while !stop.load(Ordering::Relaxed) {
         if let Some(pace) = &mut pace
             && pace.take(clock::now(), 1) == 0
@@ -66,12 +59,12 @@ pub(super) fn send(
             continue;
         }
         if let Some(amount) = &settings.amount
-            && amount.take(1, block.length()) == 0
+            && amount.take(1, settings.length) == 0
         {
             break;
         }
         let mut done = 0;
-        while done < block.length() && !stop.load(Ordering::Relaxed) {
+        while done < settings.length && !stop.load(Ordering::Relaxed) {
             match block.send(socket, done) {
                 Ok(sent) => {
                     counters.sent(sent as u64, 0);
@@ -94,9 +87,10 @@ pub(super) fn receive(
 ) -> io::Result<()> {
     socket.set_read_timeout(Some(PATIENCE))?;
     counters.expect_blocks(settings);
-    let mut block = vec![0_u8; settings.length];
+    let mut memory = Memory::new(settings.length)?;
+    let block = memory.bytes();
     while !stop.load(Ordering::Relaxed) {
-        match socket.read(&mut block) {
+        match socket.read(block) {
             Ok(0) => break,
             Ok(read) => counters.arrived(read as u64, clock::now(), 0),
             Err(error) if passes(&error) => {}

@@ -40,7 +40,7 @@ pub(super) fn send(
     stop: &AtomicBool,
 ) -> io::Result<()> {
     socket.set_write_timeout(Some(PATIENCE))?;
-    let mut outbox = Outbox::new(socket, settings);
+    let mut outbox = Outbox::new(socket, settings)?;
     let mut pace = settings.bitrate.map(|bitrate| Pace::new(bitrate, outbox.length(), clock::now()));
     while !stop.load(Ordering::Relaxed) {
         let mut count = outbox.room();

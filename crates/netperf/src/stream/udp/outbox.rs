@@ -9,7 +9,7 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use super::super::counters::Way;
 use super::super::options::number;
 use super::super::pace::Pace;
-use super::super::{Settings, payload};
+use super::super::{Memory, Settings, payload};
 use super::{CLOSE_NS, header_bytes, stamp, write_header};
 use iotax_engine::clock;
 
@@ -21,7 +21,8 @@ const MOST_BYTES: usize = 65_000;
 /// Datagrams of equal length side by side, all of them with a payload that stays and a header that is written anew.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    datagrams: Vec<u8>,
+    datagrams: Memory,
+    room: usize,
     length: usize,
     wide: bool,
     way: Way,
@@ -33,11 +34,12 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(socket: &UdpSocket, settings: &Settings) -> Self {
+    pub(super) fn new(socket: &UdpSocket, settings: &Settings) -> io::Result<Self> {
         let length = settings.length.max(header_bytes(settings.udp64));
         let room = (MOST_BYTES / length).clamp(1, MOST_SEGMENTS);
         let mut outbox = Self {
-            datagrams: payload(length * room),
+            datagrams: payload(length * room)?,
+            room,
             length,
             wide: settings.udp64,
             way: Way::Many,
@@ -49,7 +51,7 @@ impl Outbox {
         if room > 1 && gap < CLOSE_NS && segment(socket, length).is_ok() {
             outbox.way = Way::Segmented;
         }
-        outbox
+        Ok(outbox)
     }
 
     /// Bytes of a datagram.
@@ -58,8 +60,8 @@ impl Outbox {
     }
 
     /// The number of datagrams per call.
-    pub(super) fn room(&self) -> u64 {
-        (self.datagrams.len() / self.length) as u64
+    pub(super) const fn room(&self) -> u64 {
+        self.room as u64
     }
 
     /// The call that sends them.
@@ -82,7 +84,7 @@ impl Outbox {
     /// An error of the socket. Nothing was sent then, and another call sends the same datagrams, or in another way.
     pub(super) fn send(&mut self, socket: &UdpSocket) -> io::Result<(u64, u64)> {
         let stamp = stamp(clock::now());
-        let waiting = &mut self.datagrams[self.done * self.length..][..self.waiting * self.length];
+        let waiting = &mut self.datagrams.bytes()[self.done * self.length..][..self.waiting * self.length];
         for (datagram, number) in waiting.chunks_exact_mut(self.length).zip(self.number + 1..) {
             write_header(datagram, stamp, number, self.wide);
         }
@@ -150,7 +152,7 @@ mod tests {
         let [local, remote] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
         local.connect(remote.local_addr().expect("bound")).expect("connected");
         let settings = Settings { length: 100, bitrate: None, zerocopy: false, udp64: true, amount: None };
-        let mut outbox = Outbox::new(&local, &settings);
+        let mut outbox = Outbox::new(&local, &settings).expect("memory");
         if way == Way::Many {
             segment(&local, 0).expect("reset");
             outbox.way = way;
