@@ -47,14 +47,16 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
             }
         }
     }
-    let max_errors = of("data_errors").last().and_then(|definition| max_errors(definition, &mut trouble));
+    // The last one counts, and each is checked.
+    let max_errors: Vec<u64> =
+        of("data_errors").filter_map(|definition| max_errors(definition, &mut trouble)).collect();
     let bases = storage::lay_out(&storages, &mut notes);
     let setting = run::RunContext {
         storages: &storages,
         bases: &bases,
         work: &work,
         default: default.as_ref(),
-        max_errors,
+        max_errors: max_errors.last().copied(),
     };
     let mut workloads = Vec::new();
     let mut jobs = 0;

@@ -8,7 +8,7 @@ use super::work::{TransferSizes, Work, chosen, lengths, percent, rate, seeks};
 use super::{MOST_IN_ALL, refuse_unknown, take};
 use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::Nanos;
-use crate::workload::{RateProcess, Workload, WorkloadKeys};
+use crate::workload::{DEFAULT_SIZE, RateProcess, Workload, WorkloadKeys};
 
 const KEYS: [&str; 14] = [
     "wd",
@@ -105,13 +105,9 @@ impl RunContext<'_> {
             Some(default) => vec![default.clone()],
             None => self.named(definition, trouble).into_iter().cloned().collect(),
         };
-        let storages = take(definition, "sd", trouble, |key| {
-            match key.values.as_slice() {
-            [one] if one == "single" || one == "range" || one.starts_with("setsof") => {
-                Err("one run for each set of storages is not made here; give each set a run definition of its own".to_owned())
-            }
+        let storages = take(definition, "sd", trouble, |key| match key.values.as_slice() {
+            [one] if one == "single" || one == "range" || one.starts_with("setsof") => Err(SETS.to_owned()),
             values => chosen(values, self.storages),
-        }
         });
         let flags = take(definition, "openflags", trouble, flags);
         for work in &mut work {
@@ -156,6 +152,7 @@ impl RunContext<'_> {
         }
         let mut all: Vec<WorkloadKeys> = Vec::new();
         let mut whole = WholeRates::default();
+        let mut rounded = Vec::new();
         for (work, rate) in work.iter().zip(rates) {
             let work = Work {
                 lengths: pass.lengths.clone().unwrap_or_else(|| work.lengths.clone()),
@@ -176,12 +173,19 @@ impl RunContext<'_> {
                     && given.saturating_mul(Share::WHOLE).abs_diff(exact) > exact / 100
                 {
                     let exact = exact as f64 / Share::WHOLE as f64;
-                    notes.push(format!("{name}: {job}: rates are whole numbers here, {given} instead of {exact:.2} I/Os a second"));
+                    rounded.push(format!("{given} instead of {exact:.2} for {job}"));
                 }
                 keys.name = Some(job);
                 (keys.runtime, keys.ramp_time) = (times.runtime, times.ramp_time);
                 all.push(keys);
             }
+        }
+        if !rounded.is_empty() {
+            notes.push(format!("{name}: rates are whole I/Os a second here: {}", rounded.join(", ")));
+        }
+        if all.len() > 1 && all.iter().any(|keys| keys.size.is_none()) {
+            all.iter_mut().for_each(|keys| keys.size = keys.size.or(Some(DEFAULT_SIZE)));
+            notes.push(format!("{name}: no size= is given, so {DEFAULT_SIZE} of the target is used"));
         }
         let Some((first, beside)) = all.split_first() else { return Ok(None) };
         // The first job needs a name of its own, apart from the workload's.
@@ -297,5 +301,7 @@ fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
     passes
 }
 
+const SETS: &str =
+    "one run for each set of storages is not made here; give each set a run definition of its own";
 const CURVE: &str = "the rates of a curve follow from what iorate=max comes to: measure that first, then give the rates themselves, \
                      such as iorate=(1000,5000,7000,8000,9000)";

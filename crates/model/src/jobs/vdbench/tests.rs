@@ -258,6 +258,15 @@ fn storages_without_a_size_get_one_and_are_numbered() {
 }
 
 #[test]
+fn workloads_at_once_on_a_storage_without_a_size_share_an_area() {
+    let jobs = good("sd=s,lun=/x\nwd=a,sd=s\nwd=b,sd=s,rdpct=0\nrd=r1,wd=*\nrd=r2,wd=a\n");
+    let sizes: Vec<Vec<_>> =
+        jobs.workloads.iter().map(|workload| workload.jobs().map(|part| part.size).collect()).collect();
+    assert_eq!(sizes, [vec![Some(Bytes(1 << 30)); 2], vec![None]]);
+    assert_eq!(jobs.notes, ["r1: no size= is given, so 1GiB of the target is used"]);
+}
+
+#[test]
 fn areas_and_flags_of_a_workload_and_storages_of_a_run_come_first() {
     let jobs = good(
         "data_errors=5\nsd=sd1,lun=/a,size=100m,range=(0,10)\nsd=sd2,lun=/b,size=100m,openflags=o_dsync\n\
@@ -298,7 +307,13 @@ fn a_fractional_skew_divides_a_rate_into_whole_numbers() {
     );
     let (few, notes) = rates(&format!("{three}rd=r,wd=*,iorate=100\n"));
     assert_eq!((few.iter().sum::<u64>(), few), (100, vec![1, 31, 31, 19, 18]));
-    assert_eq!(notes[0], "r: a-s1: rates are whole numbers here, 1 instead of 0.75 I/Os a second");
+    assert_eq!(
+        notes,
+        [
+            "r: rates are whole I/Os a second here: 1 instead of 0.75 for a-s1, 19 instead of 18.38 for c-s1, 18 instead of 18.38 \
+             for c-s2"
+        ]
+    );
     assert_eq!(rates("wd=a,sd=*,io=10\nwd=b,sd=s1\nrd=r,wd=*,iorate=3\n").0, [5, 5, 3]);
 }
 
