@@ -88,6 +88,11 @@ fn errors_name_line_and_key_and_the_accepted_form() {
             "line 25, column 1: `iodpth` is not a key here; did you mean `iodepth`?\n   |\n25 | iodpth = 16\n   | ^^^^^^",
         ),
         (
+            "bs = \"4k\"",
+            "block_size = \"4k\"",
+            "line 24, column 1: `block_size` is not a key here; did you mean `bs`?",
+        ),
+        (
             "rw = \"randread\"",
             "rw = \"randraed\"",
             "line 23, column 6: \"randraed\" is not a known rw; accepted: read, write, randread, randwrite, rw, randrw, trim, randtrim (did you mean \"randread\"?)\n   |\n23 | rw = \"randraed\"\n   |      ^^^^^^^^^^",
