@@ -323,7 +323,11 @@ fn adding_rounds_until_decided_reads_both_ways() {
 #[test]
 fn what_cannot_be_decided_is_refused() {
     for (head, tail, said) in [
-        ("margin = \"2\"", "", "line 1, column 10: \"2\" is not a margin; accepted: a share with its sign"),
+        (
+            "margin = \"2\"",
+            "",
+            "line 1, column 10: \"2\" is not a margin; accepted: a percentage such as 2% or 0.5%",
+        ),
         (
             "margin = 0.02",
             "",
