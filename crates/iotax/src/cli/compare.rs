@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_analysis::Metric;
-use iotax_analysis::compare::{Account, Compared, Gate, Question, Side, Which, compare};
+use iotax_analysis::compare::{Account, Compared, Gate, GateResult, Question, Side, Which, compare};
 use iotax_analysis::judge;
 use iotax_model::exit::Exit;
 use iotax_report::document;
@@ -33,8 +33,8 @@ pub(super) struct Args {
     metric: Vec<Metric>,
     #[command(flatten)]
     margin: MarginArgs,
-    /// Exit with code 1 if the intervals show it: slower, faster or different > N%, by latency_mean or the metric named before;
-    /// separate several by commas
+    /// Exit with code 1 if the intervals show it, and with code 5 if no cell could be judged: slower, faster or different > N%,
+    /// by latency_mean or the metric named before; separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
     /// Print as JSON; the tables go to stderr
@@ -79,7 +79,13 @@ fn judged(compared: &Compared) -> Exit {
     for line in document::gates(compared) {
         say!("gate {line}");
     }
-    if compared.tripped() { Exit::Gate } else { Exit::Fine }
+    if compared.tripped() {
+        Exit::Gate
+    } else if compared.gates.iter().any(GateResult::is_unjudged) {
+        Exit::Unjudged
+    } else {
+        Exit::Fine
+    }
 }
 
 /// The source of a side.

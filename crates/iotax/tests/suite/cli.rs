@@ -194,6 +194,9 @@ fn the_binary_is_static_and_documents_itself() {
         (&["man"][..], ".TH"),
         (&["completions", "bash"], "complete -F"),
         (&["--help"], "ladder"),
+        (&["--help"], "  5  a gate could judge nothing"),
+        (&["man"], "a gate could judge nothing"),
+        (&["compare", "--help"], "code 5"),
         (&["--version"], "0."),
     ] {
         let output = lab.run(arguments);
