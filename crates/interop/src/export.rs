@@ -87,7 +87,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "prometheus",
         output_format: None,
-        help: "gauges of every measurement in Prometheus' text format",
+        help: "every measurement in Prometheus' text format: gauges, and a summary of service times",
         write: |judged| Ok(Document::Text(prometheus::measurements(std::slice::from_ref(judged)))),
         mark: prometheus::MARK,
     },

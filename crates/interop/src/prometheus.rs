@@ -22,33 +22,30 @@ pub(super) const MARK: Mark = Mark {
     place: Place::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
 };
 
-/// One family of gauges: its samples under its name and help.
+/// One family: its samples under its name, type and help.
 struct Family {
     name: String,
+    kind: &'static str,
     help: &'static str,
     samples: String,
 }
 
 /// A figure in Prometheus' words.
-struct Gauge {
+struct Series {
     family: String,
     /// Labels beyond the place.
     labels: String,
-    /// The factor from iotax's unit to the gauge's.
+    /// The factor from iotax's unit to Prometheus'.
     unit: f64,
 }
 
-impl Gauge {
-    /// Times are in seconds; percentiles are quantiles of one family.
+impl Series {
+    /// Times are in seconds; percentiles are quantiles of one summary, for which alone Prometheus has that label.
     fn of(metric: Metric) -> Self {
         let unit = if metric.is_time() { 1e-9 } else { 1.0 };
         let seconds = if metric.is_time() { "_seconds" } else { "" };
         if let Some(q) = metric.quantile() {
-            return Self {
-                family: format!("iotax_latency{seconds}"),
-                labels: format!(",quantile=\"{q}\""),
-                unit,
-            };
+            return Self { family: LATENCY.0.to_owned(), labels: format!(",quantile=\"{q}\""), unit };
         }
         let name = metric.word().replace("_per_s", "_per_second");
         Self { family: format!("iotax_{name}{seconds}"), labels: String::new(), unit }
@@ -58,25 +55,30 @@ impl Gauge {
 /// Every figure of every measurement of these runs. Unknown values have no line.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> String {
-    let figures: Vec<(Metric, Gauge)> =
-        figures(runs).iter().map(|metric| (*metric, Gauge::of(*metric))).collect();
+    let figures: Vec<(Metric, Series)> =
+        figures(runs).iter().map(|metric| (*metric, Series::of(*metric))).collect();
     let mut families = families(&figures);
     for (run, judgement) in runs {
         let kinds = Kinds::of(judgement);
         for (i, m) in run.measurements.iter().enumerate() {
             let place = place(run, m);
-            let mut add = |name: &str, labels: &str, value: f64| {
-                let family = families.iter_mut().find(|family| family.name == name).expect("in the table");
-                writeln!(family.samples, "{name}{{{place}{labels}}} {value}")
+            let mut add = |family: &str, suffix: &str, labels: &str, value: f64| {
+                let family = families.iter_mut().find(|known| known.name == family).expect("in the table");
+                writeln!(family.samples, "{}{suffix}{{{place}{labels}}} {value}", family.name)
                     .expect("memory takes everything");
             };
-            for (metric, gauge) in &figures {
+            for (metric, series) in &figures {
                 if let Some(value) = metric.value(m) {
-                    add(&gauge.family, &gauge.labels, value * gauge.unit);
+                    add(&series.family, "", &series.labels, value * series.unit);
                 }
             }
+            let latency = m.outcome.tallies.latency();
+            if latency.count() > 0 && figures.iter().any(|(_, series)| series.family == LATENCY.0) {
+                add(LATENCY.0, "_sum", "", latency.sum() as f64 / 1e9);
+                add(LATENCY.0, "_count", "", latency.count() as f64);
+            }
             if let Some(ns) = lasted(m) {
-                add(DURATION.0, "", ns as f64 / 1e9);
+                add(DURATION.0, "", "", ns as f64 / 1e9);
             }
             let grade = judgement.grades.get(i).map_or("", |grade| grade.word());
             let emulated = emulated(run, &m.target).map_or("", |yes| if yes { "true" } else { "false" });
@@ -88,34 +90,37 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
                 ("source", &source),
             ];
             let labels = about.map(|(name, value)| format!(",{name}=\"{}\"", escaped(value))).concat();
-            add(INFO.0, &labels, 1.0);
+            add(INFO.0, "", &labels, 1.0);
         }
     }
     let mut text = format!("{FIRST}\n");
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
-        let Family { name, help, samples } = family;
-        write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{samples}")
+        let Family { name, kind, help, samples } = family;
+        write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}")
             .expect("memory takes everything");
     }
     text
 }
 
-/// Families that are no figure: name and help.
+/// Families that are not one figure: name and help.
+const LATENCY: (&str, &str) = ("iotax_latency_seconds", "Service times of a measurement's I/Os");
 const DURATION: (&str, &str) = ("iotax_duration_seconds", "Length of the measured window");
 const INFO: (&str, &str) = ("iotax_measurement_info", "What was found about a measurement; always 1");
 
 /// In the order of the text.
-fn families(figures: &[(Metric, Gauge)]) -> Vec<Family> {
-    let family = |name: &str, help| Family { name: name.to_owned(), help, samples: String::new() };
+fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
+    let family =
+        |name: &str, kind, help| Family { name: name.to_owned(), kind, help, samples: String::new() };
     let mut all: Vec<Family> = Vec::new();
-    for (metric, gauge) in figures {
-        if !all.iter().any(|known| known.name == gauge.family) {
+    for (metric, series) in figures {
+        if !all.iter().any(|known| known.name == series.family) {
             let is_quantile = metric.quantile().is_some();
-            let help = if is_quantile { "quantiles of the service time" } else { metric.definition().help };
-            all.push(family(&gauge.family, help));
+            let (kind, help) =
+                if is_quantile { ("summary", LATENCY.1) } else { ("gauge", metric.definition().help) };
+            all.push(family(&series.family, kind, help));
         }
     }
-    all.extend([DURATION, INFO].map(|(name, help)| family(name, help)));
+    all.extend([DURATION, INFO].map(|(name, help)| family(name, "gauge", help)));
     all
 }
 

@@ -14,8 +14,23 @@ pub enum Exit {
     Measurement = 3,
     /// The environment does not allow it: permissions, space, a missing program.
     Environment = 4,
+    /// A gate that the user asked for had nothing that it could judge, and none failed.
+    Unjudged = 5,
     /// Interrupted by the user, after cleaning up.
     Interrupted = 130,
+}
+
+impl Exit {
+    /// All codes with their meaning, as help and the man page list them.
+    pub const ALL: [(Self, &'static str); 7] = [
+        (Self::Fine, "fine"),
+        (Self::Gate, "a gate tripped, or verified data are not what was written"),
+        (Self::Usage, "bad input"),
+        (Self::Measurement, "a measurement failed, a target was lost or a journal is damaged"),
+        (Self::Environment, "the environment refused"),
+        (Self::Unjudged, "a gate could judge nothing, and none tripped"),
+        (Self::Interrupted, "interrupted"),
+    ];
 }
 
 impl From<Exit> for std::process::ExitCode {

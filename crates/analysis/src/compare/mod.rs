@@ -219,6 +219,14 @@ pub struct GateResult {
     pub missing: Vec<String>,
 }
 
+impl GateResult {
+    /// Returns whether it could judge no cell at all, so that it neither passed nor tripped.
+    #[must_use]
+    pub fn is_unjudged(&self) -> bool {
+        self.tripped.is_empty() && self.open.len() == self.cells
+    }
+}
+
 /// A finished comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {

@@ -249,7 +249,7 @@ impl Run {
 }
 
 /// A line of `iotax list`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct RunSummary {
     /// Its number in its store.
     pub id: i64,
@@ -266,6 +266,8 @@ pub struct RunSummary {
     /// Measurements that the plan asks for. For a run that adds rounds until all is decided: the most there can be, or once it is
     /// complete, all there are.
     pub planned: u64,
+    /// Why its measurements cannot be shown, if they cannot.
+    pub damage: Option<StoreError>,
 }
 
 /// An open store.
@@ -431,11 +433,20 @@ impl Store {
         })
     }
 
-    /// All runs, the oldest first; of one that cannot be read its number and why.
+    /// All runs, the oldest first; of one that cannot be read its number and why. All measurements are read and compared with their
+    /// checksums.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        let read = |run| {
+            // One moment: another process may add measurements.
+            let snapshot = self.connection.unchecked_transaction()?;
+            let head = sealed::head(&snapshot, run)?.ok_or(Fault::Unknown)?;
+            let damage = sealed::check(&snapshot, run, &head).err();
+            Ok((head, damage))
+        };
         let summary = |run| {
-            let head = sealed::head(&self.connection, run).and_then(|head| head.ok_or(Fault::Unknown));
-            head.map(|head| self.summary(run, &head)).map_err(|fault| self.of_run(run, fault))
+            let (head, damage) = read(run).map_err(|fault| self.of_run(run, fault))?;
+            let damage = damage.map(|fault| self.of_run(run, fault));
+            Ok(self.summary(run, &head, damage))
         };
         Ok((1..=self.last()?).map(|run| (run, summary(run))).collect())
     }
@@ -445,7 +456,7 @@ impl Store {
         Ok(Some(self.last()?).filter(|last| *last > 0))
     }
 
-    fn summary(&self, run: i64, head: &Head) -> RunSummary {
+    fn summary(&self, run: i64, head: &Head, damage: Option<StoreError>) -> RunSummary {
         let (plan, state, measured) = (&head.plan, self.state(run, head), head.measured.count);
         // A complete run that adds rounds has all its measurements, and so has an import.
         let is_open = plan.until_decided.is_some() || head.source.is_some();
@@ -458,6 +469,7 @@ impl Store {
             targets: plan.targets.iter().map(|target| target.name.clone()).collect(),
             measured,
             planned: if is_open && state == RunState::Complete { measured } else { all },
+            damage,
         }
     }
 

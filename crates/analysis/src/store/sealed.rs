@@ -85,8 +85,12 @@ impl Row {
         xxhash_rust::xxh3::xxh3_64_with_seed(content, run.cast_unsigned()).cast_signed()
     }
 
+    fn is_sound(&self, run: i64) -> bool {
+        self.seal == Self::seal(run, &self.content)
+    }
+
     fn open<T: DeserializeOwned>(&self, run: i64) -> Result<T, String> {
-        if self.seal != Self::seal(run, &self.content) {
+        if !self.is_sound(run) {
             return Err("its checksum does not fit".into());
         }
         let text = zstd::stream::decode_all(self.content.as_slice()).map_err(|error| error.to_string())?;
@@ -145,6 +149,23 @@ pub(super) fn add_measurement(
     )?;
     head.measured.add(&row);
     Ok(())
+}
+
+/// Compares a run's measurements with their checksums and with what its head says of them, without unpacking one.
+pub(super) fn check(connection: &Connection, run: i64, head: &Head) -> Result<(), Fault> {
+    let mut query = connection.prepare_cached("SELECT content, seal FROM measurement WHERE run = ?")?;
+    let mut rows = query.query([run])?;
+    let (mut measured, mut sound) = (Measured::default(), 0);
+    while let Some(row) = rows.next()? {
+        let row = Row { content: row.get(0)?, seal: row.get(1)? };
+        sound += u64::from(row.is_sound(run));
+        measured.add(&row);
+    }
+    if measured == head.measured && sound == measured.count {
+        return Ok(());
+    }
+    let count = head.measured.count;
+    Err(Fault::Damaged("table measurement", format!("{sound} of {count} measurements are sound")))
 }
 
 /// A run at one moment, still sealed, so that a writer waits only while it is read.

@@ -55,6 +55,8 @@ fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
                             (&run.plan.name, measured, run.started_at_ms, run.state),
                             "bit {bit}"
                         );
+                        // The list says what showing the run would.
+                        assert_eq!(summary.damage.is_some(), store.load(id).is_err(), "bit {bit}: run {id}");
                     }
                     Err(error) => note(Some(id), &error),
                 }
@@ -139,7 +141,13 @@ fn a_run_with_a_damaged_measurement_is_listed_and_the_others_are_unharmed() {
     let refused = || {
         let store = Store::open_to_read(&path).expect("opens");
         let listed = store.runs().expect("lists");
-        assert_eq!(listed[1].1.as_ref().expect("sound").measured, 12);
+        let [first, second, third] = listed.as_slice() else { panic!("{listed:?}") };
+        let second = second.1.as_ref().expect("its own row is sound");
+        let told = second.damage.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert!(second.measured == 12 && told.contains("11 of 12 measurements are sound"), "{told}");
+        for other in [first, third] {
+            assert!(other.1.as_ref().is_ok_and(|run| run.damage.is_none()), "{other:?}");
+        }
         assert!(store.load(1).expect("sound") == runs[0] && store.load(3).expect("sound") == runs[2]);
         store.load(2).expect_err("damaged").to_string()
     };

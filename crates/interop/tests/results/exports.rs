@@ -1,6 +1,8 @@
 //! Formats of others that measurements are written in, read back by what reads them there or by their own grammar.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use iotax_analysis::{Judgement, Run, judge};
 use iotax_interop::{parquet as ours, prometheus};
@@ -112,10 +114,16 @@ fn the_prometheus_text_follows_its_grammar_and_says_nothing_of_what_is_not_known
             assert!(families.insert(name.to_owned()) && !words.contains('\\'), "{line}");
             name.clone_into(&mut current);
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
-            assert_eq!(kind, format!("{current} gauge"));
+            let expected = if current == "iotax_latency_seconds" { "summary" } else { "gauge" };
+            assert_eq!(kind, format!("{current} {expected}"));
         } else {
             let (name, labels, value) = series(line);
-            assert_eq!(name, current, "all lines of a family stand together");
+            let of_summary = name.trim_end_matches("_sum").trim_end_matches("_count");
+            assert!(
+                name == current || (of_summary == current && current == "iotax_latency_seconds"),
+                "all lines of a family stand together: {line}"
+            );
+            assert!(!labels.contains("quantile=") || current == "iotax_latency_seconds", "{line}");
             assert!(value.is_finite() && all.insert(labels), "{line}");
         }
     }
@@ -130,6 +138,30 @@ fn the_prometheus_text_follows_its_grammar_and_says_nothing_of_what_is_not_known
 }
 
 #[test]
+fn promtool_accepts_the_prometheus_text() {
+    iotax_testkit::require!(program "promtool");
+    let mut child = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool starts");
+    let mut all = runs();
+    all.extend([crate::crossing::alone()].map(|run| {
+        let judgement = judge(&run);
+        (run, judgement)
+    }));
+    let text = prometheus::measurements(&all);
+    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("read");
+    let output = child.wait_with_output().expect("promtool ends");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    // It names what it finds on stderr and may still end with 0.
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+#[test]
 fn units_are_seconds_and_bytes() {
     let runs = runs();
     let text = prometheus::measurements(&runs[1..]);
@@ -139,4 +171,7 @@ fn units_are_seconds_and_bytes() {
     assert!((metric("iotax_latency_mean_seconds{") / (mean / 1e9) - 1.0).abs() < 1e-12);
     assert!((metric("iotax_bytes_per_second{") / (metric("iotax_iops{") * 4096.0) - 1.0).abs() < 1e-12);
     assert!((metric("iotax_duration_seconds{") - 6.0).abs() < 1e-12);
+    let (sum, count) = (metric("iotax_latency_seconds_sum{"), metric("iotax_latency_seconds_count{"));
+    assert!((count - m.outcome.tallies.ios() as f64).abs() < 0.5, "{count}");
+    assert!((sum / count / (mean / 1e9) - 1.0).abs() < 1e-9, "{sum} {count}");
 }

@@ -2,11 +2,13 @@
 
 use iotax_analysis::{Run, judge};
 use iotax_model::record::{Allocation, CpuPace, DiskActivity, Mapper, PageCache, SampledContent};
+use iotax_model::suite::{SUITES, SuiteOptions};
+use iotax_model::workload::KEYS;
 use iotax_report::json::document;
 use serde_json::Value;
 
 use crate::observed::{both_ladders, crowd};
-use crate::synthetic::{bench, ladder, run};
+use crate::synthetic::{bench, ladder, measurement, planned, run, target};
 
 fn schema() -> jsonschema::Validator {
     let text = include_str!("../../../report/schema/iotax-1.schema.json");
@@ -89,6 +91,45 @@ fn every_kind_of_run_holds_to_the_schema() {
     {
         checked(&run);
     }
+}
+
+#[test]
+fn every_suite_holds_to_the_schema() {
+    for suite in SUITES {
+        let workloads = (suite.workloads)(&SuiteOptions { all_records: true, ..SuiteOptions::default() });
+        let mut run = planned("suite", (vec![target("host")], vec![]), workloads, 1);
+        (run.plan.suite, run.seed) = (Some(suite.name.into()), 7);
+        run.measurements = run
+            .plan
+            .workloads
+            .iter()
+            .zip(0..)
+            .map(|(workload, order)| {
+                let mut m = measurement(workload, "host", crate::synthetic::HOST, 1, order);
+                if workload.files().is_some() {
+                    m.outcome.tallies.meta = m.outcome.tallies.read.take().or(m.outcome.tallies.write.take());
+                }
+                m
+            })
+            .collect();
+        let told = checked(&run);
+        assert_eq!(told["suite"]["name"], suite.name);
+        assert_eq!(
+            told["workloads"].as_array().map(Vec::len),
+            Some(run.plan.workloads.len()),
+            "{}",
+            suite.name
+        );
+    }
+}
+
+#[test]
+fn the_schema_has_every_key_of_a_workload() {
+    let text = include_str!("../../../report/schema/iotax-1.schema.json");
+    let schema: Value = serde_json::from_str(text).expect("JSON");
+    let known = &schema["$defs"]["workload"]["properties"];
+    let missing: Vec<&str> = KEYS.iter().map(|key| key.name).filter(|key| known.get(key).is_none()).collect();
+    assert_eq!(missing, Vec::<&str>::new());
 }
 
 #[test]

@@ -118,15 +118,22 @@ impl LengthArgs {
     }
 }
 
+/// The margin of equivalence.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct MarginArgs {
+    /// Ratios closer to 1 than this count as the same, such as 0.5% [default: 2%]
+    #[arg(long, value_name = "PERCENT")]
+    pub(super) margin: Option<Margin>,
+}
+
 /// The margin of equivalence, and rounds that are added until all comparisons are decided.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct DesignArgs {
     /// Add rounds until every comparison is decided; the first look is after --repeat rounds
     #[arg(long)]
     until_decided: bool,
-    /// Ratios closer to 1 than this count as the same [default: 2%]
-    #[arg(long, value_name = "PERCENT")]
-    margin: Option<Margin>,
+    #[command(flatten)]
+    margin: MarginArgs,
     #[arg(long, value_name = "N", help = format!("With --until-decided: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}]"))]
     max_rounds: Option<u32>,
     /// With --until-decided: add no more rounds once those up to the next look would end later than this [default: no limit]
@@ -137,7 +144,7 @@ pub(super) struct DesignArgs {
 impl DesignArgs {
     /// Overrides the plan with the given options; the caller checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
-        plan.margin = self.margin.unwrap_or(plan.margin);
+        plan.margin = self.margin.margin.unwrap_or(plan.margin);
         if self.until_decided && plan.until_decided.is_none() {
             plan.until_decided = Some(UntilDecided::default());
         }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_analysis::Metric;
-use iotax_analysis::compare::{Account, Compared, Gate, Question, Side, Which, compare};
+use iotax_analysis::compare::{Account, Compared, Gate, GateResult, Question, Side, Which, compare};
 use iotax_analysis::judge;
 use iotax_model::exit::Exit;
-use iotax_model::plan::Margin;
 use iotax_report::document;
 use iotax_report::json::{comparison, read};
 
+use super::args::MarginArgs;
 use super::output::{StoreArgs, load};
 use super::say::{self, say};
 use super::terminal::PageArgs;
@@ -31,11 +31,10 @@ pub(super) struct Args {
     /// cpu_per_gib [default: latency_mean, latency_p99, iops and cpu_per_io in tables, all in JSON]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     metric: Vec<Metric>,
-    /// Count ratios closer to 1 than this as the same
-    #[arg(long, value_name = "SHARE", default_value_t)]
-    margin: Margin,
-    /// Exit with code 1 if the intervals show it: slower, faster or different > N%, by latency_mean or the metric named before;
-    /// separate several by commas
+    #[command(flatten)]
+    margin: MarginArgs,
+    /// Exit with code 1 if the intervals show it, and with code 5 if no cell could be judged: slower, faster or different > N%,
+    /// by latency_mean or the metric named before; separate several by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
     /// Print as JSON; the tables go to stderr
@@ -64,7 +63,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let question = Question {
         baseline: args.baseline,
         metrics: all,
-        margin: args.margin.share(),
+        margin: args.margin.margin.unwrap_or_default().share(),
         gates: args.fail_if.clone(),
     };
     let compared = compare(&a, &b, &question).or_exit(Exit::Usage)?;
@@ -80,7 +79,13 @@ fn judged(compared: &Compared) -> Exit {
     for line in document::gates(compared) {
         say!("gate {line}");
     }
-    if compared.tripped() { Exit::Gate } else { Exit::Fine }
+    if compared.tripped() {
+        Exit::Gate
+    } else if compared.gates.iter().any(GateResult::is_unjudged) {
+        Exit::Unjudged
+    } else {
+        Exit::Fine
+    }
 }
 
 /// The source of a side.

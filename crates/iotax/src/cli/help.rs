@@ -1,6 +1,7 @@
 //! Help that fits a screen: `-h` shows the everyday options, `--help` all of them, under headings.
 
 use clap::{Arg, Command, CommandFactory};
+use iotax_model::exit::Exit;
 
 use super::Cli;
 
@@ -94,9 +95,14 @@ const HEADINGS: [(&str, &[&str]); 6] = [
 
 /// The command line with its help arranged.
 pub(super) fn command() -> Command {
-    EVERYDAY.iter().fold(Cli::command(), |cli, (name, everyday)| {
+    EVERYDAY.iter().fold(Cli::command().after_long_help(exit_codes()), |cli, (name, everyday)| {
         cli.mut_subcommand(name, |command| command.mut_args(|arg| arranged(arg, everyday)))
     })
+}
+
+fn exit_codes() -> String {
+    let lines = Exit::ALL.map(|(exit, meaning)| format!("{:>5}  {meaning}", exit as u8));
+    format!("Exit codes:\n{}", lines.join("\n"))
 }
 
 fn arranged(arg: Arg, everyday: &[&str]) -> Arg {

@@ -36,6 +36,7 @@ mod verify;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{FromArgMatches, Parser, Subcommand};
 use iotax_model::exit::Exit;
 
@@ -125,7 +126,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         parsed.and_then(|given| Cli::from_arg_matches(&given).map_err(|told| told.format(&mut command)));
     let command = match parsed {
         Ok(cli) => cli.command,
-        Err(told) => return Ok(told_by_clap(&told)),
+        Err(told) => return removed(&told).map_or_else(|| Ok(told_by_clap(&told)), Err),
     };
     let exit = match command {
         Command::Ladder(args) => ladder::main(&args),
@@ -157,6 +158,23 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Agent => return Ok(crate::agent::main(args::undo_dir().ok())),
     };
     exit.map(Into::into)
+}
+
+/// A flag of `ladder` that is gone: the error says what takes its place.
+fn removed(told: &clap::Error) -> Option<Failure> {
+    let is_ladder = std::env::args_os().nth(1).is_some_and(|command| command == "ladder");
+    let Some(ContextValue::String(flag)) = told.get(ContextKind::InvalidArg).filter(|_| is_ladder) else {
+        return None;
+    };
+    let time = match flag.as_str() {
+        "--quick" => "1m",
+        "--standard" => "3m",
+        "--thorough" => "1h",
+        _ => return None,
+    };
+    Some(usage(format!(
+        "{flag}: a ladder takes a time instead, and uses it up to decide: give --time {time}"
+    )))
 }
 
 /// Prints help, the version, or a usage error.

@@ -84,6 +84,7 @@ fn bad_input_is_quoted_with_the_accepted_form_before_anything_is_made() {
         (vec!["ladder", work, "--yes", "--workloads", "randread"], 2, vec!["randread-4k-qd1"]),
         (vec!["ladder", work, "--yes", "--accel", "hvf"], 2, vec!["hvf", "kvm"]),
         (vec!["ladder", work], 2, vec!["--yes"]),
+        (vec!["ladder", work, "--yes", "--quick"], 2, vec!["--quick: a ladder takes a time", "--time 1m"]),
         (vec!["bench", work, "--keep"], 2, vec!["a directory", "test.dat"]),
         (vec!["bench", "/dev/iotax-none"], 2, vec!["no such device", "lsblk"]),
         (
@@ -193,6 +194,9 @@ fn the_binary_is_static_and_documents_itself() {
         (&["man"][..], ".TH"),
         (&["completions", "bash"], "complete -F"),
         (&["--help"], "ladder"),
+        (&["--help"], "  5  a gate could judge nothing"),
+        (&["man"], "a gate could judge nothing"),
+        (&["compare", "--help"], "code 5"),
         (&["--version"], "0."),
     ] {
         let output = lab.run(arguments);

@@ -106,6 +106,18 @@ fn runs_are_compared_gated_and_told_again() {
     );
     assert!(said.contains("gate iops slower > 5%: passed by 2 cells"), "{said}");
     assert_eq!(gated("faster > 5%").status.code(), Some(0));
+    // An interval that holds the limit judges nothing, and neither does a figure that no side has; a gate that trips comes first.
+    for (gate, code) in [
+        ("slower > 100%", 5),
+        ("slower > 100%, iops slower > 5%", 5),
+        ("cpu_per_gib slower > 5%", 5),
+        ("cpu_per_gib slower > 5%, slower > 5%", 1),
+    ] {
+        let ended = gated(gate);
+        let said = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{gate}: {said}");
+        assert!(said.contains("could not be judged") || said.contains("nothing to judge"), "{gate}: {said}");
+    }
     let turned =
         lab.run(&["compare", "fast.json", "slow.json", "--baseline", "B", "--fail-if", "slower > 5%"]);
     assert_eq!(turned.status.code(), Some(0), "{}", text(&turned.stderr));

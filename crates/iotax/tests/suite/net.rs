@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_testkit::require;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::lab::{Lab, text};
@@ -323,6 +324,31 @@ fn several_servers_start_together_and_share() {
         assert!((5e6..12e6).contains(&(number(&member["bytes_per_s"]) * 8.0)), "{together:#}");
     }
     assert!((10e6..24e6).contains(&(number(&cell["metrics"]["bytes_per_s"]) * 8.0)), "{cell:#}");
+}
+
+#[test]
+fn an_interrupted_test_says_what_it_measured() {
+    let lab = Lab::new();
+    let server = Server::ours(&lab, &[]);
+    let mut command = lab.iotax();
+    command.args(["net", "run", LOOPBACK, "--port", &server.port, "-t", "60", "-i", "100ms"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("started");
+    let mut lines =
+        BufReader::new(child.stderr.take().expect("piped")).lines().map(|line| line.expect("text"));
+    let intervals = lines.by_ref().filter(|line| line.contains("  upload ")).take(3).count();
+    assert_eq!(intervals, 3);
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(child.wait().expect("ended").code(), Some(130), "{rest:?}");
+    let [summary] =
+        rest.iter().filter(|line| line.starts_with("cut short; until then: ")).collect::<Vec<_>>()[..]
+    else {
+        panic!("{rest:?}")
+    };
+    let seconds = summary.split_whitespace().nth(4).and_then(|word| word.parse::<f64>().ok());
+    assert!(seconds.is_some_and(|seconds| (0.29..30.0).contains(&seconds)), "{summary}");
+    assert!(summary.contains("bit/s") && !summary.contains("  0 bit/s"), "{summary}");
+    lab.assert_nothing_left();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use iotax_model::suite::SUITES;
+use iotax_model::suite::{SUITES, SuiteOptions};
 use serde_json::Value;
 
 use crate::lab::{Lab, assert_valid, text};
@@ -82,6 +82,27 @@ fn files_by_records_begin_warm_and_are_laid_out_as_iozone_does() {
     assert_eq!(bytes, 4 << 20, "the whole file, once");
     eprintln!("cold {cold:.0}, warm {warm:.0} bytes/s");
     assert!(warm > 0.0 && cold > 0.0);
+}
+
+#[test]
+fn what_every_suite_writes_holds_to_the_schema() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let work = work.to_str().expect("utf-8");
+    for suite in SUITES {
+        let workloads = (suite.workloads)(&SuiteOptions { files: Some(100), ..SuiteOptions::default() });
+        let tests = suite.tests(&workloads);
+        let some = [tests[0].0, tests[tests.len() - 1].0].join(",");
+        let files = workloads.iter().any(|workload| workload.files().is_some());
+        let mut command =
+            vec!["suite", suite.name, work, "--tests", &some, "--size=16m", "--repeat=1", "--yes"];
+        command.extend(["--runtime=100ms", "--ramp-time=0s", "--json=-"]);
+        command.extend(files.then_some("--nrfiles=100"));
+        let json = lab.json(&command);
+        assert_valid(&json);
+        assert_eq!(json["suite"]["name"], suite.name);
+    }
+    lab.assert_nothing_left();
 }
 
 #[test]

@@ -48,6 +48,10 @@ impl Text<'_> {
     }
 }
 
+/// Names that other tools have for keys, too unlike them to be found by their letters.
+const ELSEWHERE: [(&str, &str); 4] =
+    [("block_size", "bs"), ("blocksize", "bs"), ("queue_depth", "iodepth"), ("duration", "runtime")];
+
 /// Rewords serde's messages, which name Rust types and list every key.
 fn in_our_words(message: &str) -> String {
     // unknown field `bz`, expected one of `bs`, `rw`
@@ -55,7 +59,9 @@ fn in_our_words(message: &str) -> String {
         message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'))
     {
         let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-        return match nearest(unknown, known.iter().copied()) {
+        let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == unknown).map(|(_, key)| *key);
+        let near = elsewhere.filter(|key| known.contains(key));
+        return match near.or_else(|| nearest(unknown, known.iter().copied())) {
             Some(near) => format!("`{unknown}` is not a key here; did you mean `{near}`?"),
             None => format!("`{unknown}` is not a key here; accepted: {}", known.join(", ")),
         };

@@ -88,6 +88,11 @@ fn errors_name_line_and_key_and_the_accepted_form() {
             "line 25, column 1: `iodpth` is not a key here; did you mean `iodepth`?\n   |\n25 | iodpth = 16\n   | ^^^^^^",
         ),
         (
+            "bs = \"4k\"",
+            "block_size = \"4k\"",
+            "line 24, column 1: `block_size` is not a key here; did you mean `bs`?",
+        ),
+        (
             "rw = \"randread\"",
             "rw = \"randraed\"",
             "line 23, column 6: \"randraed\" is not a known rw; accepted: read, write, randread, randwrite, rw, randrw, trim, randtrim (did you mean \"randread\"?)\n   |\n23 | rw = \"randraed\"\n   |      ^^^^^^^^^^",
@@ -318,7 +323,11 @@ fn adding_rounds_until_decided_reads_both_ways() {
 #[test]
 fn what_cannot_be_decided_is_refused() {
     for (head, tail, said) in [
-        ("margin = \"2\"", "", "line 1, column 10: \"2\" is not a margin; accepted: a share with its sign"),
+        (
+            "margin = \"2\"",
+            "",
+            "line 1, column 10: \"2\" is not a margin; accepted: a percentage such as 2% or 0.5%",
+        ),
         (
             "margin = 0.02",
             "",

@@ -19,7 +19,7 @@ pub struct Margin {
 
 /// A text that is not a margin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{input:?} is not a margin; accepted: a share with its sign such as 2% or 0.5%, from 0.01% to 50%")]
+#[error("{input:?} is not a margin; accepted: a percentage such as 2% or 0.5%, from 0.01% to 50%")]
 pub struct MarginError {
     input: String,
 }

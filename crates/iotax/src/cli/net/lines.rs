@@ -73,6 +73,28 @@ pub(super) fn round_trips(sample: &Sample) -> String {
     format!("{line}  {rate:>6} round trips/s  p50 {}  p99 {}  max {}", time(0.5), time(0.99), time(1.0))
 }
 
+/// Extends the interval `so_far` by the next one: amounts add up, and states are those at its end.
+pub(super) fn extend(so_far: &mut Sample, next: &Sample) {
+    so_far.at_ns = next.at_ns;
+    so_far.duration_ns += next.duration_ns;
+    so_far.tallies.merge(&next.tallies);
+    so_far.oldest_ns = next.oldest_ns;
+    for way in &next.ways {
+        let Some(known) = so_far.ways.iter_mut().find(|known| known.upload == way.upload) else {
+            so_far.ways.push(*way);
+            continue;
+        };
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+        *known = WaySample {
+            lost: sum(known.lost, way.lost),
+            out_of_order: sum(known.out_of_order, way.out_of_order),
+            duplicates: sum(known.duplicates, way.duplicates),
+            retransmits: sum(known.retransmits, way.retransmits),
+            ..*way
+        };
+    }
+}
+
 /// Retransmits, losses and jitter of a direction; `packets` were received.
 fn counts(way: &WaySample, packets: u64) -> String {
     let mut text = String::new();
@@ -153,5 +175,24 @@ mod tests {
             streams(&sample),
             "    2.00 s  upload     10.0 Gbit/s  2 retransmits  rtt 1.50 ms  download   1.00 kbit/s  lost 1/100 (1.00%)  jitter 20.0 us"
         );
+    }
+
+    #[test]
+    fn intervals_add_up_to_what_was_measured() {
+        let second = |at_s: u64, bytes: u64| Sample {
+            at_ns: at_s * 1_000_000_000,
+            duration_ns: 1_000_000_000,
+            tallies: Tallies { write: Some(Tally { bytes, ..Tally::default() }), ..Tallies::default() },
+            oldest_ns: None,
+            ways: vec![WaySample {
+                upload: true,
+                retransmits: Some(at_s),
+                rtt_ns: Some(at_s * 1_000_000),
+                ..WaySample::default()
+            }],
+        };
+        let mut all = second(1, 125_000_000);
+        extend(&mut all, &second(2, 375_000_000));
+        assert_eq!(streams(&all), "    2.00 s  upload     2.00 Gbit/s  3 retransmits  rtt 2.00 ms");
     }
 }

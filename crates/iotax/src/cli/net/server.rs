@@ -1,16 +1,21 @@
 //! Measurements with a server that is already running, as a plan with one target.
 
+use std::cell::RefCell;
+
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::net::{PORT, Peer};
 use iotax_model::plan::Plan;
+use iotax_model::record::Sample;
 use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
+use super::lines;
 use crate::cli::auth::AuthArgs;
 use crate::cli::output::OutputArgs;
 use crate::cli::progress::Line;
+use crate::cli::say::say;
 use crate::cli::session::{LiveOutput, Session};
 use crate::cli::{Failure, OrExit, usage};
 
@@ -77,13 +82,34 @@ pub(super) fn check_interval(interval: Nanos) -> Result<(), Failure> {
 }
 
 impl Measurement<'_> {
-    /// Measures each workload once, and reports.
+    /// Measures each workload once, and reports; of one that was interrupted a line says what was measured until then.
     pub(super) fn carry_out(self) -> Result<Exit, Failure> {
         check_interval(self.interval)?;
         let plan = Plan::new(self.name, vec![self.target], self.workloads);
         plan.check().or_exit(Exit::Usage)?;
-        let live = LiveOutput { interval: Some(self.interval), line: Some(self.line) };
-        Session { yes: true, ask: false, live, ..Session::new(plan, self.output) }.carry_out()
+        // The current workload, and what was measured of it with each server.
+        let so_far: RefCell<(String, Vec<(String, Sample)>)> = RefCell::default();
+        let line = |workload: &str, name: &str, sample: &Sample| {
+            let (current, sums) = &mut *so_far.borrow_mut();
+            if current != workload {
+                workload.clone_into(current);
+                sums.clear();
+            }
+            match sums.iter_mut().find(|(from, _)| from == name) {
+                Some((_, sum)) => lines::extend(sum, sample),
+                None => sums.push((name.to_owned(), sample.clone())),
+            }
+            (self.line)(workload, name, sample)
+        };
+        let live = LiveOutput { interval: Some(self.interval), line: Some(&line) };
+        let exit = Session { yes: true, ask: false, live, ..Session::new(plan, self.output) }.carry_out()?;
+        if exit == Exit::Interrupted {
+            let (workload, sums) = &*so_far.borrow();
+            for (name, sum) in sums {
+                say!("cut short; until then: {}", (self.line)(workload, name, sum).trim_start());
+            }
+        }
+        Ok(exit)
     }
 }
 

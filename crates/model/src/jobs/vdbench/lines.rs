@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::super::{FileLine, LineErrors, MOST_JOBS};
+use super::keywords::full;
+use super::{FILES, HOSTS, REPLAY};
 
-/// The supported definitions. All others are rejected with a reason.
-const KINDS: [&str; 3] = ["sd", "wd", "rd"];
+/// The supported definitions, and the one general parameter. All others are rejected with a reason.
+const KINDS: [&str; 4] = ["data_errors", "sd", "wd", "rd"];
 
 /// Maximum number of keys and values of all definitions. Defaults count for each definition, long ones count as several.
 const MOST_KEYS: usize = 1 << 16;
@@ -13,7 +15,7 @@ const MOST_KEYS: usize = 1 << 16;
 /// `sd=NAME,key=value,...`.
 #[derive(Debug, Clone)]
 pub(super) struct Definition {
-    /// `sd`, `wd` or `rd`.
+    /// One of [`KINDS`].
     pub(super) kind: &'static str,
     pub(super) name: String,
     pub(super) place: FileLine,
@@ -24,7 +26,10 @@ pub(super) struct Definition {
 /// `key=value`, `key=(value,value)` or `key=value,value`.
 #[derive(Debug, Clone)]
 pub(super) struct VdbenchKey {
+    /// In full.
     pub(super) name: String,
+    /// As in the file.
+    written: String,
     pub(super) values: Vec<String>,
     pub(super) place: FileLine,
 }
@@ -33,13 +38,11 @@ impl VdbenchKey {
     /// The key as written in the file.
     pub(super) fn quoted(&self) -> String {
         match self.values.as_slice() {
-            [one] => format!("{}={one}", self.name),
-            more => format!("{}=({})", self.name, more.join(",")),
+            [one] => format!("{}={one}", self.written),
+            more => format!("{}=({})", self.written, more.join(",")),
         }
     }
-}
 
-impl VdbenchKey {
     /// The number of keys it counts as, see `MOST_KEYS`.
     fn weight(&self) -> usize {
         1 + self.values.iter().map(|value| 1 + value.len() / 64).sum::<usize>()
@@ -53,8 +56,17 @@ impl Definition {
     }
 }
 
-/// The definitions of a file, in order. A `default` is merged into the definitions below it.
-pub(super) fn definitions(file: &str, text: &str, trouble: &mut LineErrors) -> Vec<Definition> {
+/// The definitions of a file.
+#[derive(Debug)]
+pub(super) struct Definitions {
+    /// In order. A `default` is merged into the definitions below it.
+    pub(super) found: Vec<Definition>,
+    /// The `default` of workloads, all of them merged.
+    pub(super) work: Definition,
+}
+
+/// Parses the definitions of a file.
+pub(super) fn definitions(file: &str, text: &str, trouble: &mut LineErrors) -> Definitions {
     let mut defaults: Vec<Definition> = Vec::new();
     let mut found: Vec<Definition> = Vec::new();
     let file: Arc<str> = file.into();
@@ -65,11 +77,8 @@ pub(super) fn definitions(file: &str, text: &str, trouble: &mut LineErrors) -> V
             break;
         }
         let Some(mut definition) = definition(&place, &statement, trouble) else { continue };
-        if definition.name == "default" {
-            defaults.push(definition);
-            continue;
-        }
-        let before = defaults.iter().filter(|default| default.kind == definition.kind);
+        let is_default = definition.name == "default";
+        let before = defaults.iter().filter(|default| default.kind == definition.kind && !is_default);
         let own = std::mem::take(&mut definition.keys);
         all += before
             .clone()
@@ -84,6 +93,10 @@ pub(super) fn definitions(file: &str, text: &str, trouble: &mut LineErrors) -> V
             trouble.add(&place, format!("{}={}", definition.kind, definition.name), why);
             break;
         }
+        if is_default {
+            defaults.push(Definition { keys: own, ..definition });
+            continue;
+        }
         definition.keys = before.flat_map(|default| default.keys.clone()).chain(own).collect();
         let same = |other: &&Definition| other.kind == definition.kind && other.name == definition.name;
         if let Some(other) = found.iter().find(same) {
@@ -93,15 +106,28 @@ pub(super) fn definitions(file: &str, text: &str, trouble: &mut LineErrors) -> V
         }
         found.push(definition);
     }
-    found
+    let mut work = Definition {
+        kind: "wd",
+        name: "default".to_owned(),
+        place: FileLine { file, line: 1 },
+        keys: Vec::new(),
+    };
+    for default in defaults.into_iter().filter(|default| default.kind == "wd") {
+        work.place = default.place;
+        work.keys.extend(default.keys);
+    }
+    Definitions { found, work }
 }
 
 /// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next; text after a
-/// blank is a comment.
+/// blank is a comment, and so is everything from a line on that begins with `eof`.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
+        if line.starts_with("eof") {
+            break;
+        }
         if line.is_empty() || line.starts_with(['*', '#', '/']) {
             continue;
         }
@@ -117,22 +143,23 @@ fn statements(text: &str) -> Vec<(usize, String)> {
 fn definition(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Definition> {
     let keys = keys(place, statement, trouble)?;
     let (first, keys) = keys.split_first()?;
-    let Some(kind) = KINDS.into_iter().find(|kind| *kind == first.name) else {
+    let Some(kind) = KINDS.into_iter().find(|kind| *kind == full("", &first.name)) else {
         let why = match first.name.as_str() {
-            "fsd" | "fwd" => {
-                "files as such are not measured by parameter files here; see iotax suite for suites that do"
-            }
-            "hd" => "hosts are targets here: leave it out and give --target ssh://user@host/path",
-            _ => "accepted at the start of a line: sd=, wd= or rd=",
+            "fsd" | "fwd" => FILES,
+            "hd" => HOSTS,
+            "rg" => REPLAY,
+            _ => "accepted at the start of a line: data_errors=, sd=, wd= or rd=",
         };
         trouble.add(place, first.quoted(), why.to_owned());
         return None;
     };
     let [name] = first.values.as_slice() else {
-        trouble.add(place, first.quoted(), format!("accepted: one name, {kind}=NAME"));
+        trouble.add(place, first.quoted(), format!("accepted: one value, {kind}=VALUE"));
         return None;
     };
-    Some(Definition { kind, name: name.clone(), place: place.clone(), keys: keys.to_vec() })
+    let in_full = |key: &VdbenchKey| VdbenchKey { name: full(kind, &key.name), ..key.clone() };
+    let keys = keys.iter().map(in_full).collect();
+    Some(Definition { kind, name: name.clone(), place: place.clone(), keys })
 }
 
 /// Splits at commas outside of parentheses. A part without `=` is one more value of the key before it.
@@ -149,7 +176,8 @@ fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<V
                 start = at + 1;
                 match (part.split_once('='), keys.last_mut()) {
                     (Some((name, value)), _) => keys.push(VdbenchKey {
-                        name: usual(name.trim()),
+                        name: name.trim().to_lowercase(),
+                        written: name.trim().to_owned(),
                         values: values(value),
                         place: place.clone(),
                     }),
@@ -169,17 +197,6 @@ fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<V
         return None;
     }
     Some(keys)
-}
-
-/// The canonical name of a key.
-fn usual(name: &str) -> String {
-    match name.to_lowercase().as_str() {
-        "thread" => "threads".to_owned(),
-        "readpct" => "rdpct".to_owned(),
-        "forreadpct" => "forrdpct".to_owned(),
-        "forthread" => "forthreads".to_owned(),
-        name => name.to_owned(),
-    }
 }
 
 fn values(text: &str) -> Vec<String> {

@@ -3,6 +3,7 @@
 //! Work that vdbench runs concurrently becomes one workload with concurrent jobs. Storages that name different files or devices are laid
 //! out one after the other on the target.
 
+mod keywords;
 mod lines;
 mod run;
 mod storage;
@@ -29,23 +30,34 @@ pub fn is_meant(text: &str) -> bool {
 /// All errors of the file at once.
 pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     let mut trouble = LineErrors::default();
-    let definitions = lines::definitions(file, text, &mut trouble);
-    let of = |kind: &'static str| definitions.iter().filter(move |definition| definition.kind == kind);
-    let storages: Vec<_> = of("sd").map(|definition| storage::storage(definition, &mut trouble)).collect();
+    let lines::Definitions { found, work: default } = lines::definitions(file, text, &mut trouble);
+    let of = |kind: &'static str| found.iter().filter(move |definition| definition.kind == kind);
+    let mut notes = Vec::new();
+    let storages = storage::storages(of("sd"), &mut notes, &mut trouble);
     let work: Vec<_> = of("wd").map(|definition| work::work(definition, &storages, &mut trouble)).collect();
+    let needs_default = of("rd").any(run::takes_default);
+    let default = needs_default.then(|| work::work(&default, &storages, &mut trouble));
     let start = FileLine { file: file.into(), line: 1 };
-    for (kind, what) in [("sd", "where"), ("wd", "what"), ("rd", "how long and how fast")] {
-        if of(kind).next().is_none() {
-            trouble.add(
-                &start,
-                "the file".into(),
-                format!("no line says {what}: {kind}=NAME,... is missing"),
-            );
+    // Refused definitions are not missing.
+    if trouble.0.is_empty() {
+        for (kind, what) in [("sd", "where"), ("wd", "what"), ("rd", "how long and how fast")] {
+            if of(kind).next().is_none() && !(kind == "wd" && needs_default) {
+                let why = format!("no line says {what}: {kind}=NAME,... is missing");
+                trouble.add(&start, "the file".into(), why);
+            }
         }
     }
-    let mut notes = Vec::new();
-    let bases = run::lay_out(&storages, &mut notes, &mut trouble);
-    let setting = run::RunContext { storages: &storages, bases: &bases, work: &work };
+    // The last one counts, and each is checked.
+    let max_errors: Vec<u64> =
+        of("data_errors").filter_map(|definition| max_errors(definition, &mut trouble)).collect();
+    let bases = storage::lay_out(&storages, &mut notes);
+    let setting = run::RunContext {
+        storages: &storages,
+        bases: &bases,
+        work: &work,
+        default: default.as_ref(),
+        max_errors: max_errors.last().copied(),
+    };
     let mut workloads = Vec::new();
     let mut jobs = 0;
     for definition in of("rd") {
@@ -70,6 +82,17 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     trouble.into_result(Jobs { workloads, filenames, own_files, directory: None, seed: None, notes })
 }
 
+/// The number of failed I/Os that ends a measurement.
+fn max_errors(definition: &Definition, trouble: &mut LineErrors) -> Option<u64> {
+    refuse_unknown(definition, &[], trouble);
+    let number = definition.name.parse().ok().filter(|number| *number > 0);
+    if number.is_none() {
+        let why = "accepted: a number of failed I/Os from 1 on, such as data_errors=5; iotax runs no commands of others";
+        trouble.add(&definition.place, format!("data_errors={}", definition.name), why.to_owned());
+    }
+    number
+}
+
 /// Parses the value of a key; records an error if it is invalid.
 fn take<T>(
     definition: &Definition,
@@ -92,12 +115,24 @@ fn refuse_unknown(definition: &Definition, known: &[&str], trouble: &mut LineErr
         if trouble.is_full() {
             break;
         }
-        let like = nearest(&key.name, known.iter().copied());
-        let hint = like.map(|like| format!(" (did you mean {like:?}?)")).unwrap_or_default();
-        let accepted = known.join(", ");
-        trouble.add(&key.place, key.quoted(), format!("accepted for {}: {accepted}{hint}", definition.kind));
+        let why = match key.name.as_str() {
+            "host" => HOSTS.to_owned(),
+            "fwd" | "fwdrate" | "operations" | "format" => FILES.to_owned(),
+            "replay" => REPLAY.to_owned(),
+            name => {
+                let like = nearest(name, known.iter().copied());
+                let hint = like.map(|like| format!(" (did you mean {like:?}?)")).unwrap_or_default();
+                format!("accepted for {}: {}{hint}", definition.kind, known.join(", "))
+            }
+        };
+        trouble.add(&key.place, key.quoted(), why);
     }
 }
+
+const HOSTS: &str = "hosts are targets here: leave it out and give --target ssh://user@host/path";
+const FILES: &str =
+    "files as such are not measured by parameter files here; see iotax suite for suites that do";
+const REPLAY: &str = "recorded I/O is not replayed; describe it with xfersize, rdpct and seekpct";
 
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,18 @@
 //! `rd=`: duration, rate and loop values.
 
 use super::super::LineErrors;
-use super::lines::{Definition, VdbenchKey};
-use super::storage::{StorageDefinition, threads};
-use super::values::{list, names, one, time};
-use super::work::{TransferSizes, Work, lengths, percent, rate, seeks};
+use super::lines::Definition;
+use super::storage::{StorageDefinition, flags, threads};
+use super::values::{Share, list, names, one, time};
+use super::work::{TransferSizes, Work, chosen, lengths, percent, rate, seeks};
 use super::{MOST_IN_ALL, refuse_unknown, take};
 use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::Nanos;
-use crate::workload::{RateProcess, Workload, WorkloadKeys};
+use crate::workload::{DEFAULT_SIZE, RateProcess, Workload, WorkloadKeys};
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 14] = [
     "wd",
+    "sd",
     "iorate",
     "curve",
     "elapsed",
@@ -23,9 +24,7 @@ const KEYS: [&str; 15] = [
     "forxfersize",
     "forrdpct",
     "forseekpct",
-    "threads",
-    "xfersize",
-    "rdpct",
+    "openflags",
 ];
 const LOOPS: [&str; 4] = ["forthreads", "forxfersize", "forrdpct", "forseekpct"];
 /// vdbench's default.
@@ -39,6 +38,15 @@ pub(super) struct RunContext<'a> {
     /// Start of each storage's file on the target.
     pub(super) bases: &'a [u64],
     pub(super) work: &'a [Work],
+    /// The defaults of workloads, for run definitions that name storages alone.
+    pub(super) default: Option<&'a Work>,
+    /// The number of failed I/Os that ends a measurement.
+    pub(super) max_errors: Option<u64>,
+}
+
+/// Returns whether a run definition names storages and no workload: then it does what the defaults say.
+pub(super) fn takes_default(definition: &Definition) -> bool {
+    definition.key("sd").is_some() && definition.key("wd").is_none()
 }
 
 /// One combination of loop values.
@@ -52,41 +60,6 @@ struct Pass {
     seeks: Option<super::work::SeekPattern>,
     /// I/Os per second; `None` for unlimited.
     rate: Option<u64>,
-}
-
-/// Start of each storage's file on the target: one after the other.
-pub(super) fn lay_out(
-    storages: &[StorageDefinition],
-    notes: &mut Vec<String>,
-    trouble: &mut LineErrors,
-) -> Vec<u64> {
-    let mut luns: Vec<(Option<&str>, u64)> = Vec::new();
-    let mut end = 0_u64;
-    let mut bases = Vec::new();
-    for (index, storage) in storages.iter().enumerate() {
-        let lun = storage.lun.as_ref().map(|(_, lun)| lun.as_str());
-        if let Some((_, base)) = luns.iter().find(|(known, _)| *known == lun && lun.is_some()) {
-            bases.push(*base);
-            continue;
-        }
-        luns.push((lun, end));
-        bases.push(end);
-        let more =
-            storages[index + 1..].iter().any(|other| other.lun.as_ref().map(|(_, lun)| lun.as_str()) != lun);
-        match storage.whole {
-            Some(whole) => end = end.saturating_add(whole),
-            None if more => trouble.add(
-                &storage.place,
-                format!("sd={}", storage.name),
-                "several storages are laid out one behind the other on the target, so that each needs its size=".to_owned(),
-            ),
-            None => {}
-        }
-    }
-    if luns.len() > 1 {
-        notes.push(format!("{} storages are laid out one behind the other on the target", luns.len()));
-    }
-    bases
 }
 
 impl RunContext<'_> {
@@ -105,19 +78,7 @@ impl RunContext<'_> {
             let note = definition.key(key).map(|key| format!("{}: {}: {why}", key.place, key.quoted()));
             notes.extend(note.filter(|note| !notes.contains(note)));
         }
-        let known: Vec<&str> = self.work.iter().map(|work| work.name.as_str()).collect();
-        let all = vec!["*".to_owned()];
-        let wanted = match take(definition, "wd", trouble, |key| Ok(key.values.clone())) {
-            Some(values) => names(&values, &known),
-            None => names(&all, &known),
-        };
-        let wanted = wanted.unwrap_or_else(|why| {
-            let quoted =
-                definition.key("wd").map_or_else(|| format!("rd={}", definition.name), VdbenchKey::quoted);
-            trouble.add(&definition.place, quoted, why);
-            Vec::new()
-        });
-        let work: Vec<&Work> = self.work.iter().filter(|work| wanted.contains(&work.name.as_str())).collect();
+        let work = self.work(definition, trouble);
         let times = times(definition, trouble);
         let mut workloads = Vec::new();
         let mut jobs = 0;
@@ -127,7 +88,7 @@ impl RunContext<'_> {
                 break;
             }
             let name = format!("{}{}", definition.name, pass.suffix);
-            match self.at_once(&work, &pass, &times, name) {
+            match self.at_once(&work, &pass, &times, name, notes) {
                 Ok(workload) => {
                     jobs += workload.iter().map(|workload| workload.jobs().count()).sum::<usize>();
                     workloads.extend(workload);
@@ -138,13 +99,49 @@ impl RunContext<'_> {
         workloads
     }
 
+    /// The work of a run definition, with the storages and flags that it gives itself.
+    fn work(&self, definition: &Definition, trouble: &mut LineErrors) -> Vec<Work> {
+        let mut work: Vec<Work> = match self.default.filter(|_| takes_default(definition)) {
+            Some(default) => vec![default.clone()],
+            None => self.named(definition, trouble).into_iter().cloned().collect(),
+        };
+        let storages = take(definition, "sd", trouble, |key| match key.values.as_slice() {
+            [one] if one == "single" || one == "range" || one.starts_with("setsof") => Err(SETS.to_owned()),
+            values => chosen(values, self.storages),
+        });
+        let flags = take(definition, "openflags", trouble, flags);
+        for work in &mut work {
+            if let Some(storages) = &storages {
+                work.storages.clone_from(storages);
+            }
+            work.flags = flags.or(work.flags);
+        }
+        work
+    }
+
+    /// The work that a run definition names; without a name all of it.
+    fn named(&self, definition: &Definition, trouble: &mut LineErrors) -> Vec<&Work> {
+        let Some(key) = definition.key("wd") else {
+            if self.work.is_empty() && trouble.0.is_empty() {
+                let why =
+                    "it names neither a workload nor a storage; accepted: wd=NAME or sd=NAME".to_owned();
+                trouble.add(&definition.place, format!("rd={}", definition.name), why);
+            }
+            return self.work.iter().collect();
+        };
+        let known: Vec<&str> = self.work.iter().map(|work| work.name.as_str()).collect();
+        let wanted = take(definition, "wd", trouble, |_| names(&key.values, &known)).unwrap_or_default();
+        self.work.iter().filter(|work| wanted.contains(&work.name.as_str())).collect()
+    }
+
     /// Combines concurrent work into one workload.
     fn at_once(
         &self,
-        work: &[&Work],
+        work: &[Work],
         pass: &Pass,
         times: &WorkloadKeys,
         name: String,
+        notes: &mut Vec<String>,
     ) -> Result<Option<Workload>, String> {
         let rates = rates(work, pass)?;
         let jobs: usize = work.iter().map(|work| work.storages.len()).sum();
@@ -154,24 +151,41 @@ impl RunContext<'_> {
             ));
         }
         let mut all: Vec<WorkloadKeys> = Vec::new();
+        let mut whole = WholeRates::default();
+        let mut rounded = Vec::new();
         for (work, rate) in work.iter().zip(rates) {
             let work = Work {
                 lengths: pass.lengths.clone().unwrap_or_else(|| work.lengths.clone()),
                 reads: pass.reads.unwrap_or(work.reads),
                 seeks: pass.seeks.unwrap_or(work.seeks),
-                ..(*work).clone()
+                ..work.clone()
             };
             for &index in &work.storages {
                 let (storage, places) = (&self.storages[index], work.storages.len() as u64);
                 let mut keys = work.keys(storage, self.bases[index])?;
                 let threads = pass.threads.or(work.threads).unwrap_or(storage.threads);
                 keys.iodepth = Some(u32::try_from(threads).map_err(|_| "too many threads".to_owned())?);
-                keys.rate_iops = rate.map(|rate| (rate / places).max(1));
+                keys.rate_iops = rate.map(|rate| whole.next(rate / places));
                 keys.rate_process = times.rate_process.filter(|_| rate.is_some());
-                keys.name = Some(format!("{}-{}", work.name, storage.name));
+                keys.max_errors = self.max_errors;
+                let job = format!("{}-{}", work.name, storage.name);
+                if let (Some(exact), Some(given)) = (rate.map(|rate| rate / places), keys.rate_iops)
+                    && given.saturating_mul(Share::WHOLE).abs_diff(exact) > exact / 100
+                {
+                    let exact = exact as f64 / Share::WHOLE as f64;
+                    rounded.push(format!("{given} instead of {exact:.2} for {job}"));
+                }
+                keys.name = Some(job);
                 (keys.runtime, keys.ramp_time) = (times.runtime, times.ramp_time);
                 all.push(keys);
             }
+        }
+        if !rounded.is_empty() {
+            notes.push(format!("{name}: rates are whole I/Os a second here: {}", rounded.join(", ")));
+        }
+        if all.len() > 1 && all.iter().any(|keys| keys.size.is_none()) {
+            all.iter_mut().for_each(|keys| keys.size = keys.size.or(Some(DEFAULT_SIZE)));
+            notes.push(format!("{name}: no size= is given, so {DEFAULT_SIZE} of the target is used"));
         }
         let Some((first, beside)) = all.split_first() else { return Ok(None) };
         // The first job needs a name of its own, apart from the workload's.
@@ -184,24 +198,44 @@ impl RunContext<'_> {
     }
 }
 
-/// The rate of each workload: its own, or its share of the rest, by `skew` or evenly.
-fn rates(work: &[&Work], pass: &Pass) -> Result<Vec<Option<u64>>, String> {
-    let skewed: u64 = work.iter().filter_map(|work| work.skew).sum();
+/// Divides a rate among jobs in whole I/Os a second: what one gets too little another gets more.
+#[derive(Debug, Default)]
+struct WholeRates {
+    /// The sum of the exact rates, in `Share::WHOLE`ths.
+    exact: u64,
+    given: u64,
+}
+
+impl WholeRates {
+    fn next(&mut self, exact: u64) -> u64 {
+        self.exact += exact;
+        let next = ((self.exact + Share::WHOLE / 2) / Share::WHOLE).saturating_sub(self.given);
+        self.given += next;
+        next.max(1)
+    }
+}
+
+/// The rate of each workload in `Share::WHOLE`ths of an I/O a second: its own, or its share of the rest, by `skew` or evenly.
+fn rates(work: &[Work], pass: &Pass) -> Result<Vec<Option<u64>>, String> {
+    let skewed: u64 = work.iter().filter_map(|work| work.skew).map(|share| share.0).sum();
+    let own = |work: &Work| work.rate.map(|rate| rate * Share::WHOLE);
     let Some(rate) = pass.rate else {
         return if work.len() > 1 && skewed > 0 {
             Err("iorate=max with skew: the slower one would have to hold the faster one back; give a rate, which skew divides"
                 .to_owned())
         } else {
-            Ok(work.iter().map(|work| work.rate).collect())
+            Ok(work.iter().map(own).collect())
         };
     };
     let blank = work.iter().filter(|work| work.skew.is_none() && work.rate.is_none()).count() as u64;
-    if skewed > 100 || (blank == 0 && skewed < 100 && work.iter().all(|work| work.rate.is_none())) {
-        return Err(format!("the skew of its workloads adds up to {skewed}, not 100"));
+    let rated = work.iter().any(|work| work.rate.is_some());
+    if skewed > Share::WHOLE || (blank == 0 && skewed < Share::WHOLE && !rated) {
+        let percent = skewed as f64 / Share::WHOLE as f64 * 100.0;
+        return Err(format!("the skew of its workloads adds up to {percent}, not 100"));
     }
-    let of = |work: &&Work| {
-        let share = work.skew.unwrap_or_else(|| (100 - skewed) / blank.max(1));
-        work.rate.or(Some((rate * share / 100).max(1)))
+    let of = |work: &Work| {
+        let share = work.skew.map_or_else(|| (Share::WHOLE - skewed) / blank.max(1), |share| share.0);
+        own(work).or(Some(rate * share))
     };
     Ok(work.iter().map(of).collect())
 }
@@ -225,13 +259,7 @@ fn times(definition: &Definition, trouble: &mut LineErrors) -> WorkloadKeys {
 
 /// Every combination of loop values and rates. The first loop in the file is the outermost, rates are the innermost.
 fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
-    let start = Pass {
-        threads: take(definition, "threads", trouble, |key| threads(one(key)?)),
-        lengths: take(definition, "xfersize", trouble, |key| lengths(&key.values)),
-        reads: take(definition, "rdpct", trouble, |key| percent(one(key)?)),
-        ..Pass::default()
-    };
-    let mut passes = vec![start];
+    let mut passes = vec![Pass::default()];
     let loops = definition.keys.iter().filter(|key| LOOPS.contains(&key.name.as_str()));
     for key in loops.chain(definition.key("iorate")) {
         let values = match key.name.as_str() {
@@ -273,5 +301,7 @@ fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
     passes
 }
 
+const SETS: &str =
+    "one run for each set of storages is not made here; give each set a run definition of its own";
 const CURVE: &str = "the rates of a curve follow from what iorate=max comes to: measure that first, then give the rates themselves, \
                      such as iorate=(1000,5000,7000,8000,9000)";

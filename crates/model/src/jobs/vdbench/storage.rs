@@ -1,13 +1,16 @@
 //! `sd=`: the area under test.
 
-use super::super::{FileLine, LineErrors};
+use std::collections::HashSet;
+
+use super::super::{FileLine, LineErrors, MOST_JOBS};
 use super::lines::{Definition, VdbenchKey};
 use super::values::{number, one, size};
 use super::{refuse_unknown, take};
 use crate::units::Bytes;
-use crate::workload::SyncMode;
+use crate::workload::{DEFAULT_SIZE, SyncMode};
 
-const KEYS: [&str; 8] = ["lun", "size", "threads", "openflags", "range", "offset", "align", "hitarea"];
+const KEYS: [&str; 9] =
+    ["lun", "size", "threads", "openflags", "range", "offset", "align", "hitarea", "count"];
 /// vdbench's default.
 const THREADS: u64 = 8;
 const HITAREA: Bytes = Bytes(1 << 20);
@@ -16,45 +19,216 @@ const HITAREA: Bytes = Bytes(1 << 20);
 #[derive(Debug, Clone)]
 pub(super) struct StorageDefinition {
     pub(super) name: String,
-    pub(super) place: FileLine,
     pub(super) lun: Option<(FileLine, String)>,
-    /// Offset of its area in the file or device.
-    pub(super) offset: u64,
-    /// `None` for all of it.
-    pub(super) size: Option<Bytes>,
-    /// End of the area in the file or device, without `range`.
-    pub(super) whole: Option<u64>,
+    /// Where it starts in the file or device.
+    offset: u64,
+    /// Its length from there; `None` for all that there is.
+    whole: Option<Bytes>,
+    /// The part of it that I/O goes to.
+    range: Option<SeekRange>,
     pub(super) threads: u64,
-    pub(super) direct: bool,
-    pub(super) sync: SyncMode,
+    pub(super) flags: OpenFlags,
     pub(super) align: Option<Bytes>,
     pub(super) hitarea: Bytes,
 }
 
-pub(super) fn storage(definition: &Definition, trouble: &mut LineErrors) -> StorageDefinition {
-    refuse_unknown(definition, &KEYS, trouble);
-    let whole = take(definition, "size", trouble, |key| size(one(key)?));
-    let mut offset = take(definition, "offset", trouble, |key| size(one(key)?)).unwrap_or(Bytes(0)).0;
-    let reach = whole.map(|whole| whole.0.saturating_add(offset));
-    let mut area = whole;
-    if let Some((from, to)) = take(definition, "range", trouble, |key| range(key, whole)) {
-        offset = offset.saturating_add(from);
-        area = Some(Bytes(to - from));
+/// A part of a storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SeekRange {
+    Percent(u64, u64),
+    Bytes(u64, u64),
+}
+
+/// How files are opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OpenFlags {
+    pub(super) direct: bool,
+    pub(super) sync: SyncMode,
+}
+
+impl StorageDefinition {
+    /// Start and length of the area that I/O goes to, within the file or device; `range` is that of a workload.
+    pub(super) fn area(&self, range: Option<SeekRange>) -> Result<(u64, Option<Bytes>), String> {
+        let (from, to) = match (range.or(self.range), self.whole) {
+            (None, whole) => return Ok((self.offset, whole)),
+            (Some(SeekRange::Bytes(_, to)), Some(Bytes(whole))) if to > whole => {
+                return Err(format!("it ends beyond sd={}, whose size is {}", self.name, Bytes(whole)));
+            }
+            (Some(SeekRange::Bytes(from, to)), _) => (from, to),
+            (Some(SeekRange::Percent(..)), None) => {
+                return Err(format!("percent of what? sd={} has no size; {RANGE}", self.name));
+            }
+            (Some(SeekRange::Percent(from, to)), Some(Bytes(whole))) => {
+                // Aligned to sectors.
+                let at = |percent: u64| {
+                    (u128::from(whole) * u128::from(percent) / 100).try_into().unwrap_or(whole) / 512 * 512
+                };
+                (at(from), at(to))
+            }
+        };
+        Ok((self.offset.saturating_add(from), Some(Bytes(to - from))))
     }
-    let (direct, sync) = take(definition, "openflags", trouble, flags).unwrap_or((false, SyncMode::None));
+
+    /// Its end in the file or device, as far as the file says it.
+    fn end(&self) -> Option<u64> {
+        let ranged = match self.range {
+            Some(SeekRange::Bytes(_, to)) => Some(Bytes(to)),
+            _ => None,
+        };
+        self.whole.or(ranged).map(|length| self.offset.saturating_add(length.0))
+    }
+
+    fn lun(&self) -> Option<&str> {
+        self.lun.as_ref().map(|(_, lun)| lun.as_str())
+    }
+}
+
+/// The storages that all definitions make.
+pub(super) fn storages<'a>(
+    definitions: impl Iterator<Item = &'a Definition>,
+    notes: &mut Vec<String>,
+    trouble: &mut LineErrors,
+) -> Vec<StorageDefinition> {
+    let mut all: Vec<StorageDefinition> = Vec::new();
+    let mut places = Vec::new();
+    let mut names = HashSet::new();
+    for definition in definitions {
+        for storage in counted(definition, storage(definition, trouble), trouble) {
+            if !names.insert(storage.name.clone()) {
+                let why = format!("with count= another storage is named {:?} already", storage.name);
+                trouble.add(&definition.place, format!("sd={}", definition.name), why);
+            }
+            all.push(storage);
+            places.push(definition);
+        }
+        if all.len() > MOST_JOBS {
+            let why = format!("accepted: up to {MOST_JOBS} storages; split the file");
+            trouble.add(&definition.place, format!("sd={}", definition.name), why);
+            break;
+        }
+    }
+    give_sizes(&mut all, notes);
+    for (storage, definition) in all.iter().zip(places) {
+        if let (Err(why), Some(key)) = (storage.area(None), definition.key("range")) {
+            trouble.add(&key.place, key.quoted(), why);
+        }
+    }
+    all
+}
+
+/// Storages on one target lie one behind the other, so each has a size: its file's, or that of a new file.
+fn give_sizes(storages: &mut [StorageDefinition], notes: &mut Vec<String>) {
+    if distinct(storages) < 2 {
+        return;
+    }
+    let mut without = Vec::new();
+    for index in 0..storages.len() {
+        let storage = &storages[index];
+        if storage.end().is_some() {
+            continue;
+        }
+        let same = storages.iter().filter(|other| other.lun.is_some() && other.lun() == storage.lun());
+        let end = same.filter_map(StorageDefinition::end).max().filter(|end| *end > storage.offset);
+        if end.is_none() {
+            without.push(storage.name.clone());
+        }
+        let whole = end.map_or(DEFAULT_SIZE, |end| Bytes(end - storage.offset));
+        storages[index].whole = Some(whole);
+    }
+    if !without.is_empty() {
+        notes.push(format!(
+            "sd={}: no size= is given, so {DEFAULT_SIZE} of the target is used for each",
+            without.join(", ")
+        ));
+    }
+}
+
+/// The number of files or devices.
+fn distinct(storages: &[StorageDefinition]) -> usize {
+    let luns: HashSet<&str> = storages.iter().filter_map(StorageDefinition::lun).collect();
+    luns.len() + storages.iter().filter(|storage| storage.lun.is_none()).count()
+}
+
+/// Start of each storage's file on the target: one after the other.
+pub(super) fn lay_out(storages: &[StorageDefinition], notes: &mut Vec<String>) -> Vec<u64> {
+    let mut starts: Vec<(Option<&str>, u64)> = Vec::new();
+    let mut end = 0_u64;
+    let mut bases = Vec::new();
+    for storage in storages {
+        let lun = storage.lun();
+        if let Some((_, base)) = starts.iter().find(|(known, _)| *known == lun && lun.is_some()) {
+            bases.push(*base);
+            continue;
+        }
+        starts.push((lun, end));
+        bases.push(end);
+        let same = storages.iter().filter(|other| lun.is_some() && other.lun() == lun);
+        let length = same.chain([storage]).filter_map(StorageDefinition::end).max();
+        end = end.saturating_add(length.unwrap_or(0));
+    }
+    if starts.len() > 1 {
+        notes.push(format!("{} storages are laid out one behind the other on the target", starts.len()));
+    }
+    bases
+}
+
+fn storage(definition: &Definition, trouble: &mut LineErrors) -> StorageDefinition {
+    refuse_unknown(definition, &KEYS, trouble);
     StorageDefinition {
         name: definition.name.clone(),
-        place: definition.place.clone(),
         lun: take(definition, "lun", trouble, |key| Ok((key.place.clone(), one(key)?.to_owned()))),
-        offset,
-        size: area,
-        whole: reach,
+        offset: take(definition, "offset", trouble, |key| size(one(key)?)).unwrap_or(Bytes(0)).0,
+        whole: take(definition, "size", trouble, |key| size(one(key)?)),
+        range: take(definition, "range", trouble, range),
         threads: take(definition, "threads", trouble, |key| threads(one(key)?)).unwrap_or(THREADS),
-        direct,
-        sync,
+        flags: take(definition, "openflags", trouble, flags)
+            .unwrap_or(OpenFlags { direct: false, sync: SyncMode::None }),
         align: take(definition, "align", trouble, |key| size(one(key)?)),
         hitarea: take(definition, "hitarea", trouble, |key| size(one(key)?)).unwrap_or(HITAREA),
     }
+}
+
+/// One storage, or with `count=(FIRST,NUMBER)` as many, whose names and files are numbered.
+fn counted(
+    definition: &Definition,
+    storage: StorageDefinition,
+    trouble: &mut LineErrors,
+) -> Vec<StorageDefinition> {
+    let numbered = take(definition, "count", trouble, |key| {
+        let [first, number_of] = key.values.as_slice() else {
+            return Err("accepted: (first,number) such as count=(1,8)".to_owned());
+        };
+        let (first, number_of) = (number(first, u32::MAX.into())?, number(number_of, MOST_JOBS as u64)?);
+        if number_of == 0 {
+            return Err("accepted: (first,number) with a number of 1 and more".to_owned());
+        }
+        let one = |index: u64| -> Result<StorageDefinition, String> {
+            let lun = match &storage.lun {
+                Some((place, lun)) => Some((place.clone(), with_number(lun, index)?)),
+                None => None,
+            };
+            Ok(StorageDefinition { name: with_number(&storage.name, index)?, lun, ..storage.clone() })
+        };
+        (first..first + number_of).map(one).collect::<Result<Vec<_>, _>>()
+    });
+    numbered.unwrap_or_else(|| vec![storage])
+}
+
+/// A name with a number: in place of `%d`, `%04d` or `*`, else behind it.
+fn with_number(name: &str, number: u64) -> Result<String, String> {
+    let Some((before, rest)) = name.split_once('%') else {
+        return Ok(match name.split_once('*') {
+            Some((before, behind)) => format!("{before}{number}{behind}"),
+            None => format!("{name}{number}"),
+        });
+    };
+    let mask = rest.split_once('d').filter(|(width, behind)| {
+        (width.is_empty() || (width.starts_with('0') && width.parse::<u8>().is_ok())) && !behind.contains('%')
+    });
+    let (width, behind) =
+        mask.ok_or_else(|| format!("{name:?} cannot be numbered; accepted: a mask such as %d or %04d"))?;
+    let width = width.parse::<usize>().unwrap_or(0);
+    Ok(format!("{before}{number:0width$}{behind}"))
 }
 
 /// Parses the number of I/Os in flight.
@@ -65,26 +239,26 @@ pub(super) fn threads(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses the bounds of a range: percent of the size up to 100, otherwise bytes.
-fn range(key: &VdbenchKey, whole: Option<Bytes>) -> Result<(u64, u64), String> {
-    const ACCEPTED: &str =
-        "accepted: (from,to) in percent of a size that is given, or in bytes such as (1g,3g)";
-    let [from, to] = key.values.as_slice() else { return Err(ACCEPTED.to_owned()) };
-    let (from, to) = match (from.parse::<u64>(), to.parse::<u64>(), whole) {
-        (Ok(from @ 0..=100), Ok(to @ 0..=100), Some(Bytes(whole))) => {
-            // Aligned to sectors.
-            let at = |percent: u64| {
-                (u128::from(whole) * u128::from(percent) / 100).try_into().unwrap_or(whole) / 512 * 512
-            };
-            (at(from), at(to))
+const RANGE: &str = "accepted: (from,to) in percent of a size that is given, or in bytes such as (1g,3g)";
+
+/// Parses a range: percent up to 100, otherwise bytes.
+pub(super) fn range(key: &VdbenchKey) -> Result<SeekRange, String> {
+    let [from, to] = key.values.as_slice() else { return Err(RANGE.to_owned()) };
+    let range = match (from.parse::<u64>(), to.parse::<u64>()) {
+        (Ok(from @ 0..=100), Ok(to @ 0..=100)) => SeekRange::Percent(from, to),
+        (Ok(0..=100), Ok(101..=200)) => {
+            return Err(format!("an area does not go on at the start of its file; {RANGE}"));
         }
-        (Ok(0..=100), Ok(0..=100), None) => return Err(format!("percent of what? {ACCEPTED}")),
-        _ => (size(from)?.0, size(to)?.0),
+        (Ok(1..=100), _) => return Err(RANGE.to_owned()),
+        _ => SeekRange::Bytes(size(from)?.0, size(to)?.0),
     };
-    if from < to { Ok((from, to)) } else { Err(ACCEPTED.to_owned()) }
+    match range {
+        SeekRange::Percent(from, to) | SeekRange::Bytes(from, to) if from < to => Ok(range),
+        _ => Err(RANGE.to_owned()),
+    }
 }
 
-fn flags(key: &VdbenchKey) -> Result<(bool, SyncMode), String> {
+pub(super) fn flags(key: &VdbenchKey) -> Result<OpenFlags, String> {
     let (mut direct, mut sync) = (false, SyncMode::None);
     for flag in &key.values {
         match flag.to_lowercase().as_str() {
@@ -98,5 +272,5 @@ fn flags(key: &VdbenchKey) -> Result<(bool, SyncMode), String> {
             }
         }
     }
-    Ok((direct, sync))
+    Ok(OpenFlags { direct, sync })
 }

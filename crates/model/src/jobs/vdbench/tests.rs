@@ -160,7 +160,36 @@ fn everything_that_is_wrong_is_said_at_once_with_its_line() {
 fn what_cannot_be_done_names_the_way_out() {
     for (text, words) in [
         ("", "no line says where: sd=NAME"),
-        ("sd=a,lun=/a\nsd=b,lun=/b\nwd=w,sd=(a,b)\nrd=r,wd=w\n", "1: sd=a: several storages are laid out"),
+        (
+            "data_errors=stop.sh\nsd=a\nwd=w,sd=a\nrd=r,wd=w\n",
+            "1: data_errors=stop.sh: accepted: a number of failed I/Os",
+        ),
+        (
+            "sd=a,ra=(90,110),size=1g\nwd=w,sd=a\nrd=r,wd=w\n",
+            "1: ra=(90,110): an area does not go on at the start",
+        ),
+        (
+            "sd=a,size=1g\nwd=w,sd=a,range=(1g,2g)\nrd=r,wd=w\n",
+            "2: range=(1g,2g): it ends beyond sd=a, whose size is 1GiB",
+        ),
+        ("sd=a\nwd=w,range=(0,50)\nrd=r,wd=w\n", "2: range=(0,50): percent of what? sd=a has no size"),
+        ("sd=a,lun=/a%x,count=(1,2)\nwd=w\nrd=r,wd=w\n", "1: count=(1,2): \"/a%x\" cannot be numbered"),
+        (
+            "sd=a,count=(1,0)\nwd=w\nrd=r,wd=w\n",
+            "1: count=(1,0): accepted: (first,number) with a number of 1",
+        ),
+        (
+            "sd=a1\nsd=a,count=(1,2)\nwd=w\nrd=r,wd=w\n",
+            "2: sd=a: with count= another storage is named \"a1\" already",
+        ),
+        ("sd=a\nwd=w,skew=12.34567\nrd=r,wd=w\n", "2: skew=12.34567: \"12.34567\" is not a percentage"),
+        ("sd=a\nwd=w,op=fsync\nrd=r,wd=w\n", "2: op=fsync: \"fsync\" is not known here; accepted: o_direct"),
+        ("sd=a\nwd=w\nrd=r,wd=w,sd=single\n", "3: sd=single: one run for each set of storages"),
+        ("sd=a\nwd=w\nrd=r,wd=w,io=curve\n", "3: io=curve: the rates of a curve"),
+        ("sd=a,host=h1\nwd=w\nrd=r,wd=w\n", "1: host=h1: hosts are targets here"),
+        ("sd=a\nrd=r,sd=a\nrd=s\n", "3: rd=s: it names neither a workload nor a storage"),
+        ("sd=a,replay=g1\nwd=w\nrd=r,wd=w\n", "1: replay=g1: recorded I/O is not replayed"),
+        ("rg=g1,devices=(1,2)\nsd=a\nwd=w\nrd=r,wd=w\n", "1: rg=g1: recorded I/O is not replayed"),
         ("sd=a\nwd=w,sd=a,align=4k\nrd=r,wd=w\n", "2: align=4k: accepted for wd"),
         ("sd=a,align=8k\nwd=w,sd=a\nrd=r,wd=w\n", "align=8k of a: I/Os lie on multiples of their length"),
         ("sd=a\nwd=w,sd=a,rhpct=10\nrd=r,wd=w\n", "need a size of a larger than its hitarea"),
@@ -180,12 +209,120 @@ fn what_cannot_be_done_names_the_way_out() {
     }
 }
 
+#[test]
+fn a_refused_definition_is_not_called_missing() {
+    let error =
+        read("t", "fsd=f,anchor=/x\nfwd=g,fsd=f\nrd=r,fwd=g,fwdrate=max,format=yes\n").expect_err("files");
+    assert!(!error.to_string().contains("missing"), "{error}");
+    let quoted: Vec<&str> = error.0.iter().map(|line| line.quoted.as_str()).collect();
+    assert_eq!(quoted, ["fsd=f", "fwd=g", "fwd=g", "fwdrate=max", "format=yes"]);
+}
+
+#[test]
+fn keywords_may_be_shortened_and_a_value_of_a_run_overrides() {
+    let short = good(
+        "sd=s,lu=/x,si=1g,th=4,op=o_direct\nwd=w,sd=s,xf=8k,re=50,se=0\nrd=r,wd=w,io=max,el=10,wa=2,in=1\n",
+    );
+    let long = good(
+        "sd=s,lun=/x,size=1g,threads=4,openflags=o_direct\nwd=w,sd=s,xfersize=8k,rdpct=50,seekpct=0\n\
+         rd=r,wd=w,iorate=max,elapsed=10,warmup=2,interval=1\n",
+    );
+    assert_eq!(short.workloads, long.workloads);
+    assert_eq!(short.notes, ["test.vdb:3: in=1: figures come in intervals of their own here"]);
+    let run = good("sd=s,lun=/x,size=1g\nwd=w,sd=s\nrd=r,wd=w,xf=(4k,64k),th=2,rd=0\neof\nnonsense\n");
+    let all: Vec<_> =
+        run.workloads.iter().map(|w| (w.name.as_str(), w.bs.0 >> 10, w.iodepth, w.rw)).collect();
+    assert_eq!(all, [("r-xfersize4k", 4, 2, Rw::RandWrite), ("r-xfersize64k", 64, 2, Rw::RandWrite)]);
+}
+
+#[test]
+fn storages_without_a_size_get_one_and_are_numbered() {
+    let jobs = good(
+        "sd=sd,lun=/dev/x%02d,count=(8,2)\nsd=log,lun=/dev/log,size=2g\nwd=w,sd=sd*\nwd=v,sd=log\nrd=r,wd=*\n",
+    );
+    let [workload] = jobs.workloads.as_slice() else { panic!("{jobs:?}") };
+    let parts: Vec<_> =
+        workload.jobs().map(|part| (part.name.as_str(), part.offset.0 >> 30, part.size)).collect();
+    let one = Some(Bytes(1 << 30));
+    assert_eq!(parts[1..], [("w-sd9", 1, one), ("v-log", 2, Some(Bytes(2 << 30)))]);
+    assert_eq!((workload.name.as_str(), parts[0].1, parts[0].2), ("r: w-sd8+w-sd9+v-log", 0, one));
+    let luns: Vec<&str> = jobs.filenames.iter().map(|(_, lun)| lun.as_str()).collect();
+    assert_eq!(luns, ["/dev/x08", "/dev/x09", "/dev/log"]);
+    assert_eq!(
+        jobs.notes,
+        [
+            "sd=sd8, sd9: no size= is given, so 1GiB of the target is used for each",
+            "3 storages are laid out one behind the other on the target"
+        ]
+    );
+}
+
+#[test]
+fn workloads_at_once_on_a_storage_without_a_size_share_an_area() {
+    let jobs = good("sd=s,lun=/x\nwd=a,sd=s\nwd=b,sd=s,rdpct=0\nrd=r1,wd=*\nrd=r2,wd=a\n");
+    let sizes: Vec<Vec<_>> =
+        jobs.workloads.iter().map(|workload| workload.jobs().map(|part| part.size).collect()).collect();
+    assert_eq!(sizes, [vec![Some(Bytes(1 << 30)); 2], vec![None]]);
+    assert_eq!(jobs.notes, ["r1: no size= is given, so 1GiB of the target is used"]);
+}
+
+#[test]
+fn areas_and_flags_of_a_workload_and_storages_of_a_run_come_first() {
+    let jobs = good(
+        "data_errors=5\nsd=sd1,lun=/a,size=100m,range=(0,10)\nsd=sd2,lun=/b,size=100m,openflags=o_dsync\n\
+         wd=default,xfersize=8k\nwd=w,sd=*,range=(50,60),openflags=directio\n\
+         rd=r1,wd=w\nrd=r2,wd=w,sd=sd2\nrd=r3,sd=sd1,openflags=o_sync\n",
+    );
+    let parts: Vec<_> = jobs
+        .workloads
+        .iter()
+        .flat_map(Workload::jobs)
+        .map(|part| (part.name.as_str(), part.offset.0 >> 20, part.size, part.direct, part.sync.word()))
+        .collect();
+    let area = Some(Bytes(10 << 20));
+    assert_eq!(
+        parts,
+        [
+            ("r1: w-sd1+w-sd2", 50, area, true, "none"),
+            ("w-sd2", 150, area, true, "none"),
+            ("r2", 150, area, true, "none"),
+            ("r3", 0, area, false, "sync"),
+        ]
+    );
+    assert!(jobs.workloads.iter().flat_map(Workload::jobs).all(|part| part.max_errors == Some(5)));
+    assert_eq!(jobs.workloads[2].bs, Bytes(8192));
+}
+
+#[test]
+fn a_fractional_skew_divides_a_rate_into_whole_numbers() {
+    let rates = |text: &str| {
+        let jobs = good(&format!("sd=s1,lun=/a,size=1g\nsd=s2,lun=/b,size=1g\n{text}"));
+        let rates = jobs.workloads[0].jobs().map(|part| part.rate_iops).collect::<Option<Vec<_>>>();
+        (rates.expect("open loops"), jobs.notes[1..].to_vec())
+    };
+    let three = "wd=a,sd=s1,skew=0.75\nwd=b,sd=s*,skew=62.5\nwd=c,sd=s*\n";
+    assert_eq!(
+        rates(&format!("{three}rd=r,wd=*,iorate=10000\n")),
+        (vec![75, 3125, 3125, 1838, 1837], vec![])
+    );
+    let (few, notes) = rates(&format!("{three}rd=r,wd=*,iorate=100\n"));
+    assert_eq!((few.iter().sum::<u64>(), few), (100, vec![1, 31, 31, 19, 18]));
+    assert_eq!(
+        notes,
+        [
+            "r: rates are whole I/Os a second here: 1 instead of 0.75 for a-s1, 19 instead of 18.38 for c-s1, 18 instead of 18.38 \
+             for c-s2"
+        ]
+    );
+    assert_eq!(rates("wd=a,sd=*,io=10\nwd=b,sd=s1\nrd=r,wd=*,iorate=3\n").0, [5, 5, 3]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn any_text_is_read_or_refused(
-        text in "((sd|wd|rd|hd)=[a-z*]{0,3}(,(sd|wd|lun|size|range|xfersize|rdpct|seekpct|iorate|forthreads|stride|skew)\
+        text in "((sd|wd|rd|hd)=[a-z*]{0,3}(,(sd|wd|lun|size|count|range|xf|rdpct|seekpct|iorate|forthreads|stride|skew)\
                  =[(]?[0-9a-z*-]{0,6}(,[0-9a-z-]{0,4}){0,3}[)]?){0,4}\n){0,5}|.{0,40}",
     ) {
         if let Ok(jobs) = read("t", &text) {

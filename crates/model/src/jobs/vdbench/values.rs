@@ -22,6 +22,25 @@ pub(super) fn number(text: &str, most: u64) -> Result<u64, String> {
     }
 }
 
+/// A share in ten-thousandths of a percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Share(pub(super) u64);
+
+impl Share {
+    /// 100%.
+    pub(super) const WHOLE: u64 = 1_000_000;
+}
+
+/// Parses percent with up to four decimals.
+pub(super) fn share(text: &str) -> Result<Share, String> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let parts = format!("{whole}{decimals:0<4}");
+    let is_number =
+        parts.len() < 10 && decimals.len() <= 4 && parts.bytes().all(|digit| digit.is_ascii_digit());
+    let parts = parts.parse().ok().filter(|parts| is_number && *parts <= Share::WHOLE);
+    parts.map(Share).ok_or_else(|| format!("{text:?} is not a percentage from 0 to 100 such as 40 or 62.5"))
+}
+
 /// Parses a size in bytes, or with k, m, g or t as powers of 1024.
 pub(super) fn size(text: &str) -> Result<Bytes, String> {
     text.parse().map_err(|_| format!("{text:?} is not a size such as 4k, 1m or 10g"))

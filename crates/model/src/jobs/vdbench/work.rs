@@ -2,14 +2,26 @@
 
 use super::super::LineErrors;
 use super::lines::{Definition, VdbenchKey};
-use super::storage::StorageDefinition;
-use super::values::{names, number, one, size};
+use super::storage::{OpenFlags, SeekRange, StorageDefinition, flags, range};
+use super::values::{Share, names, number, one, share, size};
 use super::{refuse_unknown, take};
 use crate::units::Bytes;
 use crate::workload::{Distribution, Rw, Stride, WorkloadKeys, Zone};
 
-const KEYS: [&str; 11] = [
-    "sd", "xfersize", "rdpct", "seekpct", "skew", "iorate", "rhpct", "whpct", "hotband", "stride", "threads",
+const KEYS: [&str; 13] = [
+    "sd",
+    "xfersize",
+    "rdpct",
+    "seekpct",
+    "skew",
+    "iorate",
+    "rhpct",
+    "whpct",
+    "hotband",
+    "stride",
+    "threads",
+    "range",
+    "openflags",
 ];
 
 /// The transfer sizes.
@@ -39,14 +51,18 @@ pub(super) struct Work {
     /// Percentage of reads.
     pub(super) reads: u8,
     pub(super) seeks: SeekPattern,
-    /// Its share of the rate in percent.
-    pub(super) skew: Option<u64>,
+    /// Its share of the rate.
+    pub(super) skew: Option<Share>,
     /// Its own rate.
     pub(super) rate: Option<u64>,
     /// Percentage of reads and writes that go to the hit area.
     pub(super) hits: u8,
     pub(super) stride: Option<Stride>,
     pub(super) threads: Option<u64>,
+    /// Instead of its storages' range.
+    pub(super) range: Option<SeekRange>,
+    /// Instead of its storages' flags.
+    pub(super) flags: Option<OpenFlags>,
 }
 
 pub(super) fn work(
@@ -55,10 +71,14 @@ pub(super) fn work(
     trouble: &mut LineErrors,
 ) -> Work {
     refuse_unknown(definition, &KEYS, trouble);
-    let known: Vec<&str> = storages.iter().map(|storage| storage.name.as_str()).collect();
     let all = definition.key("sd").is_none();
-    let named = take(definition, "sd", trouble, |key| names(&key.values, &known));
-    let named = named.unwrap_or_else(|| if all { known.clone() } else { Vec::new() });
+    let named = take(definition, "sd", trouble, |key| chosen(&key.values, storages));
+    let named = named.unwrap_or_else(|| if all { (0..storages.len()).collect() } else { Vec::new() });
+    let range = take(definition, "range", trouble, |key| {
+        let range = range(key)?;
+        named.iter().try_for_each(|&index| storages[index].area(Some(range)).map(|_| ()))?;
+        Ok(range)
+    });
     take(definition, "hotband", trouble, |_| -> Result<(), String> {
         Err("bands that are hot by turns are not known here; in a plan, random_distribution = \"zoned:...\" says how much of the \
              I/O goes to which part"
@@ -75,18 +95,27 @@ pub(super) fn work(
     }
     Work {
         name: definition.name.clone(),
-        storages: known.iter().enumerate().filter(|(_, name)| named.contains(name)).map(|(i, _)| i).collect(),
+        storages: named,
         lengths: take(definition, "xfersize", trouble, |key| lengths(&key.values))
             .unwrap_or(TransferSizes::One(Bytes(4096))),
         reads,
         seeks: take(definition, "seekpct", trouble, |key| seeks(one(key)?))
             .unwrap_or(SeekPattern::Random(100)),
-        skew: take(definition, "skew", trouble, |key| number(one(key)?, 100)),
+        skew: take(definition, "skew", trouble, |key| share(one(key)?)),
         rate: take(definition, "iorate", trouble, |key| rate(one(key)?)),
         hits: if reads == 0 { hits.unwrap_or(0) } else { read_hits },
         stride: take(definition, "stride", trouble, stride),
         threads: take(definition, "threads", trouble, |key| super::storage::threads(one(key)?)),
+        range,
+        flags: take(definition, "openflags", trouble, flags),
     }
+}
+
+/// The indices of the storages that match the patterns.
+pub(super) fn chosen(patterns: &[String], storages: &[StorageDefinition]) -> Result<Vec<usize>, String> {
+    let known: Vec<&str> = storages.iter().map(|storage| storage.name.as_str()).collect();
+    let named = names(patterns, &known)?;
+    Ok((0..known.len()).filter(|index| named.contains(&known[*index])).collect())
 }
 
 const OTHER_HITS: &str = "rhpct and whpct are one figure here; give both the same";
@@ -152,6 +181,8 @@ fn stride(key: &VdbenchKey) -> Result<Stride, String> {
 impl Work {
     /// Workload keys for one storage, without rate and times.
     pub(super) fn keys(&self, storage: &StorageDefinition, base: u64) -> Result<WorkloadKeys, String> {
+        let (offset, size) = storage.area(self.range)?;
+        let flags = self.flags.unwrap_or(storage.flags);
         let random = self.seeks != SeekPattern::ToTheEnd && self.seeks != SeekPattern::Random(0);
         let mut keys = WorkloadKeys {
             rw: Some(match (random, self.reads) {
@@ -163,10 +194,10 @@ impl Work {
                 (false, _) => Rw::ReadWrite,
             }),
             rwmixread: Some(self.reads).filter(|reads| (1..100).contains(reads)),
-            offset: Some(Bytes(base.saturating_add(storage.offset))),
-            size: storage.size,
-            direct: Some(storage.direct),
-            sync: Some(storage.sync),
+            offset: Some(Bytes(base.saturating_add(offset))),
+            size,
+            direct: Some(flags.direct),
+            sync: Some(flags.sync),
             loops: (self.seeks == SeekPattern::ToTheEnd).then_some(1),
             norandommap: random.then_some(true),
             ..WorkloadKeys::default()
@@ -188,7 +219,7 @@ impl Work {
             ));
         }
         if self.hits > 0 {
-            keys.random_distribution = Some(self.hot(storage)?);
+            keys.random_distribution = Some(self.hot(storage, size)?);
         }
         match self.stride {
             Some(_) if random => return Err("stride: it is for seekpct=0 here".to_owned()),
@@ -198,8 +229,8 @@ impl Work {
     }
 
     /// The distribution with a hit area at the start.
-    fn hot(&self, storage: &StorageDefinition) -> Result<Distribution, String> {
-        let whole = storage.size.map(|size| size.0).filter(|size| *size > storage.hitarea.0);
+    fn hot(&self, storage: &StorageDefinition, size: Option<Bytes>) -> Result<Distribution, String> {
+        let whole = size.map(|size| size.0).filter(|size| *size > storage.hitarea.0);
         let Some(whole) = whole else {
             return Err(format!("rhpct and whpct need a size of {} larger than its hitarea", storage.name));
         };

@@ -1,0 +1,141 @@
+//! vdbench's keywords and their abbreviations.
+
+/// A keyword may be shortened to this many letters.
+const SHORTEST: usize = 2;
+
+/// Keywords of `sd=`. In all lists vdbench's order: an abbreviation means the first keyword that it begins.
+const STORAGE: [&str; 17] = [
+    "host",
+    "lun",
+    "count",
+    "size",
+    "threads",
+    "hitarea",
+    "offset",
+    "align",
+    "kstat",
+    "instance",
+    "replay",
+    "journal",
+    "resetlun",
+    "resetbus",
+    "openflags",
+    "range",
+    "streams",
+];
+
+/// Keywords of `wd=`.
+const WORK: [&str; 18] = [
+    "skew",
+    "xfersize",
+    "readpct",
+    "rdpct",
+    "writepct",
+    "wrpct",
+    "range",
+    "hotband",
+    "seekpct",
+    "stride",
+    "priority",
+    "iorate",
+    "rhpct",
+    "whpct",
+    "host",
+    "openflags",
+    "threads",
+    "streams",
+];
+
+/// Keywords of `rd=`.
+const RUN: [&str; 29] = [
+    "iorate",
+    "maxdata",
+    "curve",
+    "stopcurve",
+    "elapsed",
+    "interval",
+    "warmup",
+    "pause",
+    "forxfersize",
+    "forthreads",
+    "forrdpct",
+    "forrhpct",
+    "forwhpct",
+    "forseekpct",
+    "forhitarea",
+    "forreadpct",
+    "xfersize",
+    "threads",
+    "rdpct",
+    "rhpct",
+    "whpct",
+    "seekpct",
+    "hitarea",
+    "distribution",
+    "startcmd",
+    "endcmd",
+    "fwdrate",
+    "operations",
+    "openflags",
+];
+
+/// Keywords that are another one in the given kind of definition.
+const SAME: [(&str, &str, &str); 7] = [
+    ("wd", "readpct", "rdpct"),
+    ("rd", "forreadpct", "forrdpct"),
+    // A value of a run definition overrides that of its workloads, as the loop over one value does.
+    ("rd", "xfersize", "forxfersize"),
+    ("rd", "threads", "forthreads"),
+    ("rd", "rdpct", "forrdpct"),
+    ("rd", "seekpct", "forseekpct"),
+    ("", "dataerrors", "data_errors"),
+];
+
+/// The full name of a keyword that follows `kind=`, or that starts a line if `kind` is empty; what is unknown stays as it is.
+pub(super) fn full(kind: &str, written: &str) -> String {
+    let written = written.to_lowercase();
+    let known: &[&str] = match kind {
+        "sd" => &STORAGE,
+        "wd" => &WORK,
+        "rd" => &RUN,
+        _ => &["data_errors", "dataerrors"],
+    };
+    // Names of other definitions are never shortened.
+    let is_name = ["sd", "wd", "hd"].contains(&written.as_str());
+    let begins = |word: &&&str| word.starts_with(&written) && written.len() >= SHORTEST && !is_name;
+    let word = known.iter().find(begins).map_or(written.as_str(), |word| word);
+    let same = SAME.iter().find(|(of, other, _)| *of == kind && *other == word);
+    same.map_or(word, |(.., usual)| usual).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::full;
+
+    #[test]
+    fn an_abbreviation_is_the_first_keyword_that_it_begins() {
+        for (kind, written, word) in [
+            ("sd", "th", "threads"),
+            ("sd", "re", "replay"),
+            ("sd", "OPEN", "openflags"),
+            ("wd", "xf", "xfersize"),
+            ("wd", "re", "rdpct"),
+            ("wd", "st", "stride"),
+            ("wd", "sd", "sd"),
+            ("rd", "io", "iorate"),
+            ("rd", "el", "elapsed"),
+            ("rd", "forx", "forxfersize"),
+            ("rd", "xfer", "forxfersize"),
+            ("rd", "op", "operations"),
+            ("rd", "open", "openflags"),
+            ("rd", "sd", "sd"),
+            ("rd", "e", "e"),
+            ("rd", "elapsedd", "elapsedd"),
+            ("", "data", "data_errors"),
+            ("", "dataerrors", "data_errors"),
+            ("", "rd", "rd"),
+        ] {
+            assert_eq!(full(kind, written), word, "{kind} {written}");
+        }
+    }
+}
