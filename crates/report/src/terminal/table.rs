@@ -61,18 +61,28 @@ fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
             return vec![(grid.clone(), setting)];
         }
     }
+    let light = Setting { stacked: false, intervals: false, ..setting };
+    let parts = split(grid, light, width);
+    if parts.iter().all(|part| columns(part, light) <= width) {
+        return parts.into_iter().map(|part| (part, light)).collect();
+    }
+    split(grid, setting, width).into_iter().map(|part| (part, setting)).collect()
+}
+
+/// The columns in parts of at most `width`, filled from the last column on: a verdict stays with what it judges.
+fn split(grid: &Grid, setting: Setting, width: usize) -> Vec<Grid> {
     let mut parts: Vec<Vec<usize>> = Vec::new();
-    for column in 1..grid.head.len() {
+    for column in (1..grid.head.len()).rev() {
         if let Some(part) = parts.last_mut() {
-            part.push(column);
+            part.insert(0, column);
             if columns(&only(grid, part), setting) <= width {
                 continue;
             }
-            part.pop();
+            part.remove(0);
         }
         parts.push(vec![column]);
     }
-    parts.iter().map(|part| (only(grid, part), setting)).collect()
+    parts.iter().rev().map(|part| only(grid, part)).collect()
 }
 
 /// The table with its first column and some of the others.
