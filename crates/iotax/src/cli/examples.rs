@@ -194,6 +194,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use clap::error::ErrorKind;
+    use iotax_model::Plan;
 
     use super::*;
     use crate::cli::help;
@@ -210,12 +211,8 @@ mod tests {
 
     #[test]
     fn every_command_in_the_documents_parses() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let docs =
-            fs::read_dir(root.join("docs")).expect("docs").map(|entry| entry.expect("an entry").path());
-        let documents: Vec<PathBuf> = docs.chain([root.join("README.md")]).collect();
         let (mut number, mut wrong) = (0, Vec::new());
-        for path in documents {
+        for path in documents() {
             let text = fs::read_to_string(&path).expect("text");
             for line in commands(&text) {
                 // A command in a sentence may leave out what is not its subject, or give it a name in capitals.
@@ -234,6 +231,22 @@ mod tests {
     }
 
     #[test]
+    fn every_whole_plan_in_the_documents_is_one() {
+        let mut number = 0;
+        for path in documents() {
+            let text = fs::read_to_string(&path).expect("text");
+            let snippets = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+            for plan in snippets.filter(|text| text.contains("[[target]]") && text.contains("[[workload]]")) {
+                if let Err(why) = Plan::read(plan) {
+                    panic!("{}: {why}", path.display());
+                }
+                number += 1;
+            }
+        }
+        assert!(number > 0, "no plan was found");
+    }
+
+    #[test]
     fn a_wrong_command_in_a_document_is_found() {
         let text = "    iotax bench x --sice 4k   # no such flag\n$ iotax lader\nuse `iotax list` or `iotax run [PLAN]`\n";
         let found: Vec<_> = commands(text).map(|line| (line, refused(line).map(|(kind, _)| kind))).collect();
@@ -243,6 +256,14 @@ mod tests {
             ("iotax list", None),
         ];
         assert_eq!(found, expected);
+    }
+
+    /// The README and every page of docs/.
+    fn documents() -> Vec<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let pages =
+            fs::read_dir(root.join("docs")).expect("docs").map(|entry| entry.expect("an entry").path());
+        pages.chain([root.join("README.md")]).collect()
     }
 
     /// Commands on lines of their own and in backticks, without comments; not those that are patterns.
