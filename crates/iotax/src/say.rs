@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,12 +29,17 @@ macro_rules! say {
     ($($argument:tt)*) => { $crate::say::words(format_args!($($argument)*)) };
 }
 
+/// A line on stderr that --quiet leaves out: progress, and what came of it.
+macro_rules! note {
+    ($($argument:tt)*) => { if !$crate::say::is_quiet() { $crate::say::words(format_args!($($argument)*)) } };
+}
+
 /// A line on stdout.
 macro_rules! print_line {
     ($($argument:tt)*) => { $crate::say::line(format_args!($($argument)*)) };
 }
 
-pub(crate) use {print_line, say};
+pub(crate) use {note, print_line, say};
 
 /// Columns when there is no terminal to ask.
 const DEFAULT_WIDTH: usize = 80;
@@ -44,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The bytes that a ready pipe takes without blocking: `PIPE_BUF` on Linux.
 const PIPE_ROOM: usize = 4096;
+
+/// Set by --quiet.
+static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// Set by Ctrl-C, in commands that undo something first.
 static STOP: OnceLock<Interrupt> = OnceLock::new();
@@ -66,15 +74,22 @@ impl Stream {
         }
     }
 
-    /// True on a terminal unless `NO_COLOR` is set.
-    pub(crate) fn has_colour(self) -> bool {
-        self.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    /// True on a terminal that obeys escape sequences.
+    pub(crate) fn obeys_escapes(self) -> bool {
+        self.is_terminal() && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
     }
 
-    /// The width in columns.
+    /// True on a terminal that has colours unless `NO_COLOR` is set.
+    pub(crate) fn has_colour(self) -> bool {
+        self.obeys_escapes() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    }
+
+    /// The width in columns: `COLUMNS`, else the terminal's.
     pub(crate) fn width(self) -> usize {
+        let stated = std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse().ok());
         let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        if self.is_terminal() && columns > 0 { columns } else { DEFAULT_WIDTH }
+        let columns = if self.is_terminal() { columns } else { 0 };
+        stated.filter(|columns| *columns > 0).or((columns > 0).then_some(columns)).unwrap_or(DEFAULT_WIDTH)
     }
 
     /// The height in lines; 0 if it is no terminal.
@@ -109,6 +124,16 @@ impl Stream {
             self.text(&help.to_string());
         }
     }
+}
+
+/// Leaves out notes from now on.
+pub(crate) fn be_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// True if notes are left out.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
 }
 
 /// A line on stderr; see [`say!`].

@@ -10,6 +10,8 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::Workload;
 use iotax_testbed::device::Permission;
 
+use super::known_words::known_words;
+use super::time::seconds;
 use super::{Failure, OrExit, usage};
 use crate::runner::GuestOptions;
 
@@ -64,10 +66,10 @@ pub(super) struct LengthArgs {
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     /// Length of each measurement [default: short enough for many rounds in --time; 6s with --repeat]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     runtime: Option<Nanos>,
     /// Warm-up before each measurement, not counted [default: a fifth of the measurement]
-    #[arg(long, alias = "ramp_time", value_name = "TIME")]
+    #[arg(long, alias = "ramp_time", value_name = "TIME", value_parser = seconds)]
     ramp_time: Option<Nanos>,
 }
 
@@ -174,10 +176,10 @@ pub(super) struct PlanOverrides {
     #[arg(long)]
     size: Option<Bytes>,
     /// Length of each measurement, instead of the plan's
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     runtime: Option<Nanos>,
     /// Warm-up before each measurement, not counted, instead of the plan's
-    #[arg(long, alias = "ramp_time", value_name = "TIME")]
+    #[arg(long, alias = "ramp_time", value_name = "TIME", value_parser = seconds)]
     ramp_time: Option<Nanos>,
     #[command(flatten)]
     design: DesignArgs,
@@ -221,7 +223,7 @@ impl PlanOverrides {
 #[derive(Debug, Clone, Args)]
 pub(super) struct GuestArgs {
     /// Accelerator for guests: auto, kvm or tcg
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = known_words(str::parse::<Accel>, Accel::WORDS.iter().copied()))]
     accel: Accel,
     /// Kernel for guests [default: the running kernel, else the newest in /boot that has its modules]
     #[arg(long, value_name = "FILE")]

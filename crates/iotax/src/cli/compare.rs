@@ -12,6 +12,7 @@ use iotax_report::document;
 use iotax_report::json::{comparison, read};
 
 use super::args::MarginArgs;
+use super::known_words::known_words;
 use super::output::{StoreArgs, load};
 use super::say::{self, say};
 use super::terminal::PageArgs;
@@ -29,7 +30,7 @@ pub(super) struct Args {
     baseline: Which,
     /// Metrics to show: iops, bytes_per_s, latency_mean, latency_p50, latency_p90, latency_p99, latency_p99_9, cpu_per_io,
     /// cpu_per_gib [default: latency_mean, latency_p99, iops and cpu_per_io in tables, all in JSON]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = known_words(str::parse::<Metric>, Metric::compared().map(Metric::word)))]
     metric: Vec<Metric>,
     #[command(flatten)]
     margin: MarginArgs,

@@ -8,7 +8,7 @@ use iotax_model::exit::Exit;
 use iotax_report::csv::Sheet;
 
 use super::destination::Destination;
-use super::say::say;
+use super::say::note;
 use super::{Failure, OrExit};
 
 /// Writes all sheets, or none if one would replace a file that iotax did not write.
@@ -22,7 +22,7 @@ pub(super) fn write(dir: &Path, sheets: &[Sheet]) -> Result<(), Failure> {
         place.write(sheet.text.as_bytes())?;
     }
     let names: Vec<&str> = sheets.iter().map(|sheet| sheet.name).collect();
-    say!("CSV: {} in {}", names.join(", "), dir.display());
+    note!("CSV: {} in {}", names.join(", "), dir.display());
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use iotax_analysis::judge;
 use iotax_interop::export::{FORMATS, Format};
 use iotax_model::exit::Exit;
 
+use super::known_words::known_words;
 use super::output::{StoreArgs, load};
 use super::{Failure, output_formats};
 
@@ -15,7 +16,7 @@ use super::{Failure, output_formats};
 pub(super) struct Args {
     /// Run number from iotax list
     run: i64,
-    #[arg(long, value_name = "FORMAT", value_parser = output_formats::exported, help = formats())]
+    #[arg(long, value_name = "FORMAT", value_parser = known_words(output_formats::exported, FORMATS.iter().map(|format| format.name)), help = formats())]
     format: &'static Format,
     /// File to write, or for csv the directory [default: stdout]
     #[arg(long, value_name = "FILE")]

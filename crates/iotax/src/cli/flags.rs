@@ -3,6 +3,9 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use iotax_model::workload::{KEYS, WorkloadKey, WorkloadKeys};
 
+use super::known_words::known_words;
+use super::time;
+
 /// The keys that were given as flags. `--key-name` and `--key_name` are the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkloadFlags(pub(super) WorkloadKeys);
@@ -12,12 +15,16 @@ fn flag(key: &'static WorkloadKey) -> Arg {
         || key.help.trim().to_owned(),
         |default| format!("{} [default: {}]", key.help.trim(), default()),
     );
+    let parse = move |text: &str| {
+        let text = time::with_unit(key.name, text);
+        (key.check)(&text).map(|()| text.into_owned())
+    };
     let arg = Arg::new(key.name)
         .long(key.name.replace('_', "-"))
         .help(help)
         .help_heading("Workload")
         .value_name(key.value)
-        .value_parser(move |text: &str| (key.check)(text).map(|()| text.to_owned()))
+        .value_parser(known_words(parse, key.words.iter().copied()))
         .action(ArgAction::Set);
     let arg = if key.name.contains('_') { arg.alias(key.name) } else { arg };
     if key.switch { arg.num_args(0..=1).require_equals(true).default_missing_value("1") } else { arg }

@@ -1,86 +1,30 @@
-//! Help that fits a screen: `-h` shows the everyday options, `--help` all of them, under headings.
+//! Help that fits a screen: `-h` shows the everyday options in a line each, `--help` all of them, under headings, with examples.
 
+use clap::builder::Resettable;
 use clap::{Arg, Command, CommandFactory};
 use iotax_model::exit::Exit;
 
-use super::Cli;
+use super::{Cli, examples};
 
-/// Options in `-h` of commands with more options than fit on a screen.
-const EVERYDAY: [(&str, &[&str]); 4] = [
+/// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
+const EVERYDAY: [(&str, &str); 11] = [
     (
         "bench",
-        &[
-            "target",
-            "rw",
-            "bs",
-            "iodepth",
-            "numjobs",
-            "size",
-            "runtime",
-            "ramp_time",
-            "rwmixread",
-            "direct",
-            "ioengine",
-            "rate_iops",
-            "verify",
-            "job",
-            "json",
-            "html",
-            "yes",
-            "overwrite",
-        ],
+        "target rw bs iodepth numjobs size runtime rwmixread ioengine rate_iops verify job json html overwrite",
     ),
     (
         "ladder",
-        &[
-            "dir",
-            "device",
-            "size",
-            "time",
-            "rungs",
-            "workloads",
-            "guests",
-            "repeat",
-            "margin",
-            "print_plan",
-            "json",
-            "html",
-            "yes",
-            "overwrite",
-        ],
+        "dir device size time rungs workloads guests repeat margin print_plan json html yes overwrite",
     ),
-    (
-        "run",
-        &[
-            "plan",
-            "target",
-            "repeat",
-            "size",
-            "runtime",
-            "until_decided",
-            "margin",
-            "json",
-            "html",
-            "yes",
-            "overwrite",
-        ],
-    ),
-    (
-        "suite",
-        &[
-            "name",
-            "targets",
-            "list",
-            "tests",
-            "size",
-            "repeat",
-            "print_plan",
-            "json",
-            "html",
-            "yes",
-            "overwrite",
-        ],
-    ),
+    ("run", "plan target repeat size runtime until_decided margin json html output_format yes overwrite"),
+    ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
+    ("net ladder", "rungs peer workloads together time repeat print_plan json html yes"),
+    ("net run", "hosts port udp time bitrate reverse bidir parallel length interval json html"),
+    ("net ping", "host port icmp tcp rate length time under_load json html"),
+    ("plan check", "plan target overwrite accel"),
+    ("plan show", "plan target json toml repeat runtime size"),
+    ("resume", "run repeat max_time db json html yes"),
+    ("report", "runs detail timing csv markdown db json html"),
 ];
 
 /// Headings of options that several commands share.
@@ -93,10 +37,28 @@ const HEADINGS: [(&str, &[&str]); 6] = [
     ("Guests", &["guests", "accel", "kernel", "modules", "like", "like_disk"]),
 ];
 
-/// The command line with its help arranged.
-pub(super) fn command() -> Command {
-    EVERYDAY.iter().fold(Cli::command().after_long_help(exit_codes()), |cli, (name, everyday)| {
-        cli.mut_subcommand(name, |command| command.mut_args(|arg| arranged(arg, everyday)))
+/// Commands that `iotax -h` leaves out: those that are used once.
+const SELDOM: [&str; 2] = ["completions", "man"];
+
+/// The widest help, in columns.
+const WIDEST: usize = 110;
+
+/// The command line, with its help for `--help`.
+pub(super) fn command(width: usize) -> Command {
+    each("", Cli::command().term_width(width.min(WIDEST)), &|path, command| {
+        let command = command.mut_args(|arg| {
+            // The help texts name the words; the list is for completions.
+            let has_list = arg.get_id() != "shell" && arg.get_action().takes_values();
+            let arg = if has_list { arg.hide_possible_values(true) } else { arg };
+            let is_in = |ids: &[&str]| ids.contains(&arg.get_id().as_str());
+            match HEADINGS.iter().find(|(_, ids)| is_in(ids)) {
+                Some((heading, _)) => arg.help_heading(*heading),
+                None => arg,
+            }
+        });
+        let exit_codes = path.is_empty().then(exit_codes);
+        let after: Vec<String> = examples::of(path).into_iter().map(Into::into).chain(exit_codes).collect();
+        if after.is_empty() { command } else { command.after_long_help(after.join("\n\n")) }
     })
 }
 
@@ -105,39 +67,131 @@ fn exit_codes() -> String {
     format!("Exit codes:\n{}", lines.join("\n"))
 }
 
-fn arranged(arg: Arg, everyday: &[&str]) -> Arg {
-    let is_in = |ids: &[&str]| ids.contains(&arg.get_id().as_str());
-    let heading = HEADINGS.iter().find(|(_, ids)| is_in(ids)).map(|(heading, _)| *heading);
-    let is_rare = !is_in(everyday);
-    let arg = arg.hide_short_help(is_rare);
-    match heading {
-        Some(heading) => arg.help_heading(heading),
-        None => arg,
+/// The command line, with its help for `-h`.
+pub(super) fn short(width: usize) -> Command {
+    let width = width.min(WIDEST);
+    each("", Cli::command().term_width(width), &|path, command| {
+        let everyday = EVERYDAY.iter().find(|(name, _)| *name == path).map(|(_, ids)| *ids);
+        let is_everyday =
+            |arg: &Arg| everyday.is_none_or(|ids| ids.split_whitespace().any(|id| arg.get_id() == id));
+        let is_shown = |arg: &Arg| arg.get_id() != "quiet" && is_everyday(arg);
+        let longest = command.get_arguments().filter(|arg| is_shown(arg)).map(name_width).max();
+        // Blanks and a short flag come before the name, blanks after it.
+        let room = width.saturating_sub(longest.unwrap_or_default() + 8);
+        let command = command.disable_help_subcommand(true).mut_args(|arg| {
+            let help = arg.get_help().map(|help| first_clauses(&help.to_string(), room));
+            let is_rare = !is_shown(&arg);
+            let arg = if arg.get_action().takes_values() {
+                arg.hide_possible_values(true).hide_default_value(true)
+            } else {
+                arg
+            };
+            arg.hide_short_help(is_rare).help(help.unwrap_or_default()).help_heading(Resettable::Reset)
+        });
+        let names = command.get_subcommands().map(|sub| sub.get_name().len());
+        let room = width.saturating_sub(names.max().unwrap_or_default() + 4);
+        command.mut_subcommands(|sub| {
+            // Behind a text stands ` [alias: NAME]`.
+            let aliases: usize = sub.get_visible_aliases().map(|alias| alias.len() + 10).sum();
+            let about = sub.get_about();
+            let about = about.map(|about| first_clauses(&about.to_string(), room.saturating_sub(aliases)));
+            let is_seldom = SELDOM.contains(&sub.get_name());
+            let hidden = sub.is_hide_set() || is_seldom;
+            sub.about(about.unwrap_or_default()).hide(hidden)
+        })
+    })
+}
+
+/// Arranges a command and its subcommands, each by its path: `net run`.
+fn each(path: &str, command: Command, arrange: &dyn Fn(&str, Command) -> Command) -> Command {
+    let command = command.mut_subcommands(|sub| {
+        let path =
+            if path.is_empty() { sub.get_name().to_owned() } else { format!("{path} {}", sub.get_name()) };
+        each(&path, sub, arrange)
+    });
+    arrange(path, command)
+}
+
+/// The columns of an argument's name and value in help: `--json [<FILE|->]`.
+fn name_width(arg: &Arg) -> usize {
+    let flag = arg.get_long().map_or(0, |long| long.len() + 2);
+    let value = arg.get_value_names().and_then(|names| names.first()).map_or(0, |name| name.len() + 3);
+    let is_optional = arg.get_num_args().is_some_and(|number| number.min_values() == 0);
+    flag + value + if is_optional { 2 } else { 0 }
+}
+
+/// As many clauses of a text as fit on a line, at least one. A list is given whole or not at all.
+fn first_clauses(text: &str, room: usize) -> String {
+    const ENDS: [&str; 5] = [". ", "; ", ": ", " [", ", "];
+    let (mut ends, mut depth, mut in_list) = (Vec::new(), 0, false);
+    for (at, c) in text.char_indices() {
+        let end = ENDS.iter().find(|end| depth == 0 && text[at..].starts_with(**end));
+        if end.is_some_and(|end| !(in_list && *end == ", ")) {
+            ends.push(at);
+        }
+        in_list |= end == Some(&": ");
+        depth += i32::from("[(".contains(c)) - i32::from("])".contains(c));
     }
+    ends.push(text.len());
+    let fitting = ends.iter().rev().find(|at| text[..**at].chars().count() <= room);
+    text[..*fitting.unwrap_or(&ends[0])].to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The most lines of short help.
-    const SCREEN: usize = 50;
+    /// The lines and columns of the smallest usual terminal.
+    const SCREEN: (usize, usize) = (24, 80);
+
+    /// Every command with its path.
+    fn all(path: &str, command: &Command) -> Vec<(String, Command)> {
+        let subs = command.get_subcommands().filter(|sub| !["help", "agent"].contains(&sub.get_name()));
+        let subs = subs.flat_map(|sub| all(format!("{path} {}", sub.get_name()).trim_start(), sub));
+        [(path.to_owned(), command.clone())].into_iter().chain(subs).collect()
+    }
 
     #[test]
-    fn short_help_fits_a_screen_and_long_help_has_everything() {
-        let mut cli = command().term_width(100);
+    fn short_help_fits_a_screen() {
+        let mut cli = short(SCREEN.1);
         cli.build();
-        for (name, everyday) in EVERYDAY {
-            let command = cli.find_subcommand_mut(name).expect("a command");
-            let short = command.render_help().to_string();
-            let long = command.render_long_help().to_string();
-            assert!(short.lines().count() <= SCREEN, "{name}: {} lines\n{short}", short.lines().count());
+        let all = all("", &cli);
+        let helps = all.clone().into_iter().map(|(_, mut command)| command.render_help().to_string());
+        let fits = |help: &String| {
+            let lines = help.lines().count();
+            lines <= SCREEN.0 && help.lines().all(|line| line.chars().count() <= SCREEN.1)
+        };
+        let wrong: Vec<String> = helps.filter(|help| !fits(help) || !help.contains("--help")).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+        for (path, everyday) in EVERYDAY {
+            let (_, command) = all.iter().find(|(name, _)| name == path).expect("a command");
             let ids: Vec<_> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
-            assert!(everyday.iter().all(|id| ids.contains(id)), "{name}: {ids:?}");
-            for flag in command.get_arguments().filter_map(Arg::get_long) {
-                assert!(long.contains(&format!("--{flag}")), "{name} --{flag}");
-            }
-            assert!(short.lines().count() < long.lines().count() && short.contains("--help"), "{name}");
+            assert!(everyday.split_whitespace().all(|id| ids.contains(&id)), "{path}: {ids:?}");
         }
+    }
+
+    #[test]
+    fn long_help_has_everything_and_examples() {
+        let mut cli = command(SCREEN.1);
+        cli.build();
+        for (path, mut command) in all("", &cli) {
+            let help = command.render_long_help().to_string();
+            for flag in command.get_arguments().filter_map(Arg::get_long) {
+                assert!(help.contains(&format!("--{flag}")), "{path} --{flag}");
+            }
+            assert!(help.contains(&format!("    iotax {path}")), "{path}: no example\n{help}");
+        }
+    }
+
+    #[test]
+    fn clauses_are_kept_while_they_fit() {
+        let text = "Size of each rung's disk, in bytes; more with --time [default: 1GiB]";
+        assert_eq!(first_clauses(text, 100), text);
+        assert_eq!(first_clauses(text, 60), "Size of each rung's disk, in bytes; more with --time");
+        assert_eq!(first_clauses(text, 40), "Size of each rung's disk, in bytes");
+        assert_eq!(first_clauses(text, 5), "Size of each rung's disk");
+        let list = "Pattern: read, write or trim [default: read, as fio]";
+        assert_eq!(first_clauses(list, 40), "Pattern: read, write or trim");
+        assert_eq!(first_clauses(list, 20), "Pattern");
     }
 }

@@ -9,7 +9,7 @@ use iotax_model::exit::Exit;
 use iotax_report::json;
 
 use super::output::OutputArgs;
-use super::say::say;
+use super::say::{note, say};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, input, usage};
 use crate::runner;
@@ -58,7 +58,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         let id = keep(&mut store, run).or_exit(Exit::Environment)?;
         outputs.report(&store, id, args.page, false)?;
         not_understood(run);
-        say!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
+        note!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
     }
     Ok(Exit::Fine)
 }

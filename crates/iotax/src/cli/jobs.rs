@@ -9,7 +9,7 @@ use iotax_model::plan::Plan;
 use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_testbed::device::Permission;
 
-use super::say::say;
+use super::say::note;
 use super::{Failure, OrExit, input, target_args, usage};
 
 /// The default number of rounds for a job file.
@@ -52,7 +52,7 @@ pub(super) fn read(path: &Path, text: &str, sections: &[String]) -> Result<Jobs,
     };
     let jobs = jobs.or_exit(Exit::Usage)?;
     for note in &jobs.notes {
-        say!("note: {note}");
+        note!("note: {note}");
     }
     Ok(jobs)
 }

@@ -16,8 +16,9 @@ use iotax_testbed::target::lvm;
 
 use super::args::{DesignArgs, LengthArgs};
 use super::from_libvirt::{self, LadderTargets};
+use super::known_words::{known_words, text_of};
 use super::print_plan::print_plan;
-use super::say::say;
+use super::say::note;
 use super::session::{RunArgs, Session};
 use super::{Failure, OrExit, usage};
 use crate::runner;
@@ -40,7 +41,7 @@ pub(super) struct Args {
     design: DesignArgs,
     /// Rungs to build, the first is the baseline: host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
     /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(RUNGS.map(|(name, ..)| name)))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
     /// name for virsh dumpxml
@@ -50,7 +51,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TARGET", requires = "like")]
     like_disk: Option<String>,
     /// Workloads to run: randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = known_words(str::parse::<Workload>, STANDARD.map(|(name, ..)| name)))]
     workloads: Vec<Workload>,
     /// Run this many guests at once on each rung with guests, each with its own disk; a list makes a rung for each number
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
@@ -137,7 +138,7 @@ fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
             return Err(Failure { exit: Exit::Environment, error: missing });
         }
         rungs.retain(|(.., guest)| !guest);
-        say!("Host rungs only: {missing:#}");
+        note!("Host rungs only: {missing:#}");
     }
     if rungs.iter().any(|(_, ground, _)| ground.has_volume())
         && let Err(missing) = lvm::possible()
@@ -146,7 +147,7 @@ fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
             return Err(Failure { exit: missing.exit, error: missing.into() });
         }
         rungs.retain(|(_, ground, _)| !ground.has_volume());
-        say!("Without LVM's rungs: {missing}");
+        note!("Without LVM's rungs: {missing}");
     }
     Ok(rungs)
 }
@@ -244,7 +245,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print_plan {
         return print_plan(&plan, &notes);
     }
-    notes.iter().for_each(|note| say!("{note}"));
+    notes.iter().for_each(|note| note!("{note}"));
     let permission = args.run.session.overwrite.permission()?;
     Session { report: true, ..args.run.session(plan, permission) }.carry_out()
 }

@@ -9,6 +9,7 @@ mod confirm;
 mod csv_dir;
 mod destination;
 mod estimate;
+mod examples;
 mod export;
 mod flags;
 mod from_libvirt;
@@ -16,6 +17,7 @@ mod help;
 mod import;
 mod input;
 mod jobs;
+mod known_words;
 mod ladder;
 mod list;
 mod net;
@@ -32,10 +34,15 @@ mod session;
 mod suite;
 mod target_args;
 mod terminal;
+mod time;
 mod verify;
 
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::error::{ContextKind, ContextValue};
 use clap::{FromArgMatches, Parser, Subcommand};
 use iotax_model::exit::Exit;
@@ -44,8 +51,11 @@ use crate::say;
 
 /// Measures what every layer between a program and its disk charges per I/O.
 #[derive(Debug, Parser)]
-#[command(name = "iotax", version = crate::version(), max_term_width = 110)]
+#[command(name = "iotax", version = crate::version())]
 pub(crate) struct Cli {
+    /// Show results, questions and errors only: no progress, no notes
+    #[arg(long, short, global = true)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -88,8 +98,12 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the man page
-    Man,
+    /// Print the man page, or write one for every command
+    Man {
+        /// Write a page for every command into this new directory
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Serve a runner on stdin and stdout
     #[command(hide = true)]
     Agent,
@@ -120,12 +134,22 @@ fn usage(text: impl std::fmt::Display) -> Failure {
 
 /// Carries out the command line.
 pub(crate) fn main() -> Result<ExitCode, Failure> {
-    let mut command = help::command();
-    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if arguments.len() < 2 {
+        say::Stream::Stdout.text(&examples::first());
+        return Ok(Exit::Fine.into());
+    }
+    let wants_short_help = arguments.iter().take_while(|word| *word != "--").any(|word| word == "-h");
+    let width = say::Stream::Stdout.width();
+    let mut command = if wants_short_help { help::short(width) } else { help::command(width) };
+    let parsed = command.try_get_matches_from_mut(arguments);
     let parsed =
         parsed.and_then(|given| Cli::from_arg_matches(&given).map_err(|told| told.format(&mut command)));
     let command = match parsed {
-        Ok(cli) => cli.command,
+        Ok(cli) => {
+            say::be_quiet(cli.quiet);
+            cli.command
+        }
         Err(told) => return removed(&told).map_or_else(|| Ok(told_by_clap(&told)), Err),
     };
     let exit = match command {
@@ -145,16 +169,17 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Clean(args) => clean::main(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut help::command(), "iotax", &mut script);
+            clap_complete::generate(shell, &mut help::command(width), "iotax", &mut script);
             say::document(&String::from_utf8_lossy(&script));
             Ok(Exit::Fine)
         }
-        Command::Man => {
+        Command::Man { dir: None } => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(help::command()).render(&mut page).or_exit(Exit::Environment)?;
+            clap_mangen::Man::new(help::command(width)).render(&mut page).or_exit(Exit::Environment)?;
             say::document(&String::from_utf8_lossy(&page));
             Ok(Exit::Fine)
         }
+        Command::Man { dir: Some(dir) } => man_pages(&dir),
         Command::Agent => return Ok(crate::agent::main(args::undo_dir().ok())),
     };
     exit.map(Into::into)
@@ -177,6 +202,16 @@ fn removed(told: &clap::Error) -> Option<Failure> {
     )))
 }
 
+/// Writes a man page for every command into a new directory.
+fn man_pages(dir: &Path) -> Result<Exit, Failure> {
+    let place = || dir.display().to_string();
+    fs::create_dir(dir).with_context(place).or_exit(Exit::Environment)?;
+    clap_mangen::generate_to(help::command(say::Stream::Stdout.width()), dir)
+        .with_context(place)
+        .or_exit(Exit::Environment)?;
+    Ok(Exit::Fine)
+}
+
 /// Prints help, the version, or a usage error.
 fn told_by_clap(told: &clap::Error) -> ExitCode {
     let (stream, exit) = if told.use_stderr() {
@@ -194,6 +229,7 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        help::command().debug_assert();
+        help::command(80).debug_assert();
+        help::short(80).debug_assert();
     }
 }

@@ -13,7 +13,7 @@ use iotax_report::mark::Mark;
 
 use super::destination::{self, Destination};
 use super::output_formats::{self, FormatArgs};
-use super::say::{self, say};
+use super::say::{self, note, say};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, usage};
 
@@ -192,7 +192,7 @@ impl Destinations {
         if let Some(place) = &self.html {
             place.write(report::html::render(&run, &judgement).as_bytes())?;
             if !place.is_stdout() {
-                say!("Report: {}", place.name().display());
+                note!("Report: {}", place.name().display());
             }
         }
         let judged = (run, judgement);

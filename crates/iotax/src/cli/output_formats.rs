@@ -11,7 +11,8 @@ use iotax_model::words::WordError;
 use iotax_report::mark::{self, Mark};
 
 use super::destination::Destination;
-use super::say::say;
+use super::known_words::known_words;
+use super::say::note;
 use super::{Failure, OrExit, csv_dir, usage};
 
 /// The mark of several formats in one text: there is none, as only the first could begin the file.
@@ -28,7 +29,7 @@ const DEFAULT: &str = "normal";
 pub(super) struct FormatArgs {
     /// Print the results like fio or vdbench: json, json+, terse, normal, vdbench; separate several by commas. Stdout then
     /// carries nothing else
-    #[arg(long, alias = "output_format", value_name = "FORMAT", value_delimiter = ',', value_parser = named)]
+    #[arg(long, alias = "output_format", value_name = "FORMAT", value_delimiter = ',', value_parser = known_words(named, names()))]
     output_format: Vec<&'static Format>,
     /// Write them to a file instead [default format: normal]
     #[arg(long, value_name = "FILE")]
@@ -38,13 +39,16 @@ pub(super) struct FormatArgs {
     classic: Option<(&'static Format, PathBuf)>,
 }
 
-/// A value of `--output-format`.
+/// The values of `--output-format`.
+fn names() -> Vec<&'static str> {
+    FORMATS.iter().filter_map(|format| format.output_format).collect()
+}
+
 fn named(text: &str) -> Result<&'static Format, WordError> {
-    let names: Vec<&str> = FORMATS.iter().filter_map(|format| format.output_format).collect();
     FORMATS
         .iter()
         .find(|format| format.output_format == Some(text))
-        .ok_or_else(|| WordError::new("output format", text, &names))
+        .ok_or_else(|| WordError::new("output format", text, &names()))
 }
 
 /// A value of `iotax export --format`.
@@ -166,7 +170,7 @@ pub(super) fn export(
 fn put(format: &Format, place: &Destination, contents: &[u8]) -> Result<(), Failure> {
     place.write(contents)?;
     if !place.is_stdout() {
-        say!("{}: {}", format.name, place.name().display());
+        note!("{}: {}", format.name, place.name().display());
     }
     Ok(())
 }

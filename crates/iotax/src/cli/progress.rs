@@ -8,7 +8,7 @@ use iotax_model::units::{Bytes, human};
 use iotax_model::visible;
 use iotax_report::terminal::Styled;
 
-use super::say::{Stream, say};
+use super::say::{self, Stream, note};
 use crate::runner::{Progress, Step};
 
 /// The age from which an I/O in flight is reported.
@@ -37,7 +37,9 @@ pub(super) struct Watcher<'a> {
 
 impl<'a> Watcher<'a> {
     pub(super) fn new(line: Option<&'a Line<'a>>, so_far: &'a SoFar<'a>) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let is_shown = Stream::Stderr.obeys_escapes() && !say::is_quiet();
+        let draw_on = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, draw_on);
         // The prefix holds the table of the last look.
         let style = ProgressStyle::with_template("{prefix}{spinner} {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
@@ -85,14 +87,14 @@ impl Progress for Watcher<'_> {
         if self.terminal {
             self.show(what);
         } else {
-            say!("{what}");
+            note!("{what}");
         }
     }
 
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes) {
         self.show(&format!("filling {target}: {} of {}", human::bytes(done.0), human::bytes(total.0)));
         if !self.terminal && done >= total {
-            say!("filled {target}: {}", human::bytes(total.0));
+            note!("filled {target}: {}", human::bytes(total.0));
         }
     }
 
@@ -117,7 +119,7 @@ impl Progress for Watcher<'_> {
         if self.terminal {
             self.show(&self.cell);
         } else if self.line.is_none() && step.open.is_none() {
-            say!("{}", self.cell);
+            note!("{}", self.cell);
         }
     }
 
@@ -141,7 +143,7 @@ impl Progress for Watcher<'_> {
 
     fn look(&mut self, text: &str) {
         if !self.terminal {
-            return say!("{text}");
+            return note!("{text}");
         }
         let table = (self.so_far)(Stream::Stderr.width());
         // A table that does not fit would push the bar off the screen.
@@ -154,7 +156,7 @@ impl Progress for Watcher<'_> {
         if self.terminal {
             self.bar.println(visible::text(text));
         } else {
-            say!("{text}");
+            note!("{text}");
         }
     }
 }

@@ -25,7 +25,7 @@ use iotax_testbed::undo::{self, NotUndone, UndoLog};
 use super::args::{GuestArgs, SessionArgs};
 use super::output::{Destinations, OutputArgs};
 use super::progress::{Line, Watcher};
-use super::say::{self, Stream, say};
+use super::say::{self, Stream, note, say};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, auth, confirm, usage};
 use crate::runner::{self, Ended, GuestOptions, Guests, Interrupted, Order, RemoteAgents, RemoteOptions};
@@ -213,7 +213,10 @@ impl<'a> Session<'a> {
             (None, None) => runner::fresh_seed().or_exit(Exit::Environment)? % 1_000_000,
         };
         if self.ask {
-            confirm::show_plan(plan, seed, done, needs.total(), guests.as_ref());
+            // Nobody is asked about a plan unseen.
+            if !(self.yes && say::is_quiet()) {
+                confirm::show_plan(plan, seed, done, needs.total(), guests.as_ref());
+            }
             if !self.yes && !confirm::confirmed(stop) && !stop.load(Ordering::Relaxed) {
                 remote_agents.end(undo_log);
                 say!("Nothing was done.");
@@ -394,7 +397,7 @@ fn say_not_undone(failure: &NotUndone) {
 fn conclude(ended: Ended, run: i64, plan: &Plan) -> Exit {
     match ended {
         Ended::Complete => {
-            say!("Run {run} kept; show it again with: iotax report {run}");
+            note!("Run {run} kept; show it again with: iotax report {run}");
             Exit::Fine
         }
         Ended::Missing(cells) => {

@@ -13,17 +13,20 @@ use iotax_model::workload::{Test, Workload};
 use iotax_model::{Suite, TargetSpec};
 
 use super::args::DesignArgs;
+use super::known_words::text_of;
 use super::output::OutputArgs;
 use super::print_plan::print_plan;
-use super::say::{print_line, say};
+use super::say::{note, print_line};
 use super::session::{RunArgs, Session};
 use super::target_args;
+use super::time::seconds;
 use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax suite`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Name of the suite; without it, all are listed
+    #[arg(value_parser = text_of(SUITES.iter().map(|suite| suite.name)))]
     name: Option<String>,
     /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path;
     /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all
@@ -49,10 +52,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     /// Length of each measurement; tests that end by themselves take at most this long
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     runtime: Option<Nanos>,
     /// Warm-up before each measurement that does not end by itself, not counted
-    #[arg(long, alias = "ramp_time", value_name = "TIME")]
+    #[arg(long, alias = "ramp_time", value_name = "TIME", value_parser = seconds)]
     ramp_time: Option<Nanos>,
     #[command(flatten)]
     design: DesignArgs,
@@ -86,8 +89,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.run.session.overwrite.permission()?;
     let workloads = workloads(args, suite)?;
     let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
-    for note in with_filesystems(&mut targets, &workloads)? {
-        say!("{note}");
+    for words in with_filesystems(&mut targets, &workloads)? {
+        note!("{words}");
     }
     let plan = plan_of(args, suite, targets, workloads)?;
     if args.excel.is_some() && (suite.shape != SuiteShape::Files || plan.targets.len() > 1) {

@@ -79,7 +79,7 @@ fn bad_input_is_quoted_with_the_accepted_form_before_anything_is_made() {
         (vec!["ladder", "/proc", "--yes"], 4, vec!["/proc"]),
         (vec!["ladder", work, "--yes", "--size", "900TiB"], 4, vec!["are needed", "are free", "--size"]),
         (vec!["ladder", work, "--yes", "--size", "12x"], 2, vec!["12x", "8GiB"]),
-        (vec!["ladder", work, "--yes", "--runtime", "5"], 2, vec!["\"5\"", "30s"]),
+        (vec!["ladder", work, "--yes", "--time", "5"], 2, vec!["\"5\"", "30s"]),
         (vec!["ladder", work, "--yes", "--rungs", "vm-row"], 2, vec!["vm-row", "vm-raw", "did you mean"]),
         (vec!["ladder", work, "--yes", "--workloads", "randread"], 2, vec!["randread-4k-qd1"]),
         (vec!["ladder", work, "--yes", "--accel", "hvf"], 2, vec!["hvf", "kvm"]),
@@ -206,4 +206,99 @@ fn the_binary_is_static_and_documents_itself() {
     let output =
         std::process::Command::new("file").arg(env!("CARGO_BIN_EXE_iotax")).output().expect("file runs");
     assert!(text(&output.stdout).contains("statically linked"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn alone_it_shows_five_examples() {
+    let lab = Lab::new();
+    let output = lab.run(&[]);
+    let said = text(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_eq!(said.lines().filter(|line| line.starts_with("    iotax ")).count(), 5, "{said}");
+}
+
+#[test]
+fn help_is_as_wide_as_columns_says() {
+    let lab = Lab::new();
+    for columns in [60, 80, 100] {
+        let output = lab.iotax().args(["bench", "--help"]).env("COLUMNS", columns.to_string()).output();
+        let said = text(&output.expect("iotax starts").stdout);
+        // Examples are lines to copy.
+        let options = said.split("Examples:").next().expect("options");
+        let longest = options.lines().map(|line| line.chars().count()).max();
+        assert!(
+            longest.is_some_and(|longest| longest <= columns && longest + 15 > columns),
+            "{longest:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn quiet_leaves_results_and_errors() {
+    let lab = Lab::new();
+    let target = lab.work().join("a.dat");
+    let target = target.to_str().expect("utf-8");
+    let bench = ["bench", target, "--size", "4m", "--runtime", "0.2", "--html", "a.html"];
+    let loud = lab.run(&bench);
+    assert!(text(&loud.stderr).contains("Report: a.html"), "{}", text(&loud.stderr));
+    let quiet = lab.run(&[&bench[..], &["--quiet"]].concat());
+    assert!(quiet.status.success() && quiet.stderr.is_empty(), "{}", text(&quiet.stderr));
+    assert!(text(&quiet.stdout).contains("IOPS"), "{}", text(&quiet.stdout));
+    let work = lab.work();
+    let ladder =
+        ["ladder", work.to_str().expect("utf-8"), "--rungs", "host-file", "--size", "4m", "--repeat", "2"];
+    let quiet = lab.run(&[&ladder[..], &["--runtime", "0.1", "--yes", "-q"]].concat());
+    assert!(quiet.status.success() && quiet.stderr.is_empty(), "{}", text(&quiet.stderr));
+    let refused = lab.run(&["bench", target, "--rw", "reed", "--quiet"]);
+    assert!(text(&refused.stderr).contains("reed"), "{}", text(&refused.stderr));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_dumb_terminal_gets_lines_without_escapes() {
+    require!(program "script");
+    let lab = Lab::new();
+    let iotax = env!("CARGO_BIN_EXE_iotax");
+    let line = format!("{iotax} bench {} --size 4m --runtime 0.3", lab.work().join("a.dat").display());
+    for (terminal, has_escapes) in [("xterm", true), ("dumb", false)] {
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).current_dir(lab.path(""));
+        script.env("HOME", lab.path("home")).env("TMPDIR", lab.scratch()).env("TERM", terminal);
+        script.env_remove("NO_COLOR").stdin(Stdio::null());
+        let said = text(&script.output().expect("script runs").stdout);
+        assert!(said.contains("IOPS") && said.contains('\u{1b}') == has_escapes, "{terminal}: {said:?}");
+    }
+}
+
+#[test]
+fn every_command_has_a_man_page_and_completions_have_values() {
+    let lab = Lab::new();
+    assert!(lab.run(&["man", "--dir", "pages"]).status.success());
+    for command in ["", "-bench", "-ladder", "-net", "-net-run", "-plan-check", "-verify", "-man"] {
+        let page = fs::read_to_string(lab.path(&format!("pages/iotax{command}.1"))).expect("a page");
+        assert!(page.contains(".TH iotax") && page.contains("Examples:"), "{command}: {page}");
+    }
+    let again = lab.run(&["man", "--dir", "pages"]);
+    assert_eq!(again.status.code(), Some(4));
+    assert!(text(&again.stderr).contains("pages"), "{}", text(&again.stderr));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&lab.run(&["completions", shell]).stdout);
+        for word in
+            ["io_uring", "fio-json", "terse", "vm-qcow2-snapshot", "bonnie", "randread-4k-qd1", "vm-e1000"]
+        {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn a_plain_number_has_the_unit_that_fio_gives_it() {
+    let lab = Lab::new();
+    let target = lab.work().join("a.dat");
+    let target = target.to_str().expect("utf-8");
+    for (runtime, expected) in [("1", 1.0), ("0.25", 0.25), ("250ms", 0.25)] {
+        let bench = ["bench", target, "--size", "4m", "--runtime", runtime, "--ramp-time", "0", "--json"];
+        let seconds = lab.json(&bench)["measurements"][0]["duration_s"].as_f64().expect("a number");
+        assert!((seconds / expected - 1.0).abs() < 0.2, "{runtime}: {seconds}");
+    }
 }

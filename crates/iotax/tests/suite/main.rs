@@ -32,6 +32,7 @@ mod net_ladder;
 mod net_ping;
 mod net_truth;
 mod plan;
+mod readme;
 mod results;
 mod slowed;
 mod ssh;

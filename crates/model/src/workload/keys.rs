@@ -17,6 +17,8 @@ use crate::units::{Bytes, Nanos};
 pub trait KeyValue: FromStr<Err: Display> {
     /// True for a boolean, whose flag needs no value.
     const SWITCH: bool = false;
+    /// Its words, for a type that has a fixed set of them; for completions.
+    const WORDS: &'static [&'static str] = &[];
 
     /// Parses a value from the command line.
     ///
@@ -45,6 +47,15 @@ macro_rules! plain {
     ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
 }
 
+/// Implements [`KeyValue`] for enums of words.
+macro_rules! word {
+    ($($type:ty),+ $(,)?) => {
+        $(impl KeyValue for $type {
+            const WORDS: &'static [&'static str] = <$type>::WORDS;
+        })+
+    };
+}
+
 /// Implements [`KeyValue`] for whole numbers.
 macro_rules! number {
     ($($type:ty),+) => {
@@ -59,8 +70,9 @@ macro_rules! number {
 }
 
 number!(u8, u32, u64);
-plain!(String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
-plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode, Test, FileSize);
+plain!(String, Bytes, Nanos, BufferPattern, ByDirection<LengthRange>, ByDirection<LengthSplit>);
+plain!(Distribution, Stride, FileSize);
+word!(Rw, IoEngine, RateProcess, Stamps, Verify, SyncMode, Test);
 
 /// The description of a key.
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +87,8 @@ pub struct WorkloadKey {
     pub default: Option<fn() -> String>,
     /// True for a boolean.
     pub switch: bool,
+    /// Its words, if it takes one of a fixed set.
+    pub words: &'static [&'static str],
     /// Checks a text. The error quotes it and names the accepted form.
     pub check: fn(&str) -> Result<(), String>,
 }
@@ -134,6 +148,7 @@ macro_rules! keys {
                 value: $value,
                 default: Some(|| ToString::to_string(&{ let value: $type = $default; value })),
                 switch: <$type as KeyValue>::SWITCH,
+                words: <$type as KeyValue>::WORDS,
                 check: |text| <$type as KeyValue>::from_text(text).map(drop),
             },)+
             $(WorkloadKey {
@@ -142,6 +157,7 @@ macro_rules! keys {
                 value: $opt_value,
                 default: None,
                 switch: <$opt_type as KeyValue>::SWITCH,
+                words: <$opt_type as KeyValue>::WORDS,
                 check: |text| <$opt_type as KeyValue>::from_text(text).map(drop),
             },)+
         ];

@@ -117,8 +117,7 @@ fn grids(table: &Table) -> Vec<Grid> {
 fn grid(table: &Table, places: &[usize]) -> Grid {
     let heads = places.iter().map(|at| {
         let (name, unit) = &table.workloads[*at];
-        let (first, second) = in_two(name);
-        Field { stacked: vec![first, second, (*unit).to_owned()], ..figure(format!("{name}, {unit}")) }
+        Field { unit: Some((*unit).to_owned()), ..figure(name) }
     });
     let rows = table.targets.iter().map(|(target, cells)| {
         let shown = places.iter().map(|at| shown(table, &cells[*at], *at));
@@ -138,18 +137,4 @@ fn shown(table: &Table, cell: &Cell, column: usize) -> Field {
     let mark = if marked { mark } else { "" };
     let text = format!("{} {number:>width$}{mark}", cell.value);
     Field { is_figure: true, ..verdict(text, cell.change.map(Change::verdict)) }
-}
-
-/// The longest workload name that is not split over two lines.
-const SHORT: usize = 10;
-
-/// A workload's name over two lines, broken at the separator nearest the middle: `randread-` and `4k-qd32`.
-fn in_two(name: &str) -> (String, String) {
-    if name.chars().count() <= SHORT {
-        return (name.to_owned(), String::new());
-    }
-    let joints = name.char_indices().filter(|(_, c)| "-_./ ".contains(*c)).map(|(at, c)| at + c.len_utf8());
-    let at = joints.min_by_key(|at| at.abs_diff(name.len() - at)).unwrap_or(name.len());
-    let (first, second) = name.split_at(at);
-    (first.trim_end().to_owned(), second.to_owned())
 }

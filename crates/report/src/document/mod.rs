@@ -57,8 +57,8 @@ pub(super) struct Grid {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Field {
     pub(super) text: String,
-    /// For a head: the text over several lines, for terminals. Empty if it fits in one.
-    pub(super) stacked: Vec<String>,
+    /// For a head whose text is a name: the unit below it, for terminals.
+    pub(super) unit: Option<String>,
     /// A shorter text for narrow terminals.
     pub(super) short: Option<String>,
     /// Figures are aligned right, names left.
@@ -67,12 +67,12 @@ pub(super) struct Field {
 }
 
 /// A text field.
-fn words(text: impl Into<String>) -> Field {
-    Field { text: text.into(), stacked: Vec::new(), short: None, is_figure: false, verdict: None }
+pub(super) fn words(text: impl Into<String>) -> Field {
+    Field { text: text.into(), unit: None, short: None, is_figure: false, verdict: None }
 }
 
 /// A figure, or the head of a column of them.
-fn figure(text: impl Into<String>) -> Field {
+pub(super) fn figure(text: impl Into<String>) -> Field {
     Field { is_figure: true, ..words(text) }
 }
 
@@ -99,7 +99,6 @@ impl Grid {
 impl Field {
     fn visible(&mut self) {
         show(&mut self.text);
-        self.stacked.iter_mut().for_each(show);
         self.short.iter_mut().for_each(show);
     }
 }

@@ -32,7 +32,11 @@ fn list(text: &mut String, sentences: &[String]) -> std::fmt::Result {
 
 fn table(text: &mut String, grid: &Grid) -> std::fmt::Result {
     let row = |fields: &[Field]| {
-        let fields: Vec<String> = fields.iter().map(|field| escaped(&field.text)).collect();
+        let said = |field: &Field| match &field.unit {
+            Some(unit) => escaped(&format!("{}, {unit}", field.text)),
+            None => escaped(&field.text),
+        };
+        let fields: Vec<String> = fields.iter().map(said).collect();
         format!("| {} |", fields.join(" | "))
     };
     let sides: Vec<&str> =

@@ -28,8 +28,8 @@ impl fmt::Display for Styled {
     }
 }
 
-/// Lays out a page at most `width` columns wide, as far as names and figures allow: sentences wrap between words, tables
-/// get tighter, and names in them break over several lines. With `colour`, ANSI colours.
+/// Lays out a page at most `width` columns wide, as far as single names and figures allow: sentences wrap between words, tables
+/// get tighter, and their last columns move below. With `colour`, ANSI colours.
 #[must_use]
 pub fn set(page: &Page, width: usize, colour: bool) -> Styled {
     let page = page.visible();

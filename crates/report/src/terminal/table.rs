@@ -7,8 +7,8 @@ use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 use crate::document::{Field, Grid};
 use iotax_analysis::stats::verdict::Verdict;
 
-/// The narrowest width at which names are broken.
-const NARROWEST: usize = 10;
+/// The width at which texts of several words in the first column are broken.
+const NAME: usize = 24;
 
 /// The steps that make a table narrower, tried one after another.
 #[derive(Clone, Copy, Default)]
@@ -19,74 +19,130 @@ struct Setting {
     short: bool,
     /// Breaks the last column after each comma.
     stacked: bool,
-    /// Breaks names at this width.
-    names: Option<usize>,
     /// Puts intervals below their estimates.
     intervals: bool,
+    /// Breaks texts of several words in the first column between words.
+    words: bool,
 }
 
-/// Adds a table that is at most `width` wide, if that is possible without leaving anything out.
+impl Setting {
+    fn gap(self) -> u16 {
+        if self.tight { 1 } else { 2 }
+    }
+}
+
+/// Adds a table that is at most `width` wide: no name and no figure is broken, so columns that do not fit beside one another
+/// follow below, again with the first column.
 pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
-    let mut table = fitting(grid, width);
-    if colour {
-        table.enforce_styling();
-    }
-    for line in table.lines() {
-        let _ = writeln!(text, "{}", line.trim_end());
+    for (index, part) in parts(grid, width).iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
+        for line in lines(&part.0, part.1, colour) {
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
     }
 }
 
-fn fitting(grid: &Grid, width: usize) -> Table {
+/// The table in as many parts as the width takes, each with its setting.
+fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     let mut setting = Setting::default();
-    let mut table = set(grid, setting);
-    let steps: [fn(&mut Setting); 3] = [|s| s.tight = true, |s| s.short = true, |s| s.stacked = true];
+    let steps: [fn(&mut Setting); 6] = [
+        |_| (),
+        |s| s.tight = true,
+        |s| s.short = true,
+        |s| s.stacked = true,
+        |s| s.intervals = true,
+        |s| s.words = true,
+    ];
     for step in steps {
-        if columns(&table) <= width {
-            return table;
-        }
         step(&mut setting);
-        table = set(grid, setting);
-    }
-    for intervals in [false, true] {
-        setting = Setting { intervals, names: None, ..setting };
-        table = set(grid, setting);
-        let over = columns(&table).saturating_sub(width);
-        if over == 0 {
-            return table;
-        }
-        let names = grid.rows.iter().filter_map(|row| row.first());
-        let longest = names.map(|field| field.said(setting).chars().count()).max().unwrap_or_default();
-        setting.names = Some(longest.saturating_sub(over).max(NARROWEST));
-        table = set(grid, setting);
-        if columns(&table) <= width {
-            return table;
+        if columns(grid, setting) <= width {
+            return vec![(grid.clone(), setting)];
         }
     }
-    table
+    let light = Setting { stacked: false, intervals: false, ..setting };
+    let parts = split(grid, light, width);
+    if parts.iter().all(|part| columns(part, light) <= width) {
+        return parts.into_iter().map(|part| (part, light)).collect();
+    }
+    split(grid, setting, width).into_iter().map(|part| (part, setting)).collect()
+}
+
+/// The columns in parts of at most `width`, filled from the last column on: a verdict stays with what it judges.
+fn split(grid: &Grid, setting: Setting, width: usize) -> Vec<Grid> {
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for column in (1..grid.head.len()).rev() {
+        if let Some(part) = parts.last_mut() {
+            part.insert(0, column);
+            if columns(&only(grid, part), setting) <= width {
+                continue;
+            }
+            part.remove(0);
+        }
+        parts.push(vec![column]);
+    }
+    parts.iter().rev().map(|part| only(grid, part)).collect()
+}
+
+/// The table with its first column and some of the others.
+fn only(grid: &Grid, columns: &[usize]) -> Grid {
+    let some =
+        |row: &Vec<Field>| [&0].into_iter().chain(columns).filter_map(|at| row.get(*at).cloned()).collect();
+    Grid { head: some(&grid.head), rows: grid.rows.iter().map(some).collect() }
 }
 
 /// The width of the longest line.
-fn columns(table: &Table) -> usize {
-    table.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or_default()
+fn columns(grid: &Grid, setting: Setting) -> usize {
+    let lines = lines(grid, setting, false);
+    lines.iter().map(|line| line.trim_end().chars().count()).max().unwrap_or_default()
+}
+
+fn lines(grid: &Grid, setting: Setting, colour: bool) -> Vec<String> {
+    let mut table = set(grid, setting);
+    if colour {
+        table.enforce_styling();
+    }
+    let mut lines = names(&grid.head, &table.column_max_content_widths(), setting);
+    lines.extend(table.lines());
+    lines
+}
+
+/// The lines of names above a head of units: each name ends where its column ends, on the lowest line that has room for it, so
+/// that columns may be narrower than their names.
+fn names(head: &[Field], widths: &[u16], setting: Setting) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut end = 0;
+    for (field, width) in head.iter().zip(widths) {
+        end += usize::from(width + setting.gap());
+        if field.unit.is_none() {
+            continue;
+        }
+        let begin = end.saturating_sub(field.text.chars().count());
+        let has_room = |line: &String| line.is_empty() || line.chars().count() + 2 <= begin;
+        let line = lines.iter().position(has_room).unwrap_or_else(|| {
+            lines.push(String::new());
+            lines.len() - 1
+        });
+        let blanks = begin.saturating_sub(lines[line].chars().count());
+        let _ = write!(lines[line], "{:blanks$}{}", "", field.text);
+    }
+    lines.reverse();
+    lines
 }
 
 fn set(grid: &Grid, setting: Setting) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.force_no_tty();
-    let head = |field: &Field| {
-        let lines = field.stacked.join("\n");
-        cell(field, if lines.is_empty() { field.text.clone() } else { lines })
-    };
+    let head = |field: &Field| cell(field, field.unit.as_ref().unwrap_or(&field.text).clone());
     table.set_header(grid.head.iter().map(head).collect::<Vec<_>>());
     for row in &grid.rows {
         let last = row.len().saturating_sub(1);
         let cells = row.iter().enumerate().map(|(i, field)| {
             let mut text = field.said(setting).to_owned();
-            if i == 0
-                && let Some(width) = setting.names
-            {
-                text = broken(&text, width);
+            if i == 0 && setting.words {
+                text = super::wrapped(&text, NAME).join("\n");
             }
             if i == last && setting.stacked && !field.is_figure {
                 text = text.replace(", ", ",\n");
@@ -99,7 +155,7 @@ fn set(grid: &Grid, setting: Setting) -> Table {
         table.add_row(cells.collect::<Vec<_>>());
     }
     for column in table.column_iter_mut() {
-        column.set_padding((if setting.tight { 1 } else { 2 }, 0));
+        column.set_padding((setting.gap(), 0));
     }
     table
 }
@@ -121,36 +177,51 @@ fn cell(field: &Field, text: String) -> Cell {
     }
 }
 
-/// Breaks a text into lines of at most `width`: between words, after a separator within a name, else anywhere.
-fn broken(text: &str, width: usize) -> String {
-    let mut lines = Vec::new();
-    let mut rest: Vec<char> = text.chars().collect();
-    while rest.len() > width {
-        // A blank may stand just beyond the line.
-        let at = (1..=width).rev().find(|at| rest[*at] == ' ' || "-_./ ".contains(rest[at - 1]));
-        let tail = rest.split_off(at.unwrap_or(width));
-        lines.push(rest.iter().collect::<String>().trim_end().to_owned());
-        rest = tail.into_iter().skip_while(|c| *c == ' ').collect();
-    }
-    lines.push(rest.iter().collect());
-    lines.join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::{figure, words};
+
+    const WORKLOADS: [&str; 5] =
+        ["randread-4k-qd1", "randread-4k-qd32", "randwrite-4k-qd32", "seqread-1m", "seqwrite-1m"];
+
+    fn ladder() -> Grid {
+        let head = WORKLOADS.map(|name| Field { unit: Some("IOPS".into()), ..figure(name) });
+        let rows = ["host-file", "vm-qcow2-snapshot"].map(|target| {
+            let cells = (0..WORKLOADS.len()).map(|at| figure(format!("{at}4.2k -8{at}%")));
+            [words(target)].into_iter().chain(cells).collect()
+        });
+        Grid { head: [words("")].into_iter().chain(head).collect(), rows: rows.to_vec() }
+    }
 
     #[test]
-    fn names_are_broken_where_their_parts_meet_and_lose_nothing() {
-        assert_eq!(broken("vm-qcow2-snapshot", 12), "vm-qcow2-\nsnapshot");
-        assert_eq!(broken("virtio-blk + guest (vm-raw)", 18), "virtio-blk + guest\n(vm-raw)");
-        assert_eq!(broken("host-file", 10), "host-file");
-        assert_eq!(broken("anameofonewordonly", 10), "anameofone\nwordonly");
-        for width in 1..30 {
-            let name = "a-very.long_name/of something";
-            let lines = broken(name, width);
-            assert!(lines.lines().all(|line| line.chars().count() <= width), "{width}: {lines}");
-            assert_eq!(lines.replace(['\n', ' '], ""), name.replace(' ', ""));
+    fn names_stand_above_narrower_columns() {
+        let mut text = String::new();
+        add(&mut text, &ladder(), 80, false);
+        let expected = "
+                           randread-4k-qd32                         seqwrite-1m
+                randread-4k-qd1       randwrite-4k-qd32  seqread-1m
+                           IOPS        IOPS        IOPS        IOPS        IOPS
+  host-file          04.2k -80%  14.2k -81%  24.2k -82%  34.2k -83%  44.2k -84%
+  vm-qcow2-snapshot  04.2k -80%  14.2k -81%  24.2k -82%  34.2k -83%  44.2k -84%
+";
+        assert_eq!(text, expected.trim_start_matches('\n'));
+    }
+
+    #[test]
+    fn no_name_and_no_figure_is_broken() {
+        let mut grid = ladder();
+        let mut long = grid.rows[0].clone();
+        long[0] = words("a".repeat(40));
+        grid.rows.push(long);
+        for width in 60..130 {
+            let mut text = String::new();
+            add(&mut text, &grid, width, false);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}\n{text}");
+            let fields = grid.head.iter().chain(grid.rows.iter().flatten());
+            for field in fields {
+                assert!(text.contains(&field.text), "{width}: {}\n{text}", field.text);
+            }
         }
     }
 }

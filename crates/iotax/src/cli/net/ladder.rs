@@ -12,9 +12,10 @@ use iotax_model::workload::{Workload, WorkloadKeys};
 use iotax_testbed::network;
 
 use crate::cli::args::{DesignArgs, GuestArgs, LengthArgs, RemoteArgs};
+use crate::cli::known_words::text_of;
 use crate::cli::output::OutputArgs;
 use crate::cli::print_plan::print_plan;
-use crate::cli::say::say;
+use crate::cli::say::note;
 use crate::cli::session::Session;
 use crate::cli::{Failure, OrExit, usage};
 use crate::runner;
@@ -24,14 +25,14 @@ use crate::runner;
 pub(in crate::cli) struct Args {
     /// Rungs to build: loopback, veth, vm-virtio, vm-e1000, vm-user, vm-passt; the baseline is veth, else the first [default: all
     /// that are possible here, without vm-passt]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(RUNGS.map(|(name, ..)| name)))]
     rungs: Vec<String>,
     /// Add a rung from this machine to another one, where ssh starts the server: ssh://HOST, ssh://USER@HOST:PORT
     #[arg(long, value_name = "URL")]
     peer: Vec<String>,
     /// Workloads to run: tcp-upload, tcp-download, tcp-both, udp-upload, udp-download, tcp-rtt, udp-rtt, icmp-rtt, udp-rtt-loaded-upload, udp-rtt-loaded-download
     /// [default: tcp-upload, tcp-download, udp-upload, udp-rtt]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(known_workloads().map(|known| known.name)))]
     workloads: Vec<String>,
     /// Add a rung for each guest with competing traffic: two ends on the host, joined by a veth pair, send as fast as they can
     #[arg(long)]
@@ -96,15 +97,20 @@ const WORKLOADS: [(NetTest, Direction, bool); 10] = [
     (NetTest::UdpRtt, Direction::Download, true),
 ];
 
-/// The workload of a name.
-fn workload(name: &str) -> Result<Workload, WordError> {
-    let known = WORKLOADS.map(|(test, direction, loaded)| {
+/// Every workload.
+fn known_workloads() -> [Workload; 10] {
+    WORKLOADS.map(|(test, direction, loaded)| {
         let mut net = Traffic { direction, loaded, ..Traffic::new(test) };
         let name = Some(net.generated_name());
         // The same length on every path: the largest datagrams would differ more than the paths do.
         net.length = (test == NetTest::Udp).then_some(DATAGRAM);
         WorkloadKeys { name, net: Some(net), ..WorkloadKeys::default() }.complete(&WorkloadKeys::default())
-    });
+    })
+}
+
+/// The workload of a name.
+fn workload(name: &str) -> Result<Workload, WordError> {
+    let known = known_workloads();
     let names: Vec<&str> = known.iter().map(|workload| workload.name.as_str()).collect();
     let found = known.iter().find(|workload| workload.name == name).cloned();
     found.ok_or_else(|| WordError::new("workload of a network", name, &names))
@@ -142,7 +148,7 @@ impl Args {
                         error: error.context(format!("rung {name}")),
                     });
                 }
-                Err(error) => say!("Without {name}: {error:#}"),
+                Err(error) => note!("Without {name}: {error:#}"),
             }
         }
         Ok(possible)

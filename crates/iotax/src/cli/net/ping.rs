@@ -7,8 +7,9 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{Workload, WorkloadKeys};
 
 use super::lines;
-use super::server::{Measurement, ServerArgs, time};
+use super::server::{Measurement, ServerArgs};
 use crate::cli::output::OutputArgs;
+use crate::cli::time::seconds;
 use crate::cli::{Failure, usage};
 
 /// The default warm-up under load.
@@ -38,13 +39,13 @@ pub(in crate::cli) struct Args {
     #[arg(short, long, value_name = "SIZE")]
     length: Option<Bytes>,
     /// Length of the measurement, in seconds or with a unit
-    #[arg(short, long, value_name = "TIME", default_value = "10", value_parser = time)]
+    #[arg(short, long, value_name = "TIME", default_value = "10", value_parser = seconds)]
     time: Nanos,
     /// Warm-up that does not count, in seconds or with a unit [default: 0, under load 1]
-    #[arg(short = 'O', long, value_name = "TIME", value_parser = time)]
+    #[arg(short = 'O', long, value_name = "TIME", value_parser = seconds)]
     omit: Option<Nanos>,
     /// Time between lines of output, in seconds or with a unit
-    #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = time)]
+    #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = seconds)]
     interval: Nanos,
     /// Poll instead of sleeping, which takes a whole CPU, and have the kernel poll the NIC for this long each time
     /// (SO_BUSY_POLL), such as 50us

@@ -7,8 +7,9 @@ use iotax_model::units::{BitRate, Bytes, Nanos};
 use iotax_model::workload::{Workload, WorkloadKeys};
 
 use super::lines;
-use super::server::{Measurement, ServerArgs, time};
+use super::server::{Measurement, ServerArgs};
 use crate::cli::output::OutputArgs;
+use crate::cli::time::seconds;
 use crate::cli::{Failure, usage};
 
 /// iperf3's default bitrate for UDP.
@@ -29,16 +30,16 @@ pub(in crate::cli) struct Args {
     #[arg(long, short)]
     udp: bool,
     /// Length of the measurement, in seconds or with a unit [default: 10]
-    #[arg(long, short, value_name = "TIME", value_parser = time, conflicts_with = "bytes")]
+    #[arg(long, short, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes")]
     time: Option<Nanos>,
     /// End after this many bytes in each direction instead of after a time, but within an hour
     #[arg(long, short = 'n', value_name = "SIZE")]
     bytes: Option<Bytes>,
     /// Warm-up that does not count, in seconds or with a unit
-    #[arg(long, short = 'O', value_name = "TIME", value_parser = time, default_value = "0")]
+    #[arg(long, short = 'O', value_name = "TIME", value_parser = seconds, default_value = "0")]
     omit: Nanos,
     /// Time between lines of output, in seconds or with a unit
-    #[arg(long, short, value_name = "TIME", value_parser = time, default_value = "1")]
+    #[arg(long, short, value_name = "TIME", value_parser = seconds, default_value = "1")]
     interval: Nanos,
     /// Bits per second of each stream, in powers of 1000; 0 is unlimited [default: 1 Mbit/s for UDP, else 0]
     #[arg(long, short, value_name = "RATE")]

@@ -14,7 +14,7 @@ use iotax_netperf::{Server, ServerEvent, Serving, Start, TestInterval};
 use super::json::document;
 use super::lines;
 use crate::cli::auth::AuthArgs;
-use crate::cli::say::{self, say};
+use crate::cli::say::{self, note, say};
 use crate::cli::session::watch_signals;
 use crate::cli::{Failure, OrExit};
 
@@ -57,7 +57,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let server = Server::listen(serving, Box::new(move |told| tell(told, &tests, json)))
         .with_context(|| format!("cannot listen on {} port {}", args.bind, args.port))
         .or_exit(Exit::Environment)?;
-    say!("listening on {}", server.address());
+    note!("listening on {}", server.address());
     while !stop.load(Ordering::Relaxed) && !server.is_over() {
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -113,23 +113,9 @@ impl Measurement<'_> {
     }
 }
 
-/// Parses seconds, as in iperf3, or a time with a unit.
-pub(super) fn time(text: &str) -> Result<Nanos, String> {
-    let seconds = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let with_unit = if seconds { format!("{text}s") } else { text.to_owned() };
-    with_unit.parse().map_err(|_| format!("{text:?} is not a time; accepted: seconds, or 500ms, 10s, 2m"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_seconds_or_have_units() {
-        assert_eq!((time("10"), time("0.5")), (Ok(Nanos::from_secs(10)), Ok(Nanos::from_millis(500))));
-        assert_eq!(time("250ms"), Ok(Nanos::from_millis(250)));
-        assert!(time("soon").expect_err("refused").contains("\"soon\""));
-    }
 
     #[test]
     fn servers_are_one_target_with_a_name_that_can_be_one() {

@@ -1,0 +1,308 @@
+//! Examples of every command: in --help, in man pages, and shown by `iotax` alone.
+
+use std::fmt::Write as _;
+
+/// A command line and the question that it answers, or what it does.
+type Example = (&'static str, &'static str);
+
+/// What `iotax` alone shows: a question of each kind.
+const FIRST: &[Example] = &[
+    ("iotax ladder /srv/images", "What does each disk format cost my VM?"),
+    ("iotax bench /srv/images --rw randread --iodepth 32 --runtime 10", "How fast is this disk?"),
+    (
+        "iotax run job.fio --target /srv/images --target vm-qcow2:/srv/images",
+        "My fio job, on the host and in a guest?",
+    ),
+    ("iotax compare 12 17 --fail-if 'slower > 5%'", "Is run 17 slower than run 12, or is it noise?"),
+    ("iotax net ladder", "And the network?"),
+];
+
+/// The examples of each command; those of `net` and `plan` are those of their subcommands.
+const OF_COMMANDS: &[(&str, &[Example])] = &[
+    (
+        "ladder",
+        &[
+            ("iotax ladder /srv/images", "Raw, qcow2 and a snapshot on the host and in guests, 3 minutes"),
+            (
+                "iotax ladder /srv/images --time 15m --rungs vm-raw,vm-qcow2",
+                "Two rungs, in smaller intervals",
+            ),
+            ("iotax ladder --device /dev/sdb --overwrite /dev/sdb", "A whole device, raw and with LVM"),
+            ("iotax ladder /srv/images --like web1", "Disks as the libvirt domain web1 has them"),
+        ],
+    ),
+    (
+        "bench",
+        &[
+            ("iotax bench /srv/images --rw randread --iodepth 32", "A new file in a directory"),
+            ("iotax bench /dev/sdb --runtime 30 --ramp-time 5", "An existing device, which is only read"),
+            ("iotax bench ssh://root@box/srv/new.dat --size 4g", "A new file on another machine"),
+            ("iotax bench new.dat --rw randrw --verify xxh3", "Check that what is read was written"),
+        ],
+    ),
+    (
+        "run",
+        &[
+            ("iotax run plan.toml", "A plan"),
+            ("iotax run plan.toml --repeat 1 --runtime 2", "A quick try of it"),
+            ("iotax run job.fio --target /srv/a --target vm-qcow2:/srv/a", "A fio job on host and guest"),
+            ("iotax run job.fio --output-format json --output job.json", "The results as fio prints them"),
+        ],
+    ),
+    (
+        "suite",
+        &[
+            ("iotax suite --list", "The suites"),
+            ("iotax suite bonnie /srv/images", "What bonnie++ measures"),
+            ("iotax suite sizes /srv/images vm-qcow2:/srv/images", "Block sizes, on host and guest"),
+        ],
+    ),
+    (
+        "net",
+        &[
+            ("iotax net ladder", "What each network path costs on this machine"),
+            ("iotax net run box --time 10", "The throughput to a server"),
+        ],
+    ),
+    (
+        "net ladder",
+        &[
+            ("iotax net ladder", "Every path that this machine can build, 3 minutes"),
+            ("iotax net ladder --rungs veth,vm-virtio,vm-e1000 --workloads tcp-upload,udp-rtt", "Two guests"),
+            ("iotax net ladder --peer ssh://box", "And the path to another machine"),
+        ],
+    ),
+    (
+        "net serve",
+        &[
+            ("iotax net serve --bind 0.0.0.0", "Serve on every address"),
+            ("iotax net serve --one-off --json", "One test, its results as iperf3 prints them"),
+        ],
+    ),
+    (
+        "net run",
+        &[
+            ("iotax net run box", "Upload for 10 seconds"),
+            ("iotax net run box --reverse --parallel 4", "Download over four streams"),
+            ("iotax net run box --udp --bitrate 100M", "Datagrams at a rate, and their loss"),
+        ],
+    ),
+    (
+        "net ping",
+        &[
+            ("iotax net ping box", "Round trips one after another"),
+            ("iotax net ping box --rate 1000 --under-load", "At a rate: idle, and beside a transfer"),
+            ("iotax net ping box --icmp", "Any host, without a server"),
+        ],
+    ),
+    ("plan", &[("iotax plan check plan.toml", "Can this machine run it?")]),
+    (
+        "plan check",
+        &[
+            ("iotax plan check plan.toml", "Can this machine run it?"),
+            ("iotax plan check job.fio", "Does iotax know all its options?"),
+        ],
+    ),
+    (
+        "plan show",
+        &[
+            ("iotax plan show plan.toml", "Its cells, time and space"),
+            ("iotax plan show job.fio --toml", "A job file as a plan"),
+        ],
+    ),
+    ("plan schema", &[("iotax plan schema", "For editors that complete and check TOML")]),
+    (
+        "resume",
+        &[
+            ("iotax resume 17", "Go on with a run that was stopped"),
+            ("iotax resume 17 --repeat 10", "Add rounds up to ten"),
+        ],
+    ),
+    (
+        "import",
+        &[
+            ("iotax import fio.json", "A result of fio"),
+            ("iotax import bonnie.txt iozone.txt --markdown", "Several tools, as tables for a ticket"),
+        ],
+    ),
+    ("list", &[("iotax list", "Runs, newest last"), ("iotax list --json", "For programs")]),
+    (
+        "report",
+        &[
+            ("iotax report", "The newest run again"),
+            ("iotax report 17 --detail", "Every table and remark of a run"),
+            ("iotax report 12 15 17", "Runs side by side"),
+            ("iotax report 17 --html report.html", "With pictures"),
+        ],
+    ),
+    (
+        "export",
+        &[
+            ("iotax export 17 --format fio-json --output 17.json", "As fio's JSON"),
+            ("iotax export 17 --format csv --output results", "Tables for a spreadsheet"),
+        ],
+    ),
+    (
+        "compare",
+        &[
+            ("iotax compare 12 17", "Two runs"),
+            ("iotax compare 17:vm-raw 17:vm-qcow2", "Two targets of one run"),
+            ("iotax compare main.json branch.json --fail-if 'slower > 5%'", "A gate for CI"),
+        ],
+    ),
+    (
+        "verify",
+        &[(
+            "iotax verify /srv/disk/new.dat --journal /srv/other/journal",
+            "Which acknowledged writes survived a power cut",
+        )],
+    ),
+    (
+        "clean",
+        &[("iotax clean --dry-run", "What did a killed run leave behind?"), ("iotax clean", "Undo it")],
+    ),
+    ("completions", &[("iotax completions bash", "For ~/.local/share/bash-completion/completions/iotax")]),
+    ("man", &[("iotax man", "The page of iotax"), ("iotax man --dir pages", "A page for every command")]),
+];
+
+/// What `iotax` alone prints.
+pub(super) fn first() -> String {
+    format!(
+        "iotax measures what every layer between a program and its disk charges per I/O.\n\n{}\nAll commands: iotax -h\n\
+         All about one: iotax COMMAND --help\n",
+        listed(FIRST)
+    )
+}
+
+/// The examples of a command, for its --help. The name of a subcommand follows that of its command: `net run`.
+pub(super) fn of(command: &str) -> Option<String> {
+    let examples =
+        if command.is_empty() { FIRST } else { OF_COMMANDS.iter().find(|(name, _)| *name == command)?.1 };
+    Some(format!("Examples:\n{}", listed(examples).trim_end()))
+}
+
+fn listed(examples: &[Example]) -> String {
+    examples.iter().fold(String::new(), |mut text, (line, meaning)| {
+        let _ = writeln!(text, "  {meaning}\n    {line}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use clap::error::ErrorKind;
+    use iotax_model::Plan;
+
+    use super::*;
+    use crate::cli::help;
+
+    #[test]
+    fn every_example_parses_and_is_one_of_its_command() {
+        let of_commands = OF_COMMANDS.iter().flat_map(|(name, all)| all.iter().map(move |one| (*name, one)));
+        for (name, (line, _)) in of_commands.chain(FIRST.iter().map(|one| ("", one))) {
+            assert!(line.starts_with(format!("iotax {name}").trim_end()), "{name}: {line}");
+            assert_eq!(refused(line), None, "{line}");
+        }
+        assert_eq!(FIRST.len(), 5);
+    }
+
+    #[test]
+    fn every_command_in_the_documents_parses() {
+        let (mut number, mut wrong) = (0, Vec::new());
+        for path in documents() {
+            let text = fs::read_to_string(&path).expect("text");
+            for line in commands(&text) {
+                // A command in a sentence may leave out what is not its subject, or give it a name in capitals.
+                let is_pattern = |kind, why: &str| {
+                    let quoted = why.split('\'').nth(1).unwrap_or_default();
+                    kind == ErrorKind::MissingRequiredArgument
+                        || !quoted.is_empty() && quoted.chars().all(|c| c.is_ascii_uppercase())
+                };
+                let why = refused(line).filter(|(kind, why)| !is_pattern(*kind, why));
+                wrong.extend(why.map(|(_, why)| format!("{}: {line}: {why}", path.display())));
+                number += 1;
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(number > 100, "{number} commands");
+    }
+
+    #[test]
+    fn every_whole_plan_in_the_documents_is_one() {
+        let mut number = 0;
+        for path in documents() {
+            let text = fs::read_to_string(&path).expect("text");
+            let snippets = text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+            for plan in snippets.filter(|text| text.contains("[[target]]") && text.contains("[[workload]]")) {
+                if let Err(why) = Plan::read(plan) {
+                    panic!("{}: {why}", path.display());
+                }
+                number += 1;
+            }
+        }
+        assert!(number > 0, "no plan was found");
+    }
+
+    #[test]
+    fn a_wrong_command_in_a_document_is_found() {
+        let text = "    iotax bench x --sice 4k   # no such flag\n$ iotax lader\nuse `iotax list` or `iotax run [PLAN]`\n";
+        let found: Vec<_> = commands(text).map(|line| (line, refused(line).map(|(kind, _)| kind))).collect();
+        let expected = [
+            ("iotax bench x --sice 4k", Some(ErrorKind::UnknownArgument)),
+            ("iotax lader", Some(ErrorKind::InvalidSubcommand)),
+            ("iotax list", None),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    /// The README and every page of docs/.
+    fn documents() -> Vec<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let pages =
+            fs::read_dir(root.join("docs")).expect("docs").map(|entry| entry.expect("an entry").path());
+        pages.chain([root.join("README.md")]).collect()
+    }
+
+    /// Commands on lines of their own and in backticks, without comments; not those that are patterns.
+    fn commands(text: &str) -> impl Iterator<Item = &str> {
+        let lines = text.lines().flat_map(|line| {
+            let alone = line.strip_prefix("    ").or(line.strip_prefix("$ "));
+            alone.into_iter().chain(line.split('`').skip(1).step_by(2))
+        });
+        let bare = lines.map(|line| line.split(" #").next().unwrap_or(line));
+        let unquoted = |line: &str| !line.contains('\'');
+        let bare = bare.map(move |line| match line.split_once(" > ") {
+            Some((command, _)) if unquoted(line) => command,
+            _ => line.trim(),
+        });
+        bare.filter(|line| {
+            line.starts_with("iotax ") && !line.contains(['[', '|', '<', '…']) && !line.contains("...")
+        })
+    }
+
+    /// What clap says against a command line.
+    fn refused(line: &str) -> Option<(ErrorKind, String)> {
+        let words = line.split_whitespace().fold(Vec::new(), joined);
+        let error = help::command(80).try_get_matches_from(words).err()?;
+        let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+        (!is_help).then(|| (error.kind(), error.to_string()))
+    }
+
+    /// Adds a word, or the rest of one in single quotes.
+    fn joined(mut words: Vec<String>, word: &str) -> Vec<String> {
+        match words.last_mut() {
+            Some(open) if open.starts_with('\'') => {
+                open.push(' ');
+                open.push_str(word);
+                if open.ends_with('\'') {
+                    *open = open.trim_matches('\'').to_owned();
+                }
+            }
+            _ => words.push(word.to_owned()),
+        }
+        words
+    }
+}

@@ -1,0 +1,39 @@
+//! Words that completions offer as values.
+
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, Command, Error};
+
+/// A parser whose known words are offered as completions. What it accepts and how it refuses is the inner parser's.
+#[derive(Clone)]
+pub(super) struct KnownWords<P> {
+    parser: P,
+    words: Vec<String>,
+}
+
+/// A parser with its words.
+pub(super) fn known_words<P: TypedValueParser>(
+    parser: P,
+    words: impl IntoIterator<Item: Into<String>>,
+) -> KnownWords<P> {
+    KnownWords { parser, words: words.into_iter().map(Into::into).collect() }
+}
+
+/// Text, of which the command itself knows what it accepts.
+pub(super) fn text_of(words: impl IntoIterator<Item: Into<String>>) -> KnownWords<StringValueParser> {
+    known_words(StringValueParser::new(), words)
+}
+
+impl<P: TypedValueParser> TypedValueParser for KnownWords<P> {
+    type Value = P::Value;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<P::Value, Error> {
+        self.parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let words = self.words.iter().map(PossibleValue::new);
+        (!self.words.is_empty()).then(|| Box::new(words) as Box<_>)
+    }
+}

@@ -1,0 +1,124 @@
+//! What README.md says can be done, done: each of its commands as it stands there, with a reader's own places put in and only
+//! words added that make it short.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use iotax_testkit::require;
+
+use crate::lab::{start_until, text};
+use crate::sshd::Sshd;
+
+const README: &str = include_str!("../../../../README.md");
+
+/// A result of fio, as a user brings one.
+const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../interop/tests/data/import/fio-3.33.json");
+
+/// The commands in an order in which each finds what it needs, with the words that make them short.
+const COMMANDS: [(&str, &str); 14] = [
+    ("iotax", ""),
+    ("iotax COMMAND -h", ""),
+    ("iotax run PLAN.toml", "--repeat 3 --runtime 0.2 --ramp-time 0 --yes"),
+    (
+        "iotax ladder /srv/images",
+        "--rungs host-file,vm-raw --workloads seqread-1m --size 16m --repeat 2 --runtime 0.3 --yes",
+    ),
+    ("iotax ladder DIR", "--rungs host-file --size 16m --time 10s --yes"),
+    ("iotax bench FILE-OR-DEVICE", "--size 16m --runtime 0.3"),
+    ("iotax bench ssh://user@host/path", "--size 16m --runtime 0.3"),
+    ("iotax compare A B --fail-if 'slower > 5%'", ""),
+    ("iotax run job.fio --target DIR --target vm-qcow2:DIR", "--repeat 1 --yes"),
+    (
+        "iotax suite bonnie DIR vm-raw:DIR",
+        "--tests put_block,seq_create --size 8m --nrfiles 64 --runtime 0.5 --repeat 1 --yes",
+    ),
+    ("iotax import RESULTS", ""),
+    ("iotax net ladder", "--rungs loopback,veth --workloads tcp-rtt --repeat 2 --runtime 0.3 --yes"),
+    ("iotax net run HOST", "--time 1"),
+    ("iotax net ping HOST", "--time 1"),
+];
+
+/// The server of the last two, which goes on until it is stopped.
+const SERVER: &str = "iotax net serve";
+
+#[test]
+fn every_command_of_the_readme_is_carried_out_here() {
+    let known: BTreeSet<&str> =
+        COMMANDS.iter().map(|(command, _)| *command).chain([SERVER, "iotax clean"]).collect();
+    assert_eq!(commands(README), known);
+}
+
+#[test]
+fn the_readme_holds() {
+    require!(guests);
+    let Some(sshd) = Sshd::start("") else { return };
+    let plan = sshd.lab.short_plan("repeat = 2", "8m", "[[workload]]\nrw = \"randread\"\n");
+    let job = "[global]\nsize=8m\nruntime=1\ntime_based\n[a]\nrw=randread\n";
+    fs::write(sshd.lab.path("job.fio"), job).expect("written");
+    // The other side of A and B.
+    let first =
+        sshd.run(&["run", plan.to_str().expect("utf-8"), "--repeat", "3", "--ramp-time", "0", "--yes"]);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let _server = Ends(start_until(&mut carried_out(&sshd, SERVER, ""), "listening on"));
+    for (command, more) in COMMANDS {
+        let output = carried_out(&sshd, command, more).stdin(Stdio::null()).output().expect("it starts");
+        let (code, said) = (output.status.code(), text(&output.stderr));
+        // Two runs of 0.2 s may differ by more than 5%.
+        let may_trip = command.contains("--fail-if") && code == Some(1);
+        assert!(code == Some(0) || may_trip, "{command} {more}: {code:?}: {said}");
+        assert!(!output.stdout.is_empty(), "{command}: nothing was shown");
+    }
+    let cleaned = carried_out(&sshd, "iotax clean", "").output().expect("it starts");
+    assert!(text(&cleaned.stdout).contains("nothing was left behind"), "{}", text(&cleaned.stdout));
+}
+
+/// A command of the README with the reader's places put in and words added.
+fn carried_out(sshd: &Sshd, command: &str, more: &str) -> Command {
+    let lab = &sshd.lab;
+    let work = lab.work().display().to_string();
+    let place = |word: &str| match word {
+        "/srv/images" | "DIR" => work.clone(),
+        "vm-raw:DIR" | "vm-qcow2:DIR" => word.replace("DIR", &work),
+        "PLAN.toml" => lab.path("plan.toml").display().to_string(),
+        "FILE-OR-DEVICE" => format!("{work}/new.dat"),
+        "ssh://user@host/path" => sshd.url("work/far.dat"),
+        "RESULTS" => RESULTS.to_owned(),
+        "HOST" => "127.0.0.1".to_owned(),
+        "COMMAND" => "ladder".to_owned(),
+        "A" => "1".to_owned(),
+        "B" => "2".to_owned(),
+        word => word.to_owned(),
+    };
+    let mut carried_out = sshd.iotax();
+    // A gate in quotes is one word.
+    let (plain, quoted) = command.split_once('\'').unwrap_or((command, ""));
+    carried_out.args(plain.split_whitespace().skip(1).map(place));
+    carried_out.args([quoted.trim_end_matches('\'')].into_iter().filter(|word| !word.is_empty()));
+    carried_out.args(more.split_whitespace());
+    carried_out
+}
+
+/// The commands in backticks, and those after the prompts of examples.
+fn commands(text: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for (index, part) in text.split("```").enumerate() {
+        if index % 2 == 1 {
+            found.extend(part.lines().filter_map(|line| line.strip_prefix("$ ")));
+        } else {
+            found.extend(part.split('`').skip(1).step_by(2));
+        }
+    }
+    found.retain(|command| command.split(' ').next() == Some("iotax"));
+    found
+}
+
+/// A process that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
