@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use iotax_model::record::{ImportSource, ImportedMetrics, Measurement, Outcome, Tallies};
+use iotax_model::record::{Dated, ImportSource, ImportedMetrics, Measurement, Outcome, Tallies};
 use iotax_model::workload::{Test, WorkloadKeys};
 use iotax_model::{Plan, TargetSpec};
 
@@ -21,7 +21,7 @@ pub struct Imported {
     rows: Vec<Row>,
     /// The files and the tool that it comes from.
     pub source: ImportSource,
-    /// The begin of the first measurement, in milliseconds since 1970-01-01 UTC, if a file has it.
+    /// The time of the first measurement, in milliseconds since 1970-01-01 UTC, if a file has it.
     pub started_at_ms: Option<u64>,
     /// A text's name for a target, and the target's index in the plan.
     names: HashMap<String, usize>,
@@ -77,6 +77,7 @@ fn empty(tool: &str) -> Imported {
         tool: tool.to_owned(),
         version: None,
         files: vec![],
+        dated: Some(Dated::ByImport),
         known: BTreeMap::new(),
         not_understood: vec![],
     };
@@ -141,14 +142,16 @@ impl Imported {
         *known = known.saturating_add(1);
         let round = *known;
         self.plan.repeat = self.plan.repeat.max(round);
-        if let Some(began) = entry.started_at_ms {
-            self.started_at_ms = Some(self.started_at_ms.map_or(began, |first| first.min(began)));
+        if let Some(time) = entry.time.filter(|time| self.started_at_ms.is_none_or(|first| time.ms < first)) {
+            self.started_at_ms = Some(time.ms);
+            self.source.dated =
+                Some(if time.has_zone { Dated::BySource } else { Dated::BySourceWithoutZone });
         }
         self.rows.push(Row {
             target,
             workload,
             round,
-            started_at_ms: entry.started_at_ms.unwrap_or_default(),
+            started_at_ms: entry.time.map_or(0, |time| time.ms),
             duration_ns: entry.duration_ns.unwrap_or_default(),
             tallies: entry.tallies,
             stated: entry.stated,
