@@ -34,6 +34,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let outputs = args.output.open(json::MARK)?;
     let files = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+    let without: Vec<String> =
+        files.iter().filter(|(_, found)| found.is_empty()).map(|(name, _)| name.clone()).collect();
     let runs = import::runs(files);
     if runs.is_empty() {
         return Err(usage(nothing(&names)));
@@ -59,6 +61,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         outputs.report(&store, id, args.page, false)?;
         not_understood(run);
         say!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
+    }
+    if !without.is_empty() {
+        say!("No result of a tool that iotax knows in {}", without.join(", "));
     }
     Ok(Exit::Fine)
 }
