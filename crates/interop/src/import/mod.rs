@@ -94,16 +94,9 @@ const LONGEST_NAME: usize = 1000;
 /// Lines of a tool without any result are among those that were not understood of the first tool that has one.
 #[must_use]
 pub fn recognise(text: &str) -> Vec<Found> {
-    let text = clean(text);
-    let all = READERS.iter().filter_map(|(_, read, _)| read(&text));
-    let (mut found, others): (Vec<Found>, Vec<Found>) =
-        all.partition(|found| !found.entries.is_empty() || found.is_cut);
+    let (mut found, others) = read(text);
     if let Some(first) = found.first_mut() {
-        for other in others {
-            for line in other.not_understood {
-                first.miss(Line { reason: format!("{}: {}", other.tool, line.reason), ..line });
-            }
-        }
+        lines_of(others).into_iter().for_each(|line| first.miss(line));
         first.not_understood.sort_by_key(|line| line.number);
     }
     // A line that is one tool's result is no other's.
@@ -116,6 +109,29 @@ pub fn recognise(text: &str) -> Vec<Found> {
         one.not_understood.retain(|line| !is_anothers(line));
     }
     found
+}
+
+/// The lines of a text without any result that look like some tool's, each with its tool in the reason.
+#[must_use]
+pub fn refused(text: &str) -> Vec<Line> {
+    let mut lines = lines_of(read(text).1);
+    lines.sort_by_key(|line| line.number);
+    lines
+}
+
+/// The tools of which a text has results, and the others that it has lines of.
+fn read(text: &str) -> (Vec<Found>, Vec<Found>) {
+    let text = clean(text);
+    let all = READERS.iter().filter_map(|(_, read, _)| read(&text));
+    all.partition(|found| !found.entries.is_empty() || found.is_cut)
+}
+
+fn lines_of(all: Vec<Found>) -> Vec<Line> {
+    let of = |found: Found| {
+        let named = move |line: Line| Line { reason: format!("{}: {}", found.tool, line.reason), ..line };
+        found.not_understood.into_iter().map(named)
+    };
+    all.into_iter().flat_map(of).collect()
 }
 
 /// The results of one tool in a text.
@@ -222,4 +238,13 @@ pub struct Line {
     pub text: String,
     /// Why, where there is more to say than that.
     pub reason: String,
+}
+
+impl Line {
+    /// The line with its place: `FILE:LINE: text (reason)`.
+    #[must_use]
+    pub fn of_file(&self, file: &str) -> String {
+        let why = if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) };
+        format!("{file}:{}: {}{why}", self.number, self.text.trim())
+    }
 }

@@ -105,11 +105,7 @@ fn add(run: &mut Imported, file: &str, found: Found) {
         (known @ None, Some(version)) => *known = Some(version.clone()),
         _ => {}
     }
-    let told = found.not_understood.iter().map(|line| {
-        let why = if line.reason.is_empty() { String::new() } else { format!(" ({})", line.reason) };
-        format!("{file}:{}: {}{why}", line.number, line.text.trim())
-    });
-    run.source.not_understood.extend(told);
+    run.source.not_understood.extend(found.not_understood.iter().map(|line| line.of_file(file)));
     for entry in found.entries {
         run.add(entry);
     }

@@ -1,7 +1,7 @@
 //! Each tool's layouts.
 
 use iotax_analysis::time::utc;
-use iotax_interop::import::{Found, recognise};
+use iotax_interop::import::{Found, recognise, refused};
 use iotax_model::workload::Test;
 use iotax_model::{Bytes, Rw};
 
@@ -272,6 +272,19 @@ fn collapsed_blanks_move_no_figure_of_bonnie_to_another_test() {
     let rest: Vec<_> =
         whole.entries.iter().filter(|e| e.target.as_deref() != Some("host-2")).cloned().collect();
     assert_eq!(found.entries, rest);
+    for name in ["bonnie-1.97-table.txt", "bonnie-2.00-table.txt", "bonnie-1.03.txt"] {
+        let tables: Vec<String> =
+            data(name).lines().filter(|line| !line.contains(",4G")).map(str::to_owned).collect();
+        let text = collapsed(&(tables.join("\n") + "\n"));
+        if name == "bonnie-1.97-table.txt" {
+            // It lacks two tests, and nothing else is there.
+            assert_eq!(recognise(&text), []);
+            let [row] = &refused(&text)[..] else { panic!("{:?}", refused(&text)) };
+            assert!(row.number == 4 && row.reason.starts_with("bonnie++: its blanks"), "{row:?}");
+        } else {
+            assert_eq!(only(&text).entries, only(&(tables.join("\n") + "\n")).entries, "{name}");
+        }
+    }
     // Blanks of the row alone, and a latency that was lost.
     let row = tables.lines().nth(line - 1).expect("there");
     let found = only(&tables.replace(row, collapsed(row).trim_end()));
