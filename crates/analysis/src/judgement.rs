@@ -128,7 +128,11 @@ pub fn judge(run: &Run) -> Judgement {
 pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let (edges, broken) = looks::whole_and_broken(run);
     let findings = checks::of_measurements(run);
-    let (comparisons, steps, standing) = compare(run, figures, &edges, &findings);
+    // The repetitions of an import are in the order of its files: those of one target were not measured beside those of another.
+    let (comparisons, steps, standing) = match run.source {
+        Some(_) => (vec![], vec![], None),
+        None => compare(run, figures, &edges, &findings),
+    };
     let of_run = checks::of_run(run, &comparisons, &broken, standing.as_ref());
     let found: Vec<&Warning> = of_run.iter().chain(findings.iter().map(|finding| &finding.warning)).collect();
     let mut known: HashSet<&Warning> = run.warnings.iter().collect();
@@ -188,9 +192,6 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     }
 }
 
-/// Why the targets of an import are not judged against one another.
-const UNPAIRED: &str = "the repetitions of an import are in the order of its files: those of one target were not measured beside those of another";
-
 /// Every comparison with the baseline and every step, decided, and for a run that adds rounds how far it is.
 fn compare(
     run: &Run,
@@ -203,8 +204,7 @@ fn compare(
     let mut figures = MeasuredFigures::new(metrics.clone());
     let mut withheld = grade::withheld(findings);
     for measurement in &run.measurements {
-        let unpaired = run.source.as_ref().map(|_| UNPAIRED.to_owned());
-        figures.add(plan, measurement, withheld.remove(&place(measurement)).or(unpaired));
+        figures.add(plan, measurement, withheld.remove(&place(measurement)));
     }
     let pairs = samples::pairs(plan, edges);
     let cases = figures.cases(plan, &pairs);

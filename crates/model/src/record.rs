@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use imported_metrics::{ImportSource, ImportedMetric, ImportedMetrics};
+pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics};
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
 pub use pace::CpuPace;
 pub use process::ProcessCounts;

@@ -186,6 +186,14 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
+/// The head of the column in which an imported run's bytes per second stand, and their format: each has a unit that fits.
+pub(super) fn rate_of(source: &ImportSource) -> (&'static str, fn(f64) -> String) {
+    match source.tool.as_str() {
+        "iperf" | "iperf3" => ("throughput", human::bits),
+        _ => ("bytes/s", human::rate),
+    }
+}
+
 /// A workload's title: `4k random read, queue depth 1`; concurrent jobs are joined with `+`.
 pub(super) fn title(workload: &Workload) -> String {
     let jobs: Vec<String> = workload.jobs().map(title_of_one).collect();
@@ -211,7 +219,7 @@ fn title_of_block(workload: &Workload) -> String {
         (false, true) => "write".into(),
         (false, false) => "trim".into(),
     };
-    let mut text = format!("{} {order} {what}, queue depth {}", workload.lengths(), workload.iodepth);
+    let mut text = format!("{} {order} {what}, queue depth {}", lengths(workload), workload.iodepth);
     if workload.rw.is_random() && workload.random_distribution != Distribution::Random {
         let _ = write!(text, ", {}", workload.random_distribution);
     }
@@ -228,6 +236,16 @@ fn title_of_block(workload: &Workload) -> String {
         text.push_str(", flushed in the end");
     }
     text
+}
+
+/// `4k`, `512 B`, `512 B-4k`.
+fn lengths(workload: &Workload) -> String {
+    workload.lengths().split('-').map(with_unit).collect::<Vec<_>>().join("-")
+}
+
+/// A size with its unit: plans write bytes without one.
+fn with_unit(size: &str) -> String {
+    if size.ends_with(|c: char| c.is_ascii_digit()) { format!("{size} B") } else { size.to_owned() }
 }
 
 /// `TCP upload, 4 streams`, `UDP download at 10.0 Mbit/s, datagrams of 64 bytes`,
@@ -268,10 +286,11 @@ fn title_of_net(net: &Traffic) -> String {
 /// `a new file written byte by byte, through the page cache`, `1,000 files deleted, in random order, 4 jobs`.
 fn title_of_test(workload: &Workload, test: Test) -> String {
     use std::fmt::Write as _;
-    let bs = workload.bs;
+    let bs = with_unit(&workload.bs.to_string());
     let on_files = |done: &str| {
         let files = workload.files().map(grouped).unwrap_or_default();
-        let size = workload.filesize.map(|size| format!(" of {size}")).unwrap_or_default();
+        let size = workload.filesize.map(|size| format!(" of {}", with_unit(&size.to_string())));
+        let size = size.unwrap_or_default();
         let each = if workload.numjobs > 1 { " by each job" } else { "" };
         let order = if workload.rw.is_random() { ", in random order" } else { "" };
         format!("{files} files{size} {done}{each}{order}")
@@ -315,7 +334,7 @@ pub(crate) fn title_in(source: Option<&ImportSource>, workload: &Workload) -> St
     let known = source.known.get(&workload.name).into_iter().flatten();
     let told = known.filter(|key| *key != "test").filter_map(|key| {
         let value = tree.get(key)?;
-        Some(format!("{key} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        Some(format!("{key} = {}", value.as_str().map_or_else(|| value.to_string(), with_unit)))
     });
     let told: Vec<String> = told.collect();
     if told.is_empty() { format!("as {} did it", source.tool) } else { told.join(", ") }

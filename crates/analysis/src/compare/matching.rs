@@ -161,9 +161,10 @@ pub(super) fn workloads<'a>(
     let mut partners: Vec<Option<&Workload>> = vec![None; a.workloads.len()];
     let stated = |one: &Workload, other: &Workload| differences::stated((a, one), (b, other));
     let alike = |one: &Workload, other: &Workload| stated(one, other).iter().all(|found| is_one(a, b, found));
-    // Among several that fit, the same name wins, then the same duration.
-    let fits: [Fits<'_>; 3] = [
+    // Among several that fit, the same name wins, then one that is only spelled otherwise, then the same duration.
+    let fits: [Fits<'_>; 4] = [
         &|one, other| one.name == other.name && alike(one, other),
+        &|one, other| one.name.replace('-', "_") == other.name.replace('-', "_") && alike(one, other),
         &|one, other| stated(one, other).is_empty(),
         &alike,
     ];

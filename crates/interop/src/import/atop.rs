@@ -1,6 +1,7 @@
 //! atop's disk figures: lines `DSK`, `LVM` and `MDD` of its screens, and of `atop -P`.
 //!
-//! The first sample covers the time since boot and is left out where the text marks it. The figures sum all other samples. `avio`
+//! The first sample covers the time since boot and is left out where the text marks it; it begins a session. The figures sum all
+//! other samples of a session. `avio`
 //! is the time that the device was busy per I/O, not a latency: with several I/Os at once it is less.
 
 mod parseable;
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 
 use super::lines::lines;
 use super::parse_util::{decimal, not_understood, whole_nanos};
-use super::{Entry, Found};
+use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
 /// atop's results in a text: one for each device that had I/O.
@@ -22,20 +23,20 @@ pub(super) fn read(text: &str) -> Option<Found> {
     let mut screen = Screen::default();
     for (i, line) in lines(text).enumerate() {
         if let Some(seconds) = elapsed(line) {
-            std::mem::replace(&mut screen, Screen { seconds: Some(seconds), ..Screen::default() })
-                .close(&mut devices);
+            let next = Screen { time: Stamp::of(line), seconds: Some(seconds), ..Screen::default() };
+            std::mem::replace(&mut screen, next).close(&mut devices, &mut found);
         } else if line.to_lowercase().contains("since boot") {
             screen.since_boot = true;
         } else if let Some(disk) = Disk::of(line) {
             match disk {
-                Ok(disk) => screen.disks.push((i + 1, disk)),
+                Ok(disk) => screen.disks.push((i + 1, line, disk)),
                 Err(reason) => found.miss(not_understood(i + 1, line, reason)),
             }
         }
     }
-    screen.close(&mut devices);
-    parseable::read(text, &mut devices, &mut found);
+    screen.close(&mut devices, &mut found);
     devices.entries(&mut found);
+    parseable::read(text, &mut found);
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
@@ -43,7 +44,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 #[derive(Debug, Default)]
 struct Sums {
     line: usize,
-    began_at_ms: Option<u64>,
+    time: Option<Stamp>,
     seconds: f64,
     reads: f64,
     writes: f64,
@@ -51,6 +52,13 @@ struct Sums {
     /// True if a sample lacks its bytes, so that the sum is unknown.
     without_bytes: bool,
     busy_seconds: f64,
+}
+
+impl Sums {
+    /// Notes the begin of a sample.
+    fn begins(&mut self, time: Option<Stamp>) {
+        self.time = self.time.into_iter().chain(time).min_by_key(|time| time.ms);
+    }
 }
 
 /// Sums of each device, in the text's order.
@@ -72,14 +80,16 @@ impl Devices {
         &mut self.all[at].1
     }
 
-    fn entries(self, found: &mut Found) {
+    /// Ends a session.
+    fn entries(&mut self, found: &mut Found) {
+        let all = std::mem::take(self).all;
         let entry = |(device, sums): (String, Sums)| {
             let ios = sums.reads + sums.writes;
             // A device without I/O was not measured.
             (sums.seconds > 0.0 && ios > 0.0).then(|| {
                 let mut entry = Entry { target: Some(device), workload: "atop".into(), ..Entry::default() };
                 entry.line = sums.line;
-                entry.started_at_ms = sums.began_at_ms;
+                entry.time = sums.time;
                 entry.duration_ns = whole_nanos(sums.seconds * 1e9);
                 entry.state(Metric::IOPS, Some(ios / sums.seconds));
                 if sums.bytes > 0.0 && !sums.without_bytes {
@@ -92,23 +102,35 @@ impl Devices {
                 entry
             })
         };
-        self.all.into_iter().filter_map(entry).for_each(|entry| found.keep(entry));
+        all.into_iter().filter_map(entry).for_each(|entry| found.keep(entry));
     }
 }
 
 /// One screen.
 #[derive(Default)]
-struct Screen {
+struct Screen<'t> {
+    /// Its end.
+    time: Option<Stamp>,
     seconds: Option<f64>,
     since_boot: bool,
-    disks: Vec<(usize, Disk)>,
+    /// Lines with their numbers.
+    disks: Vec<(usize, &'t str, Disk)>,
 }
 
-impl Screen {
-    fn close(self, devices: &mut Devices) {
-        let Some(seconds) = self.seconds.filter(|_| !self.since_boot) else { return };
-        for (line, disk) in self.disks {
+impl Screen<'_> {
+    fn close(self, devices: &mut Devices, found: &mut Found) {
+        let Some(seconds) = self.seconds else {
+            let reason = "its screen's head (ATOP - ... elapsed) is not there, so that the time of its counts is not known";
+            self.disks.iter().for_each(|(line, text, _)| found.miss(not_understood(*line, text, reason)));
+            return;
+        };
+        if self.since_boot {
+            return devices.entries(found);
+        }
+        for (line, _, disk) in self.disks {
             let sums = devices.of(&disk.name, line);
+            let length_ms = whole_nanos(seconds * 1e9).unwrap_or_default() / 1_000_000;
+            sums.begins(self.time.map(|end| end.before(length_ms)));
             sums.seconds += seconds;
             sums.reads += disk.reads;
             sums.writes += disk.writes;
@@ -209,7 +231,7 @@ mod tests {
         let found = sample("atop-P-DSK.txt");
         let [sda] = &found.entries[..] else { panic!("{found:?}") };
         assert_eq!((sda.stated.metrics["iops"], sda.stated.metrics["bytes_per_s"]), (150.0, 614_400.0));
-        assert_eq!((sda.started_at_ms, sda.duration_ns), (Some(1_677_664_800_000), Some(20_000_000_000)));
+        assert_eq!((sda.time, sda.duration_ns), (Stamp::since_1970(1_677_664_800_000), Some(20_000_000_000)));
     }
 
     #[test]

@@ -1,36 +1,38 @@
 //! bonnie++'s output: CSV of 1.03 and of 1.96 to 1.98, and its tables.
 //!
 //! Rates are KiB a second, which bonnie++ calls K; `+++++` stands for too fast to measure. A latency is the longest of its test.
+//! iotax writes such CSV too.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::columns::{may_be_rest, placed, words};
 use super::lines::Lines;
+use super::parse_util::agree;
 use super::quantity::{nanos_in, number, number_and_unit};
-use super::{Entry, Found, Line};
+use super::{Entry, Found, Line, MOST_NAMES};
 use iotax_analysis::Metric;
 
-/// A test: its name here, and its description in iotax's terms.
+/// A test: its name in bonnie++'s CSV, and its description in iotax's terms.
 type Test = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Those on one large file, in the order of its columns.
 const ON_A_FILE: [Test; 6] = [
     ("putc", &[("test", "putc")]),
-    ("write", &[("test", "write-new")]),
+    ("put_block", &[("test", "write-new")]),
     ("rewrite", &[("test", "rewrite")]),
     ("getc", &[("test", "getc")]),
-    ("read", &[("rw", "read")]),
+    ("get_block", &[("rw", "read")]),
     ("seeks", &[("test", "seeks")]),
 ];
 
 /// Those on many files.
 const ON_FILES: [Test; 6] = [
-    ("seq-create", &[("test", "create")]),
-    ("seq-stat", &[("test", "stat")]),
-    ("seq-delete", &[("test", "delete")]),
-    ("ran-create", &[("test", "create")]),
-    ("ran-stat", &[("test", "stat")]),
-    ("ran-delete", &[("test", "delete")]),
+    ("seq_create", &[("test", "create")]),
+    ("seq_stat", &[("test", "stat")]),
+    ("seq_del", &[("test", "delete")]),
+    ("ran_create", &[("test", "create")]),
+    ("ran_stat", &[("test", "stat")]),
+    ("ran_del", &[("test", "delete")]),
 ];
 
 /// The one of [`ON_A_FILE`] whose rate is not of bytes.
@@ -46,7 +48,7 @@ struct About<'a> {
     line: usize,
 }
 
-/// bonnie++'s results in a text. Where the text has the CSV of a machine, its table says nothing more.
+/// bonnie++'s results in a text. A table whose figures stand in a line of CSV too says nothing more.
 pub(super) fn read(text: &str) -> Option<Found> {
     if !text.contains(',') && !text.contains("%CP") {
         return None;
@@ -56,16 +58,24 @@ pub(super) fn read(text: &str) -> Option<Found> {
     for (i, line) in lines.from(0).enumerate() {
         csv(&lines, line.trim(), i + 1, text.ends_with('\n'), &mut found);
     }
-    let told: HashSet<String> = found.entries.iter().filter_map(|entry| entry.target.clone()).collect();
-    tables(&lines, &told, &mut found);
+    tables(&lines, &mut found);
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
+
+/// Commas of the shortest line of CSV since 1.9.
+const NEWEST_WITHOUT_LATENCIES: usize = 30;
 
 /// Fields of 1.03.
 const OLD: usize = 27;
 
 fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) {
-    let Some(wanted) = fields_of(line).filter(|_| !found.is_cut) else { return };
+    let Some(wanted) = fields_of(line).filter(|_| !found.is_cut) else {
+        if line.starts_with("1.9") && line.matches(',').count() >= NEWEST_WITHOUT_LATENCIES {
+            let reason = "a version of bonnie++'s CSV that iotax does not know".to_owned();
+            found.miss(Line { number: at, text: line.to_owned(), reason });
+        }
+        return;
+    };
     // A line that was broken goes on where it was broken.
     let mut whole = line.to_owned();
     let mut more = lines.from(at).take(8);
@@ -119,8 +129,10 @@ fn fields_of(line: &str) -> Option<usize> {
     }
 }
 
+/// `2.00a`; iotax stands there in its own.
 fn is_version(text: &str) -> bool {
-    text.starts_with(['1', '2']) && text.contains('.')
+    text.strip_prefix("iotax-").unwrap_or(text).starts_with(|c: char| c.is_ascii_digit())
+        && text.contains('.')
 }
 
 /// `300M`, `2G`, `2G:64k`.
@@ -181,6 +193,8 @@ fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], 
         let (rate, cpu) = (pairs[2 * i], pairs[2 * i + 1]);
         let latency = latencies.get(i).copied().unwrap_or_default();
         let is_of_a_file = tests[0].0 == ON_A_FILE[0].0;
+        // Tables of 2.00 have 0 for such a rate.
+        let is_too_fast = rate == "+++++" || cpu == "+++";
         let mut entry = Entry {
             target: Some(about.machine.to_owned()).filter(|name| !name.is_empty()),
             workload: (*name).to_owned(),
@@ -194,7 +208,7 @@ fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], 
         }
         entry.add("cpu", number(cpu), "%");
         entry.add("latency_max", time(latency), "ns");
-        if !entry.has_figures() && rate != "+++++" {
+        if !entry.has_figures() && !is_too_fast {
             continue;
         }
         keys.iter().for_each(|(key, value)| {
@@ -206,7 +220,7 @@ fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], 
         } else if !about.files.is_empty() {
             entry.notes.push(format!("files: {}", about.files));
         }
-        if rate == "+++++" {
+        if is_too_fast {
             entry.notes.push(format!("{name} was too fast for bonnie++ to tell its rate"));
         }
         found.keep(entry);
@@ -231,97 +245,246 @@ fn time(text: &str) -> Option<f64> {
     Some(value * nanos_in(unit).filter(|_| matches!(unit, "us" | "ms" | "s"))?)
 }
 
-/// Reads the tables of machines without CSV in `told`.
-fn tables(lines: &Lines<'_>, told: &HashSet<String>, found: &mut Found) {
-    let mut machine = "";
-    for (i, line) in lines.from(0).enumerate() {
-        if !line.contains("%CP") || line.contains("---") {
+/// A table's row.
+struct Table {
+    machine: String,
+    /// True if its column has no room for more of the machine's name.
+    is_name_cut: bool,
+    is_on_a_file: bool,
+    entries: Vec<Entry>,
+    /// The line of its latencies, if it is not known which is whose.
+    doubt: Option<Line>,
+}
+
+/// Reads the tables, without those that say again what CSV says.
+fn tables(lines: &Lines<'_>, found: &mut Found) {
+    let mut tables = Vec::new();
+    let mut machine = String::new();
+    for (i, _) in lines.from(0).enumerate().filter(|(_, line)| line.contains("%CP") && !line.contains("---"))
+    {
+        if let Err(reason) = table(lines, i, &mut machine, found).map(|table| tables.extend(table)) {
+            let text = lines.get(i + 1).unwrap_or_default().to_owned();
+            found.miss(Line { number: i + 2, text, reason: reason.to_owned() });
+        }
+    }
+    if tables.is_empty() {
+        return;
+    }
+    let told = Told::by(&found.entries);
+    for table in tables.iter_mut().filter(|table| table.is_name_cut) {
+        table.machine = told.whole_name(&table.machine);
+    }
+    let mut number: HashMap<(String, bool), usize> = HashMap::new();
+    for table in &tables {
+        *number.entry((table.machine.clone(), table.is_on_a_file)).or_default() += 1;
+    }
+    for mut table in tables {
+        if told.has(&table, number[&(table.machine.clone(), table.is_on_a_file)]) {
             continue;
         }
-        let above = lines.from(i.saturating_sub(3)).take(i.min(3)).collect::<Vec<_>>();
-        let above = above.into_iter().rev().collect::<Vec<_>>().join(" ");
-        let is_on_a_file = above.contains("--Seeks--");
-        let on_files = above.contains("-Delete--");
-        if let Some(version) = above.split("Version").nth(1).and_then(|rest| rest.split_whitespace().next())
-            && number(version.trim_end_matches(char::is_alphabetic)).is_some()
-        {
-            found.version.get_or_insert_with(|| version.to_owned());
-        }
-        let Some(row) = lines.get(i + 1).filter(|_| is_on_a_file != on_files) else { continue };
-        let is_whole = !may_be_rest(lines.get(i + 2));
-        let Some((name, figures)) = row_of(line, row).filter(|_| is_whole) else {
-            let reason = "its figures do not stand beneath their heads".to_owned();
-            found.miss(Line { number: i + 2, text: row.to_owned(), reason });
-            continue;
-        };
-        let is_its = match name.as_slice() {
-            [_, size] if is_on_a_file => is_size(size),
-            [.., files] => on_files && files.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '/')),
-            [] => false,
-        };
-        if !is_its {
-            let reason = "not a row of the heads above it".to_owned();
-            found.miss(Line { number: i + 2, text: row.to_owned(), reason });
-            continue;
-        }
-        let mut about = About { machine, line: i + 2, ..About::default() };
-        if is_on_a_file {
-            machine = name.first().copied().unwrap_or_default();
-            about.machine = machine;
-            let size: &str = name.get(1).copied().unwrap_or_default();
-            (about.size, about.chunk) = size.split_once(':').unwrap_or((size, ""));
-            about.chunk = about.chunk.trim_start_matches(':').split(':').next().unwrap_or_default();
-        } else {
-            about.files = name.last().copied().unwrap_or_default();
-        }
-        if told.contains(about.machine) {
-            continue;
-        }
-        let latencies = lines.get(i + 2).map(|next| latencies(line, next)).unwrap_or_default();
-        // Without K in the head only a suffix gives a rate's unit.
-        let is_told = line.contains("K/sec");
-        let unit = |(i, text)| {
-            let plain = i % 2 == 0 && i != 2 * SEEKS && is_on_a_file && number(text).is_some();
-            if plain && !is_told { "" } else { text }
-        };
-        let figures: Vec<&str> = figures.iter().copied().enumerate().map(unit).collect();
-        let tests = if is_on_a_file { &ON_A_FILE } else { &ON_FILES };
-        add(found, &about, tests, &figures, &latencies);
+        table.doubt.into_iter().for_each(|line| found.miss(line));
+        let target = Some(table.machine).filter(|name| !name.is_empty());
+        table.entries.iter_mut().for_each(|entry| entry.target.clone_from(&target));
+        table.entries.into_iter().for_each(|entry| found.keep(entry));
     }
 }
 
+/// The table whose last line of heads is line `i`; none if the line is not one, or the reason why its row is not understood.
+fn table(
+    lines: &Lines<'_>,
+    i: usize,
+    machine: &mut String,
+    found: &mut Found,
+) -> Result<Option<Table>, &'static str> {
+    let (head, Some(row)) = (lines.get(i).unwrap_or_default(), lines.get(i + 1)) else { return Ok(None) };
+    let above: Vec<&str> = lines.from(i.saturating_sub(3)).take(i.min(3)).collect();
+    let above_all = above.iter().rev().copied().collect::<Vec<_>>().join(" ");
+    let (is_on_a_file, is_on_files) = (above_all.contains("--Seeks--"), above_all.contains("-Delete--"));
+    if let Some(version) = above_all.split("Version").nth(1).and_then(|rest| rest.split_whitespace().next())
+        && number(version.trim_end_matches(char::is_alphabetic)).is_some()
+    {
+        found.version.get_or_insert_with(|| version.to_owned());
+    }
+    if is_on_a_file == is_on_files {
+        return if is_figures(row) { Err("the heads above its columns are not there") } else { Ok(None) };
+    }
+    let (name, figures) = row_of(head, row)?;
+    if may_be_rest(lines.get(i + 2)) {
+        return Err(OUT_OF_PLACE);
+    }
+    let is_its = match name.as_slice() {
+        [_, size] if is_on_a_file => is_size(size),
+        [.., files] => is_on_files && files.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '/')),
+        [] => false,
+    };
+    if !is_its {
+        return Err("not a row of the heads above it");
+    }
+    let mut about = About { line: i + 2, ..About::default() };
+    if let [one, size] = name[..]
+        && is_on_a_file
+    {
+        one.clone_into(machine);
+        (about.size, about.chunk) = size.split_once(':').unwrap_or((size, ""));
+        about.chunk = about.chunk.trim_start_matches(':').split(':').next().unwrap_or_default();
+    } else {
+        about.files = name.last().copied().unwrap_or_default();
+        // It stands before the heads, and before 2.00 in the row.
+        let before = above.last().and_then(|line| line.split_whitespace().next());
+        let told = before.filter(|word| !word.starts_with('-')).or((name.len() > 1).then(|| name[0]));
+        if let Some(told) = told.filter(|told| !machine.starts_with(told)) {
+            told.clone_into(machine);
+        }
+    }
+    // Without K in the head only a suffix gives a rate's unit.
+    let is_told = head.contains("K/sec");
+    let unit = |(i, text)| {
+        let plain = i % 2 == 0 && i != 2 * SEEKS && is_on_a_file && number(text).is_some();
+        if plain && !is_told { "" } else { text }
+    };
+    let next = lines.get(i + 2).filter(|next| next.trim_start().starts_with("Latency"));
+    let latencies = next.map_or(Some(vec![]), |next| latencies(&figures, next));
+    let doubt = || {
+        let reason =
+            "not one latency for each test of the row above it, so that nothing tells which is whose";
+        Line { number: i + 3, text: next.unwrap_or_default().to_owned(), reason: reason.to_owned() }
+    };
+    let doubt = latencies.is_none().then(doubt);
+    let figures: Vec<&str> = figures.iter().copied().enumerate().map(unit).collect();
+    let tests = if is_on_a_file { &ON_A_FILE } else { &ON_FILES };
+    let mut all = Found::default();
+    add(&mut all, &about, tests, &figures, &latencies.unwrap_or_default());
+    let is_name_cut = machine.len() + if is_on_a_file { 1 + name[1].len() } else { 0 } >= NAME;
+    Ok(Some(Table { machine: machine.clone(), is_name_cut, is_on_a_file, entries: all.entries, doubt }))
+}
+
+/// True if a line may be a row of a table.
+fn is_figures(row: &str) -> bool {
+    row.split_whitespace().filter(|word| number(word).is_some() || word.starts_with("++")).count() > 6
+}
+
+/// A table of 2.00 says a CSV's rate with two digits.
+const ROUNDING: f64 = 0.06;
+
+/// Characters of the column of a machine's name, and of a blank and the size of its file.
+const NAME: usize = 19;
+
+/// The most lines of CSV of one machine that a table is held against.
+const MOST_ALIKE: usize = 100;
+
+/// The rates of six tests, as far as they are known.
+type Rates = [Option<f64>; 6];
+
+/// The rates of CSV, by machine and by whether they are on a file: each line's.
+struct Told(HashMap<(String, bool), Vec<Rates>>);
+
+impl Told {
+    fn by(entries: &[Entry]) -> Self {
+        let mut told: HashMap<(String, bool), Vec<Rates>> = HashMap::new();
+        for line in entries.chunk_by(|one, other| one.line == other.line) {
+            let machine = line[0].target.clone().unwrap_or_default();
+            for is_on_a_file in [true, false] {
+                if line.iter().any(|entry| test(&entry.workload, is_on_a_file).is_some()) {
+                    told.entry((machine.clone(), is_on_a_file)).or_default().push(rates(line, is_on_a_file));
+                }
+            }
+        }
+        Self(told)
+    }
+
+    /// The one name in CSV that begins so, if there is one.
+    fn whole_name(&self, name: &str) -> String {
+        let is_known = [true, false].iter().any(|kind| self.0.contains_key(&(name.to_owned(), *kind)));
+        let longer = || {
+            let known = self.0.keys().take(MOST_NAMES).map(|(known, _)| known);
+            let mut fit = known.filter(|known| known.starts_with(name));
+            let first = fit.next()?;
+            fit.all(|other| other == first).then(|| first.clone())
+        };
+        let whole = if is_known || name.is_empty() { None } else { longer() };
+        whole.unwrap_or_else(|| name.to_owned())
+    }
+
+    /// True if CSV says what a table says, one of `number` of its machine and kind: there are as many lines of CSV, or one has its
+    /// rates.
+    fn has(&self, table: &Table, number: usize) -> bool {
+        let Some(lines) = self.0.get(&(table.machine.clone(), table.is_on_a_file)) else { return false };
+        let own = rates(&table.entries, table.is_on_a_file);
+        let is_same = |pair: (&Option<f64>, &Option<f64>)| match pair {
+            (Some(one), Some(other)) => agree(*one, *other, ROUNDING),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        lines.len() >= number || lines.iter().take(MOST_ALIKE).any(|line| line.iter().zip(&own).all(is_same))
+    }
+}
+
+/// A test's place among the six of its kind.
+fn test(name: &str, is_on_a_file: bool) -> Option<usize> {
+    let tests = if is_on_a_file { &ON_A_FILE } else { &ON_FILES };
+    tests.iter().position(|(known, _)| *known == name)
+}
+
+fn rates(entries: &[Entry], is_on_a_file: bool) -> Rates {
+    let mut rates = Rates::default();
+    for entry in entries {
+        if let Some(place) = test(&entry.workload, is_on_a_file) {
+            let of = |metric: Metric| entry.stated.metrics.get(metric.word()).copied();
+            rates[place] = of(Metric::BYTES_PER_S).or(of(Metric::IOPS));
+        }
+    }
+    rates
+}
+
+const OUT_OF_PLACE: &str = "its figures do not stand beneath their heads";
+
+/// Blanks in the place of a test that was left out: its rate, its share and what stands between columns.
+const PAIR: usize = 10;
+
+/// A row's words before its figures, and the figures.
+type Row<'a> = (Vec<&'a str>, Vec<&'a str>);
+
 /// The words before the figures, and the twelve figures, which are empty for tests that were left out.
-fn row_of<'a>(head: &str, row: &'a str) -> Option<(Vec<&'a str>, Vec<&'a str>)> {
+///
+/// Twelve figures are in the order of their heads. With fewer only blanks tell which are there: the head must stand as bonnie++
+/// prints it, and the row must have the blanks of a test.
+fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     let ends: Vec<usize> = words(head)
         .into_iter()
         .filter(|(_, word)| word.ends_with("/sec") || *word == "%CP")
         .map(|(end, _)| end)
         .collect();
     if ends.len() != 12 {
-        return None;
+        return Err("the heads above it are not those of six tests");
     }
-    let row = words(row);
-    let first = ends[0].saturating_sub(5);
-    let (names, figures): (Vec<_>, Vec<_>) = row.iter().partition(|(end, _)| *end <= first);
-    let placed = placed(&figures, &ends, 0)?;
-    Some((
+    let all = words(row);
+    if let 13..=14 = all.len() {
+        let mut names: Vec<&str> = all.into_iter().map(|(_, word)| word).collect();
+        let figures = names.split_off(names.len() - 12);
+        return Ok((names, figures));
+    }
+    let is_printed = |(i, end): (usize, &usize)| *end == ends[0] + i / 2 * PAIR + i % 2 * 4;
+    if !ends.iter().enumerate().all(is_printed) || !row.contains(&" ".repeat(PAIR)) {
+        return Err(
+            "its blanks or those of its heads are not as bonnie++ prints them, so that nothing tells which of the twelve \
+             figures are missing",
+        );
+    }
+    let (names, figures): (Vec<_>, Vec<_>) =
+        all.iter().partition(|(end, _)| *end <= ends[0].saturating_sub(5));
+    let placed = placed(&figures, &ends, 0).ok_or(OUT_OF_PLACE)?;
+    Ok((
         names.into_iter().map(|(_, word)| word).collect(),
         placed.into_iter().map(Option::unwrap_or_default).collect(),
     ))
 }
 
-/// The six of the line after the figures, each within its pair of columns.
-fn latencies<'a>(head: &str, line: &'a str) -> Vec<&'a str> {
-    let mut found = vec![""; 6];
-    if !line.trim_start().starts_with("Latency") {
-        return found;
-    }
-    let pairs: Vec<usize> =
-        words(head).into_iter().filter(|(_, word)| *word == "%CP").map(|(end, _)| end).collect();
-    for (end, word) in words(line).into_iter().skip(1) {
-        if let Some(pair) = pairs.iter().position(|at| end <= *at).filter(|pair| *pair < 6) {
-            found[pair] = word;
-        }
-    }
-    found
+/// The latencies of the line after the figures, each in the place of its test: bonnie++ prints one for every test. Absent if there
+/// are more or fewer.
+fn latencies<'a>(figures: &[&str], line: &'a str) -> Option<Vec<&'a str>> {
+    let mut told = line.split_whitespace().skip(1);
+    let mut of = |pair: &[&str]| {
+        if pair == ["", ""] { Some("") } else { told.next().filter(|word| time(word).is_some()) }
+    };
+    let found: Vec<&str> = figures.chunks(2).map(&mut of).collect::<Option<_>>()?;
+    told.next().is_none().then_some(found)
 }

@@ -34,6 +34,11 @@ pub(super) fn read(text: &str) -> Option<Found> {
                 // A count that was cut differs from the other one. So do those of two record sizes, which look the same.
                 let read = line_before(i, 2).and_then(records);
                 let counts = read.filter(|read| written.as_ref() == Some(read));
+                // Its repetitions move as much as it did at first.
+                if command.moved.is_some_and(|moved| moved != done.bytes) {
+                    command = Command::default();
+                }
+                command.moved = Some(done.bytes);
                 let mut entry = entry(&done, &command, counts);
                 entry.line = i + 1;
                 add_time(&mut entry, lines.from(end));
@@ -43,7 +48,9 @@ pub(super) fn read(text: &str) -> Option<Found> {
             continue;
         }
         let counted = || records(line).is_none() && line.split_whitespace().any(|word| whole(word).is_some());
-        if after_records && counted() {
+        // GNU's and BSD's words for it; progress reports stand in one line.
+        let is_result = || line.matches(" copied, ").count() == 1 || line.contains("bytes transferred in ");
+        if after_records && counted() || is_result() {
             let reason = "no bytes and seconds that the rate fits";
             found.miss(not_understood(i + 1, line, reason));
         }
@@ -163,6 +170,8 @@ struct Command {
     reads: Vec<String>,
     /// Values of oflag and conv.
     writes: Vec<String>,
+    /// The bytes of its first result.
+    moved: Option<u64>,
 }
 
 impl Command {

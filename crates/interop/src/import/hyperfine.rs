@@ -1,17 +1,28 @@
 //! hyperfine's exported JSON: each run of a command is a repetition, its time the latency of one operation.
+//!
+//! Its text and its CSV have no single times; they are listed.
 
 use super::json_tree::{self, Value};
+use super::lines::lines;
 use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, is_long};
 use iotax_analysis::Metric;
 
+/// The beginnings of its text and of its CSV.
+const SUMMARIES: [&str; 2] = ["Time (mean ", "command,mean,stddev,median,user,system,min,max"];
+
 /// hyperfine's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
-    if !text.contains("\"results\"") {
-        return None;
-    }
     let mut found = Found { tool: "hyperfine", ..Found::default() };
+    for (i, line) in lines(text).enumerate() {
+        if SUMMARIES.iter().any(|summary| line.trim_start().starts_with(summary)) {
+            let reason = "hyperfine's times are read from its JSON (--export-json FILE)";
+            found.miss(not_understood(i + 1, line, reason));
+        }
+    }
     json_tree::objects(text, &mut |line, object| {
+        let marks = ["\"command\"", "\"times\""];
+        let Some(object) = object.or_torn(line, &marks, &mut found) else { return };
         for result in object.get("results").items() {
             // Another tool's results have no command and no times.
             let times = result.get("times");

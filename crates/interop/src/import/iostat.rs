@@ -52,6 +52,8 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
             }
         }
     }
+    // The report before the first one that counts ends where that one begins.
+    let time = reports[first.saturating_sub(1)].time;
     let known = reports[first..].iter().all(|report| report.at.is_some()) && first > 0;
     for (device, columns) in devices {
         let (reported, all) =
@@ -70,6 +72,7 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
             continue;
         }
         entry.line = reports[first].line;
+        entry.time = time;
         entry.duration_ns =
             known.then(|| super::parse_util::whole_nanos(lengths.iter().sum::<f64>() * 1e9)).flatten();
         found.keep(entry);

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use super::columns::{may_be_rest, placed, words};
 use super::lines::lines;
+use super::parse_util::not_understood;
 use super::quantity::number;
-use super::{Entry, Found, Line};
+use super::{Entry, Found, Line, Stamp};
 use iotax_analysis::Metric;
 
 /// A test: its column's name here, the title of its part of the spreadsheet report, and its description in iotax's terms.
@@ -49,7 +50,9 @@ struct Reader {
     part: Option<usize>,
     records: Vec<f64>,
     direct: bool,
-    /// The names and figures of all entries.
+    /// Its begin.
+    time: Option<Stamp>,
+    /// The names and figures of this run's entries.
     told: HashSet<String>,
     /// True if anything was seen that only iozone writes.
     is_iozone: bool,
@@ -74,8 +77,8 @@ impl Reader {
     fn line(&mut self, line: &str, next: Option<&str>, at: usize) {
         let plain = line.trim();
         if plain.starts_with("Iozone: Performance Test") {
-            let (found, told) = (std::mem::take(&mut self.found), std::mem::take(&mut self.told));
-            *self = Self { found, told, is_iozone: true, ..Self::default() };
+            let found = std::mem::take(&mut self.found);
+            *self = Self { found, is_iozone: true, ..Self::default() };
         } else if let Some(version) = plain.strip_prefix("Version $Revision:") {
             let version = version.trim_end_matches('$').trim();
             self.found.version = Some(version.to_owned()).filter(|version| number(version).is_some());
@@ -86,6 +89,8 @@ impl Reader {
                 "microseconds per operation" | "microseconds/op" => Some(Unit::MicrosPerOp),
                 _ => None,
             };
+        } else if let Some(time) = plain.strip_prefix("Run began:") {
+            self.time = Stamp::of(time);
         } else if plain.starts_with("O_DIRECT feature enabled") {
             self.direct = true;
         } else if let Some(title) = title(plain) {
@@ -99,6 +104,9 @@ impl Reader {
         } else if let Some((what, rate)) = throughput(plain) {
             self.is_iozone = true;
             self.children(what, rate, at);
+        } else if plain.starts_with(CHILDREN) {
+            self.is_iozone = true;
+            self.found.miss(not_understood(at, line, "no rate in it"));
         } else if !self.ends.is_empty() {
             self.row(line, next, at);
         }
@@ -189,6 +197,7 @@ impl Reader {
     }
 
     fn note(&self, entry: &mut Entry) {
+        entry.time = self.time;
         if self.direct {
             entry.set("direct", "1");
         } else {
@@ -231,9 +240,12 @@ fn title(line: &str) -> Option<usize> {
     TESTS.iter().position(|(_, known, _)| *known == title)
 }
 
+/// The beginning of a result of throughput mode.
+const CHILDREN: &str = "Children see throughput for";
+
 /// The test and the rate that its children saw, from a line of throughput mode.
 fn throughput(line: &str) -> Option<(&str, (f64, &str))> {
-    let rest = line.strip_prefix("Children see throughput for")?;
+    let rest = line.strip_prefix(CHILDREN)?;
     let (what, rate) = rest.split_once('=')?;
     let (value, unit) = rate.trim().split_once(' ')?;
     Some((what.trim(), (number(value)?, unit.trim())))

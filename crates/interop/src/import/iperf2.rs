@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::iperf::{Row, bracket, connected};
 use super::lines::lines;
 use super::parse_util::{not_understood, whole_nanos};
-use super::{Entry, Found};
+use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
 /// The beginnings of a test's head: at the sender and at the receiver.
@@ -36,6 +36,11 @@ pub(super) fn read(text: &str) -> Option<Found> {
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
+/// True if a test begins here.
+pub(super) fn is_head(line: &str) -> bool {
+    Test::of_head(line).is_some()
+}
+
 /// A row that was kept.
 #[derive(Clone)]
 struct Kept {
@@ -52,6 +57,7 @@ struct Kept {
 #[derive(Default)]
 struct Test {
     host: Option<String>,
+    time: Option<Stamp>,
     udp: bool,
     port: String,
     /// Each stream's own port, by its number.
@@ -89,6 +95,8 @@ impl Test {
         let last = self.last.take();
         if let Some((id, port)) = connected(line) {
             self.streams.insert(id.to_owned(), port.to_owned());
+            // With -e.
+            self.time = self.time.or_else(|| Stamp::of(line.rsplit_once(" on ")?.1));
         } else if let Some(row) = Row::of(line) {
             let kept = Kept {
                 line: number,
@@ -157,7 +165,8 @@ impl Test {
             }
             return;
         };
-        let mut entry = Entry { target: self.host.clone(), line: first.line, ..Entry::default() };
+        let mut entry =
+            Entry { target: self.host.clone(), time: self.time, line: first.line, ..Entry::default() };
         entry.workload = self.name(ids.len(), incoming, both);
         entry.keys.numjobs = u32::try_from(ids.len()).ok().filter(|streams| *streams > 1 || !summed);
         entry.duration_ns = whole_nanos((first.to - first.from) * 1e9);

@@ -9,7 +9,7 @@ use iotax_model::units::Bytes;
 
 use super::json_tree::{self, Value};
 use super::parse_util::{agree, not_understood, whole_nanos};
-use super::{Entry, Found};
+use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
 /// The note for a rate that is not the receiver's.
@@ -21,6 +21,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     // Events of --json-stream come in order: the start is that of the next end.
     let mut start = None;
     json_tree::objects(text, &mut |line, object| {
+        let Some(object) = object.or_torn(line, &["\"test_start\""], &mut found) else { return };
         let (event, data) = (object.get("event"), object.get("data"));
         if event.is("start") {
             start = Some(Start::of(data));
@@ -64,7 +65,7 @@ struct Start {
     bs: Option<Bytes>,
     /// Bits a second.
     bitrate: Option<u64>,
-    started_at_ms: Option<u64>,
+    time: Option<Stamp>,
 }
 
 impl Start {
@@ -86,14 +87,13 @@ impl Start {
             streams: test.get("num_streams").u64().and_then(|streams| u32::try_from(streams).ok()),
             bs: test.get("blksize").u64().filter(|bytes| *bytes > 0).map(Bytes),
             bitrate: bitrate.filter(|bits| *bits > 0),
-            started_at_ms: stamp.get("timemillisecs").u64().or_else(seconds),
+            time: stamp.get("timemillisecs").u64().or_else(seconds).and_then(Stamp::since_1970),
         }
     }
 
     /// An entry of one way.
     fn entry(&self, way: &str) -> Entry {
-        let mut entry =
-            Entry { target: self.target.clone(), started_at_ms: self.started_at_ms, ..Entry::default() };
+        let mut entry = Entry { target: self.target.clone(), time: self.time, ..Entry::default() };
         let mut name = format!("{}{way}", self.name);
         if let Some(streams) = self.streams.filter(|streams| *streams > 1) {
             name = format!("{name}-p{streams}");
@@ -221,7 +221,7 @@ mod tests {
             [other(entry, "retransmits"), other(entry, "mean rtt"), other(entry, "lost")],
             [Some(25.0), Some(40.0), None]
         );
-        assert_eq!((entry.keys.bs, entry.started_at_ms), (Some(Bytes(131_072)), Some(1_795_319_498_000)));
+        assert_eq!((entry.keys.bs, entry.time), (Some(Bytes(131_072)), Stamp::since_1970(1_795_319_498_000)));
         let udp = sample("iperf3-udp.json");
         assert_eq!(
             (&*udp.entries[0].workload, udp.entries[0].keys.rate),

@@ -6,6 +6,9 @@
 
 use std::borrow::Cow;
 
+use super::Found;
+use super::parse_util::not_understood;
+
 /// No tool nests deeper.
 const DEEPEST: usize = 128;
 
@@ -342,9 +345,33 @@ impl std::fmt::Display for Value<'_> {
     }
 }
 
+/// An object that begins a line.
+pub(super) enum Object<'t> {
+    /// It is complete.
+    Whole(Value<'t>),
+    /// It is torn after this text.
+    Torn(&'t str),
+}
+
+impl<'t> Object<'t> {
+    /// The object; one that is torn and has all `marks` of a tool is noted as not understood.
+    pub(super) fn or_torn(self, line: usize, marks: &[&str], found: &mut Found) -> Option<Value<'t>> {
+        match self {
+            Self::Whole(value) => return Some(value),
+            Self::Torn(text) if marks.iter().all(|mark| text.contains(mark)) => {
+                let first = text.trim_start().lines().next().unwrap_or_default();
+                let shown: String = first.chars().take(80).collect();
+                found.miss(not_understood(line, &shown, "the JSON that begins here is torn"));
+            }
+            Self::Torn(_) => {}
+        }
+        None
+    }
+}
+
 /// Gives each object that begins a line of a text to `each`, with the line's number from 1. An object within an object is not given by
-/// itself, and of a torn one nothing is.
-pub(super) fn objects(text: &str, each: &mut dyn FnMut(usize, Value<'_>)) {
+/// itself.
+pub(super) fn objects(text: &str, each: &mut dyn FnMut(usize, Object<'_>)) {
     let mut tree = Tree::of(text);
     let (mut at, mut line) = (0, 1);
     while at < text.len() {
@@ -354,13 +381,15 @@ pub(super) fn objects(text: &str, each: &mut dyn FnMut(usize, Value<'_>)) {
         if rest.trim_start_matches([' ', '\t']).starts_with('{') {
             tree.read(at);
             used = if tree.is_torn {
+                let end_of_tree = text.floor_char_boundary(tree.end);
+                each(line, Object::Torn(&text[at..end_of_tree]));
                 // A truncated object has no complete one after it; a broken one ends where it is broken.
                 if tree.end >= text.len() {
                     break;
                 }
-                text[at..tree.end].rfind('\n').map_or(end, |last| (last + 1).max(end))
+                text[at..end_of_tree].rfind('\n').map_or(end, |last| (last + 1).max(end))
             } else {
-                each(line, tree.root());
+                each(line, Object::Whole(tree.root()));
                 text[tree.end..].find('\n').map_or(rest.len(), |end| tree.end - at + end + 1)
             };
         }
@@ -381,7 +410,11 @@ mod tests {
 
     fn found(text: &str) -> Vec<(usize, String)> {
         let mut found = Vec::new();
-        objects(text, &mut |line, value| found.push((line, json(value).to_string())));
+        objects(text, &mut |line, object| {
+            if let Object::Whole(value) = object {
+                found.push((line, json(value).to_string()));
+            }
+        });
         found
     }
 

@@ -22,8 +22,11 @@ mod parse_util;
 mod ping;
 mod quantity;
 mod run;
+mod stamp;
 mod unixbench;
 mod vdbench;
+
+use std::collections::HashSet;
 
 use iotax_model::record::{ImportedMetric, ImportedMetrics, Tallies};
 use iotax_model::workload::WorkloadKeys;
@@ -32,6 +35,7 @@ use iotax_analysis::Metric;
 
 pub use clean::{clean, decode};
 pub use run::{Imported, runs};
+pub use stamp::Stamp;
 
 /// Finds one tool's results in a clean text.
 pub type Reader = fn(&str) -> Option<Found>;
@@ -86,10 +90,48 @@ pub const MOST_ROWS: usize = 1 << 16;
 const LONGEST_NAME: usize = 1000;
 
 /// Reads all results in a text, recognized by its content and not by its name: it may hold those of several tools.
+///
+/// Lines of a tool without any result are among those that were not understood of the first tool that has one.
 #[must_use]
 pub fn recognise(text: &str) -> Vec<Found> {
+    let (mut found, others) = read(text);
+    if let Some(first) = found.first_mut() {
+        lines_of(others).into_iter().for_each(|line| first.miss(line));
+        first.not_understood.sort_by_key(|line| line.number);
+    }
+    // A line that is one tool's result is no other's.
+    let read: Vec<HashSet<usize>> =
+        found.iter().map(|found| found.entries.iter().map(|entry| entry.line).collect()).collect();
+    for (i, one) in found.iter_mut().enumerate() {
+        let is_anothers = |line: &Line| {
+            read.iter().enumerate().any(|(other, lines)| other != i && lines.contains(&line.number))
+        };
+        one.not_understood.retain(|line| !is_anothers(line));
+    }
+    found
+}
+
+/// The lines of a text without any result that look like some tool's, each with its tool in the reason.
+#[must_use]
+pub fn refused(text: &str) -> Vec<Line> {
+    let mut lines = lines_of(read(text).1);
+    lines.sort_by_key(|line| line.number);
+    lines
+}
+
+/// The tools of which a text has results, and the others that it has lines of.
+fn read(text: &str) -> (Vec<Found>, Vec<Found>) {
     let text = clean(text);
-    READERS.iter().filter_map(|(_, read, _)| read(&text)).filter(|found| !found.entries.is_empty()).collect()
+    let all = READERS.iter().filter_map(|(_, read, _)| read(&text));
+    all.partition(|found| !found.entries.is_empty() || found.is_cut)
+}
+
+fn lines_of(all: Vec<Found>) -> Vec<Line> {
+    let of = |found: Found| {
+        let named = move |line: Line| Line { reason: format!("{}: {}", found.tool, line.reason), ..line };
+        found.not_understood.into_iter().map(named)
+    };
+    all.into_iter().flat_map(of).collect()
 }
 
 /// The results of one tool in a text.
@@ -147,8 +189,8 @@ pub struct Entry {
     pub workload: String,
     /// The workload in fio's terms as far as the text describes it; everything else is absent.
     pub keys: Box<WorkloadKeys>,
-    /// The begin, in milliseconds since 1970-01-01 UTC.
-    pub started_at_ms: Option<u64>,
+    /// When it ran, as far as the text tells: its begin, or the time of its report.
+    pub time: Option<Stamp>,
     /// The duration, in nanoseconds.
     pub duration_ns: Option<u64>,
     /// Counts, bytes and histograms, only where the text has all of a direction's.
@@ -196,4 +238,13 @@ pub struct Line {
     pub text: String,
     /// Why, where there is more to say than that.
     pub reason: String,
+}
+
+impl Line {
+    /// The line with its place: `FILE:LINE: text (reason)`.
+    #[must_use]
+    pub fn of_file(&self, file: &str) -> String {
+        let why = if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) };
+        format!("{file}:{}: {}{why}", self.number, self.text.trim())
+    }
 }

@@ -8,7 +8,7 @@ use iotax_model::record::{Tallies, Tally};
 
 use super::lines::lines;
 use super::parse_util::{agree, decimal, half_a_digit, not_understood, whole_nanos};
-use super::{Entry, Found};
+use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
 /// Nanoseconds in the unit of all times here.
@@ -37,6 +37,8 @@ pub(super) fn read(text: &str) -> Option<Found> {
             let mut test = test.take().unwrap_or_else(|| Test { line: i + 1, ..Test::default() });
             test.times = Some(times);
             close(Some(test), &mut found);
+        } else if line.contains("min/avg/max") {
+            found.miss(not_understood(i + 1, line, "its times are not there or contradict one another"));
         } else if let Some(test) = &mut test {
             test.take(line, next);
         }
@@ -53,6 +55,8 @@ struct Test {
     host: Option<String>,
     /// Bytes that each request carries.
     payload: Option<u64>,
+    /// The time of the first reply, of -D.
+    time: Option<Stamp>,
     /// Bytes of each reply.
     reply: Option<u64>,
     /// In milliseconds; absent for one that is only said to be below something.
@@ -104,7 +108,9 @@ impl Test {
             return;
         }
         let words: Vec<&str> = line.split_whitespace().collect();
-        if let [bytes, "bytes", "from", ..] = words[..] {
+        let time = words.first().and_then(|word| seconds_since_1970(word));
+        self.time = self.time.or(time);
+        if let [bytes, "bytes", "from", ..] = words[usize::from(time.is_some())..] {
             self.reply = whole(bytes);
         }
         for (i, word) in words.iter().enumerate() {
@@ -209,6 +215,12 @@ fn whole(word: &str) -> Option<u64> {
     (!word.is_empty() && word.chars().all(|c| c.is_ascii_digit())).then(|| word.parse().ok()).flatten()
 }
 
+/// The time of `[1795319498.123456]`.
+fn seconds_since_1970(word: &str) -> Option<Stamp> {
+    let (seconds, _) = word.strip_prefix('[')?.strip_suffix(']')?.split_once(['.', ','])?;
+    Stamp::since_1970(whole(seconds)?.checked_mul(1000)?)
+}
+
 /// Makes an entry of a run that has a summary.
 fn close(test: Option<Test>, found: &mut Found) {
     let Some(test) = test else { return };
@@ -221,7 +233,8 @@ fn close(test: Option<Test>, found: &mut Found) {
         return;
     }
     let workload = test.payload.map_or_else(|| "ping".to_owned(), |bytes| format!("ping-{bytes}"));
-    let mut entry = Entry { target: test.host.clone(), workload, line: test.line, ..Entry::default() };
+    let mut entry =
+        Entry { target: test.host.clone(), workload, time: test.time, line: test.line, ..Entry::default() };
     if let Some(times) = &test.times {
         if times.mean > 0.0 {
             entry.state(Metric::LATENCY_MEAN, Some(times.mean * MS));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use iotax_model::record::{ImportSource, ImportedMetrics, Measurement, Outcome, Tallies};
+use iotax_model::record::{Dated, ImportSource, ImportedMetrics, Measurement, Outcome, Tallies};
 use iotax_model::workload::{Test, WorkloadKeys};
 use iotax_model::{Plan, TargetSpec};
 
@@ -21,7 +21,7 @@ pub struct Imported {
     rows: Vec<Row>,
     /// The files and the tool that it comes from.
     pub source: ImportSource,
-    /// The begin of the first measurement, in milliseconds since 1970-01-01 UTC, if a file has it.
+    /// The time of the first measurement, in milliseconds since 1970-01-01 UTC, if a file has it.
     pub started_at_ms: Option<u64>,
     /// A text's name for a target, and the target's index in the plan.
     names: HashMap<String, usize>,
@@ -77,6 +77,7 @@ fn empty(tool: &str) -> Imported {
         tool: tool.to_owned(),
         version: None,
         files: vec![],
+        dated: Some(Dated::ByImport),
         known: BTreeMap::new(),
         not_understood: vec![],
     };
@@ -104,11 +105,7 @@ fn add(run: &mut Imported, file: &str, found: Found) {
         (known @ None, Some(version)) => *known = Some(version.clone()),
         _ => {}
     }
-    let told = found.not_understood.iter().map(|line| {
-        let why = if line.reason.is_empty() { String::new() } else { format!(" ({})", line.reason) };
-        format!("{file}:{}: {}{why}", line.number, line.text.trim())
-    });
-    run.source.not_understood.extend(told);
+    run.source.not_understood.extend(found.not_understood.iter().map(|line| line.of_file(file)));
     for entry in found.entries {
         run.add(entry);
     }
@@ -141,14 +138,16 @@ impl Imported {
         *known = known.saturating_add(1);
         let round = *known;
         self.plan.repeat = self.plan.repeat.max(round);
-        if let Some(began) = entry.started_at_ms {
-            self.started_at_ms = Some(self.started_at_ms.map_or(began, |first| first.min(began)));
+        if let Some(time) = entry.time.filter(|time| self.started_at_ms.is_none_or(|first| time.ms < first)) {
+            self.started_at_ms = Some(time.ms);
+            self.source.dated =
+                Some(if time.has_zone { Dated::BySource } else { Dated::BySourceWithoutZone });
         }
         self.rows.push(Row {
             target,
             workload,
             round,
-            started_at_ms: entry.started_at_ms.unwrap_or_default(),
+            started_at_ms: entry.time.map_or(0, |time| time.ms),
             duration_ns: entry.duration_ns.unwrap_or_default(),
             tallies: entry.tallies,
             stated: entry.stated,

@@ -2,18 +2,18 @@
 //!
 //! File copies are rates of bytes; all other scores have no metric here and keep their unit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use iotax_model::units::Bytes;
 
 use super::lines::lines;
 use super::parse_util::{decimal, half_a_digit, not_understood};
-use super::{Entry, Found};
+use super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
 /// UnixBench's results in a text. Each run, of one copy or of several at the same time, has its own workloads.
 pub(super) fn read(text: &str) -> Option<Found> {
-    if !text.contains("sample") && !text.contains("INDEX") {
+    if !text.contains("sample") && !text.contains("INDEX") && !TESTS.iter().any(|test| text.contains(test)) {
         return None;
     }
     let mut found = Found { tool: "UnixBench", ..Found::default() };
@@ -24,21 +24,44 @@ pub(super) fn read(text: &str) -> Option<Found> {
         let wrapped = || (Score::of(next).is_none()).then(|| Score::of(&format!("{line} {next}"))).flatten();
         if let Some(version) = version(line) {
             found.version = Some(version);
-        } else if line.trim_start().starts_with("Benchmark Run:") {
-            std::mem::take(&mut run).close(&mut found);
+        } else if let Some(begin) = line.trim_start().strip_prefix("Benchmark Run:") {
+            let time = Stamp::of(begin);
+            std::mem::replace(&mut run, Run { time, ..Run::default() }).close(&mut found);
         } else if let Some(copies) = copies(line) {
             run.copies = Some(copies);
         } else if line.contains("BASELINE") && line.contains("RESULT") && line.contains("INDEX") {
             run.in_table = true;
-        } else if let Some(score) = Score::of(line).or_else(wrapped) {
+        } else if let Some(score) = Score::of(line) {
             run.scores.push((i + 1, score));
-        } else if run.in_table {
+        } else if let Some(score) = wrapped() {
+            run.scores.push((i + 1, score));
+            lines.next();
+        } else if Score::is_one(line) {
+            found.miss(not_understood(
+                i + 1,
+                line,
+                "a score without one of the name, the value and a unit of UnixBench",
+            ));
+        } else if run.in_table || TESTS.iter().any(|test| line.trim_start().starts_with(test)) {
             run.table(line, next, i + 1, &mut found);
         }
     }
     run.close(&mut found);
-    (!found.entries.is_empty()).then_some(found)
+    (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
+
+/// The tests that have an index: their rows are known without the heads of the table.
+const TESTS: [&str; 9] = [
+    "Dhrystone 2 using",
+    "Double-Precision Whetstone",
+    "Execl Throughput",
+    "File Copy ",
+    "Pipe Throughput",
+    "Pipe-based Context Switching",
+    "Process Creation",
+    "Shell Scripts (",
+    "System Call Overhead",
+];
 
 /// `BYTE UNIX Benchmarks (Version 5.1.3)`.
 fn version(line: &str) -> Option<String> {
@@ -63,11 +86,22 @@ struct Score {
 }
 
 impl Score {
-    fn of(line: &str) -> Option<Self> {
+    /// True for a line that ends as a score does.
+    fn is_one(line: &str) -> bool {
+        Self::end(line).is_some()
+    }
+
+    /// What stands before `(29.9 s, 2 samples)`, and the number of samples.
+    fn end(line: &str) -> Option<(&str, &str)> {
         let inside =
             line.trim_end().strip_suffix("samples)").or_else(|| line.trim_end().strip_suffix("sample)"))?;
         let (before, parenthesis) = inside.rsplit_once('(')?;
         let (_, samples) = parenthesis.split_once("s, ").or_else(|| parenthesis.split_once("s,"))?;
+        Some((before, samples))
+    }
+
+    fn of(line: &str) -> Option<Self> {
+        let (before, samples) = Self::end(line)?;
         let words: Vec<&str> = before.split_whitespace().collect();
         let [name @ .., value, unit] = &words[..] else { return None };
         let name = name.join(" ");
@@ -97,9 +131,9 @@ fn has_one_decimal(word: &str) -> bool {
 #[derive(Debug)]
 struct Rated {
     name: String,
-    baseline: f64,
     result: f64,
-    index: f64,
+    /// The baseline, and the index over it; tests without one have dashes there.
+    index: Option<(f64, f64)>,
 }
 
 impl Rated {
@@ -107,6 +141,10 @@ impl Rated {
     fn of(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [name @ .., baseline, result, index] = &words[..] else { return None };
+        if [*baseline, *index] == ["---"; 2] {
+            let (name, result) = (name.join(" "), decimal(result).filter(|_| has_one_decimal(result))?);
+            return is_name(&name).then_some(Self { name, result, index: None });
+        }
         has_one_decimal(index).then_some(())?;
         let slack = half_a_digit(index) * 1.1;
         let name = name.join(" ");
@@ -116,22 +154,23 @@ impl Rated {
         // A small result was rounded more than its index.
         ((given - index).abs() <= slack + 0.5 / baseline && is_name(&name)).then_some(Self {
             name,
-            baseline,
             result,
-            index,
+            index: Some((baseline, index)),
         })
     }
 }
 
 impl Rated {
     fn add_to(&self, entry: &mut Entry) {
-        entry.add("baseline", Some(self.baseline), "");
-        entry.add("index", Some(self.index), "");
+        entry.add("baseline", self.index.map(|(baseline, _)| baseline), "");
+        entry.add("index", self.index.map(|(_, index)| index), "");
     }
 }
 
 #[derive(Default)]
 struct Run {
+    /// Its begin.
+    time: Option<Stamp>,
     copies: Option<u32>,
     scores: Vec<(usize, Score)>,
     indices: Vec<(usize, Rated)>,
@@ -172,29 +211,30 @@ impl Run {
     }
 
     fn close(self, found: &mut Found) {
-        let mut rated: HashMap<&str, &Rated> = HashMap::new();
-        for (_, index) in &self.indices {
-            rated.entry(&index.name).or_insert(index);
+        // Both say a result with the same digits.
+        let mut rated: HashMap<(&str, u64), VecDeque<&(usize, Rated)>> = HashMap::new();
+        for row in &self.indices {
+            rated.entry((&row.1.name, row.1.result.to_bits())).or_default().push_back(row);
         }
         for (line, score) in &self.scores {
             let mut entry = self.entry(&score.name, *line);
             Self::score(&mut entry, &score.name, score.value, &score.unit);
             entry.add("samples", Some(score.samples), "");
-            // The first of a name.
-            if let Some(index) = rated.remove(score.name.as_str()) {
+            let same = rated.get_mut(&(score.name.as_str(), score.value.to_bits()));
+            if let Some((_, index)) = same.and_then(VecDeque::pop_front) {
                 index.add_to(&mut entry);
             }
             found.keep(entry);
         }
-        for (line, index) in &self.indices {
-            // One that is left over has no score above it.
-            if rated.remove(index.name.as_str()).is_some() {
-                let mut entry = self.entry(&index.name, *line);
-                let unit = if index.name.starts_with("File Copy") { "KBps" } else { "" };
-                Self::score(&mut entry, &index.name, index.result, unit);
-                index.add_to(&mut entry);
-                found.keep(entry);
-            }
+        // Those that are left over have no score above them.
+        let mut alone: Vec<&(usize, Rated)> = rated.into_values().flatten().collect();
+        alone.sort_by_key(|(line, _)| *line);
+        for (line, index) in alone {
+            let mut entry = self.entry(&index.name, *line);
+            let unit = if index.name.starts_with("File Copy") { "KBps" } else { "" };
+            Self::score(&mut entry, &index.name, index.result, unit);
+            index.add_to(&mut entry);
+            found.keep(entry);
         }
         if let Some((line, name, score)) = &self.total {
             let mut entry = self.entry(name, *line);
@@ -212,7 +252,7 @@ impl Run {
     }
 
     fn entry(&self, test: &str, line: usize) -> Entry {
-        let mut entry = Entry { workload: self.called(test), line, ..Entry::default() };
+        let mut entry = Entry { workload: self.called(test), time: self.time, line, ..Entry::default() };
         entry.keys.numjobs = self.copies;
         entry
     }

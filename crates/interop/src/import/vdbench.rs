@@ -3,11 +3,11 @@
 //! Both are tables whose columns depend on the version, so each figure is identified by its column's head. The average leaves the
 //! first interval out.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use super::lines::lines;
-use super::quantity::number;
-use super::{Entry, Found, Line};
+use super::parse_util::{decimal, not_understood};
+use super::{Entry, Found, Line, Stamp};
 use iotax_analysis::Metric;
 
 /// MB/sec, rate and size of an I/O agree so far; they are rounded.
@@ -23,9 +23,15 @@ struct Reader {
     heads: Vec<String>,
     flat: Vec<String>,
     interval: u64,
-    /// The names and metrics of all entries.
-    told: HashSet<String>,
+    /// The day of the heads, and the time of the current run's start.
+    day: String,
+    began: String,
+    /// The last second of the day at which a result of these names and metrics was printed.
+    told: HashMap<String, Option<u64>>,
 }
+
+/// Seconds between two forms of one result: console, summary and totals are written at the same time.
+const AT_ONCE: u64 = 2;
 
 /// vdbench's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
@@ -51,9 +57,11 @@ impl Reader {
             self.run = Some(named(run));
             self.heads.clear();
             self.interval = 0;
+            words.first().copied().unwrap_or_default().clone_into(&mut self.began);
         } else if let Some(place) = words.iter().position(|word| *word == "interval") {
             self.upper = words[place + 1..].iter().map(|word| (*word).to_owned()).collect();
             self.heads.clear();
+            self.day = words[..place].join(" ");
         } else if words.first() == Some(&"tod") && words.contains(&"Interval") {
             // Heads and a row that were broken alike would fit one another.
             let is_whole = is_timed(next);
@@ -68,7 +76,7 @@ impl Reader {
             }
         } else if !self.flat.is_empty() && words.len() == self.flat.len() {
             if is_timed(next) || !next.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-                self.flat_row(&words, at);
+                self.flat_row(&words, line, at);
             } else {
                 let reason = "the row was broken".to_owned();
                 self.found.miss(Line { number: at, text: line.to_owned(), reason });
@@ -101,10 +109,11 @@ impl Reader {
             .heads
             .iter()
             .zip(figures)
-            .filter_map(|(head, word)| Some((head.as_str(), number(word)?)))
+            .filter_map(|(head, word)| Some((head.as_str(), decimal(word)?)))
             .collect();
         let mut entry = Entry {
             workload: self.run.take().unwrap_or_else(|| "unknown".into()),
+            time: Stamp::of(&format!("{} {}", self.day, self.began)),
             line: at,
             ..Entry::default()
         };
@@ -130,18 +139,19 @@ impl Reader {
         ] {
             entry.add(name, of(head).map(|value| value * factor), unit);
         }
-        self.keep(entry, rate);
+        self.keep(entry, rate, line);
     }
 
     /// A row of the flat file; only the averages.
-    fn flat_row(&mut self, words: &[&str], at: usize) {
+    fn flat_row(&mut self, words: &[&str], line: &str, at: usize) {
         let row: BTreeMap<&str, &str> =
             self.flat.iter().map(String::as_str).zip(words.iter().copied()).collect();
         if !row.get("Interval").is_some_and(|interval| interval.starts_with("avg_")) {
             return;
         }
-        let of = |head: &str| row.get(head).and_then(|word| number(word));
+        let of = |head: &str| row.get(head).and_then(|word| decimal(word));
         let mut entry = Entry { line: at, ..Entry::default() };
+        entry.time = row.get("timestamp").and_then(|stamp| stamped(stamp));
         entry.workload = row.get("Run").map_or_else(|| "unknown".into(), |run| (*run).to_owned());
         let rate = of("rate");
         entry.state(Metric::IOPS, rate);
@@ -166,17 +176,38 @@ impl Reader {
             entry.add(head, of(head).map(|value| value * factor), unit);
         }
         flat_keys(&mut entry, of("xfersize"), of("rdpct"), of("seekpct"));
-        self.keep(entry, rate);
+        self.keep(entry, rate, line);
     }
 
-    /// Keeps an entry, unless nothing was done or another form of the output has it already.
-    fn keep(&mut self, entry: Entry, rate: Option<f64>) {
-        if rate.is_some_and(|rate| rate > 0.0)
-            && self.told.insert(format!("{:?} {:?}", entry.workload, entry.stated.metrics))
-        {
+    /// Keeps an entry, unless another form of the output has it already.
+    fn keep(&mut self, entry: Entry, rate: Option<f64>, line: &str) {
+        if rate.is_none_or(|rate| rate <= 0.0) {
+            let reason = if rate.is_some() { "nothing was done in it" } else { "its rate is not a number" };
+            return self.found.miss(not_understood(entry.line, line, reason));
+        }
+        let now = second_of_day(line);
+        let before = self.told.insert(format!("{:?} {:?}", entry.workload, entry.stated.metrics), now);
+        let is_again = before.flatten().zip(now).is_some_and(|(before, now)| now.abs_diff(before) <= AT_ONCE);
+        if !is_again {
             self.found.keep(entry);
         }
     }
+}
+
+/// Seconds since midnight of the time that a line begins with.
+fn second_of_day(line: &str) -> Option<u64> {
+    let first = line.split_whitespace().next().filter(|_| is_timed(line))?;
+    let parts = first.split('.').next()?.split(':').map(|part| part.parse::<u64>().ok());
+    parts.collect::<Option<Vec<u64>>>().map(|parts| parts.iter().fold(0, |sum, part| sum * 60 + part))
+}
+
+/// The time of `01/24/2019-16:24:32-MST`: the month is always first.
+fn stamped(text: &str) -> Option<Stamp> {
+    let (date, clock) = text.split_once('-')?;
+    let (month, rest) = date.split_once('/')?;
+    let (day, year) = rest.split_once('/')?;
+    let (clock, zone) = clock.split_once('-').unwrap_or((clock, ""));
+    Stamp::of(&format!("{year}-{month}-{day} {clock} {zone}"))
 }
 
 /// True if a line begins with the time of day, as every row of the flat file does: `16:24:32.0`.

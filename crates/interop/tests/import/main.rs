@@ -4,6 +4,7 @@ mod mutations;
 mod others;
 mod size;
 mod stored;
+mod together;
 mod tools;
 
 use iotax_interop::import::{Entry, Found, recognise};

@@ -28,7 +28,7 @@ const TEXTS: [&str; 16] = [
 ];
 
 /// Texts whose figures are means or sums over what is there, or that are broken by a line that is lost in a way nobody can see.
-const WHOLES: [&str; 15] = [
+const WHOLES: [&str; 18] = [
     "atop-2.x.txt",
     "atop-P-DSK.txt",
     "hyperfine-1.15.json",
@@ -39,11 +39,14 @@ const WHOLES: [&str; 15] = [
     "iostat-12.6-xh.txt",
     "iostat-12.6-xmt.txt",
     "iostat-12.6-xs.txt",
+    "iperf2-2.1.8-e.txt",
     "iperf2-tcp.txt",
+    "iperf3-V.txt",
     "iperf3-bidir.json",
     "iperf3-parallel-mbytes.txt",
     "iperf3-tcp.json",
     "iperf3-udp.json",
+    "ping-iputils-D.txt",
 ];
 
 /// Every figure with its name and all its digits. Units are left out: a text that lost one tells the same figure without it.

@@ -6,7 +6,7 @@ use iotax_analysis::store::{NewRun, RunState, Store};
 use iotax_analysis::{Grade, Metric};
 use iotax_analysis::{Run, judge};
 use iotax_interop::import::{Imported, recognise, runs};
-use iotax_model::record::Measurement;
+use iotax_model::record::{Dated, Measurement};
 use iotax_report::{csv, json};
 use iotax_report::{document, html, markdown};
 
@@ -100,9 +100,9 @@ fn what_a_source_does_not_tell_is_unknown() {
     let document = json::document(&bonnie, &judge(&bonnie));
     assert!(document["measurements"][0].get("duration_s").is_none());
     // A result without a count has no rate of 0.
-    let stat = bonnie.measurements.iter().find(|m| m.workload == "seq-stat").expect("too fast to tell");
+    let stat = bonnie.measurements.iter().find(|m| m.workload == "seq_stat").expect("too fast to tell");
     assert_eq!(Metric::compared().filter_map(|metric| metric.of(stat)).count(), 0);
-    let cell = judge(&bonnie).summary("seq-stat", "gamma").expect("measured").clone();
+    let cell = judge(&bonnie).summary("seq_stat", "gamma").expect("measured").clone();
     assert_eq!((cell.of(Metric::IOPS), cell.of(Metric::LATENCY_MEAN)), (None, None));
 }
 
@@ -171,4 +171,73 @@ fn workloads_meet_by_what_is_known_of_both() {
     let (one, other) = (kept(&mut store, &vdbench("x")[0]), kept(&mut store, &vdbench("y")[0]));
     assert!(matches!(meet(&one, &other), Err(CompareError::NoWorkload { .. })));
     assert!(matches!(meet(&one, &json), Err(CompareError::NoWorkload { .. })));
+}
+
+/// The page of an import and its HTML.
+fn shown(store: &mut Store, files: &[(&str, String)]) -> (String, String) {
+    let run = kept(store, &imported(files)[0]);
+    let judgement = judge(&run);
+    (markdown::set(&document::run(&run, &judgement)), html::render(&run, &judgement))
+}
+
+#[test]
+fn a_figure_over_rounds_is_what_its_label_says() {
+    let (_temp, mut store) = store();
+    // hyperfine's mean is 11.36 ms, the median of its times 11.31 ms.
+    let (page, _) = shown(&mut store, &[("h", data("hyperfine-1.15.json"))]);
+    let row = page.lines().find(|line| line.contains("sleep 0.01") && line.contains(" ms")).expect("a row");
+    assert!(row.contains("11.4 ms") && page.contains("Over 3 rounds: means of means"), "{page}");
+    // Two blocks of ping: the farthest of both, and the sum of what was sent.
+    let (page, _) = shown(&mut store, &[("p", data("ping-iputils-D.txt"))]);
+    let figure = |name: &str| {
+        let row = page
+            .lines()
+            .find(|line| line.contains(&format!("| {name} |")))
+            .unwrap_or_else(|| panic!("{page}"));
+        row.rsplit('|').nth(1).expect("a value").trim().to_owned()
+    };
+    assert_eq!(["max", "min", "sent", "loss"].map(figure), ["0.045 ms", "0.011 ms", "7", "0 %"]);
+}
+
+#[test]
+fn small_rates_and_lengths_have_their_unit() {
+    let (_temp, mut store) = store();
+    let (page, html) = shown(&mut store, &[("i", data("iperf2-udp.txt"))]);
+    assert!(page.contains("1.00 Mbit/s") && html.contains("1.00 Mbit/s"), "{page}");
+    assert!(!page.contains("MB/s") && !html.contains("<th>MB/s</th>"), "{page}");
+    let dd = data("dd-9.1.txt").replace(
+        "4096000 bytes (4.1 MB, 3.9 MiB) copied, 1.22297 s, 3.3 MB/s",
+        "2300000 bytes (2.3 MB, 2.2 MiB) copied, 41.2 s, 55.8 kB/s",
+    );
+    let (page, html) = shown(&mut store, &[("d", dd)]);
+    assert!(page.contains("55.8 kB/s") && page.contains("write-2300"), "{page}");
+    assert!(html.contains("bs = 2300 B"), "{html}");
+}
+
+#[test]
+fn the_targets_of_an_import_have_no_tax() {
+    let (_temp, mut store) = store();
+    let (page, html) = shown(&mut store, &[("b", data("bonnie-2.00-runs.txt"))]);
+    for told in [&page, &html] {
+        assert!(told.contains("The targets are not compared"), "{told}");
+        assert!(!told.contains("tax on mean latency") && !told.contains("What each layer costs"), "{told}");
+        assert!(told.contains("bonnie++ does not tell when: the run has the import's time."), "{told}");
+    }
+    let (page, _) = shown(&mut store, &[("f", data("fio-3.33.json"))]);
+    assert!(!page.contains("does not tell when") && !page.contains("has no zone"), "{page}");
+    let (page, _) = shown(&mut store, &[("f", data("fio-3.33-client.txt"))]);
+    assert!(page.contains("The clock of fio has no zone: its times are taken as UTC."), "{page}");
+}
+
+#[test]
+fn a_run_has_the_time_of_its_first_result() {
+    let all = imported(&[
+        ("a", data("vdbench-5.04.07.txt")),
+        ("b", data("vdbench-5.02.txt")),
+        ("c", data("dd-9.1.txt")),
+    ]);
+    let [vdbench, dd] = all.as_slice() else { panic!("{} runs", all.len()) };
+    let first = vdbench.measurements().map(|m| m.started_at_ms).min();
+    assert_eq!((vdbench.started_at_ms, vdbench.source.dated), (first, Some(Dated::BySourceWithoutZone)));
+    assert_eq!((dd.started_at_ms, dd.source.dated), (None, Some(Dated::ByImport)));
 }

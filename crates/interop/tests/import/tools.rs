@@ -1,6 +1,7 @@
 //! Each tool's layouts.
 
-use iotax_interop::import::recognise;
+use iotax_analysis::time::utc;
+use iotax_interop::import::{Found, recognise, refused};
 use iotax_model::workload::Test;
 use iotax_model::{Bytes, Rw};
 
@@ -200,11 +201,11 @@ fn bonnie_in_csv_and_tables() {
     near(metric(gamma("putc"), "bytes_per_s"), 51_234.0 * 1024.0);
     near(other(gamma("putc"), "cpu"), 71.0);
     near(metric(gamma("seeks"), "iops"), 151.3);
-    near(metric(gamma("ran-delete"), "iops"), 19_877.0);
+    near(metric(gamma("ran_del"), "iops"), 19_877.0);
     assert_eq!(gamma("putc").keys.test, Some(Test::Putc));
-    assert_eq!(gamma("read").keys.size, Some(Bytes(4 << 30)));
+    assert_eq!(gamma("get_block").keys.size, Some(Bytes(4 << 30)));
     assert!(
-        metric(gamma("seq-stat"), "iops").is_none() && gamma("seq-stat").notes.join(" ").contains("too fast")
+        metric(gamma("seq_stat"), "iops").is_none() && gamma("seq_stat").notes.join(" ").contains("too fast")
     );
     // The table alone says the same.
     let lines: Vec<&str> = data_lines("bonnie-1.03.txt");
@@ -217,15 +218,15 @@ fn bonnie_in_csv_and_tables() {
     assert_eq!((new.version.as_deref(), alpha.len()), (Some("2.00a"), 12));
     near(metric(alpha[0], "bytes_per_s"), 206.0 * 1024.0);
     near(other(alpha[1], "latency_max"), 40_100_000.0);
-    near(metric(entry(&new, "seq-delete"), "iops"), 1265.0);
+    near(metric(entry(&new, "seq_del"), "iops"), 1265.0);
     let table = only(&data("bonnie-2.00-table.txt"));
     near(metric(entry(&table, "getc"), "bytes_per_s"), 322.0 * 1024.0);
-    near(other(entry(&table, "ran-delete"), "latency_max"), 25_835_000.0);
+    near(other(entry(&table, "ran_del"), "latency_max"), 25_835_000.0);
     // Tests that were left out leave blanks.
     let delta = only(&data("bonnie-1.97-table.txt"));
     assert!(delta.entries.iter().all(|entry| entry.workload != "putc" && entry.workload != "getc"));
-    near(metric(entry(&delta, "read"), "bytes_per_s"), 203_344.0 * 1024.0);
-    near(other(entry(&delta, "read"), "latency_max"), 1.188e9);
+    near(metric(entry(&delta, "get_block"), "bytes_per_s"), 203_344.0 * 1024.0);
+    near(other(entry(&delta, "get_block"), "latency_max"), 1.188e9);
 }
 
 #[test]
@@ -235,9 +236,133 @@ fn the_last_share_of_old_bonnie_is_left_out_where_it_may_have_lost_a_digit() {
     let rest = line.strip_suffix(",88").expect("the sample's share");
     for (share, cpu) in [("88", Some(88.0)), ("8", None), ("10", None)] {
         let found = only(&format!("{rest},{share}\n"));
-        let last = entry(&found, "ran-delete");
+        let last = entry(&found, "ran_del");
         assert_eq!((metric(last, "iops"), other(last, "cpu")), (Some(19_877.0), cpu), "{share}");
     }
+}
+
+/// A text whose runs of blanks are one each, as chats and some web pages leave them.
+fn collapsed(text: &str) -> String {
+    text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+#[test]
+fn collapsed_blanks_move_no_figure_of_bonnie_to_another_test() {
+    // What bonnie++ wrote, without its CSV.
+    let runs = data("bonnie-2.00-runs.txt");
+    let tables: String =
+        runs.lines().filter(|line| !line.starts_with("1.98,")).map(|line| line.to_owned() + "\n").collect();
+    let whole = only(&tables);
+    assert_eq!((whole.entries.len(), whole.not_understood.len()), (12 + 4 + 12, 0), "{whole:?}");
+    let of = |found: &Found, target: &str, name: &str| {
+        let entry = found.entries.iter().find(|e| e.target.as_deref() == Some(target) && e.workload == name);
+        entry.map(|entry| other(entry, "latency_max").expect("known"))
+    };
+    let host_1 =
+        ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"].map(|name| of(&whole, "host-1", name));
+    let told = [37_873_000.0, 8_094_000.0, 11_851_000.0, 19_560_000.0, 8_071_000.0, 51_996_000.0];
+    assert_eq!(host_1, told.map(Some));
+    assert_eq!((of(&whole, "host-2", "put_block"), of(&whole, "host-2", "putc")), (Some(18_622_000.0), None));
+    assert_eq!(of(&whole, "a-machine-with-", "putc"), Some(460_000_000.0));
+    // Twelve figures and six latencies are in the order of their heads. The row of -f has eight and is refused.
+    let found = only(&collapsed(&tables));
+    let line = tables.lines().position(|line| line.starts_with("host-2 ")).expect("there") + 1;
+    assert_eq!(found.not_understood.iter().map(|line| line.number).collect::<Vec<_>>(), [line]);
+    assert!(found.not_understood[0].reason.contains("which of the twelve figures are missing"));
+    let rest: Vec<_> =
+        whole.entries.iter().filter(|e| e.target.as_deref() != Some("host-2")).cloned().collect();
+    assert_eq!(found.entries, rest);
+    for name in ["bonnie-1.97-table.txt", "bonnie-2.00-table.txt", "bonnie-1.03.txt"] {
+        let tables: Vec<String> =
+            data(name).lines().filter(|line| !line.contains(",4G")).map(str::to_owned).collect();
+        let text = collapsed(&(tables.join("\n") + "\n"));
+        if name == "bonnie-1.97-table.txt" {
+            // It lacks two tests, and nothing else is there.
+            assert_eq!(recognise(&text), []);
+            let [row] = &refused(&text)[..] else { panic!("{:?}", refused(&text)) };
+            assert!(row.number == 4 && row.reason.starts_with("bonnie++: its blanks"), "{row:?}");
+        } else {
+            assert_eq!(only(&text).entries, only(&(tables.join("\n") + "\n")).entries, "{name}");
+        }
+    }
+    // Blanks of the row alone, and a latency that was lost.
+    let row = tables.lines().nth(line - 1).expect("there");
+    let found = only(&tables.replace(row, collapsed(row).trim_end()));
+    assert!(of(&found, "host-2", "putc").is_none() && of(&found, "host-2", "put_block").is_none());
+    let found = only(&collapsed(&tables.replace("   8094us", "")));
+    assert!(entry(&found, "putc").stated.others.iter().all(|figure| figure.name != "latency_max"));
+    assert_eq!(found.not_understood[0].number, 5);
+}
+
+#[test]
+fn a_table_of_bonnie_says_again_what_its_csv_says() {
+    let found = only(&data("bonnie-2.00-runs.txt"));
+    let targets: Vec<_> = found.entries.iter().filter_map(|entry| entry.target.clone()).collect();
+    assert_eq!((targets.len(), found.not_understood.len()), (12 + 4 + 12, 0));
+    assert_eq!(targets.last().map(String::as_str), Some("a-machine-with-a-long-name-indeed"));
+    // A table without CSV beside one of the same machine that has it.
+    let runs = data("bonnie-2.00-runs.txt");
+    let other = runs.lines().take(5).map(|line| line.replace("571k", "271k") + "\n").collect::<String>();
+    let found = only(&(runs + &other));
+    let rates = found.entries.iter().filter(|entry| entry.workload == "putc");
+    assert_eq!(rates.filter_map(|entry| metric(entry, "bytes_per_s")).count(), 3);
+}
+
+#[test]
+fn fios_groups_keep_their_row_and_the_sum_of_its_clients_is_no_job() {
+    let found = only(&data("fio-3.33-group.json"));
+    let names: Vec<&str> = found.entries.iter().map(|entry| entry.workload.as_str()).collect();
+    assert_eq!((names, &found.not_understood[..]), (vec!["gr", "single"], &[][..]));
+    let group = entry(&found, "gr");
+    assert!(
+        metric(group, "iops").is_some_and(|iops| iops > 1000.0) && metric(group, "latency_p99").is_some()
+    );
+    assert_eq!(group.keys.numjobs, Some(3));
+    assert!(
+        group.notes.iter().any(|note| note.contains("3 jobs that ran at once, which fio reports as one"))
+    );
+    // One of three clones, whose others somebody took away, is not the sum of all.
+    let alone = data("fio-3.33-group.json").replace("\"job_runtime\": 3008", "\"job_runtime\": 1003");
+    let alone = only(&alone);
+    assert_eq!(metric(entry(&alone, "gr"), "iops"), None);
+    assert!(entry(&alone, "gr").notes.iter().any(|note| note.contains("fewer jobs than numjobs")));
+    for name in ["fio-3.33-client.json", "fio-3.33-client.txt"] {
+        let found = only(&data(name));
+        let names: Vec<&str> = found.entries.iter().map(|entry| entry.workload.as_str()).collect();
+        assert_eq!((names, found.not_understood.len()), (vec!["rr", "ww"], 0), "{name}");
+    }
+}
+
+#[test]
+fn every_tool_that_tells_a_time_gives_it_to_its_results() {
+    for (name, time, has_zone) in [
+        ("fio-3.33.json", "2026-11-22T04:26:07Z", true),
+        ("fio-3.33-client.json", "2026-11-23T17:27:22Z", true),
+        ("fio-3.33-client.txt", "2026-11-23T17:27:31Z", false),
+        ("vdbench-5.04.07.txt", "2019-01-24T16:24:31Z", false),
+        ("unixbench-5.1.3.txt", "2023-03-01T10:00:00Z", false),
+        ("atop-2.x.txt", "2023-03-01T10:00:00Z", false),
+        ("atop-P-DSK.txt", "2023-03-01T10:00:00Z", true),
+        ("iostat-12.6-xmt.txt", "2026-11-22T03:51:31Z", false),
+        ("iperf2.csv", "2023-03-01T10:00:10Z", false),
+        ("iozone-3.506.txt", "2023-02-18T19:06:30Z", false),
+        ("iperf2-2.1.8-e.txt", "2026-11-23T17:49:39Z", true),
+        ("iperf3-V.txt", "2026-11-23T17:49:37Z", true),
+        ("iperf3-tcp.json", "2026-11-22T03:51:38Z", true),
+        ("ping-iputils-D.txt", "2026-11-23T17:31:52Z", true),
+    ] {
+        let stamp = recognise(&data(name))[0].entries[0].time.unwrap_or_else(|| panic!("{name}"));
+        assert_eq!((utc(stamp.ms).as_str(), stamp.has_zone), (time, has_zone), "{name}");
+    }
+    for name in
+        ["bonnie-2.00.txt", "dd-9.1.txt", "hyperfine-1.15.json", "fio-3.33-terse.txt", "ping-iputils.txt"]
+    {
+        assert!(recognise(&data(name))[0].entries.iter().all(|entry| entry.time.is_none()), "{name}");
+    }
+    let flat = data("vdbench-flatfile.html")
+        .replace("tod Run", "tod timestamp Run")
+        .replace(" rd1 ", " 01/24/2019-16:25:02-MST rd1 ");
+    assert_eq!(only(&flat).entries[0].time.map(|time| utc(time.ms)).as_deref(), Some("2019-01-24T16:25:02Z"));
 }
 
 #[test]

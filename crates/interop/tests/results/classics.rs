@@ -3,9 +3,11 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use iotax_analysis::compare::{Account, Question, Side, Which, compare};
 use iotax_analysis::suite::filecopy;
-use iotax_analysis::{Run, judge};
+use iotax_analysis::{Metric, Run, judge};
 use iotax_interop::bonnie::{self, Version};
+use iotax_interop::import;
 use iotax_model::Histogram;
 use iotax_model::record::{CpuTime, Environment, Measurement, Outcome, Tallies, Tally};
 use iotax_model::suite::{Suite, SuiteOptions};
@@ -116,6 +118,55 @@ fn each_round_is_a_line_and_what_was_not_measured_is_empty() {
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[1][5..21], ["1G", "", "", "", "", "", "", "", "", "", "", "", "524288", "50", "", ""]);
+}
+
+#[test]
+fn our_csv_is_imported_again_and_meets_its_run() {
+    let mut run = bonnie();
+    let of_files = |name: &str| {
+        let meta = Tallies { meta: Some(tally(16 * 1024, 0, 20_000)), ..Tallies::default() };
+        measurement(name, 1, 2 * SECOND, SECOND, meta)
+    };
+    let names = ["seq_create", "seq_stat", "seq_del", "ran_create", "ran_stat", "ran_del"];
+    run.measurements.extend(names.map(of_files));
+    for version in [Version::V1_97, Version::V1_98] {
+        let csv = bonnie::csv(&run, version).expect("a line");
+        let imported = import::runs(vec![("b.csv".into(), import::recognise(&csv))]).remove(0);
+        assert!(imported.source.tool().starts_with("bonnie++ iotax-"), "{}", imported.source);
+        let mut again = Run {
+            id: 2,
+            plan: imported.plan.clone(),
+            source: Some(imported.source.clone()),
+            measurements: imported.measurements().collect(),
+            ..run.clone()
+        };
+        // Runs that were imported before have other names.
+        for spelling in ["_", "-"] {
+            let spelled = |name: &str| name.replace('_', spelling);
+            again.plan.workloads.iter_mut().for_each(|workload| workload.name = spelled(&workload.name));
+            again
+                .measurements
+                .iter_mut()
+                .for_each(|measured| measured.workload = spelled(&measured.workload));
+            let known = std::mem::take(&mut again.source.as_mut().expect("a source").known);
+            let known = known.into_iter().map(|(name, keys)| (spelled(&name), keys));
+            again.source.as_mut().expect("a source").known = known.collect();
+            let accounts = [&run, &again].map(|run| Account::of(run, &judge(run)));
+            let [one, other] = &accounts;
+            let (a, b) = (Side { account: one, target: None }, Side { account: other, target: None });
+            let question =
+                Question { baseline: Which::A, metrics: vec![Metric::IOPS], margin: 0.02, gates: vec![] };
+            let compared = compare(&a, &b, &question).expect("comparable");
+            let pairs: Vec<(String, String)> =
+                compared.workloads.iter().map(|pair| (pair.a.name.clone(), spelled(&pair.b))).collect();
+            let all = ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"].into_iter().chain(names);
+            let all: Vec<(String, String)> = all.map(|name| (name.to_owned(), spelled(name))).collect();
+            assert_eq!(pairs, all);
+        }
+        let rate =
+            again.measurements.iter().find(|m| m.workload == "seq-create").and_then(|m| Metric::IOPS.of(m));
+        assert_eq!(rate, Some(8192.0));
+    }
 }
 
 #[test]

@@ -214,6 +214,7 @@ fn what_has_no_form_is_refused_with_the_reason() {
         tool: "bonnie++".into(),
         version: None,
         files: vec![],
+        dated: None,
         known: BTreeMap::new(),
         not_understood: vec![],
     });

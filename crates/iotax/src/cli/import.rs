@@ -32,10 +32,14 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let outputs = args.output.open(json::MARK)?;
-    let files = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut refused = Vec::new();
+    let files = args.files.iter().map(|path| read(path, &mut refused)).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+    let without: Vec<String> =
+        files.iter().filter(|(_, found)| found.is_empty()).map(|(name, _)| name.clone()).collect();
     let runs = import::runs(files);
     if runs.is_empty() {
+        not_understood(&refused, "");
         return Err(usage(nothing(&names)));
     }
     if let Some((run, count, what)) = runs.iter().find_map(too_many) {
@@ -57,8 +61,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     for run in &runs {
         let id = keep(&mut store, run).or_exit(Exit::Environment)?;
         outputs.report(&store, id, args.page, false)?;
-        not_understood(run);
+        not_understood(&run.source.not_understood, ", kept with the run");
         note!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
+    }
+    not_understood(&refused, "");
+    if !without.is_empty() {
+        say!("No result of a tool that iotax knows in {}", without.join(", "));
     }
     Ok(Exit::Fine)
 }
@@ -70,15 +78,19 @@ fn too_many(run: &Imported) -> Option<(&Imported, usize, &'static str)> {
     Some((run, count, what))
 }
 
-/// A file's name and the results found in it.
-fn read(path: &Path) -> Result<(String, Vec<Found>), Failure> {
+/// A file's name and the results found in it. If there are none, adds the lines that look like some to `refused`.
+fn read(path: &Path, refused: &mut Vec<String>) -> Result<(String, Vec<Found>), Failure> {
     let (name, bytes) = if path == Path::new("-") {
         ("stdin".to_owned(), input::stdin(input::RESULTS)?)
     } else {
         (shown(path), input::bytes(path, input::RESULTS)?)
     };
     let size = bytes.len();
-    let found = import::recognise(&import::decode(bytes));
+    let text = import::decode(bytes);
+    let found = import::recognise(&text);
+    if found.is_empty() {
+        refused.extend(import::refused(&text).iter().map(|line| line.of_file(&name)));
+    }
     if let Some(found) = found.iter().find(|found| found.is_cut) {
         let (tool, most) = (found.tool, import::MOST_ROWS);
         return Err(usage(format!(
@@ -108,15 +120,14 @@ fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
     Ok(id)
 }
 
-/// Reports lines that were not understood on stderr.
-fn not_understood(run: &Imported) {
-    let lines = &run.source.not_understood;
+/// Reports lines that were not understood on stderr, and where those are that it does not show.
+fn not_understood(lines: &[String], rest: &str) {
     if lines.is_empty() {
         return;
     }
     say!("Not understood:");
     lines.iter().take(SHOWN).for_each(|line| say!("  {line}"));
     if lines.len() > SHOWN {
-        say!("  and {} more, kept with the run", lines.len() - SHOWN);
+        say!("  and {} more{rest}", lines.len() - SHOWN);
     }
 }

@@ -205,6 +205,40 @@ fn more_jobs_than_a_report_can_show_are_refused() {
     assert!(said.contains("1001 workloads of fio in jobs.json; accepted: up to 1000"), "{said}");
 }
 
+#[test]
+fn an_import_says_when_it_was_and_what_it_did_not_find() {
+    let lab = Lab::new();
+    let dd = "1073741824 bytes (1.1 GB, 1.0 GiB) copied, 2.5 s, 429 MB/s\n";
+    std::fs::write(lab.path("dd.txt"), dd).expect("written");
+    std::fs::write(lab.path("notes.txt"), "nothing of a tool\n").expect("written");
+    let imported = lab.run(&["import", "dd.txt", "notes.txt"]);
+    assert!(imported.status.success(), "{}", text(&imported.stderr));
+    let page = text(&imported.stdout);
+    assert!(page.contains("dd does not tell when: the run has the import's time."), "{page}");
+    let said = text(&imported.stderr);
+    assert!(said.contains("No result of a tool that iotax knows in notes.txt"), "{said}");
+    // A row of bonnie++ -f whose blanks are gone is refused with the reason.
+    let bonnie = "Version 2.00a ------Sequential Output------ --Sequential Input- --Random-\n\
+                  -Per Chr- --Block-- -Rewrite- -Per Chr- --Block-- --Seeks--\n\
+                  Name:Size etc /sec %CP /sec %CP /sec %CP /sec %CP /sec %CP /sec %CP\n\
+                  box 48M 557k 39 1.0g 80 864k 38 980k 77\n";
+    std::fs::write(lab.path("bonnie.txt"), bonnie).expect("written");
+    let refused = lab.run(&["import", "bonnie.txt"]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("bonnie.txt:4: ") && said.contains("which of the twelve figures are missing"),
+        "{said}"
+    );
+    let json = r#"{"fio version":"fio-3.33","timestamp":1795321567,"jobs":[{"jobname":"a","read":{"iops":1,"total_ios":5}}]}"#;
+    std::fs::write(lab.path("jobs.json"), json).expect("written");
+    assert!(lab.run(&["import", "jobs.json"]).status.success());
+    let document = text(&lab.run(&["report", "2", "--json", "-"]).stdout);
+    let document: serde_json::Value = serde_json::from_str(&document).expect("JSON");
+    assert_eq!(document["run"]["started_at"], "2026-11-22T04:26:07Z");
+    assert_eq!(document["run"]["source"]["dated"], "source");
+}
+
 /// Tests that have the machine to themselves.
 mod alone {
     use super::*;

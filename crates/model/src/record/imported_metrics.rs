@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::words::words;
+
 /// Metrics as their source reports them, converted to iotax's units.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +32,18 @@ pub struct ImportedMetric {
     pub unit: String,
 }
 
+words! {
+    /// Where the time of an imported run is from.
+    Dated, "origin of a time" {
+        /// The source, which gives the offset from UTC.
+        BySource = "source",
+        /// The source, whose clock has no zone: UTC is assumed.
+        BySourceWithoutZone = "source-without-zone",
+        /// The import: the source tells no time.
+        ByImport = "import",
+    }
+}
+
 /// The origin of an imported run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +55,9 @@ pub struct ImportSource {
     pub version: Option<String>,
     /// The names of the imported files.
     pub files: Vec<String>,
+    /// Where the run's time is from; absent in runs that iotax kept before it noted this.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub dated: Option<Dated>,
     /// The keys that the source gives for each workload, by the workload's name. Every other key in the plan is a default without meaning.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub known: BTreeMap<String, Vec<String>>,
@@ -50,6 +67,20 @@ pub struct ImportSource {
 }
 
 impl ImportSource {
+    /// What there is to say of the run's time; nothing if the source tells it.
+    #[must_use]
+    pub fn about_time(&self) -> Option<String> {
+        match self.dated? {
+            Dated::BySource => None,
+            Dated::BySourceWithoutZone => {
+                Some(format!("The clock of {} has no zone: its times are taken as UTC.", self.tool))
+            }
+            Dated::ByImport => {
+                Some(format!("{} does not tell when: the run has the import's time.", self.tool))
+            }
+        }
+    }
+
     /// The tool and its version, if known: `fio 3.33`.
     #[must_use]
     pub fn tool(&self) -> String {

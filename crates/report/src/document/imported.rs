@@ -3,9 +3,8 @@
 use iotax_model::record::{ImportSource, ImportedMetric, Measurement};
 use iotax_model::units::human;
 
-use super::targets::comparison_table;
 use super::{Grid, Page, Part, figure, words};
-use crate::figure::{UNKNOWN, counted, megabytes, or_unknown, title_in};
+use crate::figure::{UNKNOWN, counted, or_unknown, rate_of};
 use iotax_analysis::cells::by_cell;
 use iotax_analysis::stats::median;
 use iotax_analysis::store::Run;
@@ -14,7 +13,7 @@ use iotax_analysis::{Judgement, Metric, Summary};
 /// The metrics of the overview, with their column heads.
 const SHOWN: [(Metric, &str); 8] = [
     (Metric::IOPS, "IOPS"),
-    (Metric::BYTES_PER_S, "MB/s"),
+    (Metric::BYTES_PER_S, "bytes/s"),
     (Metric::LATENCY_MEAN, "mean"),
     (Metric::LATENCY_P50, "p50"),
     (Metric::LATENCY_P90, "p90"),
@@ -23,10 +22,11 @@ const SHOWN: [(Metric, &str); 8] = [
     (Metric::CPU_PER_IO, "CPU/IO"),
 ];
 
-/// Adds an overview of all cells, each workload's comparison if there are several targets, and every other figure.
+/// Adds an overview of all cells, and every other figure.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &ImportSource) {
     let told = source.to_string();
     page.add(Part::Head(format!("{}{}.", told[..1].to_uppercase(), &told[1..])));
+    source.about_time().into_iter().for_each(|told| page.add(Part::Sentence(told)));
     let measured = by_cell(run);
     let rows: Vec<Row<'_>> = judgement
         .summaries
@@ -36,18 +36,12 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
             (summary, measured.get(&cell).map_or(&[][..], Vec::as_slice))
         })
         .collect();
-    if let Some(grid) = overview(run, &rows) {
+    if let Some(grid) = overview(run, &rows, source) {
         page.add(Part::Table(grid));
     }
-    if run.plan.targets.len() > 1 {
-        for workload in &run.plan.workloads {
-            let compared = judgement.comparisons.iter().any(|c| c.workload == workload.name);
-            let Some(grid) = comparison_table(run, judgement, workload).filter(|_| compared) else {
-                continue;
-            };
-            page.add(Part::Head(format!("{} ({})", title_in(run.source.as_ref(), workload), workload.name)));
-            page.add(Part::Table(grid));
-        }
+    if run.plan.repeat > 1 {
+        let how = "means of means, sums of counts, the farthest of max and min, medians of all else";
+        page.add(Part::Sentence(format!("Over {} rounds: {how}.", run.plan.repeat)));
     }
     if let Some(grid) = others(run, &rows) {
         page.add(Part::Head("What else it states".into()));
@@ -66,13 +60,12 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
 type Row<'a> = (&'a Summary, &'a [&'a Measurement]);
 
 /// One row per cell, with the columns that at least one cell can fill.
-fn overview(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
-    let value = |metric: Metric, of: &[&Measurement]| {
-        median(&of.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>())
-    };
+fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> {
+    let (rate_head, rate) = rate_of(source);
     let shown: Vec<(Metric, &str)> = SHOWN
         .into_iter()
-        .filter(|(metric, _)| rows.iter().any(|(_, of)| value(*metric, of).is_some()))
+        .filter(|(metric, _)| rows.iter().any(|(summary, _)| summary.of(*metric).is_some()))
+        .map(|(metric, head)| (metric, if metric == Metric::BYTES_PER_S { rate_head } else { head }))
         .collect();
     if shown.is_empty() {
         return None;
@@ -82,15 +75,15 @@ fn overview(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let mut head: Vec<&str> = shown.iter().map(|(_, name)| *name).collect();
     head.extend(rounds.then_some("rounds"));
     let mut grid = table(names, &head);
-    for (summary, of) in rows {
-        let figures: Vec<Option<f64>> = shown.iter().map(|(metric, _)| value(*metric, of)).collect();
+    for (summary, _) in rows {
+        let figures: Vec<Option<f64>> = shown.iter().map(|(metric, _)| summary.of(*metric)).collect();
         if figures.iter().all(Option::is_none) {
             continue;
         }
         let mut row = name(names, summary);
         row.extend(shown.iter().zip(figures).map(|((metric, _), value)| {
             figure(or_unknown(value, |value| {
-                if *metric == Metric::BYTES_PER_S { megabytes(value) } else { metric.figure(value) }
+                if *metric == Metric::BYTES_PER_S { rate(value) } else { metric.figure(value) }
             }))
         }));
         row.extend(rounds.then(|| figure(summary.rounds.to_string())));
@@ -99,7 +92,7 @@ fn overview(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     grid.filled()
 }
 
-/// One row per figure under the source's own name: medians over the rounds.
+/// One row per figure under the source's own name, over all rounds.
 fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let names = names(run);
     let mut grid = table(names, &["figure", "value"]);
@@ -122,7 +115,9 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
             let mut row = name(names, summary);
             row.extend([
                 words(one.name.clone()),
-                figure(median(&all).map_or_else(|| UNKNOWN.into(), |value| shown(value, &one.unit))),
+                figure(
+                    over_rounds(&one, &all).map_or_else(|| UNKNOWN.into(), |value| shown(value, &one.unit)),
+                ),
             ]);
             grid.rows.push(row);
         }
@@ -132,6 +127,19 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
         head.is_figure = false;
     }
     grid.filled()
+}
+
+/// A figure of several rounds as one number that is what its name says.
+fn over_rounds(figure: &ImportedMetric, values: &[f64]) -> Option<f64> {
+    let sum = || values.iter().sum::<f64>();
+    let is_count = figure.unit.is_empty();
+    match figure.name.rsplit([' ', '_']).next().unwrap_or_default() {
+        "max" => values.iter().copied().reduce(f64::max),
+        "min" => values.iter().copied().reduce(f64::min),
+        "sent" | "received" | "lost" | "packets" | "retransmits" | "order" if is_count => Some(sum()),
+        "loss" if !values.is_empty() => Some(sum() / values.len() as f64),
+        _ => median(values),
+    }
 }
 
 /// Formatted if iotax knows the unit, else as given.

@@ -142,6 +142,7 @@ fn head(run: &Run) -> Markup {
             }
             @if let Some(source) = &run.source {
                 p.about { (source) ": its own figures, which iotax has not measured or checked" }
+                @if let Some(told) = source.about_time() { p.about { (told) } }
             }
             ul.legend {
                 @for target in &run.plan.targets {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::verdict::{verdict, with_interval};
 use super::{colour, network};
 use crate::document::figures::cells;
-use crate::figure::{UNKNOWN, megabytes, or_unknown, tax, title_in};
+use crate::figure::{UNKNOWN, megabytes, or_unknown, rate_of, tax, title_in};
 use crate::marks::{failures, marks};
 use iotax_analysis::percentile::percentile;
 use iotax_analysis::store::Run;
@@ -15,7 +15,7 @@ use iotax_analysis::{Comparison, Judgement, Metric, Summary};
 
 /// The table of all workloads; nothing if nothing was measured.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
-    let compares = run.plan.targets.len() > 1;
+    let compares = compares(run);
     let (networks, on_disks): (Vec<&Workload>, Vec<&Workload>) =
         run.plan.workloads.iter().partition(|workload| workload.kind().is_network());
     html! {
@@ -35,11 +35,11 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
 pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], name: &str) -> Markup {
     let all = workloads.iter().map(|workload| (*workload, cells(run, judgement, workload)));
     let all: Vec<_> = all.filter(|(_, summaries)| !summaries.is_empty()).collect();
-    let compares = run.plan.targets.len() > 1;
+    let compares = compares(run);
     html! {
         @if !all.is_empty() { div.wide tabindex="0" role="region" aria-label=(name) {
             table.taxes {
-                thead { (head(compares)) }
+                thead { (head(run, compares)) }
                 @for (workload, summaries) in &all {
                     tbody {
                         tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
@@ -54,10 +54,20 @@ pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], n
     }
 }
 
-fn head(compares: bool) -> Markup {
+/// The targets of an import are not compared.
+fn compares(run: &Run) -> bool {
+    run.source.is_none() && run.plan.targets.len() > 1
+}
+
+/// The head of the column of bytes per second, and their format.
+fn rate(run: &Run) -> (&'static str, fn(f64) -> String) {
+    run.source.as_ref().map_or(("MB/s", megabytes), rate_of)
+}
+
+fn head(run: &Run, compares: bool) -> Markup {
     html! {
         tr {
-            th { "target" } th { "IOPS" } th { "MB/s" } th { "mean" } th { "p50" } th { "p99" } th { "p99.9" }
+            th { "target" } th { "IOPS" } th { (rate(run).0) } th { "mean" } th { "p50" } th { "p99" } th { "p99.9" }
             @if !compares { th { "max" } }
             @if compares { th { "tax on mean latency" } }
             th { "host CPU" br; "per I/O" }
@@ -76,7 +86,7 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
                 @if !compares && judgement.is_unusable(run, &s.workload, &s.target) { span.tag { "unusable" } }
             }
             td { (or_unknown(s.of(Metric::IOPS), human::count)) }
-            td { (or_unknown(s.of(Metric::BYTES_PER_S), megabytes)) }
+            td { (or_unknown(s.of(Metric::BYTES_PER_S), rate(run).1)) }
             td { (time(s.of(Metric::LATENCY_MEAN))) }
             td { (time(s.of(Metric::LATENCY_P50))) }
             td { (time(s.of(Metric::LATENCY_P99))) }

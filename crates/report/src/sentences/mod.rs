@@ -48,7 +48,16 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     sentences.extend(open::undecided(run, judgement, &all));
     sentences.extend(judgement.standing.as_ref().and_then(open::decided));
     sentences.extend(verified(run));
+    sentences.extend(unpaired(run));
     sentences
+}
+
+/// Why the targets of an import are not judged.
+fn unpaired(run: &Run) -> Option<String> {
+    (run.source.is_some() && run.plan.targets.len() > 1).then(|| {
+        "The targets are not compared: the repetitions of one were not measured beside those of another."
+            .into()
+    })
 }
 
 /// Reports verification only if it found no faults; faults are warnings.

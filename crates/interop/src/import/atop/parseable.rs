@@ -1,16 +1,17 @@
 //! `atop -P DSK,LVM,MDD`: label, host, time since 1970, date, time, seconds, device, milliseconds busy, reads, sectors read,
 //! writes, sectors written; newer versions go on with discards and queues.
 
-use super::super::Found;
 use super::super::lines::lines;
 use super::super::parse_util::not_understood;
+use super::super::{Found, Stamp};
 use super::Devices;
 
 /// Fields of a line of the oldest version that has all of these.
 const FIELDS: usize = 12;
 
 /// Adds the lines of a text.
-pub(super) fn read(text: &str, devices: &mut Devices, found: &mut Found) {
+pub(super) fn read(text: &str, found: &mut Found) {
+    let mut devices = Devices::default();
     let mut since_boot = false;
     let mut lines = lines(text).enumerate().peekable();
     while let Some((i, line)) = lines.next() {
@@ -23,18 +24,22 @@ pub(super) fn read(text: &str, devices: &mut Devices, found: &mut Found) {
         }
         match words[..] {
             // The sample that follows is since boot; SEP ends every sample.
-            ["RESET"] => since_boot = true,
+            ["RESET"] => {
+                since_boot = true;
+                devices.entries(found);
+            }
             ["SEP"] => since_boot = false,
             ["DSK" | "LVM" | "MDD", _, stamp, date, ..] if is_stamp(stamp) && date.contains('/') => {
                 match sample(&words) {
                     Some(_) if since_boot => {}
-                    Some((device, numbers)) => add(devices, device, numbers, i + 1),
+                    Some((device, numbers)) => add(&mut devices, device, numbers, i + 1),
                     None => found.miss(not_understood(i + 1, line, "fewer fields than atop -P writes")),
                 }
             }
             _ => {}
         }
     }
+    devices.entries(found);
 }
 
 fn is_stamp(word: &str) -> bool {
@@ -52,7 +57,7 @@ fn add(devices: &mut Devices, device: &str, numbers: [u64; 7], line: usize) {
     let [stamp, seconds, busy_ms, reads, sectors_read, writes, sectors_written] = numbers;
     let sums = devices.of(device, line);
     let began = stamp.saturating_sub(seconds).saturating_mul(1000);
-    sums.began_at_ms = Some(sums.began_at_ms.map_or(began, |known| known.min(began)));
+    sums.begins(Stamp::since_1970(began));
     sums.seconds += seconds as f64;
     sums.reads += reads as f64;
     sums.writes += writes as f64;

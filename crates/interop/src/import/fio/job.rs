@@ -7,7 +7,7 @@ use iotax_model::Histogram;
 use iotax_model::record::{Tallies, Tally};
 use iotax_model::workload::{KEYS, WorkloadKey};
 
-use super::super::{Entry, Line};
+use super::super::{Entry, Line, Stamp};
 use iotax_analysis::Metric;
 
 /// The directions in fio's order.
@@ -32,9 +32,12 @@ pub(super) struct Job {
     /// True if clones may be missing in the text, so that nothing may be added up.
     pub(super) is_torn: bool,
     pub(super) error: Option<String>,
-    pub(super) started_at_ms: Option<u64>,
+    /// Its begin, or the time of fio's report.
+    pub(super) time: Option<Stamp>,
     /// Shares of one CPU in percent.
     pub(super) cpu: Option<(f64, f64)>,
+    /// Milliseconds that it took; of all clones together where fio reports them as one.
+    pub(super) took_ms: Option<f64>,
     /// Mean latency of its flushes.
     pub(super) sync_ns: Option<f64>,
     /// The number of clones that these figures sum up already.
@@ -88,7 +91,17 @@ pub(super) struct Direction {
     pub(super) bins: Option<Vec<(u64, u64)>>,
 }
 
+/// A job takes so much longer than its I/O at most; two clones take twice as long.
+const OVER_ITS_IO: f64 = 1.05;
+
 impl Job {
+    /// True if it took no longer than its I/O, so that it is not several clones.
+    fn ran_alone(&self) -> bool {
+        let runtimes = self.directions.iter().flatten().filter_map(|direction| direction.runtime_ms);
+        let runtime = runtimes.fold(0.0, f64::max);
+        self.took_ms.is_some_and(|took| took <= runtime * OVER_ITS_IO)
+    }
+
     fn has_figures(&self) -> bool {
         self.directions.iter().flatten().any(|direction| **direction != Direction::default())
     }
@@ -128,16 +141,19 @@ pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
 fn entry(clones: &[Job]) -> Option<Entry> {
     let count = u32::try_from(clones.len()).ok()?;
     let asked = clones[0].numjobs();
-    let reports_groups = clones[0].options.as_ref().is_some_and(|options| options.has("group_reporting"));
-    let lacking = !reports_groups && clones[0].clones.is_none() && asked.is_some_and(|asked| asked > count);
-    if (count > 1 || lacking) && clones.iter().any(|job| job.is_torn) {
+    let is_torn = clones.iter().any(|job| job.is_torn);
+    // With group_reporting one entry is all clones; fio's JSON leaves that option out, as it has no value.
+    let may_be_group = count == 1 && !is_torn && !clones[0].ran_alone();
+    let is_fewer = clones[0].clones.is_none() && asked.is_some_and(|asked| asked > count);
+    let lacking = is_fewer && !may_be_group;
+    if (count > 1 || lacking) && is_torn {
         return None;
     }
     let job = &clones[0];
     let mut entry = Entry {
         target: target(job),
         workload: job.name.clone(),
-        started_at_ms: job.started_at_ms,
+        time: job.time,
         line: job.line,
         ..Entry::default()
     };
@@ -167,6 +183,12 @@ fn entry(clones: &[Job]) -> Option<Entry> {
         entry.add("sync latency_mean", job.sync_ns, "ns");
     }
     notes(&mut entry, clones, lacking);
+    if is_fewer && !lacking {
+        let numjobs = asked.unwrap_or_default();
+        entry
+            .notes
+            .push(format!("{numjobs} jobs that ran at once, which fio reports as one (group_reporting)"));
+    }
     entry.notes.extend(foreign);
     entry.has_figures().then_some(entry)
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use super::super::Line;
 use super::super::json_tree::{Tree, Value, newlines};
+use super::super::{Line, Stamp};
 use super::Read;
 use super::job::{DIRECTIONS, Direction, Job, Options};
 
@@ -77,8 +77,13 @@ fn documents(value: Value<'_>, line: usize, read: &mut Read) {
     if lists.iter().any(|list| list.items().any(is_job)) {
         read.version = read.version.take().or_else(|| Some(plain_version(&value.get("fio version").text()?)));
         read.begin_document();
-        let document =
-            Document { number: read.documents, line, global: shared(value), of_clients: !lists[1].is_null() };
+        let document = Document {
+            number: read.documents,
+            line,
+            global: shared(value),
+            time: printed(value),
+            of_clients: !lists[1].is_null(),
+        };
         lists
             .iter()
             .flat_map(|list| list.items())
@@ -101,8 +106,16 @@ struct Document {
     number: usize,
     line: usize,
     global: Rc<BTreeMap<String, String>>,
+    /// When it was printed.
+    time: Option<Stamp>,
     /// True for a server's document, which sums up the results of its clients.
     of_clients: bool,
+}
+
+/// The time of a document's printing.
+fn printed(document: Value<'_>) -> Option<Stamp> {
+    let seconds = || document.get("timestamp").u64()?.checked_mul(1000);
+    document.get("timestamp_ms").u64().or_else(seconds).and_then(Stamp::since_1970)
 }
 
 /// The options of all jobs.
@@ -121,16 +134,17 @@ pub(super) fn plain_version(text: &str) -> String {
     text.trim_start_matches("fio-").to_owned()
 }
 
+/// The name of the sum over all clients.
+pub(super) const ALL_CLIENTS: &str = "All clients";
+
 /// A job of a document.
 fn job(value: Value<'_>, document: &Document) -> Option<Job> {
     let name = value.get("jobname").string()?;
     let host = value.get("hostname").string();
-    // The sum over all clients is not one of them.
-    if host.is_none() && document.of_clients {
+    // The sum over all clients is none of them, although it has the host of one.
+    if document.of_clients && (host.is_none() || name == ALL_CLIENTS && value.get("job options").is_null()) {
         return None;
     }
-    // The document's own time is that of printing it.
-    let began = value.get("job_start").u64();
     let error = value.get("error").i64().filter(|error| *error != 0);
     let cpu = |key: &str| value.get(key).f64();
     let (group, options) = (value.get("groupid"), value.get("job options"));
@@ -146,8 +160,9 @@ fn job(value: Value<'_>, document: &Document) -> Option<Job> {
         is_whole: ["read", "write"].iter().all(|word| is_told(value.get(word))),
         directions: DIRECTIONS.map(|word| direction(value.get(word)).map(Box::new)),
         error: error.map(|error| format!("error {error}")),
-        started_at_ms: began.filter(|began| *began > 0),
+        time: value.get("job_start").u64().and_then(Stamp::since_1970).or(document.time),
         cpu: cpu("usr_cpu").zip(cpu("sys_cpu")),
+        took_ms: value.get("job_runtime").f64(),
         sync_ns: value.at(&["sync", "lat_ns", "mean"]).f64().filter(|ns| *ns > 0.0),
         line: document.line,
         ..Job::default()

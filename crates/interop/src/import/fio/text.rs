@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use super::super::Line;
 use super::super::lines::lines;
 use super::super::quantity::{bytes_in, nanos_in, number, number_and_unit};
+use super::super::{Line, Stamp};
 use super::Read;
 use super::job::{DIRECTIONS, Direction, Job, Options};
+use super::json::ALL_CLIENTS;
 
 #[derive(Default)]
 struct Reader {
@@ -38,7 +39,7 @@ struct Reader {
 
 pub(super) fn read(text: &str) -> Read {
     let mut reader = Reader::default();
-    if !text.contains("groupid=") {
+    if !text.contains("groupid=") && !text.contains("IOPS=") {
         return reader.read;
     }
     let mut lines = lines(text).enumerate().peekable();
@@ -56,10 +57,16 @@ impl Reader {
         if let Some(head) = head(line) {
             self.end_job();
             let Head { name, group, clones, error, printed } = head;
+            // It sums up jobs that stand above it.
+            if name == ALL_CLIENTS && line.contains("pid=0:") {
+                self.is_over = true;
+                return;
+            }
             let is_later = self.printed.as_deref().is_some_and(|before| !is_at_once(before, &printed));
             if self.is_over || is_later {
                 self.begin_document();
             }
+            let time = Stamp::of(&printed);
             (self.printed, self.has_results) = (Some(printed), true);
             self.job = Some(Job {
                 options: self
@@ -71,6 +78,7 @@ impl Reader {
                 document: self.read.documents,
                 clones: Some(clones),
                 error,
+                time,
                 line: at,
                 ..Job::default()
             });
@@ -100,6 +108,9 @@ impl Reader {
         }
         if self.job.is_some() {
             self.of_job(line, at);
+        } else if !self.is_over && is_rate(line) {
+            let reason = "a rate without its job's head".to_owned();
+            self.read.miss(Line { number: at, text: line.to_owned(), reason });
         }
     }
 
@@ -221,6 +232,11 @@ impl Reader {
             .is_some_and(|issued| (0..3).all(|i| (issued.get(i).copied().unwrap_or(0) > 0) == there[i]));
         self.read.push(job);
     }
+}
+
+/// `read: IOPS=8473, BW=33.1MiB/s (34.7MB/s)(33.1MiB/1001msec)`
+fn is_rate(line: &str) -> bool {
+    DIRECTIONS.iter().any(|word| line.starts_with(word)) && line.contains("IOPS=") && line.contains("BW=")
 }
 
 /// The first line of a job.

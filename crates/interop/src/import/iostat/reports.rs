@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::super::json_tree::{self, Value};
 use super::super::lines::Lines;
 use super::super::parse_util::{decimal, not_understood};
-use super::super::{Found, MOST_ROWS};
+use super::super::{Found, MOST_ROWS, Stamp};
 
 /// The output of one call of iostat.
 #[derive(Debug, Default)]
@@ -23,6 +23,8 @@ pub(super) struct Report {
     pub(super) line: usize,
     /// Seconds of the day at its end, if `-t` printed them.
     pub(super) at: Option<u32>,
+    /// The same with its day, if that is certain.
+    pub(super) time: Option<Stamp>,
     /// The devices in the text's order, each with its columns.
     pub(super) rows: Vec<(String, Columns)>,
 }
@@ -54,7 +56,7 @@ pub(super) fn of_text(text: &str, found: &mut Found) -> Vec<Session> {
             state.end(&mut sessions);
             state.session.without_first = leaves_out;
         } else if let Some(at) = time_of_day(line) {
-            state.at = Some(at);
+            (state.at, state.time) = (Some(at), Stamp::of(line));
         } else if let Some((header, used)) = Header::of(&lines, i - 1) {
             state.head(header, i);
             i += used - 1;
@@ -76,6 +78,7 @@ struct State {
     session: Session,
     header: Option<Header>,
     at: Option<u32>,
+    time: Option<Stamp>,
     /// True if rows are expected.
     inside: bool,
     /// The columns that the last report has in any row, and where its devices are.
@@ -91,7 +94,7 @@ impl State {
         if !self.session.reports.is_empty() {
             sessions.push(std::mem::take(&mut self.session));
         }
-        (self.header, self.at, self.inside) = (None, None, false);
+        (self.header, self.at, self.time, self.inside) = (None, None, None, false);
     }
 
     /// A header begins a report, unless it has other columns of the report that is being read.
@@ -105,7 +108,12 @@ impl State {
     }
 
     fn begin(&mut self, line: usize) {
-        self.session.reports.push(Report { line, at: self.at.take(), rows: Vec::new() });
+        self.session.reports.push(Report {
+            line,
+            at: self.at.take(),
+            time: self.time.take(),
+            rows: Vec::new(),
+        });
         self.columns.clear();
         self.places.clear();
     }
@@ -254,10 +262,12 @@ pub(super) fn of_json(text: &str, found: &mut Found) -> Vec<Session> {
     let mut rows = 0;
     let mut sessions = Vec::new();
     json_tree::objects(text, &mut |line, object| {
+        let Some(object) = object.or_torn(line, &["\"sysstat\"", "\"disk_device\""], found) else { return };
         for host in object.at(&["sysstat", "hosts"]).items() {
             let report = |statistics: Value<'_>| Report {
                 line,
                 at: statistics.get("timestamp").text().and_then(|stamp| time_of_day(&stamp)),
+                time: statistics.get("timestamp").text().and_then(|stamp| Stamp::of(&stamp)),
                 rows: statistics.get("disk").items().take(MOST_ROWS).filter_map(disk).collect(),
             };
             let reports = host.get("statistics").items().map(report).filter(|report| !report.rows.is_empty());

@@ -1,11 +1,11 @@
 //! iperf 2's CSV: time, own address and port, the other's address and port, number, interval, bytes, bits per second; of
 //! UDP also jitter in milliseconds, packets lost and sent, loss in percent, and packets out of order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::super::lines::lines;
 use super::super::parse_util::{agree, not_understood, whole_nanos};
-use super::super::{Entry, Found};
+use super::super::{Entry, Found, Stamp};
 use iotax_analysis::Metric;
 
 /// A line.
@@ -75,12 +75,22 @@ impl<'a> Row<'a> {
     }
 }
 
+/// The time of `20230301100010`.
+fn stamped(digits: &str) -> Option<Stamp> {
+    let part = |from: usize| digits.get(from..from + 2);
+    let (year, month, day) = (digits.get(..4)?, part(4)?, part(6)?);
+    Stamp::of(&format!("{year}-{month}-{day} {}:{}:{}", part(8)?, part(10)?, part(12)?))
+}
+
 /// Adds the tests of a text.
 pub(super) fn read(text: &str, found: &mut Found) {
     if !text.contains(',') {
         return;
     }
-    let rows: Vec<Row<'_>> = lines(text).enumerate().filter_map(|(i, line)| Row::of(line, i + 1)).collect();
+    // The same line again is the same row.
+    let mut known = HashSet::new();
+    let rows = lines(text).enumerate().filter_map(|(i, line)| Some((line, Row::of(line, i + 1)?)));
+    let rows: Vec<Row<'_>> = rows.filter(|(line, _)| known.insert(line.trim())).map(|(_, row)| row).collect();
     let mut ends: HashMap<_, f64> = HashMap::new();
     for row in &rows {
         let end = ends.entry((row.stream(), row.stamp)).or_insert(row.to);
@@ -133,6 +143,7 @@ fn close(rows: &[&Row<'_>], found: &mut Found) {
     let mut entry =
         Entry { target: Some(row.other.to_owned()), workload: name, line: row.line, ..Entry::default() };
     entry.duration_ns = whole_nanos((row.to - row.from) * 1e9);
+    entry.time = stamped(row.stamp);
     entry.state(Metric::BYTES_PER_S, Some(row.bits_per_s / 8.0));
     for (value, (what, unit)) in row.datagrams.into_iter().flatten().zip([
         ("jitter", "ms"),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::super::iperf::{Row, bracket, connected};
 use super::super::lines::lines;
 use super::super::parse_util::{not_understood, whole_nanos};
-use super::super::{Entry, Found};
+use super::super::{Entry, Found, Stamp};
 use super::SENDERS;
 use iotax_analysis::Metric;
 
@@ -20,12 +20,20 @@ pub(super) fn read(text: &str, found: &mut Found) {
         return;
     }
     let mut test = Test::default();
+    // With -V it stands above the test's head.
+    let mut time = None;
     for (i, line) in unwrapped(text).enumerate() {
         let line = &*line;
         if let Some(host) = host(line) {
-            std::mem::replace(&mut test, Test { host: Some(host), ..Test::default() }).close(found);
-        } else {
+            let next = Test { host: Some(host), time: time.take(), ..Test::default() };
+            std::mem::replace(&mut test, next).close(found);
+        } else if super::super::iperf2::is_head(line) {
+            std::mem::replace(&mut test, Test { is_others: true, ..Test::default() }).close(found);
+        } else if !test.is_others {
             test.take(line, i + 1, found);
+        }
+        if let Some(told) = line.trim().strip_prefix("Time:") {
+            time = Stamp::of(told);
         }
         if let Some(version) = line.trim().strip_prefix("iperf 3.") {
             let word = version.split_whitespace().next().unwrap_or_default();
@@ -88,7 +96,13 @@ const MOST_ROLES: usize = 4;
 #[derive(Default)]
 struct Test {
     host: Option<String>,
+    /// Its begin.
+    time: Option<Stamp>,
     reverse: bool,
+    /// True below a head of iperf 2.
+    is_others: bool,
+    /// The last row without a word for its end: of an interval, or of iperf 2.
+    interval: Option<(usize, String)>,
     udp: bool,
     /// True if there were several streams: a single one has no sum.
     summed: bool,
@@ -110,6 +124,7 @@ impl Test {
         }
         if let Some(row) = Row::of(line) {
             self.row(&row, number);
+            self.interval = Some((number, line.to_owned()));
             return;
         }
         let is_end = |word: &str| matches!(word, "sender" | "receiver");
@@ -163,6 +178,12 @@ impl Test {
     }
 
     fn close(self, found: &mut Found) {
+        if let (Some((number, line)), true) =
+            (&self.interval, self.sent.is_empty() && self.received.is_empty())
+        {
+            let reason = "the total of iperf3, or the head of iperf, is not there";
+            found.miss(not_understood(*number, line, reason));
+        }
         let mut roles: Vec<Option<String>> = Vec::new();
         for total in self.sent.iter().chain(&self.received) {
             if !roles.contains(&total.role) && roles.len() < MOST_ROLES {
@@ -181,7 +202,8 @@ impl Test {
                 }
                 continue;
             };
-            let mut entry = Entry { target: self.host.clone(), line: first.line, ..Entry::default() };
+            let mut entry =
+                Entry { target: self.host.clone(), time: self.time, line: first.line, ..Entry::default() };
             entry.workload = self.name(role.as_deref());
             entry.duration_ns = whole_nanos(first.seconds * 1e9);
             Self::figures(&mut entry, sent, received);
