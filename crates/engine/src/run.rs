@@ -12,8 +12,10 @@ use crate::clock;
 use crate::error::EngineError;
 use crate::io_errors::errno_name;
 use crate::latencies::Latencies;
+use crate::layout::{self, CutFile};
 use crate::open::Target;
-use crate::page_cache::CachedPages;
+use crate::page_cache::{self, CachedPages};
+use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::payload::SECTOR;
 use crate::prepare;
@@ -34,6 +36,7 @@ pub(crate) struct Prepared<'a> {
     workers: Workers,
     room: Latencies,
     cached: Option<CachedPages>,
+    cut: Option<CutFile>,
 }
 
 impl<'a> Prepared<'a> {
@@ -42,6 +45,7 @@ impl<'a> Prepared<'a> {
         let workload = &job.workload;
         let Choice { ioengine, note } = backend::choose(workload)?;
         clock::calibrate();
+        let cut = layout::lay_out(job, target)?;
         if job.workload.pre_read && ioengine != IoEngine::Null {
             prepare::read_ahead(target, &job.workload, job.size)?;
         }
@@ -52,7 +56,7 @@ impl<'a> Prepared<'a> {
         })?;
         let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
         let cached = if bypasses_the_cache { CachedPages::look(job, target) } else { None };
-        Ok(Self { job, target, ioengine, note, verification, workers, room, cached })
+        Ok(Self { job, target, ioengine, note, verification, workers, room, cached, cut })
     }
 
     /// Makes the load. Written data is neither flushed nor verified yet.
@@ -69,11 +73,13 @@ impl<'a> Prepared<'a> {
 
     /// Flushes the target, and verifies it if the job says so.
     pub(crate) fn conclude(self, outcome: &mut Outcome) {
-        let Self { job, target, ioengine, verification, workers, cached, .. } = self;
+        let Self { job, target, ioengine, verification, workers, cached, cut, .. } = self;
         outcome.page_cache = cached.and_then(|before| before.and_now(target));
         if job.workload.rw.writes() && ioengine != IoEngine::Null && workers.is_unharmed(outcome) {
             flush(|| target.file.sync_data(), outcome);
         }
+        // The file has its length again before it is read back.
+        drop(cut);
         if let Some(verification) = verification {
             outcome.notes.extend(verification.note());
             let findings = outcome.verify.get_or_insert_default();
@@ -116,8 +122,10 @@ fn work(
     number: u32,
 ) -> Result<Work, EngineError> {
     let workload = job.workload.clone();
+    let file = target.reopen_for(number)?;
+    page_cache::hint(&file, &workload);
     let setup = Setup {
-        file: target.reopen_for(number)?,
+        file,
         depth: workload.iodepth,
         // Contents are made in whole sectors.
         slot_bytes: usize::try_from(workload.max_bs().0.next_multiple_of(SECTOR.into()))
@@ -125,9 +133,10 @@ fn work(
         options: Options::new(&workload),
     };
     let pattern = Pattern::new(&workload, job.size, number, job.seed);
+    let passes = Passes::new(job, target, number, pattern.pass_bytes(&workload))?;
     let (seed, verification) = (job.seed, verification.cloned());
     Ok(Box::new(move |context| {
-        worker::run(ioengine, Task { context, workload, setup, pattern, seed, verification })
+        worker::run(ioengine, Task { context, workload, setup, pattern, passes, seed, verification })
     }))
 }
 

@@ -23,6 +23,7 @@ use crate::intervals::{IntervalRecorder, IntervalState};
 use crate::io_errors::IoErrors;
 use crate::latencies::{Alike, Latencies};
 use crate::pace::Pace;
+use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::request::{Direction, Io};
 use crate::shared::{Common, Heartbeat};
@@ -41,6 +42,8 @@ pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
+    /// Present if each pass over the area begins with a cold cache.
+    pub(crate) passes: Option<Passes>,
     pub(crate) seed: u64,
     /// Present if writes and reads are verified.
     pub(crate) verification: Option<Arc<Verification>>,
@@ -61,9 +64,9 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
 /// Opens a backend, waits for the start, makes the load until the window ends or nothing is left to do, and waits for the I/O
 /// in flight.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
-    let Task { context, workload, setup, pattern, seed, verification } = task;
+    let Task { context, workload, setup, pattern, passes, seed, verification } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
-    let source = Source::new(&workload, number, seed, pattern, verification, &setup);
+    let source = Source::new(&workload, (number, seed), pattern, passes, verification, &setup);
     let (backend, free) = B::open(setup)?;
     let slots = Slots::new(free, workload.stamps == Stamps::Io);
 

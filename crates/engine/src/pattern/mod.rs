@@ -53,6 +53,15 @@ impl Pattern {
         }
     }
 
+    /// Bytes that one pass over the area moves.
+    pub(crate) fn pass_bytes(&self, workload: &Workload) -> u64 {
+        let area = self.order.bytes();
+        match workload.stride.map(|stride| stride.0.unsigned_abs()) {
+            Some(stride) if stride > 0 => (area / stride).max(1) * workload.max_bs().0,
+            _ => area,
+        }
+    }
+
     /// The next I/O; `None` when all is done.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 2 ns more per I/O")]

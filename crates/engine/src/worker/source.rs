@@ -6,6 +6,7 @@ use iotax_model::verify_errors::Findings;
 use iotax_model::workload::Workload;
 
 use crate::backend::Setup;
+use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
@@ -27,6 +28,7 @@ pub(super) enum NextIo {
 /// See the module.
 pub(super) struct Source {
     pattern: Pattern,
+    passes: Option<Passes>,
     payload: Option<Payload>,
     verifier: Option<Verifier>,
     /// A flush (`end_fsync`) is still to come once all else is done.
@@ -35,12 +37,12 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The I/Os of worker `number`.
+    /// The I/Os of worker `number`, with the job's seed.
     pub(super) fn new(
         workload: &Workload,
-        number: u32,
-        seed: u64,
+        (number, seed): (u32, u64),
         pattern: Pattern,
+        passes: Option<Passes>,
         verification: Option<Arc<Verification>>,
         setup: &Setup,
     ) -> Self {
@@ -51,6 +53,7 @@ impl Source {
         });
         Self {
             pattern,
+            passes,
             payload,
             verifier: verification.map(|verification| Verifier::new(verification, depth, setup.slot_bytes)),
             flush_at_end: workload.end_fsync && workload.rw.writes(),
@@ -76,7 +79,12 @@ impl Source {
             },
         };
         match next {
-            Some(io) => NextIo::Io(io),
+            Some(io) => {
+                if let Some(passes) = &mut self.passes {
+                    passes.count(io);
+                }
+                NextIo::Io(io)
+            }
             None if self.flushes_now(is_alone) => {
                 NextIo::Io(Io { direction: Direction::Sync, offset: 0, length: 0 })
             }

@@ -3,7 +3,7 @@
 use super::value::OptionValue;
 use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
-use crate::workload::{Distribution, IoEngine, Rw, Verify, WorkloadKeys};
+use crate::workload::{Distribution, FileLayout, IoEngine, Memory, Rw, Verify, WorkloadKeys};
 
 /// The options of a section so far. `keys` holds what maps directly to a workload key; the other fields depend on several options.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +37,8 @@ pub(super) struct JobBuilder {
     pub(super) startdelay: Option<Nanos>,
     pub(super) stonewall: Option<bool>,
     pub(super) end_fsync: Option<bool>,
+    pub(super) overwrite: Option<bool>,
+    pub(super) fallocate: Option<FileLayout>,
     pub(super) goes_on: bool,
     pub(super) seed: Option<u64>,
     /// Notes on values that mean something else here than in fio.
@@ -108,6 +110,10 @@ impl JobBuilder {
                 IoEngine::Pvsync2,
                 Some("pvsync: preadv2 and pwritev2, without flags, instead of preadv and pwritev"),
             ),
+            "posixaio" => (
+                IoEngine::IoUring,
+                Some("posixaio: io_uring instead of threads of the C library, each of which does one I/O"),
+            ),
             text => (text.parse().map_err(|error: WordError| error.to_string())?, None),
         };
         self.keys.ioengine = Some(engine);
@@ -124,6 +130,26 @@ impl JobBuilder {
                 Verify::Xxh3
             }
             _ => return Err("accepted: crc32c, xxhash or 0".into()),
+        });
+        Ok(())
+    }
+
+    /// Memory by fio's names. One in a file, or of a GPU, is not had.
+    pub(super) fn mem(&mut self, value: OptionValue<'_>) -> Result<(), String> {
+        let known = value.text.parse::<Memory>().ok().filter(|memory| *memory != Memory::Thp);
+        let memory =
+            known.ok_or("accepted: malloc, mmap, mmaphuge, shm, shmhuge or mmapshared, without a file")?;
+        self.keys.mem = Some(memory);
+        Ok(())
+    }
+
+    pub(super) fn fallocate(&mut self, value: OptionValue<'_>) -> Result<(), String> {
+        self.fallocate = Some(match value.text {
+            "none" | "0" => FileLayout::Empty,
+            "native" | "posix" | "1" => FileLayout::Allocated,
+            "keep" => FileLayout::KeepSize,
+            "truncate" => FileLayout::Sparse,
+            _ => return Err("accepted: none, native, posix, keep or truncate".into()),
         });
         Ok(())
     }

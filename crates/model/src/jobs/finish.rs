@@ -11,7 +11,7 @@ use super::value::OptionValue;
 use super::{FileLine, LineErrors};
 use crate::units::{Bytes, Nanos};
 use crate::words::nearest;
-use crate::workload::{IoEngine, Rw, Stride, WorkloadKeys};
+use crate::workload::{AccessHint, Distribution, FileLayout, IoEngine, Memory, Rw, Stride, WorkloadKeys};
 
 /// Time limit of a job that ends when its I/O is done.
 pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);
@@ -23,7 +23,13 @@ type Wrong = (&'static str, String);
 type Step = fn(&mut JobBuilder, &mut Notes) -> Result<(), Wrong>;
 
 /// The job that a section describes; `None` if any option was rejected.
-pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut LineErrors) -> Option<SectionJob> {
+/// `size` takes the place of its own, of which parts may be unknown here.
+pub(super) fn job(
+    section: &Section,
+    size: Option<Bytes>,
+    notes: &mut Notes,
+    trouble: &mut LineErrors,
+) -> Option<SectionJob> {
     let before = trouble.0.len();
     let mut draft = JobBuilder::default();
     let mut places: HashMap<&'static str, &OptionLine> = HashMap::new();
@@ -32,6 +38,9 @@ pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut LineErrors
         _ => 1024,
     };
     for (known, setting) in effective(section, trouble) {
+        if size.is_some() && matches!(known.names[0], "size" | "filesize") {
+            continue;
+        }
         places.insert(known.names[0], setting);
         match read(&mut draft, known, setting, kb_base) {
             Ok(Some(note)) => notes.add(setting, note),
@@ -39,6 +48,7 @@ pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut LineErrors
             Err(why) => trouble.add(&setting.place, setting.quoted.clone(), why),
         }
     }
+    draft.size = size.or(draft.size);
     let place = |option: &str| places.get(option).map_or(&section.place, |setting| &setting.place);
     for note in std::mem::take(&mut draft.notes) {
         notes.sentences.push(note);
@@ -114,12 +124,13 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
     keys.rw.get_or_insert(Rw::Read);
     keys.direct.get_or_insert(false);
     keys.ioengine.get_or_insert(IoEngine::Psync);
+    keys.mem.get_or_insert(Memory::Malloc);
     keys.ramp_time.get_or_insert(Nanos(0));
     if !draft.goes_on {
         keys.max_errors = Some(1);
     }
     depth(draft, notes);
-    let steps: [Step; 7] = [lengths, per_direction, sequence, zones, amount, files, around];
+    let steps: [Step; 8] = [lengths, per_direction, sequence, zones, amount, files, around, file_state];
     steps.into_iter().filter_map(|step| step(draft, notes).err()).collect()
 }
 
@@ -284,15 +295,13 @@ fn amount(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
 /// Treats several files of a job as one area; random offsets are spread over it alike.
 fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let number = draft.nrfiles.unwrap_or(1).max(1);
-    if let (None, Some(size)) = (draft.size, draft.filesize) {
-        draft.size = size.0.checked_mul(number).map(Bytes);
-    } else if let (Some(size), Some(one)) = (draft.size, draft.filesize)
-        && one.0.checked_mul(number) != Some(size.0)
-    {
-        return Err((
-            "filesize",
-            format!("{number} files of {one} are not size = {size}; leave one of them out"),
-        ));
+    if let Some(one) = draft.filesize {
+        let all = one.0.checked_mul(number).ok_or(("filesize", "it is too large".to_owned()))?;
+        // The files are as long as they are: less is an amount of I/O, more is never reached.
+        if draft.size.is_some_and(|size| size.0 < all) && draft.keys.loops.is_some() {
+            draft.keys.io_size = draft.keys.io_size.or(draft.size);
+        }
+        draft.size = Some(Bytes(all));
     }
     let named = draft.filename.as_deref().map_or(1, |names| names.split(':').count());
     if named > 1 {
@@ -334,6 +343,27 @@ fn around(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
         let why = "with time_based what was written is flushed after the window, which does not count here; use fsync = N, \
                    sync = 1 or direct = 1, or leave time_based out";
         return Err((option, why.into()));
+    }
+    Ok(())
+}
+
+/// Resolves the state of the page cache and of a new file when the job begins.
+fn file_state(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
+    let rw = rw(draft);
+    let endless = draft.keys.loops.is_none();
+    let keys = &mut draft.keys;
+    if keys.direct != Some(true) {
+        keys.fadvise_hint.get_or_insert(AccessHint::Pattern);
+        // fio knows the end of an endless random job's pass by its map of blocks alone.
+        let has_map = keys.norandommap != Some(true)
+            && matches!(keys.random_distribution, None | Some(Distribution::Random));
+        let has_passes = !endless || !rw.is_random() || has_map;
+        let drops = keys.invalidate != Some(false) && keys.pre_read != Some(true);
+        keys.invalidate_each_pass = Some(has_passes && drops);
+    }
+    let takes_layout = !matches!(keys.ioengine, Some(IoEngine::Mmap | IoEngine::Null));
+    if rw.writes() && !rw.reads() && draft.overwrite != Some(true) && takes_layout {
+        draft.keys.layout = Some(draft.fallocate.unwrap_or(FileLayout::Allocated));
     }
     Ok(())
 }

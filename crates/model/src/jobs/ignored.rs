@@ -17,8 +17,7 @@ const fn switch(names: &'static [&'static str], why: &'static str) -> KnownOptio
 const WORKERS: &str = "jobs are threads of one process";
 const REPORTS: &str = "reports have jobs one by one and together, with all directions and percentiles";
 const CLOCK: &str = "every I/O is timed, and what that costs is measured";
-const FILLED: &str = "what is created is filled before it is measured, and removed afterwards";
-const BUFFERS: &str = "buffers are page-aligned memory of the tool's own";
+const CREATED: &str = "files are created and laid out before anything is measured, and removed afterwards";
 const SEED: &str =
     "offsets follow from the run's seed, which is recorded and which --seed sets; every block has its own";
 const LOGS: &str = "every interval is in the store and in the JSON";
@@ -28,7 +27,7 @@ const VERIFIED: &str = "every sector is stamped, and a wrong one is reported wit
 /// The options, each with the reason why it has no effect.
 pub(super) const IGNORED: &[KnownOption] = &[
     noted(&["description"], "it is for readers"),
-    switch(&["thread"], WORKERS),
+    switch(&["thread", "threads"], WORKERS),
     switch(&["group_reporting"], REPORTS),
     switch(&["new_group"], REPORTS),
     noted(&["unified_rw_reporting"], REPORTS),
@@ -72,24 +71,20 @@ pub(super) const IGNORED: &[KnownOption] = &[
     noted(&["randrepeat"], SEED),
     noted(&["allrandrepeat"], SEED),
     noted(&["random_generator"], SEED),
-    noted(&["fallocate"], FILLED),
-    noted(&["overwrite"], FILLED),
-    noted(&["create_serialize"], FILLED),
-    noted(&["create_fsync"], FILLED),
-    noted(&["create_on_open"], FILLED),
-    noted(&["allow_file_create"], FILLED),
-    noted(&["unlink"], FILLED),
+    noted(&["create_serialize"], CREATED),
+    noted(&["create_fsync"], CREATED),
+    noted(&["create_on_open"], CREATED),
+    noted(&["allow_file_create"], CREATED),
+    noted(&["unlink"], CREATED),
     noted(&["filename_format"], "files are areas of one target"),
     noted(&["unique_filename"], "files are areas of one target"),
     noted(&["openfiles"], "files are areas of one target"),
-    noted(&["fadvise_hint"], "the kernel sees the pattern and is told nothing"),
     noted(
         &["allow_mounted_write"],
         "a device is written if --overwrite names it too, and never while it is mounted",
     ),
-    noted(&["mem", "iomem"], BUFFERS),
-    noted(&["iomem_align", "mem_align"], BUFFERS),
-    noted(&["hugepage-size"], BUFFERS),
+    noted(&["iomem_align", "mem_align"], "buffers begin at a page, one after the other"),
+    noted(&["hugepage-size"], "reserved huge pages are those of 2 MiB"),
     noted(&["fixedbufs"], "io_uring has its buffers and files registered"),
     noted(&["registerfiles"], "io_uring has its buffers and files registered"),
     noted(&["nonvectored"], "io_uring has its buffers and files registered"),

@@ -6,7 +6,7 @@ use super::ini::OptionLine;
 use super::{FileLine, Jobs, LineErrors};
 use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::{Bytes, Nanos};
-use crate::workload::{Verify, Workload};
+use crate::workload::{FileLayout, Verify, Workload};
 
 /// Areas start at multiples of this, so that a file's position does not affect how its I/O aligns with the blocks below.
 const ALIGNMENT: u64 = 1 << 20;
@@ -132,6 +132,7 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
             None => groups.push(vec![job]),
         }
     }
+    once_new(&mut groups);
     if groups.len() > 1 {
         notes.sentences.push(
             "stonewall: what it keeps apart is measured apart, in an order that each block draws; files are filled beforehand".into(),
@@ -145,6 +146,39 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
         workloads.push(workload);
     }
     Jobs { workloads, filenames, own_files, directory, seed, notes: notes.into_lines() }
+}
+
+/// A file is new to the first jobs that name it; later ones meet what these wrote, or what was filled for them.
+fn once_new(groups: &mut [Vec<SectionJob>]) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for (number, job) in groups
+        .iter_mut()
+        .enumerate()
+        .flat_map(|(number, group)| group.iter_mut().map(move |job| (number, job)))
+    {
+        let Some(name) = &job.filename else { continue };
+        if *seen.entry(name.clone()).or_insert(number) != number {
+            job.workload.layout = FileLayout::Filled;
+        }
+    }
+}
+
+/// A job whose area another one reads at the same time meets a filled file: reads of what nobody wrote would cost nothing.
+fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
+    let area = |job: &Workload| {
+        let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);
+        job.offset.0..job.offset.0.saturating_add(length)
+    };
+    let filled: Vec<_> = workloads.iter().filter(|job| job.layout == FileLayout::Filled).map(area).collect();
+    for job in workloads.iter_mut().filter(|job| job.layout != FileLayout::Filled) {
+        let own = area(job);
+        if filled.iter().any(|other| own.start < other.end && other.start < own.end) {
+            job.layout = FileLayout::Filled;
+            notes
+                .sentences
+                .push(format!("{}: its file is filled beforehand, as another job reads it", job.name));
+        }
+    }
 }
 
 /// Combines concurrent jobs into one workload.
@@ -177,6 +211,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
             workloads.push(workload);
         }
     }
+    fill_for_readers(&mut workloads, notes);
     let name = workloads.iter().map(|workload| workload.name.as_str()).collect::<Vec<_>>().join("+");
     let mut workloads = workloads.into_iter();
     let mut workload = workloads.next()?;

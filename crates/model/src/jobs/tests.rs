@@ -16,7 +16,7 @@ fn read_with(text: &str, only: &[&str]) -> Result<Jobs, JobsError> {
         _ => Err(format!("{name}: no such file")),
     };
     let variable = |name: &str| (name == "SIZE").then(|| "16".to_owned());
-    let around = Surroundings { include: &include, variable: &variable, machine: MACHINE };
+    let around = Surroundings { include: &include, variable: &variable, machine: MACHINE, size: None };
     let only: Vec<String> = only.iter().map(ToString::to_string).collect();
     read("job.fio", text, &only, &around)
 }
@@ -161,6 +161,32 @@ const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
     ("verify=crc32c-intel", "verify", "crc32c"),
     ("verify=xxhash", "verify", "xxh3"),
     ("invalidate=0", "invalidate", "false"),
+    ("", "invalidate_each_pass", "true"),
+    ("invalidate=0", "invalidate_each_pass", "false"),
+    ("direct=1", "invalidate_each_pass", "false"),
+    ("pre_read=1", "invalidate_each_pass", "false"),
+    ("rw=randread\ntime_based\nruntime=1", "invalidate_each_pass", "true"),
+    ("rw=randread\ntime_based\nruntime=1\nnorandommap", "invalidate_each_pass", "false"),
+    ("rw=randread\nnorandommap", "invalidate_each_pass", "true"),
+    ("", "fadvise_hint", "1"),
+    ("fadvise_hint=0", "fadvise_hint", "0"),
+    ("fadvise_hint=random", "fadvise_hint", "random"),
+    ("direct=1", "fadvise_hint", "0"),
+    ("", "mem", "malloc"),
+    ("iomem=shmhuge", "mem", "shmhuge"),
+    ("rw=read", "layout", "filled"),
+    ("rw=randrw", "layout", "filled"),
+    ("rw=write", "layout", "allocated"),
+    ("rw=write\noverwrite=1", "layout", "filled"),
+    ("rw=write\nfallocate=none", "layout", "empty"),
+    ("rw=write\nfallocate=keep", "layout", "keep"),
+    ("rw=write\nfallocate=truncate", "layout", "sparse"),
+    ("rw=write\nioengine=mmap", "layout", "filled"),
+    ("rw=write\nioengine=null", "layout", "filled"),
+    ("rw=randtrim", "layout", "filled"),
+    ("ioengine=posixaio\niodepth=4", "ioengine", "io_uring"),
+    ("filesize=256m", "io_size", "64m"),
+    ("filesize=32m", "size", "32m"),
     ("continue_on_error=all", "max_errors", "absent"),
     ("max_latency=2s", "stall_timeout", "2s"),
     ("include base", "bs", "8k"),
@@ -217,13 +243,12 @@ fn what_is_wrong_is_quoted_with_its_line() {
         ("[a]\nsize=1m\nrw=randrw\nrate_iops=1,2", "job.fio:4: rate_iops=1,2: reads and writes of a job"),
         ("[a]\nsize=1m\nzonemode=strided\nzonesize=64k", "job.fio:3: zonemode=strided: zones are done for"),
         ("[a]\nsize=1m\nverify=md5", "job.fio:3: verify=md5: accepted: crc32c"),
-        ("[a]\nsize=1m\nioengine=posixaio", "\"posixaio\" is not a known ioengine; accepted: auto, io_uring"),
+        ("[a]\nsize=1m\nioengine=rados", "\"rados\" is not a known ioengine; accepted: auto, io_uring"),
+        ("[a]\nsize=1m\nmem=mmap:/tmp/x", "job.fio:3: mem=mmap:/tmp/x: accepted: malloc, mmap"),
+        ("[a]\nsize=1m\nmem=thp", "job.fio:3: mem=thp: accepted: malloc"),
+        ("[a]\nsize=1m\nfallocate=maybe", "job.fio:3: fallocate=maybe: accepted: none"),
         ("[a]\nsize=1m\ndirect=1\nbs=100", "job.fio:4: bs of [a]: accepted: a multiple of 512"),
         ("[a]\nsize=1k", "job.fio:2: size of [a]: at least one block of 4k"),
-        (
-            "[a]\nsize=1m\nfilesize=1m\nnrfiles=2\nrw=randread",
-            "job.fio:3: filesize=1m: 2 files of 1m are not size = 1m",
-        ),
         ("[a]\nsize=1m\n[b]\nsize=1m\nramp_time=2", "job.fio:5: ramp_time of [b]: [a] has 0ns"),
         ("[a]\nsize=9000000p", "job.fio:2: size"),
         ("[a]\nsize=8000p\nnumjobs=9", "beyond"),
@@ -289,6 +314,44 @@ fn a_shared_file_is_one_area_and_may_be_as_long_as_it_is() {
     assert_eq!((whole.workloads[0].size, whole.workloads[0].offset_increment), (None, None));
     assert!(refused("[a]\nfilename=x\n[b]\nfilename=x\n").contains("job.fio:1: [a]: size is not given"));
     assert!(refused("[a]\nfilename=x\nnumjobs=2").contains("size is not given"));
+}
+
+#[test]
+fn a_file_is_new_to_its_first_writers_alone() {
+    let layouts = |text: &str| -> Vec<(String, &'static str)> {
+        let read = jobs(&format!("[global]\nsize=4m\nfilename=x\n{text}"));
+        let all = read.workloads.iter().flat_map(Workload::jobs);
+        all.map(|job| (job.own_name().to_owned(), job.layout.word())).collect()
+    };
+    let expect = |text: &str, expected: &[(&str, &str)]| {
+        let found = layouts(text);
+        let found: Vec<_> = found.iter().map(|(name, layout)| (name.as_str(), *layout)).collect();
+        assert_eq!(found, expected, "{text}");
+    };
+    expect(
+        "[a]\nrw=write\n[b]\nstonewall\nrw=randwrite\n[c]\nrw=write\nfilename=y\n",
+        &[("a", "allocated"), ("b", "filled"), ("c", "allocated")],
+    );
+    expect("[a]\nrw=read\n[b]\nstonewall\nrw=write\n", &[("a", "filled"), ("b", "filled")]);
+    expect("[a]\nrw=write\n[b]\nrw=randread\n", &[("a", "filled"), ("b", "filled")]);
+    expect("[a]\nrw=write\n[b]\nrw=randwrite\n", &[("a", "allocated"), ("b", "allocated")]);
+}
+
+#[test]
+fn a_size_from_outside_lays_out_the_areas() {
+    let around = Surroundings {
+        include: &|_, name| Err(name.to_owned()),
+        variable: &|_| None,
+        machine: MACHINE,
+        size: Some(Bytes(2 << 20)),
+    };
+    let text = "[global]\nsize=50%\nfilesize=1t\n[a]\nnumjobs=3\n[b]\nrw=write\n";
+    let read = read("job.fio", text, &[], &around).expect("its own sizes do not matter");
+    let places: Vec<_> = read.workloads[0]
+        .jobs()
+        .map(|job| (job.offset.0 >> 20, job.size, job.offset_increment.map(|step| step.0 >> 20)))
+        .collect();
+    assert_eq!(places, [(0, Some(Bytes(2 << 20)), Some(2)), (6, Some(Bytes(2 << 20)), None)]);
 }
 
 /// A line of a job file: any option with a plausible value.

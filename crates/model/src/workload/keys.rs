@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferPattern, ByDirection, Distribution, FileSize, IoEngine, LengthRange, LengthSplit, RateProcess, Rw,
-    Stamps, Stride, SyncMode, Test, Verify,
+    AccessHint, BufferPattern, ByDirection, Distribution, FileLayout, FileSize, IoEngine, LengthRange,
+    LengthSplit, Memory, RateProcess, Rw, Stamps, Stride, SyncMode, Test, Verify,
 };
 use crate::net::Traffic;
 use crate::units::{Bytes, Nanos};
@@ -61,6 +61,7 @@ macro_rules! number {
 number!(u8, u32, u64);
 plain!(String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
 plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode, Test, FileSize);
+plain!(AccessHint, FileLayout, Memory);
 
 /// The description of a key.
 #[derive(Debug, Clone, Copy)]
@@ -220,12 +221,20 @@ keys! {
         direct "0|1": bool = true;
         /// Drop caches before the measurement
         invalidate "0|1": bool = true;
+        /// Drop the area's cache again whenever a job begins another pass over it, as fio does; buffered I/O only
+        invalidate_each_pass "0|1": bool = false;
         /// Read the area into the page cache before the measurement, after dropping caches
         pre_read "0|1": bool = false;
+        /// Pattern that the kernel is told of: 0 (none), 1 (the workload's), random or sequential
+        fadvise_hint "HINT": AccessHint = AccessHint::None;
+        /// State of a created file that is only written: filled, allocated, keep, sparse or empty; see docs/jobs.md
+        layout "STATE": FileLayout = FileLayout::Filled;
         /// Flush (fsync) when a job is done, within the measurement; needs io_size or loops
         end_fsync "0|1": bool = false;
         /// Interface for I/O: auto (the best that works here), io_uring, libaio, psync, pvsync2, mmap or null
         ioengine "ENGINE": IoEngine = IoEngine::Auto;
+        /// Memory of the buffers: thp (huge pages from 2 MiB on, where the kernel has some), malloc, mmap, mmaphuge, shm, shmhuge or mmapshared
+        mem "MEMORY": Memory = Memory::Thp;
         /// Poll the device for completions instead of using interrupts: io_uring (IOPOLL) and pvsync2 (RWF_HIPRI)
         hipri "0|1": bool = false;
         /// Try each I/O without blocking first (RWF_NOWAIT) and count those that would block: pvsync2

@@ -7,7 +7,9 @@ mod distribution;
 mod files;
 mod keys;
 mod kind;
+mod layout;
 mod lengths;
+mod memory;
 mod pattern;
 mod stride;
 mod test;
@@ -25,7 +27,9 @@ pub use self::distribution::{Distribution, Zone};
 pub use self::files::FileSize;
 pub use self::keys::{KEYS, KeyValue, Workload, WorkloadKey, WorkloadKeys};
 pub use self::kind::Kind;
+pub use self::layout::{AccessHint, FileLayout};
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
+pub use self::memory::Memory;
 pub use self::stride::Stride;
 pub use self::test::Test;
 pub use self::text::TextError;
@@ -285,6 +289,8 @@ impl Workload {
         self.check_pattern()?;
         self.check_content()?;
         self.check_files()?;
+        self.check_file()?;
+        self.check_mapping()?;
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
         }
@@ -297,13 +303,6 @@ impl Workload {
                     self.ioengine
                 ),
             );
-        }
-        if self.ioengine == IoEngine::Mmap && self.direct {
-            return refuse("direct", &true, "mmap goes through the page cache; use direct = false".into());
-        }
-        if self.ioengine == IoEngine::Mmap && self.sync != SyncMode::None {
-            let remedy = "a copy into a mapping is never synchronous; use fsync = 1, or another ioengine";
-            return refuse("sync", &self.sync, remedy.into());
         }
         if self.pre_read && self.direct {
             let remedy = "direct I/O does not look into the page cache; use direct = false";
