@@ -59,6 +59,7 @@ pub(crate) fn alone<B: Backend>(
         setup: Setup { file, depth: job.workload.iodepth, slot_bytes: 4096, options: Options::default() },
         pattern: Pattern::new(&job.workload, job.size, number, job.seed),
         passes: None,
+        share: None,
         seed: job.seed,
         verification: None,
     };

@@ -10,6 +10,7 @@ use iotax_model::workload::IoEngine;
 use crate::backend::{self, Choice, Options, Setup};
 use crate::clock;
 use crate::error::EngineError;
+use crate::flow::{Flow, FlowShare};
 use crate::io_errors::errno_name;
 use crate::latencies::Latencies;
 use crate::layout::{self, CutFile};
@@ -20,6 +21,7 @@ use crate::pattern::Pattern;
 use crate::payload::SECTOR;
 use crate::prepare;
 use crate::request::Direction;
+use crate::shared::Common;
 use crate::verify::Verification;
 use crate::watch;
 use crate::window::Window;
@@ -41,7 +43,7 @@ pub(crate) struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     /// Sets a job up on an open target.
-    pub(crate) fn new(job: &'a Job, target: &'a Target) -> Result<Self, EngineError> {
+    pub(crate) fn new(job: &'a Job, target: &'a Target, flow: &Arc<Flow>) -> Result<Self, EngineError> {
         let workload = &job.workload;
         let Choice { ioengine, note } = backend::choose(workload)?;
         clock::calibrate();
@@ -52,7 +54,8 @@ impl<'a> Prepared<'a> {
         let verification = Verification::new(job, target)?.map(Arc::new);
         let room = Latencies::new(workload);
         let workers = Workers::spawn(workload.numjobs, workload.max_errors, &room, |number| {
-            work(job, target, ioengine, verification.as_ref(), number)
+            let share = FlowShare::new(workload, flow);
+            work(job, target, ioengine, verification.as_ref(), share, number)
         })?;
         let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
         let cached = if bypasses_the_cache { CachedPages::look(job, target) } else { None };
@@ -90,6 +93,16 @@ impl<'a> Prepared<'a> {
         }
     }
 
+    /// What has its workers stop.
+    pub(crate) fn common(&self) -> Arc<Common> {
+        Arc::clone(&self.workers.common)
+    }
+
+    /// True if the jobs beside it end when it does.
+    pub(crate) const fn ends_all(&self) -> bool {
+        self.job.workload.exitall
+    }
+
     /// Sends the workers home.
     pub(crate) fn shutdown(self) {
         self.workers.shutdown(self.job.interval);
@@ -98,7 +111,7 @@ impl<'a> Prepared<'a> {
 
 /// Makes the load of a job on an open target.
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-    let mut prepared = Prepared::new(job, target)?;
+    let mut prepared = Prepared::new(job, target, &Arc::default())?;
     events(Event::Ready);
     match prepared.go(Window::new(job, clock::now()), events) {
         Ok(mut outcome) => {
@@ -119,6 +132,7 @@ fn work(
     target: &Target,
     ioengine: IoEngine,
     verification: Option<&Arc<Verification>>,
+    share: Option<FlowShare>,
     number: u32,
 ) -> Result<Work, EngineError> {
     let workload = job.workload.clone();
@@ -136,7 +150,7 @@ fn work(
     let passes = Passes::new(job, target, number, pattern.pass_bytes(&workload))?;
     let (seed, verification) = (job.seed, verification.cloned());
     Ok(Box::new(move |context| {
-        worker::run(ioengine, Task { context, workload, setup, pattern, passes, seed, verification })
+        worker::run(ioengine, Task { context, workload, setup, pattern, passes, share, seed, verification })
     }))
 }
 

@@ -6,6 +6,7 @@ mod mix;
 mod order;
 mod permutation;
 mod sizes;
+mod zones;
 
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;

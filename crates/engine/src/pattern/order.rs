@@ -5,6 +5,7 @@ use iotax_model::workload::Workload;
 
 use super::distribution::Draw;
 use super::sizes::Size;
+use super::zones::Zones;
 use crate::random::{Purpose, SplitMix64};
 
 /// The order of a pattern's offsets, all in bytes from the target's start.
@@ -14,6 +15,8 @@ pub(super) enum Order {
     Random(Blocks),
     /// `percent` of the I/Os are random, and the others follow their predecessor.
     Partly(Box<Partly>),
+    /// In one zone after the other.
+    Zones(Box<Zones>),
 }
 
 /// See [`Order::Partly`].
@@ -33,6 +36,9 @@ impl Order {
             Some(increment) => (workload.offset.0 + increment.0 * u64::from(job), None),
             None => (workload.offset.0, Some((job, workload.numjobs))),
         };
+        if let Some(zones) = Zones::new(workload, start, size.0, job, seed) {
+            return Self::Zones(Box::new(zones));
+        }
         if !workload.rw.is_random() {
             let longest = workload.max_bs().0;
             let (number, numjobs) = of.unwrap_or((0, 1));
@@ -58,6 +64,7 @@ impl Order {
             Self::Sequential(walk) => walk.end - walk.first,
             Self::Random(blocks) => blocks.bytes,
             Self::Partly(partly) => partly.blocks.bytes,
+            Self::Zones(zones) => zones.bytes(),
         }
     }
 
@@ -67,6 +74,7 @@ impl Order {
             Self::Sequential(walk) => walk.next(size.length),
             Self::Random(blocks) => blocks.next(size),
             Self::Partly(partly) => partly.next(size),
+            Self::Zones(zones) => zones.next(size),
         }
     }
 }
@@ -95,14 +103,14 @@ pub(super) struct Walk {
 
 impl Walk {
     /// The area must hold the longest I/O.
-    fn new(first: u64, end: u64, stride: Option<i64>) -> Self {
+    pub(super) fn new(first: u64, end: u64, stride: Option<i64>) -> Self {
         // Backwards it starts over at once, which is at the end.
         let next = if stride.is_some_and(i64::is_negative) { end } else { first };
         Self { first, end, next, stride }
     }
 
     #[inline]
-    fn next(&mut self, length: u32) -> u64 {
+    pub(super) fn next(&mut self, length: u32) -> u64 {
         let length = u64::from(length);
         match self.stride {
             None => {
@@ -132,7 +140,7 @@ impl Walk {
 #[derive(Debug, Clone)]
 pub(super) struct Blocks {
     draw: Draw,
-    /// Bytes from one place to the next: the shortest I/O.
+    /// Bytes from one place to the next: the shortest I/O, unless offsets are aligned otherwise.
     unit: u64,
     /// The area's first byte.
     start: u64,
@@ -142,11 +150,13 @@ pub(super) struct Blocks {
     size: u64,
     /// True if all I/Os are as long as a unit.
     is_uniform: bool,
+    /// The alignment of all offsets, if it is not that of the lengths.
+    align: Option<u64>,
 }
 
 impl Blocks {
-    fn new(workload: &Workload, start: u64, size: Bytes, job: u32, seed: u64) -> Self {
-        let unit = workload.min_bs().0;
+    pub(super) fn new(workload: &Workload, start: u64, size: Bytes, job: u32, seed: u64) -> Self {
+        let unit = workload.blockalign.unwrap_or(workload.min_bs()).0;
         let count = size.0 / unit;
         Self {
             draw: Draw::new(workload, count, job, seed),
@@ -155,11 +165,12 @@ impl Blocks {
             bytes: count * unit,
             size: size.0,
             is_uniform: workload.max_bs().0 == unit,
+            align: workload.blockalign.map(|align| align.0),
         }
     }
 
     #[inline]
-    fn next(&mut self, size: Size) -> u64 {
+    pub(super) fn next(&mut self, size: Size) -> u64 {
         let place = self.draw.next() * self.unit;
         self.start + if self.is_uniform { place } else { self.fit(place, size) }
     }
@@ -167,7 +178,7 @@ impl Blocks {
     /// The place for an I/O of that size which contains the one that was drawn.
     #[inline(never)]
     fn fit(&self, place: u64, size: Size) -> u64 {
-        let (length, align) = (u64::from(size.length), u64::from(size.align));
+        let (length, align) = (u64::from(size.length), self.align.unwrap_or(u64::from(size.align)));
         let place = place - place % align;
         // One that would leave the area keeps its length and moves back as far as necessary.
         place - (place + length).saturating_sub(self.size).next_multiple_of(align)

@@ -6,6 +6,7 @@ use iotax_model::verify_errors::Findings;
 use iotax_model::workload::Workload;
 
 use crate::backend::Setup;
+use crate::flow::FlowShare;
 use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
@@ -29,6 +30,7 @@ pub(super) enum NextIo {
 pub(super) struct Source {
     pattern: Pattern,
     passes: Option<Passes>,
+    share: Option<FlowShare>,
     payload: Option<Payload>,
     verifier: Option<Verifier>,
     /// A flush (`end_fsync`) is still to come once all else is done.
@@ -42,7 +44,7 @@ impl Source {
         workload: &Workload,
         (number, seed): (u32, u64),
         pattern: Pattern,
-        passes: Option<Passes>,
+        (passes, share): (Option<Passes>, Option<FlowShare>),
         verification: Option<Arc<Verification>>,
         setup: &Setup,
     ) -> Self {
@@ -54,6 +56,7 @@ impl Source {
         Self {
             pattern,
             passes,
+            share,
             payload,
             verifier: verification.map(|verification| Verifier::new(verification, depth, setup.slot_bytes)),
             flush_at_end: workload.end_fsync && workload.rw.writes(),
@@ -71,6 +74,9 @@ impl Source {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
     pub(super) fn next(&mut self, slot: usize, is_alone: bool) -> NextIo {
+        if let Some(pause) = self.share.as_ref().and_then(FlowShare::is_ahead) {
+            return NextIo::After(pause);
+        }
         let next = match &mut self.verifier {
             None => self.pattern.next(),
             Some(verifier) => match verifier.next(slot, &mut self.pattern) {
@@ -82,6 +88,9 @@ impl Source {
             Some(io) => {
                 if let Some(passes) = &mut self.passes {
                     passes.count(io);
+                }
+                if let Some(share) = &mut self.share {
+                    share.count();
                 }
                 NextIo::Io(io)
             }

@@ -12,8 +12,16 @@ use crate::Unfit;
 use iotax_analysis::store::Run;
 
 /// Keys of a workload that fio does not have, or means something else by.
-const NOT_FIOS: [&str; 7] =
-    ["stamps", "write_journal", "stall_timeout", "max_errors", "test", "invalidate_each_pass", "layout"];
+const NOT_FIOS: [&str; 8] = [
+    "stamps",
+    "write_journal",
+    "stall_timeout",
+    "max_errors",
+    "test",
+    "invalidate_each_pass",
+    "layout",
+    "tolerated_errors",
+];
 /// Keys that scripts look for among a job's options, even if they were not given.
 const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime", "ramp_time"];
 

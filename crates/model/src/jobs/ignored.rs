@@ -22,6 +22,7 @@ const SEED: &str =
     "offsets follow from the run's seed, which is recorded and which --seed sets; every block has its own";
 const LOGS: &str = "every interval is in the store and in the JSON";
 const FRESH: &str = "every write has new content";
+const READ_BACK: &str = "all that was written is read back after the window, and no read of it counts";
 const VERIFIED: &str = "every sector is stamped, and a wrong one is reported with its place";
 
 /// The options, each with the reason why it has no effect.
@@ -104,9 +105,18 @@ pub(super) const IGNORED: &[KnownOption] = &[
     noted(&["zonecapacity"], "there is no zonemode = zbd"),
     noted(&["zone_reset_threshold"], "there is no zonemode = zbd"),
     noted(&["zone_reset_frequency"], "there is no zonemode = zbd"),
-    noted(&["exit_what"], "there is no exitall"),
+    noted(
+        &["exit_what"],
+        "exitall ends the jobs of its own group; what a stonewall keeps apart is measured apart",
+    ),
     noted(&["rate_cycle", "ratecycle"], "each I/O of a rate has a time of its own"),
     noted(&["latency_window"], "there is no latency_target"),
     noted(&["latency_percentile"], "there is no latency_target"),
     noted(&["latency_run"], "there is no latency_target"),
+    noted(&["io_submit_mode"], "I/Os of a rate begin when they are due, whoever hands them over"),
+    noted(&["verify_pattern"], VERIFIED),
+    noted(&["verify_write_sequence"], VERIFIED),
+    noted(&["verify_header_seed"], VERIFIED),
+    noted(&["verify_backlog"], READ_BACK),
+    noted(&["verify_backlog_batch"], READ_BACK),
 ];

@@ -27,6 +27,9 @@ pub(super) struct SectionJob {
     pub(super) increment: Option<Bytes>,
     pub(super) delay: Option<Nanos>,
     pub(super) stonewall: bool,
+    /// The name of a job before this one that must have ended.
+    pub(super) wait_for: Option<String>,
+    pub(super) flow_id: u64,
     pub(super) seed: Option<u64>,
 }
 
@@ -127,7 +130,8 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
     let seed = jobs.iter().find_map(|job| job.seed);
     let mut groups: Vec<Vec<SectionJob>> = Vec::new();
     for job in jobs {
-        match groups.last_mut().filter(|_| !job.stonewall) {
+        let waits = job.stonewall || waits_for_all(&job, &groups, trouble);
+        match groups.last_mut().filter(|_| !waits) {
             Some(group) => group.push(job),
             None => groups.push(vec![job]),
         }
@@ -146,6 +150,21 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
         workloads.push(workload);
     }
     Jobs { workloads, filenames, own_files, directory, seed, notes: notes.into_lines() }
+}
+
+/// Returns whether a job waits for those before it by `wait_for`: for the last group, as earlier ones have ended.
+fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut LineErrors) -> bool {
+    let Some(name) = &job.wait_for else { return false };
+    let Some(group) = groups.iter().rposition(|group| group.iter().any(|other| other.name == *name)) else {
+        job.complain(trouble, "wait_for", format!("no job before it is called {name:?}"));
+        return false;
+    };
+    let is_last = group + 1 == groups.len();
+    if is_last && groups[group].iter().any(|other| other.name != *name) {
+        let why = "other jobs would go on meanwhile; accepted: a job that runs alone, or stonewall, which waits for all";
+        job.complain(trouble, "wait_for", why.into());
+    }
+    is_last
 }
 
 /// A file is new to the first jobs that name it; later ones meet what these wrote, or what was filled for them.
@@ -184,6 +203,10 @@ fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
 /// Combines concurrent jobs into one workload.
 fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let first = group.first()?;
+    if let Some(other) = group.iter().find(|job| job.workload.flow.is_some() && job.flow_id != first.flow_id)
+    {
+        other.complain(trouble, "flow_id", "jobs at the same time have one flow; leave it out".into());
+    }
     for job in group {
         if job.workload.ramp_time != first.workload.ramp_time {
             let why = format!(

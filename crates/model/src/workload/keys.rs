@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AccessHint, BufferPattern, ByDirection, Distribution, FileLayout, FileSize, IoEngine, LengthRange,
-    LengthSplit, Memory, RateProcess, Rw, Stamps, Stride, SyncMode, Test, Verify,
+    AccessHint, BufferPattern, ByDirection, CpuPolicy, DedupeMode, Distribution, FileLayout, FileSize,
+    IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, RateProcess, Rw, Stamps, Stride,
+    SyncMode, Test, ToleratedErrors, Verify,
 };
 use crate::net::Traffic;
 use crate::units::{Bytes, Nanos};
@@ -61,7 +62,7 @@ macro_rules! number {
 number!(u8, u32, u64);
 plain!(String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
 plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode, Test, FileSize);
-plain!(AccessHint, FileLayout, Memory);
+plain!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode, MemoryPolicy, NumberList, ToleratedErrors);
 
 /// The description of a key.
 #[derive(Debug, Clone, Copy)]
@@ -251,10 +252,18 @@ keys! {
         buffer_compress_chunk "SIZE": Bytes = Bytes(512);
         /// Percentage of writes that repeat the data of an earlier one
         dedupe_percentage "PERCENT": u8 = 0;
+        /// Content that a duplicate repeats: that of any earlier write (repeat), or one of a fixed set (working_set)
+        dedupe_mode "MODE": DedupeMode = DedupeMode::Repeat;
+        /// Jobs share that fixed set
+        dedupe_global "0|1": bool = false;
         /// Write zeros
         zero_buffers "0|1": bool = false;
         /// Stamp writes and check reads, and at the end check everything written: none, crc32c or xxh3
         verify "HOW": Verify = Verify::None;
+        /// Read back and check what was written, at the end; otherwise verify only stamps it
+        do_verify "0|1": bool = true;
+        /// End the jobs beside this one when it is done
+        exitall "0|1": bool = false;
     }
     optional {
         /// CPU that the thread of sqthread_poll is bound to
@@ -267,6 +276,34 @@ keys! {
         bssplit "SPLIT": ByDirection<LengthSplit>;
         /// Distance between the starts of numjobs' areas: each job then has an area of size bytes
         offset_increment "SIZE": Bytes;
+        /// Alignment of random offsets [default: the shortest block size]
+        blockalign "SIZE": Bytes;
+        /// Bytes that a job moves within one zone of the area before it goes on to the next
+        zonesize "SIZE": Bytes;
+        /// Length of a zone [default: zonesize]
+        zonerange "SIZE": Bytes;
+        /// Bytes between the end of a zone and the start of the next [default: 0]
+        zoneskip "SIZE": Bytes;
+        /// Share of this job's I/Os among those of all jobs beside one another that have a share
+        flow "WEIGHT": u64;
+        /// Pause of a job that is ahead of its share [default: 50us]
+        flow_sleep "TIME": Nanos;
+        /// CPUs that the job's threads may use, such as 0-3,8
+        cpus_allowed "CPUS": NumberList;
+        /// Share of each thread in these CPUs: shared or split [default: shared]
+        cpus_allowed_policy "POLICY": CpuPolicy;
+        /// NUMA nodes whose CPUs the job's threads may use
+        numa_cpu_nodes "NODES": NumberList;
+        /// NUMA nodes of the job's memory: default, local, prefer:NODE, bind:NODES or interleave:NODES
+        numa_mem_policy "POLICY": MemoryPolicy;
+        /// Priority of the job's I/O within its class: 0 (first) to 7
+        prio "LEVEL": u8;
+        /// Class of the job's I/O priority: 1 (real time), 2 (best effort) or 3 (idle)
+        prioclass "CLASS": u8;
+        /// Percentage of the area that the fixed set of duplicates holds [default: 5]
+        dedupe_working_set_percentage "PERCENT": u8;
+        /// Failed I/Os that do not count toward max_errors: directions with errors, such as read,write:ENOSPC
+        tolerated_errors "LIST": ToleratedErrors;
         /// Delay of this job after the others
         startdelay "TIME": Nanos;
         /// Distance between the starts of sequential I/Os: -4k goes backwards, 0 stays [default: the block size]
