@@ -1,11 +1,13 @@
 //! Access patterns: which I/O comes next.
 
+mod blocks;
 mod distribution;
 mod hundred;
 mod mix;
 mod order;
 mod permutation;
 mod sizes;
+mod walk;
 mod zones;
 
 use iotax_model::units::Bytes;

@@ -2,8 +2,9 @@
 
 use iotax_model::workload::Workload;
 
-use super::order::{Blocks, Walk};
+use super::blocks::Blocks;
 use super::sizes::Size;
+use super::walk::Walk;
 
 /// I/O within one zone after the other, and over again.
 #[derive(Debug, Clone)]
