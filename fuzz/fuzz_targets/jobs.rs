@@ -13,6 +13,7 @@ fuzz_target!(|text: &str| {
         include: &|_, name| Ok(Included { file: name.to_owned(), text: text.to_owned() }),
         variable: &|name| (name.len() < 9).then(|| name.to_owned()),
         machine: MachineKeywords { pagesize: 4096, mb_memory: 8192, ncpus: 4 },
+        size: None,
     };
     check(read("job.fio", text, &[], &around));
     let _ = vdbench::is_meant(text);

@@ -4,6 +4,7 @@
 use std::io;
 use std::ptr::{self, NonNull};
 
+use iotax_model::workload::Memory;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// The right to use one buffer. It cannot be copied: queueing an I/O gives it away, and the completion returns it, so nobody
@@ -37,8 +38,7 @@ impl Slot {
 /// Bytes of a huge page. Buffers that fill one begin at a multiple of it.
 const HUGE: usize = 2 << 20;
 
-/// Buffers of equal length, one for each slot, in one mapping that begins zeroed. From 2 MiB on they are in huge pages, as far
-/// as the kernel has some.
+/// Buffers of equal length, one for each slot, in one mapping that begins zeroed.
 #[derive(Debug)]
 pub struct Buffers {
     memory: NonNull<u8>,
@@ -48,24 +48,24 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// `count` buffers of `slot_bytes`, a multiple of 512, and their slots.
+    /// `count` buffers of `slot_bytes`, a multiple of 512, and their slots. From 2 MiB on they are in huge pages, as far as the
+    /// kernel has some.
     pub fn new(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
+        Self::within(Memory::Thp, count, slot_bytes)
+    }
+
+    /// As [`Self::new`], in memory of some kind. Reserved huge pages that are not there are an error.
+    pub fn within(memory: Memory, count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mapped = if bytes < HUGE { bytes } else { bytes.saturating_add(HUGE) };
-        // SAFETY: a fresh private mapping at an address of the kernel's choice affects no other memory.
-        let begin = unsafe {
-            mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-        }?;
-        let begin = NonNull::new(begin.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut memory = begin;
-        if bytes >= HUGE {
-            let misaligned = begin.addr().get() % HUGE;
-            // SAFETY: less than the huge page by which the mapping is longer than the buffers.
-            memory = unsafe { begin.add((HUGE - misaligned) % HUGE) };
-            // Without huge pages it works as well. SAFETY: the buffers' part of the mapping; its content stays as it is.
-            let _ = unsafe { madvise(memory.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-        }
-        Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, (0..count).map(Slot).collect()))
+        let slots = (0..count).map(Slot).collect();
+        let (begin, memory, mapped) = match memory {
+            Memory::Thp if bytes >= HUGE => advised(bytes)?,
+            Memory::Thp | Memory::Malloc | Memory::Mmap => whole(bytes, MapFlags::PRIVATE)?,
+            Memory::Shm | Memory::MmapShared => whole(bytes, MapFlags::SHARED)?,
+            Memory::MmapHuge => whole(bytes.next_multiple_of(HUGE), MapFlags::PRIVATE | RESERVED)?,
+            Memory::ShmHuge => whole(bytes.next_multiple_of(HUGE), MapFlags::SHARED | RESERVED)?,
+        };
+        Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, slots))
     }
 
     /// The address of a slot's buffer of `slot_bytes` bytes.
@@ -92,6 +92,31 @@ impl Buffers {
     pub(crate) const fn leak(&mut self) {
         self.mapping.1 = 0;
     }
+}
+
+/// A mapping: its begin, the begin of the part to use, and its bytes.
+type Mapping = (NonNull<u8>, NonNull<u8>, usize);
+
+/// Huge pages of 2 MiB from those that the system has reserved.
+const RESERVED: MapFlags = MapFlags::HUGETLB.union(MapFlags::HUGE_2MB);
+
+/// Maps fresh memory of which all is used.
+fn whole(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
+    // SAFETY: a fresh mapping of nothing, at an address of the kernel's choice, affects no other memory.
+    let begin = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?;
+    let begin = NonNull::new(begin.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+    Ok((begin, begin, bytes))
+}
+
+/// Maps memory that begins at a huge page, and asks for huge pages. Without any it works as well.
+fn advised(bytes: usize) -> io::Result<Mapping> {
+    let (begin, _, mapped) = whole(bytes.saturating_add(HUGE), MapFlags::PRIVATE)?;
+    let misaligned = begin.addr().get() % HUGE;
+    // SAFETY: less than the huge page by which the mapping is longer than the buffers.
+    let memory = unsafe { begin.add((HUGE - misaligned) % HUGE) };
+    // SAFETY: the buffers' part of the mapping; its content stays as it is.
+    let _ = unsafe { madvise(memory.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+    Ok((begin, memory, mapped))
 }
 
 impl Drop for Buffers {
@@ -131,6 +156,38 @@ mod tests {
                 let bytes = buffers.slice(slot);
                 assert!(bytes.iter().all(|byte| *byte == 0));
                 bytes.fill(7);
+            }
+        }
+    }
+
+    /// A mapping's line of /proc/self/smaps with this key.
+    fn told(buffers: &Buffers, key: &str) -> Option<String> {
+        let all = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let begin = format!("{:x}-", buffers.mapping.0.addr());
+        let own = all.lines().skip_while(|line| !line.starts_with(&begin));
+        Some(own.skip(1).find_map(|line| line.strip_prefix(key))?.trim().to_owned())
+    }
+
+    #[test]
+    fn only_thp_asks_for_huge_pages() {
+        for memory in [Memory::Thp, Memory::Malloc, Memory::Mmap, Memory::Shm, Memory::MmapShared] {
+            let (mut buffers, mut slots) = Buffers::within(memory, 4, 1 << 20).expect("mapped");
+            slots.iter_mut().for_each(|slot| buffers.slice(slot).fill(7));
+            // hg: advised to use huge pages, see proc(5); mappings of neighbours with the same flags are shown as one.
+            if let Some(flags) = told(&buffers, "VmFlags:") {
+                let is_advised = flags.split(' ').any(|flag| flag == "hg");
+                assert!(is_advised || memory != Memory::Thp, "{memory}: {flags}");
+                assert!(!is_advised || memory == Memory::Thp, "{memory}: {flags}");
+            }
+        }
+    }
+
+    #[test]
+    fn reserved_huge_pages_are_had_or_missed() {
+        for memory in [Memory::MmapHuge, Memory::ShmHuge] {
+            match Buffers::within(memory, 3, 512 << 10) {
+                Ok((mut buffers, mut slots)) => slots.iter_mut().for_each(|slot| buffers.slice(slot).fill(7)),
+                Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOMEM), "{memory}: {error}"),
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
@@ -16,6 +17,7 @@ use crate::clock;
 use crate::error::EngineError;
 use crate::open::{self, Target};
 use crate::run::Prepared;
+use crate::shared::Common;
 use crate::window::Window;
 
 /// Measures a workload with concurrent jobs, as [`crate::measure`] does.
@@ -23,8 +25,9 @@ pub(crate) fn run(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Resu
     let parts = split(job);
     let targets = open_all(&parts, path)?;
     let mut prepared: Vec<Prepared<'_>> = Vec::with_capacity(parts.len());
+    let flow = Arc::default();
     for (part, target) in parts.iter().zip(&targets) {
-        match Prepared::new(part, target) {
+        match Prepared::new(part, target, &flow) {
             Ok(ready) => prepared.push(ready),
             Err(error) => {
                 prepared.into_iter().for_each(Prepared::shutdown);
@@ -85,12 +88,19 @@ fn perform(
     events: &mut dyn FnMut(Event),
 ) -> Vec<Result<Outcome, EngineError>> {
     let (sender, receiver) = mpsc::channel();
+    let all: Vec<Arc<Common>> = prepared.iter().map(Prepared::common).collect();
     thread::scope(|scope| {
         let running: Vec<_> = (0..)
             .zip(prepared.iter_mut().zip(windows))
             .map(|(number, (part, window))| {
-                let sender = sender.clone();
-                scope.spawn(move || go(number, part, *window, &sender))
+                let (sender, all) = (sender.clone(), all.as_slice());
+                scope.spawn(move || {
+                    let outcome = go(number, part, *window, &sender);
+                    if part.ends_all() {
+                        all.iter().for_each(|common| common.stop());
+                    }
+                    outcome
+                })
             })
             .collect();
         drop(sender);

@@ -136,6 +136,8 @@ fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> 
         Some(("offset", workload.offset.to_string()))
     } else if let Some(increment) = workload.offset_increment.filter(|increment| !is_whole(increment.0)) {
         Some(("offset_increment", increment.to_string()))
+    } else if let Some(align) = workload.blockalign.filter(|align| !is_whole(align.0)) {
+        Some(("blockalign", align.to_string()))
     } else if let Some(stride) = workload.stride.filter(|stride| !is_whole(stride.0.unsigned_abs())) {
         Some(("stride", stride.to_string()))
     } else {

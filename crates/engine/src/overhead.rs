@@ -58,6 +58,8 @@ pub(crate) fn alone<B: Backend>(
         workload: job.workload.clone(),
         setup: Setup { file, depth: job.workload.iodepth, slot_bytes: 4096, options: Options::default() },
         pattern: Pattern::new(&job.workload, job.size, number, job.seed),
+        passes: None,
+        share: None,
         seed: job.seed,
         verification: None,
     };

@@ -1,10 +1,11 @@
 //! The page cache: how much of a target's area it holds, which is nothing after direct I/O, and how it is emptied.
 
-#![expect(unsafe_code, reason = "mincore(2) needs a mapping")]
+#![expect(unsafe_code, reason = "mincore(2) needs a mapping, and ioctl(2) is told numbers")]
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::ptr::null_mut;
@@ -12,6 +13,7 @@ use std::ptr::null_mut;
 use iotax_model::record::{CacheDrop, PageCache};
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
+use iotax_model::workload::{AccessHint, Workload};
 use rustix::fs::{Advice, fadvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -104,6 +106,31 @@ fn drop_file(path: &Path) -> io::Result<()> {
 pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
     file.sync_data()?;
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)
+}
+
+/// Drops what is clean of a range, and has the kernel begin to write what is dirty; of a device, all of it after writing it, if
+/// the user may. Nothing depends on it but the time that later I/O takes.
+pub(crate) fn drop_range(file: &File, is_device: bool, start: u64, length: u64) {
+    /// `_IO(0x12, 97)` of linux/fs.h.
+    const BLKFLSBUF: libc::Ioctl = 0x1261;
+    // SAFETY: the request takes no argument.
+    if is_device && unsafe { libc::ioctl(file.as_raw_fd(), BLKFLSBUF, 0) } == 0 {
+        return;
+    }
+    let _ = fadvise(file, start, NonZeroU64::new(length), Advice::DontNeed);
+}
+
+/// Tells the kernel which access pattern to expect of a file that one worker has open.
+pub(crate) fn hint(file: &File, workload: &Workload) {
+    let advice = match workload.fadvise_hint {
+        AccessHint::None => return,
+        AccessHint::Random => Advice::Random,
+        AccessHint::Sequential => Advice::Sequential,
+        AccessHint::Pattern if workload.rw.is_random() => Advice::Random,
+        AccessHint::Pattern => Advice::Sequential,
+    };
+    // It is a hint: nothing depends on it but the time that I/O takes.
+    let _ = fadvise(file, 0, None, advice);
 }
 
 #[cfg(test)]

@@ -10,14 +10,18 @@ use iotax_model::workload::IoEngine;
 use crate::backend::{self, Choice, Options, Setup};
 use crate::clock;
 use crate::error::EngineError;
+use crate::flow::{Flow, FlowShare};
 use crate::io_errors::errno_name;
 use crate::latencies::Latencies;
+use crate::layout::{self, CutFile};
 use crate::open::Target;
-use crate::page_cache::CachedPages;
+use crate::page_cache::{self, CachedPages};
+use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::payload::SECTOR;
 use crate::prepare;
 use crate::request::Direction;
+use crate::shared::Common;
 use crate::verify::Verification;
 use crate::watch;
 use crate::window::Window;
@@ -34,25 +38,28 @@ pub(crate) struct Prepared<'a> {
     workers: Workers,
     room: Latencies,
     cached: Option<CachedPages>,
+    cut: Option<CutFile>,
 }
 
 impl<'a> Prepared<'a> {
     /// Sets a job up on an open target.
-    pub(crate) fn new(job: &'a Job, target: &'a Target) -> Result<Self, EngineError> {
+    pub(crate) fn new(job: &'a Job, target: &'a Target, flow: &Arc<Flow>) -> Result<Self, EngineError> {
         let workload = &job.workload;
         let Choice { ioengine, note } = backend::choose(workload)?;
         clock::calibrate();
+        let cut = layout::lay_out(job, target)?;
         if job.workload.pre_read && ioengine != IoEngine::Null {
             prepare::read_ahead(target, &job.workload, job.size)?;
         }
         let verification = Verification::new(job, target)?.map(Arc::new);
         let room = Latencies::new(workload);
         let workers = Workers::spawn(workload.numjobs, workload.max_errors, &room, |number| {
-            work(job, target, ioengine, verification.as_ref(), number)
+            let share = FlowShare::new(workload, flow);
+            work(job, target, ioengine, verification.as_ref(), share, number)
         })?;
         let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
         let cached = if bypasses_the_cache { CachedPages::look(job, target) } else { None };
-        Ok(Self { job, target, ioengine, note, verification, workers, room, cached })
+        Ok(Self { job, target, ioengine, note, verification, workers, room, cached, cut })
     }
 
     /// Makes the load. Written data is neither flushed nor verified yet.
@@ -69,11 +76,13 @@ impl<'a> Prepared<'a> {
 
     /// Flushes the target, and verifies it if the job says so.
     pub(crate) fn conclude(self, outcome: &mut Outcome) {
-        let Self { job, target, ioengine, verification, workers, cached, .. } = self;
+        let Self { job, target, ioengine, verification, workers, cached, cut, .. } = self;
         outcome.page_cache = cached.and_then(|before| before.and_now(target));
         if job.workload.rw.writes() && ioengine != IoEngine::Null && workers.is_unharmed(outcome) {
             flush(|| target.file.sync_data(), outcome);
         }
+        // The file has its length again before it is read back.
+        drop(cut);
         if let Some(verification) = verification {
             outcome.notes.extend(verification.note());
             let findings = outcome.verify.get_or_insert_default();
@@ -84,6 +93,16 @@ impl<'a> Prepared<'a> {
         }
     }
 
+    /// What has its workers stop.
+    pub(crate) fn common(&self) -> Arc<Common> {
+        Arc::clone(&self.workers.common)
+    }
+
+    /// True if the jobs beside it end when it does.
+    pub(crate) const fn ends_all(&self) -> bool {
+        self.job.workload.exitall
+    }
+
     /// Sends the workers home.
     pub(crate) fn shutdown(self) {
         self.workers.shutdown(self.job.interval);
@@ -92,7 +111,7 @@ impl<'a> Prepared<'a> {
 
 /// Makes the load of a job on an open target.
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-    let mut prepared = Prepared::new(job, target)?;
+    let mut prepared = Prepared::new(job, target, &Arc::default())?;
     events(Event::Ready);
     match prepared.go(Window::new(job, clock::now()), events) {
         Ok(mut outcome) => {
@@ -113,11 +132,14 @@ fn work(
     target: &Target,
     ioengine: IoEngine,
     verification: Option<&Arc<Verification>>,
+    share: Option<FlowShare>,
     number: u32,
 ) -> Result<Work, EngineError> {
     let workload = job.workload.clone();
+    let file = target.reopen_for(number)?;
+    page_cache::hint(&file, &workload);
     let setup = Setup {
-        file: target.reopen_for(number)?,
+        file,
         depth: workload.iodepth,
         // Contents are made in whole sectors.
         slot_bytes: usize::try_from(workload.max_bs().0.next_multiple_of(SECTOR.into()))
@@ -125,9 +147,10 @@ fn work(
         options: Options::new(&workload),
     };
     let pattern = Pattern::new(&workload, job.size, number, job.seed);
+    let passes = Passes::new(job, target, number, pattern.pass_bytes(&workload))?;
     let (seed, verification) = (job.seed, verification.cloned());
     Ok(Box::new(move |context| {
-        worker::run(ioengine, Task { context, workload, setup, pattern, seed, verification })
+        worker::run(ioengine, Task { context, workload, setup, pattern, passes, share, seed, verification })
     }))
 }
 

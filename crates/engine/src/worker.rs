@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iotax_model::workload::{IoEngine, Stamps, Workload};
+use iotax_model::workload::{IoEngine, Stamps, ToleratedErrors, Workload};
 use rustix::thread::set_current_timer_slack;
 
 use self::batching::{Batch, Batching};
@@ -19,11 +19,14 @@ use crate::backend::{Backend, Completion, Libaio, Mmap, Null, Psync, Pvsync2, Se
 use crate::buffers::Slot;
 use crate::clock;
 use crate::error::EngineError;
+use crate::flow::FlowShare;
 use crate::intervals::{IntervalRecorder, IntervalState};
-use crate::io_errors::IoErrors;
+use crate::io_errors::{IoErrors, errno_name};
 use crate::latencies::{Alike, Latencies};
 use crate::pace::Pace;
+use crate::passes::Passes;
 use crate::pattern::Pattern;
+use crate::placement;
 use crate::request::{Direction, Io};
 use crate::shared::{Common, Heartbeat};
 use crate::verify::Verification;
@@ -41,6 +44,10 @@ pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
+    /// Present if each pass over the area begins with a cold cache.
+    pub(crate) passes: Option<Passes>,
+    /// Present if its I/Os are held in proportion to other jobs'.
+    pub(crate) share: Option<FlowShare>,
     pub(crate) seed: u64,
     /// Present if writes and reads are verified.
     pub(crate) verification: Option<Arc<Verification>>,
@@ -61,9 +68,11 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
 /// Opens a backend, waits for the start, makes the load until the window ends or nothing is left to do, and waits for the I/O
 /// in flight.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
-    let Task { context, workload, setup, pattern, seed, verification } = task;
+    let Task { context, workload, setup, pattern, passes, share, seed, verification } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
-    let source = Source::new(&workload, number, seed, pattern, verification, &setup);
+    // Before any memory is taken.
+    placement::place(&workload, number)?;
+    let source = Source::new(&workload, (number, seed), pattern, (passes, share), verification, &setup);
     let (backend, free) = B::open(setup)?;
     let slots = Slots::new(free, workload.stamps == Stamps::Io);
 
@@ -88,6 +97,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         batching: Batching::default(),
         recorder,
         errors: IoErrors::default(),
+        tolerated: workload.tolerated_errors,
         failures_in_a_row: 0,
         common,
         heartbeat,
@@ -109,6 +119,7 @@ struct Worker<B> {
     done: Vec<Completion>,
     recorder: IntervalRecorder,
     errors: IoErrors,
+    tolerated: Option<ToleratedErrors>,
     failures_in_a_row: u32,
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
@@ -245,7 +256,9 @@ impl<B: Backend> Worker<B> {
                 self.failures_in_a_row = 0;
             } else {
                 self.errors.add(result, io.direction.word(), io.offset, self.now);
-                self.common.failed();
+                if !is_tolerated(self.tolerated.as_ref(), io.direction, result) {
+                    self.common.failed();
+                }
                 self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
             }
             self.slots.give_back(slot);
@@ -294,6 +307,19 @@ impl<B: Backend> Worker<B> {
             self.backend.reap(&mut self.done);
         }
     }
+}
+
+/// True if a failure of this direction does not end the measurement.
+#[cold]
+fn is_tolerated(tolerated: Option<&ToleratedErrors>, direction: Direction, result: i32) -> bool {
+    let is_this = |error: &str| {
+        let number = result.checked_neg().filter(|number| *number > 0);
+        number.is_some_and(|number| error == errno_name(number) || error == number.to_string())
+    };
+    tolerated.is_some_and(|list| {
+        let alike = list.0.iter().filter(|one| one.direction == direction.word());
+        alike.into_iter().any(|one| one.error.as_deref().is_none_or(is_this))
+    })
 }
 
 fn submit_error(error: std::io::Error) -> EngineError {

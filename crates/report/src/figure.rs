@@ -232,6 +232,9 @@ fn title_of_block(workload: &Workload) -> String {
     if !workload.direct {
         text.push_str(", through the page cache");
     }
+    if workload.asks_for_huge_pages() {
+        text.push_str(", buffers in huge pages");
+    }
     if workload.end_fsync {
         text.push_str(", flushed in the end");
     }

@@ -28,6 +28,11 @@ macro_rules! require {
             return Default::default();
         }
     };
+    (file $($name:expr),+) => {
+        if !$crate::has($crate::Kind::File, &[$($name),+]) {
+            return Default::default();
+        }
+    };
     (kernel $($module:expr),+) => {
         if !$crate::has($crate::Kind::Kernel, &[$($module),+]) {
             return Default::default();

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 
 use iotax_model::units::Bytes;
-use iotax_model::workload::Workload;
+use iotax_model::workload::{Memory, Workload};
 
 pub(crate) use self::choose::{Choice, choose};
 pub(crate) use self::io_uring::Uring;
@@ -44,12 +44,13 @@ pub(crate) struct Options {
     pub(crate) nowait: bool,
     pub(crate) sqthread_poll: bool,
     pub(crate) sqthread_poll_cpu: Option<u32>,
+    pub(crate) mem: Memory,
 }
 
 impl Options {
     pub(crate) const fn new(workload: &Workload) -> Self {
-        let Workload { hipri, nowait, sqthread_poll, sqthread_poll_cpu, .. } = *workload;
-        Self { hipri, nowait, sqthread_poll, sqthread_poll_cpu }
+        let Workload { hipri, nowait, sqthread_poll, sqthread_poll_cpu, mem, .. } = *workload;
+        Self { hipri, nowait, sqthread_poll, sqthread_poll_cpu, mem }
     }
 }
 
@@ -102,11 +103,15 @@ pub struct Note {
 
 /// The buffers of a setup.
 fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
-    Buffers::new(setup.depth, setup.slot_bytes).map_err(EngineError::system(format!(
-        "mapping {} buffers of {}",
-        setup.depth,
-        Bytes(setup.slot_bytes as u64)
-    )))
+    let (memory, bytes) = (setup.options.mem, Bytes(setup.slot_bytes as u64));
+    let remedy = match memory {
+        Memory::MmapHuge | Memory::ShmHuge => {
+            " in reserved huge pages (sysctl vm.nr_hugepages says how many of 2 MiB there are)"
+        }
+        _ => "",
+    };
+    Buffers::within(memory, setup.depth, setup.slot_bytes)
+        .map_err(EngineError::system(format!("mapping {} buffers of {bytes}{remedy}", setup.depth)))
 }
 
 #[cfg(test)]

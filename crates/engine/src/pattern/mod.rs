@@ -1,11 +1,14 @@
 //! Access patterns: which I/O comes next.
 
+mod blocks;
 mod distribution;
 mod hundred;
 mod mix;
 mod order;
 mod permutation;
 mod sizes;
+mod walk;
+mod zones;
 
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
@@ -50,6 +53,15 @@ impl Pattern {
             sizes: Sizes::new(workload, stream(Purpose::Sizes)),
             bounds: Bounds::new(workload, order.bytes()),
             order,
+        }
+    }
+
+    /// Bytes that one pass over the area moves.
+    pub(crate) fn pass_bytes(&self, workload: &Workload) -> u64 {
+        let area = self.order.bytes();
+        match workload.stride.map(|stride| stride.0.unsigned_abs()) {
+            Some(stride) if stride > 0 => (area / stride).max(1) * workload.max_bs().0,
+            _ => area,
         }
     }
 

@@ -1,5 +1,7 @@
 //! Decides which contents are new and which repeat an earlier one.
 
+use iotax_model::workload::WorkingSet;
+
 use crate::random::nth;
 
 /// A key for each number; equal keys make equal contents.
@@ -11,16 +13,28 @@ pub(super) struct Keys {
     seed: u64,
     /// Share of numbers that repeat an earlier one.
     dedupe_percentage: u64,
+    /// The seed and the number of the contents that duplicates have; `None` for that of any earlier number.
+    working_set: Option<(u64, u64)>,
 }
 
+/// The seed of a set that all jobs share.
+const SHARED: u64 = 0x5EED_0F5E_75EE_D0F5;
+
 impl Keys {
-    pub(super) fn new(seed: u64, dedupe_percentage: u8) -> Self {
-        Self { seed, dedupe_percentage: dedupe_percentage.into() }
+    pub(super) fn new(seed: u64, dedupe_percentage: u8, working_set: Option<WorkingSet>) -> Self {
+        let working_set =
+            working_set.map(|set| (if set.is_shared { SHARED } else { !seed }, set.contents.max(1)));
+        Self { seed, dedupe_percentage: dedupe_percentage.into(), working_set }
     }
 
     #[inline]
     pub(super) fn key(&self, number: u64) -> u64 {
-        nth(self.seed, if self.dedupe_percentage == 0 { number } else { self.original(number) })
+        match self.working_set {
+            _ if self.dedupe_percentage == 0 => nth(self.seed, number),
+            Some((seed, contents)) if self.repeats(number) => nth(seed, nth(!self.seed, number) % contents),
+            Some(_) => nth(self.seed, number),
+            None => nth(self.seed, self.original(number)),
+        }
     }
 
     /// The number whose content it has: its own if that is new.
@@ -48,11 +62,24 @@ mod tests {
     #[test]
     fn the_asked_share_repeats_an_earlier_one() {
         for percent in 0..=100 {
-            let keys = Keys::new(7, percent);
+            let keys = Keys::new(7, percent, None);
             let distinct: HashSet<u64> = (0..1000).map(|number| keys.key(number)).collect();
             let share = 100.0 - distinct.len() as f64 / 10.0;
             // The first cannot repeat.
             assert!((share - f64::from(percent)).abs() <= 0.1, "{share} for {percent}");
         }
+    }
+
+    #[test]
+    fn duplicates_of_a_fixed_set_are_no_more_than_it_has() {
+        let keys = |seed, is_shared| Keys::new(seed, 50, Some(WorkingSet { contents: 20, is_shared }));
+        let duplicates = |keys: &Keys| -> HashSet<u64> {
+            (0..1000).filter(|number| keys.repeats(*number)).map(|number| keys.key(number)).collect()
+        };
+        let [one, other] = [keys(7, false), keys(8, false)].map(|keys| duplicates(&keys));
+        assert_eq!((one.len(), other.len(), one.intersection(&other).count()), (20, 20, 0));
+        assert_eq!(duplicates(&keys(7, true)), duplicates(&keys(8, true)));
+        let all: HashSet<u64> = (0..1000).map(|number| keys(7, false).key(number)).collect();
+        assert_eq!(all.len(), 500 + 20);
     }
 }

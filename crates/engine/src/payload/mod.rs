@@ -25,7 +25,10 @@ pub(crate) struct Source {
 impl Source {
     /// The row that `random` decides.
     pub(crate) fn new(content: &Content, mut random: SplitMix64) -> Self {
-        Self { keys: Keys::new(random.next(), content.dedupe_percentage), shape: Shape::new(content, random) }
+        Self {
+            keys: Keys::new(random.next(), content.dedupe_percentage, content.working_set),
+            shape: Shape::new(content, random),
+        }
     }
 
     /// Fills `buffer`, a multiple of 512 bytes, with content number `number`.

@@ -45,6 +45,8 @@ pub(crate) struct Verification {
     safe: bool,
     /// The journal lies where the target does.
     together: bool,
+    /// What was written is read back at the end.
+    reads_back: bool,
 }
 
 impl Verification {
@@ -67,7 +69,8 @@ impl Verification {
         let journal = workload.write_journal.as_ref().map(journal).transpose()?;
         let together = journal.as_ref().is_some_and(|journal| journal.shares_filesystem(&target.file));
         let safe = workload.sync != SyncMode::None;
-        Ok(Some(Self { run, verify: workload.verify, table, journal, together, safe }))
+        let (verify, reads_back) = (workload.verify, workload.do_verify);
+        Ok(Some(Self { run, verify, table, journal, together, safe, reads_back }))
     }
 
     /// Warns about a journal that shares the target's storage.
@@ -87,7 +90,7 @@ impl Verification {
         if let Some(journal) = &self.journal {
             journal.finish().map_err(EngineError::system("writing the journal of acknowledged writes"))?;
         }
-        let Some(table) = &self.table else { return Ok(()) };
+        let Some(table) = self.table.as_ref().filter(|_| self.reads_back) else { return Ok(()) };
         drop_pages(&target.file)
             .map_err(EngineError::system("dropping cached pages before reading back what was written"))?;
         findings.uncertain += table.all().filter(|(_, known)| *known == Known::Uncertain).count() as u64;

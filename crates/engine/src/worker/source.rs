@@ -6,6 +6,8 @@ use iotax_model::verify_errors::Findings;
 use iotax_model::workload::Workload;
 
 use crate::backend::Setup;
+use crate::flow::FlowShare;
+use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
@@ -27,6 +29,8 @@ pub(super) enum NextIo {
 /// See the module.
 pub(super) struct Source {
     pattern: Pattern,
+    passes: Option<Passes>,
+    share: Option<FlowShare>,
     payload: Option<Payload>,
     verifier: Option<Verifier>,
     /// A flush (`end_fsync`) is still to come once all else is done.
@@ -35,12 +39,12 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The I/Os of worker `number`.
+    /// The I/Os of worker `number`, with the job's seed.
     pub(super) fn new(
         workload: &Workload,
-        number: u32,
-        seed: u64,
+        (number, seed): (u32, u64),
         pattern: Pattern,
+        (passes, share): (Option<Passes>, Option<FlowShare>),
         verification: Option<Arc<Verification>>,
         setup: &Setup,
     ) -> Self {
@@ -51,6 +55,8 @@ impl Source {
         });
         Self {
             pattern,
+            passes,
+            share,
             payload,
             verifier: verification.map(|verification| Verifier::new(verification, depth, setup.slot_bytes)),
             flush_at_end: workload.end_fsync && workload.rw.writes(),
@@ -68,6 +74,9 @@ impl Source {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
     pub(super) fn next(&mut self, slot: usize, is_alone: bool) -> NextIo {
+        if let Some(pause) = self.share.as_ref().and_then(FlowShare::is_ahead) {
+            return NextIo::After(pause);
+        }
         let next = match &mut self.verifier {
             None => self.pattern.next(),
             Some(verifier) => match verifier.next(slot, &mut self.pattern) {
@@ -76,7 +85,15 @@ impl Source {
             },
         };
         match next {
-            Some(io) => NextIo::Io(io),
+            Some(io) => {
+                if let Some(passes) = &mut self.passes {
+                    passes.count(io);
+                }
+                if let Some(share) = &mut self.share {
+                    share.count();
+                }
+                NextIo::Io(io)
+            }
             None if self.flushes_now(is_alone) => {
                 NextIo::Io(Io { direction: Direction::Sync, offset: 0, length: 0 })
             }

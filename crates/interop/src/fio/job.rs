@@ -7,22 +7,32 @@ use iotax_model::record::{
 use iotax_model::workload::{IoEngine, KEYS, Workload};
 use serde_json::Value;
 
+use super::rounds::MergedRounds;
 use crate::Unfit;
 use iotax_analysis::store::Run;
 
 /// Keys of a workload that fio does not have, or means something else by.
-const NOT_FIOS: [&str; 5] = ["stamps", "write_journal", "stall_timeout", "max_errors", "test"];
+const NOT_FIOS: [&str; 8] = [
+    "stamps",
+    "write_journal",
+    "stall_timeout",
+    "max_errors",
+    "test",
+    "invalidate_each_pass",
+    "layout",
+    "tolerated_errors",
+];
 /// Keys that scripts look for among a job's options, even if they were not given.
 const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime", "ramp_time"];
 
 /// fio's directions that move data, in its order.
 pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 
-/// One entry of `jobs`: a measurement, or the share of one of the jobs that ran at once in it. Several jobs of one workload are
-/// summed up, as with fio's `group_reporting`.
+/// One entry of `jobs`: a workload on a target, all its rounds together, or one of the jobs that ran at once in it. Several jobs of
+/// one workload are summed up, as with fio's `group_reporting`.
 pub(super) struct Job<'a> {
     pub(super) name: String,
-    /// Counts measurements from 0: jobs of one group ran at once.
+    /// Counts cells from 0: jobs of one group ran at once.
     pub(super) group: usize,
     pub(super) description: String,
     pub(super) workload: &'a Workload,
@@ -35,12 +45,12 @@ pub(super) struct Job<'a> {
     pub(super) duration_ns: u64,
     /// Reads, writes and trims.
     pub(super) directions: [Direction; 3],
-    pub(super) sync: Option<&'a Tally>,
+    pub(super) sync: Option<Tally>,
     /// Not known of one of several that ran at once.
     pub(super) cpu: Option<CpuTime>,
     /// See `cpu`.
     pub(super) counts: Option<ProcessCounts>,
-    pub(super) errors: &'a [ErrorCount],
+    pub(super) errors: Vec<ErrorCount>,
     /// The known keys of an imported workload; absent for iotax's own measurements, where all are known.
     known: Option<&'a [String]>,
 }
@@ -104,28 +114,35 @@ impl Series {
 }
 
 impl<'a> Job<'a> {
-    /// Everything that was measured, in the order of measuring.
+    /// Everything that was measured, in the plan's order: each job once, as readers of fio's formats expect.
     ///
     /// # Errors
     /// Nothing was, or something of it has no place in fio's formats.
     pub(super) fn all(run: &'a Run) -> Result<Vec<Self>, Unfit> {
         let mut jobs = Vec::new();
-        for (group, m) in run.measurements.iter().enumerate() {
-            refuse(run, m)?;
+        for (group, cell) in MergedRounds::all(run)?.iter().enumerate() {
+            let m = &cell.merged;
             let first = jobs.len();
             if m.shares.is_empty() && m.outcome.jobs.is_empty() {
-                jobs.extend(Self::new(run, m, group, &m.workload, m.outcome.duration_ns, &m.outcome.tallies));
+                jobs.extend(Self::new(
+                    run,
+                    cell,
+                    group,
+                    &m.workload,
+                    m.outcome.duration_ns,
+                    &m.outcome.tallies,
+                ));
             }
             for job in &m.outcome.jobs {
-                jobs.extend(Self::new(run, m, group, &job.name, job.duration_ns, &job.tallies));
+                jobs.extend(Self::new(run, cell, group, &job.name, job.duration_ns, &job.tallies));
             }
             for guest in &m.shares {
                 let name = format!("{}/{}", m.workload, guest.name);
-                jobs.extend(Self::new(run, m, group, &name, guest.duration_ns, &guest.tallies));
+                jobs.extend(Self::new(run, cell, group, &name, guest.duration_ns, &guest.tallies));
             }
             // Those of several are known together only; they stand with the first, so that none is counted twice.
             if let Some(job) = jobs.get_mut(first) {
-                job.errors = &m.outcome.errors;
+                job.errors.clone_from(&m.outcome.errors);
             }
             share_of_group(&mut jobs[first..]);
         }
@@ -137,33 +154,36 @@ impl<'a> Job<'a> {
 
     fn new(
         run: &'a Run,
-        m: &'a Measurement,
+        cell: &MergedRounds,
         group: usize,
         name: &str,
         duration_ns: u64,
-        tallies: &'a Tallies,
+        tallies: &Tallies,
     ) -> Option<Self> {
+        let MergedRounds { merged: m, rounds, ended_at_ms } = cell;
         let first = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?;
         let own = first.beside.iter().find(|beside| beside.name == name);
         let alone = m.shares.is_empty() && m.outcome.jobs.is_empty();
         let samples = if alone { m.samples.as_slice() } else { &[] };
-        let errors = if alone { m.outcome.errors.as_slice() } else { &[] };
+        let errors = if alone { m.outcome.errors.clone() } else { Vec::new() };
         let several = run.plan.targets.len() > 1;
-        let ended_at_ms = m.started_at_ms + m.outcome.duration_ns / 1_000_000;
         let spec = run.plan.targets.iter().find(|target| target.name == m.target);
         let place = spec.and_then(|spec| spec.path.as_ref().or(spec.device.as_ref()));
         Some(Self {
             name: if several { format!("{}/{name}", m.target) } else { name.to_owned() },
             group,
-            description: format!("{}, round {} of {}", m.target, m.round, run.plan.repeat.max(m.round)),
+            description: match rounds {
+                1 => m.target.clone(),
+                _ => format!("{}, {rounds} rounds together", m.target),
+            },
             workload: own.unwrap_or(first),
             ioengine: m.outcome.ioengine,
             filename: place.map(|path| path.display().to_string()),
-            ended_at_ms,
+            ended_at_ms: *ended_at_ms,
             elapsed_s: ended_at_ms.saturating_sub(run.started_at_ms).div_ceil(1000),
             duration_ns,
-            directions: DIRECTIONS.map(|word| direction(word, tallies, samples, errors)),
-            sync: tallies.sync.as_ref(),
+            directions: DIRECTIONS.map(|word| direction(word, tallies, samples, &errors)),
+            sync: tallies.sync.clone(),
             cpu: alone.then_some(m.outcome.cpu),
             counts: m.outcome.counts.filter(|_| alone),
             errors,
@@ -277,30 +297,6 @@ fn direction(word: &str, tallies: &Tallies, samples: &[Sample], errors: &[ErrorC
 
 fn of<'a>(tallies: &'a Tallies, direction: &str) -> Option<&'a Tally> {
     tallies.each().find(|(word, _)| *word == direction)?.1
-}
-
-fn refuse(run: &Run, m: &Measurement) -> Result<(), Unfit> {
-    let none = m.outcome.tallies.each().all(|(_, tally)| tally.is_none());
-    if let (Some(_), true) = (&m.stated, none) {
-        let tool = run.source.as_ref().map_or("another tool", |source| source.tool.as_str());
-        return Err(Unfit(format!(
-            "run {} comes from {tool}, which tells no counts and latencies of {:?}; fio's formats are made of them",
-            run.id, m.workload
-        )));
-    }
-    if m.stated.is_some() && m.outcome.duration_ns == 0 {
-        return Err(Unfit(format!(
-            "run {} is imported and tells not how long {:?} took; fio's rates are made of that",
-            run.id, m.workload
-        )));
-    }
-    if m.outcome.tallies.meta.is_some() {
-        return Err(Unfit(format!(
-            "workload {:?} has operations on files as such, for which fio's formats have no place",
-            m.workload
-        )));
-    }
-    Ok(())
 }
 
 /// The bandwidth of the intervals as a share of the group's, as in fio: at most all of it.

@@ -231,8 +231,8 @@ fn entry(job: &Job<'_>, detail: Detail) -> Entry {
         write: Moved::of(job, write, detail),
         trim: Moved::of(job, trim, detail),
         sync: Synced {
-            total_ios: job.sync.map_or(0, |tally| tally.ios),
-            lat_ns: Latency::of(job.sync.map(|tally| &tally.latency), detail),
+            total_ios: job.sync.as_ref().map_or(0, |tally| tally.ios),
+            lat_ns: Latency::of(job.sync.as_ref().map(|tally| &tally.latency), detail),
         },
         job_runtime: job.runtime_ms(),
         usr_cpu: cpu.map(|(user, _)| user),

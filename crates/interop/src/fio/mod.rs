@@ -1,12 +1,13 @@
 //! A run in the format of fio 3.33, for programs that read fio's output.
 //!
-//! Values that iotax does not measure look like fio's without samples: latencies with an `N` of 0, shares that are all 0. Values
-//! without such a form are left out. `docs/formats.md` lists both.
+//! A workload on a target is one job, its rounds together. Values that iotax does not measure look like fio's without samples:
+//! latencies with an `N` of 0, shares that are all 0. Values without such a form are left out. `docs/formats.md` lists both.
 
 mod job;
 mod json;
 mod latency;
 mod normal;
+mod rounds;
 mod terse;
 
 use super::Unfit;

@@ -102,7 +102,7 @@ fn body(text: &mut String, job: &Job<'_>) -> fmt::Result {
     classes(text, "nsec", &shares.ns)?;
     classes(text, "usec", &shares.us)?;
     classes(text, "msec", &shares.ms)?;
-    if let Some(tally) = job.sync.filter(|tally| tally.ios > 0) {
+    if let Some(tally) = job.sync.as_ref().filter(|tally| tally.ios > 0) {
         writeln!(text, "  fsync/fdatasync/sync_file_range:")?;
         latency(text, "sync", Spread::of(Some(&tally.latency)))?;
         quantiles(text, "sync", &tally.latency)?;
@@ -121,7 +121,7 @@ fn body(text: &mut String, job: &Job<'_>) -> fmt::Result {
     writeln!(text, "     submit    : {}", none(BATCHES))?;
     writeln!(text, "     complete  : {}", none(BATCHES))?;
     let [read, write, trim] = &job.directions;
-    let syncs = job.sync.map_or(0, |tally| tally.ios);
+    let syncs = job.sync.as_ref().map_or(0, |tally| tally.ios);
     writeln!(
         text,
         "     issued rwts: total={},{},{},{syncs} short={},{},{},0 dropped=0,0,0,0",

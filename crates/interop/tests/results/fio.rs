@@ -82,16 +82,32 @@ fn what_was_not_measured_has_fios_form_for_no_sample_or_none() {
 }
 
 #[test]
-fn several_targets_and_rounds_are_jobs_of_their_own() {
-    let run = run(&[("host-file", HOST), ("vm-raw", HOST)], &["randread-4k-qd1", "seqwrite-1m"], 2, false);
+fn a_job_comes_once_for_each_target_with_its_rounds_together() {
+    let names = (["host-file", "vm-raw"], ["randread-4k-qd1", "seqwrite-1m"]);
+    let run = run(&[("host-file", HOST), ("vm-raw", HOST)], &names.1, 3, false);
     let document = json(&run);
     let jobs = document["jobs"].as_array().expect("jobs");
-    assert_eq!(jobs.len(), run.measurements.len());
-    for (group, (job, m)) in jobs.iter().zip(&run.measurements).enumerate() {
-        assert_eq!(job["jobname"], format!("{}/{}", m.target, m.workload));
-        assert_eq!(job["desc"], format!("{}, round {} of 2", m.target, m.round));
+    let order = names.1.iter().flat_map(|workload| names.0.map(|target| (target, *workload)));
+    assert_eq!(jobs.len(), order.clone().count());
+    for (group, (job, (target, workload))) in jobs.iter().zip(order).enumerate() {
+        assert_eq!(job["jobname"], format!("{target}/{workload}"));
+        assert_eq!(job["desc"], format!("{target}, 3 rounds together"));
         assert_eq!(job["groupid"], group, "nothing else ran at the same time");
+        let rounds = run
+            .measurements
+            .iter()
+            .filter(|m| (m.target.as_str(), m.workload.as_str()) == (target, workload));
+        let ios: u64 = rounds.clone().map(|m| m.outcome.tallies.ios()).sum();
+        let ns: u64 = rounds.clone().map(|m| m.outcome.duration_ns).sum();
+        let word = if workload.starts_with("seqwrite") { "write" } else { "read" };
+        assert_eq!((&job[word]["total_ios"], &job[word]["clat_ns"]["N"]), (&ios.into(), &ios.into()));
+        assert!(same(number(job, &format!("/{word}/iops")), ios as f64 * 1e9 / ns as f64));
+        let samples: usize = rounds.map(|m| m.samples.len()).sum();
+        assert_eq!(job[word]["iops_samples"], samples);
     }
+    let texts = [fio::terse(&run), fio::normal(&run)].map(|text| text.expect("has a form"));
+    assert_eq!(texts[0].lines().count(), 4);
+    assert_eq!(texts[1].matches("Run status group").count(), 4);
     let options =
         &jobs.iter().find(|job| job["jobname"] == "vm-raw/seqwrite-1m").expect("there")["job options"];
     assert_eq!(

@@ -174,7 +174,7 @@ pub(super) struct PlanOverrides {
     repeat: Option<u32>,
     /// Size of every workload's area, instead of the plan's
     #[arg(long)]
-    size: Option<Bytes>,
+    pub(super) size: Option<Bytes>,
     /// Length of each measurement, instead of the plan's
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     runtime: Option<Nanos>,

@@ -52,7 +52,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             ));
         }
         Some(path) => {
-            let jobs = jobs::read(path, &input::text(path, input::PLAN)?, &args.section)?;
+            let jobs = jobs::read(path, &input::text(path, input::PLAN)?, &args.section, None)?;
             seed = seed.or(jobs.seed);
             jobs.workloads
         }

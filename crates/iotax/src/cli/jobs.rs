@@ -7,12 +7,13 @@ use iotax_model::exit::Exit;
 use iotax_model::jobs::{self, Included, Jobs, MachineKeywords, Surroundings, vdbench};
 use iotax_model::plan::Plan;
 use iotax_model::target::{FileSpec, TargetSpec};
+use iotax_model::units::Bytes;
 use iotax_testbed::device::Permission;
 
 use super::say::note;
 use super::{Failure, OrExit, input, target_args, usage};
 
-/// The default number of rounds for a job file.
+/// The default number of rounds for a job file on several targets. On one target there is nothing to compare: one, as in fio.
 const REPEAT: u32 = 3;
 
 /// Options that apply only to job files.
@@ -37,9 +38,19 @@ pub(super) fn is_meant(path: &Path, text: &str) -> bool {
 }
 
 /// Reads a job file or a parameter file, and prints notes on how its options are applied.
-pub(super) fn read(path: &Path, text: &str, sections: &[String]) -> Result<Jobs, Failure> {
-    let around =
-        Surroundings { include: &included, variable: &|name| std::env::var(name).ok(), machine: machine() };
+/// `size` takes the place of every job's size in a job file of fio.
+pub(super) fn read(
+    path: &Path,
+    text: &str,
+    sections: &[String],
+    size: Option<Bytes>,
+) -> Result<Jobs, Failure> {
+    let around = Surroundings {
+        include: &included,
+        variable: &|name| std::env::var(name).ok(),
+        machine: machine(),
+        size,
+    };
     let name = path.display().to_string();
     let jobs = match (vdbench::is_meant(text), sections) {
         (false, sections) => jobs::read(&name, text, sections, &around),
@@ -59,15 +70,22 @@ pub(super) fn read(path: &Path, text: &str, sections: &[String]) -> Result<Jobs,
 
 impl JobFlags {
     /// The plan of a job file.
-    pub(super) fn plan(&self, path: &Path, text: &str, permission: &Permission) -> Result<Plan, Failure> {
-        let jobs = read(path, text, &self.section)?;
+    pub(super) fn plan(
+        &self,
+        path: &Path,
+        text: &str,
+        size: Option<Bytes>,
+        permission: &Permission,
+    ) -> Result<Plan, Failure> {
+        let jobs = read(path, text, &self.section, size)?;
         let targets = if self.target.is_empty() {
             vec![target_of(&jobs, permission)?]
         } else {
             target_args::targets(&self.target, false, permission)?
         };
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        Ok(Plan { repeat: REPEAT, seed: jobs.seed, ..Plan::new(name, targets, jobs.workloads) })
+        let repeat = if targets.len() > 1 { REPEAT } else { 1 };
+        Ok(Plan { repeat, seed: jobs.seed, ..Plan::new(name, targets, jobs.workloads) })
     }
 
     /// Refuses flags that do not apply to plan files.

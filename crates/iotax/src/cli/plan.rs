@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use iotax_model::exit::Exit;
+use iotax_model::jobs::vdbench;
 use iotax_model::plan::{self, LeftOut, Plan, PlanAxis, PlanFile};
 use iotax_model::target::Accel;
 use iotax_model::units::human;
@@ -85,8 +86,10 @@ impl PlanInput {
         let Self { plan: path, jobs, overrides } = self;
         let place = path.display();
         let text = input::text(path, input::PLAN)?;
+        let mut overrides = overrides.clone();
         let mut reading = if jobs::is_meant(path, &text) {
-            let plan = jobs.plan(path, &text, permission)?;
+            let is_fios = !vdbench::is_meant(&text);
+            let plan = jobs.plan(path, &text, overrides.size.take_if(|_| is_fios), permission)?;
             PlanFile { plan, time: None, axes: Vec::new(), left_out: Vec::new() }
         } else {
             jobs.refuse_for_plan(path)?;

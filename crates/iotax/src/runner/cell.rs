@@ -73,7 +73,17 @@ impl Runner<'_> {
         )
     }
 
-    /// Renews snapshots, resumes guests, creates directories and drops caches.
+    /// Fills a target that an earlier cell left partly unwritten.
+    fn fill_again(&mut self, group: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+        for member in 0..self.groups[group].len() {
+            if !self.groups[group][member].is_filled {
+                self.fill(group, member, progress)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills what was left unwritten, renews snapshots, resumes guests, creates directories and drops caches.
     fn prepare(
         &mut self,
         scheduled: ScheduledCell,
@@ -84,8 +94,14 @@ impl Runner<'_> {
         for group in [Some(scheduled.cell.target), neighbour].into_iter().flatten() {
             self.reconnect(group, undo_log, progress)?;
         }
-        let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, neighbour);
         let mut workload = self.order.plan.workloads[scheduled.cell.workload].clone();
+        if workload.jobs().any(Workload::needs_filling) {
+            self.fill_again(scheduled.cell.target, progress)?;
+        }
+        let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, neighbour);
+        for target in targets.iter_mut() {
+            target.is_filled &= !(workload.lays_out() && target.takes_layouts());
+        }
         // The first writes after a snapshot pay for it: a warm-up would do so uncounted.
         let from_the_first = workload.modifies() && targets.iter().any(Target::has_snapshot);
         if from_the_first {

@@ -279,7 +279,7 @@ impl Runner<'_> {
             Stack::Network(network) => self.build_network(&network, number, remote_agent, undo_log, stop),
         };
         let site = site.with_context(|| format!("target {:?}", spec.name))?;
-        Ok(Target { spec, site })
+        Ok(Target { spec, site, is_filled: false })
     }
 
     fn build_network(
@@ -308,7 +308,8 @@ impl Runner<'_> {
     fn fill(&mut self, group: usize, member: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
         let before: usize = self.groups[..group].iter().map(Vec::len).sum();
         let seed = self.order.seed.wrapping_add((before + member) as u64);
-        self.groups[group][member].fill(&mut self.local, &self.order.plan.content(), seed, progress)
+        let (plan, target) = (self.order.plan, &mut self.groups[group][member]);
+        target.fill(&mut self.local, plan, seed, progress)
     }
 
     /// Measures all remaining cells.
@@ -538,7 +539,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
         .filter(|spec| matches!(spec.stack(), Ok(Stack::Storage(_))))
         .flat_map(target::instances)
         .count();
-    let fill = built as f64 * plan.size().0 as f64 / FILL;
+    let fill = built as f64 * plan.filled().0 as f64 / FILL;
     let guests = plan.everything().filter_map(|t| t.guest.as_ref()).map(|guest| guest.count).sum::<u32>();
     let guests = f64::from(guests);
     let boot = match accel {

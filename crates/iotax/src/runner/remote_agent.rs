@@ -88,8 +88,8 @@ impl RemoteAgents {
             let alike = remotes.iter().filter(|(_, other, _)| {
                 (&other.destination, other.port) == (&remote.destination, remote.port)
             });
-            let space = plan.space();
-            let size = space.area.0.saturating_mul(alike.count() as u64).saturating_add(space.files.0);
+            let files = plan.space().files.0;
+            let size = plan.touched().0.saturating_mul(alike.count() as u64).saturating_add(files);
             remote_agent.inspect(Bytes(size))?;
             let shown = spec.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
             preflight::check_found(&shown, remote_agent.description.length, plan, &plan.work_on(spec))?;

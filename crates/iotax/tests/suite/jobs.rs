@@ -117,13 +117,11 @@ fn a_parameter_file_of_vdbench_is_carried_out() {
 #[test]
 fn what_cannot_be_taken_is_refused_with_every_line() {
     let lab = Lab::new();
-    let path = file(&lab, "bad.job", "[a]\nsize=1m\nrw=raed\nbogus=1\ncpus_allowed=0\n");
+    let path = file(&lab, "bad.job", "[a]\nsize=1m\nrw=raed\nbogus=1\nnice=1\n");
     let output = lab.run(&["plan", "show", path.to_str().expect("utf-8")]);
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    for words in
-        ["bad.job:3: rw=raed", "bad.job:4: bogus=1", "bad.job:5: cpus_allowed=0: jobs cannot be bound"]
-    {
+    for words in ["bad.job:3: rw=raed", "bad.job:4: bogus=1", "bad.job:5: nice=1: use nice(1)"] {
         assert!(said.contains(words), "{words:?} is not in\n{said}");
     }
     // A plan has its targets in it, and a file that exists is not written.
@@ -161,6 +159,23 @@ const TAKEN: &[&str] = &[
     "[a]\nverify=crc32c\nrw=write",
     "[a]\ndescription=a = b",
     "[a]\nkb_base=1000\nbs=4096",
+    "[a]\nmem=mmapshared",
+    "[a]\nrw=write\nfallocate=keep\nfadvise_hint=sequential",
+    "[a]\nsize=1m\n[b]\nwait_for=a\nsize=1m\nexitall",
+    "[a]\ncpus_allowed=0\ncpus_allowed_policy=split\nprio=2\nprioclass=2",
+    "[a]\nnuma_cpu_nodes=0",
+    "[a]\nflow=2\nignore_error=,ENOSPC:122",
+    "[a]\ncontinue_on_error=write\nthreads=1",
+    "[a]\nrw=randread\nblockalign=8k",
+    "[a]\nrw=randread\nrandom_distribution=zoned:50/5:30/15:20/",
+    "[a]\nrw=randread\nrandom_distribution=zoned_abs:50/1m:50/2m",
+    "[a]\nrw=randrw\nrate=300,100",
+    "[a]\nzonemode=strided\nzonesize=64k\nzoneskip=1m",
+    "[a]\nverify=md5\nrw=write\nverify_backlog=4",
+    "[a]\nverify=meta\ndo_verify=0",
+    "[a]\nio_submit_mode=offload",
+    "[a]\nrw=write\ndedupe_percentage=50\ndedupe_mode=working_set",
+    "[a]\nioengine=posixaio",
     "[]",
 ];
 
@@ -185,6 +200,11 @@ const NOT_TAKEN: &[&str] = &[
     "[a]\nbuffer_compress_percentage=150",
     "[a]\nkb_base=10",
     "[a]\nzonemode=bad",
+    "[a]\nmem=foo",
+    "[a]\nfallocate=maybe",
+    "[a]\nfadvise_hint=maybe",
+    "[a]\nprio=9",
+    "[a]\nrw=randread\nrandom_distribution=zoned:50/5",
     "[a]\nrate_process=foo",
     "[a]\nrandseed=x",
     "[a]\nfilename=${NONE_SUCH}",

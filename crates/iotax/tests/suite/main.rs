@@ -11,6 +11,7 @@ mod fallback;
 mod faults;
 mod files;
 mod fio;
+mod fio_jobs;
 mod formats;
 mod ground_truth;
 mod guard;

@@ -3,7 +3,30 @@
 use super::value::OptionValue;
 use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
-use crate::workload::{Distribution, IoEngine, Rw, Verify, WorkloadKeys};
+use crate::workload::{Distribution, FileLayout, IoEngine, Memory, Rw, Tolerated, Verify, WorkloadKeys};
+
+/// fio's names of checks that are done as another one here.
+const SUMS: [&str; 19] = [
+    "xxhash",
+    "crc7",
+    "crc16",
+    "crc32",
+    "crc64",
+    "md5",
+    "sha1",
+    "sha256",
+    "sha512",
+    "sha3-224",
+    "sha3-256",
+    "sha3-384",
+    "sha3-512",
+    "murmur3",
+    "meta",
+    "pattern",
+    "null",
+    "pattern_hdr",
+    "crc32c-arm64",
+];
 
 /// The options of a section so far. `keys` holds what maps directly to a workload key; the other fields depend on several options.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +42,9 @@ pub(super) struct JobBuilder {
     pub(super) percentage_random: [Option<u8>; 3],
     pub(super) rate: [Option<u64>; 3],
     pub(super) rate_iops: [Option<u64>; 3],
+    /// By direction, for those that have one.
+    pub(super) distribution: [Option<Distribution>; 3],
+    pub(super) blockalign: [Option<Bytes>; 3],
     pub(super) is_strided: bool,
     pub(super) zonesize: Option<Bytes>,
     pub(super) zonerange: Option<Bytes>,
@@ -37,7 +63,14 @@ pub(super) struct JobBuilder {
     pub(super) startdelay: Option<Nanos>,
     pub(super) stonewall: Option<bool>,
     pub(super) end_fsync: Option<bool>,
+    pub(super) overwrite: Option<bool>,
+    pub(super) fallocate: Option<FileLayout>,
     pub(super) goes_on: bool,
+    /// Errors that do not end the job.
+    pub(super) tolerated: Vec<Tolerated>,
+    pub(super) wait_for: Option<String>,
+    pub(super) flow_id: Option<u64>,
+    pub(super) fill_device: Option<bool>,
     pub(super) seed: Option<u64>,
     /// Notes on values that mean something else here than in fio.
     pub(super) notes: Vec<String>,
@@ -79,15 +112,25 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Omitted parameters get fio's defaults.
+    /// Omitted parameters get fio's defaults. Zones may be given for each direction.
     pub(super) fn distribution(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let text = match value.text {
             "zipf" => "zipf:1.1",
             "pareto" => "pareto:0.2",
             text => text,
         };
-        self.keys.random_distribution =
-            Some(text.parse::<Distribution>().map_err(|error| error.to_string())?);
+        let parse = |text: &str| text.parse::<Distribution>().map_err(|error| error.to_string());
+        let kind = ["zoned:", "zoned_abs:"].into_iter().find(|kind| text.starts_with(kind));
+        self.distribution = match kind {
+            Some(kind) => {
+                let zones = OptionValue { text: &text[kind.len()..], ..value };
+                zones.triple(|part| parse(&format!("{kind}{}", part.text)))?
+            }
+            None => {
+                let one = parse(text)?;
+                [Some(one.clone()), Some(one.clone()), Some(one)]
+            }
+        };
         Ok(())
     }
 
@@ -108,6 +151,10 @@ impl JobBuilder {
                 IoEngine::Pvsync2,
                 Some("pvsync: preadv2 and pwritev2, without flags, instead of preadv and pwritev"),
             ),
+            "posixaio" => (
+                IoEngine::IoUring,
+                Some("posixaio: io_uring instead of threads of the C library, each of which does one I/O"),
+            ),
             text => (text.parse().map_err(|error: WordError| error.to_string())?, None),
         };
         self.keys.ioengine = Some(engine);
@@ -119,21 +166,58 @@ impl JobBuilder {
         self.keys.verify = Some(match value.text {
             "0" => Verify::None,
             "crc32c" | "crc32c-intel" => Verify::Crc32c,
-            "xxhash" => {
-                self.notes.push("verify = xxhash: 64 bits of XXH3 instead of 32 of XXH32".into());
+            text if SUMS.contains(&text) => {
+                self.notes.push(format!("verify = {text}: sectors are stamped with 64 bits of XXH3 instead"));
                 Verify::Xxh3
             }
-            _ => return Err("accepted: crc32c, xxhash or 0".into()),
+            _ => return Err(format!("accepted: crc32c, {} or 0", SUMS.join(", "))),
+        });
+        Ok(())
+    }
+
+    /// Memory by fio's names. One in a file, or of a GPU, is not had.
+    pub(super) fn mem(&mut self, value: OptionValue<'_>) -> Result<(), String> {
+        let known = value.text.parse::<Memory>().ok().filter(|memory| *memory != Memory::Thp);
+        let memory =
+            known.ok_or("accepted: malloc, mmap, mmaphuge, shm, shmhuge or mmapshared, without a file")?;
+        self.keys.mem = Some(memory);
+        Ok(())
+    }
+
+    pub(super) fn fallocate(&mut self, value: OptionValue<'_>) -> Result<(), String> {
+        self.fallocate = Some(match value.text {
+            "none" | "0" => FileLayout::Empty,
+            "native" | "posix" | "1" => FileLayout::Allocated,
+            "keep" => FileLayout::KeepSize,
+            "truncate" => FileLayout::Sparse,
+            _ => return Err("accepted: none, native, posix, keep or truncate".into()),
         });
         Ok(())
     }
 
     pub(super) fn continue_on_error(&mut self, value: OptionValue<'_>) -> Result<(), String> {
-        self.goes_on = match value.text {
-            "none" | "0" => false,
-            "all" | "1" | "io" => true,
-            _ => return Err("errors of all directions count alike; accepted: none, io or all".into()),
-        };
+        self.goes_on = matches!(value.text, "all" | "1" | "io");
+        match value.text {
+            "read" | "write" => self.tolerated.push(Tolerated::all(value.text)),
+            "none" | "0" | "all" | "1" | "io" => {}
+            _ => return Err("accepted: none, read, write, io or all".into()),
+        }
+        Ok(())
+    }
+
+    /// Lists of errors for reads, writes and verification, which ends nothing here.
+    pub(super) fn ignore_error(&mut self, value: OptionValue<'_>) -> Result<(), String> {
+        let lists = value.text.split(',').collect::<Vec<_>>();
+        if lists.len() > 3 {
+            return Err(
+                "accepted: errors of reads, of writes and of verification, such as EAGAIN,ENOSPC:122".into(),
+            );
+        }
+        for (direction, list) in ["read", "write"].into_iter().zip(lists) {
+            for error in list.split(':').map(str::trim).filter(|error| !error.is_empty()) {
+                self.tolerated.push(Tolerated::one(direction, error)?);
+            }
+        }
         Ok(())
     }
 }

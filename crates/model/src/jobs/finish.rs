@@ -11,7 +11,9 @@ use super::value::OptionValue;
 use super::{FileLine, LineErrors};
 use crate::units::{Bytes, Nanos};
 use crate::words::nearest;
-use crate::workload::{IoEngine, Rw, Stride, WorkloadKeys};
+use crate::workload::{
+    AccessHint, Distribution, FileLayout, IoEngine, Memory, Rw, Stride, ToleratedErrors, Verify, WorkloadKeys,
+};
 
 /// Time limit of a job that ends when its I/O is done.
 pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);
@@ -23,7 +25,13 @@ type Wrong = (&'static str, String);
 type Step = fn(&mut JobBuilder, &mut Notes) -> Result<(), Wrong>;
 
 /// The job that a section describes; `None` if any option was rejected.
-pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut LineErrors) -> Option<SectionJob> {
+/// `size` takes the place of its own, of which parts may be unknown here.
+pub(super) fn job(
+    section: &Section,
+    size: Option<Bytes>,
+    notes: &mut Notes,
+    trouble: &mut LineErrors,
+) -> Option<SectionJob> {
     let before = trouble.0.len();
     let mut draft = JobBuilder::default();
     let mut places: HashMap<&'static str, &OptionLine> = HashMap::new();
@@ -32,12 +40,18 @@ pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut LineErrors
         _ => 1024,
     };
     for (known, setting) in effective(section, trouble) {
+        if size.is_some() && matches!(known.names[0], "size" | "filesize") {
+            continue;
+        }
         places.insert(known.names[0], setting);
         match read(&mut draft, known, setting, kb_base) {
             Ok(Some(note)) => notes.add(setting, note),
             Ok(None) => {}
             Err(why) => trouble.add(&setting.place, setting.quoted.clone(), why),
         }
+    }
+    if size.is_some() {
+        (draft.size, draft.fill_device) = (size, None);
     }
     let place = |option: &str| places.get(option).map_or(&section.place, |setting| &setting.place);
     for note in std::mem::take(&mut draft.notes) {
@@ -114,12 +128,15 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
     keys.rw.get_or_insert(Rw::Read);
     keys.direct.get_or_insert(false);
     keys.ioengine.get_or_insert(IoEngine::Psync);
+    keys.mem.get_or_insert(Memory::Malloc);
     keys.ramp_time.get_or_insert(Nanos(0));
     if !draft.goes_on {
         keys.max_errors = Some(1);
+        let tolerated = std::mem::take(&mut draft.tolerated);
+        keys.tolerated_errors = (!tolerated.is_empty()).then_some(ToleratedErrors(tolerated));
     }
     depth(draft, notes);
-    let steps: [Step; 7] = [lengths, per_direction, sequence, zones, amount, files, around];
+    let steps: [Step; 8] = [lengths, per_direction, sequence, zones, amount, files, around, file_state];
     steps.into_iter().filter_map(|step| step(draft, notes).err()).collect()
 }
 
@@ -180,18 +197,17 @@ fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong>
         let why = "reads and writes of a job have one figure here; give each a job of its own";
         Err((option, why.to_owned()))
     };
+    let distribution = used_alike(rw, "random_distribution", &draft.distribution)?;
+    draft.keys.random_distribution = distribution.or(draft.keys.random_distribution.take());
+    draft.keys.blockalign = used_alike(rw, "blockalign", &draft.blockalign)?.filter(|_| rw.is_random());
+    if draft.keys.blockalign.is_some() {
+        // As in fio, there is no map of blocks that could overlap.
+        draft.keys.norandommap = Some(true);
+    }
     let percent = same("percentage_random", draft.percentage_random.map(|percent| percent.map(u64::from)))?;
     draft.keys.percentage_random = percent.and_then(|percent| u8::try_from(percent).ok());
-    // fio applies the rate to each direction, iotax to the job: a mix gets twice as much.
-    let directions = used(rw, [(); 3]).len() as u64;
-    let rate = same("rate", draft.rate)?.filter(|rate| *rate > 0);
-    let rate_iops = same("rate_iops", draft.rate_iops)?.filter(|rate| *rate > 0);
-    for (option, given) in [("rate", rate), ("rate_iops", rate_iops)] {
-        if given.is_some() && directions > 1 {
-            let why = "fio holds reads and writes to it apart, which is done for a job of one direction; give each a job of its own";
-            return Err((option, why.into()));
-        }
-    }
+    let rate = rate_of(draft, "rate", draft.rate, notes)?;
+    let rate_iops = rate_of(draft, "rate_iops", draft.rate_iops, notes)?;
     draft.keys.rate = rate.map(Bytes);
     draft.keys.rate_iops = rate_iops;
     if rate.or(rate_iops).is_some() {
@@ -200,6 +216,49 @@ fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong>
         );
     }
     Ok(())
+}
+
+/// The value of all directions that a pattern uses.
+fn used_alike<T: Clone + PartialEq>(
+    rw: Rw,
+    option: &'static str,
+    values: &[Option<T>; 3],
+) -> Result<Option<T>, Wrong> {
+    let used = used(rw, [&values[0], &values[1], &values[2]]);
+    if used.iter().all(|value| *value == used[0]) {
+        return Ok(used[0].clone());
+    }
+    Err((option, "reads and writes of a job have one here; give each a job of its own".into()))
+}
+
+/// fio holds each direction of a mix to its own rate, whatever `rwmixread` says: the job has the sum, and the share that follows.
+fn rate_of(
+    draft: &mut JobBuilder,
+    option: &'static str,
+    [read, write, trim]: [Option<u64>; 3],
+    notes: &mut Notes,
+) -> Result<Option<u64>, Wrong> {
+    let rw = rw(draft);
+    if !(rw.reads() && rw.writes()) {
+        return Ok(used(rw, [read, write, trim])[0].filter(|rate| *rate > 0));
+    }
+    match (read.unwrap_or(0), write.unwrap_or(0)) {
+        (0, 0) => Ok(None),
+        (read, write) if read > 0 && write > 0 && one_length(draft).is_some() => {
+            let sum = read.checked_add(write).ok_or((option, "it is too large".to_owned()))?;
+            let percent = (u128::from(read) * 100 + u128::from(sum) / 2) / u128::from(sum);
+            draft.keys.rwmixread = u8::try_from(percent).ok();
+            notes.sentences.push(format!(
+                "{option}: {read} for reads and {write} for writes are {sum} together, of which {percent}% are reads"
+            ));
+            Ok(Some(sum))
+        }
+        _ => Err((
+            option,
+            "in a mix it is accepted for reads and for writes alike, with I/Os of one length; give each a job of its own"
+                .into(),
+        )),
+    }
 }
 
 /// `rw = read:8k` leaves gaps. `rw = randread:8` draws a new offset every eighth I/O.
@@ -225,18 +284,25 @@ fn one_length(draft: &JobBuilder) -> Option<Bytes> {
     draft.keys.bs.filter(|_| draft.keys.bsrange.is_none() && draft.keys.bssplit.is_none())
 }
 
-/// Zones that hold a single I/O are a stride.
+/// Sequential zones that hold a single I/O are a stride.
 fn zones(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     if !draft.is_strided {
         return Ok(());
     }
     let size = draft.zonesize.unwrap_or_default();
     let range = draft.zonerange.filter(|range| range.0 > 0).unwrap_or(size);
-    if rw(draft).is_random() || one_length(draft) != Some(size) || range != size || draft.step.is_some() {
-        let why = "zones are done for sequential I/O with one I/O in each: zonesize = bs, and zonerange = bs or left out";
-        return Err(("zonemode", why.into()));
-    }
     let skip = draft.zoneskip.unwrap_or_default();
+    if draft.step.is_some() {
+        return Err(("zonemode", "zones and a gap after each I/O exclude one another".into()));
+    }
+    if size.0 == 0 {
+        return Err(("zonemode", "it needs a zonesize".into()));
+    }
+    if rw(draft).is_random() || one_length(draft) != Some(size) || range != size {
+        let keys = &mut draft.keys;
+        (keys.zonesize, keys.zonerange, keys.zoneskip) = (Some(size), Some(range), Some(skip));
+        return Ok(());
+    }
     let stride = size.0.checked_add(skip.0).and_then(|stride| i64::try_from(stride).ok());
     let stride = stride.ok_or(("zoneskip", "it is too large".to_owned()))?;
     draft.keys.stride = Some(Stride(stride));
@@ -283,16 +349,20 @@ fn amount(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
 
 /// Treats several files of a job as one area; random offsets are spread over it alike.
 fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
+    if draft.fill_device == Some(true) {
+        (draft.size, draft.filesize) = (None, None);
+        notes
+            .sentences
+            .push("fill_device: all of the target is written; of a new file, --size or 1GiB".into());
+    }
     let number = draft.nrfiles.unwrap_or(1).max(1);
-    if let (None, Some(size)) = (draft.size, draft.filesize) {
-        draft.size = size.0.checked_mul(number).map(Bytes);
-    } else if let (Some(size), Some(one)) = (draft.size, draft.filesize)
-        && one.0.checked_mul(number) != Some(size.0)
-    {
-        return Err((
-            "filesize",
-            format!("{number} files of {one} are not size = {size}; leave one of them out"),
-        ));
+    if let Some(one) = draft.filesize {
+        let all = one.0.checked_mul(number).ok_or(("filesize", "it is too large".to_owned()))?;
+        // The files are as long as they are: less is an amount of I/O, more is never reached.
+        if draft.size.is_some_and(|size| size.0 < all) && draft.keys.loops.is_some() {
+            draft.keys.io_size = draft.keys.io_size.or(draft.size);
+        }
+        draft.size = Some(Bytes(all));
     }
     let named = draft.filename.as_deref().map_or(1, |names| names.split(':').count());
     if named > 1 {
@@ -338,6 +408,30 @@ fn around(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// Resolves the state of the page cache and of a new file when the job begins.
+fn file_state(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
+    let rw = rw(draft);
+    let endless = draft.keys.loops.is_none();
+    let keys = &mut draft.keys;
+    if keys.do_verify == Some(false) && !rw.writes() {
+        keys.verify = Some(Verify::None);
+    }
+    if keys.direct != Some(true) {
+        keys.fadvise_hint.get_or_insert(AccessHint::Pattern);
+        // fio knows the end of an endless random job's pass by its map of blocks alone.
+        let has_map = keys.norandommap != Some(true)
+            && matches!(keys.random_distribution, None | Some(Distribution::Random));
+        let has_passes = !endless || !rw.is_random() || has_map;
+        let drops = keys.invalidate != Some(false) && keys.pre_read != Some(true);
+        keys.invalidate_each_pass = Some(has_passes && drops);
+    }
+    let takes_layout = !matches!(keys.ioengine, Some(IoEngine::Mmap | IoEngine::Null));
+    if rw.writes() && !rw.reads() && draft.overwrite != Some(true) && takes_layout {
+        draft.keys.layout = Some(draft.fallocate.unwrap_or(FileLayout::Allocated));
+    }
+    Ok(())
+}
+
 fn assemble(draft: JobBuilder, section: &Section, places: HashMap<&'static str, FileLine>) -> SectionJob {
     let name = draft.name.unwrap_or_else(|| section.name.clone());
     let keys = WorkloadKeys { name: Some(name.clone()), ..draft.keys };
@@ -352,6 +446,8 @@ fn assemble(draft: JobBuilder, section: &Section, places: HashMap<&'static str, 
         increment: draft.offset_increment,
         delay: draft.startdelay.filter(|delay| delay.0 > 0),
         stonewall: draft.stonewall == Some(true),
+        wait_for: draft.wait_for,
+        flow_id: draft.flow_id.unwrap_or(0),
         seed: draft.seed,
     }
 }

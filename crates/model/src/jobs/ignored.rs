@@ -17,18 +17,18 @@ const fn switch(names: &'static [&'static str], why: &'static str) -> KnownOptio
 const WORKERS: &str = "jobs are threads of one process";
 const REPORTS: &str = "reports have jobs one by one and together, with all directions and percentiles";
 const CLOCK: &str = "every I/O is timed, and what that costs is measured";
-const FILLED: &str = "what is created is filled before it is measured, and removed afterwards";
-const BUFFERS: &str = "buffers are page-aligned memory of the tool's own";
+const CREATED: &str = "files are created and laid out before anything is measured, and removed afterwards";
 const SEED: &str =
     "offsets follow from the run's seed, which is recorded and which --seed sets; every block has its own";
 const LOGS: &str = "every interval is in the store and in the JSON";
 const FRESH: &str = "every write has new content";
+const READ_BACK: &str = "all that was written is read back after the window, and no read of it counts";
 const VERIFIED: &str = "every sector is stamped, and a wrong one is reported with its place";
 
 /// The options, each with the reason why it has no effect.
 pub(super) const IGNORED: &[KnownOption] = &[
     noted(&["description"], "it is for readers"),
-    switch(&["thread"], WORKERS),
+    switch(&["thread", "threads"], WORKERS),
     switch(&["group_reporting"], REPORTS),
     switch(&["new_group"], REPORTS),
     noted(&["unified_rw_reporting"], REPORTS),
@@ -72,24 +72,20 @@ pub(super) const IGNORED: &[KnownOption] = &[
     noted(&["randrepeat"], SEED),
     noted(&["allrandrepeat"], SEED),
     noted(&["random_generator"], SEED),
-    noted(&["fallocate"], FILLED),
-    noted(&["overwrite"], FILLED),
-    noted(&["create_serialize"], FILLED),
-    noted(&["create_fsync"], FILLED),
-    noted(&["create_on_open"], FILLED),
-    noted(&["allow_file_create"], FILLED),
-    noted(&["unlink"], FILLED),
+    noted(&["create_serialize"], CREATED),
+    noted(&["create_fsync"], CREATED),
+    noted(&["create_on_open"], CREATED),
+    noted(&["allow_file_create"], CREATED),
+    noted(&["unlink"], CREATED),
     noted(&["filename_format"], "files are areas of one target"),
     noted(&["unique_filename"], "files are areas of one target"),
     noted(&["openfiles"], "files are areas of one target"),
-    noted(&["fadvise_hint"], "the kernel sees the pattern and is told nothing"),
     noted(
         &["allow_mounted_write"],
         "a device is written if --overwrite names it too, and never while it is mounted",
     ),
-    noted(&["mem", "iomem"], BUFFERS),
-    noted(&["iomem_align", "mem_align"], BUFFERS),
-    noted(&["hugepage-size"], BUFFERS),
+    noted(&["iomem_align", "mem_align"], "buffers begin at a page, one after the other"),
+    noted(&["hugepage-size"], "reserved huge pages are those of 2 MiB"),
     noted(&["fixedbufs"], "io_uring has its buffers and files registered"),
     noted(&["registerfiles"], "io_uring has its buffers and files registered"),
     noted(&["nonvectored"], "io_uring has its buffers and files registered"),
@@ -109,9 +105,18 @@ pub(super) const IGNORED: &[KnownOption] = &[
     noted(&["zonecapacity"], "there is no zonemode = zbd"),
     noted(&["zone_reset_threshold"], "there is no zonemode = zbd"),
     noted(&["zone_reset_frequency"], "there is no zonemode = zbd"),
-    noted(&["exit_what"], "there is no exitall"),
+    noted(
+        &["exit_what"],
+        "exitall ends the jobs of its own group; what a stonewall keeps apart is measured apart",
+    ),
     noted(&["rate_cycle", "ratecycle"], "each I/O of a rate has a time of its own"),
     noted(&["latency_window"], "there is no latency_target"),
     noted(&["latency_percentile"], "there is no latency_target"),
     noted(&["latency_run"], "there is no latency_target"),
+    noted(&["io_submit_mode"], "I/Os of a rate begin when they are due, whoever hands them over"),
+    noted(&["verify_pattern"], VERIFIED),
+    noted(&["verify_write_sequence"], VERIFIED),
+    noted(&["verify_header_seed"], VERIFIED),
+    noted(&["verify_backlog"], READ_BACK),
+    noted(&["verify_backlog_batch"], READ_BACK),
 ];

@@ -6,7 +6,7 @@ use super::ini::OptionLine;
 use super::{FileLine, Jobs, LineErrors};
 use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::{Bytes, Nanos};
-use crate::workload::{Verify, Workload};
+use crate::workload::{FileLayout, Verify, Workload};
 
 /// Areas start at multiples of this, so that a file's position does not affect how its I/O aligns with the blocks below.
 const ALIGNMENT: u64 = 1 << 20;
@@ -27,6 +27,9 @@ pub(super) struct SectionJob {
     pub(super) increment: Option<Bytes>,
     pub(super) delay: Option<Nanos>,
     pub(super) stonewall: bool,
+    /// The name of a job before this one that must have ended.
+    pub(super) wait_for: Option<String>,
+    pub(super) flow_id: u64,
     pub(super) seed: Option<u64>,
 }
 
@@ -127,11 +130,13 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
     let seed = jobs.iter().find_map(|job| job.seed);
     let mut groups: Vec<Vec<SectionJob>> = Vec::new();
     for job in jobs {
-        match groups.last_mut().filter(|_| !job.stonewall) {
+        let waits = job.stonewall || waits_for_all(&job, &groups, trouble);
+        match groups.last_mut().filter(|_| !waits) {
             Some(group) => group.push(job),
             None => groups.push(vec![job]),
         }
     }
+    once_new(&mut groups);
     if groups.len() > 1 {
         notes.sentences.push(
             "stonewall: what it keeps apart is measured apart, in an order that each block draws; files are filled beforehand".into(),
@@ -147,9 +152,61 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
     Jobs { workloads, filenames, own_files, directory, seed, notes: notes.into_lines() }
 }
 
+/// Returns whether a job waits for those before it by `wait_for`: for the last group, as earlier ones have ended.
+fn waits_for_all(job: &SectionJob, groups: &[Vec<SectionJob>], trouble: &mut LineErrors) -> bool {
+    let Some(name) = &job.wait_for else { return false };
+    let Some(group) = groups.iter().rposition(|group| group.iter().any(|other| other.name == *name)) else {
+        job.complain(trouble, "wait_for", format!("no job before it is called {name:?}"));
+        return false;
+    };
+    let is_last = group + 1 == groups.len();
+    if is_last && groups[group].iter().any(|other| other.name != *name) {
+        let why = "other jobs would go on meanwhile; accepted: a job that runs alone, or stonewall, which waits for all";
+        job.complain(trouble, "wait_for", why.into());
+    }
+    is_last
+}
+
+/// A file is new to the first jobs that name it; later ones meet what these wrote, or what was filled for them.
+fn once_new(groups: &mut [Vec<SectionJob>]) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for (number, job) in groups
+        .iter_mut()
+        .enumerate()
+        .flat_map(|(number, group)| group.iter_mut().map(move |job| (number, job)))
+    {
+        let Some(name) = &job.filename else { continue };
+        if *seen.entry(name.clone()).or_insert(number) != number {
+            job.workload.layout = FileLayout::Filled;
+        }
+    }
+}
+
+/// A job whose area another one reads at the same time meets a filled file: reads of what nobody wrote would cost nothing.
+fn fill_for_readers(workloads: &mut [Workload], notes: &mut Notes) {
+    let area = |job: &Workload| {
+        let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);
+        job.offset.0..job.offset.0.saturating_add(length)
+    };
+    let filled: Vec<_> = workloads.iter().filter(|job| job.layout == FileLayout::Filled).map(area).collect();
+    for job in workloads.iter_mut().filter(|job| job.layout != FileLayout::Filled) {
+        let own = area(job);
+        if filled.iter().any(|other| own.start < other.end && other.start < own.end) {
+            job.layout = FileLayout::Filled;
+            notes
+                .sentences
+                .push(format!("{}: its file is filled beforehand, as another job reads it", job.name));
+        }
+    }
+}
+
 /// Combines concurrent jobs into one workload.
 fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let first = group.first()?;
+    if let Some(other) = group.iter().find(|job| job.workload.flow.is_some() && job.flow_id != first.flow_id)
+    {
+        other.complain(trouble, "flow_id", "jobs at the same time have one flow; leave it out".into());
+    }
     for job in group {
         if job.workload.ramp_time != first.workload.ramp_time {
             let why = format!(
@@ -177,6 +234,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
             workloads.push(workload);
         }
     }
+    fill_for_readers(&mut workloads, notes);
     let name = workloads.iter().map(|workload| workload.name.as_str()).collect::<Vec<_>>().join("+");
     let mut workloads = workloads.into_iter();
     let mut workload = workloads.next()?;

@@ -24,6 +24,7 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::units::Bytes;
 use crate::workload::Workload;
 
 /// Values of `$pagesize`, `$mb_memory` and `$ncpus`.
@@ -54,6 +55,8 @@ pub struct Surroundings<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// Values of the keywords.
     pub machine: MachineKeywords,
+    /// Takes the place of every job's size.
+    pub size: Option<Bytes>,
 }
 
 /// The contents of a job file.
@@ -144,8 +147,9 @@ pub fn read(file: &str, text: &str, only: &[String], around: &Surroundings<'_>) 
     }
     let wanted = sections.into_iter().filter(|section| only.is_empty() || only.contains(&section.name));
     let mut notes = layout::Notes::default();
-    let jobs =
-        wanted.filter_map(|section| finish::job(&section, &mut notes, &mut trouble)).collect::<Vec<_>>();
+    let jobs = wanted
+        .filter_map(|section| finish::job(&section, around.size, &mut notes, &mut trouble))
+        .collect::<Vec<_>>();
     let jobs = layout::lay_out(jobs, notes, &mut trouble);
     trouble.into_result(jobs)
 }

@@ -67,6 +67,9 @@ const DONE: &[KnownOption] = &[
     done(&["percentage_random"], |draft, value| {
         value.triple(OptionValue::percent).map(|percent| draft.percentage_random = percent)
     }),
+    done(&["blockalign", "ba"], |draft, value| {
+        value.triple(OptionValue::bytes).map(|aligned| draft.blockalign = aligned)
+    }),
     done(&["random_distribution"], JobBuilder::distribution),
     switch(&["norandommap"], into!(keys.norandommap = flag)),
     done(&["randseed"], into!(seed = whole)),
@@ -89,6 +92,7 @@ const DONE: &[KnownOption] = &[
         }
         _ => value.bytes().map(|bytes| draft.size = Some(bytes)),
     }),
+    done(&["fill_device", "fill_fs"], into!(fill_device = bool)),
     done(&["io_size", "io_limit"], into!(io_size = bytes)),
     done(&["number_ios"], into!(number_ios = whole)),
     done(&["loops"], into!(loops = whole)),
@@ -100,8 +104,20 @@ const DONE: &[KnownOption] = &[
     done(&["name"], text!(name)),
     done(&["ioengine"], JobBuilder::engine),
     done(&["iodepth"], into!(keys.iodepth = number)),
+    done(&["mem", "iomem"], JobBuilder::mem),
     done(&["numjobs"], into!(keys.numjobs = number)),
     switch(&["stonewall", "wait_for_previous"], into!(stonewall = flag)),
+    done(&["wait_for"], text!(wait_for)),
+    switch(&["exitall"], into!(keys.exitall = flag)),
+    done(&["flow"], |draft, value| value.unless_zero().map(|weight| draft.keys.flow = weight)),
+    done(&["flow_id"], into!(flow_id = whole)),
+    done(&["flow_sleep"], into!(keys.flow_sleep = microseconds)),
+    done(&["cpus_allowed"], into!(keys.cpus_allowed = word)),
+    done(&["cpus_allowed_policy"], into!(keys.cpus_allowed_policy = word)),
+    done(&["numa_cpu_nodes"], into!(keys.numa_cpu_nodes = word)),
+    done(&["numa_mem_policy"], into!(keys.numa_mem_policy = word)),
+    done(&["prio"], into!(keys.prio = number)),
+    done(&["prioclass"], into!(keys.prioclass = number)),
     switch(&["hipri"], into!(keys.hipri = flag)),
     switch(&["nowait"], into!(keys.nowait = flag)),
     switch(&["sqthread_poll"], into!(keys.sqthread_poll = flag)),
@@ -111,6 +127,9 @@ const DONE: &[KnownOption] = &[
     done(&["buffered"], |draft, value| value.bool().map(|buffered| draft.keys.direct = Some(!buffered))),
     done(&["invalidate"], into!(keys.invalidate = bool)),
     done(&["pre_read"], into!(keys.pre_read = bool)),
+    done(&["fadvise_hint"], into!(keys.fadvise_hint = word)),
+    done(&["overwrite"], into!(overwrite = bool)),
+    done(&["fallocate"], JobBuilder::fallocate),
     done(&["sync"], into!(keys.sync = word)),
     done(&["fsync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fsync = writes)),
     done(&["fdatasync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fdatasync = writes)),
@@ -130,12 +149,17 @@ const DONE: &[KnownOption] = &[
     done(&["buffer_compress_percentage"], into!(keys.buffer_compress_percentage = percent)),
     done(&["buffer_compress_chunk"], into!(keys.buffer_compress_chunk = bytes)),
     done(&["dedupe_percentage"], into!(keys.dedupe_percentage = percent)),
+    done(&["dedupe_mode"], into!(keys.dedupe_mode = word)),
+    done(&["dedupe_working_set_percentage"], into!(keys.dedupe_working_set_percentage = percent)),
+    done(&["dedupe_global"], into!(keys.dedupe_global = bool)),
     done(&["verify"], JobBuilder::verify),
+    done(&["do_verify"], into!(keys.do_verify = bool)),
     // End conditions.
     done(&["max_latency"], |draft, value| {
         value.microseconds().map(|limit| draft.keys.stall_timeout = Some(limit).filter(|limit| limit.0 > 0))
     }),
     done(&["continue_on_error"], JobBuilder::continue_on_error),
+    done(&["ignore_error"], JobBuilder::ignore_error),
     // Parsing of other options.
     done(&["kb_base"], |_, value| match value.text {
         "1024" | "1000" => Ok(()),

@@ -16,7 +16,7 @@ fn read_with(text: &str, only: &[&str]) -> Result<Jobs, JobsError> {
         _ => Err(format!("{name}: no such file")),
     };
     let variable = |name: &str| (name == "SIZE").then(|| "16".to_owned());
-    let around = Surroundings { include: &include, variable: &variable, machine: MACHINE };
+    let around = Surroundings { include: &include, variable: &variable, machine: MACHINE, size: None };
     let only: Vec<String> = only.iter().map(ToString::to_string).collect();
     read("job.fio", text, &only, &around)
 }
@@ -91,6 +91,8 @@ const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
     ("rw=read:8k\nbs=4k", "stride", "12k"),
     ("rw=write:-8k\nblocksize=4k", "stride", "-4k"),
     ("zonemode=strided\nzonesize=4k\nzoneskip=12k", "stride", "16k"),
+    ("zonemode=strided\nzonesize=64k\nzoneskip=1m", "zoneskip", "1m"),
+    ("rw=randread\nzonemode=strided\nzonesize=64k", "zonerange", "64k"),
     ("bs=8k", "bs", "8k"),
     ("bs=8k,16k", "bs", "8k"),
     ("rw=write\nbs=8k,16k", "bs", "16k"),
@@ -161,8 +163,69 @@ const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
     ("verify=crc32c-intel", "verify", "crc32c"),
     ("verify=xxhash", "verify", "xxh3"),
     ("invalidate=0", "invalidate", "false"),
+    ("", "invalidate_each_pass", "true"),
+    ("invalidate=0", "invalidate_each_pass", "false"),
+    ("direct=1", "invalidate_each_pass", "false"),
+    ("pre_read=1", "invalidate_each_pass", "false"),
+    ("rw=randread\ntime_based\nruntime=1", "invalidate_each_pass", "true"),
+    ("rw=randread\ntime_based\nruntime=1\nnorandommap", "invalidate_each_pass", "false"),
+    ("rw=randread\nnorandommap", "invalidate_each_pass", "true"),
+    ("", "fadvise_hint", "1"),
+    ("fadvise_hint=0", "fadvise_hint", "0"),
+    ("fadvise_hint=random", "fadvise_hint", "random"),
+    ("direct=1", "fadvise_hint", "0"),
+    ("", "mem", "malloc"),
+    ("iomem=shmhuge", "mem", "shmhuge"),
+    ("rw=read", "layout", "filled"),
+    ("rw=randrw", "layout", "filled"),
+    ("rw=write", "layout", "allocated"),
+    ("rw=write\noverwrite=1", "layout", "filled"),
+    ("rw=write\nfallocate=none", "layout", "empty"),
+    ("rw=write\nfallocate=keep", "layout", "keep"),
+    ("rw=write\nfallocate=truncate", "layout", "sparse"),
+    ("rw=write\nioengine=mmap", "layout", "filled"),
+    ("rw=write\nioengine=null", "layout", "filled"),
+    ("rw=randtrim", "layout", "filled"),
+    ("ioengine=posixaio\niodepth=4", "ioengine", "io_uring"),
+    ("filesize=256m", "io_size", "64m"),
+    ("filesize=32m", "size", "32m"),
     ("continue_on_error=all", "max_errors", "absent"),
     ("max_latency=2s", "stall_timeout", "2s"),
+    ("continue_on_error=write", "tolerated_errors", "write"),
+    ("continue_on_error=write", "max_errors", "1"),
+    ("ignore_error=,ENOSPC:122", "tolerated_errors", "write:ENOSPC,write:122"),
+    ("rw=randread\nblockalign=16k\nbs=512", "blockalign", "16k"),
+    ("rw=randread\nblockalign=16k", "norandommap", "true"),
+    (
+        "rw=randread\nrandom_distribution=zoned:50/5:30/15:20/",
+        "random_distribution",
+        "zoned:50/5:30/15:20/80",
+    ),
+    ("rw=randread\nrandom_distribution=zoned:50/5:20:30/", "random_distribution", "zoned:50/5:20/47:30/47"),
+    (
+        "rw=randwrite\nrandom_distribution=zoned:50/50:50/50,90/10:10/90",
+        "random_distribution",
+        "zoned:90/10:10/90",
+    ),
+    (
+        "rw=randread\nrandom_distribution=zoned_abs:60/20G:40/1g",
+        "random_distribution",
+        "zoned_abs:60/20GiB:40/1GiB",
+    ),
+    ("rw=randrw\nrate=300,100", "rate", "400"),
+    ("rw=randrw\nrate=300,100", "rwmixread", "75"),
+    ("rw=randrw\nrate_iops=30\nrwmixread=90", "rwmixread", "50"),
+    ("rw=write\nverify=md5", "verify", "xxh3"),
+    ("rw=write\nverify=meta\ndo_verify=0", "do_verify", "false"),
+    ("verify=meta\ndo_verify=0", "verify", "none"),
+    ("exitall", "exitall", "true"),
+    ("flow=8", "flow", "8"),
+    ("cpus_allowed=0-2,5", "cpus_allowed", "0-2,5"),
+    ("cpus_allowed_policy=split", "cpus_allowed_policy", "split"),
+    ("numa_cpu_nodes=0\nnuma_mem_policy=bind:0", "numa_mem_policy", "bind:0"),
+    ("prioclass=3\nprio=2", "prioclass", "3"),
+    ("rw=write\ndedupe_percentage=50\ndedupe_mode=working_set", "dedupe_mode", "working_set"),
+    ("io_submit_mode=offload\nrate_iops=9", "rate_iops", "9"),
     ("include base", "bs", "8k"),
     ("name=other", "name", "other"),
 ];
@@ -170,11 +233,11 @@ const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
 #[test]
 fn everything_that_cannot_be_taken_is_said_at_once() {
     let error =
-        refused("[global]\nzonemode=zbd\nprio=1\n[a]\nsize=1x\nbogus=1\nrate_iop=5\n[b]\nthread\nrw=raed\n");
+        refused("[global]\nzonemode=zbd\nnice=1\n[a]\nsize=1x\nbogus=1\nrate_iop=5\n[b]\nthread\nrw=raed\n");
     let lines: Vec<&str> = error.lines().collect();
     for (line, begins) in lines.iter().zip([
         "job.fio:2: zonemode=zbd: zones of a zoned device",
-        "job.fio:3: prio=1: use ionice(1)",
+        "job.fio:3: nice=1: use nice(1)",
         "job.fio:5: size=1x: accepted: a whole number",
         "job.fio:6: bogus=1: \"bogus\" is not an option",
         "job.fio:7: rate_iop=5: \"rate_iop\" is not an option that is known; did you mean \"rate_iops\"?",
@@ -213,17 +276,28 @@ fn what_is_wrong_is_quoted_with_its_line() {
             "[a]\nsize=1m\nrw=write\ntime_based\nruntime=1\nend_fsync=1",
             "job.fio:6: end_fsync=1: with time_based what was written is flushed after",
         ),
-        ("[a]\nsize=1m\nrw=rw\nrate=1m", "job.fio:4: rate=1m: fio holds reads and writes to it apart"),
-        ("[a]\nsize=1m\nrw=randrw\nrate_iops=1,2", "job.fio:4: rate_iops=1,2: reads and writes of a job"),
-        ("[a]\nsize=1m\nzonemode=strided\nzonesize=64k", "job.fio:3: zonemode=strided: zones are done for"),
-        ("[a]\nsize=1m\nverify=md5", "job.fio:3: verify=md5: accepted: crc32c"),
-        ("[a]\nsize=1m\nioengine=posixaio", "\"posixaio\" is not a known ioengine; accepted: auto, io_uring"),
+        ("[a]\nsize=1m\nrw=rw\nrate=1m,0", "job.fio:4: rate=1m,0: in a mix it is accepted for reads and for"),
+        (
+            "[a]\nsize=1m\nrw=randrw\nrandom_distribution=zoned:50/50:50/50,90/10:10/90",
+            "job.fio:4: random_distribution=zoned:50/50:50/50,90/10:10/90: reads and writes of a job have one",
+        ),
+        ("[a]\nsize=1m\nwait_for=b", "job.fio:3: wait_for of [a]: no job before it is called \"b\""),
+        (
+            "[a]\nsize=1m\n[b]\nsize=1m\n[c]\nsize=1m\nwait_for=a",
+            "job.fio:7: wait_for of [c]: other jobs would go on meanwhile",
+        ),
+        ("[a]\nsize=1m\nflow=1\n[b]\nsize=1m\nflow=1\nflow_id=2", "job.fio:7: flow_id of [b]: jobs at the"),
+        ("[a]\nsize=1m\nignore_error=oops", "\"oops\" is not an error"),
+        ("[a]\nsize=1m\ncpus_allowed=x", "job.fio:3: cpus_allowed=x: \"x\" is not a list of numbers"),
+        ("[a]\nsize=1m\nprio=9", "accepted: 0 (first) to 7"),
+        ("[a]\nsize=1m\nzonemode=strided", "job.fio:3: zonemode=strided: it needs a zonesize"),
+        ("[a]\nsize=1m\nverify=sha9", "job.fio:3: verify=sha9: accepted: crc32c"),
+        ("[a]\nsize=1m\nioengine=rados", "\"rados\" is not a known ioengine; accepted: auto, io_uring"),
+        ("[a]\nsize=1m\nmem=mmap:/tmp/x", "job.fio:3: mem=mmap:/tmp/x: accepted: malloc, mmap"),
+        ("[a]\nsize=1m\nmem=thp", "job.fio:3: mem=thp: accepted: malloc"),
+        ("[a]\nsize=1m\nfallocate=maybe", "job.fio:3: fallocate=maybe: accepted: none"),
         ("[a]\nsize=1m\ndirect=1\nbs=100", "job.fio:4: bs of [a]: accepted: a multiple of 512"),
         ("[a]\nsize=1k", "job.fio:2: size of [a]: at least one block of 4k"),
-        (
-            "[a]\nsize=1m\nfilesize=1m\nnrfiles=2\nrw=randread",
-            "job.fio:3: filesize=1m: 2 files of 1m are not size = 1m",
-        ),
         ("[a]\nsize=1m\n[b]\nsize=1m\nramp_time=2", "job.fio:5: ramp_time of [b]: [a] has 0ns"),
         ("[a]\nsize=9000000p", "job.fio:2: size"),
         ("[a]\nsize=8000p\nnumjobs=9", "beyond"),
@@ -289,6 +363,51 @@ fn a_shared_file_is_one_area_and_may_be_as_long_as_it_is() {
     assert_eq!((whole.workloads[0].size, whole.workloads[0].offset_increment), (None, None));
     assert!(refused("[a]\nfilename=x\n[b]\nfilename=x\n").contains("job.fio:1: [a]: size is not given"));
     assert!(refused("[a]\nfilename=x\nnumjobs=2").contains("size is not given"));
+}
+
+#[test]
+fn a_file_is_new_to_its_first_writers_alone() {
+    let layouts = |text: &str| -> Vec<(String, &'static str)> {
+        let read = jobs(&format!("[global]\nsize=4m\nfilename=x\n{text}"));
+        let all = read.workloads.iter().flat_map(Workload::jobs);
+        all.map(|job| (job.own_name().to_owned(), job.layout.word())).collect()
+    };
+    let expect = |text: &str, expected: &[(&str, &str)]| {
+        let found = layouts(text);
+        let found: Vec<_> = found.iter().map(|(name, layout)| (name.as_str(), *layout)).collect();
+        assert_eq!(found, expected, "{text}");
+    };
+    expect(
+        "[a]\nrw=write\n[b]\nstonewall\nrw=randwrite\n[c]\nrw=write\nfilename=y\n",
+        &[("a", "allocated"), ("b", "filled"), ("c", "allocated")],
+    );
+    expect("[a]\nrw=read\n[b]\nstonewall\nrw=write\n", &[("a", "filled"), ("b", "filled")]);
+    expect("[a]\nrw=write\n[b]\nrw=randread\n", &[("a", "filled"), ("b", "filled")]);
+    expect("[a]\nrw=write\n[b]\nrw=randwrite\n", &[("a", "allocated"), ("b", "allocated")]);
+}
+
+#[test]
+fn who_waits_for_a_job_runs_after_it() {
+    let read = jobs("[global]\nsize=1m\n[a]\n[b]\nwait_for=a\n[c]\nwait_for=a\n[d]\nstonewall\n");
+    let names: Vec<&str> = read.workloads.iter().map(|workload| workload.name.as_str()).collect();
+    assert_eq!(names, ["a", "b+c", "d"]);
+}
+
+#[test]
+fn a_size_from_outside_lays_out_the_areas() {
+    let around = Surroundings {
+        include: &|_, name| Err(name.to_owned()),
+        variable: &|_| None,
+        machine: MACHINE,
+        size: Some(Bytes(2 << 20)),
+    };
+    let text = "[global]\nsize=50%\nfilesize=1t\n[a]\nnumjobs=3\n[b]\nrw=write\nfill_device=1\n";
+    let read = read("job.fio", text, &[], &around).expect("its own sizes do not matter");
+    let places: Vec<_> = read.workloads[0]
+        .jobs()
+        .map(|job| (job.offset.0 >> 20, job.size, job.offset_increment.map(|step| step.0 >> 20)))
+        .collect();
+    assert_eq!(places, [(0, Some(Bytes(2 << 20)), Some(2)), (6, Some(Bytes(2 << 20)), None)]);
 }
 
 /// A line of a job file: any option with a plausible value.

@@ -17,7 +17,6 @@ const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption
     KnownOption { names, alone: true, standing: Support::Unsupported { unless: OFF, why } }
 }
 
-const CPUS: &str = "jobs cannot be bound to CPUs; start iotax under taskset(1) or numactl(8) instead, which its workers inherit";
 const REPLAY: &str =
     "I/O cannot be recorded or replayed; describe it with rw, bssplit and random_distribution";
 const BATCHES: &str =
@@ -26,7 +25,6 @@ const TRIMS: &str = "trims cannot be mixed with other I/O; use rw = trim or rand
 const UNTIL: &str =
     "a measurement's length is given beforehand; use runtime, and --until-decided for as many as are needed";
 const ONCE: &str = "jobs of a group are measured within one window; use runtime";
-const FLOWS: &str = "jobs cannot be held back in proportion; give each a rate";
 const VERIFYING: &str =
     "verify = crc32c or xxhash checks what is read, and at the end what was written; use it alone";
 const PRIVILEGES: &str = "jobs run as whoever started iotax; leave it out";
@@ -34,16 +32,13 @@ const COMMANDS: &str = "iotax runs no commands of others; run it before or after
 
 /// The options, each with the reason and the alternative.
 pub(super) const UNSUPPORTED: &[KnownOption] = &[
-    refused(&["wait_for"], &[], "jobs begin together, or after a stonewall; use stonewall, or startdelay"),
     refused(&["lockfile"], &["none"], "files are not locked; leave it out"),
     refused(&["opendir"], &[], "a job works on one target; name a file with filename"),
-    refused(&["blockalign", "ba"], &[], "I/Os lie at multiples of their shortest length; leave it out"),
     alone(
         &["bs_unaligned", "blocksize_unaligned"],
         "lengths of a range are multiples of the shortest; leave it out",
     ),
     refused(&["offset_align"], OFF, "write the aligned offset"),
-    refused(&["ignore_error"], &[], "every error is counted; use continue_on_error"),
     refused(&["iodepth_batch", "iodepth_batch_submit"], &["0", "1"], BATCHES),
     refused(&["iodepth_batch_complete_min", "iodepth_batch_complete"], &["0", "1"], BATCHES),
     refused(&["iodepth_batch_complete_max"], &["0", "1"], BATCHES),
@@ -53,8 +48,6 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
         OFF,
         "only verified writes are kept from overlapping; add verify, or leave it out",
     ),
-    refused(&["io_submit_mode"], &["inline"], "each job begins its own I/O; accepted: inline"),
-    refused(&["fill_device", "fill_fs"], OFF, "how much is written is given beforehand; use size"),
     refused(&["file_append"], OFF, "an area is given beforehand; use offset"),
     refused(
         &["file_service_type"],
@@ -66,14 +59,6 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     refused(&["atomic"], OFF, "writes are not atomic beyond what the target gives; use direct = 1"),
     refused(&["write_hint"], &["none"], "no life time is told with writes; leave it out"),
     alone(&["verify_only"], "use iotax verify with a journal (write_journal)"),
-    refused(
-        &["do_verify"],
-        &["1"],
-        "what was written is verified at the end; leave verify out, or accept it",
-    ),
-    refused(&["verify_pattern"], &[], VERIFYING),
-    refused(&["verify_backlog"], OFF, VERIFYING),
-    refused(&["verify_backlog_batch"], OFF, VERIFYING),
     refused(&["experimental_verify"], OFF, VERIFYING),
     refused(&["verify_state_load"], OFF, VERIFYING),
     refused(&["trim_percentage"], OFF, TRIMS),
@@ -104,8 +89,6 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
         "write it to /sys/block/DEVICE/queue/scheduler before; the report says which one it was",
     ),
     refused(&["lockmem"], OFF, "memory is left alone; use direct = 1 to go without the page cache"),
-    refused(&["prio"], &[], "use ionice(1) on iotax, whose workers inherit it"),
-    refused(&["prioclass"], &[], "use ionice(1) on iotax, whose workers inherit it"),
     refused(&["nice"], OFF, "use nice(1) on iotax, whose workers inherit it"),
     refused(&["cmdprio_percentage"], OFF, "I/Os of a job are of one priority; leave it out"),
     refused(&["cmdprio_class"], &[], "I/Os of a job are of one priority; leave it out"),
@@ -134,42 +117,20 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     refused(&["steadystate", "ss"], &[], UNTIL),
     refused(&["steadystate_duration", "ss_dur"], OFF, UNTIL),
     refused(&["steadystate_ramp_time", "ss_ramp"], OFF, UNTIL),
+    refused(&["steadystate_check_interval", "ss_interval"], OFF, UNTIL),
     refused(&["create_only"], OFF, "what is created is removed; leave it out, or use --keep of iotax bench"),
     refused(&["unlink_each_loop"], OFF, "a target stays until its run ends; leave it out"),
-    refused(&["cpumask"], &[], CPUS),
-    KnownOption {
-        names: &["cpus_allowed"],
-        alone: true,
-        standing: Support::Unsupported { unless: &[], why: CPUS },
-    },
-    refused(&["cpus_allowed_policy"], &["shared"], CPUS),
-    KnownOption {
-        names: &["numa_cpu_nodes"],
-        alone: true,
-        standing: Support::Unsupported { unless: &[], why: CPUS },
-    },
-    KnownOption {
-        names: &["numa_mem_policy"],
-        alone: true,
-        standing: Support::Unsupported { unless: &[], why: CPUS },
-    },
-    alone(&["exitall"], ONCE),
+    refused(&["cpumask"], &[], "name the CPUs with cpus_allowed"),
     alone(&["exitall_on_error"], ONCE),
     refused(
         &["scramble_buffers"],
         &["1"],
         "every write has new content; use dedupe_percentage or buffer_pattern",
     ),
-    refused(&["dedupe_mode"], &["repeat"], "copies are of a write before; accepted: repeat"),
-    refused(&["dedupe_working_set_percentage"], &[], "copies are of a write before; leave it out"),
-    refused(&["dedupe_global"], OFF, "copies are of the same job's writes; leave it out"),
     refused(&["profile"], &[], "use iotax suite"),
     refused(&["cgroup"], &[], "start iotax within the group, which its workers inherit"),
     refused(&["cgroup_nodelete"], OFF, "start iotax within the group, which its workers inherit"),
     refused(&["cgroup_weight"], &[], "start iotax within the group, which its workers inherit"),
     refused(&["uid"], &[], PRIVILEGES),
     refused(&["gid"], &[], PRIVILEGES),
-    refused(&["flow"], OFF, FLOWS),
-    refused(&["flow_id"], OFF, FLOWS),
-    refused(&["flow_sleep"], OFF, FLOWS),
 ];

@@ -19,7 +19,7 @@ use crate::suite::Suite;
 use crate::target::{RequiredSpace, TargetError, TargetSpec};
 use crate::units::human;
 use crate::units::{Bytes, Nanos};
-use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys};
+use crate::workload::{Content, DEFAULT_SIZE, IoEngine, Workload, WorkloadError, WorkloadKeys};
 
 pub use axes::{LeftOut, MOST, PlanAxis};
 pub use difference::TargetDifference;
@@ -393,6 +393,23 @@ impl Plan {
     #[must_use]
     pub fn reach(&self) -> Option<Bytes> {
         self.work().filter(|workload| !workload.needs_directory()).filter_map(Workload::end).max()
+    }
+
+    /// The part of a created target that is filled before it is measured, from its start; 0 if no workload needs it.
+    #[must_use]
+    pub fn filled(&self) -> Bytes {
+        self.part(|job| job.needs_filling())
+    }
+
+    /// The part of a created target that takes space, from its start: the null engine touches nothing.
+    #[must_use]
+    pub fn touched(&self) -> Bytes {
+        self.part(|job| job.ioengine != IoEngine::Null)
+    }
+
+    fn part(&self, is_meant: impl Fn(&Workload) -> bool) -> Bytes {
+        let size = self.size();
+        self.work().map(|workload| workload.end_of(size, &is_meant)).max().unwrap_or_default()
     }
 
     /// The space that the workloads need on a created target, and on the filesystem below it.

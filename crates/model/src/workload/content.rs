@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::text::text_form;
-use super::{IoEngine, Workload, WorkloadError};
+use super::{DEFAULT_SIZE, IoEngine, Workload, WorkloadError};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -26,8 +26,31 @@ pub struct Content {
     pub filler: Option<BufferPattern>,
     /// Percentage of writes that repeat the data of an earlier one.
     pub dedupe_percentage: u8,
+    /// The contents that duplicates have; `None` for that of any earlier write.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub working_set: Option<WorkingSet>,
     /// Stamps on each sector.
     pub verify: Verify,
+}
+
+/// A fixed set of contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkingSet {
+    /// The number of contents, at least 1.
+    pub contents: u64,
+    /// True if jobs have the same set.
+    pub is_shared: bool,
+}
+
+words! {
+    /// The content that a duplicate repeats, under fio's names.
+    DedupeMode, "dedupe_mode" {
+        /// That of any earlier write of the job.
+        Repeat = "repeat",
+        /// One of a fixed set.
+        WorkingSet = "working_set",
+    }
 }
 
 /// Incompressible, without duplicates or recognizable patterns.
@@ -38,6 +61,7 @@ impl Default for Content {
             chunk: Bytes(512),
             filler: None,
             dedupe_percentage: 0,
+            working_set: None,
             verify: Verify::None,
         }
     }
@@ -55,8 +79,20 @@ impl Workload {
             chunk: self.buffer_compress_chunk,
             filler: self.buffer_pattern.clone(),
             dedupe_percentage: self.dedupe_percentage,
+            working_set: self.working_set(),
             verify: self.verify,
         }
+    }
+
+    /// As in fio: a share of as many blocks as the area has, 5% unless told otherwise.
+    fn working_set(&self) -> Option<WorkingSet> {
+        if self.dedupe_mode != DedupeMode::WorkingSet || self.dedupe_percentage == 0 {
+            return None;
+        }
+        let blocks = self.size.unwrap_or(DEFAULT_SIZE).0 / self.min_bs().0.max(1);
+        let percent = u64::from(self.dedupe_working_set_percentage.unwrap_or(5));
+        let contents = (blocks / 100 * percent + blocks % 100 * percent / 100).max(1);
+        Some(WorkingSet { contents, is_shared: self.dedupe_global })
     }
 
     /// Rejects content that no engine can write.
@@ -65,6 +101,7 @@ impl Workload {
         for (key, percent) in [
             ("buffer_compress_percentage", self.buffer_compress_percentage),
             ("dedupe_percentage", self.dedupe_percentage),
+            ("dedupe_working_set_percentage", self.dedupe_working_set_percentage.unwrap_or(0)),
         ] {
             if percent > 100 {
                 return refuse(key, &percent, "accepted: 0 to 100 (percent)");
@@ -94,6 +131,9 @@ impl Workload {
         if verifies && self.dedupe_percentage > 0 {
             let accepted = "the stamps of verify make every block unique; use one of them";
             return refuse("dedupe_percentage", &self.dedupe_percentage, accepted);
+        }
+        if let (true, Some(align)) = (verifies, self.blockalign) {
+            return refuse("blockalign", &align, "verified blocks must not overlap; leave it out");
         }
         if verifies && self.ioengine == IoEngine::Null {
             return refuse("verify", &self.verify, "ioengine = null stores nothing that could be checked");

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::text::{TextError, text_form};
+use crate::units::Bytes;
 
 /// The distribution of random offsets over the area, under fio's names.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +20,17 @@ pub enum Distribution {
     Normal(f64),
     /// Consecutive zones from the start of the area, each with its percentage of the I/O. The percentages add up to 100.
     Zoned(Vec<Zone>),
+    /// As [`Self::Zoned`], with lengths in bytes; what is beyond them gets none.
+    ZonedAbs(Vec<AbsoluteZone>),
+}
+
+/// A zone of a given length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AbsoluteZone {
+    /// Percent of the I/O.
+    pub access: u8,
+    /// Its length, above 0.
+    pub size: Bytes,
 }
 
 /// A zone of the area.
@@ -39,7 +51,17 @@ fn number(text: &str, fits: impl Fn(f64) -> bool, range: &str) -> Result<f64, St
 }
 
 fn zones(text: &str) -> Result<Vec<Zone>, String> {
-    let zones = text.split(':').map(zone).collect::<Result<Vec<_>, _>>()?;
+    let mut zones = text.split(':').map(zone).collect::<Result<Vec<_>, _>>()?;
+    // As in fio, those without a size share the rest of the area.
+    let left = 100_u32.saturating_sub(zones.iter().map(|zone| u32::from(zone.size)).sum());
+    let without = zones.iter().filter(|zone| zone.size == 0).count();
+    let share = left.checked_div(u32::try_from(without).unwrap_or(u32::MAX)).unwrap_or(0);
+    if without > 0 && share == 0 {
+        return Err("nothing of the area is left for zones without a size".into());
+    }
+    for zone in zones.iter_mut().filter(|zone| zone.size == 0) {
+        zone.size = u8::try_from(share).unwrap_or(100);
+    }
     let sum = |part: fn(&Zone) -> u8| zones.iter().map(|zone| u32::from(part(zone))).sum::<u32>();
     match (sum(|zone| zone.access), sum(|zone| zone.size)) {
         (100, ..=100) => Ok(zones),
@@ -48,12 +70,34 @@ fn zones(text: &str) -> Result<Vec<Zone>, String> {
     }
 }
 
+/// Reads one zone; without a size it is 0.
 fn zone(text: &str) -> Result<Zone, String> {
     let refuse = || format!("{text:?} is not a zone");
-    let (access, size) = text.split_once('/').ok_or_else(refuse)?;
-    match (access.trim().parse(), size.trim().parse()) {
-        (Ok(access @ 0..=100), Ok(size @ 1..=100)) => Ok(Zone { access, size }),
+    let (access, size) = text.split_once('/').unwrap_or((text, ""));
+    match (access.trim().parse(), size.trim()) {
+        (Ok(access @ 0..=100), "") => Ok(Zone { access, size: 0 }),
+        (Ok(access @ 0..=100), size) => match size.parse() {
+            Ok(size @ 1..=100) => Ok(Zone { access, size }),
+            _ => Err(refuse()),
+        },
         _ => Err(refuse()),
+    }
+}
+
+/// Zones of lengths in bytes.
+fn absolute_zones(text: &str) -> Result<Vec<AbsoluteZone>, String> {
+    let zone = |text: &str| -> Result<AbsoluteZone, String> {
+        let refuse = || format!("{text:?} is not a zone");
+        let (access, size) = text.split_once('/').ok_or_else(refuse)?;
+        match (access.trim().parse(), size.trim().parse::<Bytes>()) {
+            (Ok(access @ 0..=100), Ok(size)) if size.0 > 0 => Ok(AbsoluteZone { access, size }),
+            _ => Err(refuse()),
+        }
+    };
+    let zones = text.split(':').map(zone).collect::<Result<Vec<_>, _>>()?;
+    match zones.iter().map(|zone| u32::from(zone.access)).sum() {
+        100 => Ok(zones),
+        sum => Err(format!("the shares of I/O add up to {sum}, not 100")),
     }
 }
 
@@ -72,11 +116,13 @@ impl FromStr for Distribution {
                 number(value, |dev| dev > 0.0 && dev <= 100.0, "above 0, up to 100").map(Self::Normal)
             }
             "zoned" => zones(value).map(Self::Zoned),
+            "zoned_abs" => absolute_zones(value).map(Self::ZonedAbs),
             _ => Err(format!("{kind:?} is not one that is known")),
         };
         read.map_err(|reason| {
-            let accepted = "random, zipf:THETA, pareto:H, normal:DEVIATION (percent of the area), or \
-                            zoned:IO/SIZE:IO/SIZE... (percent) such as zoned:50/5:30/15:20/80";
+            let accepted = "random, zipf:THETA, pareto:H, normal:DEVIATION (percent of the area), \
+                            zoned:IO/SIZE:IO/SIZE... (percent) such as zoned:50/5:30/15:20/80, or zoned_abs:IO/BYTES... such as \
+                            zoned_abs:90/1GiB:10/9GiB";
             TextError::new("a distribution", text, reason, accepted)
         })
     }
@@ -91,6 +137,10 @@ impl fmt::Display for Distribution {
             Self::Normal(deviation) => write!(f, "normal:{deviation}"),
             Self::Zoned(zones) => {
                 f.write_str("zoned")?;
+                zones.iter().try_for_each(|zone| write!(f, ":{}/{}", zone.access, zone.size))
+            }
+            Self::ZonedAbs(zones) => {
+                f.write_str("zoned_abs")?;
                 zones.iter().try_for_each(|zone| write!(f, ":{}/{}", zone.access, zone.size))
             }
         }

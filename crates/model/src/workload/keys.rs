@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferPattern, ByDirection, Distribution, FileSize, IoEngine, LengthRange, LengthSplit, RateProcess, Rw,
-    Stamps, Stride, SyncMode, Test, Verify,
+    AccessHint, BufferPattern, ByDirection, CpuPolicy, DedupeMode, Distribution, FileLayout, FileSize,
+    IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, RateProcess, Rw, Stamps, Stride,
+    SyncMode, Test, ToleratedErrors, Verify,
 };
 use crate::net::Traffic;
 use crate::units::{Bytes, Nanos};
@@ -71,8 +72,9 @@ macro_rules! number {
 
 number!(u8, u32, u64);
 plain!(String, Bytes, Nanos, BufferPattern, ByDirection<LengthRange>, ByDirection<LengthSplit>);
-plain!(Distribution, Stride, FileSize);
+plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, ToleratedErrors);
 word!(Rw, IoEngine, RateProcess, Stamps, Verify, SyncMode, Test);
+word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode);
 
 /// The description of a key.
 #[derive(Debug, Clone, Copy)]
@@ -236,12 +238,20 @@ keys! {
         direct "0|1": bool = true;
         /// Drop caches before the measurement
         invalidate "0|1": bool = true;
+        /// Drop the area's cache again whenever a job begins another pass over it, as fio does; buffered I/O only
+        invalidate_each_pass "0|1": bool = false;
         /// Read the area into the page cache before the measurement, after dropping caches
         pre_read "0|1": bool = false;
+        /// Pattern that the kernel is told of: 0 (none), 1 (the workload's), random or sequential
+        fadvise_hint "HINT": AccessHint = AccessHint::None;
+        /// State of a created file that is only written: filled, allocated, keep, sparse or empty; see docs/jobs.md
+        layout "STATE": FileLayout = FileLayout::Filled;
         /// Flush (fsync) when a job is done, within the measurement; needs io_size or loops
         end_fsync "0|1": bool = false;
         /// Interface for I/O: auto (the best that works here), io_uring, libaio, psync, pvsync2, mmap or null
         ioengine "ENGINE": IoEngine = IoEngine::Auto;
+        /// Memory of the buffers: thp (huge pages from 2 MiB on, where the kernel has some), malloc, mmap, mmaphuge, shm, shmhuge or mmapshared
+        mem "MEMORY": Memory = Memory::Thp;
         /// Poll the device for completions instead of using interrupts: io_uring (IOPOLL) and pvsync2 (RWF_HIPRI)
         hipri "0|1": bool = false;
         /// Try each I/O without blocking first (RWF_NOWAIT) and count those that would block: pvsync2
@@ -258,10 +268,18 @@ keys! {
         buffer_compress_chunk "SIZE": Bytes = Bytes(512);
         /// Percentage of writes that repeat the data of an earlier one
         dedupe_percentage "PERCENT": u8 = 0;
+        /// Content that a duplicate repeats: that of any earlier write (repeat), or one of a fixed set (working_set)
+        dedupe_mode "MODE": DedupeMode = DedupeMode::Repeat;
+        /// Jobs share that fixed set
+        dedupe_global "0|1": bool = false;
         /// Write zeros
         zero_buffers "0|1": bool = false;
         /// Stamp writes and check reads, and at the end check everything written: none, crc32c or xxh3
         verify "HOW": Verify = Verify::None;
+        /// Read back and check what was written, at the end; otherwise verify only stamps it
+        do_verify "0|1": bool = true;
+        /// End the jobs beside this one when it is done
+        exitall "0|1": bool = false;
     }
     optional {
         /// CPU that the thread of sqthread_poll is bound to
@@ -274,6 +292,34 @@ keys! {
         bssplit "SPLIT": ByDirection<LengthSplit>;
         /// Distance between the starts of numjobs' areas: each job then has an area of size bytes
         offset_increment "SIZE": Bytes;
+        /// Alignment of random offsets [default: the shortest block size]
+        blockalign "SIZE": Bytes;
+        /// Bytes that a job moves within one zone of the area before it goes on to the next
+        zonesize "SIZE": Bytes;
+        /// Length of a zone [default: zonesize]
+        zonerange "SIZE": Bytes;
+        /// Bytes between the end of a zone and the start of the next [default: 0]
+        zoneskip "SIZE": Bytes;
+        /// Share of this job's I/Os among those of all jobs beside one another that have a share
+        flow "WEIGHT": u64;
+        /// Pause of a job that is ahead of its share [default: 50us]
+        flow_sleep "TIME": Nanos;
+        /// CPUs that the job's threads may use, such as 0-3,8
+        cpus_allowed "CPUS": NumberList;
+        /// Share of each thread in these CPUs: shared or split [default: shared]
+        cpus_allowed_policy "POLICY": CpuPolicy;
+        /// NUMA nodes whose CPUs the job's threads may use
+        numa_cpu_nodes "NODES": NumberList;
+        /// NUMA nodes of the job's memory: default, local, prefer:NODE, bind:NODES or interleave:NODES
+        numa_mem_policy "POLICY": MemoryPolicy;
+        /// Priority of the job's I/O within its class: 0 (first) to 7
+        prio "LEVEL": u8;
+        /// Class of the job's I/O priority: 1 (real time), 2 (best effort) or 3 (idle)
+        prioclass "CLASS": u8;
+        /// Percentage of the area that the fixed set of duplicates holds [default: 5]
+        dedupe_working_set_percentage "PERCENT": u8;
+        /// Failed I/Os that do not count toward max_errors: directions with errors, such as read,write:ENOSPC
+        tolerated_errors "LIST": ToleratedErrors;
         /// Delay of this job after the others
         startdelay "TIME": Nanos;
         /// Distance between the starts of sequential I/Os: -4k goes backwards, 0 stays [default: the block size]

@@ -7,11 +7,15 @@ mod distribution;
 mod files;
 mod keys;
 mod kind;
+mod layout;
 mod lengths;
+mod memory;
 mod pattern;
+mod placement;
 mod stride;
 mod test;
 mod text;
+mod tolerated;
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,15 +24,19 @@ use crate::net::Traffic;
 use crate::units::{Bytes, Nanos};
 use crate::words::{WordError, words};
 
-pub use self::content::{BufferPattern, Content, PatternError, Verify};
-pub use self::distribution::{Distribution, Zone};
+pub use self::content::{BufferPattern, Content, DedupeMode, PatternError, Verify, WorkingSet};
+pub use self::distribution::{AbsoluteZone, Distribution, Zone};
 pub use self::files::FileSize;
 pub use self::keys::{KEYS, KeyValue, Workload, WorkloadKey, WorkloadKeys};
 pub use self::kind::Kind;
+pub use self::layout::{AccessHint, FileLayout};
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
+pub use self::memory::Memory;
+pub use self::placement::{CpuPolicy, MemoryPolicy, NumberList};
 pub use self::stride::Stride;
 pub use self::test::Test;
 pub use self::text::TextError;
+pub use self::tolerated::{Tolerated, ToleratedErrors};
 
 words! {
     /// The access pattern, under fio's names.
@@ -285,6 +293,9 @@ impl Workload {
         self.check_pattern()?;
         self.check_content()?;
         self.check_files()?;
+        self.check_file()?;
+        self.check_mapping()?;
+        self.check_placement()?;
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
         }
@@ -297,13 +308,6 @@ impl Workload {
                     self.ioengine
                 ),
             );
-        }
-        if self.ioengine == IoEngine::Mmap && self.direct {
-            return refuse("direct", &true, "mmap goes through the page cache; use direct = false".into());
-        }
-        if self.ioengine == IoEngine::Mmap && self.sync != SyncMode::None {
-            let remedy = "a copy into a mapping is never synchronous; use fsync = 1, or another ioengine";
-            return refuse("sync", &self.sync, remedy.into());
         }
         if self.pre_read && self.direct {
             let remedy = "direct I/O does not look into the page cache; use direct = false";

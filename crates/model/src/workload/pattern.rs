@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use super::lengths::{LENGTH, is_buffered_length, is_length};
 use super::{Test, Verify, Workload, WorkloadError};
+use crate::units::Bytes;
 
 const SECTORS: &str = "accepted: a multiple of 512";
 
@@ -27,6 +28,9 @@ impl Workload {
         if let Some(stride) = self.stride.filter(|_| self.rw.is_random()) {
             return refuse("stride", &stride, &format!("rw = {} is random; use a sequential one", self.rw));
         }
+        if let Some(align) = self.blockalign.filter(|align| align.0 == 0 || !align.0.is_multiple_of(512)) {
+            return refuse("blockalign", &align, "accepted: a multiple of 512, above 0");
+        }
         if !self.offset.0.is_multiple_of(512) {
             return refuse("offset", &self.offset, SECTORS);
         }
@@ -45,7 +49,48 @@ impl Workload {
         if let (Some(_), Some(writes)) = (self.fsync, self.fdatasync) {
             return refuse("fdatasync", &writes, "fsync is given too, and does more; use one of them");
         }
+        self.check_zones()?;
         self.check_size()
+    }
+
+    /// Length of a zone, with what is skipped behind it; `None` without zones.
+    #[must_use]
+    pub fn zone(&self) -> Option<(Bytes, Bytes)> {
+        let range = self.zonerange.or(self.zonesize).filter(|_| self.zonesize.is_some())?;
+        Some((range, self.zoneskip.unwrap_or_default()))
+    }
+
+    fn check_zones(&self) -> Result<(), WorkloadError> {
+        let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
+        let keys = [("zonesize", self.zonesize), ("zonerange", self.zonerange), ("zoneskip", self.zoneskip)];
+        for (key, value) in keys {
+            match value {
+                Some(_) if self.zonesize.is_none() => {
+                    return refuse(key, &value.unwrap_or_default(), "needs a zonesize");
+                }
+                Some(value) if !value.0.is_multiple_of(512) => return refuse(key, &value, SECTORS),
+                _ => {}
+            }
+        }
+        let Some((range, _)) = self.zone() else { return Ok(()) };
+        if range < self.max_bs() {
+            return refuse(
+                "zonerange",
+                &range,
+                &format!("a zone holds at least one block of {}", self.max_bs()),
+            );
+        }
+        if self.size.is_some_and(|size| size < range) {
+            return refuse("zonerange", &range, "it is longer than the area");
+        }
+        if self.stride.is_some() || self.percentage_random < 100 && self.rw.is_random() {
+            return refuse(
+                "zonesize",
+                &self.zonesize.unwrap_or_default(),
+                "zones go with neither stride nor percentage_random",
+            );
+        }
+        Ok(())
     }
 
     fn check_size(&self) -> Result<(), WorkloadError> {

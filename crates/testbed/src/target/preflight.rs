@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
 use iotax_model::target::{
-    BlockStack, DiskStack, FileSpec, GuestSpec, NewFile, Stack, StorageStack, TargetSpec,
+    BlockStack, DiskStack, FileSpec, GuestSpec, NewFile, Preallocation, RequiredSpace, Stack, StorageStack,
+    TargetSpec,
 };
 use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;
@@ -82,7 +83,7 @@ fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) 
     check_created(plan, &work)?;
     check_directory(&dir)?;
     needs.beside(&dir, plan);
-    *needs.space.entry(dir).or_default() += plan.size().0;
+    *needs.space.entry(dir).or_default() += plan.touched().0;
     Ok(())
 }
 
@@ -113,7 +114,8 @@ fn check_storage(
             if storage.guest.is_none() {
                 needs.beside(dir, plan);
             }
-            let space = file_space(target.disk_size(plan.space()), file.spec(), storage.guest);
+            let space =
+                file_space(target.disk_size(allocated(plan, file.spec())), file.spec(), storage.guest);
             *needs.space.entry(dir.to_owned()).or_default() += space;
             file
         }
@@ -121,6 +123,16 @@ fn check_storage(
     match file {
         NewFile::Raw(_, Some(_)) => loop_device::check(),
         NewFile::Raw(_, None) | NewFile::Qcow2(_) => Ok(()),
+    }
+}
+
+/// The space that a plan takes of a file: all of it only if it is allocated beforehand.
+fn allocated(plan: &Plan, file: &FileSpec) -> RequiredSpace {
+    match file.preallocation {
+        Preallocation::Off | Preallocation::Metadata => {
+            RequiredSpace { area: plan.touched(), ..plan.space() }
+        }
+        Preallocation::Falloc | Preallocation::Full => plan.space(),
     }
 }
 

@@ -79,6 +79,10 @@ impl Draw {
                 Self::Normal { blocks: Normal::new(count, *deviation), random }
             }
             Distribution::Zoned(zones) => Self::Zoned { blocks: Zoned::new(count, zones), random },
+            Distribution::ZonedAbs(zones) => {
+                let unit = workload.blockalign.unwrap_or(workload.min_bs()).0;
+                Self::Zoned { blocks: Zoned::absolute(count, unit, zones), random }
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Blocks by zones.
 
-use iotax_model::workload::Zone;
+use iotax_model::workload::{AbsoluteZone, Zone};
 
 use crate::pattern::hundred::Hundred;
 use crate::random::SplitMix64;
@@ -25,6 +25,16 @@ impl Zoned {
         })))
     }
 
+    /// As [`Self::new`], with zones of so many bytes; a block has `unit`. What lies beyond the area falls on its last block.
+    pub(super) fn absolute(count: u64, unit: u64, zones: &[AbsoluteZone]) -> Self {
+        let mut end = 0_u64;
+        Self(Hundred::new(zones.iter().map(|zone| {
+            let first = (end / unit).min(count - 1);
+            end = end.saturating_add(zone.size.0);
+            ((first, (end / unit).min(count).saturating_sub(first).max(1)), zone.access)
+        })))
+    }
+
     #[inline]
     pub(super) fn next(&self, random: &mut SplitMix64) -> u64 {
         let (first, blocks) = self.0.draw(random);
@@ -36,6 +46,7 @@ impl Zoned {
 mod tests {
     use super::super::tests::{chi_square_at_most, random};
     use super::*;
+    use iotax_model::units::Bytes;
     use proptest::prelude::*;
 
     fn zones(zones: &[(u8, u8)]) -> Vec<Zone> {
@@ -54,6 +65,22 @@ mod tests {
         let weights: Vec<f64> = (0..200).map(weight).collect();
         let mut random = random(8);
         chi_square_at_most(&weights, || zoned.next(&mut random));
+    }
+
+    #[test]
+    fn zones_in_bytes_are_those_blocks() {
+        let zone = |access, size| AbsoluteZone { access, size: Bytes(size) };
+        let zoned = Zoned::absolute(200, 4096, &[zone(50, 10 * 4096), zone(50, 40 * 4096)]);
+        let weight = |block| match block {
+            0..10 => 0.5 / 10.0,
+            10..50 => 0.5 / 40.0,
+            _ => 0.0,
+        };
+        let weights: Vec<f64> = (0..200).map(weight).collect();
+        let mut random = random(8);
+        chi_square_at_most(&weights, || zoned.next(&mut random));
+        let beyond = Zoned::absolute(3, 4096, &[zone(50, 1 << 40), zone(50, 1 << 40)]);
+        assert!((0..100).all(|_| beyond.next(&mut random) < 3));
     }
 
     proptest! {

@@ -7,11 +7,12 @@ mod storage;
 
 use std::time::Duration;
 
+use iotax_model::Plan;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::warning::Warning;
 use iotax_model::wire::{Area, Job};
-use iotax_model::workload::{Content, DEFAULT_SIZE, Workload};
+use iotax_model::workload::{DEFAULT_SIZE, Workload};
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::interrupt::Interrupt;
@@ -27,6 +28,8 @@ pub(super) use storage::{HostSite, LocalStorage, RemoteSite};
 pub(super) struct Target {
     pub(super) spec: TargetSpec,
     pub(super) site: Site,
+    /// True if all that workloads expect to be written is: not before it is filled, nor after one that began with unwritten space.
+    pub(super) is_filled: bool,
 }
 
 /// The site of a target, with what only that site has.
@@ -175,23 +178,40 @@ impl Target {
         }
     }
 
-    /// Writes all of it once through itself, so that no read meets a hole. Existing storage is measured as it is.
+    /// Returns whether a workload may begin with unwritten space here: on files that iotax created.
+    pub(super) fn takes_layouts(&self) -> bool {
+        match &self.site {
+            Site::Host(site) => site.storage.built.writable && site.storage.built.path.is_file(),
+            Site::Remote(site) => site.writable,
+            Site::Guest(_) => self.spec.filesystem_in_guest().is_some(),
+            Site::Network(_) => false,
+        }
+    }
+
+    /// Writes what the plan's workloads expect to be written once through itself, so that no read meets a hole. Existing storage is
+    /// measured as it is.
     pub(super) fn fill(
         &mut self,
         run_agent: &mut AgentClient,
-        content: &Content,
+        plan: &Plan,
         seed: u64,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
+        self.is_filled = true;
         let Some((area, true)) = self.area() else { return Ok(()) };
+        let filled = if self.takes_layouts() { plan.filled() } else { plan.touched() };
+        let area = Area { size: area.size.min(filled), ..area };
         let (name, size) = (self.spec.name.clone(), area.size);
+        if size.0 == 0 {
+            return Ok(());
+        }
         // 10 MB/s is slower than any storage worth measuring.
         let patience = Duration::from_secs(60 + size.0 / 10_000_000);
         self.resume()?;
         let own = self.own_agent()?;
         let agent = own.map_or(run_agent, |own| own.client);
         agent
-            .fill(&area, content, seed, patience, &mut |done| progress.filled(&name, done, size))
+            .fill(&area, &plan.content(), seed, patience, &mut |done| progress.filled(&name, done, size))
             .map_err(interrupted)?;
         self.pause()
     }

@@ -1,0 +1,113 @@
+//! The state of a new file when a workload begins that only writes: filled, or with space that was never written.
+
+use std::fs::File;
+use std::io;
+
+use iotax_model::wire::Job;
+use iotax_model::workload::{FileLayout, IoEngine};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
+use crate::error::EngineError;
+use crate::open::{PUNCH, Target};
+
+/// A file that was cut short for a measurement. It has its length again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct CutFile {
+    file: File,
+    length: u64,
+}
+
+impl Drop for CutFile {
+    fn drop(&mut self) {
+        // If this fails, the next measurement says that the file is too short.
+        let _ = self.file.set_len(self.length);
+    }
+}
+
+/// Lays out a job's area as its workload says. Devices have nothing to lay out.
+pub(crate) fn lay_out(job: &Job, target: &Target) -> Result<Option<CutFile>, EngineError> {
+    let workload = &job.workload;
+    let layout = workload.layout;
+    if layout == FileLayout::Filled || workload.ioengine == IoEngine::Null || target.is_device {
+        return Ok(None);
+    }
+    let length = workload.span(job.size).map_or(0, |span| span.0);
+    lay_out_area(&target.file, layout, workload.offset.0, length, target.length)
+        .map_err(EngineError::system(format!("laying the file out (layout = {layout})")))
+}
+
+fn lay_out_area(
+    file: &File,
+    layout: FileLayout,
+    start: u64,
+    length: u64,
+    file_length: u64,
+) -> io::Result<Option<CutFile>> {
+    fallocate(file, PUNCH, start, length)?;
+    // Only at the end of the file can an area end before it begins.
+    let is_last = start + length >= file_length;
+    let is_cut = is_last && matches!(layout, FileLayout::KeepSize | FileLayout::Empty);
+    let cut = if is_cut {
+        let cut = CutFile { file: file.try_clone()?, length: file_length };
+        file.set_len(start)?;
+        Some(cut)
+    } else {
+        None
+    };
+    let flags = match layout {
+        FileLayout::Allocated => Some(FallocateFlags::empty()),
+        FileLayout::KeepSize => Some(FallocateFlags::KEEP_SIZE),
+        FileLayout::Filled | FileLayout::Sparse | FileLayout::Empty => None,
+    };
+    if let Some(flags) = flags {
+        match fallocate(file, flags, start, length) {
+            // As in fio, a filesystem without it allocates when it is written to.
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // So that the journal's work on this is not measured.
+    file.sync_all()?;
+    Ok(cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    const AREA: u64 = 1 << 20;
+
+    #[test]
+    fn an_area_is_left_as_its_layout_says_and_the_rest_as_it_was() {
+        let sectors = AREA / 512;
+        for (layout, is_last, allocated, length) in [
+            (FileLayout::Allocated, true, 2 * sectors, 2 * AREA),
+            (FileLayout::Allocated, false, 2 * sectors, 2 * AREA),
+            (FileLayout::KeepSize, true, 2 * sectors, AREA),
+            (FileLayout::Sparse, true, sectors, 2 * AREA),
+            (FileLayout::Empty, true, sectors, AREA),
+            (FileLayout::Empty, false, sectors, 2 * AREA),
+        ] {
+            let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+            file.write_all_at(&vec![7; 2 * AREA as usize], 0).expect("written");
+            file.sync_all().expect("synced");
+            let start = if is_last { AREA } else { 0 };
+            let cut = match lay_out_area(&file, layout, start, AREA, 2 * AREA) {
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                    iotax_testkit::skip!("the filesystem here makes no holes")
+                }
+                cut => cut.expect("laid out"),
+            };
+            let found = file.metadata().expect("metadata");
+            assert_eq!((found.len(), cut.is_some()), (length, length < 2 * AREA), "{layout}");
+            assert_eq!(found.blocks(), allocated, "{layout}");
+            drop(cut);
+            assert_eq!(file.metadata().expect("metadata").len(), 2 * AREA, "{layout}");
+            let mut other = [0; 512];
+            file.read_exact_at(&mut other, AREA - start).expect("read");
+            assert_eq!(other, [7; 512], "{layout}");
+        }
+    }
+}

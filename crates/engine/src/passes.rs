@@ -1,0 +1,63 @@
+//! Passes of a worker over its area, each of which begins with a cold page cache.
+
+use std::fs::File;
+
+use iotax_model::wire::Job;
+use iotax_model::workload::IoEngine;
+
+use crate::error::EngineError;
+use crate::open::Target;
+use crate::page_cache::drop_range;
+use crate::request::Io;
+
+/// Drops the pages of one worker's area whenever it has gone through it, as fio does for `invalidate`: within the load, while
+/// other I/O may be in flight.
+#[derive(Debug)]
+pub(crate) struct Passes {
+    file: File,
+    is_device: bool,
+    start: u64,
+    length: u64,
+    /// Bytes of one pass, and those left of the current one.
+    pass: u64,
+    left: u64,
+}
+
+impl Passes {
+    /// Those of worker number `number`, which moves `pass` bytes in each; `None` if caches are only dropped before the load.
+    pub(crate) fn new(
+        job: &Job,
+        target: &Target,
+        number: u32,
+        pass: u64,
+    ) -> Result<Option<Self>, EngineError> {
+        let workload = &job.workload;
+        if !workload.invalidate_each_pass || workload.ioengine == IoEngine::Null {
+            return Ok(None);
+        }
+        let step = workload.offset_increment.map_or(0, |increment| increment.0 * u64::from(number));
+        Ok(Some(Self {
+            file: target.reopen_for(number)?,
+            is_device: target.is_device,
+            start: workload.offset.0 + step,
+            length: job.size.0,
+            pass,
+            left: pass,
+        }))
+    }
+
+    /// Counts an I/O that begins now, after dropping the pages if it is the first of a further pass.
+    #[inline]
+    pub(crate) fn count(&mut self, io: Io) {
+        if self.left == 0 {
+            self.begin();
+        }
+        self.left = self.left.saturating_sub(io.length.into());
+    }
+
+    #[cold]
+    fn begin(&mut self) {
+        drop_range(&self.file, self.is_device, self.start, self.length);
+        self.left = self.pass;
+    }
+}

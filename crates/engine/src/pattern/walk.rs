@@ -1,0 +1,46 @@
+//! Sequential offsets.
+
+/// One I/O after the other from `first` to `end`, and over again. Where an I/O would leave the area, it starts over.
+#[derive(Debug, Clone)]
+pub(super) struct Walk {
+    pub(super) first: u64,
+    pub(super) end: u64,
+    pub(super) next: u64,
+    /// From the start of one I/O to the start of the next; `None`: each begins where the last one ended.
+    stride: Option<i64>,
+}
+
+impl Walk {
+    /// The area must hold the longest I/O.
+    pub(super) fn new(first: u64, end: u64, stride: Option<i64>) -> Self {
+        // Backwards it starts over at once, which is at the end.
+        let next = if stride.is_some_and(i64::is_negative) { end } else { first };
+        Self { first, end, next, stride }
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self, length: u32) -> u64 {
+        let length = u64::from(length);
+        match self.stride {
+            None => {
+                let offset = if self.next + length > self.end { self.first } else { self.next };
+                self.next = offset + length;
+                offset
+            }
+            Some(stride) => self.stride(length, stride),
+        }
+    }
+
+    #[inline(never)]
+    fn stride(&mut self, length: u64, stride: i64) -> u64 {
+        let is_inside = self.next >= self.first && self.next.saturating_add(length) <= self.end;
+        let offset = match is_inside {
+            true => self.next,
+            false if stride < 0 => self.end - length,
+            false => self.first,
+        };
+        // Below 0 it becomes a number beyond any end.
+        self.next = offset.wrapping_add_signed(stride);
+        offset
+    }
+}

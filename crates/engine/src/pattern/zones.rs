@@ -1,0 +1,112 @@
+//! Offsets that stay in one zone of the area for a while, then go on to the next.
+
+use iotax_model::workload::Workload;
+
+use super::blocks::Blocks;
+use super::sizes::Size;
+use super::walk::Walk;
+
+/// I/O within one zone after the other, and over again.
+#[derive(Debug, Clone)]
+pub(super) struct Zones {
+    /// The area: its first byte, and its end.
+    start: u64,
+    end: u64,
+    /// Bytes of a zone, and from the start of one to the start of the next.
+    range: u64,
+    step: u64,
+    /// Bytes to move in a zone, and those left in this one.
+    quota: u64,
+    left: u64,
+    /// The first byte of this zone.
+    zone: u64,
+    within: Within,
+}
+
+/// The order within a zone, from 0 on.
+#[derive(Debug, Clone)]
+enum Within {
+    InTurn(Walk),
+    AtRandom(Blocks),
+}
+
+impl Zones {
+    /// The zones of worker number `job` in an area of `size` bytes from `start` on; `None` if the workload has none.
+    pub(super) fn new(workload: &Workload, start: u64, size: u64, job: u32, seed: u64) -> Option<Self> {
+        let (range, skip) = workload.zone()?;
+        let within = if workload.rw.is_random() {
+            Within::AtRandom(Blocks::new(workload, 0, range, job, seed))
+        } else {
+            Within::InTurn(Walk::new(0, range.0, None))
+        };
+        let quota = workload.zonesize.unwrap_or(range).0;
+        let (step, end) = (range.0.saturating_add(skip.0), start + size);
+        Some(Self { start, end, range: range.0, step, quota, left: quota, zone: start, within })
+    }
+
+    /// Bytes of the area.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    pub(super) fn next(&mut self, size: Size) -> u64 {
+        if self.left == 0 {
+            self.go_on();
+        }
+        self.left = self.left.saturating_sub(size.length.into());
+        self.zone
+            + match &mut self.within {
+                Within::InTurn(walk) => walk.next(size.length),
+                Within::AtRandom(blocks) => blocks.next(size),
+            }
+    }
+
+    /// Begins the next zone that is whole, or the first.
+    fn go_on(&mut self) {
+        let next = self.zone.saturating_add(self.step);
+        let is_whole = next.checked_add(self.range).is_some_and(|end| end <= self.end);
+        self.zone = if is_whole { next } else { self.start };
+        self.left = self.quota;
+        if let Within::InTurn(walk) = &mut self.within {
+            *walk = Walk::new(0, self.range, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::units::Bytes;
+    use iotax_model::workload::WorkloadKeys;
+
+    fn offsets(keys: &[(&str, &str)], count: usize) -> Vec<u64> {
+        let mut own = WorkloadKeys { size: Some(Bytes(64 << 10)), ..WorkloadKeys::default() };
+        keys.iter().for_each(|(key, text)| own.set(key, text).expect(text));
+        let workload = own.complete(&WorkloadKeys::default());
+        assert_eq!(workload.check(), Ok(()));
+        let mut zones = Zones::new(&workload, 4096, 64 << 10, 0, 1).expect("zones");
+        (0..count).map(|_| (zones.next(Size { length: 4096, align: 4096 }) - 4096) >> 12).collect()
+    }
+
+    #[test]
+    fn a_zone_is_left_when_its_bytes_are_moved() {
+        let skip = [("rw", "read"), ("zonesize", "8k"), ("zoneskip", "16k")];
+        assert_eq!(offsets(&skip, 8), [0, 1, 6, 7, 12, 13, 0, 1]);
+        let part = [("rw", "read"), ("zonesize", "8k"), ("zonerange", "16k")];
+        assert_eq!(offsets(&part, 10), [0, 1, 4, 5, 8, 9, 12, 13, 0, 1]);
+        let again = [("rw", "read"), ("zonesize", "16k"), ("zonerange", "8k"), ("zoneskip", "24k")];
+        assert_eq!(offsets(&again, 10), [0, 1, 0, 1, 8, 9, 8, 9, 0, 1]);
+    }
+
+    #[test]
+    fn random_places_stay_in_their_zone_and_come_once() {
+        let keys = [("rw", "randread"), ("zonesize", "16k"), ("zoneskip", "16k")];
+        let offsets = offsets(&keys, 16);
+        for (visit, places) in offsets.chunks(4).enumerate() {
+            let first = [0, 8][visit % 2];
+            let mut places = places.to_vec();
+            places.sort_unstable();
+            assert_eq!(places, (first..first + 4).collect::<Vec<_>>(), "{visit}");
+        }
+    }
+}

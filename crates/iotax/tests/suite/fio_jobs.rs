@@ -1,0 +1,252 @@
+//! Job files through fio and through iotax: they measure the same, and fio's own examples are carried out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use crate::lab::{Lab, text};
+
+/// Of the examples of fio 3.33, those of engines that Linux has without special hardware or libraries that are carried out.
+const EXAMPLES: [&str; 31] = [
+    "aio-read.fio",
+    "backwards-read.fio",
+    "basic-verify.fio",
+    "butterfly.fio",
+    "cross-stripe-verify.fio",
+    "dedupe-global.fio",
+    "disk-zone-profile.fio",
+    "enospc-pressure.fio",
+    "exitwhat.fio",
+    "fio-rand-RW.fio",
+    "fio-rand-read.fio",
+    "fio-rand-write.fio",
+    "fio-seq-RW.fio",
+    "fio-seq-read.fio",
+    "fio-seq-write.fio",
+    "fixed-rate-submission.fio",
+    "flow.fio",
+    "fsx.fio",
+    "iometer-file-access-server.fio",
+    "jesd219.fio",
+    "null.fio",
+    "numa.fio",
+    "poisson-rate-submission.fio",
+    "rand-zones.fio",
+    "ssd-steadystate.fio",
+    "ssd-test.fio",
+    "surface-scan.fio",
+    "tiobench-example.fio",
+    "waitfor.fio",
+    "xnvme-compare.fio",
+    "zipf.fio",
+];
+const PLACE: &str = "/usr/share/doc/fio/examples";
+
+/// Flags for a small part of one of them.
+const SMALL: [&str; 10] = [
+    "--size",
+    "8m",
+    "--runtime",
+    "300ms",
+    "--ramp_time",
+    "0s",
+    "--yes",
+    "--output-format",
+    "json",
+    "--output",
+];
+
+#[test]
+fn fios_examples_are_accepted_or_refused_with_a_reason() {
+    require!(file "/usr/share/doc/fio/examples/null.fio");
+    let lab = Lab::new();
+    let target = lab.work().join("data").display().to_string();
+    let mut accepted = Vec::new();
+    let mut names: Vec<_> =
+        fs::read_dir(PLACE).expect("a list").map(|entry| entry.expect("a file").file_name()).collect();
+    names.sort();
+    for name in names.iter().filter_map(|name| name.to_str()).filter(|name| name.ends_with(".fio")) {
+        let path = format!("{PLACE}/{name}");
+        let mut command = lab.iotax();
+        for (variable, value) in [("FIO_RW", "read"), ("FIO_BS", "4k"), ("FIO_IODEPTH", "4")] {
+            command.env(variable, value);
+        }
+        let output =
+            command.args(["plan", "show", &path, "--target", &target, "--size", "512m", "--json"]).output();
+        let output = output.expect("iotax starts");
+        match output.status.code() {
+            Some(0) => accepted.push(name.to_owned()),
+            Some(2) => {
+                let said = text(&output.stderr);
+                assert!(said.contains(name) && said.trim().lines().count() > 0, "{name}: {said}");
+            }
+            code => panic!("{name}: {code:?}: {}", text(&output.stderr)),
+        }
+    }
+    assert_eq!(accepted, EXAMPLES);
+}
+
+#[test]
+fn examples_of_every_kind_run() {
+    require!(file "/usr/share/doc/fio/examples/null.fio");
+    let lab = Lab::new();
+    let target = lab.work().join("data").display().to_string();
+    for name in ["butterfly", "dedupe-global", "exitwhat", "flow", "jesd219", "rand-zones", "waitfor"] {
+        let path = format!("{PLACE}/{name}.fio");
+        let mut arguments = vec!["run", path.as_str(), "--target", &target];
+        arguments.extend(SMALL);
+        arguments.push("-");
+        let output = lab.run(&arguments);
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let run: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        for job in run["jobs"].as_array().expect("jobs") {
+            let moved: u64 =
+                ["read", "write", "trim"].iter().filter_map(|way| job[way]["total_ios"].as_u64()).sum();
+            assert!(moved > 0, "{name}: {job}");
+            assert_eq!(job["error"], 0, "{name}: {job}");
+        }
+        lab.assert_nothing_left();
+    }
+}
+
+/// Carries out a job file with fio or with iotax in a directory of its own: IOPS by job and direction.
+fn iops(lab: &Lab, is_fio: bool, job: &str) -> BTreeMap<String, f64> {
+    let place = lab.work();
+    let path = lab.path("job.fio");
+    fs::write(&path, format!("[global]\ndirectory={}\ngroup_reporting\n{job}", place.display()))
+        .expect("written");
+    let path = path.display().to_string();
+    let output = if is_fio {
+        Command::new(iotax_testkit::program("fio"))
+            .args(["--output-format=json", &path])
+            .output()
+            .expect("fio runs")
+    } else {
+        lab.run(&["run", &path, "--yes", "--output-format", "json", "--output", "-"])
+    };
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for entry in fs::read_dir(&place).expect("a list") {
+        remove(&entry.expect("a file").path());
+    }
+    let run: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut found = BTreeMap::new();
+    for job in run["jobs"].as_array().expect("jobs") {
+        for way in ["read", "write"] {
+            let iops = job[way]["iops"].as_f64().expect("a rate");
+            let name = format!("{} {way}", job["jobname"].as_str().expect("a name"));
+            assert!(iops <= 0.0 || found.insert(name, iops).is_none(), "a job comes once: {run}");
+        }
+    }
+    found
+}
+
+fn remove(path: &Path) {
+    fs::remove_file(path).expect("removed");
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Tests that have the machine to themselves.
+mod alone {
+    use super::*;
+
+    /// What a job file says of caches, memory and new files once made a difference of 2 to 70 times.
+    #[test]
+    fn a_job_file_measures_what_fio_measures() {
+        require!(program "fio");
+        let lab = Lab::alone();
+        for job in [
+            "[a]\nrw=randread\nbs=4k\nsize=32m\ntime_based\nruntime=2\n",
+            "[a]\nrw=read\nbs=64k\nsize=32m\ntime_based\nruntime=2\n",
+            "[a]\nrw=randread\nbs=4k\nsize=8m\nloops=3\n",
+            "[a]\nrw=write\nbs=2300\nsize=1m\nfdatasync=1\n",
+            "[a]\nrw=write\nbs=4k\nsize=2m\nfdatasync=1\noverwrite=1\n",
+            "[a]\nrw=randread\nbs=256k\nsize=64m\ndirect=1\nioengine=libaio\niodepth=16\ntime_based\nruntime=2\n",
+        ] {
+            let mut ratios: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+            for pair in 0..5 {
+                let first = iops(&lab, pair % 2 == 0, job);
+                let second = iops(&lab, pair % 2 != 0, job);
+                let (theirs, ours) = if pair % 2 == 0 { (first, second) } else { (second, first) };
+                assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
+                for (name, ours) in ours {
+                    ratios.entry(name.clone()).or_default().push(ours / theirs[&name]);
+                }
+            }
+            for (name, ratios) in ratios {
+                let ratio = median(ratios.clone());
+                eprintln!("{job}{name}: ratio {ratio:.2} of {ratios:.2?}");
+                assert!((0.6..1.67).contains(&ratio), "{job}{name}: {ratios:.2?}");
+            }
+        }
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn the_null_engine_takes_no_space() {
+    let lab = Lab::new();
+    let job = lab.path("null.fio");
+    fs::write(
+        &job,
+        "[null]\nioengine=null\nsize=100t\nrw=randread\nnorandommap\ntime_based\nruntime=300ms\n",
+    )
+    .expect("written");
+    let (job, work) = (job.display().to_string(), lab.work().display().to_string());
+    let show = lab.json(&["plan", "show", &job, "--target", &work, "--json"]);
+    assert_eq!(show["space_bytes"][&work], 0, "{show}");
+    let small = lab.json(&["run", &job, "--target", &work, "--size", "1t", "--yes", "--json", "-"]);
+    assert!(small["measurements"][0]["metrics"]["iops"].as_f64() > Some(0.0), "{small}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn what_only_writes_meets_an_unwritten_file_and_what_reads_a_filled_one() {
+    let lab = Lab::new();
+    let job = lab.path("both.fio");
+    let text = "[global]\nsize=4m\ndirect=1\nverify=crc32c\n[writes]\nrw=write\nio_size=1m\n[reads]\nstonewall\nrw=read\n";
+    fs::write(&job, text).expect("written");
+    let (job, work) = (job.display().to_string(), lab.work().display().to_string());
+    let run = lab.json(&["run", &job, "--target", &work, "--repeat", "3", "--yes", "--json", "-"]);
+    let reads: Vec<&Value> =
+        run["measurements"].as_array().expect("a list").iter().filter(|m| m["workload"] == "reads").collect();
+    assert_eq!(reads.len(), 3);
+    for m in reads {
+        // Every block has a stamp, of the filling or of a write: none was left unwritten.
+        assert_eq!((&m["verify"]["checked"], m["verify"].get("faults")), (&1024.into(), None), "{m}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn jobs_end_together_and_in_proportion_if_they_say_so() {
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let run = |text: &str| {
+        let job = lab.path("job.fio");
+        fs::write(&job, text).expect("written");
+        let job = job.display().to_string();
+        lab.json(&["run", &job, "--target", &work, "--yes", "--output-format", "json", "--output", "-"])
+    };
+    let of = |run: &Value, name: &str, figure: &str| {
+        let job = run["jobs"].as_array().expect("jobs").iter().find(|job| job["jobname"] == name);
+        job.and_then(|job| job.pointer(figure))
+            .and_then(Value::as_u64)
+            .unwrap_or_else(|| panic!("{name}: {run}"))
+    };
+    let ended = run("[global]\nsize=1m\nrw=read\n[short]\nexitall\n[long]\ntime_based\nruntime=120\n");
+    assert!(of(&ended, "long", "/job_runtime") < 60_000, "{ended}");
+    let flows = run(
+        "[global]\nsize=1m\nrw=randread\ntime_based\nruntime=1\n[one]\nflow=1\n[four]\nflow=4\nflow_sleep=100\n",
+    );
+    let ratio = of(&flows, "four", "/read/total_ios") as f64 / of(&flows, "one", "/read/total_ios") as f64;
+    assert!((3.5..4.5).contains(&ratio), "{ratio}: {flows}");
+    lab.assert_nothing_left();
+}

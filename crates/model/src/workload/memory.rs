@@ -1,0 +1,41 @@
+//! The memory of I/O buffers.
+
+use super::Workload;
+use crate::words::words;
+
+words! {
+    /// The memory that a job's buffers are in, under fio's names and one of our own.
+    Memory, "mem" {
+        /// Anonymous memory, in transparent huge pages from 2 MiB on as far as the kernel has some. fio has no name for it.
+        Thp = "thp",
+        /// Anonymous memory as malloc(3) gives it: the kernel decides about its pages. fio's default.
+        Malloc = "malloc",
+        /// The same, by mmap(2).
+        Mmap = "mmap",
+        /// Huge pages that were reserved for this (hugetlbfs).
+        MmapHuge = "mmaphuge",
+        /// Shared memory.
+        Shm = "shm",
+        /// Shared memory in reserved huge pages.
+        ShmHuge = "shmhuge",
+        /// Shared memory by mmap(2).
+        MmapShared = "mmapshared",
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::Thp
+    }
+}
+
+/// Bytes of a huge page, from which on a job's buffers are in some.
+const HUGE: u64 = 2 << 20;
+
+impl Workload {
+    /// Returns whether the buffers of each of its jobs are asked for in transparent huge pages.
+    #[must_use]
+    pub fn asks_for_huge_pages(&self) -> bool {
+        self.mem == Memory::Thp && self.max_bs().0.saturating_mul(self.iodepth.into()) >= HUGE
+    }
+}

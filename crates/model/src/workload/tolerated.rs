@@ -1,0 +1,95 @@
+//! Failed I/Os that do not count toward the end of a measurement.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::text::{TextError, text_form};
+
+/// Failures of one direction: all, or those of one error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tolerated {
+    /// `read`, `write` or `trim`.
+    pub direction: String,
+    /// The error's name or number, such as `ENOSPC` or `122`; `None` for all.
+    pub error: Option<String>,
+}
+
+impl Tolerated {
+    /// All errors of a direction.
+    #[must_use]
+    pub fn all(direction: &str) -> Self {
+        Self { direction: direction.to_owned(), error: None }
+    }
+
+    /// One error of a direction.
+    ///
+    /// # Errors
+    /// The accepted form.
+    pub fn one(direction: &str, error: &str) -> Result<Self, String> {
+        let is_name =
+            error.len() > 1 && error.starts_with('E') && error.bytes().all(|b| b.is_ascii_alphanumeric());
+        if is_name || error.parse::<u16>().is_ok_and(|number| number > 0) {
+            return Ok(Self { direction: direction.to_owned(), error: Some(error.to_owned()) });
+        }
+        Err(format!("{error:?} is not an error; accepted: a name or number such as ENOSPC or 28"))
+    }
+}
+
+/// A list of such failures. Text form: `read,write:ENOSPC,write:122`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToleratedErrors(pub Vec<Tolerated>);
+
+impl FromStr for ToleratedErrors {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        let one = |part: &str| {
+            let (direction, error) =
+                part.split_once(':').map_or((part, None), |(of, error)| (of, Some(error)));
+            if !matches!(direction, "read" | "write" | "trim") {
+                return Err(format!("{direction:?} is not a direction"));
+            }
+            error.map_or_else(|| Ok(Tolerated::all(direction)), |error| Tolerated::one(direction, error))
+        };
+        text.split(',').map(|part| one(part.trim())).collect::<Result<_, _>>().map(Self).map_err(|reason| {
+            TextError::new(
+                "a list of errors",
+                text,
+                reason,
+                "directions with errors, such as read,write:ENOSPC",
+            )
+        })
+    }
+}
+
+impl fmt::Display for ToleratedErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, Tolerated { direction, error }) in self.0.iter().enumerate() {
+            write!(f, "{}{direction}", if place > 0 { "," } else { "" })?;
+            if let Some(error) = error {
+                write!(f, ":{error}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+text_form!(ToleratedErrors);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_read_back_or_are_refused() {
+        for text in ["read", "write:ENOSPC", "read:EAGAIN,write:ENOSPC,write:122"] {
+            assert_eq!(text.parse::<ToleratedErrors>().expect(text).to_string(), text);
+        }
+        for (text, reason) in
+            [("", "\"\" is not a direction"), ("read:", "\"\" is not an error"), ("read:0", "\"0\"")]
+        {
+            let error = text.parse::<ToleratedErrors>().expect_err(text).to_string();
+            assert!(error.contains(reason) && error.contains("write:ENOSPC"), "{error}");
+        }
+    }
+}
