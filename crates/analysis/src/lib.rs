@@ -10,6 +10,7 @@ mod checks;
 pub mod compare;
 pub mod comparison;
 pub mod cpu_breakdown;
+pub mod curve;
 pub mod edges;
 pub mod effects;
 pub mod failed;

@@ -3,6 +3,7 @@
 mod amplification;
 mod answer;
 pub mod csv;
+mod curve;
 pub mod document;
 pub(crate) mod figure;
 pub mod html;

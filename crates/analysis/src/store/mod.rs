@@ -413,6 +413,14 @@ impl Store {
         })
     }
 
+    /// Puts a plan with the rates that were placed in place of the run's.
+    pub fn set_plan(&mut self, run: i64, plan: &Plan) -> Result<(), StoreError> {
+        self.change(run, |_, head| {
+            head.plan = plan.clone();
+            head.plan.check().map_err(|error| Fault::value("plan", &error))
+        })
+    }
+
     /// The whole run.
     pub fn load(&self, run: i64) -> Result<Run, StoreError> {
         let sealed = Sealed::read(&self.connection, run);

@@ -301,6 +301,7 @@ pub(crate) fn planned(
             suite: None,
             repeat: rounds,
             until_decided: None,
+            curve: None,
             margin: Margin::default(),
             baseline: targets[0].name.clone(),
             seed: None,

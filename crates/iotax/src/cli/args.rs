@@ -115,7 +115,8 @@ impl LengthArgs {
         Ok(plan)
     }
 
-    fn time(&self) -> Nanos {
+    /// The time that it measures for.
+    pub(super) fn time(&self) -> Nanos {
         self.time.unwrap_or(DEFAULT_TIME)
     }
 }
@@ -144,6 +145,11 @@ pub(super) struct DesignArgs {
 }
 
 impl DesignArgs {
+    /// The margin of equivalence.
+    pub(super) fn margin(&self) -> Margin {
+        self.margin.unwrap_or_default()
+    }
+
     /// Overrides the plan with the given options; the caller checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.margin = self.margin.margin.unwrap_or(plan.margin);

@@ -27,6 +27,10 @@ fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
 
 /// `about 12 min 05 s`; for a plan that adds rounds also the most: `about 2 min to 10 min`.
 pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
+    if let Some(curve) = plan.curve.as_ref().filter(|_| plan.wants_rates()) {
+        let set_up = runner::estimate_seconds(plan, 0, 0, accel);
+        return format!("about {}", human::duration(set_up + curve.time.as_secs_f64()));
+    }
     let least = human::duration(runner::estimate_seconds(plan, plan.repeat, done, accel));
     match most_seconds(plan, done, accel) {
         Some(most) if done == 0 => format!("about {least} to {}", human::duration(most)),
@@ -46,6 +50,13 @@ pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Op
 
 /// The looks and the margin in words; absent for a fixed number of rounds with the default margin.
 pub(super) fn design(plan: &Plan) -> Option<String> {
+    if let Some(curve) = plan.curve.as_ref().filter(|_| plan.wants_rates()) {
+        return Some(format!(
+            "Each workload is measured without a limit and at up to {} rates for each target, from 5% of what it can do to 110%, for {}.",
+            curve.points_of(plan.targets.len()),
+            curve.time
+        ));
+    }
     let looks: Vec<String> = plan.looks().iter().map(ToString::to_string).collect();
     match (&plan.until_decided, looks.split_last()) {
         (Some(_), Some((last, before))) => Some(format!(

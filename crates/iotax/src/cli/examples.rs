@@ -50,6 +50,14 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "curve",
+        &[
+            ("iotax curve /srv/data.img", "A file, which is only read"),
+            ("iotax curve host-file:/srv vm-raw:/srv", "What a guest costs at each load"),
+            ("iotax curve /srv --rw randrw --bs 8k --time 10m", "A mixed load, for longer"),
+        ],
+    ),
+    (
         "suite",
         &[
             ("iotax suite --list", "The suites"),

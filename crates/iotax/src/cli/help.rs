@@ -7,16 +7,17 @@ use iotax_model::exit::Exit;
 use super::{Cli, examples};
 
 /// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
-const EVERYDAY: [(&str, &str); 11] = [
+const EVERYDAY: [(&str, &str); 12] = [
     (
         "bench",
         "target rw bs iodepth numjobs size runtime rwmixread ioengine rate_iops verify job json html overwrite",
     ),
     (
         "ladder",
-        "dir device size time rungs workloads guests repeat margin print_plan json html yes overwrite",
+        "dir device size time rungs workloads curve guests repeat margin print_plan json html overwrite",
     ),
     ("run", "plan target repeat size runtime until_decided margin json html output_format yes overwrite"),
+    ("curve", "targets time points rw bs rwmixread size iodepth numjobs print_plan json html yes overwrite"),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
     ("net ladder", "rungs peer workloads together time repeat print_plan json html yes"),
     ("net run", "hosts port udp time bitrate reverse bidir parallel length interval json html"),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::plan::Plan;
+use iotax_model::plan::{CurveSpec, Plan};
 use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LvmSpec, Preallocation, Snapshot,
 };
@@ -53,6 +53,9 @@ pub(super) struct Args {
     /// Workloads to run: randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = known_words(str::parse::<Workload>, STANDARD.map(|(name, ..)| name)))]
     workloads: Vec<Workload>,
+    /// Latency against load on each rung, from idle to beyond what it can do; of randread-4k-qd32 unless --workloads names others
+    #[arg(long, conflicts_with_all = ["repeat", "until_decided"])]
+    curve: bool,
     /// Run this many guests at once on each rung with guests, each with its own disk; a list makes a rung for each number
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     guests: Vec<u32>,
@@ -62,6 +65,9 @@ pub(super) struct Args {
     #[command(flatten)]
     run: RunArgs,
 }
+
+/// The workload of a curve: with many I/Os outstanding, so that it shows what a rung can do.
+const CURVED: &str = "randread-4k-qd32";
 
 /// The shortest measurement. Most noise lasts longer than one, so many short measurements are worth more than a few long ones.
 const SHORTEST: Nanos = Nanos::from_millis(250);
@@ -224,11 +230,17 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let LadderTargets { targets, notes } = rungs(args)?;
     let size = args.size.unwrap_or(Bytes(if args.length.is_long() { 4 << 30 } else { 1 << 30 }));
     let mut workloads = args.workloads.clone();
+    if workloads.is_empty() && args.curve {
+        workloads = vec![CURVED.parse().or_exit(Exit::Usage)?];
+    }
     if workloads.is_empty() {
         workloads =
             STANDARD.iter().map(|(name, ..)| name.parse()).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
     }
-    let (runtime, ramp_time) = args.length.window(targets.len() * workloads.len(), SHORTEST);
+    let cells = targets.len()
+        * workloads.len()
+        * if args.curve { CurveSpec::default().points_of(1) as usize } else { 1 };
+    let (runtime, ramp_time) = args.length.window(cells, SHORTEST);
     for workload in &mut workloads {
         workload.runtime = runtime;
         workload.ramp_time = ramp_time;
@@ -241,7 +253,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let place = places.collect::<Vec<_>>().join(" and ");
     let seed = args.run.session.seed;
     let plan = Plan { seed, ..Plan::new(format!("ladder {place}"), targets, workloads) };
-    let plan = args.length.apply(plan, &args.design).or_exit(Exit::Usage)?;
+    let plan = if args.curve {
+        let curve = CurveSpec { time: args.length.time(), ..CurveSpec::default() };
+        let plan = Plan { curve: Some(curve), margin: args.design.margin(), ..plan };
+        plan.check().or_exit(Exit::Usage).map(|()| plan)?
+    } else {
+        args.length.apply(plan, &args.design).or_exit(Exit::Usage)?
+    };
     if args.print_plan {
         return print_plan(&plan, &notes);
     }

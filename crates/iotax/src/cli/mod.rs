@@ -7,6 +7,7 @@ mod clean;
 mod compare;
 mod confirm;
 mod csv_dir;
+mod curve;
 mod destination;
 mod estimate;
 mod examples;
@@ -66,6 +67,8 @@ enum Command {
     Ladder(ladder::Args),
     /// Measure one file or device once
     Bench(Box<bench::Args>),
+    /// Latency against offered load: from idle to beyond what each target can do
+    Curve(Box<curve::Args>),
     /// Run a plan
     Run(run::Args),
     /// Run a classic benchmark suite on one or more targets: sizes, threads, stream, orion, records and others
@@ -155,6 +158,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
     let exit = match command {
         Command::Ladder(args) => ladder::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Curve(args) => curve::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),
         Command::Net(command) => net::main(&command),

@@ -1,5 +1,6 @@
 //! One measurement of one cell.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ impl Runner<'_> {
         self.phases.begin(phases::PREPARE);
         let prepared = self.prepare(scheduled, undo_log, progress)?;
         self.phases.begin(phases::MEASURE);
-        let plan = self.order.plan;
+        let plan = Arc::clone(&self.plan);
         let group = self.neighbour_of(scheduled.cell.target);
         let neighbour = group.map(|group| &plan.neighbours[group - plan.targets.len()]);
         let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, group);
@@ -94,7 +95,7 @@ impl Runner<'_> {
         for group in [Some(scheduled.cell.target), neighbour].into_iter().flatten() {
             self.reconnect(group, undo_log, progress)?;
         }
-        let mut workload = self.order.plan.workloads[scheduled.cell.workload].clone();
+        let mut workload = self.plan.workloads[scheduled.cell.workload].clone();
         if workload.jobs().any(Workload::needs_filling) {
             self.fill_again(scheduled.cell.target, progress)?;
         }

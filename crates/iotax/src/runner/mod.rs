@@ -8,6 +8,7 @@ mod guests;
 mod network;
 mod phases;
 mod progress;
+mod rates;
 mod recover;
 mod remote_agent;
 mod scheduler;
@@ -18,6 +19,7 @@ mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -146,6 +148,8 @@ pub(crate) fn carry_out(
 /// A run in progress.
 struct Runner<'a> {
     order: &'a Order<'a>,
+    /// The order's plan, with the rates that were placed for it.
+    plan: Arc<Plan>,
     /// Part of all names.
     tag: &'a str,
     /// The agent on this host: measures host targets and drops the host's caches.
@@ -170,7 +174,8 @@ impl<'a> Runner<'a> {
         phases: Phases,
     ) -> Self {
         let (groups, lost, records) = (Vec::new(), HashSet::new(), HashMap::new());
-        Self { order, tag, local, remote_agents, groups, lost, records, phases }
+        let plan = Arc::new(order.plan.clone());
+        Self { order, plan, tag, local, remote_agents, groups, lost, records, phases }
     }
 }
 
@@ -229,6 +234,9 @@ impl Runner<'_> {
         }
         if order.keep {
             self.groups.iter_mut().flatten().try_for_each(|target| target.keep(undo_log))?;
+        }
+        if order.plan.wants_rates() {
+            self.place_rates(undo_log, store, progress, stop)?;
         }
         Ok(())
     }
@@ -320,13 +328,13 @@ impl Runner<'_> {
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> anyhow::Result<Ended> {
-        let plan = self.order.plan;
-        let mut scheduler = Scheduler::new(plan, &store.load(self.order.run)?);
+        let plan = Arc::clone(&self.plan);
+        let mut scheduler = Scheduler::new(&plan, &store.load(self.order.run)?);
         let mut missing = 0;
         while let Some(batch) = scheduler.next(progress) {
             let mut number = batch.before;
             for round in batch.rounds.clone() {
-                let whole = schedule::round_order(plan, self.order.seed, round);
+                let whole = schedule::round_order(&plan, self.order.seed, round);
                 for (place, cell) in (1..).zip(whole).filter(|(_, cell)| batch.cells.contains(cell)) {
                     number += 1;
                     if self.is_done(cell, round) {
@@ -335,7 +343,7 @@ impl Runner<'_> {
                     if stop.load(Ordering::Relaxed) {
                         return Err(Interrupted.into());
                     }
-                    progress.cell(step(plan, &batch, cell, round, number));
+                    progress.cell(step(&plan, &batch, cell, round, number));
                     // The position in the full round, which does not depend on the cells left out.
                     let order = u32::try_from((round as usize - 1) * plan.cells() + place)?;
                     let scheduled = ScheduledCell { cell, round, order };
@@ -359,7 +367,7 @@ impl Runner<'_> {
 
     /// Returns whether an earlier part of the run measured a cell in a round.
     fn is_done(&self, cell: Cell, round: u32) -> bool {
-        let plan = self.order.plan;
+        let plan = &self.plan;
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
         self.order.done.contains(&(target.clone(), workload.clone(), round))
     }

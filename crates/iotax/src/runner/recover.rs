@@ -75,14 +75,14 @@ impl Runner<'_> {
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
-        let plan = self.order.plan;
+        let plan = &self.plan;
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
         let evidence = format!("{error:#}");
         let is_lost = self.lost.contains(&cell.target);
         if !is_lost {
             progress.note(&format!("{target}, {workload}, round {round}: {evidence}"));
         }
-        store.put_warning(self.order.run, &incomplete(self.order.plan, target, workload, round, evidence))?;
+        store.put_warning(self.order.run, &incomplete(plan, target, workload, round, evidence))?;
         if is_lost {
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl Runner<'_> {
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
-        let target = &self.order.plan.targets[cell.target].name;
+        let target = &self.plan.targets[cell.target].name;
         progress.note(&format!("{target}: its disk does not answer; the guest is started again"));
         match self.restart(cell, undo_log, stop) {
             Err(_) if stop.load(Ordering::Relaxed) => Err(Interrupted.into()),

@@ -3,6 +3,7 @@
 mod aftermath;
 mod cli;
 mod compare;
+mod curve;
 mod device;
 mod disk;
 mod escapes;

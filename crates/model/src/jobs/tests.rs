@@ -451,6 +451,7 @@ proptest! {
                     repeat: 1,
                     suite: None,
                     until_decided: None,
+            curve: None,
                     margin: Margin::default(),
                     baseline: "t".into(),
                     seed: None,

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
 use super::place::{Text, find_key, words};
-use super::{DEFAULT_REPEAT, Margin, Neighbour, Plan, PlanError, UntilDecided};
+use super::{CurveSpec, DEFAULT_REPEAT, Margin, Neighbour, Plan, PlanError, UntilDecided};
 use crate::target::TargetSpec;
 use crate::units::Nanos;
 use crate::workload::{Workload, WorkloadKeys};
@@ -43,6 +43,8 @@ pub(super) struct PlanHead {
     time: Option<Nanos>,
     /// Adds rounds until every comparison is decided; the first look is after `repeat` rounds.
     until_decided: Option<UntilDecided>,
+    /// Measures every workload at many rates: latency against offered load. In place of `repeat`, `time` and `until_decided`.
+    curve: Option<CurveSpec>,
     /// Ratios closer to 1 than this count as equal [default: 2%]
     margin: Option<Margin>,
     /// Name of the target that the others are compared with [default: the first]
@@ -144,6 +146,7 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
         suite: head.suite,
         repeat: head.repeat.unwrap_or(DEFAULT_REPEAT),
         until_decided: head.until_decided,
+        curve: head.curve,
         margin: head.margin.unwrap_or_default(),
         baseline: head.baseline.or(first).unwrap_or_default(),
         seed: head.seed,
@@ -153,6 +156,10 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
     };
     let plan = match head.time {
         None => plan,
+        Some(_) if plan.curve.is_some() => {
+            let two = "time: a curve has a time of its own; write it below [curve]";
+            return Err(reader.locate(PlanError::Content(two.into()), &document));
+        }
         Some(_) if head.repeat.is_some() || plan.until_decided.is_some() => {
             let both = "time takes the place of repeat and until_decided: give one or the other";
             return Err(reader.locate(PlanError::Content(both.into()), &document));

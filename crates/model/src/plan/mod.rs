@@ -1,6 +1,7 @@
 //! The plan of a run: targets, workloads, number of rounds.
 
 mod axes;
+mod curve;
 mod difference;
 mod file;
 mod place;
@@ -22,6 +23,7 @@ use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, IoEngine, Workload, WorkloadError, WorkloadKeys};
 
 pub use axes::{LeftOut, MOST, PlanAxis};
+pub use curve::CurveSpec;
 pub use difference::TargetDifference;
 pub use file::PlanFile;
 pub use schema::schema;
@@ -43,6 +45,9 @@ pub struct Plan {
     /// If set, rounds are added until every comparison is decided.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub until_decided: Option<UntilDecided>,
+    /// If set, every workload is measured at many rates.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub curve: Option<CurveSpec>,
     /// The margin within which ratios count as equal.
     #[serde(default)]
     pub margin: Margin,
@@ -141,6 +146,7 @@ impl Plan {
             suite: None,
             repeat: 1,
             until_decided: None,
+            curve: None,
             margin: Margin::default(),
             baseline: targets.first().map(|target| target.name.clone()).unwrap_or_default(),
             seed: None,
@@ -203,6 +209,9 @@ impl Plan {
         }
         if let Some(until) = &self.until_decided {
             until.check(self.repeat, self.targets.len(), self.round_time())?;
+        }
+        if let Some(curve) = &self.curve {
+            curve.check(self)?;
         }
         let rounds = self.most_rounds();
         let measurements = self.cells() * rounds as usize;

@@ -44,6 +44,13 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
         }
     }
 
+    if let Some(curve) = &plan.curve {
+        line(format_args!("\n# Latency against offered load\n[curve]"));
+        for (key, value) in &Table::try_from(curve)? {
+            line(format_args!("{key} = {value}"));
+        }
+    }
+
     let noise = plan.neighbours.iter().map(|neighbour| &neighbour.workload);
     let workloads =
         plan.workloads.iter().chain(noise).map(Table::try_from).collect::<Result<Vec<Table>, _>>()?;

@@ -1,5 +1,6 @@
 //! The answer of a run on one screen.
 
+use iotax_analysis::curve::curves;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::Workload;
@@ -25,12 +26,19 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
     if whole || judgement.summaries.is_empty() {
         return super::run(run, judgement);
     }
-    if alone {
+    let curves = curves(run);
+    if alone && curves.is_empty() {
         return bench(run, judgement);
     }
     let answer = Answer::of(run, judgement);
     let mut page = Page::default();
     page.add(Part::Head(head(run)));
+    if !curves.is_empty() {
+        page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
+        curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
+        page.add_lines(answer.remarks);
+        return page;
+    }
     page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
     page.add_lines(answer.layers);
     if let Some(table) = answer.table {
@@ -44,7 +52,10 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
 #[must_use]
 pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
-    if let Some(table) = Answer::of(run, judgement).table {
+    let curves = curves(run);
+    if !curves.is_empty() {
+        curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
+    } else if let Some(table) = Answer::of(run, judgement).table {
         add_table(&mut page, table);
     }
     page

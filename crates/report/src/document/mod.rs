@@ -3,6 +3,7 @@
 mod answer;
 pub(super) mod certainty;
 mod compared;
+mod curve;
 pub(crate) mod figures;
 mod guests;
 mod history;

@@ -14,8 +14,8 @@ use crate::remarks::{checks, engine, notes, remarks};
 use crate::sentences::conclusions;
 use iotax_analysis::percentile::percentile;
 use iotax_analysis::store::Run;
-use iotax_analysis::suite;
 use iotax_analysis::{Judgement, MemberKind, Metric};
+use iotax_analysis::{curve, suite};
 
 /// The whole report: for each workload its figures, the cost of each layer, the share of each guest and its latency
 /// breakdown; then conclusions and remarks. A suite has one table per test.
@@ -30,6 +30,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         page.add_list("Remarks", notes(run));
         return page;
     }
+    curve::curves(run).iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
     let tests = suite::tests(run);
     tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
     let alone = run.plan.workloads.iter().filter(|_| tests.is_empty());

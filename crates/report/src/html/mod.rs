@@ -5,6 +5,7 @@ mod answer;
 mod bars;
 mod chart;
 mod clock;
+mod curve;
 mod guests;
 mod heat;
 mod latency;
@@ -34,6 +35,7 @@ use super::sentences::margin;
 use super::{plan_toml, sentences};
 use crate::mark::Mark;
 use iotax_analysis::Judgement;
+use iotax_analysis::curve::Curves;
 use iotax_analysis::grade::Grade;
 use iotax_analysis::store::Run;
 use iotax_analysis::suite::Test;
@@ -77,14 +79,17 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
 /// The readable part. The caller escapes hidden characters: they can only come from foreign names and texts.
 fn report(run: &Run, judgement: &Judgement) -> Markup {
     let tests = iotax_analysis::suite::tests(run);
+    let curves = iotax_analysis::curve::curves(run);
+    let each = tests.is_empty() && curves.is_empty();
     html! {
         main id="main" tabindex="-1" {
             (head(run))
-            (contents(run, judgement, &tests))
-            (answer::section(run, judgement, &tests))
-            @if tests.is_empty() { (layers::section(run, judgement)) }
+            (contents(run, judgement, &tests, &curves))
+            @if curves.is_empty() { (answer::section(run, judgement, &tests)) }
+            (curve::sections(run, judgement, &curves))
+            @if each { (layers::section(run, judgement)) }
             (meaning(run, judgement))
-            @if tests.is_empty() {
+            @if each {
                 (taxes::section(run, judgement))
                 @for workload in &run.plan.workloads {
                     (workload::section(run, judgement, workload))
@@ -159,11 +164,12 @@ fn head(run: &Run) -> Markup {
 }
 
 /// Links to the sections.
-fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
+fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curves<'_>]) -> Markup {
     let measured = |name: &str| judgement.summaries.iter().any(|summary| summary.workload == name);
     html! {
         nav aria-label="Contents" {
-            @if tests.is_empty() {
+            @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }
+            @if tests.is_empty() && curves.is_empty() {
                 @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }
                 @if !judgement.summaries.is_empty() { a href="#taxes" { "The figures" } }
                 @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {

@@ -5,6 +5,7 @@
 mod cell;
 mod certainty;
 pub mod comparison;
+mod curve;
 pub mod history;
 mod parts;
 pub mod read;
@@ -54,6 +55,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("steps", Some(judgement.steps.iter().map(|c| step(judgement, c)).collect())),
         ("cells", Some(judgement.summaries.iter().map(|summary| cell::cell(judgement, summary)).collect())),
         ("suite", suite::suite(run)),
+        ("curves", curve::all(run)),
         ("effects", Some(judgement.effects.iter().map(certainty::effects).collect())),
         ("timing", judgement.timing.as_ref().map(cell::timing)),
         ("conclusions", any(&conclusions(run, judgement))),

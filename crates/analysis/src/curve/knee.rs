@@ -1,0 +1,162 @@
+//! The load at which latency begins to rise.
+//!
+//! Two definitions. The *knee* is the load of the greatest power, which is throughput over response time: below it more load costs little
+//! time, above it more time than it is worth (L. Kleinrock, "Power and deterministic rules of thumb for probabilistic problems in
+//! computer communications", ICC 1979). It needs no threshold. The *double* is the load at which the mean response time is twice that at the
+//! lowest rate, as capacity planners have it. For one server with random arrivals and service times (M/M/1) both are at half the
+//! capacity; with a constant service time (M/D/1) the knee is at 2 - sqrt(2) = 0.586 of it, the double at 2/3.
+//!
+//! Between rates the response time is interpolated, so that neither has to be one of them. Intervals are percentiles of a bootstrap over
+//! the rounds (B. Efron, "Bootstrap methods: another look at the jackknife", Annals of Statistics 7, 1979).
+
+use std::collections::BTreeSet;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::Point;
+use crate::stats::paired::Interval;
+
+/// Fewer rates show no bend.
+const FEWEST: usize = 4;
+/// Rounds are drawn anew this often.
+const DRAWS: usize = 999;
+/// With fewer rounds there is nothing to draw.
+const FEWEST_ROUNDS: usize = 3;
+/// What the double multiplies.
+const DOUBLE: f64 = 2.0;
+
+/// The load at which latency begins to rise, by two definitions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Knee {
+    /// The load of the greatest power; absent if power still grows at the highest rate that was sustained.
+    pub power: Option<Located>,
+    /// The load at which the mean response time is twice that at the lowest rate; absent if it never is.
+    pub double: Option<Located>,
+}
+
+/// A load in I/Os per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Located {
+    /// The estimate from all rounds.
+    pub at: f64,
+    /// Its 95% interval; absent with too few rounds.
+    pub interval: Option<Interval>,
+}
+
+/// Finds the knee of points in the order of their rates; `None` with too few that were sustained.
+pub(super) fn of(points: &[Point<'_>]) -> Option<Knee> {
+    let sustained: Vec<&Point<'_>> = points.iter().take_while(|point| point.is_sustained()).collect();
+    // The first rate that was not sustained tells that power falls, if not where.
+    let beyond = points.get(sustained.len());
+    if sustained.len() < FEWEST {
+        return None;
+    }
+    let rounds: BTreeSet<u32> =
+        sustained.iter().flat_map(|point| &point.rounds).map(|one| one.number).collect();
+    let rounds: Vec<u32> = rounds.into_iter().collect();
+    let course = |drawn: &[u32]| -> Option<Vec<(f64, f64)>> {
+        let all = sustained.iter().chain(beyond.as_ref());
+        all.map(|point| Some((point.offered, mean_over(point, drawn)?))).collect()
+    };
+    let known = course(&rounds)?;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(rounds.len() as u64);
+    let draws = if rounds.len() < FEWEST_ROUNDS { 0 } else { DRAWS };
+    let drawn: Vec<Vec<(f64, f64)>> = (0..draws)
+        .filter_map(|_| {
+            let drawn: Vec<u32> =
+                rounds.iter().map(|_| rounds[random.random_range(0..rounds.len())]).collect();
+            course(&drawn)
+        })
+        .collect();
+    let located = |find: fn(&[(f64, f64)]) -> Option<f64>| -> Option<Located> {
+        let at = find(&known)?;
+        let found: Vec<f64> = drawn.iter().filter_map(|course| find(course)).collect();
+        Some(Located { at, interval: middle(found, draws) })
+    };
+    Some(Knee { power: located(power), double: located(double) })
+}
+
+/// The mean response time of a point in some rounds, each as often as it is named; absent without an I/O.
+fn mean_over(point: &Point<'_>, rounds: &[u32]) -> Option<f64> {
+    let (mut ios, mut ns) = (0, 0);
+    for round in rounds {
+        if let Some(one) = point.rounds.iter().find(|one| one.number == *round) {
+            ios += one.ios;
+            ns += one.response_ns;
+        }
+    }
+    (ios > 0).then(|| ns as f64 / ios as f64)
+}
+
+/// The load of the greatest power: the top of the parabola through the logarithms at the best rate and its neighbours. Absent if the
+/// best is the last one.
+fn power(course: &[(f64, f64)]) -> Option<f64> {
+    let logs: Vec<(f64, f64)> = course.iter().map(|(rate, ns)| (rate.ln(), (rate / ns).ln())).collect();
+    let best = (0..logs.len()).max_by(|a, b| logs[*a].1.total_cmp(&logs[*b].1))?;
+    if best + 1 == logs.len() {
+        return None;
+    }
+    if best == 0 {
+        return Some(course[0].0);
+    }
+    let [(x0, y0), (x1, y1), (x2, y2)] = [logs[best - 1], logs[best], logs[best + 1]];
+    let (left, right) = ((y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1));
+    let bend = (right - left) / (x2 - x0);
+    let top = if bend < 0.0 { f64::midpoint(x0, x1) - left / (2.0 * bend) } else { x1 };
+    Some(top.clamp(x0, x2).exp())
+}
+
+/// The load at which the response time first reaches twice the first one.
+fn double(course: &[(f64, f64)]) -> Option<f64> {
+    let limit = DOUBLE * course.first()?.1;
+    let pair = course.windows(2).find(|pair| pair[1].1 >= limit)?;
+    let [(low, below), (high, above)] = [pair[0], pair[1]];
+    Some(low + (high - low) * (limit - below) / (above - below))
+}
+
+/// The middle 95% of what was found; absent if a twentieth of the draws found nothing.
+fn middle(mut found: Vec<f64>, draws: usize) -> Option<Interval> {
+    if draws == 0 || found.len() * 20 < draws * 19 {
+        return None;
+    }
+    found.sort_by(f64::total_cmp);
+    let outside = found.len() / 40;
+    Some(Interval { low: found[outside], high: found[found.len() - 1 - outside] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mean response times of one server that takes 1 s, at these shares of its capacity; `random` service times or constant ones.
+    fn server(random: bool, shares: &[f64]) -> Vec<(f64, f64)> {
+        let wait = |load: f64| load / (1.0 - load) * if random { 1.0 } else { 0.5 };
+        shares.iter().map(|load| (*load, 1.0 + wait(*load))).collect()
+    }
+
+    #[test]
+    fn both_are_where_theory_has_them() {
+        let shares = [0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97];
+        for (random, top, twice) in [(true, 0.5, 0.505), (false, 2.0 - 2.0_f64.sqrt(), 0.669)] {
+            let course = server(random, &shares);
+            let (found, doubled) = (power(&course).expect("a top"), double(&course).expect("reached"));
+            assert!((found - top).abs() < 0.01, "{random}: {found}");
+            assert!((doubled - twice).abs() < 0.01, "{random}: {doubled}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_reached_is_not_said() {
+        let course = server(true, &[0.01, 0.1, 0.2, 0.3]);
+        assert_eq!((power(&course), double(&course)), (None, None));
+    }
+
+    #[test]
+    fn the_middle_leaves_out_a_fortieth_at_each_end() {
+        let found: Vec<f64> = (0..1000_u32).map(f64::from).collect();
+        let interval = middle(found.clone(), 1000).expect("enough");
+        assert_eq!((interval.low, interval.high), (25.0, 974.0));
+        assert_eq!(middle(found, 1100), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! Latency against offered load: the workloads of a run that are one work at several rates.
+//!
+//! In an open loop, which does not wait for completions, latency is a function of the load that is offered: flat while the target is idle most
+//! of the time, steep where requests begin to queue, without bound from the capacity on. The capacity is that of the same work in a
+//! closed loop, measured in the same rounds.
+
+mod knee;
+
+use iotax_model::record::Measurement;
+use iotax_model::workload::RateProcess;
+use iotax_model::{Histogram, Workload};
+
+pub use knee::{Knee, Located};
+
+use crate::metric::Metric;
+use crate::percentile::percentile;
+use crate::stats::paired::Differences;
+use crate::stats::{ALPHA, Estimate, median};
+use crate::store::Run;
+
+/// A rate is sustained if at least this share of the I/Os that were due completes within the windows.
+pub const SUSTAINED: f64 = 0.98;
+
+/// So many I/Os of a window may be under way at its end without telling anything: few are due at low rates.
+const UNDER_WAY: u64 = 2;
+
+/// Fewer rates are no curve.
+const FEWEST: usize = 3;
+
+/// The curves of one work, one per target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curves<'a> {
+    /// The work: the workload in a closed loop, or the one at the lowest rate.
+    pub work: &'a Workload,
+    /// In the plan's order of targets, those that were measured.
+    pub targets: Vec<Curve<'a>>,
+}
+
+/// Latency of one target against offered load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve<'a> {
+    /// The target's name.
+    pub target: &'a str,
+    /// By rising rate.
+    pub points: Vec<Point<'a>>,
+    /// I/Os per second in a closed loop, over the rounds; absent if the run has no closed loop of this work.
+    pub capacity: Option<Located>,
+    /// Where latency begins to rise; absent if too few rates were sustained.
+    pub knee: Option<Knee>,
+}
+
+/// One rate.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point<'a> {
+    /// The workload.
+    pub workload: &'a Workload,
+    /// I/Os per second that are due, of all jobs.
+    pub offered: f64,
+    /// I/Os per second that completed: the median over the rounds.
+    pub achieved: Option<f64>,
+    /// I/Os that were due in the windows of all rounds.
+    pub due: u64,
+    /// I/Os that completed in them.
+    pub completed: u64,
+    /// Mean time from submission to completion in nanoseconds, all rounds together.
+    pub service_ns: Option<f64>,
+    /// Times from the intended start to completion, all rounds together.
+    pub response: Histogram,
+    /// CPU time of the whole host per I/O in nanoseconds: the median over the rounds.
+    pub cpu_per_io: Option<f64>,
+    rounds: Vec<Round>,
+}
+
+/// One measurement of a point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Round {
+    number: u32,
+    ios: u64,
+    response_ns: u64,
+}
+
+impl Point<'_> {
+    /// Returns whether the target keeps up with the rate. Where it does not, latency is the length of the queue when the window ended.
+    #[must_use]
+    pub fn is_sustained(&self) -> bool {
+        let missing = self.due.saturating_sub(self.completed);
+        let by_share = missing as f64 <= (1.0 - SUSTAINED) * self.due as f64;
+        self.due > 0 && (by_share || missing <= UNDER_WAY * self.rounds.len() as u64)
+    }
+
+    /// Mean response time in nanoseconds.
+    #[must_use]
+    pub fn response_mean(&self) -> Option<f64> {
+        self.response.mean()
+    }
+
+    /// A quantile of the response time; absent with too few I/Os.
+    #[must_use]
+    pub fn response_quantile(&self, q: f64) -> Option<f64> {
+        percentile(&self.response, q)
+    }
+}
+
+impl Curve<'_> {
+    /// The lowest rate that was not sustained.
+    #[must_use]
+    pub fn saturated_at(&self) -> Option<&Point<'_>> {
+        self.points.iter().find(|point| !point.is_sustained())
+    }
+}
+
+/// I/Os per second that a workload's schedule asks of all its jobs; absent in a closed loop, and for a rate in bytes per second.
+#[must_use]
+pub fn offered(workload: &Workload) -> Option<f64> {
+    Some(workload.rate_iops? as f64 * f64::from(workload.numjobs))
+}
+
+/// The work of a workload, whatever its rate.
+fn work(workload: &Workload) -> Workload {
+    Workload { name: String::new(), rate_iops: None, rate_process: RateProcess::Linear, ..workload.clone() }
+}
+
+/// The curves of a run: of every work that it measures at three rates or more.
+#[must_use]
+pub fn curves(run: &Run) -> Vec<Curves<'_>> {
+    let mut works: Vec<(Workload, Vec<&Workload>)> = Vec::new();
+    for workload in &run.plan.workloads {
+        let key = work(workload);
+        match works.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(workload),
+            None => works.push((key, vec![workload])),
+        }
+    }
+    works.iter().filter_map(|(_, members)| of_work(run, members)).collect()
+}
+
+fn of_work<'a>(run: &'a Run, members: &[&'a Workload]) -> Option<Curves<'a>> {
+    let mut open: Vec<(&Workload, f64)> =
+        members.iter().filter_map(|workload| Some((*workload, offered(workload)?))).collect();
+    if open.len() < FEWEST {
+        return None;
+    }
+    open.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let closed = members.iter().copied().find(|workload| !workload.is_open_loop());
+    let of_target = |target: &'a str| -> Option<Curve<'a>> {
+        let cell = |workload: &Workload| -> Vec<&Measurement> {
+            let of_cell = |m: &&Measurement| m.target == target && m.workload == workload.name;
+            run.measurements.iter().filter(of_cell).collect()
+        };
+        let points: Vec<Point<'a>> = open
+            .iter()
+            .filter_map(|(workload, offered)| point(workload, *offered, &cell(workload)))
+            .collect();
+        if points.is_empty() {
+            return None;
+        }
+        let capacity = closed.and_then(|workload| capacity(&cell(workload)));
+        let knee = knee::of(&points);
+        Some(Curve { target, points, capacity, knee })
+    };
+    let targets: Vec<Curve<'a>> = run.plan.targets.iter().filter_map(|t| of_target(&t.name)).collect();
+    let work = closed.or_else(|| open.first().map(|(workload, _)| *workload))?;
+    (!targets.is_empty()).then_some(Curves { work, targets })
+}
+
+/// Absent without a measurement.
+fn point<'a>(workload: &'a Workload, offered: f64, measurements: &[&Measurement]) -> Option<Point<'a>> {
+    let over_rounds =
+        |metric: Metric| median(&measurements.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>());
+    let (mut response, mut service) = (Histogram::new(), Histogram::new());
+    let (mut due, mut completed, mut rounds) = (0, 0, Vec::new());
+    for m in measurements {
+        let tallies = &m.outcome.tallies;
+        service.merge(&tallies.latency());
+        if let Some(pacing) = m.outcome.pacing {
+            due += pacing.due;
+            completed += tallies.ios();
+        }
+        if let Some(all) = tallies.response() {
+            rounds.push(Round { number: m.round, ios: all.count(), response_ns: all.sum() });
+            response.merge(&all);
+        }
+    }
+    (!measurements.is_empty()).then(|| Point {
+        workload,
+        offered,
+        achieved: over_rounds(Metric::IOPS),
+        due,
+        completed,
+        service_ns: service.mean(),
+        response,
+        cpu_per_io: over_rounds(Metric::CPU_PER_IO),
+        rounds,
+    })
+}
+
+/// The geometric mean over the rounds with Student's t interval; absent without I/O.
+fn capacity(measurements: &[&Measurement]) -> Option<Located> {
+    let rates = measurements.iter().filter_map(|m| Metric::IOPS.of(m));
+    let logs = Differences::new(rates.map(f64::ln).collect())?;
+    let interval = logs.interval(ALPHA).map(|interval| interval.map(f64::exp));
+    Some(Located { at: logs.mean().exp(), interval })
+}

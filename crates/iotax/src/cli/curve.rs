@@ -1,0 +1,80 @@
+//! `iotax curve`: latency against offered load.
+
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_model::plan::{CurveSpec, Margin, Plan};
+use iotax_model::units::Nanos;
+use iotax_model::workload::WorkloadKeys;
+
+use super::flags::WorkloadFlags;
+use super::print_plan::print_plan;
+use super::session::{RunArgs, Session};
+use super::target_args;
+use super::{Failure, OrExit, usage};
+
+/// Flags of `iotax curve`; those that describe the work have fio's names.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path;
+    /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all
+    /// targets of a plan
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<String>,
+    /// Measure for this long after the targets are built
+    #[arg(long, value_name = "TIME", default_value_t = CurveSpec::default().time)]
+    time: Nanos,
+    /// Number of rates for each target, from 5% of what it can do to 110% [default: 12, fewer of several targets]
+    #[arg(long, value_name = "N")]
+    points: Option<u32>,
+    /// Ratios closer to 1 than this count as the same [default: 2%]
+    #[arg(long, value_name = "PERCENT")]
+    margin: Option<Margin>,
+    #[command(flatten)]
+    workload: WorkloadFlags,
+    /// Run the agent under sudo on another machine
+    #[arg(long)]
+    sudo: bool,
+    /// Print the plan as a file, to edit and run with iotax run
+    #[arg(long)]
+    print_plan: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// I/Os that may be outstanding: enough that no target runs out of them before its capacity.
+const DEPTH: u32 = 64;
+/// Many short windows tell more than a few long ones.
+const WINDOW: Nanos = Nanos::from_millis(250);
+const RAMP: Nanos = Nanos::from_millis(50);
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let given = &args.workload.0;
+    if given.rate.is_some() || given.rate_iops.is_some() {
+        return Err(usage(
+            "--rate and --rate-iops: a curve has many rates and places them itself; how many: --points",
+        ));
+    }
+    let keys = WorkloadKeys {
+        iodepth: given.iodepth.or(Some(DEPTH)),
+        runtime: given.runtime.or(Some(WINDOW)),
+        ramp_time: given.ramp_time.or(Some(RAMP)),
+        ..given.clone()
+    };
+    let permission = args.run.session.overwrite.permission()?;
+    let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let plan = Plan {
+        seed: args.run.session.seed,
+        margin: args.margin.unwrap_or_default(),
+        curve: Some(CurveSpec { time: args.time, points: args.points }),
+        ..Plan::new(
+            format!("curve {}", args.targets.join(" ")),
+            targets,
+            vec![keys.complete(&WorkloadKeys::default())],
+        )
+    };
+    plan.check().or_exit(Exit::Usage)?;
+    if args.print_plan {
+        return print_plan(&plan, &[]);
+    }
+    Session { report: true, ..args.run.session(plan, permission) }.carry_out()
+}

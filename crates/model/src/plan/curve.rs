@@ -1,0 +1,231 @@
+//! Latency against offered load: a plan whose rates follow from what its targets can do.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{BETWEEN, MOST_MEASUREMENTS, Plan, PlanError};
+use crate::units::Nanos;
+use crate::workload::{Kind, RateProcess, Workload};
+
+/// Default time to measure for.
+const TIME: Nanos = Nanos::from_secs(180);
+/// Default number of rates of one target alone, of each of several at least, and of several together.
+const POINTS: u32 = 12;
+const POINTS_EACH: u32 = 6;
+const POINTS_TOGETHER: u32 = 20;
+/// Accepted numbers of rates.
+const ACCEPTED: std::ops::RangeInclusive<u32> = 4..=40;
+/// Fewer rounds tell nothing of their scatter.
+const LEAST_ROUNDS: u32 = 3;
+/// The lowest rate and the highest, as shares of a target's capacity.
+const SHARES: (f64, f64) = (0.05, 1.1);
+/// Shares come closer to one another towards the capacity, where latency bends: this is the exponent of their places.
+const CROWDING: f64 = 0.6;
+/// A window holds so many I/Os on average, or is [`LONGEST`].
+const IOS: u64 = 25;
+const LONGEST: Nanos = Nanos::from_secs(5);
+/// Rates of several targets that are this close are one.
+const APART: f64 = 1.08;
+
+/// Measures each workload at many rates, from a small share of what the targets can do to a little more than that.
+///
+/// The capacity of every target is measured when all are built, and the rates are placed by it; the closed loop stays in the plan, so that each
+/// round measures the capacity again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CurveSpec {
+    /// Measures for this long [default: 3m]
+    #[serde(default = "time")]
+    pub time: Nanos,
+    /// Number of rates by each target's capacity; those of several targets that are close are measured once [default: 12, or 6 to 10 of
+    /// several targets]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub points: Option<u32>,
+}
+
+fn time() -> Nanos {
+    TIME
+}
+
+impl Default for CurveSpec {
+    fn default() -> Self {
+        Self { time: TIME, points: None }
+    }
+}
+
+impl CurveSpec {
+    /// The number of rates of each of so many targets.
+    #[must_use]
+    pub fn points_of(&self, targets: usize) -> u32 {
+        let together = POINTS_TOGETHER / u32::try_from(targets).unwrap_or(u32::MAX).max(1);
+        let default = if targets < 2 { POINTS } else { together.max(POINTS_EACH) };
+        self.points.unwrap_or(default)
+    }
+
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
+        let refuse = |text: String| Err(PlanError::Content(format!("curve: {text}")));
+        if let Some(points) = self.points.filter(|points| !ACCEPTED.contains(points)) {
+            let (least, most) = ACCEPTED.into_inner();
+            return refuse(format!("points = {points}: accepted: {least} to {most}"));
+        }
+        if plan.until_decided.is_some() {
+            return refuse("it measures for its time; leave out until_decided and time above it".into());
+        }
+        match plan
+            .workloads
+            .iter()
+            .find(|workload| workload.kind() != Kind::Block || !workload.beside.is_empty())
+        {
+            Some(other) => refuse(format!(
+                "workload {:?} ({}): accepted: block I/O of one job section, which can be given a rate",
+                other.name,
+                other.doing()
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Plan {
+    /// Returns whether rates are still to be placed.
+    #[must_use]
+    pub fn wants_rates(&self) -> bool {
+        self.curve.is_some() && !self.workloads.iter().any(Workload::is_open_loop)
+    }
+
+    /// The plan with a workload for each rate after the closed loop of each workload, and the rounds that its time has room for.
+    /// `capacities` are I/Os per second of each workload on each target that could be measured.
+    ///
+    /// # Errors
+    /// A time in which too few rounds fit.
+    pub fn with_rates(mut self, capacities: &[Vec<f64>]) -> Result<Self, PlanError> {
+        let Some(curve) = self.curve.clone() else { return Ok(self) };
+        let works = std::mem::take(&mut self.workloads);
+        for (work, capacities) in works.into_iter().zip(capacities) {
+            let rates = place(capacities, curve.points_of(self.targets.len()));
+            let at_rate = |rate: u64| Workload {
+                name: format!("{}@{rate}", work.name),
+                rate_iops: Some(rate.div_ceil(u64::from(work.numjobs))),
+                rate_process: RateProcess::Poisson,
+                runtime: work.runtime.max(Nanos(IOS * 1_000_000_000 / rate).min(LONGEST)),
+                ..work.clone()
+            };
+            let at_rates: Vec<Workload> = rates.into_iter().map(at_rate).collect();
+            self.workloads.push(work);
+            self.workloads.extend(at_rates);
+        }
+        let round = self.round_time().0.saturating_add(BETWEEN.0.saturating_mul(self.cells() as u64)).max(1);
+        let fitting = usize::try_from(curve.time.0 / round).unwrap_or(usize::MAX);
+        let rounds = fitting.min(MOST_MEASUREMENTS / self.cells().max(1)).min(1000);
+        self.repeat = u32::try_from(rounds).unwrap_or(u32::MAX);
+        if self.repeat < LEAST_ROUNDS {
+            return Err(PlanError::Content(format!(
+                "curve: time = {}: {} targets at {} rates are {} a round; accepted: {} or more, or fewer points",
+                curve.time,
+                self.targets.len(),
+                self.workloads.len(),
+                Nanos(round),
+                Nanos(round * u64::from(LEAST_ROUNDS)),
+            )));
+        }
+        self.check()?;
+        Ok(self)
+    }
+}
+
+/// The rates for targets of these capacities, rising: whole numbers, each once.
+fn place(capacities: &[f64], points: u32) -> Vec<u64> {
+    let share =
+        |i: u32| SHARES.0 + (SHARES.1 - SHARES.0) * (f64::from(i) / f64::from(points - 1)).powf(CROWDING);
+    let mut rates: Vec<f64> =
+        capacities.iter().flat_map(|capacity| (0..points).map(move |i| capacity * share(i))).collect();
+    rates.sort_by(f64::total_cmp);
+    let alone = capacities.len() < 2;
+    let mut placed: Vec<u64> = Vec::new();
+    for rate in rates {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate is positive and small"
+        )]
+        let whole = rounded(rate).max(1.0) as u64;
+        let far = placed.last().is_none_or(|last| alone || whole as f64 >= *last as f64 * APART);
+        if far && placed.last() != Some(&whole) {
+            placed.push(whole);
+        }
+    }
+    placed
+}
+
+/// To three digits, which read better.
+fn rounded(rate: f64) -> f64 {
+    let unit = 10_f64.powf((rate.log10().floor() - 2.0).max(0.0));
+    (rate / unit).round() * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_crowd_towards_the_capacity_and_go_beyond_it() {
+        let rates = place(&[10_000.0], 8);
+        assert_eq!((rates[0], rates[7]), (500, 11_000));
+        assert!(rates.windows(3).all(|three| three[1] - three[0] >= three[2] - three[1]), "{rates:?}");
+        assert!(rates.iter().filter(|rate| **rate >= 5_000).count() >= 5, "{rates:?}");
+    }
+
+    #[test]
+    fn rates_of_several_targets_that_are_close_are_one() {
+        assert_eq!(place(&[10_000.0, 10_100.0], 8).len(), 8);
+        let far = place(&[10_000.0, 100_000.0], 8);
+        assert!((14..=16).contains(&far.len()), "{far:?}");
+        assert!(far.is_sorted());
+        assert_eq!(place(&[3.0], 8), [1, 2, 3], "whole numbers");
+    }
+
+    fn plan(head: &str) -> Result<Plan, PlanError> {
+        Plan::from_toml(&format!(
+            "{head}\n[[target]]\nname = \"t\"\nfile = {{ dir = \"/srv\" }}\n\
+             [[workload]]\nname = \"w\"\nrw = \"randread\"\niodepth = 32\nnumjobs = 2\nruntime = \"250ms\"\nramp_time = \"50ms\"\n"
+        ))
+    }
+
+    #[test]
+    fn a_time_becomes_rounds_of_a_closed_loop_and_its_rates() {
+        let with_rates =
+            plan("[curve]\ntime = \"2m\"\npoints = 8").expect("a plan").with_rates(&[vec![10_000.0]]);
+        let with_rates = with_rates.expect("rates");
+        assert_eq!(with_rates.workloads.len(), 9);
+        assert!(!with_rates.workloads[0].is_open_loop() && !with_rates.wants_rates());
+        assert!(with_rates.workloads.iter().all(|workload| workload.runtime == Nanos::from_millis(250)));
+        let slow = plan("[curve]\ntime = \"2m\"\npoints = 8")
+            .expect("a plan")
+            .with_rates(&[vec![200.0]])
+            .expect("rates");
+        assert_eq!(
+            (slow.workloads[1].name.as_str(), slow.workloads[1].runtime),
+            ("w@10", Nanos(2_500_000_000))
+        );
+        let slowest = &with_rates.workloads[1];
+        assert_eq!((slowest.name.as_str(), slowest.rate_iops), ("w@500", Some(250)), "of two jobs together");
+        // Nine measurements of 400 ms.
+        assert_eq!(with_rates.repeat, 33);
+        let again = Plan::from_toml(&with_rates.to_toml().expect("TOML")).expect("reads back");
+        assert_eq!(again, with_rates);
+    }
+
+    #[test]
+    fn what_cannot_be_a_curve_is_refused_with_the_form_that_can() {
+        for (head, words) in [
+            ("[curve]\npoints = 3", "curve: points = 3: accepted: 4 to 40"),
+            ("time = \"3m\"\n[curve]", "time"),
+        ] {
+            let error = plan(head).expect_err(head).to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let short =
+            plan("[curve]\ntime = \"5s\"").expect("a plan").with_rates(&[vec![10_000.0]]).expect_err("short");
+        assert!(short.to_string().contains("time = 5s") && short.to_string().contains("accepted"), "{short}");
+    }
+}

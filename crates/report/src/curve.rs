@@ -1,0 +1,94 @@
+//! Sentences on latency against offered load.
+
+use iotax_analysis::curve::{Curve, Curves, Located, Point};
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::{Judgement, Metric};
+use iotax_model::units::human;
+
+use super::figure::{signed_time, title};
+
+/// `4k random read: latency against load`.
+pub(super) fn heading(curves: &Curves<'_>) -> String {
+    format!("{}: latency against load", title(curves.work))
+}
+
+/// What a target without a queue would hold, of `0.5`: where layers are compared.
+const HALF: f64 = 0.5;
+
+/// One sentence per target: its capacity, where latency begins to rise, and what it costs against the baseline.
+pub(super) fn sentences(judgement: &Judgement, curves: &Curves<'_>, baseline: &str) -> Vec<String> {
+    let base = curves.targets.iter().find(|curve| curve.target == baseline);
+    curves.targets.iter().map(|curve| sentence(judgement, curves, curve, base)).collect()
+}
+
+fn sentence(
+    judgement: &Judgement,
+    curves: &Curves<'_>,
+    curve: &Curve<'_>,
+    base: Option<&Curve<'_>>,
+) -> String {
+    let base = base.filter(|base| base.target != curve.target);
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(capacity) = &curve.capacity {
+        let less = base.and_then(|base| against(judgement, curves, curve, base));
+        parts.push(format!("up to {} IOPS{}", with_interval(capacity), less.unwrap_or_default()));
+    }
+    parts.extend(base.and_then(|base| at_half(curve, base)));
+    let knee = curve.knee.as_ref();
+    let share = |located: &Located| {
+        let share =
+            curve.capacity.map(|capacity| format!(" ({:.0}% of that)", 100.0 * located.at / capacity.at));
+        share.unwrap_or_default()
+    };
+    if let Some(power) = knee.and_then(|knee| knee.power.as_ref()) {
+        parts.push(format!("knee at {}{}", with_interval(power), share(power)));
+    }
+    if let Some(double) = knee.and_then(|knee| knee.double.as_ref()) {
+        parts.push(format!("latency doubled at {}", with_interval(double)));
+    }
+    if knee.is_none() {
+        parts.push("too few rates were sustained to tell where latency rises".into());
+    }
+    format!("{}: {}.", curve.target, parts.join("; "))
+}
+
+/// `, 38% less than host-file`; absent if it was not compared.
+fn against(
+    judgement: &Judgement,
+    curves: &Curves<'_>,
+    curve: &Curve<'_>,
+    base: &Curve<'_>,
+) -> Option<String> {
+    let compared = judgement.comparison(&curves.work.name, curve.target, Metric::IOPS)?;
+    let name = base.target;
+    Some(match compared.ratio.verdict {
+        Verdict::Same => format!(", the same as {name}"),
+        Verdict::Undecided => format!(", undecided against {name}"),
+        Verdict::Slower => format!(", {:.0}% less than {name}", 100.0 * (1.0 - compared.ratio.mean)),
+        Verdict::Faster => format!(", {:.0}% more than {name}", 100.0 * (compared.ratio.mean - 1.0)),
+    })
+}
+
+/// `+40 us at 5.50k IOPS`: the added mean response time at the rate next to half of what this target can do.
+fn at_half(curve: &Curve<'_>, base: &Curve<'_>) -> Option<String> {
+    let half = curve.capacity?.at * HALF;
+    let both = |point: &Point<'_>| -> Option<(f64, f64)> {
+        let other = base.points.iter().find(|other| other.workload.name == point.workload.name)?;
+        let sustained = point.is_sustained() && other.is_sustained();
+        sustained.then_some((point.offered, point.response_mean()? - other.response_mean()?))
+    };
+    let found = curve.points.iter().filter_map(both);
+    let (rate, more) = found.min_by(|a, b| (a.0 - half).abs().total_cmp(&(b.0 - half).abs()))?;
+    Some(format!("{} at {} IOPS", signed_time(more), human::count(rate)))
+}
+
+/// `12.1k [11.9k, 12.3k]`.
+fn with_interval(located: &Located) -> String {
+    let interval = located.interval;
+    let interval = interval.map(|ends| format!(" [{}, {}]", human::count(ends.low), human::count(ends.high)));
+    human::count(located.at) + &interval.unwrap_or_default()
+}
+
+/// Below the tables of rates.
+pub(super) const LEGEND: &str =
+    "Response times, from when each I/O was due. - where a target does not keep up: its queue only grows.";

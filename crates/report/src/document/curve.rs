@@ -1,0 +1,68 @@
+//! Latency against offered load: a table for each work.
+
+use super::{Field, Grid, Page, Part, figure};
+use crate::curve::{LEGEND, heading, sentences};
+use crate::figure::{UNKNOWN, or_unknown};
+use iotax_analysis::Judgement;
+use iotax_analysis::curve::{Curves, Point};
+use iotax_analysis::store::Run;
+use iotax_model::units::human;
+
+/// A heading, a sentence per target, and the response times by rate.
+pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, curves: &Curves<'_>) {
+    page.add(Part::Head(heading(curves)));
+    page.add(Part::Lines(sentences(judgement, curves, &run.plan.baseline)));
+    let alone = curves.targets.len() == 1;
+    page.add(Part::Table(if alone { in_full(&curves.targets[0].points) } else { side_by_side(curves) }));
+    page.add(Part::Lines(vec![LEGEND.into()]));
+}
+
+/// One row per rate with all figures of one target.
+fn in_full(points: &[Point<'_>]) -> Grid {
+    let mut grid = Grid::new(&["IOPS due", "done", "mean", "p50", "p99", "p99.9", "CPU/IO"]);
+    grid.head.iter_mut().for_each(|field| field.is_figure = true);
+    let row = |point: &Point<'_>| -> Vec<Field> {
+        let times =
+            [point.response_mean()].into_iter().chain([0.5, 0.99, 0.999].map(|q| point.response_quantile(q)));
+        let times = times.map(|ns| figure(or_unknown(ns.filter(|_| point.is_sustained()), human::time)));
+        let rates = [Some(point.offered), point.achieved].map(|rate| figure(or_unknown(rate, human::count)));
+        rates.into_iter().chain(times).chain([figure(or_unknown(point.cpu_per_io, human::time))]).collect()
+    };
+    grid.rows = points.iter().map(row).collect();
+    grid
+}
+
+/// One row per rate, mean and 99th percentile of each target in a column.
+fn side_by_side(curves: &Curves<'_>) -> Grid {
+    let heads: Vec<String> =
+        curves.targets.iter().map(|curve| format!("{}, mean / p99", curve.target)).collect();
+    let mut grid = Grid::new(&["IOPS due"]);
+    grid.head[0].is_figure = true;
+    grid.head.extend(curves.targets.iter().zip(heads).map(|(curve, head)| Field {
+        stacked: vec![curve.target.to_owned(), "mean / p99".into()],
+        ..figure(head)
+    }));
+    let mut rates: Vec<(&str, f64)> = Vec::new();
+    for point in curves.targets.iter().flat_map(|curve| &curve.points) {
+        if rates.iter().all(|(known, _)| *known != point.workload.name) {
+            rates.push((&point.workload.name, point.offered));
+        }
+    }
+    rates.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let row = |(name, offered): (&str, f64)| -> Vec<Field> {
+        let of_target = curves.targets.iter().map(|curve| {
+            let point = curve.points.iter().find(|point| point.workload.name == name);
+            figure(point.filter(|point| point.is_sustained()).map_or_else(|| UNKNOWN.into(), mean_and_p99))
+        });
+        [figure(human::count(offered))].into_iter().chain(of_target).collect()
+    };
+    grid.rows = rates.into_iter().map(row).collect();
+    grid
+}
+
+/// `85.2 us / 310 us`.
+fn mean_and_p99(point: &Point<'_>) -> String {
+    let [mean, p99] =
+        [point.response_mean(), point.response_quantile(0.99)].map(|ns| or_unknown(ns, human::time));
+    format!("{mean} / {p99}")
+}
