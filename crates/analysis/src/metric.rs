@@ -469,10 +469,8 @@ impl Metric {
 
     /// The family of its comparisons.
     pub(crate) fn family(self) -> Family {
-        match [Self::IOPS, Self::BYTES_PER_S, Self::LATENCY_MEAN].contains(&self) {
-            true => Family::Of(self),
-            false => Family::Further,
-        }
+        let is_answer = [Self::IOPS, Self::BYTES_PER_S, Self::LATENCY_MEAN].contains(&self);
+        if is_answer { Family::Of(self) } else { Family::Further }
     }
 
     /// The metric that represents the others where one verdict is needed.

@@ -91,7 +91,7 @@ mod tests {
             (FileLayout::Empty, false, sectors, 2 * AREA),
         ] {
             let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
-            file.write_all_at(&vec![7; 2 * AREA as usize], 0).expect("written");
+            file.write_all_at(&[7].repeat(2 << 20), 0).expect("written");
             file.sync_all().expect("synced");
             let start = if is_last { AREA } else { 0 };
             let cut = match lay_out_area(&file, layout, start, AREA, 2 * AREA) {

@@ -125,9 +125,8 @@ pub(crate) fn hint(file: &File, workload: &Workload) {
     let advice = match workload.fadvise_hint {
         AccessHint::None => return,
         AccessHint::Random => Advice::Random,
-        AccessHint::Sequential => Advice::Sequential,
         AccessHint::Pattern if workload.rw.is_random() => Advice::Random,
-        AccessHint::Pattern => Advice::Sequential,
+        AccessHint::Pattern | AccessHint::Sequential => Advice::Sequential,
     };
     // It is a hint: nothing depends on it but the time that I/O takes.
     let _ = fadvise(file, 0, None, advice);

@@ -70,7 +70,7 @@ impl Verification {
         let together = journal.as_ref().is_some_and(|journal| journal.shares_filesystem(&target.file));
         let safe = workload.sync != SyncMode::None;
         let (verify, reads_back) = (workload.verify, workload.do_verify);
-        Ok(Some(Self { run, verify, table, journal, together, safe, reads_back }))
+        Ok(Some(Self { run, verify, table, journal, safe, together, reads_back }))
     }
 
     /// Warns about a journal that shares the target's storage.

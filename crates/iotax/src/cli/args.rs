@@ -145,11 +145,6 @@ pub(super) struct DesignArgs {
 }
 
 impl DesignArgs {
-    /// The margin of equivalence.
-    pub(super) fn margin(&self) -> Margin {
-        self.margin.unwrap_or_default()
-    }
-
     /// Overrides the plan with the given options; the caller checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.margin = self.margin.margin.unwrap_or(plan.margin);

@@ -2,10 +2,11 @@
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{CurveSpec, Margin, Plan};
+use iotax_model::plan::{CurveSpec, Plan};
 use iotax_model::units::Nanos;
 use iotax_model::workload::WorkloadKeys;
 
+use super::args::MarginArgs;
 use super::flags::WorkloadFlags;
 use super::print_plan::print_plan;
 use super::session::{RunArgs, Session};
@@ -26,9 +27,8 @@ pub(super) struct Args {
     /// Number of rates for each target, from 5% of what it can do to 110% [default: 12, fewer of several targets]
     #[arg(long, value_name = "N")]
     points: Option<u32>,
-    /// Ratios closer to 1 than this count as the same [default: 2%]
-    #[arg(long, value_name = "PERCENT")]
-    margin: Option<Margin>,
+    #[command(flatten)]
+    margin: MarginArgs,
     #[command(flatten)]
     workload: WorkloadFlags,
     /// Run the agent under sudo on another machine
@@ -64,7 +64,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
     let plan = Plan {
         seed: args.run.session.seed,
-        margin: args.margin.unwrap_or_default(),
+        margin: args.margin.margin.unwrap_or_default(),
         curve: Some(CurveSpec { time: args.time, points: args.points }),
         ..Plan::new(
             format!("curve {}", args.targets.join(" ")),

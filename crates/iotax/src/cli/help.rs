@@ -58,7 +58,7 @@ pub(super) fn command(width: usize) -> Command {
             }
         });
         let exit_codes = path.is_empty().then(exit_codes);
-        let after: Vec<String> = examples::of(path).into_iter().map(Into::into).chain(exit_codes).collect();
+        let after: Vec<String> = examples::of(path).into_iter().chain(exit_codes).collect();
         if after.is_empty() { command } else { command.after_long_help(after.join("\n\n")) }
     })
 }

@@ -255,8 +255,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan { seed, ..Plan::new(format!("ladder {place}"), targets, workloads) };
     let plan = if args.curve {
         let curve = CurveSpec { time: args.length.time(), ..CurveSpec::default() };
-        let plan = Plan { curve: Some(curve), margin: args.design.margin(), ..plan };
-        plan.check().or_exit(Exit::Usage).map(|()| plan)?
+        let mut plan = Plan { curve: Some(curve), ..plan };
+        args.design.apply(&mut plan).and_then(|()| plan.check()).or_exit(Exit::Usage)?;
+        plan
     } else {
         args.length.apply(plan, &args.design).or_exit(Exit::Usage)?
     };

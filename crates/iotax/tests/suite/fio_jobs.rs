@@ -69,7 +69,8 @@ fn fios_examples_are_accepted_or_refused_with_a_reason() {
     let mut names: Vec<_> =
         fs::read_dir(PLACE).expect("a list").map(|entry| entry.expect("a file").file_name()).collect();
     names.sort();
-    for name in names.iter().filter_map(|name| name.to_str()).filter(|name| name.ends_with(".fio")) {
+    let is_job = |name: &&str| Path::new(name).extension().is_some_and(|extension| extension == "fio");
+    for name in names.iter().filter_map(|name| name.to_str()).filter(is_job) {
         let path = format!("{PLACE}/{name}");
         let mut command = lab.iotax();
         for (variable, value) in [("FIO_RW", "read"), ("FIO_BS", "4k"), ("FIO_IODEPTH", "4")] {

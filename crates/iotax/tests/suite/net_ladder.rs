@@ -109,7 +109,7 @@ mod alone {
                     assert!(carried.flows[0].upload && carried.server_cpu.is_some(), "{what}: {carried:?}");
                 }
                 "tcp-both" => {
-                    assert!(tallies.write.is_some() && tallies.read.is_some(), "{what}: {tallies:?}")
+                    assert!(tallies.write.is_some() && tallies.read.is_some(), "{what}: {tallies:?}");
                 }
                 "udp-download" => {
                     let read = tallies.read.as_ref().expect("received");

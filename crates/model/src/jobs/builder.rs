@@ -121,15 +121,12 @@ impl JobBuilder {
         };
         let parse = |text: &str| text.parse::<Distribution>().map_err(|error| error.to_string());
         let kind = ["zoned:", "zoned_abs:"].into_iter().find(|kind| text.starts_with(kind));
-        self.distribution = match kind {
-            Some(kind) => {
-                let zones = OptionValue { text: &text[kind.len()..], ..value };
-                zones.triple(|part| parse(&format!("{kind}{}", part.text)))?
-            }
-            None => {
-                let one = parse(text)?;
-                [Some(one.clone()), Some(one.clone()), Some(one)]
-            }
+        self.distribution = if let Some(kind) = kind {
+            let zones = OptionValue { text: &text[kind.len()..], ..value };
+            zones.triple(|part| parse(&format!("{kind}{}", part.text)))?
+        } else {
+            let one = parse(text)?;
+            [Some(one.clone()), Some(one.clone()), Some(one)]
         };
         Ok(())
     }

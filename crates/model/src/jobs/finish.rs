@@ -136,8 +136,10 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
         keys.tolerated_errors = (!tolerated.is_empty()).then_some(ToleratedErrors(tolerated));
     }
     depth(draft, notes);
-    let steps: [Step; 8] = [lengths, per_direction, sequence, zones, amount, files, around, file_state];
-    steps.into_iter().filter_map(|step| step(draft, notes).err()).collect()
+    let steps: [Step; 7] = [lengths, per_direction, sequence, zones, amount, files, around];
+    let wrong = steps.into_iter().filter_map(|step| step(draft, notes).err()).collect();
+    file_state(draft);
+    wrong
 }
 
 fn rw(draft: &JobBuilder) -> Rw {
@@ -409,7 +411,7 @@ fn around(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
 }
 
 /// Resolves the state of the page cache and of a new file when the job begins.
-fn file_state(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
+fn file_state(draft: &mut JobBuilder) {
     let rw = rw(draft);
     let endless = draft.keys.loops.is_none();
     let keys = &mut draft.keys;
@@ -429,7 +431,6 @@ fn file_state(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     if rw.writes() && !rw.reads() && draft.overwrite != Some(true) && takes_layout {
         draft.keys.layout = Some(draft.fallocate.unwrap_or(FileLayout::Allocated));
     }
-    Ok(())
 }
 
 fn assemble(draft: JobBuilder, section: &Section, places: HashMap<&'static str, FileLine>) -> SectionJob {

@@ -407,7 +407,7 @@ impl Plan {
     /// The part of a created target that is filled before it is measured, from its start; 0 if no workload needs it.
     #[must_use]
     pub fn filled(&self) -> Bytes {
-        self.part(|job| job.needs_filling())
+        self.part(Workload::needs_filling)
     }
 
     /// The part of a created target that takes space, from its start: the null engine touches nothing.

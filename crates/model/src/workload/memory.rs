@@ -5,8 +5,10 @@ use crate::words::words;
 
 words! {
     /// The memory that a job's buffers are in, under fio's names and one of our own.
+    #[derive(Default)]
     Memory, "mem" {
         /// Anonymous memory, in transparent huge pages from 2 MiB on as far as the kernel has some. fio has no name for it.
+        #[default]
         Thp = "thp",
         /// Anonymous memory as malloc(3) gives it: the kernel decides about its pages. fio's default.
         Malloc = "malloc",
@@ -20,12 +22,6 @@ words! {
         ShmHuge = "shmhuge",
         /// Shared memory by mmap(2).
         MmapShared = "mmapshared",
-    }
-}
-
-impl Default for Memory {
-    fn default() -> Self {
-        Self::Thp
     }
 }
 

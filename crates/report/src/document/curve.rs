@@ -34,14 +34,10 @@ fn in_full(points: &[Point<'_>]) -> Grid {
 
 /// One row per rate, mean and 99th percentile of each target in a column.
 fn side_by_side(curves: &Curves<'_>) -> Grid {
-    let heads: Vec<String> =
-        curves.targets.iter().map(|curve| format!("{}, mean / p99", curve.target)).collect();
     let mut grid = Grid::new(&["IOPS due"]);
     grid.head[0].is_figure = true;
-    grid.head.extend(curves.targets.iter().zip(heads).map(|(curve, head)| Field {
-        stacked: vec![curve.target.to_owned(), "mean / p99".into()],
-        ..figure(head)
-    }));
+    let head = |target: &str| Field { unit: Some("mean / p99".into()), ..figure(target) };
+    grid.head.extend(curves.targets.iter().map(|curve| head(curve.target)));
     let mut rates: Vec<(&str, f64)> = Vec::new();
     for point in curves.targets.iter().flat_map(|curve| &curve.points) {
         if rates.iter().all(|(known, _)| *known != point.workload.name) {

@@ -28,7 +28,7 @@ fn section(run: &Run, judgement: &Judgement, curves: &Curves<'_>, number: usize)
             h2 { (heading(curves)) }
             ul { @for sentence in sentences(judgement, curves, &run.plan.baseline) { li { (sentence) } } }
             div.pair {
-                (chart(run, curves, "mean", |point| point.response_mean()).figure(here))
+                (chart(run, curves, "mean", |point| point.response.mean()).figure(here))
                 (chart(run, curves, "p99", |point| point.response_quantile(0.99)).figure(here))
             }
             p.note { (LEGEND) }
