@@ -87,11 +87,9 @@ fn sum(streams: impl Iterator<Item = StreamFigures>) -> Option<Tally> {
 
 fn outcome(report: TestReport, used: ProcessUsage, ramp_ios: u64) -> Outcome {
     let flows = flows(&report);
-    // After a warm-up each end counts by its own clock, and the server's counts are scaled to this end's window. Without one the server
-    // counts all that was sent in this end's window, and its own is longer, by a time in which nothing came.
-    let warmed_up = report.start.omit.0 > 0;
+    // The two windows differ a little: the server's counts are scaled to this end's window.
     let window = |upload: bool, count: u64| match &report.remote {
-        Some(remote) if upload && warmed_up && remote.duration_ns > 0 => {
+        Some(remote) if upload && remote.duration_ns > 0 => {
             over(count, report.local.duration_ns, remote.duration_ns)
         }
         _ => count,

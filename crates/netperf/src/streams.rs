@@ -269,10 +269,13 @@ impl Streams {
     pub(super) fn totals(&self, now: u64) -> Vec<StreamEnd> {
         let each = self.all.iter().map(|stream| {
             let tcp = stream.sends && !self.udp;
+            // A server waits for the client's first bytes: that is no part of the time that they took.
+            let first = stream.counters.first_arrival().filter(|_| !self.local && !stream.sends);
+            let begin = first.map_or(self.begin, |first| first.max(self.begin));
             StreamEnd {
                 id: stream.id,
                 sends: stream.sends,
-                duration_ns: now.saturating_sub(self.begin),
+                duration_ns: now.saturating_sub(begin),
                 figures: stream.last.since(&stream.base, stream.sends),
                 omitted_packets: stream.base.counts.packets + stream.base.counts.lost,
                 rtt_ns: stream.path.rtt().filter(|_| tcp),

@@ -137,7 +137,7 @@ mod tests {
         for (text, reason) in [
             ("", "no \">\""),
             ("slower", "no \">\""),
-            ("slower > 5", "\"5\" is not a share"),
+            ("slower > 5", "\"5\" is not a percentage such as 5%"),
             ("slower > -5%", "\"-5%\""),
             ("slower > inf%", "\"inf%\""),
             ("slower > %", "\"%\""),

@@ -17,7 +17,8 @@ const SIZE: usize = if cfg!(debug_assertions) { 1 << 20 } else { 10 << 20 };
 
 /// Bytes of memory that reading it may take; of the small text the results have room of their own.
 const MOST_MEMORY: usize = if cfg!(debug_assertions) { 64 << 20 } else { (200 << 20) + SIZE };
-const MOST_PER_RESULT: usize = if cfg!(debug_assertions) { 5 << 9 } else { 0 };
+/// A result has room for every key of a workload.
+const MOST_PER_RESULT: usize = if cfg!(debug_assertions) { 3 << 10 } else { 0 };
 
 /// Times the time for a quarter.
 const MOST_GROWTH: f64 = 6.0;

@@ -64,8 +64,8 @@ fn the_readme_holds() {
     for (command, more) in COMMANDS {
         let output = carried_out(&sshd, command, more).stdin(Stdio::null()).output().expect("it starts");
         let (code, said) = (output.status.code(), text(&output.stderr));
-        // Two runs of 0.2 s may differ by more than 5%.
-        let may_trip = command.contains("--fail-if") && code == Some(1);
+        // Two runs of 0.2 s may differ by more than 5%, or tell too little to be judged.
+        let may_trip = command.contains("--fail-if") && matches!(code, Some(1 | 5));
         assert!(code == Some(0) || may_trip, "{command} {more}: {code:?}: {said}");
         assert!(!output.stdout.is_empty(), "{command}: nothing was shown");
     }

@@ -22,6 +22,7 @@ pub(crate) struct Counters {
     out_of_order: AtomicU64,
     duplicates: AtomicU64,
     jitter_ns: AtomicU64,
+    first_arrival: AtomicU64,
     last_arrival: AtomicU64,
     /// Gaps before it do not count.
     begin: AtomicU64,
@@ -137,6 +138,11 @@ impl Counters {
         found
     }
 
+    /// The time of the first arrival; absent before it.
+    pub(crate) fn first_arrival(&self) -> Option<u64> {
+        Some(self.first_arrival.load(Ordering::Relaxed)).filter(|first| *first > 0)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<GapSpan>> {
         self.gaps.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,8 +195,12 @@ impl Counters {
         }
     }
 
+    /// Also called at the first arrival: no clock is less than a gap from 0.
     #[cold]
     fn add_gap(&self, last: u64, now: u64, lost_bytes: u64) {
+        if last == 0 {
+            self.first_arrival.store(now, Ordering::Relaxed);
+        }
         let mut gaps = self.lock();
         let begin = last.max(self.begin.load(Ordering::Relaxed));
         keep(&mut gaps, GapSpan { begin, end: now, lost_bytes }, self.shortest());

@@ -103,8 +103,7 @@ pub(crate) fn transfer(
     }
 }
 
-/// Memory that the kernel copies from and to. It begins at a page, unlike an allocation of this size: CPUs whose `rep movsb` is called fast
-/// copy at a fraction of their speed to and from the first bytes after one.
+/// Memory that the kernel copies from and to. It begins at a page, as iperf3's does; an allocation of this size begins 16 bytes after one.
 #[derive(Debug)]
 struct Memory {
     buffers: Buffers,
