@@ -1,7 +1,7 @@
 //! Judges a run: from its records to comparisons, breakdowns and warnings.
 //!
 //! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total, and along
-//! the [edges](mod@crate::edges) of the ladder, which gives each layer's part. Holm's procedure goes through each [`Family`](crate::metric::Family).
+//! the [edges](mod@crate::edges) of the ladder, which gives each layer's part. Holm's procedure goes through each family of metrics.
 //! The steps answer a question of their own and are families of their own; only those that leave the baseline are its
 //! comparisons again, so that no two verdicts stand on one pair.
 

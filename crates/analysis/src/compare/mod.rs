@@ -2,7 +2,7 @@
 //!
 //! Two targets of one run were measured in the same rounds and are compared within them, as [`mod@crate`] does. Two runs have no
 //! round in common: their figures are compared as two samples ([`crate::stats::unpaired`]), and other differences between them
-//! are listed first, because they contribute to the result. Holm's procedure goes through each [`Family`](crate::metric::Family).
+//! are listed first, because they contribute to the result. Holm's procedure goes through each family of metrics.
 
 pub mod account;
 pub mod differences;
