@@ -30,7 +30,8 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         page.add_list("Remarks", notes(run));
         return page;
     }
-    curve::curves(run).iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
+    let curves = curve::curves(run);
+    curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
     let tests = suite::tests(run);
     tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
     let alone = run.plan.workloads.iter().filter(|_| tests.is_empty());
@@ -68,7 +69,9 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         page.add(Part::Sentence("Nothing was measured.".into()));
     }
     super::suite::add_indexes(&mut page, run);
-    page.add_list("What it means", conclusions(run, judgement));
+    if curves.is_empty() {
+        page.add_list("What it means", conclusions(run, judgement));
+    }
     if let Some(suite) = run.plan.known_suite() {
         page.add_list("Of this suite", suite.remarks_on_all().map(|remark| format!("{remark}.")).collect());
     }

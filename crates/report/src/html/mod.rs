@@ -88,7 +88,7 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
             @if curves.is_empty() { (answer::section(run, judgement, &tests)) }
             (curve::sections(run, judgement, &curves))
             @if each { (layers::section(run, judgement)) }
-            (meaning(run, judgement))
+            @if curves.is_empty() { (meaning(run, judgement)) }
             @if each {
                 (taxes::section(run, judgement))
                 @for workload in &run.plan.workloads {

@@ -22,6 +22,11 @@ use iotax_analysis::{Comparison, Edge, Judgement, Metric};
 /// In a closed loop latency and IOPS say the same; the verdict is that of the mean latency, for streams of the throughput.
 #[must_use]
 pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
+    let curves = iotax_analysis::curve::curves(run);
+    if !curves.is_empty() {
+        let told = curves.iter().map(|curves| crate::curve::sentences(judgement, curves, &run.plan.baseline));
+        return told.flatten().collect();
+    }
     let workload = |c: &Comparison| run.plan.workloads.iter().find(|workload| workload.name == c.workload);
     let is_network = |c: &Comparison| workload(c).is_some_and(|workload| workload.kind().is_network());
     let of = |comparisons: &'a [Comparison], network: bool| {
