@@ -101,14 +101,6 @@ impl Point<'_> {
     }
 }
 
-impl Curve<'_> {
-    /// The lowest rate that was not sustained.
-    #[must_use]
-    pub fn saturated_at(&self) -> Option<&Point<'_>> {
-        self.points.iter().find(|point| !point.is_sustained())
-    }
-}
-
 /// I/Os per second that a workload's schedule asks of all its jobs; absent in a closed loop, and for a rate in bytes per second.
 #[must_use]
 pub fn offered(workload: &Workload) -> Option<f64> {

@@ -44,7 +44,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::error::{ContextKind, ContextValue};
 use clap::{FromArgMatches, Parser, Subcommand};
 use iotax_model::exit::Exit;
 
@@ -153,7 +152,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
             say::be_quiet(cli.quiet);
             cli.command
         }
-        Err(told) => return removed(&told).map_or_else(|| Ok(told_by_clap(&told)), Err),
+        Err(told) => return Ok(told_by_clap(&told)),
     };
     let exit = match command {
         Command::Ladder(args) => ladder::main(&args),
@@ -187,23 +186,6 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Agent => return Ok(crate::agent::main(args::undo_dir().ok())),
     };
     exit.map(Into::into)
-}
-
-/// A flag of `ladder` that is gone: the error says what takes its place.
-fn removed(told: &clap::Error) -> Option<Failure> {
-    let is_ladder = std::env::args_os().nth(1).is_some_and(|command| command == "ladder");
-    let Some(ContextValue::String(flag)) = told.get(ContextKind::InvalidArg).filter(|_| is_ladder) else {
-        return None;
-    };
-    let time = match flag.as_str() {
-        "--quick" => "1m",
-        "--standard" => "3m",
-        "--thorough" => "1h",
-        _ => return None,
-    };
-    Some(usage(format!(
-        "{flag}: a ladder takes a time instead, and uses it up to decide: give --time {time}"
-    )))
 }
 
 /// Writes a man page for every command into a new directory.

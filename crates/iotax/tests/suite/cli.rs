@@ -84,7 +84,6 @@ fn bad_input_is_quoted_with_the_accepted_form_before_anything_is_made() {
         (vec!["ladder", work, "--yes", "--workloads", "randread"], 2, vec!["randread-4k-qd1"]),
         (vec!["ladder", work, "--yes", "--accel", "hvf"], 2, vec!["hvf", "kvm"]),
         (vec!["ladder", work], 2, vec!["--yes"]),
-        (vec!["ladder", work, "--yes", "--quick"], 2, vec!["--quick: a ladder takes a time", "--time 1m"]),
         (vec!["bench", work, "--keep"], 2, vec!["a directory", "test.dat"]),
         (vec!["bench", "/dev/iotax-none"], 2, vec!["no such device", "lsblk"]),
         (
