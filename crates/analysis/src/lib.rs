@@ -5,6 +5,7 @@
 //! side. The store opens its one database file; nothing else here touches the machine.
 
 pub mod amplification;
+pub mod ask;
 pub mod cells;
 mod checks;
 pub mod compare;

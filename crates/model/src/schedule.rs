@@ -22,11 +22,16 @@ pub fn round_order(plan: &Plan, seed: u64, round: u32) -> Vec<Cell> {
     let mut cells: Vec<Cell> = (0..plan.targets.len())
         .flat_map(|target| (0..plan.workloads.len()).map(move |workload| Cell { target, workload }))
         .collect();
+    shuffle(&mut cells, seed, round);
+    cells
+}
+
+/// Puts the cells of a round into an order that depends on the seed and the round number alone.
+pub fn shuffle(cells: &mut [Cell], seed: u64, round: u32) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(
         seed.wrapping_add(u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
     );
     cells.shuffle(&mut random);
-    cells
 }
 
 #[cfg(test)]

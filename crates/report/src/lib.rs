@@ -2,6 +2,7 @@
 
 mod amplification;
 mod answer;
+mod ask;
 pub mod csv;
 mod curve;
 pub mod document;

@@ -18,6 +18,10 @@ use crate::store::Run;
 
 /// Finds missing measurements. In a run that adds rounds, cells left out because they are decided are not missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
+    // A search decides as it goes what to measure.
+    if run.plan.ask.is_some() {
+        return None;
+    }
     let planned = standing.map_or(run.plan.repeat as usize * run.plan.cells(), |standing| standing.planned);
     let there = run.measurements.len();
     (there < planned).then(|| Warning {
@@ -42,7 +46,8 @@ pub(super) fn comparisons<'a>(
     comparisons: &'a [Comparison],
 ) -> impl Iterator<Item = Warning> + 'a {
     let measured = by_cell(run);
-    each_cell(run).filter_map(move |(workload, spec)| {
+    // A search compares the rates that it finds.
+    each_cell(run).filter(|_| run.plan.ask.is_none()).filter_map(move |(workload, spec)| {
         let target = &spec.name;
         let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);
         // The run's own warnings give the reason for a lost target.

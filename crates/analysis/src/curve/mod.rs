@@ -8,7 +8,7 @@ mod knee;
 
 use iotax_model::record::Measurement;
 use iotax_model::workload::RateProcess;
-use iotax_model::{Histogram, Workload};
+use iotax_model::{Histogram, Nanos, Workload};
 
 pub use knee::{Knee, Located};
 
@@ -107,9 +107,15 @@ pub fn offered(workload: &Workload) -> Option<f64> {
     Some(workload.rate_iops? as f64 * f64::from(workload.numjobs))
 }
 
-/// The work of a workload, whatever its rate.
-fn work(workload: &Workload) -> Workload {
-    Workload { name: String::new(), rate_iops: None, rate_process: RateProcess::Linear, ..workload.clone() }
+/// The work of a workload, whatever its rate: where that is low, windows are longer.
+pub(crate) fn work(workload: &Workload) -> Workload {
+    let closed = Workload {
+        name: String::new(),
+        rate_iops: None,
+        rate_process: RateProcess::Linear,
+        ..workload.clone()
+    };
+    Workload { runtime: Nanos(0), ..closed }
 }
 
 /// The curves of a run: of every work that it measures at three rates or more.

@@ -302,6 +302,7 @@ pub(crate) fn planned(
             repeat: rounds,
             until_decided: None,
             curve: None,
+            ask: None,
             margin: Margin::default(),
             baseline: targets[0].name.clone(),
             seed: None,

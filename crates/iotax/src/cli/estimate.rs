@@ -31,6 +31,10 @@ pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
         let set_up = runner::estimate_seconds(plan, 0, 0, accel);
         return format!("about {}", human::duration(set_up + curve.time.as_secs_f64()));
     }
+    if let Some(ask) = &plan.ask {
+        let set_up = runner::estimate_seconds(plan, 0, 0, accel);
+        return format!("about {}", human::duration(set_up + ask.time.as_secs_f64()));
+    }
     let least = human::duration(runner::estimate_seconds(plan, plan.repeat, done, accel));
     match most_seconds(plan, done, accel) {
         Some(most) if done == 0 => format!("about {least} to {}", human::duration(most)),
@@ -55,6 +59,12 @@ pub(super) fn design(plan: &Plan) -> Option<String> {
             "Each workload is measured without a limit and at up to {} rates for each target, from 5% of what it can do to 110%, for {}.",
             curve.points_of(plan.targets.len()),
             curve.time
+        ));
+    }
+    if let Some(ask) = &plan.ask {
+        return Some(format!(
+            "Each workload is tried at rates ever closer to the highest one that keeps the conditions, for {}.",
+            ask.time
         ));
     }
     let looks: Vec<String> = plan.looks().iter().map(ToString::to_string).collect();

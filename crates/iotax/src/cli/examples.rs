@@ -58,6 +58,17 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "ask",
+        &[
+            ("iotax ask /srv/data.img --slo 'p99 <= 0.5ms'", "How many random 4k reads a second"),
+            ("iotax ask host-file:/srv vm-qcow2:/srv --slo 'p99 <= 1ms'", "What a guest costs of that"),
+            (
+                "iotax ask /srv --rw randrw --bs 8k --rwmixread 50 --slo 'p99 <= 2ms' --iops 20000",
+                "Whether a mixed load is possible",
+            ),
+        ],
+    ),
+    (
         "suite",
         &[
             ("iotax suite --list", "The suites"),

@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use super::{Cli, examples};
 
 /// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
-const EVERYDAY: [(&str, &str); 12] = [
+const EVERYDAY: [(&str, &str); 13] = [
     (
         "bench",
         "target rw bs iodepth numjobs size runtime rwmixread ioengine rate_iops verify job json html overwrite",
@@ -18,6 +18,10 @@ const EVERYDAY: [(&str, &str); 12] = [
     ),
     ("run", "plan target repeat size runtime until_decided margin json html output_format yes overwrite"),
     ("curve", "targets time points rw bs rwmixread size iodepth numjobs print_plan json html yes overwrite"),
+    (
+        "ask",
+        "targets slo time iops fail_if rw bs rwmixread size iodepth numjobs print_plan json html yes overwrite",
+    ),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
     ("net ladder", "rungs peer workloads together time repeat print_plan json html yes"),
     ("net run", "hosts port udp time bitrate reverse bidir parallel length interval json html"),

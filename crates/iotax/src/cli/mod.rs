@@ -1,6 +1,7 @@
 //! The command line: one definition feeds the parser, the help, the completions and the man page.
 
 mod args;
+mod ask;
 mod auth;
 mod bench;
 mod clean;
@@ -27,6 +28,7 @@ mod output_formats;
 mod plan;
 mod print_plan;
 mod progress;
+mod rate_gate;
 mod replace;
 mod report;
 mod resume;
@@ -68,6 +70,8 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Latency against offered load: from idle to beyond what each target can do
     Curve(Box<curve::Args>),
+    /// The highest I/O rate that keeps conditions on latency, with its interval
+    Ask(Box<ask::Args>),
     /// Run a plan
     Run(run::Args),
     /// Run a classic benchmark suite on one or more targets: sizes, threads, stream, orion, records and others
@@ -158,6 +162,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Ladder(args) => ladder::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Curve(args) => curve::main(&args),
+        Command::Ask(args) => ask::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),
         Command::Net(command) => net::main(&command),

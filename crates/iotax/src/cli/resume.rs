@@ -39,6 +39,14 @@ pub(super) struct Args {
 
 /// Refuses to change the looks of a run: they were fixed before it began, and its error rate depends on them.
 fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
+    if run.plan.ask.is_some()
+        && let Some(repeat) = args.repeat
+    {
+        return Err(usage(format!(
+            "--repeat {repeat}: run {} searches for its time, and not by rounds",
+            run.id
+        )));
+    }
     match (&run.plan.until_decided, args.repeat, args.max_time) {
         (Some(until), Some(repeat), _) => Err(usage(format!(
             "--repeat {repeat}: run {} adds rounds until all is decided, {} at most; its looks and with them its error rate were \
@@ -86,12 +94,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Fine);
     }
     let planned = run.plan.cells() * run.plan.repeat as usize;
-    if run.plan.until_decided.is_none() && run.measurements.len() == planned {
+    let by_rounds = run.plan.until_decided.is_none() && run.plan.ask.is_none();
+    let searched = run.plan.ask.is_some() && run.state == RunState::Complete;
+    if searched || (by_rounds && run.measurements.len() == planned) {
         if run.state != RunState::Complete {
             // It was killed after its last measurement, before its state was stored.
             args.output.store.open()?.set_state(run.id, RunState::Complete).or_exit(Exit::Environment)?;
         }
-        say!("run {} has all its measurements; more rounds: iotax resume {} --repeat N", run.id, run.id);
+        let more = format!("; more rounds: iotax resume {} --repeat N", run.id);
+        say!("run {} has all its measurements{}", run.id, if searched { "" } else { &more });
         return Ok(Exit::Fine);
     }
     let done = run.measurements.iter().map(|m| (m.target.clone(), m.workload.clone(), m.round)).collect();

@@ -25,6 +25,7 @@ use iotax_testbed::undo::{self, NotUndone, UndoLog};
 use super::args::{GuestArgs, SessionArgs};
 use super::output::{Destinations, OutputArgs};
 use super::progress::{Line, Watcher};
+use super::rate_gate::RateGate;
 use super::say::{self, Stream, note, say};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, auth, confirm, usage};
@@ -84,6 +85,8 @@ pub(super) struct Session<'a> {
     pub(super) report: bool,
     /// Output during measurements.
     pub(super) live: LiveOutput<'a>,
+    /// Fails a search that finds too low a rate.
+    pub(super) gate: Option<RateGate>,
 }
 
 /// Output during a measurement.
@@ -110,6 +113,7 @@ impl<'a> Session<'a> {
             ask: true,
             report: false,
             live: LiveOutput::default(),
+            gate: None,
         }
     }
 
@@ -287,6 +291,9 @@ impl<'a> Session<'a> {
                 Exit::Measurement
             }
             Exit::Fine if corrupt => Exit::Gate,
+            Exit::Fine if let Some(gate) = self.gate => {
+                gate.judge(&store.load(run).or_exit(Exit::Environment)?)
+            }
             exit => exit,
         })
     }

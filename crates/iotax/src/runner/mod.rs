@@ -2,6 +2,7 @@
 //!
 //! It never makes load itself: agents make every measurement.
 
+mod ask;
 mod cell;
 mod common_window;
 mod guests;
@@ -329,6 +330,9 @@ impl Runner<'_> {
         stop: &Interrupt,
     ) -> anyhow::Result<Ended> {
         let plan = Arc::clone(&self.plan);
+        if let Some(ask) = &plan.ask {
+            return self.search(ask, undo_log, store, progress, stop);
+        }
         let mut scheduler = Scheduler::new(&plan, &store.load(self.order.run)?);
         let mut missing = 0;
         while let Some(batch) = scheduler.next(progress) {

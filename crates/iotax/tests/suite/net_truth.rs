@@ -121,7 +121,8 @@ fn disturbed(lab: &mut NetLab, from: End, rate: u64, netem: &str) -> (Stream, Ac
     lab.clear(from);
     let stream = Stream::of(&document, from);
     eprintln!("{netem} from {from:?}: {stream:?}; by netem's account {truth:?}");
-    assert!(stream.sent >= u64::from(seconds) * rate - 1, "{stream:?}");
+    // The far end begins when it hears that the test runs, and waits for its turn at the one CPU.
+    assert!(stream.sent * 200 >= u64::from(seconds) * rate * 199, "{stream:?}");
     (stream, truth)
 }
 
@@ -176,7 +177,7 @@ const PACKET: f64 = 1514.0;
 
 #[test]
 fn a_link_carries_what_its_rate_leaves_for_the_payload() {
-    const SECONDS: f64 = 5.0;
+    const SECONDS: f64 = 4.0;
     let Some(mut lab) = NetLab::boot() else { return };
     lab.serve(PORT);
     for end in [End::Near, End::Far] {

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rates::{at_rate, rounded};
 use super::{BETWEEN, MOST_MEASUREMENTS, Plan, PlanError};
 use crate::units::Nanos;
-use crate::workload::{Kind, RateProcess, Workload};
+use crate::workload::Workload;
 
 /// Default time to measure for.
 const TIME: Nanos = Nanos::from_secs(180);
@@ -21,9 +22,6 @@ const LEAST_ROUNDS: u32 = 3;
 const SHARES: (f64, f64) = (0.05, 1.1);
 /// Shares come closer to one another towards the capacity, where latency bends: this is the exponent of their places.
 const CROWDING: f64 = 0.6;
-/// A window holds so many I/Os on average, or is [`LONGEST`].
-const IOS: u64 = 25;
-const LONGEST: Nanos = Nanos::from_secs(5);
 /// Rates of several targets that are this close are one.
 const APART: f64 = 1.08;
 
@@ -71,18 +69,7 @@ impl CurveSpec {
         if plan.until_decided.is_some() {
             return refuse("it measures for its time; leave out until_decided and time above it".into());
         }
-        match plan
-            .workloads
-            .iter()
-            .find(|workload| workload.kind() != Kind::Block || !workload.beside.is_empty())
-        {
-            Some(other) => refuse(format!(
-                "workload {:?} ({}): accepted: block I/O of one job section, which can be given a rate",
-                other.name,
-                other.doing()
-            )),
-            None => Ok(()),
-        }
+        plan.check_can_have_rates().or_else(refuse)
     }
 }
 
@@ -103,14 +90,7 @@ impl Plan {
         let works = std::mem::take(&mut self.workloads);
         for (work, capacities) in works.into_iter().zip(capacities) {
             let rates = place(capacities, curve.points_of(self.targets.len()));
-            let at_rate = |rate: u64| Workload {
-                name: format!("{}@{rate}", work.name),
-                rate_iops: Some(rate.div_ceil(u64::from(work.numjobs))),
-                rate_process: RateProcess::Poisson,
-                runtime: work.runtime.max(Nanos(IOS * 1_000_000_000 / rate).min(LONGEST)),
-                ..work.clone()
-            };
-            let at_rates: Vec<Workload> = rates.into_iter().map(at_rate).collect();
+            let at_rates: Vec<Workload> = rates.into_iter().map(|rate| at_rate(&work, rate)).collect();
             self.workloads.push(work);
             self.workloads.extend(at_rates);
         }
@@ -143,24 +123,13 @@ fn place(capacities: &[f64], points: u32) -> Vec<u64> {
     let alone = capacities.len() < 2;
     let mut placed: Vec<u64> = Vec::new();
     for rate in rates {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rate is positive and small"
-        )]
-        let whole = rounded(rate).max(1.0) as u64;
+        let whole = rounded(rate);
         let far = placed.last().is_none_or(|last| alone || whole as f64 >= *last as f64 * APART);
         if far && placed.last() != Some(&whole) {
             placed.push(whole);
         }
     }
     placed
-}
-
-/// To three digits, which read better.
-fn rounded(rate: f64) -> f64 {
-    let unit = 10_f64.powf((rate.log10().floor() - 2.0).max(0.0));
-    (rate / unit).round() * unit
 }
 
 #[cfg(test)]

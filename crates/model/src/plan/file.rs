@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
 use super::place::{Text, find_key, words};
-use super::{CurveSpec, DEFAULT_REPEAT, Margin, Neighbour, Plan, PlanError, UntilDecided};
+use super::{AskSpec, CurveSpec, DEFAULT_REPEAT, Margin, Neighbour, Plan, PlanError, UntilDecided};
 use crate::target::TargetSpec;
 use crate::units::Nanos;
 use crate::workload::{Workload, WorkloadKeys};
@@ -45,6 +45,8 @@ pub(super) struct PlanHead {
     until_decided: Option<UntilDecided>,
     /// Measures every workload at many rates: latency against offered load. In place of `repeat`, `time` and `until_decided`.
     curve: Option<CurveSpec>,
+    /// Finds the highest rate that keeps conditions on latency. In place of `repeat`, `time`, `until_decided` and `curve`.
+    ask: Option<AskSpec>,
     /// Ratios closer to 1 than this count as equal [default: 2%]
     margin: Option<Margin>,
     /// Name of the target that the others are compared with [default: the first]
@@ -144,9 +146,10 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
     let plan = Plan {
         name: head.name.unwrap_or_else(|| "unnamed plan".into()),
         suite: head.suite,
-        repeat: head.repeat.unwrap_or(DEFAULT_REPEAT),
+        repeat: head.repeat.unwrap_or(if head.ask.is_some() { 1 } else { DEFAULT_REPEAT }),
         until_decided: head.until_decided,
         curve: head.curve,
+        ask: head.ask,
         margin: head.margin.unwrap_or_default(),
         baseline: head.baseline.or(first).unwrap_or_default(),
         seed: head.seed,
@@ -156,9 +159,10 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
     };
     let plan = match head.time {
         None => plan,
-        Some(_) if plan.curve.is_some() => {
-            let two = "time: a curve has a time of its own; write it below [curve]";
-            return Err(reader.locate(PlanError::Content(two.into()), &document));
+        Some(_) if plan.curve.is_some() || plan.ask.is_some() => {
+            let table = if plan.curve.is_some() { "[curve]" } else { "[ask]" };
+            let two = format!("time: {table} has a time of its own; write it there");
+            return Err(reader.locate(PlanError::Content(two), &document));
         }
         Some(_) if head.repeat.is_some() || plan.until_decided.is_some() => {
             let both = "time takes the place of repeat and until_decided: give one or the other";

@@ -1,10 +1,12 @@
 //! The plan of a run: targets, workloads, number of rounds.
 
+mod ask;
 mod axes;
 mod curve;
 mod difference;
 mod file;
 mod place;
+mod rates;
 mod schema;
 mod until;
 mod write;
@@ -22,10 +24,12 @@ use crate::units::human;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, IoEngine, Workload, WorkloadError, WorkloadKeys};
 
+pub use ask::{AskSpec, Slo, SloError};
 pub use axes::{LeftOut, MOST, PlanAxis};
 pub use curve::CurveSpec;
 pub use difference::TargetDifference;
 pub use file::PlanFile;
+pub use rates::rounded;
 pub use schema::schema;
 pub use until::{
     DEFAULT_MAX_ROUNDS, FIRST_LOOK, FIRST_LOOK_AFTER, MOST_LOOKS, Margin, MarginError, UntilDecided,
@@ -48,6 +52,9 @@ pub struct Plan {
     /// If set, every workload is measured at many rates.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub curve: Option<CurveSpec>,
+    /// If set, the rates to measure are those that a search for the highest one that keeps conditions tries.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ask: Option<AskSpec>,
     /// The margin within which ratios count as equal.
     #[serde(default)]
     pub margin: Margin,
@@ -147,6 +154,7 @@ impl Plan {
             repeat: 1,
             until_decided: None,
             curve: None,
+            ask: None,
             margin: Margin::default(),
             baseline: targets.first().map(|target| target.name.clone()).unwrap_or_default(),
             seed: None,
@@ -212,6 +220,9 @@ impl Plan {
         }
         if let Some(curve) = &self.curve {
             curve.check(self)?;
+        }
+        if let Some(ask) = &self.ask {
+            ask.check(self)?;
         }
         let rounds = self.most_rounds();
         let measurements = self.cells() * rounds as usize;

@@ -44,9 +44,15 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
         }
     }
 
-    if let Some(curve) = &plan.curve {
-        line(format_args!("\n# Latency against offered load\n[curve]"));
-        for (key, value) in &Table::try_from(curve)? {
+    let curve = plan.curve.as_ref().map(Table::try_from).transpose()?;
+    let ask = plan.ask.as_ref().map(Table::try_from).transpose()?;
+    for (head, table) in [
+        ("# Latency against offered load\n[curve]", curve),
+        ("# The highest rate that keeps the conditions\n[ask]", ask),
+    ] {
+        let Some(table) = table else { continue };
+        line(format_args!("\n{head}"));
+        for (key, value) in &table {
             line(format_args!("{key} = {value}"));
         }
     }

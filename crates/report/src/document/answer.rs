@@ -27,12 +27,18 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
         return super::run(run, judgement);
     }
     let curves = curves(run);
-    if alone && curves.is_empty() {
+    if alone && curves.is_empty() && run.plan.ask.is_none() {
         return bench(run, judgement);
     }
     let answer = Answer::of(run, judgement);
     let mut page = Page::default();
     page.add(Part::Head(head(run)));
+    if run.plan.ask.is_some() {
+        page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
+        super::ask::add(&mut page, run);
+        page.add_lines(answer.remarks);
+        return page;
+    }
     if !curves.is_empty() {
         page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
         curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
@@ -53,6 +59,9 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
 pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     let curves = curves(run);
+    if super::ask::add(&mut page, run) {
+        return page;
+    }
     if !curves.is_empty() {
         curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
     } else if let Some(table) = Answer::of(run, judgement).table {
@@ -115,7 +124,7 @@ fn head(run: &Run) -> String {
         if run.plan.until_decided.is_some() { "up to " } else { "" },
         counted(rounds, "round"),
         counted(run.plan.targets.len() as u64, "target"),
-        counted(run.plan.workloads.len() as u64, "workload")
+        counted(run.plan.asked().count() as u64, "workload")
     )
 }
 

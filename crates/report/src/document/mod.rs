@@ -1,6 +1,7 @@
 //! Pages of headings, tables and sentences, before they are laid out for a terminal or as Markdown.
 
 mod answer;
+mod ask;
 pub(super) mod certainty;
 mod compared;
 mod curve;

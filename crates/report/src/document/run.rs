@@ -30,11 +30,13 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         page.add_list("Remarks", notes(run));
         return page;
     }
+    let asks = super::ask::add(&mut page, run);
     let curves = curve::curves(run);
     curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
     let tests = suite::tests(run);
     tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
-    let alone = run.plan.workloads.iter().filter(|_| tests.is_empty());
+    // The rates of a search stand in the table of its curve.
+    let alone = run.plan.workloads.iter().filter(|_| tests.is_empty() && !asks);
     for workload in alone {
         let grid = if workload.kind().is_network() {
             network::figures(run, judgement, workload)
@@ -69,7 +71,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         page.add(Part::Sentence("Nothing was measured.".into()));
     }
     super::suite::add_indexes(&mut page, run);
-    if curves.is_empty() {
+    if curves.is_empty() && !asks {
         page.add_list("What it means", conclusions(run, judgement));
     }
     if let Some(suite) = run.plan.known_suite() {

@@ -2,6 +2,7 @@
 
 mod amplification;
 mod answer;
+mod ask;
 mod bars;
 mod chart;
 mod clock;
@@ -86,6 +87,7 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
             (head(run))
             (contents(run, judgement, &tests, &curves))
             @if curves.is_empty() { (answer::section(run, judgement, &tests)) }
+            (ask::sections(run))
             (curve::sections(run, judgement, &curves))
             @if each { (layers::section(run, judgement)) }
             @if curves.is_empty() { (meaning(run, judgement)) }
@@ -168,6 +170,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curv
     let measured = |name: &str| judgement.summaries.iter().any(|summary| summary.workload == name);
     html! {
         nav aria-label="Contents" {
+            @if run.plan.ask.is_some() { a href="#a1" { "The highest rate" } }
             @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }
             @if tests.is_empty() && curves.is_empty() {
                 @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }

@@ -2,6 +2,7 @@
 //!
 //! A figure that is unknown has no key. There is no null, NaN or infinity.
 
+mod ask;
 mod cell;
 mod certainty;
 pub mod comparison;
@@ -56,6 +57,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("cells", Some(judgement.summaries.iter().map(|summary| cell::cell(judgement, summary)).collect())),
         ("suite", suite::suite(run)),
         ("curves", curve::all(run)),
+        ("answers", ask::all(run)),
         ("effects", Some(judgement.effects.iter().map(certainty::effects).collect())),
         ("timing", judgement.timing.as_ref().map(cell::timing)),
         ("conclusions", any(&conclusions(run, judgement))),

@@ -22,6 +22,9 @@ use iotax_analysis::{Comparison, Edge, Judgement, Metric};
 /// In a closed loop latency and IOPS say the same; the verdict is that of the mean latency, for streams of the throughput.
 #[must_use]
 pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
+    if run.plan.ask.is_some() {
+        return crate::ask::all(run);
+    }
     let curves = iotax_analysis::curve::curves(run);
     if !curves.is_empty() {
         let told = curves.iter().map(|curves| crate::curve::sentences(judgement, curves, &run.plan.baseline));

@@ -1,0 +1,298 @@
+//! The highest rate at which each target keeps the conditions of a run that asks for it.
+
+mod root;
+mod search;
+#[cfg(test)]
+mod simulation;
+mod trials;
+
+use std::fmt;
+
+use iotax_model::plan::{AskSpec, Slo};
+use iotax_model::record::Measurement;
+use iotax_model::{Histogram, Workload};
+
+pub use search::{CAPACITY_ROUNDS, Next, next};
+
+use crate::curve::{Located, work};
+use crate::failed::Failed;
+use crate::metric::Metric;
+use crate::stats::ALPHA;
+use crate::stats::paired::Interval;
+use crate::stats::verdict::Verdict;
+use crate::store::Run;
+use root::{Draws, Root};
+use trials::trials;
+
+/// The answers of one work, one per target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answers<'a> {
+    /// The work that was asked about.
+    pub work: &'a Workload,
+    /// In the plan's order of targets, those that were measured.
+    pub targets: Vec<Answer<'a>>,
+}
+
+/// The answer of one target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer<'a> {
+    /// The target's name.
+    pub target: &'a str,
+    /// I/Os per second in a closed loop: the best of its measurements.
+    pub capacity: Option<f64>,
+    /// The rate.
+    pub found: Found,
+    /// What is no longer kept above the rate.
+    pub limited_by: Option<Condition>,
+    /// Windows at a rate that were measured.
+    pub trials: usize,
+    /// Of the condition that limits, its figure in nanoseconds at the lowest rate that was tried.
+    pub at_lowest_ns: Option<f64>,
+    /// The baseline's rate and this one's; absent for the baseline, and where one of them is not known.
+    pub against: Option<Against>,
+}
+
+/// The highest rate, in I/Os per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Found {
+    /// Too little was measured.
+    Unknown,
+    /// The conditions fail at every rate that was tried, of which this was the lowest.
+    Below(f64),
+    /// They are kept at every rate that was tried, of which this was the highest.
+    AtLeast(f64),
+    /// The estimate from all trials near it, with its 95% interval.
+    Rate(Located),
+}
+
+/// What a rate has to keep.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Condition {
+    /// A condition that was asked for.
+    Slo(Slo),
+    /// The target begins what is due: at most 2% wait at the end of a window.
+    KeepsUp,
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slo(slo) => slo.fmt(f),
+            Self::KeepsUp => f.pad("capacity"),
+        }
+    }
+}
+
+/// Two rates compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Against {
+    /// This rate over the baseline's.
+    pub ratio: f64,
+    /// Its interval; the level is divided by the number of comparisons (Bonferroni).
+    pub interval: Interval,
+    /// By the plan's margin.
+    pub verdict: Verdict,
+}
+
+/// The answer to whether a number of I/Os per second is possible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Possible {
+    /// The interval is above it.
+    Yes,
+    /// The interval is below it.
+    No,
+    /// It is within the interval.
+    Undecided,
+}
+
+impl Possible {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+impl Found {
+    /// Returns whether so many I/Os per second are possible.
+    #[must_use]
+    pub fn allows(&self, iops: f64) -> Possible {
+        match self {
+            Self::AtLeast(rate) if *rate >= iops => Possible::Yes,
+            Self::Below(rate) if *rate <= iops => Possible::No,
+            Self::Rate(Located { interval: Some(ends), .. }) if ends.low >= iops => Possible::Yes,
+            Self::Rate(Located { interval: Some(ends), .. }) if ends.high < iops => Possible::No,
+            _ => Possible::Undecided,
+        }
+    }
+}
+
+/// The conditions of a question: those that were asked for but errors, which have no rate, and that the target keeps up.
+fn conditions(ask: &AskSpec) -> impl Iterator<Item = Condition> {
+    let asked = ask.slo.iter().filter(|slo| **slo != Slo::NoErrors).copied().map(Condition::Slo);
+    asked.chain([Condition::KeepsUp])
+}
+
+/// The answers of a run, by work; empty for a run that asks nothing.
+#[must_use]
+pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
+    let Some(ask) = &run.plan.ask else { return Vec::new() };
+    let of_work = |work: &'a Workload| -> Option<Answers<'a>> {
+        let found = run.plan.targets.iter().filter_map(|target| {
+            let measured = measured(run, work, &target.name);
+            (!measured.all.is_empty()).then(|| (target.name.as_str(), Search::of(&measured, ask), measured))
+        });
+        let found: Vec<(&str, Search, Measured<'_>)> = found.collect();
+        let base = found.iter().find(|(target, ..)| *target == run.plan.baseline);
+        let compared = found.len().saturating_sub(1).max(1) as f64;
+        let margin = run.plan.margin.share().ln_1p();
+        let targets = found.iter().map(|(target, search, measured)| {
+            let base = base.filter(|(name, ..)| name != target);
+            let against = base.and_then(|(_, base, _)| search.against(base, ALPHA / compared, margin));
+            Answer {
+                target,
+                capacity: measured.capacity(),
+                found: search.found,
+                limited_by: search.limited_by,
+                trials: measured.open.len(),
+                at_lowest_ns: search.limited_by.and_then(|condition| measured.at_lowest(condition)),
+                against,
+            }
+        });
+        let targets: Vec<Answer<'_>> = targets.collect();
+        (!targets.is_empty()).then_some(Answers { work, targets })
+    };
+    run.plan.asked().filter_map(of_work).collect()
+}
+
+/// What was measured of a work on a target.
+struct Measured<'a> {
+    all: Vec<&'a Measurement>,
+    /// Those in an open loop, with their rate.
+    open: Vec<(f64, &'a Measurement)>,
+}
+
+fn measured<'a>(run: &'a Run, asked: &Workload, target: &str) -> Measured<'a> {
+    let key = work(asked);
+    let mut found = Measured { all: Vec::new(), open: Vec::new() };
+    let workloads = run.plan.workloads.iter().filter(|workload| work(workload) == key);
+    for workload in workloads {
+        let rate = crate::curve::offered(workload);
+        let cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload.name);
+        for m in cell {
+            found.all.push(m);
+            found.open.extend(rate.map(|rate| (rate, m)));
+        }
+    }
+    found
+}
+
+impl Measured<'_> {
+    /// The best of the closed loop; absent without I/O.
+    fn capacity(&self) -> Option<f64> {
+        let closed = self.all.iter().filter(|m| m.outcome.pacing.is_none());
+        closed.filter_map(|m| Metric::IOPS.of(m)).filter(|iops| *iops > 0.0).reduce(f64::max)
+    }
+
+    /// A condition's latency over all windows at the lowest rate.
+    fn at_lowest(&self, condition: Condition) -> Option<f64> {
+        let lowest = self.open.iter().map(|(rate, _)| *rate).reduce(f64::min)?;
+        let mut all = Histogram::new();
+        let there = self.open.iter().filter(|(rate, _)| *rate <= lowest);
+        there.filter_map(|(_, m)| m.outcome.tallies.response()).for_each(|response| all.merge(&response));
+        match condition {
+            Condition::Slo(Slo::Percentile { percent, .. }) => all.quantile(percent / 100.0),
+            Condition::Slo(Slo::Mean { .. }) => all.mean(),
+            Condition::Slo(Slo::NoErrors) | Condition::KeepsUp => None,
+        }
+    }
+
+    /// The lowest rate at which an I/O failed.
+    fn fails_from(&self) -> Option<f64> {
+        let failed = self.open.iter().filter(|(_, m)| Failed::of(m).ios > 0);
+        failed.map(|(rate, _)| *rate).reduce(f64::min)
+    }
+}
+
+/// The state of a search.
+struct Search {
+    found: Found,
+    limited_by: Option<Condition>,
+    draws: Option<Draws>,
+}
+
+impl Search {
+    /// By all measurements so far: the lowest of what each condition allows.
+    fn of(measured: &Measured<'_>, ask: &AskSpec) -> Self {
+        let mut search = Self { found: Found::Unknown, limited_by: None, draws: None };
+        let mut ends: Option<Interval> = None;
+        for condition in conditions(ask) {
+            let (trials, limit) = trials(&measured.open, condition);
+            let at = match root::root(&trials, limit) {
+                Some(Root::At(at)) => at,
+                Some(Root::Below(rate)) => {
+                    return Self { found: Found::Below(rate), limited_by: Some(condition), draws: None };
+                }
+                Some(Root::Above(rate)) => {
+                    if search.found == Found::Unknown {
+                        search.found = Found::AtLeast(rate);
+                    }
+                    continue;
+                }
+                None => continue,
+            };
+            let draws = Draws::new(&trials, limit, at);
+            let at = draws.as_ref().map_or(at, Draws::root);
+            if let Some(own) = draws.as_ref().map(|draws| draws.interval(ALPHA)) {
+                let lower =
+                    |all: Interval| Interval { low: all.low.min(own.low), high: all.high.min(own.high) };
+                ends = Some(ends.map_or(own, lower));
+            }
+            if !matches!(search.found, Found::Rate(known) if known.at <= at) {
+                let found = Found::Rate(Located { at, interval: None });
+                search = Self { found, limited_by: Some(condition), draws };
+            }
+        }
+        if let Found::Rate(known) = &mut search.found {
+            known.interval = ends.filter(|_| search.draws.is_some());
+        }
+        search.without_errors(measured, ask)
+    }
+
+    /// Below the lowest rate at which an I/O failed, if none may.
+    fn without_errors(self, measured: &Measured<'_>, ask: &AskSpec) -> Self {
+        if !ask.slo.contains(&Slo::NoErrors) {
+            return self;
+        }
+        let Some(fails) = measured.fails_from() else { return self };
+        let limited_by = Some(Condition::Slo(Slo::NoErrors));
+        let below = measured.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < fails);
+        match (self.found, below.reduce(f64::max)) {
+            (Found::Rate(Located { at, .. }) | Found::AtLeast(at), _) if at < fails => self,
+            (Found::Below(_) | Found::Unknown, _) => self,
+            (_, None) => Self { found: Found::Below(fails), limited_by, draws: None },
+            (_, Some(at)) => {
+                Self { found: Found::Rate(Located { at, interval: None }), limited_by, draws: None }
+            }
+        }
+    }
+
+    /// This search's rate against another's.
+    fn against(&self, base: &Self, alpha: f64, margin: f64) -> Option<Against> {
+        let (ln, interval) = self.draws.as_ref()?.relative(base.draws.as_ref()?, alpha);
+        let verdict = if interval.low > margin {
+            Verdict::Faster
+        } else if interval.high < -margin {
+            Verdict::Slower
+        } else if interval.low > -margin && interval.high < margin {
+            Verdict::Same
+        } else {
+            Verdict::Undecided
+        };
+        Some(Against { ratio: ln.exp(), interval: interval.map(f64::exp), verdict })
+    }
+}

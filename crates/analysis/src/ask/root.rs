@@ -1,0 +1,244 @@
+//! The rate at which a condition is just kept, from trials at rates around it.
+//!
+//! A condition is a share, such as late I/Os of all that were due, that grows with the rate and must not exceed its limit. All
+//! trials together decide, not one: around the root the logarithm of the share is taken as a line in the logarithm of the rate. Its slope is estimated
+//! within rounds, by the likelihood of how a round's late I/Os divide over its rates, so that a round that went worse as a whole does not count
+//! as an effect of the rate; its height is that of all trials. Trials are placed on both sides of the estimate so far, ever closer: this is
+//! the sequential design of C. F. J. Wu ("Efficient sequential designs with binary data", Journal of the American Statistical Association 80,
+//! 1985) with counts for binary data.
+//!
+//! The interval is that of a bootstrap over rounds, widened as T. Hesterberg has it for few rounds ("What teachers should know about
+//! the bootstrap", The American Statistician 69, 2015).
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::stats::paired::Interval;
+
+/// Trials this far from the estimate, as a logarithm, tell nothing of the line there.
+const NEAR: f64 = 0.1;
+/// The slope that trials further away tell, with these bounds; without such trials the last.
+const WIDE: (f64, f64) = (0.5, 40.0);
+const UNTOLD: f64 = 5.0;
+/// A slope near the root that is so many times less, or more, than that is noise.
+const LESS: f64 = 2.0;
+const MORE: f64 = 6.0;
+/// The halvings that find the slope.
+const HALVINGS: u32 = 40;
+/// The estimate moves where its neighbourhood does, so it is taken again.
+const REFINEMENTS: u32 = 4;
+/// Rounds are drawn anew this often.
+const DRAWS: usize = 499;
+/// With fewer rounds there is nothing to draw.
+const FEWEST_ROUNDS: usize = 4;
+
+/// One trial of a condition.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Trial {
+    /// The round, in which trials at several rates are close in time.
+    pub(super) round: u32,
+    /// I/Os per second that were due.
+    pub(super) rate: f64,
+    /// What counts against the condition: late I/Os, or nanoseconds.
+    pub(super) bad: f64,
+    /// What it is a share of.
+    pub(super) of: f64,
+}
+
+/// Where a condition is just kept.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Root {
+    /// At all rates so far it is not kept; the lowest of them.
+    Below(f64),
+    /// It is kept at all rates so far; the highest of them.
+    Above(f64),
+    /// At this rate.
+    At(f64),
+}
+
+/// The estimate of all trials.
+pub(super) fn root(trials: &[Trial], limit: f64) -> Option<Root> {
+    let coarse = between(trials, limit)?;
+    let Root::At(mut at) = coarse else { return Some(coarse) };
+    for _ in 0..REFINEMENTS {
+        let around = Neighbourhood::of(trials, at);
+        match on_line(&around.rounds, around.slopes, limit, at) {
+            Some(better) => at = better,
+            None => break,
+        }
+    }
+    Some(Root::At(at))
+}
+
+/// A root, and those of samples of the rounds with replacement, as logarithms.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Draws {
+    known: f64,
+    drawn: Vec<f64>,
+}
+
+impl Draws {
+    /// Around a root; `None` with too few rounds near it. Equal rounds are drawn alike, so that draws of two targets are pairs.
+    pub(super) fn new(trials: &[Trial], limit: f64, at: f64) -> Option<Self> {
+        let Neighbourhood { rounds, slopes } = Neighbourhood::of(trials, at);
+        let n = rounds.0.len();
+        if n < FEWEST_ROUNDS {
+            return None;
+        }
+        let known = on_line(&rounds, slopes, limit, at)?.ln();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(n as u64);
+        let wider = widening(n)?;
+        let mut drawn = Vec::with_capacity(DRAWS);
+        for _ in 0..DRAWS {
+            let sample = Rounds((0..n).map(|_| rounds.0[random.random_range(0..n)].clone()).collect());
+            let found = on_line(&sample, slopes, limit, at).map_or(known, f64::ln);
+            drawn.push(known + wider * (found - known));
+        }
+        Some(Self { known, drawn })
+    }
+
+    /// The root.
+    pub(super) fn root(&self) -> f64 {
+        self.known.exp()
+    }
+
+    /// The interval of the root at a level.
+    pub(super) fn interval(&self, alpha: f64) -> Interval {
+        middle(self.drawn.clone(), alpha).map(f64::exp)
+    }
+
+    /// The logarithm of this root's ratio to another, and its interval at a level.
+    pub(super) fn relative(&self, other: &Self, alpha: f64) -> (f64, Interval) {
+        let ratios = self.drawn.iter().zip(&other.drawn).map(|(own, other)| own - other).collect();
+        (self.known - other.known, middle(ratios, alpha))
+    }
+}
+
+/// The middle of values, without a share of `alpha` outside.
+fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
+    values.sort_by(f64::total_cmp);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place among the values")]
+    let outside = (values.len() as f64 * alpha / 2.0) as usize;
+    Interval { low: values[outside], high: values[values.len() - 1 - outside] }
+}
+
+/// By how much a percentile interval of `n` rounds is too narrow.
+fn widening(n: usize) -> Option<f64> {
+    let t = StudentsT::new(0.0, 1.0, (n - 1) as f64).ok()?.inverse_cdf(0.975);
+    Some(t / 1.959_964 * (n as f64 / (n - 1) as f64).sqrt())
+}
+
+/// The shares by rising rate, made to rise: pooled adjacent violators.
+fn rising(trials: &[Trial]) -> Vec<Trial> {
+    let mut sorted = trials.to_vec();
+    sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    let mut blocks: Vec<(Trial, f64)> = Vec::new();
+    for trial in sorted {
+        let mut block = (trial, 1.0);
+        while let Some((last, weight)) = blocks.last().copied()
+            && (last.rate.total_cmp(&block.0.rate).is_eq() || last.bad * block.0.of >= block.0.bad * last.of)
+        {
+            blocks.pop();
+            let all = weight + block.1;
+            let rate = ((last.rate.ln() * weight + block.0.rate.ln() * block.1) / all).exp();
+            let joined = Trial { rate, bad: last.bad + block.0.bad, of: last.of + block.0.of, ..trial };
+            block = (joined, all);
+        }
+        blocks.push(block);
+    }
+    blocks.into_iter().map(|(trial, _)| trial).collect()
+}
+
+/// Interpolated between the highest rate that keeps the condition and the next; `None` without trials.
+fn between(trials: &[Trial], limit: f64) -> Option<Root> {
+    let trials: Vec<Trial> = trials.iter().copied().filter(|trial| trial.of > 0.0).collect();
+    let blocks = rising(&trials);
+    let over = blocks.iter().position(|trial| trial.bad > limit * trial.of);
+    Some(match over {
+        None => Root::Above(trials.iter().map(|trial| trial.rate).reduce(f64::max)?),
+        Some(0) => Root::Below(trials.iter().map(|trial| trial.rate).reduce(f64::min)?),
+        Some(first) => {
+            let share = |trial: &Trial| (trial.bad.max(0.5) / trial.of).ln();
+            let (low, high) = (&blocks[first - 1], &blocks[first]);
+            let part = (limit.ln() - share(low)) / (share(high) - share(low)).max(f64::MIN_POSITIVE);
+            let (from, to) = (low.rate.ln(), high.rate.ln());
+            Root::At((from + (to - from) * part.clamp(0.0, 1.0)).exp())
+        }
+    })
+}
+
+/// What a line through a rate follows from.
+struct Neighbourhood {
+    rounds: Rounds,
+    /// The least and the greatest slope.
+    slopes: (f64, f64),
+}
+
+impl Neighbourhood {
+    fn of(trials: &[Trial], at: f64) -> Self {
+        let away = |trial: &Trial| (trial.rate / at).ln();
+        let blocks = rising(&trials.iter().copied().filter(|trial| trial.of > 0.0).collect::<Vec<_>>());
+        let below = blocks.iter().rfind(|block| away(block) < -NEAR);
+        let above = blocks.iter().find(|block| away(block) > NEAR);
+        let share = |trial: &Trial| (trial.bad.max(0.5) / trial.of).ln();
+        let wide = below.zip(above).map(|(low, high)| (share(high) - share(low)) / (away(high) - away(low)));
+        let wide = wide.map_or(UNTOLD, |wide| wide.clamp(WIDE.0, WIDE.1));
+        Self { rounds: Rounds::near(trials, at), slopes: (wide / LESS, wide * MORE) }
+    }
+}
+
+/// The trials near a rate, by round.
+struct Rounds(Vec<Vec<Trial>>);
+
+impl Rounds {
+    fn near(trials: &[Trial], at: f64) -> Self {
+        let near = |trial: &&Trial| trial.of > 0.0 && (trial.rate / at).ln().abs() <= NEAR;
+        let mut near: Vec<Trial> = trials.iter().filter(near).copied().collect();
+        near.sort_by_key(|trial| trial.round);
+        Self(near.chunk_by(|a, b| a.round == b.round).map(<[Trial]>::to_vec).collect())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Trial> {
+        self.0.iter().flatten()
+    }
+}
+
+/// The root of the line through trials near `at`; `None` if no round has two rates.
+fn on_line(rounds: &Rounds, slopes: (f64, f64), limit: f64, at: f64) -> Option<f64> {
+    let slope = slope(rounds, slopes, at)?;
+    let (bad, of) = rounds.all().fold((0.0, 0.0), |(bad, of), trial| {
+        (bad + trial.bad, of + trial.of * (trial.rate / at).powf(slope))
+    });
+    let height = (bad.max(0.5) / of).ln();
+    let away = (limit.ln() - height) / slope;
+    Some(at * away.clamp(-NEAR, NEAR).exp())
+}
+
+/// The slope within rounds: the root of the conditional likelihood's derivative, which falls as the slope rises.
+fn slope(rounds: &Rounds, (mut low, mut high): (f64, f64), at: f64) -> Option<f64> {
+    let telling: Vec<Vec<(f64, Trial)>> = rounds
+        .0
+        .iter()
+        .filter(|round| round.iter().any(|trial| trial.rate.total_cmp(&round[0].rate).is_ne()))
+        .map(|round| round.iter().map(|trial| ((trial.rate / at).ln(), *trial)).collect())
+        .collect();
+    if telling.is_empty() {
+        return None;
+    }
+    let falls_short = |slope: f64| -> f64 {
+        telling
+            .iter()
+            .map(|round| {
+                let weights = round.iter().map(|(x, trial)| (x, trial.of * (slope * x).exp()));
+                let (sum, first) = weights.fold((0.0, 0.0), |(sum, first), (x, w)| (sum + w, first + x * w));
+                round.iter().map(|(x, trial)| trial.bad * (x - first / sum)).sum::<f64>()
+            })
+            .sum()
+    };
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        if falls_short(middle) > 0.0 { low = middle } else { high = middle }
+    }
+    Some(f64::midpoint(low, high))
+}

@@ -1,0 +1,187 @@
+//! Searches on simulated systems whose true rate is known, beside bisection with as many trials.
+
+use iotax_testkit::thorough;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::root::{Draws, Root, Trial, root};
+use crate::stats::{ALPHA, normal};
+
+/// The condition: 1% may be late.
+const LIMIT: f64 = 0.01;
+/// Where on average that many are late, as a share of the capacity; of a server with random service times.
+const LOAD: f64 = 0.8;
+/// Rounds of two trials after six trials at rates far apart.
+const ROUNDS: u32 = 40;
+const TRIALS: usize = 6 + 2 * (ROUNDS as usize - 1);
+/// Steps of the bisection, which share its trials.
+const STEPS: usize = 10;
+/// A burst makes so many more late, in this share of the windows.
+const BURST: f64 = 0.04;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Trouble {
+    /// Windows differ by little.
+    None,
+    /// The capacity scatters by 2% from window to window, and the share of late I/Os by a factor.
+    Noise,
+    /// And the capacity swings by 3% over the run.
+    Drift,
+    /// And one window in 25 has many more late I/Os.
+    Bursts,
+    /// And the capacity falls by 6% at some moment.
+    Step,
+}
+
+struct System {
+    trouble: Trouble,
+    random: Xoshiro256PlusPlus,
+    capacity: f64,
+    phase: f64,
+    step_at: usize,
+    /// The capacity of each window so far.
+    path: Vec<f64>,
+}
+
+impl System {
+    fn new(seed: u64, trouble: Trouble) -> Self {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let capacity = 5000.0 * (0.2 * normal(&mut random)).exp();
+        let phase = random.random::<f64>() * std::f64::consts::TAU;
+        let step_at = random.random_range(TRIALS / 5..TRIALS * 4 / 5);
+        Self { trouble, random, capacity, phase, step_at, path: Vec::new() }
+    }
+
+    fn scatter(&self) -> f64 {
+        if self.trouble == Trouble::None { 0.0 } else { 0.02 }
+    }
+
+    /// A window of a second: the I/Os that were late, and all.
+    fn trial(&mut self, round: u32, rate: f64) -> Trial {
+        let passed = self.path.len();
+        let capacity = match self.trouble {
+            Trouble::Drift => {
+                self.capacity * (0.03 * (9.0 * passed as f64 / TRIALS as f64 + self.phase).sin()).exp()
+            }
+            Trouble::Step if passed >= self.step_at => self.capacity * 0.94,
+            _ => self.capacity,
+        };
+        self.path.push(capacity);
+        let factor = if self.trouble == Trouble::None { 0.3 } else { 0.6 };
+        let jitter = (self.scatter() * normal(&mut self.random)).exp();
+        let uneven = (factor * normal(&mut self.random) - factor * factor / 2.0).exp();
+        let burst = self.trouble == Trouble::Bursts && self.random.random::<f64>() < 1.0 / 25.0;
+        let share = late(rate, capacity * jitter) * uneven + if burst { BURST } else { 0.0 };
+        let of = self.count(rate).max(1.0);
+        let bad = self.count(of * share.min(1.0)).min(of);
+        Trial { round, rate, bad, of }
+    }
+
+    /// A Poisson number; where it is large, a rounded normal one.
+    fn count(&mut self, mean: f64) -> f64 {
+        if mean > 60.0 {
+            return (mean + mean.sqrt() * normal(&mut self.random)).round().max(0.0);
+        }
+        let (end, mut left, mut count) = ((-mean).exp(), self.random.random::<f64>(), 0.0);
+        while left > end {
+            left *= self.random.random::<f64>();
+            count += 1.0;
+        }
+        count
+    }
+
+    /// The rate at which the limit is kept on average over all windows so far.
+    fn truth(&self) -> f64 {
+        let quantiles: Vec<(f64, f64)> =
+            (-10..=10).map(|i| f64::from(i) / 4.0).map(|z| (z, (-z * z / 2.0).exp())).collect();
+        let weight: f64 = quantiles.iter().map(|(_, weight)| weight).sum();
+        let share = |rate: f64| {
+            let of = |capacity: &f64| -> f64 {
+                let jittered =
+                    quantiles.iter().map(|(z, w)| w * late(rate, capacity * (self.scatter() * z).exp()));
+                jittered.sum::<f64>() / weight
+            };
+            let mean = self.path.iter().map(of).sum::<f64>() / self.path.len() as f64;
+            mean + if self.trouble == Trouble::Bursts { BURST / 25.0 } else { 0.0 }
+        };
+        let (mut low, mut high) = (0.2 * self.capacity, 1.1 * self.capacity);
+        for _ in 0..40 {
+            let middle = f64::midpoint(low, high);
+            if share(middle) > LIMIT { high = middle } else { low = middle }
+        }
+        low
+    }
+}
+
+/// The share of late I/Os: the wait of a queue is exponential, with a mean that grows towards the capacity.
+fn late(rate: f64, capacity: f64) -> f64 {
+    let free = 1.0 - (rate / capacity).min(1.0);
+    LIMIT.powf(free / (1.0 - LOAD))
+}
+
+/// The trials of a search, with rates as [`super::search`] places them.
+fn search(system: &mut System) -> Vec<Trial> {
+    let told = system.capacity * (0.05 * normal(&mut system.random)).exp();
+    let mut trials: Vec<Trial> =
+        [0.05, 0.25, 0.45, 0.65, 0.8, 0.95].iter().map(|share| system.trial(0, told * share)).collect();
+    for round in 1..ROUNDS {
+        let apart = super::search::apart(round);
+        let at = match root(&trials, LIMIT).expect("trials") {
+            Root::At(at) => at,
+            Root::Above(rate) => rate * 1.1,
+            Root::Below(rate) => rate * 0.4,
+        };
+        for side in [-apart, apart] {
+            let trial = system.trial(round, at * side.exp());
+            trials.push(trial);
+        }
+    }
+    trials
+}
+
+/// Halves the range as often as there are steps, each decided by all its trials; the logarithm of the error.
+fn bisect(system: &mut System) -> f64 {
+    let (mut low, mut high) = (0.02 * system.capacity, 1.05 * system.capacity);
+    for _ in 0..STEPS {
+        let middle = f64::midpoint(low, high);
+        let trials: Vec<Trial> = (0..TRIALS / STEPS).map(|_| system.trial(0, middle)).collect();
+        let (bad, of) = trials.iter().fold((0.0, 0.0), |(bad, of), trial| (bad + trial.bad, of + trial.of));
+        if bad > LIMIT * of { high = middle } else { low = middle }
+    }
+    (f64::midpoint(low, high) / system.truth()).ln()
+}
+
+/// Docs/ask.md has the table of 1000 seeds.
+#[test]
+fn the_interval_holds_the_true_rate_and_halving_needs_twice_the_trials() {
+    let seeds = if thorough() { 1000 } else { 60 };
+    for trouble in [Trouble::None, Trouble::Noise, Trouble::Drift, Trouble::Bursts, Trouble::Step] {
+        let (mut within, mut square, mut halving, mut width) = (0, 0.0, 0.0, 0.0);
+        for seed in 0..seeds {
+            let mut system = System::new(seed, trouble);
+            let trials = search(&mut system);
+            let truth = system.truth();
+            let Some(Root::At(at)) = root(&trials, LIMIT) else { panic!("{trouble:?} {seed}: no root") };
+            let draws = Draws::new(&trials, LIMIT, at).expect("enough rounds");
+            let ends = draws.interval(ALPHA);
+            within += u32::from((ends.low..=ends.high).contains(&truth));
+            width += (ends.high / ends.low).ln() / 2.0;
+            square += (draws.root() / truth).ln().powi(2);
+            halving += bisect(&mut System::new(seed, trouble)).powi(2);
+        }
+        let n = seeds as f64;
+        let (share, error, other) = (f64::from(within) / n, (square / n).sqrt(), (halving / n).sqrt());
+        eprintln!(
+            "{trouble:?}: in {:.1}% within the interval, error {:.2}%, interval of +-{:.2}%, bisection {:.2}%",
+            100.0 * share,
+            100.0 * error,
+            100.0 * width / n,
+            100.0 * other
+        );
+        // Three standard errors of a share of 0.9 in 60 are 0.12.
+        let slack = 3.0 * (0.9 * 0.1 / n).sqrt();
+        assert!(share > 0.91 - slack, "{trouble:?}: {share}");
+        // An error falls with the root of the number of trials: half of them make it 1.4 times as large.
+        assert!(error * 1.41 < other, "{trouble:?}: {error} {other}");
+    }
+}

@@ -1,0 +1,89 @@
+//! `iotax ask`: the highest rate that keeps conditions on latency.
+
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_model::plan::{AskSpec, Plan, Slo};
+use iotax_model::units::Nanos;
+use iotax_model::workload::WorkloadKeys;
+
+use super::args::MarginArgs;
+use super::flags::WorkloadFlags;
+use super::print_plan::print_plan;
+use super::rate_gate::RateGate;
+use super::session::{RunArgs, Session};
+use super::target_args;
+use super::{Failure, OrExit, usage};
+
+/// Flags of `iotax ask`; those that describe the work have fio's names.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path;
+    /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all
+    /// targets of a plan
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<String>,
+    /// What every I/O rate must keep, once for each condition: "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency counts from when
+    /// an I/O was due
+    #[arg(long, value_name = "CONDITION", required = true, value_parser = str::parse::<Slo>)]
+    slo: Vec<Slo>,
+    /// Measure for this long after the targets are built
+    #[arg(long, value_name = "TIME", default_value_t = AskSpec::new(Vec::new()).time)]
+    time: Nanos,
+    /// Ask whether this many I/Os a second are possible: yes, no or undecided
+    #[arg(long, value_name = "N")]
+    iops: Option<u64>,
+    /// Exit with code 1 if a target's rate is lower, and with code 5 if that is undecided: "rate < 20000"
+    #[arg(long, value_name = "GATE", value_parser = str::parse::<RateGate>)]
+    fail_if: Option<RateGate>,
+    #[command(flatten)]
+    margin: MarginArgs,
+    #[command(flatten)]
+    workload: WorkloadFlags,
+    /// Run the agent under sudo on another machine
+    #[arg(long)]
+    sudo: bool,
+    /// Print the plan as a file, to edit and run with iotax run
+    #[arg(long)]
+    print_plan: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// I/Os that may be outstanding: enough that no target runs out of them before its capacity.
+const DEPTH: u32 = 64;
+/// Long enough that a queue near the limit shows how it grows.
+const WINDOW: Nanos = Nanos::from_secs(1);
+const RAMP: Nanos = Nanos::from_millis(200);
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let given = &args.workload.0;
+    if given.rate.is_some() || given.rate_iops.is_some() {
+        return Err(usage(
+            "--rate and --rate-iops: the rate is what is asked for; the latency at one rate: iotax bench --rate-iops N; whether it is possible: --iops N",
+        ));
+    }
+    let keys = WorkloadKeys {
+        iodepth: given.iodepth.or(Some(DEPTH)),
+        runtime: given.runtime.or(Some(WINDOW)),
+        ramp_time: given.ramp_time.or(Some(RAMP)),
+        ..given.clone()
+    };
+    let permission = args.run.session.overwrite.permission()?;
+    let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let ask = AskSpec { time: args.time, iops: args.iops, ..AskSpec::new(args.slo.clone()) };
+    let plan = Plan {
+        seed: args.run.session.seed,
+        margin: args.margin.margin.unwrap_or_default(),
+        ask: Some(ask),
+        ..Plan::new(
+            format!("ask {}", args.targets.join(" ")),
+            targets,
+            vec![keys.complete(&WorkloadKeys::default())],
+        )
+    };
+    plan.check().or_exit(Exit::Usage)?;
+    if args.print_plan {
+        return print_plan(&plan, &[]);
+    }
+    Session { report: true, gate: args.fail_if, ..args.run.session(plan, permission) }.carry_out()
+}

@@ -1,0 +1,67 @@
+//! Gates of a search: `rate < 20000`.
+
+use std::str::FromStr;
+
+use iotax_analysis::ask::{Possible, answers};
+use iotax_analysis::store::Run;
+use iotax_model::exit::Exit;
+use iotax_model::units::human;
+
+use super::say::say;
+
+/// A rate below which a script fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RateGate {
+    iops: u64,
+}
+
+impl FromStr for RateGate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let limit = text.trim().strip_prefix("rate").and_then(|rest| rest.trim_start().strip_prefix('<'));
+        let iops = limit.and_then(|limit| limit.trim().parse().ok()).filter(|iops| *iops > 0);
+        iops.map(|iops| Self { iops }).ok_or_else(|| {
+            format!("{text:?} is not a gate; accepted: rate < N in I/Os a second, such as \"rate < 20000\"")
+        })
+    }
+}
+
+impl RateGate {
+    /// Says what became of each target, and gives the exit code.
+    pub(super) fn judge(self, run: &Run) -> Exit {
+        let (mut exit, asked) = (Exit::Fine, human::count(self.iops as f64));
+        let answers = answers(run);
+        for answer in answers.iter().flat_map(|answers| &answers.targets) {
+            let possible = answer.found.allows(self.iops as f64);
+            let (word, code) = match possible {
+                Possible::Yes => ("passed", Exit::Fine),
+                Possible::No => ("FAILED", Exit::Gate),
+                Possible::Undecided => ("undecided", Exit::Unjudged),
+            };
+            say!("gate rate < {asked}: {word}: {}", answer.target);
+            exit = match (exit, code) {
+                (Exit::Gate, _) | (_, Exit::Gate) => Exit::Gate,
+                (Exit::Unjudged, _) | (_, Exit::Unjudged) => Exit::Unjudged,
+                _ => Exit::Fine,
+            };
+        }
+        // Nothing that was asked about was measured.
+        if answers.is_empty() { Exit::Unjudged } else { exit }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_a_rate_in_whole_numbers() {
+        assert_eq!("rate < 20000".parse(), Ok(RateGate { iops: 20_000 }));
+        assert_eq!(" rate<5 ".parse(), Ok(RateGate { iops: 5 }));
+        for text in ["", "rate", "rate > 5", "rate < 0", "rate < 1k", "iops < 5", "rate < -1"] {
+            let error = text.parse::<RateGate>().expect_err(text);
+            assert!(error.contains(&format!("{text:?}")) && error.contains("accepted: rate < N"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The highest rate at which a target keeps conditions on its I/Os: a plan whose rates are found while it is carried out.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::rates::at_rate;
+use super::{BETWEEN, Plan, PlanError};
+use crate::units::Nanos;
+use crate::workload::Workload;
+
+/// Default time to measure for.
+const TIME: Nanos = Nanos::from_secs(180);
+/// Each target's measurements before the search narrows: the closed loop twice, and rates from far below to the capacity.
+const COARSE: u64 = 8;
+/// Pairs of rates without which there is no interval.
+const FEWEST_PAIRS: u64 = 6;
+
+/// Finds the highest rate at which each target keeps the conditions, in place of rounds of fixed workloads.
+///
+/// The rates to try follow from what was measured so far (`iotax_analysis::ask`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AskSpec {
+    /// Conditions, all of which must hold: `p99 <= 0.5ms`, `mean <= 2ms`, `errors = 0`
+    pub slo: Vec<Slo>,
+    /// Measures for this long [default: 3m]
+    #[serde(default = "time")]
+    pub time: Nanos,
+    /// Asks whether this many I/Os a second are possible
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub iops: Option<u64>,
+}
+
+fn time() -> Nanos {
+    TIME
+}
+
+/// A condition on the I/Os of a rate. Latencies are response times: from when an I/O was due to its completion.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Slo {
+    /// A percentile of the latency is at most this; I/Os that failed count as late.
+    Percentile {
+        /// In percent, above 0 and below 100.
+        percent: f64,
+        /// The highest latency.
+        most: Nanos,
+    },
+    /// The mean latency is at most this.
+    Mean {
+        /// The highest latency.
+        most: Nanos,
+    },
+    /// No I/O fails.
+    NoErrors,
+}
+
+/// A text that is no condition.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{input:?} is not a condition: {reason}; accepted: pN <= TIME, mean <= TIME, errors = 0, such as \"p99 <= 0.5ms\" or \"p99.9 <= 2ms\""
+)]
+pub struct SloError {
+    input: String,
+    reason: String,
+}
+
+impl Slo {
+    /// Its figure: `p99`.
+    #[must_use]
+    pub fn figure(&self) -> String {
+        match self {
+            Self::Percentile { percent, .. } => format!("p{percent}"),
+            Self::Mean { .. } => "mean".into(),
+            Self::NoErrors => "errors".into(),
+        }
+    }
+}
+
+impl fmt::Display for Slo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Percentile { most, .. } | Self::Mean { most } => {
+                f.pad(&format!("{} <= {}", self.figure(), most))
+            }
+            Self::NoErrors => f.pad("errors = 0"),
+        }
+    }
+}
+
+impl FromStr for Slo {
+    type Err = SloError;
+
+    fn from_str(text: &str) -> Result<Self, SloError> {
+        let refuse = |reason: String| SloError { input: text.to_owned(), reason };
+        let at = text.find(['<', '=', '>']).ok_or_else(|| refuse("it has no <=".into()))?;
+        let (figure, rest) = (text[..at].trim(), &text[at..]);
+        let sign_len = rest.find(|c| !"<=>".contains(c)).unwrap_or(rest.len());
+        let (sign, limit) = (&rest[..sign_len], rest[sign_len..].trim());
+        if figure == "errors" {
+            let none = matches!(sign, "=" | "==" | "<=") && limit == "0";
+            return if none {
+                Ok(Self::NoErrors)
+            } else {
+                Err(refuse("errors can only be asked to be none: errors = 0".into()))
+            };
+        }
+        if !matches!(sign, "<=" | "<") {
+            return Err(refuse(format!(
+                "{sign:?} between a latency and its limit; a latency has a most: <="
+            )));
+        }
+        let most: Nanos = limit.parse().map_err(|error| refuse(format!("{error}")))?;
+        if most == Nanos(0) {
+            return Err(refuse("no I/O takes no time".into()));
+        }
+        if figure == "mean" {
+            return Ok(Self::Mean { most });
+        }
+        let percent: Option<f64> = figure.strip_prefix('p').and_then(|number| number.parse().ok());
+        match percent {
+            Some(percent) if percent > 0.0 && percent < 100.0 => Ok(Self::Percentile { percent, most }),
+            Some(_) => Err(refuse(format!("{figure:?}: a percentile is above 0 and below 100"))),
+            None => {
+                Err(refuse(format!("{figure:?} is neither a percentile such as p99, nor mean or errors")))
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Slo {
+    type Error = SloError;
+
+    fn try_from(text: String) -> Result<Self, SloError> {
+        text.parse()
+    }
+}
+
+impl From<Slo> for String {
+    fn from(slo: Slo) -> Self {
+        slo.to_string()
+    }
+}
+
+impl JsonSchema for Slo {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Slo".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A condition: `pN <= TIME`, `mean <= TIME` or `errors = 0`",
+            "examples": ["p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"]
+        })
+    }
+}
+
+impl AskSpec {
+    /// A question about these conditions.
+    #[must_use]
+    pub fn new(slo: Vec<Slo>) -> Self {
+        Self { slo, time: TIME, iops: None }
+    }
+
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
+        let refuse = |text: String| Err(PlanError::Content(format!("ask: {text}")));
+        if self.slo.iter().all(|slo| *slo == Slo::NoErrors) {
+            return refuse("slo: no condition on the latency; add one such as \"p99 <= 1ms\"".into());
+        }
+        for (number, slo) in self.slo.iter().enumerate() {
+            for other in &self.slo[..number] {
+                if let Some(why) = clash(other, slo) {
+                    return refuse(format!("slo: {other} and {slo}: {why}"));
+                }
+            }
+        }
+        if self.iops == Some(0) {
+            return refuse("iops = 0: accepted: 1 and more".into());
+        }
+        if plan.until_decided.is_some() || plan.curve.is_some() {
+            return refuse(
+                "it finds its own rates for its time; leave out until_decided, time above it and curve"
+                    .into(),
+            );
+        }
+        if let Some(open) = plan.asked().find(|workload| workload.is_open_loop()) {
+            return refuse(format!(
+                "workload {:?}: it has a rate, which is what is asked for; leave it out",
+                open.name
+            ));
+        }
+        plan.check_can_have_rates().or_else(refuse)?;
+        let least = plan.asked().map(Plan::trial_time).sum::<u64>() * (COARSE + 2 * FEWEST_PAIRS);
+        let least = Nanos(least * plan.targets.len() as u64);
+        if self.time < least {
+            return refuse(format!(
+                "time = {}: accepted: {} or more for {} targets",
+                self.time,
+                least,
+                plan.targets.len()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Why two conditions cannot both be meant.
+fn clash(one: &Slo, other: &Slo) -> Option<&'static str> {
+    if one.figure() == other.figure() {
+        return Some("one figure has one limit; leave one out");
+    }
+    let (Slo::Percentile { percent: a, most: a_most }, Slo::Percentile { percent: b, most: b_most }) =
+        (one, other)
+    else {
+        return None;
+    };
+    let never = (a < b && a_most >= b_most) || (b < a && b_most >= a_most);
+    never.then_some("whoever keeps that of the higher percentile keeps the other; leave that out")
+}
+
+impl Plan {
+    /// The workloads whose rates are asked for, without those that were added for rates.
+    pub fn asked(&self) -> impl Iterator<Item = &Workload> {
+        let is_added = |workload: &&Workload| {
+            workload.is_open_loop()
+                && workload
+                    .name
+                    .rsplit_once('@')
+                    .is_some_and(|(name, _)| self.workloads.iter().any(|other| other.name == name))
+        };
+        self.workloads.iter().filter(move |workload| !is_added(workload))
+    }
+
+    /// Warm-up and window of a trial with what is between two, in nanoseconds.
+    #[must_use]
+    pub fn trial_time(workload: &Workload) -> u64 {
+        workload.expected_time().0 + BETWEEN.0
+    }
+
+    /// Adds the workload at this place at a rate, unless it is there. Its place.
+    pub fn add_rate(&mut self, workload: usize, rate: u64) -> usize {
+        let added = at_rate(&self.workloads[workload], rate);
+        self.workloads.iter().position(|known| known.name == added.name).unwrap_or_else(|| {
+            self.workloads.push(added);
+            self.workloads.len() - 1
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_read_and_are_said_alike() {
+        for (text, said) in [
+            ("p99 <= 0.5ms", "p99 <= 500us"),
+            ("p99.9<2ms", "p99.9 <= 2ms"),
+            (" mean <= 1.5ms", "mean <= 1500us"),
+            ("errors=0", "errors = 0"),
+        ] {
+            let slo: Slo = text.parse().expect(text);
+            assert_eq!(slo.to_string(), said);
+            assert_eq!(said.parse::<Slo>().expect(said), slo);
+        }
+    }
+
+    #[test]
+    fn what_is_no_condition_is_quoted_with_the_accepted_form() {
+        for (text, reason) in [
+            ("", "no <="),
+            ("p99", "no <="),
+            ("p99 <= 5", "\"5\" is not a time"),
+            ("p99 >= 5ms", "\">=\""),
+            ("p100 <= 5ms", "below 100"),
+            ("p0 <= 5ms", "above 0"),
+            ("latency <= 5ms", "\"latency\" is neither"),
+            ("errors <= 3", "errors = 0"),
+            ("p99 <= 0ms", "no I/O takes no time"),
+        ] {
+            let error = text.parse::<Slo>().expect_err(text).to_string();
+            assert!(error.contains(reason) && error.contains("accepted: pN <= TIME"), "{text}: {error}");
+        }
+    }
+
+    fn plan(ask: &str) -> Result<Plan, PlanError> {
+        Plan::from_toml(&format!(
+            "[ask]\n{ask}\n[[target]]\nname = \"t\"\nfile = {{ dir = \"/srv\" }}\n\
+             [[workload]]\nname = \"w\"\nrw = \"randread\"\nruntime = \"1s\"\nramp_time = \"200ms\"\n"
+        ))
+    }
+
+    #[test]
+    fn a_question_reads_back_with_the_rates_that_were_tried() {
+        let mut asked = plan("slo = [\"p99 <= 1ms\", \"mean <= 500us\"]\niops = 500").expect("a plan");
+        assert_eq!((asked.add_rate(0, 500), asked.add_rate(0, 800), asked.add_rate(0, 500)), (1, 2, 1));
+        assert_eq!(asked.asked().count(), 1);
+        let again = Plan::from_toml(&asked.to_toml().expect("TOML")).expect("reads back");
+        assert_eq!(again, asked);
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_refused() {
+        for (ask, words) in [
+            ("slo = []", "no condition on the latency"),
+            ("slo = [\"errors = 0\"]", "no condition on the latency"),
+            ("slo = [\"p99 <= 1ms\", \"p99 <= 2ms\"]", "leave one out"),
+            ("slo = [\"p99 <= 2ms\", \"p99.9 <= 1ms\"]", "leave that out"),
+            ("slo = [\"p99 <= 1ms\"]\ntime = \"5s\"", "accepted: 26s or more"),
+            ("slo = [\"p99 <= 1ms\"]\niops = 0", "iops = 0"),
+            ("slo = [\"p99 <= 1\"]", "is not a time"),
+        ] {
+            let error = plan(ask).expect_err(ask).to_string();
+            assert!(error.contains(words), "{ask}: {error}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Workloads at rates that are placed while a run is under way.
+
+use super::Plan;
+use crate::units::Nanos;
+use crate::workload::{Kind, RateProcess, Workload};
+
+/// A window holds so many I/Os on average, or is [`LONGEST`].
+const IOS: u64 = 25;
+const LONGEST: Nanos = Nanos::from_secs(5);
+
+/// A workload at a rate of I/Os per second, of all its jobs, that are due at random moments.
+pub(super) fn at_rate(work: &Workload, rate: u64) -> Workload {
+    Workload {
+        name: format!("{}@{rate}", work.name),
+        rate_iops: Some(rate.div_ceil(u64::from(work.numjobs))),
+        rate_process: RateProcess::Poisson,
+        runtime: work.runtime.max(Nanos(IOS * 1_000_000_000 / rate).min(LONGEST)),
+        ..work.clone()
+    }
+}
+
+/// A rate as a whole number of three digits, which reads better; at least 1.
+#[must_use]
+pub fn rounded(rate: f64) -> u64 {
+    let unit = 10_f64.powf((rate.log10().floor() - 2.0).max(0.0));
+    let whole = ((rate / unit).round() * unit).max(1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate is positive and small"
+    )]
+    let whole = whole as u64;
+    whole
+}
+
+impl Plan {
+    /// Refuses work that cannot be given a rate, in words.
+    pub(super) fn check_can_have_rates(&self) -> Result<(), String> {
+        let cannot = |workload: &&Workload| workload.kind() != Kind::Block || !workload.beside.is_empty();
+        match self.workloads.iter().find(cannot) {
+            Some(other) => Err(format!(
+                "workload {:?} ({}): accepted: block I/O of one job section, which can be given a rate",
+                other.name,
+                other.doing()
+            )),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Sentences on the highest rate that keeps conditions.
+
+use iotax_analysis::ask::{Against, Answer, Answers, Condition, Found};
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::store::Run;
+use iotax_model::plan::{AskSpec, Slo};
+use iotax_model::units::human;
+use iotax_model::units::human::listed;
+
+use super::figure::title;
+
+/// `4k random read: the highest rate with p99 <= 500us and errors = 0`.
+pub(super) fn heading(ask: &AskSpec, answers: &Answers<'_>) -> String {
+    let conditions: Vec<String> = ask.slo.iter().map(Slo::to_string).collect();
+    format!("{}: the highest rate with {}", title(answers.work), listed(&conditions))
+}
+
+/// One sentence per target: its rate, against the baseline, what limits it, and whether what was asked for is possible.
+pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<String> {
+    let one = |answer: &Answer<'_>| {
+        let mut parts = vec![rate(answer)];
+        parts.extend(answer.against.map(|against| compared(&against, &run.plan.baseline)));
+        parts.extend(limit(answer));
+        parts.extend(ask.iops.map(|iops| possible(answer, iops)));
+        format!("{}: {}.", answer.target, parts.join("; "))
+    };
+    answers.targets.iter().map(one).collect()
+}
+
+/// All sentences of a run that asks.
+pub(super) fn all(run: &Run) -> Vec<String> {
+    let Some(ask) = &run.plan.ask else { return Vec::new() };
+    iotax_analysis::ask::answers(run).iter().flat_map(|answers| sentences(run, ask, answers)).collect()
+}
+
+fn rate(answer: &Answer<'_>) -> String {
+    let trials = answer.trials;
+    match answer.found {
+        Found::Unknown => format!("unknown after {trials} trials"),
+        Found::AtLeast(rate) => {
+            format!("{} IOPS and more, the highest rate that was tried", human::count(rate))
+        }
+        Found::Below(rate) => {
+            let there = answer.at_lowest_ns.map(|ns| format!(", where it is {}", human::time(ns)));
+            let condition =
+                answer.limited_by.map(|condition| format!("{condition} is missed ")).unwrap_or_default();
+            format!("{condition}even at {} IOPS{}", human::count(rate), there.unwrap_or_default())
+        }
+        Found::Rate(located) => {
+            let ends = located.interval;
+            let ends = ends.map_or_else(
+                || " (no interval: too few trials near it)".into(),
+                |ends| format!(" [{}, {}]", human::count(ends.low), human::count(ends.high)),
+            );
+            format!("{} IOPS{ends}", human::count(located.at))
+        }
+    }
+}
+
+/// `limited by p99 <= 500us, at 46% of its capacity; 62 trials`.
+fn limit(answer: &Answer<'_>) -> Option<String> {
+    let Found::Rate(located) = answer.found else { return None };
+    let limit = match answer.limited_by? {
+        Condition::KeepsUp => "limited by its capacity".to_owned(),
+        condition @ Condition::Slo(_) => {
+            let share = answer.capacity.map(|capacity| {
+                format!(
+                    ", at {:.0}% of the {} that it can do",
+                    100.0 * located.at / capacity,
+                    human::count(capacity)
+                )
+            });
+            format!("limited by {condition}{}", share.unwrap_or_default())
+        }
+    };
+    Some(format!("{limit}; {} trials", answer.trials))
+}
+
+/// `12 to 19% less than host-file`.
+fn compared(against: &Against, baseline: &str) -> String {
+    let percent = |ratio: f64| 100.0 * (ratio - 1.0);
+    let (low, high) = (percent(against.interval.low), percent(against.interval.high));
+    match against.verdict {
+        Verdict::Same => format!("the same as {baseline}"),
+        Verdict::Undecided => format!("undecided against {baseline} ({low:+.0}% to {high:+.0}%)"),
+        Verdict::Slower => format!("{:.0} to {:.0}% less than {baseline}", -high, -low),
+        Verdict::Faster => format!("{low:.0} to {high:.0}% more than {baseline}"),
+    }
+}
+
+/// `20.0k IOPS: yes, 18% are left`.
+fn possible(answer: &Answer<'_>, iops: u64) -> String {
+    let asked = iops as f64;
+    let word = answer.found.allows(asked).word();
+    let margin = match answer.found {
+        Found::Rate(located) if located.at >= asked => {
+            format!(", with {:.0}% to spare", 100.0 * (located.at / asked - 1.0))
+        }
+        Found::Rate(located) => format!(", {:.0}% short", 100.0 * (1.0 - located.at / asked)),
+        _ => String::new(),
+    };
+    format!("{} IOPS: {word}{margin}", human::count(asked))
+}
