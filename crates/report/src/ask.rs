@@ -93,6 +93,9 @@ fn possible(answer: &Answer<'_>, iops: u64) -> String {
     let asked = iops as f64;
     let word = answer.found.allows(asked).word();
     let margin = match answer.found {
+        Found::Rate(located) if located.at >= 3.0 * asked => {
+            format!(", {:.0} times that", located.at / asked)
+        }
         Found::Rate(located) if located.at >= asked => {
             format!(", with {:.0}% to spare", 100.0 * (located.at / asked - 1.0))
         }

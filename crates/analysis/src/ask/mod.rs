@@ -48,8 +48,39 @@ pub struct Answer<'a> {
     pub trials: usize,
     /// Of the condition that limits, its figure in nanoseconds at the lowest rate that was tried.
     pub at_lowest_ns: Option<f64>,
+    /// The windows by rising rate, with those of close rates together.
+    pub steps: Vec<Step>,
     /// The baseline's rate and this one's; absent for the baseline, and where one of them is not known.
     pub against: Option<Against>,
+}
+
+/// Windows at rates within 4% of one another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// I/Os per second that were due: the mean of the windows.
+    pub rate: f64,
+    /// How many there are.
+    pub windows: usize,
+    /// Times from when an I/O was due to its completion.
+    pub response: Histogram,
+    /// The share of the I/Os that were due and had not begun at the end of their window.
+    pub left: f64,
+}
+
+impl Step {
+    /// A condition's latency in nanoseconds; absent for conditions that have none, and without an I/O.
+    #[must_use]
+    pub fn latency(&self, slo: &Slo) -> Option<f64> {
+        latency(&self.response, slo)
+    }
+}
+
+fn latency(response: &Histogram, slo: &Slo) -> Option<f64> {
+    match slo {
+        Slo::Percentile { percent, .. } => response.quantile(percent / 100.0),
+        Slo::Mean { .. } => response.mean(),
+        Slo::NoErrors => None,
+    }
 }
 
 /// The highest rate, in I/Os per second.
@@ -159,6 +190,7 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
                 found: search.found,
                 limited_by: search.limited_by,
                 trials: measured.open.len(),
+                steps: measured.steps(),
                 at_lowest_ns: search.limited_by.and_then(|condition| measured.at_lowest(condition)),
                 against,
             }
@@ -191,6 +223,20 @@ fn measured<'a>(run: &'a Run, asked: &Workload, target: &str) -> Measured<'a> {
     found
 }
 
+/// Rates are close up to this ratio.
+const CLOSE: f64 = 1.04;
+
+fn step(windows: &[(f64, &Measurement)]) -> Step {
+    let (mut response, mut due, mut backlog) = (Histogram::new(), 0, 0);
+    for (_, m) in windows {
+        m.outcome.tallies.response().iter().for_each(|one| response.merge(one));
+        due += m.outcome.pacing.map_or(0, |pacing| pacing.due);
+        backlog += m.outcome.pacing.map_or(0, |pacing| pacing.backlog);
+    }
+    let rate = windows.iter().map(|(rate, _)| rate).sum::<f64>() / windows.len() as f64;
+    Step { rate, windows: windows.len(), response, left: backlog as f64 / (due as f64).max(1.0) }
+}
+
 impl Measured<'_> {
     /// The best of the closed loop; absent without I/O.
     fn capacity(&self) -> Option<f64> {
@@ -198,16 +244,27 @@ impl Measured<'_> {
         closed.filter_map(|m| Metric::IOPS.of(m)).filter(|iops| *iops > 0.0).reduce(f64::max)
     }
 
-    /// A condition's latency over all windows at the lowest rate.
+    /// The windows in the order of their rates, those of close rates together.
+    fn steps(&self) -> Vec<Step> {
+        let mut open = self.open.clone();
+        open.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut steps: Vec<&[(f64, &Measurement)]> = Vec::new();
+        let mut rest = open.as_slice();
+        while let Some((first, _)) = rest.first() {
+            let (close, others) = rest.split_at(rest.partition_point(|(rate, _)| *rate <= first * CLOSE));
+            steps.push(close);
+            rest = others;
+        }
+        steps.into_iter().map(step).collect()
+    }
+
+    /// A condition's latency at the lowest rate.
     fn at_lowest(&self, condition: Condition) -> Option<f64> {
         let lowest = self.open.iter().map(|(rate, _)| *rate).reduce(f64::min)?;
-        let mut all = Histogram::new();
-        let there = self.open.iter().filter(|(rate, _)| *rate <= lowest);
-        there.filter_map(|(_, m)| m.outcome.tallies.response()).for_each(|response| all.merge(&response));
+        let there: Vec<_> = self.open.iter().filter(|(rate, _)| *rate <= lowest).copied().collect();
         match condition {
-            Condition::Slo(Slo::Percentile { percent, .. }) => all.quantile(percent / 100.0),
-            Condition::Slo(Slo::Mean { .. }) => all.mean(),
-            Condition::Slo(Slo::NoErrors) | Condition::KeepsUp => None,
+            Condition::Slo(slo) => step(&there).latency(&slo),
+            Condition::KeepsUp => None,
         }
     }
 

@@ -123,10 +123,10 @@ fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
     Interval { low: values[outside], high: values[values.len() - 1 - outside] }
 }
 
-/// By how much a percentile interval of `n` rounds is too narrow.
+/// By how much a percentile interval of `n` rounds is too narrow: slope and height are both estimated.
 fn widening(n: usize) -> Option<f64> {
-    let t = StudentsT::new(0.0, 1.0, (n - 1) as f64).ok()?.inverse_cdf(0.975);
-    Some(t / 1.959_964 * (n as f64 / (n - 1) as f64).sqrt())
+    let t = StudentsT::new(0.0, 1.0, (n - 2) as f64).ok()?.inverse_cdf(0.975);
+    Some(t / 1.959_964 * (n as f64 / (n - 2) as f64).sqrt())
 }
 
 /// The shares by rising rate, made to rise: pooled adjacent violators.

@@ -121,6 +121,10 @@ pub(crate) fn work(workload: &Workload) -> Workload {
 /// The curves of a run: of every work that it measures at three rates or more.
 #[must_use]
 pub fn curves(run: &Run) -> Vec<Curves<'_>> {
+    // The rates of a search lie close together, with a window or two each (`crate::ask::Answer::steps`).
+    if run.plan.ask.is_some() {
+        return Vec::new();
+    }
     let mut works: Vec<(Workload, Vec<&Workload>)> = Vec::new();
     for workload in &run.plan.workloads {
         let key = work(workload);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{Rw, WorkloadKeys};
-use iotax_testkit::skip;
+use iotax_testkit::{skip, thorough};
 use rustix::fs::{major, minor};
 use serde_json::Value;
 
@@ -166,6 +166,31 @@ mod alone {
         };
         // A busy machine only ever makes it wait, so one attempt of three must be calm.
         assert!((0..3).any(|_| attempt()), "off in three attempts, see above");
+    }
+
+    #[test]
+    fn a_search_finds_the_rate_of_the_disk() {
+        let Some((lab, path, throttle)) = throttled() else { return };
+        for _ in 0..if thorough() { 5 } else { 1 } {
+            let mut command = lab.iotax();
+            command.arg("ask").arg(&path).args([
+                "--slo",
+                "p99 <= 100ms",
+                "--time",
+                "30s",
+                "--yes",
+                "--json",
+                "-",
+            ]);
+            let output = throttle.confine(&command).output().expect("a shell");
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let answer = &answer["answers"][0];
+            eprintln!("{answer}");
+            let number = |key: &str| answer[key].as_f64().unwrap_or_else(|| panic!("{key}: {answer}"));
+            assert!((number("rate") / RATE - 1.0).abs() < 0.05, "{answer}");
+            assert!((number("low")..=number("high")).contains(&number("rate")), "{answer}");
+        }
     }
 
     /// The same by version 2 of control groups, which this machine may not have, and for writes.

@@ -60,7 +60,9 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let (grave, others): (Vec<_>, Vec<_>) = found.iter().partition(|(kind, _)| rank(*kind) <= GRAVE);
     let said = |found: &(WarningKind, Vec<&Warning>)| finding(run, found.0, &found.1);
     let mut lines: Vec<String> = grave.into_iter().map(said).collect();
-    lines.extend(lost(run).chain(failed(run, judgement)).chain(open(run, judgement)));
+    // A search says itself how certain it is.
+    let open = open(run, judgement).into_iter().filter(|_| run.plan.ask.is_none());
+    lines.extend(lost(run).chain(failed(run, judgement)).chain(open));
     lines.extend(others.into_iter().map(said));
     let more = lines.len().saturating_sub(MOST);
     lines.truncate(MOST);

@@ -35,7 +35,7 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
     page.add(Part::Head(head(run)));
     if run.plan.ask.is_some() {
         page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
-        super::ask::add(&mut page, run);
+        super::ask::add(&mut page, run, false);
         page.add_lines(answer.remarks);
         return page;
     }
@@ -59,7 +59,7 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
 pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     let curves = curves(run);
-    if super::ask::add(&mut page, run) {
+    if super::ask::add(&mut page, run, false) {
         return page;
     }
     if !curves.is_empty() {

@@ -1,16 +1,37 @@
-//! The highest rate that keeps conditions: a heading and a sentence per target.
+//! The highest rate that keeps conditions: a heading and a sentence per target, and the figures at all rates.
 
-use super::{Page, Part};
+use super::{Grid, Page, Part, figure};
 use crate::ask::{heading, sentences};
-use iotax_analysis::ask::answers;
+use crate::figure::or_unknown;
+use iotax_analysis::ask::{Answer, Step, answers};
 use iotax_analysis::store::Run;
+use iotax_model::plan::{AskSpec, Slo};
+use iotax_model::units::human;
 
-/// Adds the answers of a run that asks. Returns whether it does.
-pub(super) fn add(page: &mut Page, run: &Run) -> bool {
+/// Adds the answers of a run that asks, on request with a table of rates for each target. Returns whether it asks.
+pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(ask) = &run.plan.ask else { return false };
     for answers in answers(run) {
         page.add(Part::Head(heading(ask, &answers)));
         page.add(Part::Lines(sentences(run, ask, &answers)));
+        for answer in answers.targets.iter().filter(|_| in_full) {
+            page.add(Part::Head(answer.target.into()));
+            page.add(Part::Table(rates(ask, answer)));
+        }
     }
     true
+}
+
+/// One row per step of the rate, with the latency of each condition.
+fn rates(ask: &AskSpec, answer: &Answer<'_>) -> Grid {
+    let timed: Vec<&Slo> = ask.slo.iter().filter(|slo| **slo != Slo::NoErrors).collect();
+    let names: Vec<String> = timed.iter().map(|slo| slo.figure()).collect();
+    let head =
+        ["IOPS due", "windows"].into_iter().chain(names.iter().map(String::as_str)).chain(["not begun"]);
+    let row = |step: &Step| {
+        let latencies = timed.iter().map(|slo| or_unknown(step.latency(slo), human::time));
+        let first = [human::count(step.rate), step.windows.to_string()].into_iter();
+        first.chain(latencies).chain([format!("{:.1}%", 100.0 * step.left)]).map(figure).collect()
+    };
+    Grid { head: head.map(figure).collect(), rows: answer.steps.iter().map(row).collect() }
 }

@@ -30,12 +30,12 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         page.add_list("Remarks", notes(run));
         return page;
     }
-    let asks = super::ask::add(&mut page, run);
+    let asks = super::ask::add(&mut page, run, true);
     let curves = curve::curves(run);
     curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
     let tests = suite::tests(run);
     tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
-    // The rates of a search stand in the table of its curve.
+    // The rates of a search stand in a table of their own.
     let alone = run.plan.workloads.iter().filter(|_| tests.is_empty() && !asks);
     for workload in alone {
         let grid = if workload.kind().is_network() {

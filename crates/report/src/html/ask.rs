@@ -1,10 +1,14 @@
-//! The highest rate that keeps conditions.
+//! The highest rate that keeps conditions, and how latency grows around it.
 
 use maud::{Markup, html};
 
+use super::chart::{Axis, Cell, Chart, Place, Plot, Unit};
+use super::colours;
 use crate::ask::{heading, sentences};
-use iotax_analysis::ask::answers;
+use iotax_analysis::ask::{Answers, Found, answers};
 use iotax_analysis::store::Run;
+use iotax_model::plan::{AskSpec, Slo};
+use iotax_model::units::Nanos;
 
 /// A section for each work that was asked about; nothing for a run that asks nothing.
 pub(super) fn sections(run: &Run) -> Markup {
@@ -14,7 +18,56 @@ pub(super) fn sections(run: &Run) -> Markup {
             section id=(format!("a{number}")) {
                 h2 { (heading(ask, &answers)) }
                 ul { @for sentence in sentences(run, ask, &answers) { li { (sentence) } } }
+                div.pair {
+                    @for slo in &ask.slo {
+                        @if let Slo::Percentile { most, .. } | Slo::Mean { most } = slo {
+                            (chart(run, ask, &answers, slo, *most)
+                                .figure(Place { run: run.id, workload: &answers.work.name, number }))
+                        }
+                    }
+                }
             }
         }
+    }
+}
+
+/// The figure of a condition against the rate, with its limit.
+fn chart(run: &Run, ask: &AskSpec, answers: &Answers<'_>, slo: &Slo, most: Nanos) -> Chart {
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    for answer in &answers.targets {
+        let rates: Vec<f64> = answer.steps.iter().map(|step| step.rate).collect();
+        let is_next = |rate: f64| {
+            let Found::Rate(located) = answer.found else { return false };
+            let distance = |rate: f64| (rate - located.at).abs();
+            rates.iter().all(|other| distance(*other) >= distance(rate))
+        };
+        rows.extend(answer.steps.iter().filter_map(|step| {
+            let us = step.latency(slo)? / 1e3;
+            let note = if is_next(step.rate) { "answer" } else { "" };
+            Some(vec![answer.target.into(), step.rate.into(), us.into(), note.into()])
+        }));
+    }
+    let colours = colours(run, &rows);
+    let all = || answers.targets.iter().flat_map(|answer| &answer.steps).map(|step| step.rate);
+    for end in [all().reduce(f64::min), all().reduce(f64::max)].into_iter().flatten() {
+        rows.push(vec![slo.to_string().as_str().into(), end.into(), (most.0 as f64 / 1e3).into(), "".into()]);
+    }
+    let axis = |label: &str, unit: Unit, log: bool| Axis { label: label.into(), unit, log, at_least: 0.0 };
+    Chart {
+        key: format!("ask-{}", slo.figure()),
+        title: format!("Response time against load, {}", slo.figure()),
+        note: "close rates together; the flat line is the limit".into(),
+        message: heading(ask, answers),
+        columns: ["target", "offered", "response_us", "note"].map(Into::into).into(),
+        colours,
+        rows,
+        plot: Plot::Curve {
+            series: 0,
+            x: 1,
+            across: axis("I/Os per second due", Unit::Count, true),
+            y: 2,
+            up: axis("response time", Unit::Time, true),
+            note: 3,
+        },
     }
 }

@@ -81,16 +81,17 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
 fn report(run: &Run, judgement: &Judgement) -> Markup {
     let tests = iotax_analysis::suite::tests(run);
     let curves = iotax_analysis::curve::curves(run);
-    let each = tests.is_empty() && curves.is_empty();
+    let plain = curves.is_empty() && run.plan.ask.is_none();
+    let each = tests.is_empty() && plain;
     html! {
         main id="main" tabindex="-1" {
             (head(run))
             (contents(run, judgement, &tests, &curves))
-            @if curves.is_empty() { (answer::section(run, judgement, &tests)) }
+            @if plain { (answer::section(run, judgement, &tests)) }
             (ask::sections(run))
             (curve::sections(run, judgement, &curves))
             @if each { (layers::section(run, judgement)) }
-            @if curves.is_empty() { (meaning(run, judgement)) }
+            @if plain { (meaning(run, judgement)) }
             @if each {
                 (taxes::section(run, judgement))
                 @for workload in &run.plan.workloads {
@@ -131,10 +132,13 @@ fn place<'a>(run: &Run, workload: &'a str) -> Place<'a> {
 /// The number of rounds; for a run that adds rounds, the number so far and the most.
 fn rounds(run: &Run) -> String {
     let all = counted(run.plan.most_rounds(), "round");
+    let there = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
+    if run.plan.ask.is_some() {
+        return counted(there, "round");
+    }
     if run.plan.until_decided.is_none() {
         return all;
     }
-    let there = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
     format!("{there} of at most {all}")
 }
 
@@ -172,7 +176,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curv
         nav aria-label="Contents" {
             @if run.plan.ask.is_some() { a href="#a1" { "The highest rate" } }
             @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }
-            @if tests.is_empty() && curves.is_empty() {
+            @if tests.is_empty() && curves.is_empty() && run.plan.ask.is_none() {
                 @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }
                 @if !judgement.summaries.is_empty() { a href="#taxes" { "The figures" } }
                 @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {

@@ -1,0 +1,122 @@
+//! The highest rate that keeps conditions: on a disk of a known rate, and as a command.
+
+use std::collections::HashSet;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::lab::{Lab, assert_valid, start_until, text};
+
+/// A search of the least length on a small file.
+fn ask(lab: &Lab, more: &[&str]) -> (Option<i32>, Value, String) {
+    let work = lab.work();
+    let dir = work.to_str().expect("text");
+    let mut command = lab.iotax();
+    command.args([
+        "ask",
+        dir,
+        "--size",
+        "16m",
+        "--runtime",
+        "100ms",
+        "--ramp-time",
+        "20ms",
+        "--time",
+        "6s",
+        "--yes",
+        "--json",
+        "-",
+    ]);
+    let output = command.args(more).output().expect("iotax starts");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code(), json, text(&output.stderr))
+}
+
+#[test]
+fn a_search_answers_with_a_rate_an_interval_and_what_limits() {
+    let lab = Lab::new();
+    let (code, json, said) =
+        ask(&lab, &["--slo", "p90 <= 50ms", "--slo", "errors = 0", "--iops", "10", "--fail-if", "rate < 10"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_valid(&json);
+    let answer = &json["answers"][0];
+    assert_eq!(answer["slo"], serde_json::json!(["p90 <= 50ms", "errors = 0"]), "{answer}");
+    assert!(answer["trials"].as_u64().expect("trials") >= 6, "{answer}");
+    let rate = answer["rate"].as_f64().or(answer["at_least"].as_f64()).expect("a rate");
+    assert!(rate > 10.0, "{answer}");
+    assert_eq!(answer["possible"], serde_json::json!({ "iops": 10, "answer": "yes" }), "{answer}");
+    assert!(said.contains("gate rate < 10") && said.contains("passed"), "{said}");
+    lab.assert_nothing_left();
+    let again = lab.run(&["report", "1"]);
+    assert!(
+        text(&again.stdout).contains("the highest rate with p90 <= 50ms and errors = 0"),
+        "{}",
+        text(&again.stdout)
+    );
+    let whole = lab.run(&["resume", "1", "--yes"]);
+    assert!(text(&whole.stderr).contains("has all its measurements"), "{}", text(&whole.stderr));
+}
+
+#[test]
+fn a_condition_that_an_idle_target_misses_is_said_with_its_latency() {
+    let lab = Lab::new();
+    let (code, json, said) =
+        ask(&lab, &["--slo", "p50 <= 10ns", "--iops", "1000", "--fail-if", "rate < 1000"]);
+    assert_eq!(code, Some(1), "{said}");
+    let answer = &json["answers"][0];
+    assert!(answer["rate"].is_null() && answer["below"].as_f64().expect("a rate") > 0.0, "{answer}");
+    assert!(answer["at_lowest_ns"].as_f64().expect("a latency") > 10.0, "{answer}");
+    assert_eq!(answer["possible"]["answer"], "no", "{answer}");
+    assert!(said.contains("p50 <= 10ns is missed even at") && said.contains("FAILED"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_with_what_can() {
+    let lab = Lab::new();
+    for (more, words) in [
+        (&["--slo", "p99 <= 5"][..], "\"5\" is not a time"),
+        (&["--slo", "p99 > 5ms"][..], "accepted: pN <= TIME"),
+        (&["--slo", "p99 <= 5ms", "--slo", "p99 <= 1ms"][..], "one figure has one limit"),
+        (&["--slo", "errors = 0"][..], "no condition on the latency"),
+        (&["--slo", "p99 <= 5ms", "--rate-iops", "100"][..], "the rate is what is asked for"),
+        (&["--slo", "p99 <= 5ms", "--fail-if", "slower > 5%"][..], "accepted: rate < N"),
+        (&["--slo", "p99 <= 5ms", "--iops", "0"][..], "iops = 0"),
+        (&["--slo", "p99 <= 5ms", "--rw", "getc"][..], "getc"),
+        (&[][..], "--slo"),
+    ] {
+        let (code, _, said) = ask(&lab, more);
+        assert_eq!((code, said.contains(words)), (Some(2), true), "{more:?}: {said}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_search_that_was_interrupted_goes_on_where_it_was() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let mut command = lab.iotax();
+    command.args([
+        "ask",
+        work.to_str().expect("text"),
+        "--size",
+        "16m",
+        "--runtime",
+        "100ms",
+        "--ramp-time",
+        "20ms",
+    ]);
+    command.args(["--time", "12s", "--slo", "p90 <= 50ms", "--yes"]);
+    let mut child = start_until(&mut command, "round 4/");
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    lab.assert_nothing_left();
+    let json = lab.json(&["report", "1", "--json", "-"]);
+    let before = json["measurements"].as_array().expect("measurements").len();
+    let json = lab.json(&["resume", "1", "--yes", "--json", "-"]);
+    assert_eq!(json["run"]["state"], "complete", "{}", json["run"]);
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert!(measurements.len() > before + 10, "{before} and then {}", measurements.len());
+    let places: HashSet<String> =
+        measurements.iter().map(|m| format!("{} {}", m["workload"], m["round"])).collect();
+    assert_eq!(places.len(), measurements.len(), "none is measured twice");
+}
