@@ -10,10 +10,10 @@ use crate::store::Run;
 
 /// (workload, target) in the plan's order.
 pub(crate) fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> {
-    run.plan
-        .workloads
-        .iter()
-        .flat_map(|workload| run.plan.targets.iter().map(move |target| (workload.name.as_str(), target)))
+    let (plan, targets) = (&run.plan, 0..run.plan.targets.len());
+    let all = (0..plan.workloads.len()).flat_map(move |workload| targets.clone().map(move |t| (workload, t)));
+    all.filter(|(workload, target)| plan.measures(*target, *workload))
+        .map(|(workload, target)| (plan.workloads[workload].name.as_str(), &plan.targets[target]))
 }
 
 /// Each cell's measurements, one per round, by (workload, target).

@@ -19,11 +19,18 @@ pub struct Cell {
 /// seed agree and a resumed run continues in the same order.
 #[must_use]
 pub fn round_order(plan: &Plan, seed: u64, round: u32) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = (0..plan.targets.len())
-        .flat_map(|target| (0..plan.workloads.len()).map(move |workload| Cell { target, workload }))
-        .collect();
+    let mut cells = cells(plan);
     shuffle(&mut cells, seed, round);
     cells
+}
+
+/// The cells of a round in the plan's order.
+#[must_use]
+pub fn cells(plan: &Plan) -> Vec<Cell> {
+    (0..plan.targets.len())
+        .flat_map(|target| (0..plan.workloads.len()).map(move |workload| Cell { target, workload }))
+        .filter(|cell| plan.measures(cell.target, cell.workload))
+        .collect()
 }
 
 /// Puts the cells of a round into an order that depends on the seed and the round number alone.

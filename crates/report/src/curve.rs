@@ -90,5 +90,4 @@ fn with_interval(located: &Located) -> String {
 }
 
 /// Below the tables of rates.
-pub(super) const LEGEND: &str =
-    "Response times, from when each I/O was due. - where a target does not keep up: its queue only grows.";
+pub(super) const LEGEND: &str = "Response times, from when each I/O was due. - where a target does not keep up (its queue only grows), and far beyond that.";

@@ -65,7 +65,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan {
         seed: args.run.session.seed,
         margin: args.margin.margin.unwrap_or_default(),
-        curve: Some(CurveSpec { time: args.time, points: args.points }),
+        curve: Some(CurveSpec { time: args.time, points: args.points, ..CurveSpec::default() }),
         ..Plan::new(
             format!("curve {}", args.targets.join(" ")),
             targets,

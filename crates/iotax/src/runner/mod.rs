@@ -542,8 +542,7 @@ pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
 pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Option<Accel>) -> f64 {
     /// Bytes per second at which targets are filled, on the low side.
     const FILL: f64 = 400e6;
-    let per_round: f64 =
-        plan.workloads.iter().map(|w| w.expected_time().as_secs_f64() + BETWEEN.as_secs_f64()).sum();
+    let per_round = plan.round_time().as_secs_f64() + BETWEEN.as_secs_f64() * plan.cells() as f64;
     let cells = plan.cells() * rounds as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
     let built = plan
@@ -559,7 +558,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
         Some(_) => 1.0 + 0.5 * guests,
         None => 0.0,
     };
-    left * per_round * plan.targets.len() as f64 * f64::from(rounds) + fill + boot
+    left * per_round * f64::from(rounds) + fill + boot
 }
 
 /// Milliseconds since 1970-01-01 UTC.

@@ -1,5 +1,6 @@
 //! The capacity of each target, by which the rates of a curve are placed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use iotax_analysis::Metric;
@@ -27,7 +28,7 @@ impl Runner<'_> {
     ) -> anyhow::Result<()> {
         progress.phase("measuring what the targets can do");
         let plan = Arc::clone(&self.plan);
-        let mut capacities = vec![Vec::new(); plan.workloads.len()];
+        let mut capacities = vec![BTreeMap::new(); plan.workloads.len()];
         for (workload, capacities) in capacities.iter_mut().enumerate() {
             let name = &plan.workloads[workload].name;
             for target in
@@ -46,7 +47,7 @@ impl Runner<'_> {
                     anyhow::anyhow!("{target} completed no I/O of {name}, so no rate can be placed")
                 })?;
                 progress.note(&format!("{target}, {name}: up to {} IOPS", human::count(most)));
-                capacities.push(most);
+                capacities.insert(target.clone(), most);
             }
         }
         let plan = self.order.plan.clone().with_rates(&capacities)?;

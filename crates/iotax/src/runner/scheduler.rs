@@ -6,6 +6,7 @@ use std::time::Instant;
 use iotax_analysis::store::Run;
 use iotax_analysis::{SequentialState, Standing, Stopped};
 use iotax_model::record::Measurement;
+use iotax_model::schedule;
 use iotax_model::units::human;
 use iotax_model::{Cell, Plan};
 
@@ -99,9 +100,7 @@ impl<'a> Scheduler<'a> {
 
     /// All rounds of a plan that fixes their number.
     fn everything(&self) -> Batch {
-        let cells = (0..self.plan.targets.len())
-            .flat_map(|target| (0..self.plan.workloads.len()).map(move |workload| Cell { target, workload }))
-            .collect();
+        let cells = schedule::cells(self.plan);
         let at_most = self.plan.cells() * self.plan.repeat as usize;
         Batch { rounds: 1..=self.plan.repeat, cells, before: 0, at_most, open: None }
     }

@@ -1,5 +1,7 @@
 //! Latency against offered load: a plan whose rates follow from what its targets can do.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +24,8 @@ const LEAST_ROUNDS: u32 = 3;
 const SHARES: (f64, f64) = (0.05, 1.1);
 /// Shares come closer to one another towards the capacity, where latency bends: this is the exponent of their places.
 const CROWDING: f64 = 0.6;
+/// A target is not measured at rates above its capacity by more than this factor, which are for other targets.
+const FAR: f64 = 1.2;
 /// Rates of several targets that are this close are one.
 const APART: f64 = 1.08;
 
@@ -39,6 +43,9 @@ pub struct CurveSpec {
     /// several targets]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub points: Option<u32>,
+    /// The highest rate that each workload is measured at on each target, by name: written once the rates are placed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub highest: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 fn time() -> Nanos {
@@ -47,7 +54,7 @@ fn time() -> Nanos {
 
 impl Default for CurveSpec {
     fn default() -> Self {
-        Self { time: TIME, points: None }
+        Self { time: TIME, points: None, highest: BTreeMap::new() }
     }
 }
 
@@ -80,28 +87,45 @@ impl Plan {
         self.curve.is_some() && !self.workloads.iter().any(Workload::is_open_loop)
     }
 
+    /// Returns whether a workload, by its place, is measured on a target: of a curve, if the rate is not far beyond what the target can do.
+    #[must_use]
+    pub fn measures(&self, target: usize, workload: usize) -> bool {
+        let highest = |workload: &Workload| -> Option<u64> {
+            let (work, _) = workload.name.rsplit_once('@')?;
+            self.curve.as_ref()?.highest.get(work)?.get(&self.targets[target].name).copied()
+        };
+        let workload = &self.workloads[workload];
+        let rate = workload.rate_iops.map(|rate| rate * u64::from(workload.numjobs));
+        rate.zip(highest(workload)).is_none_or(|(rate, highest)| rate <= highest)
+    }
+
     /// The plan with a workload for each rate after the closed loop of each workload, and the rounds that its time has room for.
-    /// `capacities` are I/Os per second of each workload on each target that could be measured.
+    /// `capacities` are I/Os per second of each workload on each target that could be measured, by name.
     ///
     /// # Errors
     /// A time in which too few rounds fit.
-    pub fn with_rates(mut self, capacities: &[Vec<f64>]) -> Result<Self, PlanError> {
-        let Some(curve) = self.curve.clone() else { return Ok(self) };
+    pub fn with_rates(mut self, capacities: &[BTreeMap<String, f64>]) -> Result<Self, PlanError> {
+        let Some(mut curve) = self.curve.clone() else { return Ok(self) };
         let works = std::mem::take(&mut self.workloads);
         for (work, capacities) in works.into_iter().zip(capacities) {
-            let rates = place(capacities, curve.points_of(self.targets.len()));
+            let all: Vec<f64> = capacities.values().copied().collect();
+            let rates = place(&all, curve.points_of(self.targets.len()));
+            let highest = capacities.iter().map(|(target, most)| (target.clone(), rounded(most * FAR)));
+            curve.highest.insert(work.name.clone(), highest.collect());
             let at_rates: Vec<Workload> = rates.into_iter().map(|rate| at_rate(&work, rate)).collect();
             self.workloads.push(work);
             self.workloads.extend(at_rates);
         }
+        let time = curve.time;
+        self.curve = Some(curve);
         let round = self.round_time().0.saturating_add(BETWEEN.0.saturating_mul(self.cells() as u64)).max(1);
-        let fitting = usize::try_from(curve.time.0 / round).unwrap_or(usize::MAX);
+        let fitting = usize::try_from(time.0 / round).unwrap_or(usize::MAX);
         let rounds = fitting.min(MOST_MEASUREMENTS / self.cells().max(1)).min(1000);
         self.repeat = u32::try_from(rounds).unwrap_or(u32::MAX);
         if self.repeat < LEAST_ROUNDS {
             return Err(PlanError::Content(format!(
                 "curve: time = {}: {} targets at {} rates are {} a round; accepted: {} or more, or fewer points",
-                curve.time,
+                time,
                 self.targets.len(),
                 self.workloads.len(),
                 Nanos(round),
@@ -160,17 +184,41 @@ mod tests {
         ))
     }
 
+    /// What the target `t` can do.
+    fn capacities(iops: f64) -> [BTreeMap<String, f64>; 1] {
+        [BTreeMap::from([("t".to_owned(), iops)])]
+    }
+
+    #[test]
+    fn a_target_is_not_measured_far_beyond_what_it_can_do() {
+        let plan = Plan::from_toml(
+            "[curve]\ntime = \"5m\"\npoints = 6\n[[target]]\nname = \"fast\"\npath = \"/fast\"\n\
+             [[target]]\nname = \"slow\"\npath = \"/slow\"\n[[workload]]\nname = \"w\"\nrw = \"randread\"\nruntime = \"250ms\"\n",
+        );
+        let capacities = BTreeMap::from([("fast".to_owned(), 10_000.0), ("slow".to_owned(), 1000.0)]);
+        let plan = plan.expect("a plan").with_rates(&[capacities]).expect("rates");
+        let rates_of = |target: usize| -> Vec<u64> {
+            let measured = (0..plan.workloads.len()).filter(|workload| plan.measures(target, *workload));
+            measured.filter_map(|workload| plan.workloads[workload].rate_iops).collect()
+        };
+        assert_eq!((rates_of(0).last(), rates_of(1).last()), (Some(&11_000), Some(&1100)), "{plan:?}");
+        assert!(rates_of(0).len() > rates_of(1).len() && rates_of(1).len() >= 6);
+        assert!(plan.measures(1, 0), "the closed loop is measured on all");
+        assert_eq!(plan.cells(), rates_of(0).len() + rates_of(1).len() + 2);
+        assert_eq!(Plan::from_toml(&plan.to_toml().expect("TOML")).expect("reads back"), plan);
+    }
+
     #[test]
     fn a_time_becomes_rounds_of_a_closed_loop_and_its_rates() {
         let with_rates =
-            plan("[curve]\ntime = \"2m\"\npoints = 8").expect("a plan").with_rates(&[vec![10_000.0]]);
+            plan("[curve]\ntime = \"2m\"\npoints = 8").expect("a plan").with_rates(&capacities(10_000.0));
         let with_rates = with_rates.expect("rates");
         assert_eq!(with_rates.workloads.len(), 9);
         assert!(!with_rates.workloads[0].is_open_loop() && !with_rates.wants_rates());
         assert!(with_rates.workloads.iter().all(|workload| workload.runtime == Nanos::from_millis(250)));
         let slow = plan("[curve]\ntime = \"2m\"\npoints = 8")
             .expect("a plan")
-            .with_rates(&[vec![200.0]])
+            .with_rates(&capacities(200.0))
             .expect("rates");
         assert_eq!(
             (slow.workloads[1].name.as_str(), slow.workloads[1].runtime),
@@ -193,8 +241,10 @@ mod tests {
             let error = plan(head).expect_err(head).to_string();
             assert!(error.contains(words), "{error}");
         }
-        let short =
-            plan("[curve]\ntime = \"5s\"").expect("a plan").with_rates(&[vec![10_000.0]]).expect_err("short");
+        let short = plan("[curve]\ntime = \"5s\"")
+            .expect("a plan")
+            .with_rates(&capacities(10_000.0))
+            .expect_err("short");
         assert!(short.to_string().contains("time = 5s") && short.to_string().contains("accepted"), "{short}");
     }
 }

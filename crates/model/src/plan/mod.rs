@@ -355,15 +355,17 @@ impl Plan {
     /// The number of cells in a round.
     #[must_use]
     pub fn cells(&self) -> usize {
-        self.targets.len() * self.workloads.len()
+        let all = (0..self.targets.len()).flat_map(|t| (0..self.workloads.len()).map(move |w| (t, w)));
+        all.filter(|(target, workload)| self.measures(*target, *workload)).count()
     }
 
     /// Total warm-up and runtime of a round; expected times for workloads that end by themselves.
     #[must_use]
     pub fn round_time(&self) -> Nanos {
-        let workloads = self.workloads.iter().map(|w| w.expected_time().0);
-        let once = workloads.fold(0, u64::saturating_add);
-        Nanos(once.saturating_mul(self.targets.len() as u64))
+        let all = (0..self.targets.len()).flat_map(|t| (0..self.workloads.len()).map(move |w| (t, w)));
+        let measured = all.filter(|(target, workload)| self.measures(*target, *workload));
+        let times = measured.map(|(_, workload)| self.workloads[workload].expected_time().0);
+        Nanos(times.fold(0, u64::saturating_add))
     }
 
     /// Checks journals: each serves one measurement, and guests have no place for one.

@@ -12,7 +12,8 @@ use iotax_analysis::{Judgement, Metric, Summary};
 #[must_use]
 pub fn figures(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
-    for workload in &run.plan.workloads {
+    // The rates that a search tried stand in a table of their own.
+    for workload in run.plan.asked() {
         let Some(grid) = table(run, judgement, workload) else { continue };
         let title = title_in(run.source.as_ref(), workload);
         page.add(Part::Head(format!("All figures: {title} ({})", workload.name)));

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::chart::{Axis, Cell, Chart, Place, Plot, Unit};
-use super::colours;
+use super::{COLOURS, colours};
 use crate::ask::{heading, sentences};
 use iotax_analysis::ask::{Answers, Found, answers};
 use iotax_analysis::store::Run;
@@ -47,7 +47,8 @@ fn chart(run: &Run, ask: &AskSpec, answers: &Answers<'_>, slo: &Slo, most: Nanos
             Some(vec![answer.target.into(), step.rate.into(), us.into(), note.into()])
         }));
     }
-    let colours = colours(run, &rows);
+    let mut colours = colours(run, &rows);
+    colours.push((slo.to_string(), format!("t{}", run.plan.targets.len() % COLOURS)));
     let all = || answers.targets.iter().flat_map(|answer| &answer.steps).map(|step| step.rate);
     for end in [all().reduce(f64::min), all().reduce(f64::max)].into_iter().flatten() {
         rows.push(vec![slo.to_string().as_str().into(), end.into(), (most.0 as f64 / 1e3).into(), "".into()]);
