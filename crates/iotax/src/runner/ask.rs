@@ -33,8 +33,9 @@ impl Runner<'_> {
         for round in 1_u32.. {
             let so_far = store.load(self.order.run)?;
             let cells = self.place(&so_far, ask, round);
-            let time: u64 = cells.iter().map(|cell| Plan::trial_time(self.workload(*cell))).sum();
-            if cells.is_empty() || spent + time > ask.time.0 {
+            let times = cells.iter().map(|cell| Plan::trial_time(self.workload(*cell)));
+            let time = times.fold(0, u64::saturating_add);
+            if cells.is_empty() || time.saturating_add(spent) > ask.time.0 {
                 break;
             }
             spent += time;

@@ -28,7 +28,7 @@ const COMMANDS: [(&str, &str); 16] = [
     ("iotax bench FILE-OR-DEVICE", "--size 16m --runtime 0.3"),
     ("iotax bench ssh://user@host/path", "--size 16m --runtime 0.3"),
     ("iotax ask DIR --slo 'p99 <= 0.5ms'", "--size 16m --runtime 0.1 --ramp-time 0 --time 5s --yes"),
-    ("iotax curve DIR", "--size 16m --time 5s --points 4 --yes"),
+    ("iotax curve DIR", "--size 16m --time 10s --points 4 --yes"),
     ("iotax compare A B --fail-if 'slower > 5%'", ""),
     ("iotax run job.fio --target DIR --target vm-qcow2:DIR", "--repeat 1 --yes"),
     (

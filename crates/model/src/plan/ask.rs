@@ -194,8 +194,8 @@ impl AskSpec {
             ));
         }
         plan.check_can_have_rates().or_else(refuse)?;
-        let least = plan.asked().map(Plan::trial_time).sum::<u64>() * (COARSE + 2 * FEWEST_PAIRS);
-        let least = Nanos(least * plan.targets.len() as u64);
+        let least = plan.asked().map(Plan::trial_time).fold(0, u64::saturating_add);
+        let least = Nanos(least.saturating_mul((COARSE + 2 * FEWEST_PAIRS) * plan.targets.len() as u64));
         if self.time < least {
             return refuse(format!(
                 "time = {}: accepted: {} or more for {} targets",
@@ -238,7 +238,7 @@ impl Plan {
     /// Warm-up and window of a trial with what is between two, in nanoseconds.
     #[must_use]
     pub fn trial_time(workload: &Workload) -> u64 {
-        workload.expected_time().0 + BETWEEN.0
+        workload.expected_time().0.saturating_add(BETWEEN.0)
     }
 
     /// Adds the workload at this place at a rate, unless it is there. Its place.

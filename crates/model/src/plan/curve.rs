@@ -76,7 +76,19 @@ impl CurveSpec {
         if plan.until_decided.is_some() {
             return refuse("it measures for its time; leave out until_decided and time above it".into());
         }
-        plan.check_can_have_rates().or_else(refuse)
+        plan.check_can_have_rates().or_else(refuse)?;
+        // Where rates are slow, windows are longer, which is known later.
+        let targets = plan.targets.len();
+        let rates = u64::from(self.points_of(targets)) + 1;
+        let round = plan.workloads.iter().map(Plan::trial_time).fold(0, u64::saturating_add);
+        let least = Nanos(round.saturating_mul(rates * targets as u64 * u64::from(LEAST_ROUNDS)));
+        if plan.wants_rates() && self.time < least {
+            return refuse(format!(
+                "time = {}: {LEAST_ROUNDS} rounds of {targets} targets at {rates} rates take {least}; accepted: that or more, or fewer points",
+                self.time
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -241,10 +253,11 @@ mod tests {
             let error = plan(head).expect_err(head).to_string();
             assert!(error.contains(words), "{error}");
         }
-        let short = plan("[curve]\ntime = \"5s\"")
-            .expect("a plan")
-            .with_rates(&capacities(10_000.0))
-            .expect_err("short");
-        assert!(short.to_string().contains("time = 5s") && short.to_string().contains("accepted"), "{short}");
+        let short = plan("[curve]\ntime = \"5s\"").expect_err("short").to_string();
+        assert!(short.contains("time = 5s") && short.contains("accepted: that or more"), "{short}");
+        // Windows of slow rates are longer.
+        let slow = plan("[curve]\ntime = \"20s\"").expect("a plan").with_rates(&capacities(20.0));
+        let slow = slow.expect_err("slow").to_string();
+        assert!(slow.contains("time = 20s"), "{slow}");
     }
 }
