@@ -1,6 +1,6 @@
 //! Sentences on the highest rate that keeps conditions.
 
-use iotax_analysis::ask::{Against, Answer, Answers, Condition, Found};
+use iotax_analysis::ask::{Against, Answer, Answers, Condition, Found, Possible};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::store::Run;
 use iotax_model::plan::{AskSpec, Slo};
@@ -61,7 +61,7 @@ fn rate(answer: &Answer<'_>) -> String {
 fn limit(answer: &Answer<'_>) -> Option<String> {
     let Found::Rate(located) = answer.found else { return None };
     let limit = match answer.limited_by? {
-        Condition::KeepsUp => "limited by its capacity".to_owned(),
+        Condition::KeepsUp => "limited by what it keeps up with".to_owned(),
         condition @ Condition::Slo(_) => {
             let share = answer.capacity.map(|capacity| {
                 format!(
@@ -91,8 +91,10 @@ fn compared(against: &Against, baseline: &str) -> String {
 /// `20.0k IOPS: yes, 18% are left`.
 fn possible(answer: &Answer<'_>, iops: u64) -> String {
     let asked = iops as f64;
-    let word = answer.found.allows(asked).word();
+    let possible = answer.found.allows(asked);
+    let word = possible.word();
     let margin = match answer.found {
+        _ if possible == Possible::Undecided => ", a longer --time may decide".into(),
         Found::Rate(located) if located.at >= 3.0 * asked => {
             format!(", {:.0} times that", located.at / asked)
         }

@@ -63,8 +63,10 @@ pub struct Step {
     pub windows: usize,
     /// Times from when an I/O was due to its completion.
     pub response: Histogram,
-    /// The share of the I/Os that were due and had not begun at the end of their window.
+    /// The share of the I/Os that were due and had not begun at the end of their window; 1 if that is all and more.
     pub left: f64,
+    /// I/Os that failed.
+    pub failed: u64,
 }
 
 impl Step {
@@ -227,14 +229,16 @@ fn measured<'a>(run: &'a Run, asked: &Workload, target: &str) -> Measured<'a> {
 const CLOSE: f64 = 1.04;
 
 fn step(windows: &[(f64, &Measurement)]) -> Step {
-    let (mut response, mut due, mut backlog) = (Histogram::new(), 0, 0);
+    let (mut response, mut due, mut backlog, mut failed) = (Histogram::new(), 0, 0, 0);
     for (_, m) in windows {
         m.outcome.tallies.response().iter().for_each(|one| response.merge(one));
         due += m.outcome.pacing.map_or(0, |pacing| pacing.due);
+        failed += Failed::of(m).ios;
         backlog += m.outcome.pacing.map_or(0, |pacing| pacing.backlog);
     }
     let rate = windows.iter().map(|(rate, _)| rate).sum::<f64>() / windows.len() as f64;
-    Step { rate, windows: windows.len(), response, left: backlog as f64 / (due as f64).max(1.0) }
+    let left = (backlog as f64 / (due as f64).max(1.0)).min(1.0);
+    Step { rate, windows: windows.len(), response, left, failed }
 }
 
 impl Measured<'_> {
@@ -289,8 +293,8 @@ impl Search {
         let mut ends: Option<Interval> = None;
         for condition in conditions(ask) {
             let (trials, limit) = trials(&measured.open, condition);
-            let at = match root::root(&trials, limit) {
-                Some(Root::At(at)) => at,
+            let (at, middle) = match root::root(&trials, limit) {
+                Some(Root::At { rate, middle }) => (rate, middle),
                 Some(Root::Below(rate)) => {
                     return Self { found: Found::Below(rate), limited_by: Some(condition), draws: None };
                 }
@@ -302,8 +306,7 @@ impl Search {
                 }
                 None => continue,
             };
-            let draws = Draws::new(&trials, limit, at);
-            let at = draws.as_ref().map_or(at, Draws::root);
+            let draws = Draws::new(&trials, limit, middle);
             if let Some(own) = draws.as_ref().map(|draws| draws.interval(ALPHA)) {
                 let lower =
                     |all: Interval| Interval { low: all.low.min(own.low), high: all.high.min(own.high) };

@@ -53,22 +53,30 @@ pub(super) enum Root {
     Below(f64),
     /// It is kept at all rates so far; the highest of them.
     Above(f64),
-    /// At this rate.
-    At(f64),
+    /// At this rate, by the trials around another that is close to it.
+    At {
+        /// The rate.
+        rate: f64,
+        /// The other.
+        middle: f64,
+    },
 }
 
 /// The estimate of all trials.
 pub(super) fn root(trials: &[Trial], limit: f64) -> Option<Root> {
     let coarse = between(trials, limit)?;
-    let Root::At(mut at) = coarse else { return Some(coarse) };
+    let Root::At { rate: coarse, .. } = coarse else { return Some(coarse) };
+    let mut around = Neighbourhood::of(trials, coarse);
     for _ in 0..REFINEMENTS {
-        let around = Neighbourhood::of(trials, at);
-        match on_line(&around.rounds, around.slopes, limit, at) {
-            Some(better) => at = better,
-            None => break,
+        let Some(better) = around.root(limit) else { break };
+        // A line that noise made flat leads far away, where no trial would contradict it.
+        let next = Neighbourhood::of(trials, better.clamp(coarse * (-NEAR).exp(), coarse * NEAR.exp()));
+        if next.rounds.0.len() < around.rounds.0.len().min(FEWEST_ROUNDS) {
+            break;
         }
+        around = next;
     }
-    Some(Root::At(at))
+    Some(Root::At { rate: around.root(limit).unwrap_or(coarse), middle: around.middle })
 }
 
 /// A root, and those of samples of the rounds with replacement, as logarithms.
@@ -79,28 +87,29 @@ pub(super) struct Draws {
 }
 
 impl Draws {
-    /// Around a root; `None` with too few rounds near it. Equal rounds are drawn alike, so that draws of two targets are pairs.
-    pub(super) fn new(trials: &[Trial], limit: f64, at: f64) -> Option<Self> {
-        let Neighbourhood { rounds, slopes } = Neighbourhood::of(trials, at);
+    /// By the trials around `middle`; `None` with too few rounds there. Equal rounds are drawn alike, so that draws of two targets are pairs.
+    pub(super) fn new(trials: &[Trial], limit: f64, middle: f64) -> Option<Self> {
+        let around = Neighbourhood::of(trials, middle);
+        let (rounds, slopes) = (&around.rounds, around.slopes);
         let n = rounds.0.len();
         if n < FEWEST_ROUNDS {
             return None;
         }
-        let known = on_line(&rounds, slopes, limit, at)?.ln();
+        let known = around.root(limit)?.ln();
+        // Where the line leads out of the neighbourhood, nothing is known of where it ends.
+        if (known - middle.ln()).abs() > NEAR * 0.99 {
+            return None;
+        }
         let mut random = Xoshiro256PlusPlus::seed_from_u64(n as u64);
         let wider = widening(n)?;
         let mut drawn = Vec::with_capacity(DRAWS);
         for _ in 0..DRAWS {
             let sample = Rounds((0..n).map(|_| rounds.0[random.random_range(0..n)].clone()).collect());
-            let found = on_line(&sample, slopes, limit, at).map_or(known, f64::ln);
+            let found = on_line(&sample, slopes, limit, middle).map_or(known, f64::ln);
             drawn.push(known + wider * (found - known));
         }
-        Some(Self { known, drawn })
-    }
-
-    /// The root.
-    pub(super) fn root(&self) -> f64 {
-        self.known.exp()
+        let differ = drawn.iter().any(|one| one.total_cmp(&drawn[0]).is_ne());
+        differ.then_some(Self { known, drawn })
     }
 
     /// The interval of the root at a level.
@@ -163,13 +172,15 @@ fn between(trials: &[Trial], limit: f64) -> Option<Root> {
             let (low, high) = (&blocks[first - 1], &blocks[first]);
             let part = (limit.ln() - share(low)) / (share(high) - share(low)).max(f64::MIN_POSITIVE);
             let (from, to) = (low.rate.ln(), high.rate.ln());
-            Root::At((from + (to - from) * part.clamp(0.0, 1.0)).exp())
+            let rate = (from + (to - from) * part.clamp(0.0, 1.0)).exp();
+            Root::At { rate, middle: rate }
         }
     })
 }
 
 /// What a line through a rate follows from.
 struct Neighbourhood {
+    middle: f64,
     rounds: Rounds,
     /// The least and the greatest slope.
     slopes: (f64, f64),
@@ -184,7 +195,11 @@ impl Neighbourhood {
         let share = |trial: &Trial| (trial.bad.max(0.5) / trial.of).ln();
         let wide = below.zip(above).map(|(low, high)| (share(high) - share(low)) / (away(high) - away(low)));
         let wide = wide.map_or(UNTOLD, |wide| wide.clamp(WIDE.0, WIDE.1));
-        Self { rounds: Rounds::near(trials, at), slopes: (wide / LESS, wide * MORE) }
+        Self { middle: at, rounds: Rounds::near(trials, at), slopes: (wide / LESS, wide * MORE) }
+    }
+
+    fn root(&self, limit: f64) -> Option<f64> {
+        on_line(&self.rounds, self.slopes, limit, self.middle)
     }
 }
 

@@ -17,9 +17,12 @@ const LEAST: f64 = 0.02;
 /// Where no rate fails, the next is higher by this factor, up to so many times the capacity.
 const UP: f64 = 1.1;
 const MOST: f64 = 2.0;
-/// Where all fail, the next is lower by this factor, down to this share of the capacity.
+/// Where all fail, the next is lower by this factor, as long as it is above this share of the capacity.
 const DOWN: f64 = 0.4;
 const LOWEST: f64 = 0.002;
+
+/// So many windows decide that they fail even there.
+const WINDOWS: usize = 5;
 
 /// What to measure next of a work on a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +56,11 @@ pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32)
         Found::Rate(located) => Next::Rates(pair(located.at, apart)),
         Found::AtLeast(rate) if rate * UP > MOST * capacity => Next::Nothing,
         Found::AtLeast(rate) => Next::Rates(vec![rounded(rate * UP).max(rounded(rate) + 1)]),
-        Found::Below(rate) if rate * DOWN < (LOWEST * capacity).max(1.0) => Next::Nothing,
+        Found::Below(rate) if rate * DOWN < (LOWEST * capacity).max(1.0) => {
+            // At the lowest rate a window holds few I/Os.
+            let there = before.open.iter().filter(|(tried, _)| *tried <= rate).count();
+            if there < WINDOWS { Next::Rates(vec![rounded(rate)]) } else { Next::Nothing }
+        }
         Found::Below(rate) => Next::Rates(vec![rounded(rate * DOWN)]),
     }
 }

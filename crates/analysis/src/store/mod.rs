@@ -469,6 +469,8 @@ impl Store {
         // A complete run that adds rounds has all its measurements, and so has an import.
         let is_open = plan.until_decided.is_some() || head.source.is_some();
         let all = u64::from(plan.most_rounds()) * plan.cells() as u64;
+        // Nobody knows how many a search takes.
+        let has_all = plan.ask.is_some() || (is_open && state == RunState::Complete);
         RunSummary {
             id: run,
             name: plan.name.clone(),
@@ -476,7 +478,7 @@ impl Store {
             started_at_ms: head.started_at_ms,
             targets: plan.targets.iter().map(|target| target.name.clone()).collect(),
             measured,
-            planned: if is_open && state == RunState::Complete { measured } else { all },
+            planned: if has_all { measured } else { all },
             damage,
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     iops: Option<u64>,
     /// Exit with code 1 if a target's rate is lower, and with code 5 if that is undecided: "rate < 20000"
-    #[arg(long, value_name = "GATE", value_parser = str::parse::<RateGate>)]
+    #[arg(long, value_name = "GATE", conflicts_with = "print_plan", value_parser = str::parse::<RateGate>)]
     fail_if: Option<RateGate>,
     #[command(flatten)]
     margin: MarginArgs,

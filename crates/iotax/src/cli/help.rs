@@ -42,8 +42,8 @@ const HEADINGS: [(&str, &[&str]); 6] = [
     ("Guests", &["guests", "accel", "kernel", "modules", "like", "like_disk"]),
 ];
 
-/// Commands that `iotax -h` leaves out: those that are used once.
-const SELDOM: [&str; 2] = ["completions", "man"];
+/// Commands that `iotax -h` leaves out: those that are used seldom.
+const SELDOM: [&str; 3] = ["completions", "man", "export"];
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;

@@ -69,8 +69,12 @@ enum Command {
     /// Measure one file or device once
     Bench(Box<bench::Args>),
     /// Latency against offered load: from idle to beyond what each target can do
+    ///
+    /// Without options: --iodepth 64, --runtime 250ms, --ramp-time 50ms for each window.
     Curve(Box<curve::Args>),
     /// The highest I/O rate that keeps conditions on latency, with its interval
+    ///
+    /// Without options: --iodepth 64, --runtime 1s, --ramp-time 200ms for each window.
     Ask(Box<ask::Args>),
     /// Run a plan
     Run(run::Args),

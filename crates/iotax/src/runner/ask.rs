@@ -106,7 +106,12 @@ fn look(run: &Run, round: u32) -> String {
             Found::Rate(located) => Some(format!("{} {} IOPS", answer.target, human::count(located.at))),
             _ => None,
         });
-    format!("round {round}: {} so far", targets.collect::<Vec<_>>().join(", "))
+    let targets: Vec<String> = targets.collect();
+    if targets.is_empty() {
+        format!("round {round}: no rate is close yet")
+    } else {
+        format!("round {round}: {} so far", targets.join(", "))
+    }
 }
 
 fn step(plan: &Plan, cell: Cell, round: u32, number: usize, cells: usize) -> Step<'_> {

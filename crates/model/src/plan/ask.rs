@@ -198,10 +198,8 @@ impl AskSpec {
         let least = Nanos(least.saturating_mul((COARSE + 2 * FEWEST_PAIRS) * plan.targets.len() as u64));
         if self.time < least {
             return refuse(format!(
-                "time = {}: accepted: {} or more for {} targets",
-                self.time,
-                least,
-                plan.targets.len()
+                "time = {}: accepted: {least} or more, for enough windows of this runtime on all targets",
+                self.time
             ));
         }
         Ok(())

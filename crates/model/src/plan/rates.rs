@@ -33,6 +33,15 @@ pub fn rounded(rate: f64) -> u64 {
     whole
 }
 
+/// Why block I/O cannot be given a rate.
+fn without_rate(work: &Workload) -> Option<String> {
+    if work.io_size.is_some() || work.loops.is_some() {
+        return Some("io_size and loops end a window after so much I/O; at a rate it lasts for its runtime: leave them out".into());
+    }
+    let at_rate = (!work.is_open_loop()).then(|| at_rate(work, 1000))?;
+    at_rate.check().err().map(|error| error.to_string())
+}
+
 impl Plan {
     /// Refuses work that cannot be given a rate, in words.
     pub(super) fn check_can_have_rates(&self) -> Result<(), String> {
@@ -43,7 +52,10 @@ impl Plan {
                 other.name,
                 other.doing()
             )),
-            None => Ok(()),
+            None => match self.workloads.iter().find_map(|work| Some((work, without_rate(work)?))) {
+                Some((work, why)) => Err(format!("workload {:?}: {why}", work.name)),
+                None => Ok(()),
+            },
         }
     }
 }

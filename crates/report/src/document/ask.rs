@@ -26,12 +26,15 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
 fn rates(ask: &AskSpec, answer: &Answer<'_>) -> Grid {
     let timed: Vec<&Slo> = ask.slo.iter().filter(|slo| **slo != Slo::NoErrors).collect();
     let names: Vec<String> = timed.iter().map(|slo| slo.figure()).collect();
-    let head =
-        ["IOPS due", "windows"].into_iter().chain(names.iter().map(String::as_str)).chain(["not begun"]);
+    let head = ["IOPS due", "windows"]
+        .into_iter()
+        .chain(names.iter().map(String::as_str))
+        .chain(["not begun", "failed"]);
     let row = |step: &Step| {
         let latencies = timed.iter().map(|slo| or_unknown(step.latency(slo), human::time));
         let first = [human::count(step.rate), step.windows.to_string()].into_iter();
-        first.chain(latencies).chain([format!("{:.1}%", 100.0 * step.left)]).map(figure).collect()
+        let last = [format!("{:.1}%", 100.0 * step.left), step.failed.to_string()];
+        first.chain(latencies).chain(last).map(figure).collect()
     };
     Grid { head: head.map(figure).collect(), rows: answer.steps.iter().map(row).collect() }
 }
