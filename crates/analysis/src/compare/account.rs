@@ -93,7 +93,15 @@ impl Account {
     #[must_use]
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let kinds = Kinds::of(judgement);
-        let measured = run.measurements.iter().zip(&judgement.grades).map(|(m, grade)| MeasurementFigures {
+        // The rates that a search tried are no cells that another run has.
+        let workloads: Vec<Workload> = if run.plan.ask.is_some() {
+            run.plan.asked().cloned().collect()
+        } else {
+            run.plan.workloads.clone()
+        };
+        let is_compared = |m: &Measurement| workloads.iter().any(|workload| workload.name == m.workload);
+        let measured = run.measurements.iter().zip(&judgement.grades).filter(|(m, _)| is_compared(m));
+        let measured = measured.map(|(m, grade)| MeasurementFigures {
             target: m.target.clone(),
             workload: m.workload.clone(),
             round: m.round,
@@ -109,8 +117,8 @@ impl Account {
             repeat: run.plan.repeat,
             environment: run.environment.clone(),
             subjects: subjects(&run.plan.targets, &run.plan.neighbours, &run.targets),
-            workloads: run.plan.workloads.clone(),
             figures: measured.collect(),
+            workloads,
             source: run.source.clone(),
         }
     }

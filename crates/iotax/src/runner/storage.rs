@@ -28,11 +28,20 @@ fn below(directory: &Path) -> anyhow::Result<Vec<Layer>> {
     Ok(stack::of_path(Path::new("/"), directory)?.layers)
 }
 
-/// Rejects a directory that is on another filesystem than before, as long as nothing has been written there.
+/// Rejects a directory that is on another filesystem than before, as long as nothing has been written there, and a file that is gone:
+/// a new one in its place is another target.
 pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<()> {
     for spec in &plan.targets {
         let Some(directory) = directory(spec) else { continue };
         let Some(record) = before.iter().find(|record| record.name == spec.name) else { continue };
+        if let (Ok(Stack::Path(path)), Some(_)) = (spec.stack(), &record.found) {
+            anyhow::ensure!(
+                path.exists(),
+                "target {:?}: {} was there when the run was begun, and is gone; put it back and resume again, or begin a new run",
+                spec.name,
+                path.display()
+            );
+        }
         let then = stack::beneath_directory(&record.layers);
         let now = below(&directory).with_context(|| format!("target {:?}", spec.name))?;
         anyhow::ensure!(

@@ -302,3 +302,22 @@ fn the_end_of_a_run_tells_what_it_could_not_undo() {
     assert_eq!(list(&directory), Vec::<PathBuf>::new());
     lab.assert_nothing_left();
 }
+
+#[test]
+fn a_file_of_the_users_that_is_gone_is_not_replaced_when_its_run_is_resumed() {
+    let lab = Lab::new();
+    let file = lab.work().join("data");
+    fs::write(&file, vec![7; 16 << 20]).expect("written");
+    let plan = lab.plan(&plan_of(&file).replace("'1s'", "'100ms'"));
+    let first = lab.run(&["run", plan.to_str().expect("text"), "--yes"]);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let kept = lab.path("kept");
+    fs::rename(&file, &kept).expect("renamed");
+    let refused = lab.run(&["resume", "1", "--repeat", "2", "--yes"]);
+    let said = text(&refused.stderr);
+    assert_eq!((refused.status.code(), said.contains("is gone; put it back")), (Some(4), true), "{said}");
+    assert!(!file.exists(), "nothing was made in its place");
+    fs::rename(&kept, &file).expect("renamed");
+    let more = lab.run(&["resume", "1", "--repeat", "2", "--yes"]);
+    assert!(more.status.success(), "{}", text(&more.stderr));
+}
