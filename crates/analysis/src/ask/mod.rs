@@ -50,8 +50,23 @@ pub struct Answer<'a> {
     pub at_lowest_ns: Option<f64>,
     /// The windows by rising rate, with those of close rates together.
     pub steps: Vec<Step>,
+    /// How the rate was kept for long; absent if that was not asked, or not measured.
+    pub held: Option<Held>,
     /// The baseline's rate and this one's; absent for the baseline, and where one of them is not known.
     pub against: Option<Against>,
+}
+
+/// A rate held for long, in windows one after another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Held {
+    /// I/Os per second.
+    pub rate: f64,
+    /// Length of a window in nanoseconds.
+    pub window_ns: u64,
+    /// Windows that were measured.
+    pub windows: usize,
+    /// Those in which a condition was missed, from 1.
+    pub missed: Vec<u32>,
 }
 
 /// Windows at rates within 4% of one another.
@@ -151,6 +166,16 @@ impl Possible {
 }
 
 impl Found {
+    /// A rate that is surely possible, to be held for long: the lower end of the interval.
+    #[must_use]
+    pub fn to_hold(&self) -> Option<f64> {
+        match self {
+            Self::Rate(located) => Some(located.interval.map_or(located.at, |ends| ends.low)),
+            Self::AtLeast(rate) => Some(*rate),
+            Self::Unknown | Self::Below(_) => None,
+        }
+    }
+
     /// Returns whether so many I/Os per second are possible.
     #[must_use]
     pub fn allows(&self, iops: f64) -> Possible {
@@ -193,6 +218,7 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
                 limited_by: search.limited_by,
                 trials: measured.open.len(),
                 steps: measured.steps(),
+                held: held(run, ask, work, target),
                 at_lowest_ns: search.limited_by.and_then(|condition| measured.at_lowest(condition)),
                 against,
             }
@@ -201,6 +227,31 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
         (!targets.is_empty()).then_some(Answers { work, targets })
     };
     run.plan.asked().filter_map(of_work).collect()
+}
+
+/// How a target kept the rate that was found for it.
+fn held(run: &Run, ask: &AskSpec, asked: &Workload, target: &str) -> Option<Held> {
+    let is_of = |workload: &&Workload| {
+        run.plan.is_held(workload)
+            && workload.name.rsplit_once('@').is_some_and(|(name, _)| name == asked.name)
+    };
+    let mut of_target = run.plan.workloads.iter().filter(is_of).filter_map(|workload| {
+        let cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload.name);
+        let windows: Vec<&Measurement> = cell.collect();
+        (!windows.is_empty()).then_some((workload, windows))
+    });
+    let (workload, windows) = of_target.next_back()?;
+    let rate = crate::curve::offered(workload)?;
+    let is_missed = |m: &&&Measurement| {
+        let kept = |condition: Condition| {
+            let (trials, limit) = trials(&[(rate, **m)], condition);
+            trials.iter().all(|trial| trial.bad <= limit * trial.of)
+        };
+        let fails = ask.slo.contains(&Slo::NoErrors) && Failed::of(m).ios > 0;
+        fails || !conditions(ask).all(kept)
+    };
+    let missed = windows.iter().filter(is_missed).map(|m| m.round).collect();
+    Some(Held { rate, window_ns: workload.runtime.0, windows: windows.len(), missed })
 }
 
 /// What was measured of a work on a target.
@@ -213,7 +264,8 @@ struct Measured<'a> {
 fn measured<'a>(run: &'a Run, asked: &Workload, target: &str) -> Measured<'a> {
     let key = work(asked);
     let mut found = Measured { all: Vec::new(), open: Vec::new() };
-    let workloads = run.plan.workloads.iter().filter(|workload| work(workload) == key);
+    let is_trial = |workload: &&Workload| work(workload) == key && !run.plan.is_held(workload);
+    let workloads = run.plan.workloads.iter().filter(is_trial);
     for workload in workloads {
         let rate = crate::curve::offered(workload);
         let cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload.name);

@@ -29,6 +29,10 @@ pub(super) struct Args {
     /// Measure for this long after the targets are built
     #[arg(long, value_name = "TIME", default_value_t = AskSpec::new(Vec::new()).time)]
     time: Nanos,
+    /// Then hold the rate that was found, the lower end of its interval, on each target for this long, and count the minutes in which a condition is
+    /// missed
+    #[arg(long, value_name = "TIME")]
+    sustain: Option<Nanos>,
     /// Ask whether this many I/Os a second are possible: yes, no or undecided
     #[arg(long, value_name = "N")]
     iops: Option<u64>,
@@ -70,7 +74,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     };
     let permission = args.run.session.overwrite.permission()?;
     let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
-    let ask = AskSpec { time: args.time, iops: args.iops, ..AskSpec::new(args.slo.clone()) };
+    let ask =
+        AskSpec { time: args.time, iops: args.iops, sustain: args.sustain, ..AskSpec::new(args.slo.clone()) };
     let plan = Plan {
         seed: args.run.session.seed,
         margin: args.margin.margin.unwrap_or_default(),

@@ -33,7 +33,8 @@ pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     }
     if let Some(ask) = &plan.ask {
         let set_up = runner::estimate_seconds(plan, 0, 0, accel);
-        return format!("about {}", human::duration(set_up + ask.time.as_secs_f64()));
+        let held = ask.sustain.map_or(0.0, |sustain| sustain.as_secs_f64() * plan.targets.len() as f64);
+        return format!("about {}", human::duration(set_up + ask.time.as_secs_f64() + held));
     }
     let least = human::duration(runner::estimate_seconds(plan, plan.repeat, done, accel));
     match most_seconds(plan, done, accel) {

@@ -20,7 +20,7 @@ const EVERYDAY: [(&str, &str); 13] = [
     ("curve", "targets time points rw bs rwmixread size iodepth numjobs print_plan json html yes overwrite"),
     (
         "ask",
-        "targets slo time iops fail_if rw bs rwmixread size iodepth numjobs print_plan json html yes overwrite",
+        "targets slo time sustain iops fail_if rw bs rwmixread size iodepth print_plan json html yes overwrite",
     ),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
     ("net ladder", "rungs peer workloads together time repeat print_plan json html yes"),

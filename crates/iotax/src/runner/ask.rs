@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use iotax_analysis::ask::{self, Found, Next};
 use iotax_analysis::store::{Run, Store};
 use iotax_model::Cell;
-use iotax_model::plan::{AskSpec, Plan};
+use iotax_model::plan::{AskSpec, Plan, rounded};
 use iotax_model::schedule;
 use iotax_model::units::human;
 use iotax_model::workload::Workload;
@@ -41,32 +41,85 @@ impl Runner<'_> {
             spent += time;
             store.set_plan(self.order.run, &self.plan)?;
             let before = so_far.measurements.len();
+            let left = ask.time.0.saturating_sub(spent) / (time / cells.len() as u64).max(1);
+            let expected = before + cells.len() + usize::try_from(left)?;
             for (number, cell) in (before + 1..).zip(&cells) {
-                if self.is_done(*cell, round) {
-                    continue;
-                }
-                if stop.load(Ordering::Relaxed) {
-                    return Err(Interrupted.into());
-                }
-                let plan = Arc::clone(&self.plan);
-                let left = ask.time.0.saturating_sub(spent) / (time / cells.len() as u64).max(1);
-                let cells = before + cells.len() + usize::try_from(left)?;
-                progress.cell(step(&plan, *cell, round, number, cells));
-                let scheduled = ScheduledCell { cell: *cell, round, order: u32::try_from(number)? };
-                match self.measure_alive(scheduled, undo_log, progress, stop) {
-                    Ok(measurement) => store.put_measurement(self.order.run, &measurement)?,
-                    Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
-                    Err(error) => {
-                        missing += 1;
-                        self.failed(*cell, round, &error, undo_log, store, progress, stop)?;
-                    }
-                }
+                let place = Place { cell: *cell, round, number, expected };
+                missing += self.try_cell(&place, undo_log, store, progress, stop)?;
             }
             if round.is_multiple_of(LOOK_EVERY) {
                 progress.look(&look(&store.load(self.order.run)?, round));
             }
         }
+        missing += self.hold(ask, undo_log, store, progress, stop)?;
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
+    }
+
+    /// Holds the rate that was found on each target, one target after another. The number of measurements that failed.
+    fn hold(
+        &mut self,
+        ask: &AskSpec,
+        undo_log: &mut UndoLog,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<usize> {
+        let Some((window, windows)) = ask.held() else { return Ok(0) };
+        let so_far = store.load(self.order.run)?;
+        let mut plan = Plan::clone(&self.plan);
+        let mut cells = Vec::new();
+        for answers in ask::answers(&so_far) {
+            for answer in &answers.targets {
+                let Some(rate) = answer.found.to_hold() else { continue };
+                let target = plan.targets.iter().position(|target| target.name == answer.target);
+                let work = plan.workloads.iter().position(|workload| workload.name == answers.work.name);
+                let (Some(target), Some(work)) = (target, work) else { continue };
+                cells.push(Cell { target, workload: plan.add_held(work, rounded(rate), window) });
+            }
+        }
+        self.plan = Arc::new(plan);
+        store.set_plan(self.order.run, &self.plan)?;
+        let mut number = so_far.measurements.len();
+        let expected = number + cells.len() * windows as usize;
+        let mut missing = 0;
+        for cell in cells {
+            for round in 1..=windows {
+                number += 1;
+                missing +=
+                    self.try_cell(&Place { cell, round, number, expected }, undo_log, store, progress, stop)?;
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Measures a cell unless it was; 1 if that failed.
+    fn try_cell(
+        &mut self,
+        place: &Place,
+        undo_log: &mut UndoLog,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<usize> {
+        let Place { cell, round, number, .. } = *place;
+        if self.is_done(cell, round) {
+            return Ok(0);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Interrupted.into());
+        }
+        let plan = Arc::clone(&self.plan);
+        progress.cell(place.step(&plan));
+        let scheduled = ScheduledCell { cell, round, order: u32::try_from(number)? };
+        match self.measure_alive(scheduled, undo_log, progress, stop) {
+            Ok(measurement) => store.put_measurement(self.order.run, &measurement)?,
+            Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
+            Err(error) => {
+                self.failed(cell, round, &error, undo_log, store, progress, stop)?;
+                return Ok(1);
+            }
+        }
+        Ok(0)
     }
 
     /// The cells of a round in random order, whose workloads are added to the plan.
@@ -114,15 +167,26 @@ fn look(run: &Run, round: u32) -> String {
     }
 }
 
-fn step(plan: &Plan, cell: Cell, round: u32, number: usize, cells: usize) -> Step<'_> {
-    Step {
-        round,
-        rounds: round,
-        cell: number,
-        cells,
-        at_most: cells,
-        open: None,
-        target: &plan.targets[cell.target].name,
-        workload: &plan.workloads[cell.workload].name,
+/// A cell, and where it stands in the run.
+struct Place {
+    cell: Cell,
+    round: u32,
+    number: usize,
+    /// How many cells there will be.
+    expected: usize,
+}
+
+impl Place {
+    fn step<'a>(&self, plan: &'a Plan) -> Step<'a> {
+        Step {
+            round: self.round,
+            rounds: self.round,
+            cell: self.number,
+            cells: self.expected,
+            at_most: self.expected,
+            open: None,
+            target: &plan.targets[self.cell.target].name,
+            workload: &plan.workloads[self.cell.workload].name,
+        }
     }
 }

@@ -35,8 +35,21 @@ fn ask(lab: &Lab, more: &[&str]) -> (Option<i32>, Value, String) {
 #[test]
 fn a_search_answers_with_a_rate_an_interval_and_what_limits() {
     let lab = Lab::new();
-    let (code, json, said) =
-        ask(&lab, &["--slo", "p90 <= 50ms", "--slo", "errors = 0", "--iops", "10", "--fail-if", "rate < 10"]);
+    let (code, json, said) = ask(
+        &lab,
+        &[
+            "--slo",
+            "p90 <= 50ms",
+            "--slo",
+            "errors = 0",
+            "--iops",
+            "10",
+            "--fail-if",
+            "rate < 10",
+            "--sustain",
+            "3s",
+        ],
+    );
     assert_eq!(code, Some(0), "{said}");
     assert_valid(&json);
     let answer = &json["answers"][0];
@@ -45,6 +58,9 @@ fn a_search_answers_with_a_rate_an_interval_and_what_limits() {
     let rate = answer["rate"].as_f64().or(answer["at_least"].as_f64()).expect("a rate");
     assert!(rate > 10.0, "{answer}");
     assert_eq!(answer["possible"], serde_json::json!({ "iops": 10, "answer": "yes" }), "{answer}");
+    let held = &answer["held"];
+    assert_eq!((&held["windows"], &held["window_ns"]), (&3.into(), &1_000_000_000_u64.into()), "{answer}");
+    assert!(held["missed"].as_array().expect("a list").len() <= 3, "{held}");
     assert!(said.contains("gate rate < 10") && said.contains("passed"), "{said}");
     lab.assert_nothing_left();
     let again = lab.run(&["report", "1"]);

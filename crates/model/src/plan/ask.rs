@@ -15,6 +15,12 @@ use crate::workload::Workload;
 const TIME: Nanos = Nanos::from_secs(180);
 /// Each target's measurements before the search narrows: the closed loop twice, and rates from far below to the capacity.
 const COARSE: u64 = 8;
+/// The length of the windows in which a rate is held, and of those of less than a few minutes.
+const MINUTE: Nanos = Nanos::from_secs(60);
+const SECOND: Nanos = Nanos::from_secs(1);
+const DAY: Nanos = Nanos::from_secs(86_400);
+/// Ends the names of workloads that hold a rate.
+const HELD: &str = "-held";
 /// Pairs of rates without which there is no interval.
 const FEWEST_PAIRS: u64 = 6;
 
@@ -32,6 +38,9 @@ pub struct AskSpec {
     /// Asks whether this many I/Os a second are possible
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub iops: Option<u64>,
+    /// Then holds the rate that was found on each target for this long
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sustain: Option<Nanos>,
 }
 
 fn time() -> Nanos {
@@ -163,7 +172,15 @@ impl AskSpec {
     /// A question about these conditions.
     #[must_use]
     pub fn new(slo: Vec<Slo>) -> Self {
-        Self { slo, time: TIME, iops: None }
+        Self { slo, time: TIME, iops: None, sustain: None }
+    }
+
+    /// The windows in which a rate is held: their length and number; `None` without [`Self::sustain`].
+    #[must_use]
+    pub fn held(&self) -> Option<(Nanos, u32)> {
+        let sustain = self.sustain?;
+        let window = if sustain.0 < 2 * MINUTE.0 { SECOND } else { MINUTE };
+        Some((window, u32::try_from(sustain.0 / window.0).unwrap_or(u32::MAX)))
     }
 
     pub(super) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
@@ -177,6 +194,9 @@ impl AskSpec {
                     return refuse(format!("slo: {other} and {slo}: {why}"));
                 }
             }
+        }
+        if let Some(sustain) = self.sustain.filter(|sustain| !(SECOND..=DAY).contains(sustain)) {
+            return refuse(format!("sustain = {sustain}: accepted: 1s to 24h"));
         }
         if self.iops == Some(0) {
             return refuse("iops = 0: accepted: 1 and more".into());
@@ -241,7 +261,22 @@ impl Plan {
 
     /// Adds the workload at this place at a rate, unless it is there. Its place.
     pub fn add_rate(&mut self, workload: usize, rate: u64) -> usize {
-        let added = at_rate(&self.workloads[workload], rate);
+        self.add(at_rate(&self.workloads[workload], rate))
+    }
+
+    /// Adds the workload at this place as it holds a rate for one window after another, unless it is there. Its place.
+    pub fn add_held(&mut self, workload: usize, rate: u64, window: Nanos) -> usize {
+        let held = at_rate(&self.workloads[workload], rate);
+        self.add(Workload { name: held.name.clone() + HELD, runtime: window, ramp_time: Nanos(0), ..held })
+    }
+
+    /// Returns whether a workload holds a rate that a search found.
+    #[must_use]
+    pub fn is_held(&self, workload: &Workload) -> bool {
+        self.ask.is_some() && workload.is_open_loop() && workload.name.ends_with(HELD)
+    }
+
+    fn add(&mut self, added: Workload) -> usize {
         self.workloads.iter().position(|known| known.name == added.name).unwrap_or_else(|| {
             self.workloads.push(added);
             self.workloads.len() - 1

@@ -37,6 +37,17 @@ fn one(ask: &AskSpec, workload: &str, answer: &Answer<'_>) -> Value {
         ("capacity", number(answer.capacity)),
         ("at_lowest_ns", number(answer.at_lowest_ns)),
         (
+            "held",
+            answer.held.as_ref().map(|held| {
+                object([
+                    ("rate", number(Some(held.rate))),
+                    ("window_ns", Some(held.window_ns.into())),
+                    ("windows", Some(held.windows.into())),
+                    ("missed", Some(held.missed.iter().copied().collect())),
+                ])
+            }),
+        ),
+        (
             "against_baseline",
             answer.against.map(|against| {
                 object([
