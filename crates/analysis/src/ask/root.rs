@@ -21,9 +21,10 @@ const NEAR: f64 = 0.1;
 /// The slope that trials further away tell, with these bounds; without such trials the last.
 const WIDE: (f64, f64) = (0.5, 40.0);
 const UNTOLD: f64 = 5.0;
-/// A slope near the root that is so many times less, or more, than that is noise.
+/// A slope near the root that is so many times less than that is noise.
 const LESS: f64 = 2.0;
-const MORE: f64 = 6.0;
+/// The greatest slope: of a target that keeps all up to some rate, and little above it.
+const STEEPEST: f64 = 80.0;
 /// The halvings that find the slope.
 const HALVINGS: u32 = 40;
 /// The estimate moves where its neighbourhood does, so it is taken again.
@@ -76,7 +77,8 @@ pub(super) fn root(trials: &[Trial], limit: f64) -> Option<Root> {
         }
         around = next;
     }
-    Some(Root::At { rate: around.root(limit).unwrap_or(coarse), middle: around.middle })
+    let rate = around.root(limit).unwrap_or(coarse);
+    Some(Root::At { rate: rate.clamp(coarse * (-NEAR).exp(), coarse * NEAR.exp()), middle: around.middle })
 }
 
 /// A root, and those of samples of the rounds with replacement, as logarithms.
@@ -146,7 +148,7 @@ fn rising(trials: &[Trial]) -> Vec<Trial> {
     for trial in sorted {
         let mut block = (trial, 1.0);
         while let Some((last, weight)) = blocks.last().copied()
-            && (last.rate.total_cmp(&block.0.rate).is_eq() || last.bad * block.0.of >= block.0.bad * last.of)
+            && (last.rate.total_cmp(&block.0.rate).is_eq() || last.bad * block.0.of > block.0.bad * last.of)
         {
             blocks.pop();
             let all = weight + block.1;
@@ -195,7 +197,7 @@ impl Neighbourhood {
         let share = |trial: &Trial| (trial.bad.max(0.5) / trial.of).ln();
         let wide = below.zip(above).map(|(low, high)| (share(high) - share(low)) / (away(high) - away(low)));
         let wide = wide.map_or(UNTOLD, |wide| wide.clamp(WIDE.0, WIDE.1));
-        Self { middle: at, rounds: Rounds::near(trials, at), slopes: (wide / LESS, wide * MORE) }
+        Self { middle: at, rounds: Rounds::near(trials, at), slopes: (wide / LESS, STEEPEST) }
     }
 
     fn root(&self, limit: f64) -> Option<f64> {

@@ -26,9 +26,9 @@ pub(super) struct Args {
     /// an I/O was due
     #[arg(long, value_name = "CONDITION", required = true, value_parser = str::parse::<Slo>)]
     slo: Vec<Slo>,
-    /// Measure for this long after the targets are built
-    #[arg(long, value_name = "TIME", default_value_t = AskSpec::new(Vec::new()).time)]
-    time: Nanos,
+    /// Measure for this long after the targets are built [default: 3m, longer for many targets and long windows]
+    #[arg(long, value_name = "TIME")]
+    time: Option<Nanos>,
     /// Then hold the rate that was found, the lower end of its interval, on each target for this long, and count the minutes in which a condition is
     /// missed
     #[arg(long, value_name = "TIME")]
@@ -55,9 +55,19 @@ pub(super) struct Args {
 
 /// I/Os that may be outstanding: enough that no target runs out of them before its capacity.
 const DEPTH: u32 = 64;
-/// Long enough that a queue near the limit shows how it grows.
-const WINDOW: Nanos = Nanos::from_secs(1);
+/// A window is so many times as long as the longest limit, from the first of these to the second: a queue that grows since the rate is 2% too high
+/// reaches the limit within it.
+const LIMITS: u64 = 50;
+const WINDOWS: (Nanos, Nanos) = (Nanos::from_secs(1), Nanos::from_secs(5));
 const RAMP: Nanos = Nanos::from_millis(200);
+
+fn window(slo: &[Slo]) -> Nanos {
+    let limits = slo.iter().filter_map(|slo| match slo {
+        Slo::Percentile { most, .. } | Slo::Mean { most } => Some(most.0.saturating_mul(LIMITS)),
+        Slo::NoErrors => None,
+    });
+    Nanos(limits.max().unwrap_or(0)).clamp(WINDOWS.0, WINDOWS.1)
+}
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let given = &args.workload.0;
@@ -66,17 +76,19 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             "--rate and --rate-iops: the rate is what is asked for; the latency at one rate: iotax bench --rate-iops N; whether it is possible: --iops N",
         ));
     }
+    if given.rate_process.is_some() {
+        return Err(usage("--rate-process: I/Os are due at random moments (Poisson) here; leave it out"));
+    }
     let keys = WorkloadKeys {
         iodepth: given.iodepth.or(Some(DEPTH)),
-        runtime: given.runtime.or(Some(WINDOW)),
+        runtime: given.runtime.or(Some(window(&args.slo))),
         ramp_time: given.ramp_time.or(Some(RAMP)),
         ..given.clone()
     };
     let permission = args.run.session.overwrite.permission()?;
     let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
-    let ask =
-        AskSpec { time: args.time, iops: args.iops, sustain: args.sustain, ..AskSpec::new(args.slo.clone()) };
-    let plan = Plan {
+    let ask = AskSpec { iops: args.iops, sustain: args.sustain, ..AskSpec::new(args.slo.clone()) };
+    let mut plan = Plan {
         seed: args.run.session.seed,
         margin: args.margin.margin.unwrap_or_default(),
         ask: Some(ask),
@@ -86,6 +98,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             vec![keys.complete(&WorkloadKeys::default())],
         )
     };
+    let enough = plan.least_search().0.saturating_mul(3) / 2;
+    if let Some(ask) = &mut plan.ask {
+        ask.time = args.time.unwrap_or_else(|| ask.time.max(Nanos(enough)));
+    }
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {
         return print_plan(&plan, &[]);

@@ -24,12 +24,13 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
         0 => String::new(),
         done => format!("; {done} measurements are there already"),
     };
-    say!(
-        "{} targets x {} workloads x {} rounds, {time}{space}{done}. Seed {seed}.",
-        plan.targets.len(),
-        plan.workloads.len(),
-        estimate::rounds(plan),
-    );
+    let is_open = plan.ask.is_some() || plan.wants_rates();
+    let (workloads, rounds) = if is_open {
+        (plan.asked().count(), String::new())
+    } else {
+        (plan.workloads.len(), format!(" x {} rounds", estimate::rounds(plan)))
+    };
+    say!("{} targets x {workloads} workloads{rounds}, {time}{space}{done}. Seed {seed}.", plan.targets.len());
     if let Some(design) = estimate::design(plan) {
         say!("{design}");
     }

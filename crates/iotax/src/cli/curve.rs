@@ -54,6 +54,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             "--rate and --rate-iops: a curve has many rates and places them itself; how many: --points",
         ));
     }
+    if given.rate_process.is_some() {
+        return Err(usage("--rate-process: I/Os are due at random moments (Poisson) here; leave it out"));
+    }
     let keys = WorkloadKeys {
         iodepth: given.iodepth.or(Some(DEPTH)),
         runtime: given.runtime.or(Some(WINDOW)),

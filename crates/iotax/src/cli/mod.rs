@@ -74,7 +74,7 @@ enum Command {
     Curve(Box<curve::Args>),
     /// The highest I/O rate that keeps conditions on latency, with its interval
     ///
-    /// Without options: --iodepth 64, --runtime 1s, --ramp-time 200ms for each window.
+    /// Without options: --iodepth 64, --ramp-time 200ms and a --runtime of 1s to 5s, 50 times the longest limit, for each window.
     Ask(Box<ask::Args>),
     /// Run a plan
     Run(run::Args),

@@ -214,8 +214,7 @@ impl AskSpec {
             ));
         }
         plan.check_can_have_rates().or_else(refuse)?;
-        let least = plan.asked().map(Plan::trial_time).fold(0, u64::saturating_add);
-        let least = Nanos(least.saturating_mul((COARSE + 2 * FEWEST_PAIRS) * plan.targets.len() as u64));
+        let least = plan.least_search();
         if self.time < least {
             return refuse(format!(
                 "time = {}: accepted: {least} or more, for enough windows of this runtime on all targets",
@@ -251,6 +250,13 @@ impl Plan {
                     .is_some_and(|(name, _)| self.workloads.iter().any(|other| other.name == name))
         };
         self.workloads.iter().filter(move |workload| !is_added(workload))
+    }
+
+    /// The time that the fewest trials of a search take.
+    #[must_use]
+    pub fn least_search(&self) -> Nanos {
+        let each = self.asked().map(Self::trial_time).fold(0, u64::saturating_add);
+        Nanos(each.saturating_mul((COARSE + 2 * FEWEST_PAIRS) * self.targets.len() as u64))
     }
 
     /// Warm-up and window of a trial with what is between two, in nanoseconds.
