@@ -14,6 +14,10 @@ use super::mkfs::{self, Placed};
 use super::modules::{self, Module, ModulesError};
 use crate::program::ProgramError;
 
+/// The archive is filled up to whole pages: QEMU lays it at the last page boundary from which it ends below the end of a microvm's memory,
+/// where the firmware has put its ACPI tables (under 1 KiB). The end of an archive of whole pages leaves a page for them.
+const PAGE: usize = 4096;
+
 /// An error while building the initramfs.
 #[derive(Debug, thiserror::Error)]
 pub enum InitramfsError {
@@ -105,6 +109,7 @@ fn archive(init: &[u8], modules: &[Module], programs: &[(PathBuf, Vec<u8>)]) -> 
         entry(&inside(path), PROGRAM, content)?;
     }
     trailer(&mut out)?;
+    out.resize(out.len().next_multiple_of(PAGE), 0);
     Ok(out)
 }
 
@@ -224,6 +229,7 @@ mod tests {
         let programs = [("/sbin/mkfs.ext4", "five"), ("/lib/libc.so.6", "six")]
             .map(|(path, content)| (PathBuf::from(path), content.into()));
         let archive = archive(b"program", &modules, &programs).expect("built");
+        assert_eq!(archive.len() % 4096, 0, "QEMU would lay it over a microvm's ACPI tables");
         let mut rest = archive.as_slice();
         let mut seen = Vec::new();
         loop {
