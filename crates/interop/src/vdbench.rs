@@ -49,11 +49,16 @@ fn refuse(run: &Run, m: &Measurement) -> Result<(), Unfit> {
 
 fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     let workload = run.plan.workloads.iter().find(|workload| workload.name == m.workload);
-    let name =
-        if run.plan.targets.len() > 1 { format!("{}/{}", m.target, m.workload) } else { m.workload.clone() };
+    let name = match run.plan.share_of(&m.workload) {
+        Some((work, share)) => format!("{work}_({share}%)"),
+        None => m.workload.clone(),
+    };
+    let name = if run.plan.targets.len() > 1 { format!("{}/{name}", m.target) } else { name };
     let seconds = m.outcome.duration_ns.div_ceil(1_000_000_000);
     let clock = |ns: u64| clock(m.started_at_ms + ns / 1_000_000);
-    let rate = workload.map_or_else(|| "Uncontrolled MAX".to_owned(), asked);
+    let is_curve = run.plan.curve.as_ref().is_some_and(|curve| !curve.shares.is_empty());
+    let highest = if is_curve { "Uncontrolled curve" } else { "Uncontrolled MAX" };
+    let rate = workload.and_then(asked).unwrap_or_else(|| highest.to_owned());
     writeln!(
         text,
         "{} Starting RD={name}; I/O rate: {rate}; elapsed={seconds}; For loops: None\n",
@@ -72,13 +77,10 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     writeln!(text)
 }
 
-/// The rate that was asked for, over all jobs.
-fn asked(workload: &Workload) -> String {
+/// The rate that was asked for, over all jobs; absent in a closed loop.
+fn asked(workload: &Workload) -> Option<String> {
     let of_one = workload.rate_iops.or_else(|| workload.rate.map(|Bytes(rate)| rate / workload.bs.0.max(1)));
-    of_one.map_or_else(
-        || "Uncontrolled MAX".to_owned(),
-        |rate| (rate * u64::from(workload.numjobs)).to_string(),
-    )
+    of_one.map(|rate| (rate * u64::from(workload.numjobs)).to_string())
 }
 
 /// The host over an interval, whose number is from 1 on; absent where it was watched at other times.

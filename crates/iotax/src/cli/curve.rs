@@ -21,9 +21,9 @@ pub(super) struct Args {
     /// targets of a plan
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
-    /// Measure for this long after the targets are built
-    #[arg(long, value_name = "TIME", default_value_t = CurveSpec::default().time)]
-    time: Nanos,
+    /// Measure for this long after the targets are built [default: 3m]
+    #[arg(long, value_name = "TIME")]
+    time: Option<Nanos>,
     /// Number of rates for each target, from 5% of what it can do to 110% [default: 12, fewer of several targets]
     #[arg(long, value_name = "N")]
     points: Option<u32>,

@@ -1,8 +1,8 @@
 //! Estimates of a plan's rounds and time before it begins.
 
-use iotax_model::plan::Plan;
+use iotax_model::plan::{CurveSpec, Plan};
 use iotax_model::target::Accel;
-use iotax_model::units::human;
+use iotax_model::units::{Nanos, human};
 
 use crate::runner;
 
@@ -29,7 +29,7 @@ fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
 pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     if let Some(curve) = plan.curve.as_ref().filter(|_| plan.wants_rates()) {
         let set_up = runner::estimate_seconds(plan, 0, 0, accel);
-        return format!("about {}", human::duration(set_up + curve.time.as_secs_f64()));
+        return format!("about {}", human::duration(set_up + curve_seconds(plan, curve)));
     }
     if let Some(ask) = &plan.ask {
         let set_up = runner::estimate_seconds(plan, 0, 0, accel);
@@ -44,6 +44,13 @@ pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     }
 }
 
+/// Seconds for which a curve whose rates are still to be placed measures: its time, or its rounds and one pass to place the rates.
+fn curve_seconds(plan: &Plan, curve: &CurveSpec) -> f64 {
+    let round = plan.round_time().as_secs_f64();
+    let rates = f64::from(curve.points_of(plan.targets.len()) + 1);
+    curve.time().map_or(round * (rates * f64::from(plan.repeat) + 1.0), Nanos::as_secs_f64)
+}
+
 /// The most seconds, roughly, for a plan that adds rounds; absent for any other.
 pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Option<f64> {
     let until = plan.until_decided.as_ref()?;
@@ -56,10 +63,18 @@ pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Op
 /// The looks and the margin in words; absent for a fixed number of rounds with the default margin.
 pub(super) fn design(plan: &Plan) -> Option<String> {
     if let Some(curve) = plan.curve.as_ref().filter(|_| plan.wants_rates()) {
+        let points = curve.points_of(plan.targets.len());
+        let range = match (curve.shares.first(), curve.shares.last()) {
+            (Some(least), Some(most)) => format!("{least}% of what it can do to {most}%"),
+            _ => "5% of what it can do to 110%".to_owned(),
+        };
+        let long = match curve.time() {
+            Some(time) => time.to_string(),
+            None if plan.repeat == 1 => "1 round".to_owned(),
+            None => format!("{} rounds", plan.repeat),
+        };
         return Some(format!(
-            "Each workload is measured without a limit and at up to {} rates for each target, from 5% of what it can do to 110%, for {}.",
-            curve.points_of(plan.targets.len()),
-            curve.time
+            "Each workload is measured without a limit and at up to {points} rates for each target, from {range}, for {long}."
         ));
     }
     if let Some(ask) = &plan.ask {

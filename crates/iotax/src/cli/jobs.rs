@@ -85,7 +85,7 @@ impl JobFlags {
         };
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let repeat = if targets.len() > 1 { REPEAT } else { 1 };
-        Ok(Plan { repeat, seed: jobs.seed, ..Plan::new(name, targets, jobs.workloads) })
+        Ok(Plan { repeat, seed: jobs.seed, curve: jobs.curve, ..Plan::new(name, targets, jobs.workloads) })
     }
 
     /// Refuses flags that do not apply to plan files.

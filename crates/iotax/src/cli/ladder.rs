@@ -254,7 +254,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let seed = args.run.session.seed;
     let plan = Plan { seed, ..Plan::new(format!("ladder {place}"), targets, workloads) };
     let plan = if args.curve {
-        let curve = CurveSpec { time: args.length.time(), ..CurveSpec::default() };
+        let curve = CurveSpec { time: Some(args.length.time()), ..CurveSpec::default() };
         let mut plan = Plan { curve: Some(curve), ..plan };
         args.design.apply(&mut plan).and_then(|()| plan.check()).or_exit(Exit::Usage)?;
         plan

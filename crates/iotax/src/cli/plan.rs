@@ -184,12 +184,16 @@ fn devices(plan: &Plan) -> Vec<PathBuf> {
 
 /// Cells, time and space in one line.
 fn totals(plan: &Plan, space: &[String]) -> String {
+    // Of a curve and a search the measurements follow from what the targets can do.
+    let counted = if plan.ask.is_some() || plan.wants_rates() {
+        String::new()
+    } else {
+        format!(" x {} rounds = {} measurements", estimate::rounds(plan), estimate::measurements(plan))
+    };
     format!(
-        "{} targets x {} workloads x {} rounds = {} measurements, {}{}",
+        "{} targets x {} workloads{counted}, {}{}",
         plan.targets.len(),
         plan.workloads.len(),
-        estimate::rounds(plan),
-        estimate::measurements(plan),
         estimate::time(plan, 0, Some(Accel::Auto)),
         if space.is_empty() { String::new() } else { format!(", {}", space.join(", ")) }
     )

@@ -15,6 +15,8 @@ use super::{Progress, Runner};
 
 /// Measurements of each target: the first after it was filled is often another.
 const TRIALS: u32 = 2;
+/// Where the rates are given as shares, whose windows are long.
+const TRIALS_FOR_SHARES: u32 = 1;
 
 impl Runner<'_> {
     /// Measures every workload's closed loop on every target, and puts workloads at rates by them into the plan. These measurements are not kept:
@@ -28,6 +30,8 @@ impl Runner<'_> {
     ) -> anyhow::Result<()> {
         progress.phase("measuring what the targets can do");
         let plan = Arc::clone(&self.plan);
+        let given = plan.curve.as_ref().is_some_and(|curve| !curve.shares.is_empty());
+        let trials = if given { TRIALS_FOR_SHARES } else { TRIALS };
         let mut capacities = vec![BTreeMap::new(); plan.workloads.len()];
         for (workload, capacities) in capacities.iter_mut().enumerate() {
             let name = &plan.workloads[workload].name;
@@ -36,7 +40,7 @@ impl Runner<'_> {
             {
                 let cell = Cell { target, workload };
                 let mut most: Option<f64> = None;
-                for order in 0..TRIALS {
+                for order in 0..trials {
                     let trial = ScheduledCell { cell, round: 0, order };
                     let measured = self.measure_alive(trial, undo_log, progress, stop)?;
                     most = most.into_iter().chain(Metric::IOPS.of(&measured)).reduce(f64::max);

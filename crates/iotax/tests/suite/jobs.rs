@@ -115,6 +115,34 @@ fn a_parameter_file_of_vdbench_is_carried_out() {
 }
 
 #[test]
+fn a_curve_of_vdbench_is_carried_out() {
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let text_of = format!(
+        "sd=sd1,lun={work}/vdb,size=4m,threads=4\nwd=wd1,sd=sd1,rdpct=100\n\
+         rd=rd1,wd=wd1,iorate=curve,curve=(10-50,20),elapsed=2\n"
+    );
+    let path = file(&lab, "curve.vdb", &text_of);
+    let output = lab.run(&["run", path.to_str().expect("utf-8"), "--yes", "--json", "-"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_valid(&run);
+    let points = run["curves"][0]["points"].as_array().expect("points");
+    let offered: Vec<f64> = points.iter().map(|point| point["offered"].as_f64().expect("a rate")).collect();
+    assert_eq!(offered.len(), 3, "{points:?}");
+    // Rates are rounded up by as much as 100.
+    assert!((offered[1] / offered[0] - 3.0).abs() < 0.5 && (offered[2] / offered[0] - 5.0).abs() < 0.9);
+    let lines = lab.run(&["export", "1", "--format", "vdbench", "--output", "-"]);
+    let lines = text(&lines.stdout);
+    assert!(lines.contains("Starting RD=rd1; I/O rate: Uncontrolled curve;"), "{lines}");
+    for (share, rate) in ["10", "30", "50"].into_iter().zip(offered) {
+        let line = format!("Starting RD=rd1_({share}%); I/O rate: {rate:.0};");
+        assert!(lines.contains(&line), "{line}\n{lines}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn what_cannot_be_taken_is_refused_with_every_line() {
     let lab = Lab::new();
     let path = file(&lab, "bad.job", "[a]\nsize=1m\nrw=raed\nbogus=1\nnice=1\n");

@@ -149,7 +149,7 @@ pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut Lin
         names.tell_apart(&mut workload);
         workloads.push(workload);
     }
-    Jobs { workloads, filenames, own_files, directory, seed, notes: notes.into_lines() }
+    Jobs { workloads, filenames, own_files, directory, seed, curve: None, notes: notes.into_lines() }
 }
 
 /// Returns whether a job waits for those before it by `wait_for`: for the last group, as earlier ones have ended.

@@ -24,6 +24,7 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::plan::CurveSpec;
 use crate::units::Bytes;
 use crate::workload::Workload;
 
@@ -72,6 +73,8 @@ pub struct Jobs {
     pub directory: Option<String>,
     /// The value of `randseed`.
     pub seed: Option<u64>,
+    /// The rates of vdbench's `iorate=curve`.
+    pub curve: Option<CurveSpec>,
     /// Options that have no effect or differ from fio, one line each.
     pub notes: Vec<String>,
 }

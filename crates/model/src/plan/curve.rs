@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::rates::{at_rate, rounded};
+use super::rates::{at_rate, rounded, whole};
 use super::{BETWEEN, MOST_MEASUREMENTS, Plan, PlanError};
 use crate::units::Nanos;
 use crate::workload::Workload;
@@ -18,6 +18,8 @@ const POINTS_EACH: u32 = 6;
 const POINTS_TOGETHER: u32 = 20;
 /// Accepted numbers of rates.
 const ACCEPTED: std::ops::RangeInclusive<u32> = 4..=40;
+/// Accepted percentages of what a target can do.
+const PERCENT: std::ops::RangeInclusive<u32> = 1..=200;
 /// Fewer rounds tell nothing of their scatter.
 const LEAST_ROUNDS: u32 = 3;
 /// The lowest rate and the highest, as shares of a target's capacity.
@@ -33,38 +35,38 @@ const APART: f64 = 1.08;
 ///
 /// The capacity of every target is measured when all are built, and the rates are placed by it; the closed loop stays in the plan, so that each
 /// round measures the capacity again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub struct CurveSpec {
-    /// Measures for this long [default: 3m]
-    #[serde(default = "time")]
-    pub time: Nanos,
+    /// Measures for this long [default: 3m; with `shares` in rounds, see `repeat`]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub time: Option<Nanos>,
     /// Number of rates by each target's capacity; those of several targets that are close are measured once [default: 12, or 6 to 10 of
     /// several targets]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub points: Option<u32>,
+    /// The rates in percent of what the target can do, in place of `points`: of one target
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub shares: Vec<u32>,
     /// The highest rate that each workload is measured at on each target, by name: written once the rates are placed.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub highest: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
-fn time() -> Nanos {
-    TIME
-}
-
-impl Default for CurveSpec {
-    fn default() -> Self {
-        Self { time: TIME, points: None, highest: BTreeMap::new() }
-    }
-}
-
 impl CurveSpec {
+    /// How long it measures; absent if rounds are given.
+    #[must_use]
+    pub fn time(&self) -> Option<Nanos> {
+        self.time.or(self.shares.is_empty().then_some(TIME))
+    }
+
     /// The number of rates of each of so many targets.
     #[must_use]
     pub fn points_of(&self, targets: usize) -> u32 {
         let together = POINTS_TOGETHER / u32::try_from(targets).unwrap_or(u32::MAX).max(1);
         let default = if targets < 2 { POINTS } else { together.max(POINTS_EACH) };
-        self.points.unwrap_or(default)
+        let shares = u32::try_from(self.shares.len()).ok().filter(|shares| *shares > 0);
+        shares.or(self.points).unwrap_or(default)
     }
 
     pub(super) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
@@ -77,15 +79,40 @@ impl CurveSpec {
             return refuse("it measures for its time; leave out until_decided and time above it".into());
         }
         plan.check_can_have_rates().or_else(refuse)?;
+        self.check_shares(plan.targets.len()).or_else(refuse)?;
         // Where rates are slow, windows are longer, which is known later.
         let targets = plan.targets.len();
         let rates = u64::from(self.points_of(targets)) + 1;
         let round = plan.workloads.iter().map(Plan::trial_time).fold(0, u64::saturating_add);
         let least = Nanos(round.saturating_mul(rates * targets as u64 * u64::from(LEAST_ROUNDS)));
-        if plan.wants_rates() && self.time < least {
-            return refuse(format!(
-                "time = {}: {LEAST_ROUNDS} rounds of {targets} targets at {rates} rates take {least}; accepted: that or more, or fewer points",
-                self.time
+        match self.time().filter(|time| plan.wants_rates() && *time < least) {
+            Some(time) => refuse(format!(
+                "time = {time}: {LEAST_ROUNDS} rounds of {targets} targets at {rates} rates take {least}; accepted: that or more, or fewer points"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check_shares(&self, targets: usize) -> Result<(), String> {
+        let given = || self.shares.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if self.shares.is_empty() {
+            return Ok(());
+        }
+        if self.points.is_some() {
+            return Err("points and shares: accepted: one of them".into());
+        }
+        if targets > 1 {
+            return Err(format!(
+                "shares = [{}]: of one target, and there are {targets}; accepted: one target, or points, which places rates for all of them",
+                given()
+            ));
+        }
+        let rises = self.shares.windows(2).all(|two| two[0] < two[1]);
+        if !rises || self.shares.iter().any(|share| !PERCENT.contains(share)) {
+            let (least, most) = PERCENT.into_inner();
+            return Err(format!(
+                "shares = [{}]: accepted: percentages from {least} to {most}, rising",
+                given()
             ));
         }
         Ok(())
@@ -111,6 +138,20 @@ impl Plan {
         rate.zip(highest(workload)).is_none_or(|(rate, highest)| rate <= highest)
     }
 
+    /// The work of a workload at a rate that was given as a share, and the share in percent; `None` for any other, and where small rates of
+    /// several shares are one.
+    #[must_use]
+    pub fn share_of<'a>(&self, workload: &'a str) -> Option<(&'a str, u32)> {
+        let (work, _) = workload.rsplit_once('@')?;
+        let rates = self.workloads.iter().filter(|other| {
+            other.name.rsplit_once('@').is_some_and(|(of, _)| of == work) && other.is_open_loop()
+        });
+        let names: Vec<&str> = rates.map(|other| other.name.as_str()).collect();
+        let shares = &self.curve.as_ref()?.shares;
+        let at = names.iter().position(|name| *name == workload)?;
+        (names.len() == shares.len()).then(|| (work, shares[at]))
+    }
+
     /// The plan with a workload for each rate after the closed loop of each workload, and the rounds that its time has room for.
     /// `capacities` are I/Os per second of each workload on each target that could be measured, by name.
     ///
@@ -121,15 +162,24 @@ impl Plan {
         let works = std::mem::take(&mut self.workloads);
         for (work, capacities) in works.into_iter().zip(capacities) {
             let all: Vec<f64> = capacities.values().copied().collect();
-            let rates = place(&all, curve.points_of(self.targets.len()));
-            let highest = capacities.iter().map(|(target, most)| (target.clone(), rounded(most * FAR)));
-            curve.highest.insert(work.name.clone(), highest.collect());
+            let rates = match curve.shares.as_slice() {
+                [] => place(&all, curve.points_of(self.targets.len())),
+                shares => all.iter().flat_map(|capacity| shares_of(*capacity, shares)).collect(),
+            };
+            if curve.shares.is_empty() {
+                let highest = capacities.iter().map(|(target, most)| (target.clone(), rounded(most * FAR)));
+                curve.highest.insert(work.name.clone(), highest.collect());
+            }
             let at_rates: Vec<Workload> = rates.into_iter().map(|rate| at_rate(&work, rate)).collect();
             self.workloads.push(work);
             self.workloads.extend(at_rates);
         }
-        let time = curve.time;
+        let time = curve.time();
         self.curve = Some(curve);
+        let Some(time) = time else {
+            self.check()?;
+            return Ok(self);
+        };
         let round = self.round_time().0.saturating_add(BETWEEN.0.saturating_mul(self.cells() as u64)).max(1);
         let fitting = usize::try_from(time.0 / round).unwrap_or(usize::MAX);
         let rounds = fitting.min(MOST_MEASUREMENTS / self.cells().max(1)).min(1000);
@@ -147,6 +197,18 @@ impl Plan {
         self.check()?;
         Ok(self)
     }
+}
+
+/// Percentages of a capacity as vdbench takes them: rounded up to 100 above 1000, else to 10; each once.
+fn shares_of(capacity: f64, shares: &[u32]) -> Vec<u64> {
+    let rate = |share: &u32| {
+        let exact = capacity * f64::from(*share) / 100.0;
+        let unit = if exact > 1000.0 { 100 } else { 10 };
+        whole(exact).div_ceil(unit).max(1) * unit
+    };
+    let mut rates: Vec<u64> = shares.iter().map(rate).collect();
+    rates.dedup();
+    rates
 }
 
 /// The rates for targets of these capacities, rising: whole numbers, each once.
@@ -245,9 +307,25 @@ mod tests {
     }
 
     #[test]
+    fn given_shares_are_rates_as_vdbench_rounds_them_in_as_many_rounds_as_the_plan_has() {
+        let with_rates = plan("repeat = 2\n[curve]\nshares = [1, 10, 50, 100]").expect("a plan");
+        let with_rates = with_rates.with_rates(&capacities(4321.0)).expect("rates");
+        let names: Vec<&str> = with_rates.workloads.iter().map(|workload| workload.name.as_str()).collect();
+        assert_eq!(names, ["w", "w@50", "w@440", "w@2200", "w@4400"]);
+        assert_eq!((with_rates.repeat, with_rates.cells()), (2, 5));
+        assert_eq!((with_rates.share_of("w@440"), with_rates.share_of("w")), (Some(("w", 10)), None));
+        let again = Plan::from_toml(&with_rates.to_toml().expect("TOML")).expect("reads back");
+        assert_eq!(again, with_rates);
+        assert_eq!(shares_of(30.0, &[10, 20, 50]), [10, 20], "each once");
+    }
+
+    #[test]
     fn what_cannot_be_a_curve_is_refused_with_the_form_that_can() {
         for (head, words) in [
             ("[curve]\npoints = 3", "curve: points = 3: accepted: 4 to 40"),
+            ("[curve]\npoints = 5\nshares = [50]", "curve: points and shares: accepted: one of them"),
+            ("[curve]\nshares = [50, 20]", "shares = [50, 20]: accepted: percentages from 1 to 200, rising"),
+            ("[curve]\nshares = [0]", "shares = [0]: accepted: percentages from 1 to 200"),
             ("time = \"3m\"\n[curve]", "time"),
         ] {
             let error = plan(head).expect_err(head).to_string();

@@ -23,13 +23,17 @@ pub(super) fn at_rate(work: &Workload, rate: u64) -> Workload {
 #[must_use]
 pub fn rounded(rate: f64) -> u64 {
     let unit = 10_f64.powf((rate.log10().floor() - 2.0).max(0.0));
-    let whole = ((rate / unit).round() * unit).max(1.0);
+    whole(((rate / unit).round() * unit).max(1.0))
+}
+
+/// The next whole number.
+pub(super) fn whole(rate: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a rate is positive and small"
     )]
-    let whole = whole as u64;
+    let whole = rate.ceil() as u64;
     whole
 }
 

@@ -3,6 +3,7 @@
 //! Work that vdbench runs concurrently becomes one workload with concurrent jobs. Storages that name different files or devices are laid
 //! out one after the other on the target.
 
+mod curve;
 mod keywords;
 mod lines;
 mod run;
@@ -72,6 +73,7 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
         }
         workloads.extend(new);
     }
+    let curve = curve::curve(of("rd"), &mut notes, &mut trouble);
     let mut filenames: Vec<(FileLine, String)> = Vec::new();
     for (place, lun) in storages.iter().filter_map(|storage| storage.lun.clone()) {
         if !filenames.iter().any(|(_, known)| *known == lun) {
@@ -79,7 +81,7 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
         }
     }
     let own_files = storages.iter().any(|storage| storage.lun.is_none());
-    trouble.into_result(Jobs { workloads, filenames, own_files, directory: None, seed: None, notes })
+    trouble.into_result(Jobs { workloads, filenames, own_files, directory: None, seed: None, curve, notes })
 }
 
 /// The number of failed I/Os that ends a measurement.

@@ -5,16 +5,17 @@ use super::lines::Definition;
 use super::storage::{StorageDefinition, flags, threads};
 use super::values::{Share, list, names, one, time};
 use super::work::{TransferSizes, Work, chosen, lengths, percent, rate, seeks};
-use super::{MOST_IN_ALL, refuse_unknown, take};
+use super::{MOST_IN_ALL, curve, refuse_unknown, take};
 use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::Nanos;
 use crate::workload::{DEFAULT_SIZE, RateProcess, Workload, WorkloadKeys};
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "wd",
     "sd",
     "iorate",
     "curve",
+    "stopcurve",
     "elapsed",
     "interval",
     "warmup",
@@ -262,10 +263,7 @@ fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
     let mut passes = vec![Pass::default()];
     let loops = definition.keys.iter().filter(|key| LOOPS.contains(&key.name.as_str()));
     for key in loops.chain(definition.key("iorate")) {
-        let values = match key.name.as_str() {
-            "iorate" if key.values == ["curve"] => Err(CURVE.to_owned()),
-            _ => list(&key.values),
-        };
+        let values = list(&key.values);
         let set = |pass: &Pass, value: &String, several: bool| -> Result<Pass, String> {
             let mut pass = pass.clone();
             match key.name.as_str() {
@@ -273,7 +271,8 @@ fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
                 "forxfersize" => pass.lengths = Some(lengths(std::slice::from_ref(value))?),
                 "forrdpct" => pass.reads = Some(percent(value)?),
                 "forseekpct" => pass.seeks = Some(seeks(value)?),
-                _ => pass.rate = if value == "max" { None } else { Some(rate(value)?) },
+                _ if value == "max" || curve::is_curve(key) => pass.rate = None,
+                _ => pass.rate = Some(rate(value)?),
             }
             if several {
                 pass.suffix = format!("{}-{}{value}", pass.suffix, key.name.trim_start_matches("for"));
@@ -293,15 +292,8 @@ fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
             Err(why) => trouble.add(&key.place, key.quoted(), why),
         }
     }
-    if let (Some(key), true) =
-        (definition.key("curve"), definition.key("iorate").is_none_or(|rate| rate.values != ["curve"]))
-    {
-        trouble.add(&key.place, key.quoted(), CURVE.to_owned());
-    }
     passes
 }
 
 const SETS: &str =
     "one run for each set of storages is not made here; give each set a run definition of its own";
-const CURVE: &str = "the rates of a curve follow from what iorate=max comes to: measure that first, then give the rates themselves, \
-                     such as iorate=(1000,5000,7000,8000,9000)";

@@ -143,7 +143,7 @@ fn everything_that_is_wrong_is_said_at_once_with_its_line() {
         "t:3: hotband=(10,20): bands",
         "t:4: whpct=20: rhpct and whpct are one figure here",
         "t:4: xfersize=(4k,8k): \"8k\" is not a whole number",
-        "t:5: iorate=curve: the rates of a curve follow from what iorate=max comes to",
+        "t:6: rd=rd2: rd=rd1 asks for iorate=curve and this one does not",
         "t:5: elapsed=abc: \"abc\" is not a time",
         "t:5: distribution=uniform: \"uniform\" is not known here",
         "t:6: wd=other: \"other\" is none that is defined above; accepted: wd1, wd2",
@@ -185,7 +185,15 @@ fn what_cannot_be_done_names_the_way_out() {
         ("sd=a\nwd=w,skew=12.34567\nrd=r,wd=w\n", "2: skew=12.34567: \"12.34567\" is not a percentage"),
         ("sd=a\nwd=w,op=fsync\nrd=r,wd=w\n", "2: op=fsync: \"fsync\" is not known here; accepted: o_direct"),
         ("sd=a\nwd=w\nrd=r,wd=w,sd=single\n", "3: sd=single: one run for each set of storages"),
-        ("sd=a\nwd=w\nrd=r,wd=w,io=curve\n", "3: io=curve: the rates of a curve"),
+        (
+            "sd=a\nwd=w\nrd=r,wd=w,io=curve,curve=(0,10)\n",
+            "3: curve=(0,10): accepted: percentages from 1 to 200",
+        ),
+        (
+            "sd=a\nwd=w\nrd=r,io=curve,dist=det\n",
+            "3: dist=det: with iorate=curve I/Os come at random moments",
+        ),
+        ("sd=a\nwd=w\nrd=r,io=curve\nrd=s,io=curve,curve=(10-90,10)\n", "4: rd=s: its curve= is another"),
         ("sd=a,host=h1\nwd=w\nrd=r,wd=w\n", "1: host=h1: hosts are targets here"),
         ("sd=a\nrd=r,sd=a\nrd=s\n", "3: rd=s: it names neither a workload nor a storage"),
         ("sd=a,replay=g1\nwd=w\nrd=r,wd=w\n", "1: replay=g1: recorded I/O is not replayed"),
@@ -255,6 +263,19 @@ fn storages_without_a_size_get_one_and_are_numbered() {
             "3 storages are laid out one behind the other on the target"
         ]
     );
+}
+
+#[test]
+fn a_curve_keeps_its_percentages() {
+    let jobs = good("sd=s,lun=/x\nwd=a,sd=s\nrd=r,wd=a,iorate=curve,elapsed=10,forxfersize=(4k,8k)\n");
+    let names: Vec<&str> = jobs.workloads.iter().map(|workload| workload.name.as_str()).collect();
+    assert_eq!(names, ["r-xfersize4k", "r-xfersize8k"]);
+    assert!(jobs.workloads.iter().all(|workload| !workload.is_open_loop()), "the highest rate comes first");
+    assert_eq!(jobs.curve.expect("a curve").shares, [10, 50, 70, 80, 90, 100]);
+    let jobs = good("sd=s,lun=/x\nwd=a,sd=s\nrd=r,wd=a,iorate=curve,curve=(10-120,10),stopcurve=5\n");
+    let shares: Vec<u32> = (10..=120).step_by(10).collect();
+    assert_eq!(jobs.curve.expect("a curve").shares, shares);
+    assert_eq!(jobs.notes, ["test.vdb:3: stopcurve=5: every rate is measured, in random order"]);
 }
 
 #[test]

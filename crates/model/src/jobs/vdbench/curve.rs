@@ -1,0 +1,79 @@
+//! `iorate=curve`: rates that follow from what the storage can do.
+
+use super::super::LineErrors;
+use super::lines::{Definition, VdbenchKey};
+use super::take;
+use super::values::{list, number, one};
+use crate::plan::CurveSpec;
+
+/// vdbench's percentages of the highest rate.
+const SHARES: [u32; 6] = [10, 50, 70, 80, 90, 100];
+/// Above it a queue only grows.
+const MOST: u64 = 200;
+
+/// Returns whether a key asks for a curve.
+pub(super) fn is_curve(iorate: &VdbenchKey) -> bool {
+    iorate.values == ["curve"]
+}
+
+/// The rates of a file whose run definitions are curves; all have the same, because a plan has.
+pub(super) fn curve<'a>(
+    runs: impl Iterator<Item = &'a Definition> + Clone,
+    notes: &mut Vec<String>,
+    trouble: &mut LineErrors,
+) -> Option<CurveSpec> {
+    let wants = |run: &&Definition| run.key("iorate").is_some_and(is_curve);
+    for key in runs.clone().filter(|run| !wants(run)).filter_map(|run| run.key("curve")) {
+        notes.push(format!("{}: {}: it has no effect without iorate=curve", key.place, key.quoted()));
+    }
+    let first = runs.clone().find(wants)?;
+    let mut given: Option<Vec<u32>> = None;
+    for run in runs {
+        let name = || format!("rd={}", run.name);
+        if !wants(&run) {
+            let why = format!(
+                "rd={} asks for iorate=curve and this one does not; accepted: all of a file or none of them, split it",
+                first.name
+            );
+            trouble.add(&run.place, name(), why);
+            continue;
+        }
+        if let Some(key) = run.key("distribution").filter(|key| key.values.iter().any(|v| v.starts_with('d')))
+        {
+            trouble.add(
+                &key.place,
+                key.quoted(),
+                "with iorate=curve I/Os come at random moments: leave it out".into(),
+            );
+        }
+        if let Some(key) = run.key("stopcurve") {
+            let why = "every rate is measured, in random order";
+            notes.push(format!("{}: {}: {why}", key.place, key.quoted()));
+            take(run, "stopcurve", trouble, |key| number(one(key)?, u64::MAX));
+        }
+        let shares = take(run, "curve", trouble, percentages).unwrap_or_else(|| SHARES.to_vec());
+        if given.as_ref().is_some_and(|given| *given != shares) {
+            trouble.add(
+                &run.place,
+                name(),
+                "its curve= is another than that of a run before it; accepted: one for a file, split it"
+                    .into(),
+            );
+        }
+        given = given.or(Some(shares));
+    }
+    Some(CurveSpec { shares: given?, ..CurveSpec::default() })
+}
+
+/// Percentages, rising.
+fn percentages(key: &VdbenchKey) -> Result<Vec<u32>, String> {
+    let refused = || format!("accepted: percentages from 1 to {MOST}, such as curve=(10,50,70,80,90,100)");
+    let read = |value: &String| {
+        let share = number(value, MOST).ok().filter(|share| *share > 0);
+        share.and_then(|share| u32::try_from(share).ok()).ok_or_else(refused)
+    };
+    let mut shares = list(&key.values)?.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    shares.sort_unstable();
+    shares.dedup();
+    Ok(shares)
+}
