@@ -14,6 +14,7 @@ pub mod markdown;
 mod marks;
 mod neighbours;
 mod network;
+mod plot;
 mod remarks;
 pub mod rows;
 pub mod sentences;

@@ -3,8 +3,9 @@
 use super::{Field, Grid, Page, Part, figure};
 use crate::curve::{LEGEND, heading, sentences};
 use crate::figure::{UNKNOWN, or_unknown};
+use crate::plot::{Line, plot};
 use iotax_analysis::Judgement;
-use iotax_analysis::curve::{Curves, Point};
+use iotax_analysis::curve::{Curve, Curves, Point};
 use iotax_analysis::store::Run;
 use iotax_model::units::human;
 
@@ -13,8 +14,38 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, curves: &Cu
     page.add(Part::Head(heading(curves)));
     page.add(Part::Lines(sentences(judgement, curves, &run.plan.baseline)));
     let alone = curves.targets.len() == 1;
+    let drawn = plot(&lines(curves), human::count, human::time);
+    if !drawn.is_empty() {
+        page.add(Part::Lines(vec![caption(curves)]));
+        page.add(Part::Plot(drawn));
+    }
     page.add(Part::Table(if alone { in_full(&curves.targets[0].points) } else { side_by_side(curves) }));
     page.add(Part::Lines(vec![LEGEND.into()]));
+}
+
+/// The letter of a target, if there are several.
+fn letter(curves: &Curves<'_>, number: usize) -> Option<char> {
+    ('A'..='Z').cycle().nth(number).filter(|_| curves.targets.len() > 1)
+}
+
+/// `Mean response time by IOPS due (A host-file, B vm-raw):`
+fn caption(curves: &Curves<'_>) -> String {
+    let named =
+        |(number, curve): (usize, &Curve<'_>)| Some(format!("{} {}", letter(curves, number)?, curve.target));
+    let names: Vec<String> = curves.targets.iter().enumerate().filter_map(named).collect();
+    let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    format!("Mean response time by IOPS due{names}:")
+}
+
+/// The mean response time of each target at the rates that it sustains.
+fn lines(curves: &Curves<'_>) -> Vec<Line> {
+    let point =
+        |point: &Point<'_>| Some((point.offered, point.response_mean().filter(|_| point.is_sustained())?));
+    let line = |(number, curve): (usize, &Curve<'_>)| Line {
+        mark: letter(curves, number),
+        points: curve.points.iter().filter_map(point).collect(),
+    };
+    curves.targets.iter().enumerate().map(line).collect()
 }
 
 /// One row per rate with all figures of one target.

@@ -44,6 +44,8 @@ pub(super) enum Part {
     Table(Grid),
     /// Lines that belong to the table before them.
     Lines(Vec<String>),
+    /// Lines of a picture, which are not broken.
+    Plot(Vec<String>),
     /// A heading and its sentences.
     List(&'static str, Vec<String>),
 }
@@ -119,7 +121,9 @@ impl Page {
         for part in &mut page.parts {
             match part {
                 Part::Head(text) | Part::Sentence(text) => show(text),
-                Part::Lines(lines) | Part::List(_, lines) => lines.iter_mut().for_each(show),
+                Part::Lines(lines) | Part::List(_, lines) | Part::Plot(lines) => {
+                    lines.iter_mut().for_each(show);
+                }
                 Part::Table(Grid { head, rows }) => {
                     head.iter_mut().chain(rows.iter_mut().flatten()).for_each(Field::visible);
                 }

@@ -15,6 +15,7 @@ pub fn set(page: &Page) -> String {
             Part::Sentence(sentence) => writeln!(text, "{}", escaped(sentence)),
             Part::Table(grid) => table(&mut text, grid),
             Part::Lines(lines) => list(&mut text, lines),
+            Part::Plot(lines) => writeln!(text, "```text\n{}\n```", lines.join("\n")),
             Part::List(head, sentences) => {
                 writeln!(text, "### {}\n", escaped(head)).and_then(|()| list(&mut text, sentences))
             }

@@ -46,6 +46,7 @@ pub fn set(page: &Page, width: usize, colour: bool) -> Styled {
             }
             Part::Table(grid) => table::add(&mut text, grid, width, colour),
             Part::Lines(lines) => lines.iter().for_each(|line| hanging(&mut text, line, "  ", width)),
+            Part::Plot(lines) => lines.iter().for_each(|line| add(&mut text, "  ", line)),
             Part::List(head, sentences) => {
                 add(&mut text, "", head);
                 sentences.iter().for_each(|sentence| hanging(&mut text, sentence, "  - ", width));

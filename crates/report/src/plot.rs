@@ -1,0 +1,129 @@
+//! Lines in braille characters, for a terminal: a character holds two dots across and four up.
+
+/// Characters across and up.
+const COLUMNS: usize = 48;
+const ROWS: usize = 8;
+/// Width of what is written beside the axis.
+const LABEL: usize = 8;
+/// The dots of a character by place, across and then down.
+const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
+
+/// A line through points, which are positive and rise in x.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Line {
+    /// Stands at each point, so that lines can be told apart without colours.
+    pub(super) mark: Option<char>,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// Lines of text with all of them: x from 0 on, y in logarithms. Empty without two points.
+///
+/// `across` and `up` say a value of x and y.
+pub(super) fn plot(
+    lines: &[Line],
+    across: impl Fn(f64) -> String,
+    up: impl Fn(f64) -> String,
+) -> Vec<String> {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let least = points().map(|point| point.1).fold(f64::INFINITY, f64::min);
+    let (right, most) =
+        points().fold((0.0_f64, 0.0_f64), |most, point| (most.0.max(point.0), most.1.max(point.1)));
+    if points().count() < 2 || !(right > 0.0 && least > 0.0) {
+        return Vec::new();
+    }
+    // A flat line lies in the middle.
+    let (least, most) = if most / least > 1.01 { (least, most) } else { (least / 2.0, most * 2.0) };
+    let place = |&(x, y): &(f64, f64)| -> (f64, f64) {
+        let height = (y / least).ln() / (most / least).ln();
+        (x / right * (2 * COLUMNS - 1) as f64, (1.0 - height) * (4 * ROWS - 1) as f64)
+    };
+    let mut cells = vec![[0_u8; COLUMNS]; ROWS];
+    let mut marks = vec![[None; COLUMNS]; ROWS];
+    for line in lines {
+        let places: Vec<(f64, f64)> = line.points.iter().map(place).collect();
+        for two in places.windows(2) {
+            for (x, y) in between(two[0], two[1]) {
+                cells[y / 4][x / 2] |= DOTS[x % 2][y % 4];
+            }
+        }
+        for (x, y) in places.iter().map(|place| dot(*place)) {
+            marks[y / 4][x / 2] = line.mark;
+        }
+    }
+    let mut text = Vec::new();
+    for (row, (cells, marks)) in cells.iter().zip(&marks).enumerate() {
+        let label = match row {
+            0 => up(most),
+            _ if row == ROWS / 2 => up((least * most).sqrt()),
+            _ if row == ROWS - 1 => up(least),
+            _ => String::new(),
+        };
+        let drawn: String =
+            cells.iter().zip(marks).map(|(cell, mark)| mark.unwrap_or_else(|| braille(*cell))).collect();
+        text.push(format!("{label:>LABEL$} |{}", drawn.trim_end()));
+    }
+    let end = across(right);
+    text.push(format!("{:>LABEL$} 0{end:>width$}", "", width = COLUMNS));
+    text
+}
+
+/// The dots of a straight line.
+fn between(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = (usize, usize)> {
+    let steps = (to.0 - from.0).abs().max((to.1 - from.1).abs()).ceil().max(1.0);
+    let at = move |step: f64| {
+        dot((from.0 + (to.0 - from.0) * step / steps, from.1 + (to.1 - from.1) * step / steps))
+    };
+    (0_u32..).map(f64::from).take_while(move |step| *step <= steps).map(at)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place within the plot")]
+fn dot((x, y): (f64, f64)) -> (usize, usize) {
+    (x.round() as usize, y.round() as usize)
+}
+
+/// A blank where there are no dots, so that a line has no invisible end.
+fn braille(dots: u8) -> char {
+    if dots == 0 { ' ' } else { char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ') }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(lines: &[Line]) -> String {
+        plot(lines, |x| format!("{x}"), |y| format!("{y:.1}")).join("\n")
+    }
+
+    #[test]
+    fn lines_go_through_their_points_and_marks_tell_them_apart() {
+        let flat =
+            Line { mark: Some('A'), points: vec![(10.0, 1.0), (50.0, 1.0), (90.0, 2.0), (100.0, 16.0)] };
+        let steep = Line { mark: Some('B'), points: vec![(10.0, 2.0), (40.0, 8.0)] };
+        let expected = [
+            "    16.0 |                                               A",
+            "         |                                              ⡸",
+            "         |               ⢀⡠⠔⠊B                         ⢰⠁",
+            "         |            ⣀⠤⠒⠁                            ⢠⠃",
+            "     4.0 |        ⢀⠤⠒⠉                               ⢠⠋",
+            "         |     B⠔⠊⠁                                 ⢀A",
+            "         |                                 ⣀⣀⡠⠤⠔⠒⠒⠉⠉⠁",
+            "     1.0 |     A⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀⣀A⡠⠤⠤⠒⠒⠊⠉⠉",
+            "         0                                             100",
+        ];
+        assert_eq!(drawn(&[flat, steep]), expected.join("\n"));
+    }
+
+    #[test]
+    fn one_line_has_no_marks_and_a_flat_one_lies_in_the_middle() {
+        let flat = drawn(&[Line { mark: None, points: vec![(1.0, 5.0), (2.0, 5.0)] }]);
+        let drawn: Vec<&str> = flat.lines().filter(|line| line.contains('⠉')).collect();
+        assert_eq!(drawn, [format!("     5.0 |{}{}", " ".repeat(24), "⠉".repeat(24))]);
+    }
+
+    #[test]
+    fn without_two_points_there_is_nothing_to_draw() {
+        assert!(plot(&[], |_| String::new(), |_| String::new()).is_empty());
+        let one = Line { mark: None, points: vec![(1.0, 1.0)] };
+        assert!(plot(&[one], |_| String::new(), |_| String::new()).is_empty());
+    }
+}
