@@ -1,5 +1,7 @@
 //! Tables for spreadsheets and scripts: one header line, units in the names, unknown values empty.
 
+mod rates;
+
 use std::collections::BTreeMap;
 
 use iotax_model::record::{DiskActivity, HostActivity, Measurement, NicActivity, Tallies};
@@ -150,6 +152,8 @@ pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
         sheet("disks.csv", INTERVAL.iter().chain(DISKS).copied(), each(|run, _| disks(run))),
         sheet("nics.csv", INTERVAL.iter().chain(NICS).copied(), each(|run, _| nics(run))),
         sheet("streams.csv", PLACE.iter().chain(STREAMS).copied(), each(|run, _| streams(run))),
+        sheet("curves.csv", rates::CURVES.iter().copied(), each(|run, _| rates::curves(run))),
+        sheet("answers.csv", rates::ANSWERS.iter().copied(), each(|run, _| rates::answers(run))),
     ]
 }
 

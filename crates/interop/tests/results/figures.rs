@@ -58,13 +58,13 @@ fn a_new_figure_is_one_definition_and_in_every_output() {
     let without = read(&run, judge(&run));
     let names = [MEAN_LENGTH.id, MEAN_LENGTH.name.io, "iotax_mean_length_per_second"];
     let has_it = |text: &str| names.iter().any(|name| text.contains(name));
-    // The tables of what is sampled over time have no figures of a whole measurement.
-    let tables = ["samples.csv", "disks.csv", "nics.csv", "streams.csv"];
+    // The tables of what is sampled over time, of curves and of answers have no figures of a whole measurement.
+    let tables = ["samples.csv", "disks.csv", "nics.csv", "streams.csv", "curves.csv", "answers.csv"];
     for ((place, with), (_, without)) in with.iter().zip(&without) {
         assert_eq!(has_it(with), !tables.contains(&place.as_str()), "{place}: {with}");
         assert!(!has_it(without), "{place}");
     }
-    assert_eq!(with.len(), 4 + 7 + 2, "every output was looked at");
+    assert_eq!(with.len(), 4 + 9 + 2, "every output was looked at");
     let compared = judge_by(&run, &figures);
     let comparison = compared.comparison("randread-4k-qd1", "vm-raw", Metric::new(&MEAN_LENGTH));
     assert_eq!(comparison.map(|c| c.ratio.mean), Some(1.0), "it is compared too");

@@ -69,6 +69,12 @@ fn a_search_answers_with_a_rate_an_interval_and_what_limits() {
         "{}",
         text(&again.stdout)
     );
+    let sheets = lab.path("sheets");
+    assert!(lab.run(&["report", "1", "--csv", sheets.to_str().expect("text")]).status.success());
+    let answers = std::fs::read_to_string(sheets.join("answers.csv")).expect("written");
+    let lines: Vec<&str> = answers.lines().collect();
+    let slo = "p90 <= 50ms; errors = 0";
+    assert!(lines.len() == 2 && lines[1].contains(slo) && lines[1].contains(&rate.to_string()), "{answers}");
     let whole = lab.run(&["resume", "1", "--yes"]);
     assert!(text(&whole.stderr).contains("has all its measurements"), "{}", text(&whole.stderr));
 }

@@ -70,6 +70,13 @@ fn a_curve_goes_from_idle_to_beyond_what_a_file_can_do() {
     lab.assert_nothing_left();
     let again = lab.run(&["report", "1"]);
     assert!(text(&again.stdout).contains("latency against load"), "{}", text(&again.stdout));
+    assert!(text(&again.stdout).contains("Mean response time by IOPS due:"), "{}", text(&again.stdout));
+    let sheets = lab.path("sheets");
+    assert!(lab.run(&["report", "1", "--csv", sheets.to_str().expect("text")]).status.success());
+    let curves = std::fs::read_to_string(sheets.join("curves.csv")).expect("written");
+    let rates: Vec<f64> =
+        curves.lines().skip(1).filter_map(|line| line.split(',').nth(3)?.parse().ok()).collect();
+    assert_eq!(rates, offered, "{curves}");
 
     for (more, words) in [
         (["--rate-iops", "100"], "a curve has many rates"),
