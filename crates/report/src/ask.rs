@@ -102,7 +102,7 @@ fn held(held: &Held) -> String {
 /// `20.0k IOPS: yes, 18% are left`.
 fn possible(answer: &Answer<'_>, iops: u64) -> String {
     let asked = iops as f64;
-    let possible = answer.found.allows(asked);
+    let possible = answer.allows(asked);
     let word = possible.word();
     let margin = match answer.found {
         _ if possible == Possible::Undecided => ", a longer --time may decide".into(),

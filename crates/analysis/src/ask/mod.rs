@@ -50,6 +50,10 @@ pub struct Answer<'a> {
     pub at_lowest_ns: Option<f64>,
     /// The windows by rising rate, with those of close rates together.
     pub steps: Vec<Step>,
+    /// The highest rate up to which every window kept all conditions; absent if the lowest one did not.
+    pub kept_to: Option<f64>,
+    /// The lowest rate from which on every window missed a condition; absent if the highest one did not.
+    pub missed_from: Option<f64>,
     /// How the rate was kept for long; absent if that was not asked, or not measured.
     pub held: Option<Held>,
     /// The baseline's rate and this one's; absent for the baseline, and where one of them is not known.
@@ -175,15 +179,29 @@ impl Found {
             Self::Unknown | Self::Below(_) => None,
         }
     }
+}
 
-    /// Returns whether so many I/Os per second are possible.
+/// An estimate without an interval says nothing of rates this close to it, as a factor.
+const CLOSE_TO_ESTIMATE: f64 = 1.1;
+
+impl Answer<'_> {
+    /// Returns whether so many I/Os per second are possible. Where the estimate has no interval, rates that are not close to it are judged by
+    /// what every window on their side of it came to.
     #[must_use]
     pub fn allows(&self, iops: f64) -> Possible {
-        match self {
-            Self::AtLeast(rate) if *rate >= iops => Possible::Yes,
-            Self::Below(rate) if *rate <= iops => Possible::No,
-            Self::Rate(Located { interval: Some(ends), .. }) if ends.low >= iops => Possible::Yes,
-            Self::Rate(Located { interval: Some(ends), .. }) if ends.high < iops => Possible::No,
+        let (yes, no) = match self.found {
+            Found::Unknown => (false, false),
+            Found::AtLeast(rate) => (iops <= rate, false),
+            Found::Below(rate) => (false, iops >= rate),
+            Found::Rate(Located { interval: Some(ends), .. }) => (iops <= ends.low, iops > ends.high),
+            Found::Rate(Located { at, interval: None }) => (
+                iops * CLOSE_TO_ESTIMATE <= at && self.kept_to.is_some_and(|rate| iops <= rate),
+                iops >= at * CLOSE_TO_ESTIMATE && self.missed_from.is_some_and(|rate| iops >= rate),
+            ),
+        };
+        match (yes, no) {
+            (true, _) => Possible::Yes,
+            (_, true) => Possible::No,
             _ => Possible::Undecided,
         }
     }
@@ -218,6 +236,8 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
                 limited_by: search.limited_by,
                 trials: measured.open.len(),
                 steps: measured.steps(),
+                kept_to: measured.kept_to(ask),
+                missed_from: measured.missed_from(ask),
                 held: held(run, ask, work, target),
                 at_lowest_ns: search.limited_by.and_then(|condition| measured.at_lowest(condition)),
                 against,
@@ -242,16 +262,18 @@ fn held(run: &Run, ask: &AskSpec, asked: &Workload, target: &str) -> Option<Held
     });
     let (workload, windows) = of_target.next_back()?;
     let rate = crate::curve::offered(workload)?;
-    let is_missed = |m: &&&Measurement| {
-        let kept = |condition: Condition| {
-            let (trials, limit) = trials(&[(rate, **m)], condition);
-            trials.iter().all(|trial| trial.bad <= limit * trial.of)
-        };
-        let fails = ask.slo.contains(&Slo::NoErrors) && Failed::of(m).ios > 0;
-        fails || !conditions(ask).all(kept)
-    };
-    let missed = windows.iter().filter(is_missed).map(|m| m.round).collect();
+    let missed = windows.iter().filter(|m| !keeps(ask, rate, m)).map(|m| m.round).collect();
     Some(Held { rate, window_ns: workload.runtime.0, windows: windows.len(), missed })
+}
+
+/// Returns whether a window at a rate keeps all conditions.
+fn keeps(ask: &AskSpec, rate: f64, m: &Measurement) -> bool {
+    let kept = |condition: Condition| {
+        let (trials, limit) = trials(&[(rate, m)], condition);
+        trials.iter().all(|trial| trial.bad <= limit * trial.of)
+    };
+    let fails = ask.slo.contains(&Slo::NoErrors) && Failed::of(m).ios > 0;
+    !fails && conditions(ask).all(kept)
 }
 
 /// What was measured of a work on a target.
@@ -298,6 +320,20 @@ impl Measured<'_> {
     fn capacity(&self) -> Option<f64> {
         let closed = self.all.iter().filter(|m| m.outcome.pacing.is_none());
         closed.filter_map(|m| Metric::IOPS.of(m)).filter(|iops| *iops > 0.0).reduce(f64::max)
+    }
+
+    /// The highest rate up to which every window keeps all conditions.
+    fn kept_to(&self, ask: &AskSpec) -> Option<f64> {
+        let missed = self.open.iter().filter(|(rate, m)| !keeps(ask, *rate, m)).map(|(rate, _)| *rate);
+        let lowest = missed.reduce(f64::min).unwrap_or(f64::INFINITY);
+        self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < lowest).reduce(f64::max)
+    }
+
+    /// The lowest rate from which on none does.
+    fn missed_from(&self, ask: &AskSpec) -> Option<f64> {
+        let kept = self.open.iter().filter(|(rate, m)| keeps(ask, *rate, m)).map(|(rate, _)| *rate);
+        let highest = kept.reduce(f64::max).unwrap_or(0.0);
+        self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate > highest).reduce(f64::min)
     }
 
     /// The windows in the order of their rates, those of close rates together.
@@ -406,5 +442,36 @@ impl Search {
             Verdict::Undecided
         };
         Some(Against { ratio: ln.exp(), interval: interval.map(f64::exp), verdict })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Possible::{No, Undecided, Yes};
+    use super::*;
+
+    #[test]
+    fn a_rate_is_possible_by_the_interval_or_without_one_by_every_window_on_its_side() {
+        let answer = |interval| Answer {
+            target: "a",
+            capacity: None,
+            found: Found::Rate(Located { at: 1000.0, interval }),
+            limited_by: None,
+            trials: 9,
+            at_lowest_ns: None,
+            steps: Vec::new(),
+            kept_to: Some(950.0),
+            missed_from: Some(1200.0),
+            held: None,
+            against: None,
+        };
+        let said =
+            |answer: &Answer<'_>| [500.0, 940.0, 960.0, 1150.0, 1300.0].map(|iops| answer.allows(iops));
+        // 940 is too close to the estimate, and up to 1200 some window kept the conditions.
+        assert_eq!(said(&answer(None)), [Yes, Undecided, Undecided, Undecided, No]);
+        let ends = Interval { low: 955.0, high: 1100.0 };
+        assert_eq!(said(&answer(Some(ends))), [Yes, Yes, Undecided, No, No]);
+        let unsure = Answer { kept_to: None, missed_from: None, ..answer(None) };
+        assert_eq!(said(&unsure), [Undecided; 5]);
     }
 }

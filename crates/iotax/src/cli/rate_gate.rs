@@ -33,7 +33,7 @@ impl RateGate {
         let (mut exit, asked) = (Exit::Fine, human::count(self.iops as f64));
         let answers = answers(run);
         for answer in answers.iter().flat_map(|answers| &answers.targets) {
-            let possible = answer.found.allows(self.iops as f64);
+            let possible = answer.allows(self.iops as f64);
             let (word, code) = match possible {
                 Possible::Yes => ("passed", Exit::Fine),
                 Possible::No => ("FAILED", Exit::Gate),

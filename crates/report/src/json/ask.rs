@@ -63,7 +63,7 @@ fn one(ask: &AskSpec, workload: &str, answer: &Answer<'_>) -> Value {
             ask.iops.map(|iops| {
                 object([
                     ("iops", Some(iops.into())),
-                    ("answer", Some(answer.found.allows(iops as f64).word().into())),
+                    ("answer", Some(answer.allows(iops as f64).word().into())),
                 ])
             }),
         ),
