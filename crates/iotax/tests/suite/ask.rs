@@ -137,7 +137,12 @@ fn a_search_that_was_interrupted_goes_on_where_it_was() {
     let json = lab.json(&["resume", "1", "--yes", "--json", "-"]);
     assert_eq!(json["run"]["state"], "complete", "{}", json["run"]);
     let measurements = json["measurements"].as_array().expect("measurements");
-    assert!(measurements.len() > before + 10, "{before} and then {}", measurements.len());
+    assert!(
+        measurements.len() > before + 10,
+        "{before} and then {}: {}",
+        measurements.len(),
+        json["answers"]
+    );
     let places: HashSet<String> =
         measurements.iter().map(|m| format!("{} {}", m["workload"], m["round"])).collect();
     assert_eq!(places.len(), measurements.len(), "none is measured twice");
