@@ -66,7 +66,10 @@ fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reac
     let queues = nic.queues;
     let config = GuestConfig { device: GuestDevice::Nic(nic), spec: spec.clone(), ..rig.config(name) };
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
-    let hello = guest.wait_ready(BOOT).expect("ready");
+    let hello = guest.wait_ready(BOOT).unwrap_or_else(|error| {
+        let console = fs::read_to_string(config.run_dir.join("console.log"));
+        panic!("{error}; its console: {console:?}");
+    });
     println!("{name}: {:.2} s from the start", guest.boot_ns().expect("known") as f64 / 1e9);
     assert_eq!((hello.disk, hello.filesystem), (None, None));
     let interfaces = guest.agent().interfaces().expect("told");
