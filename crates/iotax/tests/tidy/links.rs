@@ -28,6 +28,10 @@ pub(super) fn dead_links(documents: &BTreeMap<&str, &str>, paths: &BTreeSet<&str
             if !is_there(&place) || heading.is_some_and(|heading| !headed(heading)) {
                 dead.push(format!("{document}: {link} leads nowhere"));
             }
+            // The site that mdbook makes holds docs/ alone.
+            if document.starts_with("docs/") && !place.starts_with("docs/") {
+                dead.push(format!("{document}: {link} leads out of docs/"));
+            }
         }
         for place in quoted(text) {
             let begins = |tops: &[&str]| tops.iter().any(|top| place.starts_with(top));
@@ -128,6 +132,7 @@ mod tests {
         let documents = BTreeMap::from([("docs/a.md", text), ("docs/b.md", "")]);
         let paths = BTreeSet::from(["docs/a.md", "docs/b.md", "crates/x/src/lib.rs", "crates/xy.rs"]);
         let dead = [
+            "../crates/x leads out of docs/",
             "c.md leads nowhere",
             "b.md#none leads nowhere",
             "#none leads nowhere",
