@@ -28,6 +28,7 @@ mod output_formats;
 mod plan;
 mod print_plan;
 mod progress;
+mod quit_key;
 mod rate_gate;
 mod replace;
 mod report;

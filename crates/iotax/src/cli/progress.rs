@@ -57,6 +57,10 @@ impl<'a> Watcher<'a> {
         }
     }
 
+    pub(super) fn is_on_terminal(&self) -> bool {
+        self.terminal
+    }
+
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -25,11 +25,14 @@ use iotax_testbed::undo::{self, NotUndone, UndoLog};
 use super::args::{GuestArgs, SessionArgs};
 use super::output::{Destinations, OutputArgs};
 use super::progress::{Line, Watcher};
+use super::quit_key::QuitKey;
 use super::rate_gate::RateGate;
 use super::say::{self, Stream, note, say};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, auth, confirm, usage};
-use crate::runner::{self, Ended, GuestOptions, Guests, Interrupted, Order, RemoteAgents, RemoteOptions};
+use crate::runner::{
+    self, Ended, GuestOptions, Guests, Interrupted, Order, Progress as _, RemoteAgents, RemoteOptions,
+};
 
 /// A run to resume.
 pub(super) struct Earlier {
@@ -254,6 +257,10 @@ impl<'a> Session<'a> {
             Some(terminal::set(&page, width, Stream::Stderr.has_colour()))
         };
         let mut watcher = Watcher::new(self.live.line, &so_far);
+        let quit_key = watcher.is_on_terminal().then(|| QuitKey::watch(stop)).flatten();
+        if quit_key.is_some() {
+            watcher.note("q ends it with what was measured until then");
+        }
         let permission = &self.permission;
         let before = self.earlier.as_ref().map_or(&[][..], |earlier| &earlier.targets);
         let keep = self.keep;
@@ -270,6 +277,7 @@ impl<'a> Session<'a> {
             before,
         };
         let ended = runner::carry_out(&order, remote_agents, tag, undo_log, store, &mut watcher, stop);
+        drop(quit_key);
         watcher.finish();
         Ok(Some(Measured { run, ended }))
     }

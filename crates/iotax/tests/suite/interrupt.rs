@@ -1,5 +1,6 @@
 //! Ctrl-C, a termination or a lost terminal at any moment of a run: exit code 130 soon, and nothing left.
 
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -84,6 +85,41 @@ fn a_run_can_be_interrupted_at_any_moment() {
         let after = whole.mul_f64(share(&mut seed));
         interrupt(&lab, after, [Signal::INT, Signal::TERM, Signal::HUP][turn % 3]);
     }
+}
+
+#[test]
+fn q_ends_a_run_on_a_terminal_which_gets_its_mode_back() {
+    let lab = Lab::new();
+    let iotax = lab.iotax();
+    let program = iotax.get_program().to_string_lossy();
+    let run = format!(
+        "{program} bench work/new --size 1m --runtime 60s --ramp-time 0s; code=$?; stty -a; exit $code"
+    );
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--flush", "--return", "--command", &run, "typed"]);
+    command.current_dir(iotax.get_current_dir().expect("the lab's"));
+    command.env("HOME", lab.path("home")).env("TERM", "xterm");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script runs");
+    let mut keys = child.stdin.take().expect("a pipe");
+    let deadline = Instant::now() + SOON;
+    while !lab.work().join("new").exists() {
+        assert!(Instant::now() < deadline, "it is never measured");
+        thread::sleep(Duration::from_millis(50));
+    }
+    thread::sleep(Duration::from_secs(2));
+    // Another key changes nothing.
+    keys.write_all(b"x").expect("typed");
+    thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().expect("a child").is_none(), "it ended at another key");
+    keys.write_all(b"q").expect("typed");
+    let status = ended(&mut child, SOON);
+    let _ = child.kill();
+    let shown = text(&child.wait_with_output().expect("read").stdout);
+    assert_eq!(status.and_then(|status| status.code()), Some(130), "{shown}");
+    assert!(shown.contains("q ends it") && shown.contains("Interrupted"), "{shown}");
+    let modes: Vec<&str> = shown.split([' ', ';', '\r', '\n']).collect();
+    assert!(modes.contains(&"icanon") && modes.contains(&"echo"), "{shown}");
+    lab.assert_nothing_left();
 }
 
 /// Interrupts a measurement whose results nobody reads, once `is_time` says so.

@@ -1,0 +1,73 @@
+//! The key that ends a run: what Ctrl-C does, in the manner of top.
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use iotax_testbed::interrupt::Interrupt;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Waits for `q` on the terminal until it is dropped, which gives the terminal back its mode.
+pub(super) struct QuitKey {
+    before: Termios,
+    over: Arc<AtomicBool>,
+    waiting: Option<JoinHandle<()>>,
+}
+
+impl QuitKey {
+    /// `None` where nobody can press it: stdin is no terminal or belongs to another job of the shell.
+    pub(super) fn watch(stop: &Interrupt) -> Option<Self> {
+        let stdin = io::stdin();
+        if !stdin.is_terminal() || !is_ours() {
+            return None;
+        }
+        let before = tcgetattr(&stdin).ok()?;
+        let mut by_key = before.clone();
+        // Keys come at once. The echo stays: it is all that a killed iotax could leave otherwise.
+        by_key.local_modes.remove(LocalModes::ICANON);
+        tcsetattr(&stdin, OptionalActions::Now, &by_key).ok()?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (stop, heard) = (Arc::clone(stop), Arc::clone(&over));
+        let waiting = thread::Builder::new().name("quit key".into()).spawn(move || wait(&stop, &heard)).ok();
+        Some(Self { before, over, waiting })
+    }
+}
+
+impl Drop for QuitKey {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(waiting) = self.waiting.take() {
+            // A panic of the thread has been printed.
+            let _ = waiting.join();
+        }
+        if is_ours() {
+            // A terminal that is gone needs no mode.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+        }
+    }
+}
+
+fn wait(stop: &Interrupt, over: &AtomicBool) {
+    let stdin = io::stdin();
+    while !over.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
+        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_AGAIN));
+        if !matches!(ready, Ok(1..)) || !is_ours() {
+            continue;
+        }
+        let mut key = [0];
+        match rustix::io::read(&stdin, &mut key) {
+            Ok(1) if key == *b"q" => stop.store(true, Ordering::Relaxed),
+            Ok(1) => {}
+            _ => return,
+        }
+    }
+}
+
+/// A job in the background is stopped for reading from the terminal or setting its mode.
+fn is_ours() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
+}
