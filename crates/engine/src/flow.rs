@@ -34,6 +34,7 @@ impl FlowShare {
     }
 
     /// The nanoseconds to pause if the worker is ahead of its share.
+    #[inline(never)]
     pub(crate) fn is_ahead(&self) -> Option<u64> {
         let all = self.flow.ios.load(Ordering::Relaxed);
         let weights = self.flow.weights.load(Ordering::Relaxed);
@@ -43,6 +44,7 @@ impl FlowShare {
     }
 
     /// Counts an I/O.
+    #[inline(never)]
     pub(crate) fn count(&mut self) {
         self.flow.ios.fetch_add(1, Ordering::Relaxed);
         self.ios += 1;

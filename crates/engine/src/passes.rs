@@ -47,7 +47,7 @@ impl Passes {
     }
 
     /// Counts an I/O that begins now, after dropping the pages if it is the first of a further pass.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn count(&mut self, io: Io) {
         if self.left == 0 {
             self.begin();
