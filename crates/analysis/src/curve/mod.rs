@@ -107,6 +107,13 @@ pub fn offered(workload: &Workload) -> Option<f64> {
     Some(workload.rate_iops? as f64 * f64::from(workload.numjobs))
 }
 
+/// Mean response time of one measurement at a rate, in nanoseconds; `None` if the target did not keep up with it.
+#[must_use]
+pub fn response_if_sustained(workload: &Workload, measurement: &Measurement) -> Option<f64> {
+    let point = point(workload, offered(workload)?, &[measurement])?;
+    point.is_sustained().then(|| point.response_mean()).flatten()
+}
+
 /// The work of a workload, whatever its rate: where that is low, windows are longer.
 pub(crate) fn work(workload: &Workload) -> Workload {
     let closed = Workload {

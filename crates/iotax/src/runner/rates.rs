@@ -1,11 +1,13 @@
-//! The capacity of each target, by which the rates of a curve are placed.
+//! What each target can do, by which the rates of a curve are placed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use iotax_analysis::Metric;
 use iotax_analysis::store::Store;
+use iotax_analysis::{Metric, curve};
 use iotax_model::Cell;
+use iotax_model::plan::{Plan, Scouted};
+use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::undo::UndoLog;
@@ -13,14 +15,14 @@ use iotax_testbed::undo::UndoLog;
 use super::cell::ScheduledCell;
 use super::{Progress, Runner};
 
-/// Measurements of each target: the first after it was filled is often another.
+/// Measurements of each target's capacity: the first after it was filled is often another.
 const TRIALS: u32 = 2;
 /// Where the rates are given as shares, whose windows are long.
 const TRIALS_FOR_SHARES: u32 = 1;
 
 impl Runner<'_> {
-    /// Measures every workload's closed loop on every target, and puts workloads at rates by them into the plan. These measurements are not kept:
-    /// each round measures the closed loops again.
+    /// Measures every workload on every target in a closed loop and at a few rates, and puts workloads at rates by them into the plan. These
+    /// measurements are not kept, so that no rate stands where it does because of the noise in its own figures.
     pub(super) fn place_rates(
         &mut self,
         undo_log: &mut UndoLog,
@@ -30,33 +32,56 @@ impl Runner<'_> {
     ) -> anyhow::Result<()> {
         progress.phase("measuring what the targets can do");
         let plan = Arc::clone(&self.plan);
-        let given = plan.curve.as_ref().is_some_and(|curve| !curve.shares.is_empty());
-        let trials = if given { TRIALS_FOR_SHARES } else { TRIALS };
-        let mut capacities = vec![BTreeMap::new(); plan.workloads.len()];
-        for (workload, capacities) in capacities.iter_mut().enumerate() {
+        let mut seen = vec![BTreeMap::new(); plan.workloads.len()];
+        for (workload, seen) in seen.iter_mut().enumerate() {
             let name = &plan.workloads[workload].name;
             for target in
                 (0..plan.targets.len()).filter(|target| !self.lost.contains(target)).collect::<Vec<_>>()
             {
-                let cell = Cell { target, workload };
-                let mut most: Option<f64> = None;
-                for order in 0..trials {
-                    let trial = ScheduledCell { cell, round: 0, order };
-                    let measured = self.measure_alive(trial, undo_log, progress, stop)?;
-                    most = most.into_iter().chain(Metric::IOPS.of(&measured)).reduce(f64::max);
-                }
+                let mut measure = |runner: &mut Self, workload, order| {
+                    let trial = ScheduledCell { cell: Cell { target, workload }, round: 0, order };
+                    runner.measure_alive(trial, undo_log, progress, stop)
+                };
+                let scouted = self.scout(workload, &mut measure)?;
+                self.plan = Arc::clone(&plan);
                 let target = &plan.targets[target].name;
-                let most = most.filter(|iops| *iops > 0.0);
-                let most = most.ok_or_else(|| {
+                let scouted = scouted.ok_or_else(|| {
                     anyhow::anyhow!("{target} completed no I/O of {name}, so no rate can be placed")
                 })?;
-                progress.note(&format!("{target}, {name}: up to {} IOPS", human::count(most)));
-                capacities.insert(target.clone(), most);
+                progress.note(&format!("{target}, {name}: up to {} IOPS", human::count(scouted.capacity)));
+                seen.insert(target.clone(), scouted);
             }
         }
-        let plan = self.order.plan.clone().with_rates(&capacities)?;
+        let plan = self.order.plan.clone().with_rates(&seen)?;
         store.set_plan(self.order.run, &plan)?;
         self.plan = Arc::new(plan);
         Ok(())
+    }
+
+    /// Measures what a target does with a workload, whose rates it leaves in the plan. `None` if no I/O completed.
+    fn scout(
+        &mut self,
+        workload: usize,
+        measure: &mut dyn FnMut(&mut Self, usize, u32) -> anyhow::Result<Measurement>,
+    ) -> anyhow::Result<Option<Scouted>> {
+        let given = self.plan.curve.as_ref().is_some_and(|curve| !curve.shares.is_empty());
+        let trials = if given { TRIALS_FOR_SHARES } else { TRIALS };
+        let mut most: Option<f64> = None;
+        for order in 0..trials {
+            let measured = measure(self, workload, order)?;
+            most = most.into_iter().chain(Metric::IOPS.of(&measured)).reduce(f64::max);
+        }
+        let Some(capacity) = most.filter(|iops| *iops > 0.0) else { return Ok(None) };
+        let mut scouted = Scouted::new(capacity);
+        let rates = if given { Vec::new() } else { Scouted::first_rates(capacity) };
+        for (order, rate) in (trials..).zip(rates) {
+            let mut plan = Plan::clone(&self.plan);
+            let at_rate = plan.add_rate(workload, rate);
+            self.plan = Arc::new(plan);
+            let measured = measure(self, at_rate, order)?;
+            let response = curve::response_if_sustained(&self.plan.workloads[at_rate], &measured);
+            scouted.seen.push((rate, response));
+        }
+        Ok(Some(scouted))
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::curve_rates::{Scouted, place};
 use super::rates::{at_rate, rounded, whole};
 use super::{BETWEEN, MOST_MEASUREMENTS, Plan, PlanError};
 use crate::units::Nanos;
@@ -22,19 +23,13 @@ const ACCEPTED: std::ops::RangeInclusive<u32> = 4..=40;
 const PERCENT: std::ops::RangeInclusive<u32> = 1..=200;
 /// Fewer rounds tell nothing of their scatter.
 const LEAST_ROUNDS: u32 = 3;
-/// The lowest rate and the highest, as shares of a target's capacity.
-const SHARES: (f64, f64) = (0.05, 1.1);
-/// Shares come closer to one another towards the capacity, where latency bends: this is the exponent of their places.
-const CROWDING: f64 = 0.6;
 /// A target is not measured at rates above its capacity by more than this factor, which are for other targets.
 const FAR: f64 = 1.2;
-/// Rates of several targets that are this close are one.
-const APART: f64 = 1.08;
 
 /// Measures each workload at many rates, from a small share of what the targets can do to a little more than that.
 ///
-/// The capacity of every target is measured when all are built, and the rates are placed by it; the closed loop stays in the plan, so that each
-/// round measures the capacity again.
+/// The capacity of every target and its latency at a few loads are measured when all are built, and the rates are placed by them; the closed loop
+/// stays in the plan, so that each round measures the capacity again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 pub struct CurveSpec {
@@ -153,21 +148,22 @@ impl Plan {
     }
 
     /// The plan with a workload for each rate after the closed loop of each workload, and the rounds that its time has room for.
-    /// `capacities` are I/Os per second of each workload on each target that could be measured, by name.
+    /// `seen` is what each target did with each workload, by the target's name, if it could be measured.
     ///
     /// # Errors
     /// A time in which too few rounds fit.
-    pub fn with_rates(mut self, capacities: &[BTreeMap<String, f64>]) -> Result<Self, PlanError> {
+    pub fn with_rates(mut self, seen: &[BTreeMap<String, Scouted>]) -> Result<Self, PlanError> {
         let Some(mut curve) = self.curve.clone() else { return Ok(self) };
         let works = std::mem::take(&mut self.workloads);
-        for (work, capacities) in works.into_iter().zip(capacities) {
-            let all: Vec<f64> = capacities.values().copied().collect();
+        for (work, seen) in works.into_iter().zip(seen) {
+            let all: Vec<&Scouted> = seen.values().collect();
             let rates = match curve.shares.as_slice() {
                 [] => place(&all, curve.points_of(self.targets.len())),
-                shares => all.iter().flat_map(|capacity| shares_of(*capacity, shares)).collect(),
+                shares => all.iter().flat_map(|scouted| shares_of(scouted.capacity, shares)).collect(),
             };
             if curve.shares.is_empty() {
-                let highest = capacities.iter().map(|(target, most)| (target.clone(), rounded(most * FAR)));
+                let highest =
+                    seen.iter().map(|(target, scouted)| (target.clone(), rounded(scouted.capacity * FAR)));
                 curve.highest.insert(work.name.clone(), highest.collect());
             }
             let at_rates: Vec<Workload> = rates.into_iter().map(|rate| at_rate(&work, rate)).collect();
@@ -211,45 +207,9 @@ fn shares_of(capacity: f64, shares: &[u32]) -> Vec<u64> {
     rates
 }
 
-/// The rates for targets of these capacities, rising: whole numbers, each once.
-fn place(capacities: &[f64], points: u32) -> Vec<u64> {
-    let share =
-        |i: u32| SHARES.0 + (SHARES.1 - SHARES.0) * (f64::from(i) / f64::from(points - 1)).powf(CROWDING);
-    let mut rates: Vec<f64> =
-        capacities.iter().flat_map(|capacity| (0..points).map(move |i| capacity * share(i))).collect();
-    rates.sort_by(f64::total_cmp);
-    let alone = capacities.len() < 2;
-    let mut placed: Vec<u64> = Vec::new();
-    for rate in rates {
-        let whole = rounded(rate);
-        let far = placed.last().is_none_or(|last| alone || whole as f64 >= *last as f64 * APART);
-        if far && placed.last() != Some(&whole) {
-            placed.push(whole);
-        }
-    }
-    placed
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_crowd_towards_the_capacity_and_go_beyond_it() {
-        let rates = place(&[10_000.0], 8);
-        assert_eq!((rates[0], rates[7]), (500, 11_000));
-        assert!(rates.windows(3).all(|three| three[1] - three[0] >= three[2] - three[1]), "{rates:?}");
-        assert!(rates.iter().filter(|rate| **rate >= 5_000).count() >= 5, "{rates:?}");
-    }
-
-    #[test]
-    fn rates_of_several_targets_that_are_close_are_one() {
-        assert_eq!(place(&[10_000.0, 10_100.0], 8).len(), 8);
-        let far = place(&[10_000.0, 100_000.0], 8);
-        assert!((14..=16).contains(&far.len()), "{far:?}");
-        assert!(far.is_sorted());
-        assert_eq!(place(&[3.0], 8), [1, 2, 3], "whole numbers");
-    }
 
     fn plan(head: &str) -> Result<Plan, PlanError> {
         Plan::from_toml(&format!(
@@ -259,8 +219,8 @@ mod tests {
     }
 
     /// What the target `t` can do.
-    fn capacities(iops: f64) -> [BTreeMap<String, f64>; 1] {
-        [BTreeMap::from([("t".to_owned(), iops)])]
+    fn capacities(iops: f64) -> [BTreeMap<String, Scouted>; 1] {
+        [BTreeMap::from([("t".to_owned(), Scouted::new(iops))])]
     }
 
     #[test]
@@ -269,7 +229,10 @@ mod tests {
             "[curve]\ntime = \"5m\"\npoints = 6\n[[target]]\nname = \"fast\"\npath = \"/fast\"\n\
              [[target]]\nname = \"slow\"\npath = \"/slow\"\n[[workload]]\nname = \"w\"\nrw = \"randread\"\nruntime = \"250ms\"\n",
         );
-        let capacities = BTreeMap::from([("fast".to_owned(), 10_000.0), ("slow".to_owned(), 1000.0)]);
+        let capacities = BTreeMap::from([
+            ("fast".to_owned(), Scouted::new(10_000.0)),
+            ("slow".to_owned(), Scouted::new(1000.0)),
+        ]);
         let plan = plan.expect("a plan").with_rates(&[capacities]).expect("rates");
         let rates_of = |target: usize| -> Vec<u64> {
             let measured = (0..plan.workloads.len()).filter(|workload| plan.measures(target, *workload));

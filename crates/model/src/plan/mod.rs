@@ -3,6 +3,7 @@
 mod ask;
 mod axes;
 mod curve;
+mod curve_rates;
 mod difference;
 mod file;
 mod place;
@@ -27,6 +28,7 @@ use crate::workload::{Content, DEFAULT_SIZE, IoEngine, Workload, WorkloadError, 
 pub use ask::{AskSpec, Slo, SloError};
 pub use axes::{LeftOut, MOST, PlanAxis};
 pub use curve::CurveSpec;
+pub use curve_rates::Scouted;
 pub use difference::TargetDifference;
 pub use file::PlanFile;
 pub use rates::rounded;

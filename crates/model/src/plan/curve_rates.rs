@@ -1,0 +1,151 @@
+//! Where the rates of a curve lie: many where latency rises, few where it is flat.
+
+use super::rates::rounded;
+
+/// The lowest rate and the highest, as shares of a target's capacity.
+const SHARES: (f64, f64) = (0.05, 1.1);
+/// Rates of several targets that are this close are one.
+const APART: f64 = 1.08;
+/// Mean response times above the lowest by more than this factor are as good as none: what is taller is the length of a queue.
+const TALL: f64 = 8.0;
+
+/// What a target did before its rates were placed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scouted {
+    /// I/Os per second in a closed loop.
+    pub capacity: f64,
+    /// Rates, rising, and the mean response time at each in any unit; `None` where the target did not keep up.
+    pub seen: Vec<(u64, Option<f64>)>,
+}
+
+impl Scouted {
+    /// A target of which the capacity alone is known.
+    #[must_use]
+    pub fn new(capacity: f64) -> Self {
+        Self { capacity, seen: Vec::new() }
+    }
+
+    /// The rates to look at before the rates of the curve are placed.
+    #[must_use]
+    pub fn first_rates(capacity: f64) -> Vec<u64> {
+        let mut rates: Vec<u64> =
+            [SHARES.0, 0.3, 0.5, 0.7, 0.85, 1.0].iter().map(|share| rounded(capacity * share)).collect();
+        rates.dedup();
+        rates
+    }
+
+    /// The curve as it was seen, as places from 0 to 1 by load and by the logarithm of latency: both rise.
+    fn knots(&self) -> Vec<(f64, f64)> {
+        let place = |rate: u64| (rate as f64 / self.capacity - SHARES.0) / (SHARES.1 - SHARES.0);
+        let lowest = self.seen.iter().filter_map(|(_, latency)| *latency).reduce(f64::min);
+        let height = |latency: &Option<f64>| match latency.zip(lowest) {
+            Some((latency, lowest)) => ((latency / lowest).ln() / TALL.ln()).min(1.0),
+            None => 1.0,
+        };
+        let within = self.seen.iter().map(|(rate, latency)| (place(*rate), height(latency)));
+        let within: Vec<(f64, f64)> = within.filter(|(place, _)| (0.0..1.0).contains(place)).collect();
+        // One window at each rate is short, and a stall in it is not the target's load: latency does not fall with load, so no rate is slower
+        // than those above it.
+        let rising = |i: usize| within[i..].iter().map(|knot| knot.1).fold(1.0, f64::min);
+        // Below the lowest rate that was seen nothing is known to rise.
+        let mut knots = vec![(0.0, if within.is_empty() { 0.0 } else { rising(0) })];
+        knots.extend((0..within.len()).map(|i| (within[i].0, rising(i))));
+        knots.push((1.0, 1.0));
+        knots
+    }
+
+    /// So many rates that are equally far from one another along the curve.
+    fn places(&self, points: u32) -> Vec<f64> {
+        let knots = self.knots();
+        let length = |from: (f64, f64), to: (f64, f64)| (to.0 - from.0).hypot(to.1 - from.1);
+        let whole: f64 = knots.windows(2).map(|two| length(two[0], two[1])).sum();
+        let at = |way: f64| {
+            let mut left = way;
+            for two in knots.windows(2) {
+                let part = length(two[0], two[1]);
+                if left <= part && part > 0.0 {
+                    return two[0].0 + (two[1].0 - two[0].0) * left / part;
+                }
+                left -= part;
+            }
+            1.0
+        };
+        let places = (0..points).map(|i| at(whole * f64::from(i) / f64::from(points - 1)));
+        places.map(|place| self.capacity * (SHARES.0 + (SHARES.1 - SHARES.0) * place)).collect()
+    }
+}
+
+/// The rates for these targets, rising: whole numbers, each once.
+pub(super) fn place(targets: &[&Scouted], points: u32) -> Vec<u64> {
+    let mut rates: Vec<f64> = targets.iter().flat_map(|target| target.places(points)).collect();
+    rates.sort_by(f64::total_cmp);
+    let alone = targets.len() < 2;
+    let mut placed: Vec<u64> = Vec::new();
+    for rate in rates {
+        let whole = rounded(rate);
+        let far = placed.last().is_none_or(|last| alone || whole as f64 >= *last as f64 * APART);
+        if far && placed.last() != Some(&whole) {
+            placed.push(whole);
+        }
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A target whose mean response time is this function of its load, as it is seen.
+    fn seen(latency: impl Fn(f64) -> Option<f64>) -> Scouted {
+        let rates = Scouted::first_rates(10_000.0);
+        let seen = rates.into_iter().map(|rate| (rate, latency(rate as f64 / 10_000.0))).collect();
+        Scouted { capacity: 10_000.0, seen }
+    }
+
+    /// How many of twelve rates lie in this range of loads.
+    fn between(scouted: &Scouted, loads: std::ops::Range<f64>) -> usize {
+        let rates = place(&[scouted], 12);
+        rates.iter().filter(|rate| loads.contains(&(**rate as f64 / 10_000.0))).count()
+    }
+
+    #[test]
+    fn rates_lie_where_latency_rises() {
+        let queue = seen(|load| (load < 1.0).then(|| 1.0 + load / (2.0 * (1.0 - load))));
+        let cliff = seen(|load| (load < 0.6).then_some(1.0));
+        let flat = seen(|_| Some(1.0));
+        for scouted in [&queue, &cliff, &flat, &Scouted::new(10_000.0)] {
+            let rates = place(&[scouted], 12);
+            assert_eq!((rates.len(), rates[0], rates[11]), (12, 500, 11_000), "{rates:?}");
+        }
+        assert!(between(&queue, 0.5..1.05) >= 7, "{:?}", place(&[&queue], 12));
+        assert!(between(&cliff, 0.5..0.7) >= 5, "{:?}", place(&[&cliff], 12));
+        assert!(between(&cliff, 0.0..0.4) >= 2, "{:?}", place(&[&cliff], 12));
+        assert!((2..=4).contains(&between(&flat, 0.4..0.7)), "{:?}", place(&[&flat], 12));
+    }
+
+    #[test]
+    fn a_noisy_window_does_not_hide_the_bend() {
+        let queue = |load: f64| (load < 1.0).then(|| 1.0 + load / (2.0 * (1.0 - load)));
+        let mut noisy = seen(queue);
+        // A stall in the window of the second rate.
+        noisy.seen[1].1 = Some(6.0);
+        assert!(between(&noisy, 0.5..1.05) >= 7, "{:?}", place(&[&noisy], 12));
+        assert!(place(&[&noisy], 12).is_sorted());
+        // And in that of the first.
+        noisy.seen[0].1 = Some(3.0);
+        let rates = place(&[&noisy], 12);
+        assert!(rates[1] - rates[0] > 500, "{rates:?}");
+    }
+
+    #[test]
+    fn rates_of_several_targets_that_are_close_are_one() {
+        let targets = |capacities: [f64; 2]| capacities.map(Scouted::new);
+        let close = targets([10_000.0, 10_100.0]);
+        assert_eq!(place(&close.each_ref(), 8).len(), 8);
+        let far = targets([10_000.0, 100_000.0]);
+        let far = place(&far.each_ref(), 8);
+        assert!((14..=16).contains(&far.len()), "{far:?}");
+        assert!(far.is_sorted());
+        assert_eq!(place(&[&Scouted::new(3.0)], 8), [1, 2, 3], "whole numbers");
+    }
+}
