@@ -6,7 +6,9 @@ use std::fmt::Write;
 
 use iotax_model::record::Measurement;
 
+use iotax_analysis::ask::{self, Found};
 use iotax_analysis::compare::account::Kinds;
+use iotax_analysis::curve::{self, Located};
 use iotax_analysis::figures::lasted;
 use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric};
@@ -52,7 +54,7 @@ impl Series {
     }
 }
 
-/// Every figure of every measurement of these runs. Unknown values have no line.
+/// Every figure of every measurement of these runs, their capacities and knees, and their answers. Unknown values have no line.
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> String {
     let figures: Vec<(Metric, Series)> =
@@ -92,6 +94,10 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
             let labels = about.map(|(name, value)| format!(",{name}=\"{}\"", escaped(value))).concat();
             add(INFO.0, "", &labels, 1.0);
         }
+        for (family, labels, rate) in rates(run) {
+            let family = families.iter_mut().find(|known| known.name == family).expect("in the table");
+            writeln!(family.samples, "{}{{{labels}}} {rate}", family.name).expect("memory takes everything");
+        }
     }
     let mut text = format!("{FIRST}\n");
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
@@ -107,6 +113,61 @@ const LATENCY: (&str, &str) = ("iotax_latency_seconds", "Service times of a meas
 const DURATION: (&str, &str) = ("iotax_duration_seconds", "Length of the measured window");
 const INFO: (&str, &str) = ("iotax_measurement_info", "What was found about a measurement; always 1");
 
+/// Rates in I/Os per second, each with the ends of its interval: name and help.
+const RATES: [(&str, &str); 9] = [
+    ("iotax_capacity_iops", "I/Os per second in a closed loop, over the rounds of a curve"),
+    ("iotax_capacity_iops_low_95", "Lower end of the 95% interval of the capacity"),
+    ("iotax_capacity_iops_high_95", "Upper end of the 95% interval of the capacity"),
+    ("iotax_knee_iops", "Load of the greatest power, which is throughput by mean response time"),
+    ("iotax_knee_iops_low_95", "Lower end of the 95% interval of the knee"),
+    ("iotax_knee_iops_high_95", "Upper end of the 95% interval of the knee"),
+    ("iotax_slo_iops", "Highest rate that keeps the conditions"),
+    (
+        "iotax_slo_iops_low_95",
+        "Lower end of the 95% interval of that rate, or the highest one tried if all keep them",
+    ),
+    (
+        "iotax_slo_iops_high_95",
+        "Upper end of the 95% interval of that rate, or the lowest one tried if none keeps them",
+    ),
+];
+
+/// The rates of a run's curves and answers: their family, labels and value.
+fn rates(run: &Run) -> Vec<(&'static str, String, f64)> {
+    let mut lines = Vec::new();
+    let mut add = |first: usize, labels: &str, [at, low, high]: [Option<f64>; 3]| {
+        for (family, value) in (first..).zip([at, low, high]) {
+            lines.extend(value.map(|value| (RATES[family].0, labels.to_owned(), value)));
+        }
+    };
+    let bounds = |located: Option<&Located>| {
+        let interval = located.and_then(|located| located.interval);
+        [located.map(|located| located.at), interval.map(|one| one.low), interval.map(|one| one.high)]
+    };
+    for curves in curve::curves(run) {
+        for curve in &curves.targets {
+            let labels = cell(run, curve.target, &curves.work.name);
+            add(0, &labels, bounds(curve.capacity.as_ref()));
+            add(3, &labels, bounds(curve.knee.as_ref().and_then(|knee| knee.power.as_ref())));
+        }
+    }
+    let slo = run.plan.ask.iter().flat_map(|ask| &ask.slo).map(ToString::to_string);
+    let slo = escaped(&slo.collect::<Vec<_>>().join("; "));
+    for answers in ask::answers(run) {
+        for answer in &answers.targets {
+            let labels = format!("{},slo=\"{slo}\"", cell(run, answer.target, &answers.work.name));
+            let rate = match &answer.found {
+                Found::Rate(rate) => bounds(Some(rate)),
+                Found::AtLeast(rate) => [None, Some(*rate), None],
+                Found::Below(rate) => [None, None, Some(*rate)],
+                Found::Unknown => [None; 3],
+            };
+            add(6, &labels, rate);
+        }
+    }
+    lines
+}
+
 /// In the order of the text.
 fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
     let family =
@@ -120,14 +181,18 @@ fn families(figures: &[(Metric, Series)]) -> Vec<Family> {
             all.push(family(&series.family, kind, help));
         }
     }
-    all.extend([DURATION, INFO].map(|(name, help)| family(name, "gauge", help)));
+    all.extend([DURATION, INFO].into_iter().chain(RATES).map(|(name, help)| family(name, "gauge", help)));
     all
 }
 
-/// The labels that every line has.
+/// The labels that every line of a measurement has.
 fn place(run: &Run, m: &Measurement) -> String {
-    let (target, workload) = (escaped(&m.target), escaped(&m.workload));
-    format!("run=\"{}\",target=\"{target}\",workload=\"{workload}\",round=\"{}\"", run.id, m.round)
+    format!("{},round=\"{}\"", cell(run, &m.target, &m.workload), m.round)
+}
+
+/// The labels that every line has.
+fn cell(run: &Run, target: &str, workload: &str) -> String {
+    format!("run=\"{}\",target=\"{}\",workload=\"{}\"", run.id, escaped(target), escaped(workload))
 }
 
 /// A label's value: backslash, quote and line break have a backslash before them.

@@ -7,6 +7,7 @@ use iotax_model::record::{Environment, ImportSource, Measurement, TargetRecord};
 use iotax_model::{TargetSpec, WarningKind, Workload};
 use serde_json::Value;
 
+use super::rates::{self, LocatedRate};
 use crate::Grade;
 use crate::Judgement;
 use crate::cells::Place;
@@ -84,6 +85,10 @@ pub struct Account {
     pub workloads: Vec<Workload>,
     /// Its measurements.
     pub figures: Vec<MeasurementFigures>,
+    /// Rates that it located.
+    pub rates: Vec<LocatedRate>,
+    /// True if its rates were placed by what its targets can do, so that another run has others.
+    pub has_own_rates: bool,
     /// Its source, if another tool measured it.
     pub source: Option<ImportSource>,
 }
@@ -118,6 +123,8 @@ impl Account {
             environment: run.environment.clone(),
             subjects: subjects(&run.plan.targets, &run.plan.neighbours, &run.targets),
             figures: measured.collect(),
+            rates: rates::of_run(run),
+            has_own_rates: run.plan.curve.is_some(),
             workloads,
             source: run.source.clone(),
         }

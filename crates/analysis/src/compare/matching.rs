@@ -185,16 +185,28 @@ pub(super) fn workloads<'a>(
             }
         }
     }
-    let mut pairs = Vec::new();
-    let mut missing = Vec::new();
-    for (workload, partner) in a.workloads.iter().zip(partners) {
-        match partner {
-            Some(partner) => pairs.push((workload, partner)),
-            None => missing.push(unmatched(workload, Which::B, a, b)),
-        }
-    }
-    missing.extend(free.iter().map(|workload| unmatched(workload, Which::A, b, a)));
+    let lonely = a.workloads.iter().zip(&partners).filter(|(_, partner)| partner.is_none());
+    let lonely: Vec<&Workload> = lonely.map(|(workload, _)| workload).collect();
+    let pairs = a.workloads.iter().zip(partners).filter_map(|(one, other)| Some((one, other?))).collect();
+    let mut missing = all_unmatched(&lonely, Which::B, a, b);
+    missing.extend(all_unmatched(&free, Which::A, b, a));
     (pairs, missing)
+}
+
+/// Workloads of an account without a partner. The rates of a curve are said together: every curve has its own.
+fn all_unmatched(lonely: &[&Workload], side: Which, has: &Account, lacks: &Account) -> Vec<Missing> {
+    let is_placed = |workload: &&&Workload| has.has_own_rates && workload.is_open_loop();
+    let placed = lonely.iter().filter(is_placed).count();
+    let others = lonely.iter().filter(|workload| !is_placed(workload));
+    let mut missing: Vec<Missing> = others.map(|workload| unmatched(workload, side, has, lacks)).collect();
+    missing.extend((placed > 0).then(|| Missing {
+        side,
+        target: None,
+        workload: None,
+        metric: None,
+        reason: format!("{placed} rates of the curve of {} are not those of {}", has.label, lacks.label),
+    }));
+    missing
 }
 
 /// Returns whether workloads match despite a difference.

@@ -9,6 +9,7 @@ pub mod differences;
 pub mod gate;
 pub mod history;
 mod matching;
+pub mod rates;
 
 use std::fmt;
 
@@ -19,6 +20,7 @@ pub use differences::Difference;
 pub use gate::{Direction, Gate, GateError};
 pub use history::{History, Point, Track, history};
 pub use matching::{Matched, Missing};
+pub use rates::{LocatedRate, RateCell};
 
 use account::MeasurementFigures;
 
@@ -254,6 +256,8 @@ pub struct Compared {
     pub missing: Vec<Missing>,
     /// In the order of workloads, targets and metrics.
     pub cells: Vec<Cell>,
+    /// Rates that both located, in the order of workloads and targets.
+    pub rates: Vec<RateCell>,
     /// In the order of the question.
     pub gates: Vec<GateResult>,
 }
@@ -342,6 +346,8 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     }
     let gates = question.gates.iter().map(|gate| judged(gate, &cases, &missing)).collect();
     decide_all(&mut cases, question.margin);
+    let located = (a.account.rates.as_slice(), b.account.rates.as_slice());
+    let rates = rates::compare(located, &targets, &workloads, question.baseline, question.margin);
     Ok(Compared {
         a: a.account.label.clone(),
         b: b.account.label.clone(),
@@ -355,6 +361,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         workloads,
         missing,
         cells: cases.into_iter().map(|case| case.cell).collect(),
+        rates,
         gates,
     })
 }

@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use crate::synthetic::{HOST, Truth, ladder, run};
 
-const WORKLOADS: [&str; 2] = ["randread-4k-qd1", "seqwrite-1m"];
+pub(crate) const WORKLOADS: [&str; 2] = ["randread-4k-qd1", "seqwrite-1m"];
 
 /// A later run of the same plan, in which everything takes so many times as long.
-fn later(slowdown: f64, noise: f64, rounds: u32) -> Run {
+pub(crate) fn later(slowdown: f64, noise: f64, rounds: u32) -> Run {
     let host = Truth { slowdown, noise, ..HOST };
     let mut later =
         run(&[("host-file", host), ("vm-raw", vm(1.4 * slowdown, noise))], &WORKLOADS, rounds, false);
@@ -30,7 +30,7 @@ fn later(slowdown: f64, noise: f64, rounds: u32) -> Run {
     later
 }
 
-fn earlier() -> Run {
+pub(crate) fn earlier() -> Run {
     run(&[("host-file", HOST), ("vm-raw", vm(1.4, 0.004))], &WORKLOADS, 5, false)
 }
 
@@ -38,15 +38,15 @@ fn vm(slowdown: f64, noise: f64) -> Truth {
     Truth { slowdown, noise, cpu_ns: 9_800.0 }
 }
 
-fn account(run: &Run) -> Account {
+pub(crate) fn account(run: &Run) -> Account {
     Account::of(run, &judge(run))
 }
 
-fn question() -> Question {
+pub(crate) fn question() -> Question {
     Question { baseline: Which::A, metrics: Metric::compared().collect(), margin: 0.02, gates: vec![] }
 }
 
-fn side<'a>(account: &'a Account, target: Option<&'a str>) -> Side<'a> {
+pub(crate) fn side<'a>(account: &'a Account, target: Option<&'a str>) -> Side<'a> {
     Side { account, target }
 }
 
@@ -416,12 +416,16 @@ fn a_document_that_cannot_be_read_says_what_to_do() {
     assert!(read::account(&document.to_string(), "x").is_ok(), "a metric that is not known here");
 }
 
-#[test]
-fn the_document_holds_to_its_schema() {
+pub(crate) fn schema() -> jsonschema::Validator {
     let schema: Value =
         serde_json::from_str(include_str!("../../../report/schema/iotax-compare-1.schema.json"))
             .expect("JSON");
-    let schema = jsonschema::validator_for(&schema).expect("a JSON Schema");
+    jsonschema::validator_for(&schema).expect("a JSON Schema")
+}
+
+#[test]
+fn the_document_holds_to_its_schema() {
+    let schema = schema();
     let mut b = later(1.1, 0.004, 5);
     b.environment.kernel = None;
     b.plan.workloads[1].iodepth = 4;

@@ -19,6 +19,7 @@ mod html;
 mod inside;
 mod json;
 mod judge;
+mod located;
 mod looks;
 mod network;
 mod observed;

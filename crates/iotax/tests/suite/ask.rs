@@ -75,8 +75,35 @@ fn a_search_answers_with_a_rate_an_interval_and_what_limits() {
     let lines: Vec<&str> = answers.lines().collect();
     let slo = "p90 <= 50ms; errors = 0";
     assert!(lines.len() == 2 && lines[1].contains(slo) && lines[1].contains(&rate.to_string()), "{answers}");
+    let exported = lab.run(&["export", "1", "--format", "prometheus"]);
+    let lines = text(&exported.stdout);
+    let is_rate =
+        |line: &&str| line.starts_with("iotax_slo_iops") && line.contains(&format!(",slo=\"{slo}\""));
+    assert!(lines.lines().any(|line| is_rate(&line)), "{lines}");
+    compared_with_a_lower_rate(&lab, &json);
     let whole = lab.run(&["resume", "1", "--yes"]);
     assert!(text(&whole.stderr).contains("has all its measurements"), "{}", text(&whole.stderr));
+}
+
+/// Two documents whose rates are known, as those of two runs.
+fn compared_with_a_lower_rate(lab: &Lab, json: &Value) {
+    for (name, seed, rate) in [("a.json", 1, 1000.0), ("b.json", 2, 800.0)] {
+        let mut changed = json.clone();
+        changed["run"]["seed"] = seed.into();
+        let answer = &mut changed["answers"][0];
+        for (key, value) in [("rate", rate), ("low", rate - 10.0), ("high", rate + 10.0)] {
+            answer[key] = value.into();
+        }
+        std::fs::write(lab.path(name), changed.to_string()).expect("written");
+    }
+    let compared = lab.json(&["compare", "a.json", "b.json", "--json"]);
+    let rate = &compared["rates"][0];
+    assert_eq!(rate["what"], "highest with p90 <= 50ms and errors = 0", "{compared}");
+    assert_eq!((&rate["a"], &rate["b"]), (&1000.0.into(), &800.0.into()), "{rate}");
+    assert_eq!((&rate["ratio"], &rate["verdict"]), (&0.8.into(), &"slower".into()), "{rate}");
+    assert!(rate["low"].as_f64() > Some(0.78) && rate["high"].as_f64() < Some(0.82), "{rate}");
+    let shown = text(&lab.run(&["compare", "a.json", "b.json"]).stdout);
+    assert!(shown.contains("highest with p90 <= 50ms and errors = 0, IOPS"), "{shown}");
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::path::Path;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{RateProcess, Rw, WorkloadKeys};
 
+use serde_json::Value;
+
 use crate::lab::{Lab, assert_valid, text};
 use crate::lab_guest::LabGuest;
 
@@ -49,6 +51,21 @@ fn the_response_time_of_a_queue_is_that_of_theory() {
     }
 }
 
+/// Two documents whose knees are known, as those of two runs.
+fn compared_with_a_later_knee(lab: &Lab, json: &Value) {
+    for (name, seed, knee) in [("a.json", 1, 1000.0), ("b.json", 2, 1500.0)] {
+        let mut changed = json.clone();
+        changed["run"]["seed"] = seed.into();
+        let power = serde_json::json!({ "estimate": knee, "low": knee - 10.0, "high": knee + 10.0 });
+        changed["curves"][0]["knee"] = serde_json::json!({ "power": power });
+        std::fs::write(lab.path(name), changed.to_string()).expect("written");
+    }
+    let compared = lab.json(&["compare", "a.json", "b.json", "--json"]);
+    let rate = &compared["rates"][0];
+    assert_eq!((&rate["what"], &rate["ratio"]), (&"knee".into(), &1.5.into()), "{compared}");
+    assert_eq!(rate["verdict"], "faster", "{rate}");
+}
+
 #[test]
 fn a_curve_goes_from_idle_to_beyond_what_a_file_can_do() {
     let lab = Lab::new();
@@ -77,6 +94,11 @@ fn a_curve_goes_from_idle_to_beyond_what_a_file_can_do() {
     let rates: Vec<f64> =
         curves.lines().skip(1).filter_map(|line| line.split(',').nth(3)?.parse().ok()).collect();
     assert_eq!(rates, offered, "{curves}");
+    let exported = text(&lab.run(&["export", "1", "--format", "prometheus"]).stdout);
+    let capacity =
+        format!("iotax_capacity_iops{{run=\"1\",target=\"{}\"", curve["target"].as_str().expect("a name"));
+    assert!(exported.lines().any(|line| line.starts_with(&capacity)), "{exported}");
+    compared_with_a_later_knee(&lab, &json);
 
     for (more, words) in [
         (["--rate-iops", "100"], "a curve has many rates"),

@@ -1,13 +1,13 @@
 //! A comparison of two runs, or of two targets of one run.
 
 use iotax_model::Workload;
-use iotax_model::units::human::listed;
+use iotax_model::units::human::{self, listed};
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::figure::{change_with, counted, title_in};
 use crate::sentences::compared::{self, percent};
 use iotax_analysis::Metric;
-use iotax_analysis::compare::{Cell, Compared, Difference, GateResult, Matched, Side, Which};
+use iotax_analysis::compare::{Cell, Compared, Difference, GateResult, Matched, RateCell, Side, Which};
 
 /// The metrics that are shown by default.
 pub const SHOWN: [Metric; 4] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::IOPS, Metric::CPU_PER_IO];
@@ -109,6 +109,12 @@ fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
             let name = if i == 0 { compared.targets[target].name() } else { String::new() };
             grid.rows.push(row(name, on, cell, compared.targets[target].label()));
         }
+        let of_cell = |cell: &&RateCell| (cell.target, cell.workload) == (target, workload);
+        for cell in compared.rates.iter().filter(of_cell) {
+            let is_first = grid.rows.is_empty();
+            let name = if is_first { compared.targets[target].name() } else { String::new() };
+            grid.rows.push(rate_row(name, cell, compared.targets[target].label()));
+        }
     }
     grid
 }
@@ -122,6 +128,18 @@ fn row(name: String, on: &Workload, cell: &Cell, label: Option<&str>) -> Vec<Fie
         figure(cell.metric.figure_on(on, cell.b)),
         figure(change_with(cell.ratio.mean, cell.ratio.interval)),
         verdict([word].into_iter().chain(label).collect::<Vec<_>>().join(", "), Some(cell.ratio.verdict)),
+    ]
+}
+
+fn rate_row(name: String, cell: &RateCell, label: Option<&str>) -> Vec<Field> {
+    let word = cell.verdict.word();
+    vec![
+        words(name),
+        words(format!("{}, IOPS", cell.what)),
+        figure(human::count(cell.a)),
+        figure(human::count(cell.b)),
+        figure(change_with(cell.ratio, cell.interval)),
+        verdict([word].into_iter().chain(label).collect::<Vec<_>>().join(", "), Some(cell.verdict)),
     ]
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{any, filled, merged, number, object, ratio};
 use crate::sentences;
 use iotax_analysis::compare::{
-    Account, Cell, Compared, Difference, GateResult, Missing, Side, TargetPair, WorkloadPair,
+    Account, Cell, Compared, Difference, GateResult, Missing, RateCell, Side, TargetPair, WorkloadPair,
 };
 
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
@@ -31,6 +31,7 @@ pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
         ("workloads", Some(compared.workloads.iter().map(workload).collect())),
         ("missing", Some(compared.missing.iter().filter(is_asked).map(missing).collect())),
         ("cells", Some(compared.shown().map(|cell| told(compared, cell)).collect())),
+        ("rates", filled(compared.rates.iter().map(|cell| rate(compared, cell)).collect())),
         ("gates", filled(compared.gates.iter().map(|result| gate(compared, result)).collect())),
         ("conclusions", any(&sentences::compared::conclusions(compared))),
     ])
@@ -90,7 +91,10 @@ fn missing(missing: &Missing) -> Value {
 
 /// The names of a cell's target and workload in A and in B.
 fn place(compared: &Compared, cell: &Cell) -> [(&'static str, Option<Value>); 4] {
-    let (target, workload) = (&compared.targets[cell.target], &compared.workloads[cell.workload]);
+    names(&compared.targets[cell.target], &compared.workloads[cell.workload])
+}
+
+fn names(target: &TargetPair, workload: &WorkloadPair) -> [(&'static str, Option<Value>); 4] {
     [
         ("target_a", Some(target.a.as_str().into())),
         ("target_b", Some(target.b.as_str().into())),
@@ -108,6 +112,19 @@ fn told(compared: &Compared, cell: &Cell) -> Value {
         ("rounds_b", Some(cell.rounds.1.into())),
     ]);
     merged([object(place(compared, cell)), figures, ratio(&cell.ratio)])
+}
+
+fn rate(compared: &Compared, cell: &RateCell) -> Value {
+    let figures = object([
+        ("what", Some(cell.what.as_str().into())),
+        ("a", number(Some(cell.a))),
+        ("b", number(Some(cell.b))),
+        ("ratio", number(Some(cell.ratio))),
+        ("low", number(cell.interval.map(|ends| ends.low))),
+        ("high", number(cell.interval.map(|ends| ends.high))),
+        ("verdict", Some(cell.verdict.word().into())),
+    ]);
+    merged([object(names(&compared.targets[cell.target], &compared.workloads[cell.workload])), figures])
 }
 
 fn gate(compared: &Compared, result: &GateResult) -> Value {

@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 
 use super::SCHEMA;
 use iotax_analysis::compare::account::{Account, MeasurementFigures, subjects, unusable};
+use iotax_analysis::compare::rates::{self, LocatedRate};
+use iotax_analysis::curve::Located;
+use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Grade, Metric};
 
 /// The reason why a document cannot be compared.
@@ -64,6 +67,38 @@ struct Planned {
     targets: Vec<TargetSpec>,
     #[serde(default)]
     neighbours: Vec<Neighbour>,
+    curve: Option<Value>,
+}
+
+/// One curve, as far as comparing needs it.
+#[derive(Deserialize)]
+struct ReadCurve {
+    target: String,
+    workload: String,
+    knee: Option<Knee>,
+}
+
+#[derive(Deserialize)]
+struct Knee {
+    power: Option<ReadRate>,
+}
+
+#[derive(Deserialize)]
+struct ReadRate {
+    estimate: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+/// One answer, as far as comparing needs it.
+#[derive(Deserialize)]
+struct ReadAnswer {
+    target: String,
+    workload: String,
+    slo: Vec<String>,
+    rate: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
 }
 
 /// One measurement, as far as comparing needs it.
@@ -96,6 +131,8 @@ pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
     let records: Vec<TargetRecord> = part(&mut document, "targets")?;
     let planned: Planned = part(&mut document, "plan")?;
     let measured: Vec<Measured> = part(&mut document, "measurements")?;
+    let curves: Option<Vec<ReadCurve>> = part(&mut document, "curves")?;
+    let answers: Option<Vec<ReadAnswer>> = part(&mut document, "answers")?;
     Ok(Account {
         label: label.to_owned(),
         id: head.id,
@@ -105,6 +142,8 @@ pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
         environment: head.environment,
         subjects: subjects(&planned.targets, &planned.neighbours, &records),
         figures: measured.into_iter().map(figures).collect::<Result<_, _>>()?,
+        rates: rates(curves.unwrap_or_default(), answers.unwrap_or_default()),
+        has_own_rates: planned.curve.is_some(),
         name: head.name,
         source: head.source,
         workloads,
@@ -117,6 +156,25 @@ fn part<T: DeserializeOwned>(document: &mut Value, key: &str) -> Result<T, ReadE
         place: key.to_owned(),
         reason: format!("{error}; it was changed, or another version of iotax wrote it"),
     })
+}
+
+/// The rates that curves and answers locate.
+fn rates(curves: Vec<ReadCurve>, answers: Vec<ReadAnswer>) -> Vec<LocatedRate> {
+    let located = |at, low: Option<f64>, high: Option<f64>| Located {
+        at,
+        interval: low.zip(high).map(|(low, high)| Interval { low, high }),
+    };
+    let knees = curves.into_iter().filter_map(|curve| {
+        let ReadRate { estimate, low, high } = curve.knee?.power?;
+        let (target, workload, what) = (curve.target, curve.workload, rates::KNEE.to_owned());
+        Some(LocatedRate { target, workload, what, rate: located(estimate, low, high) })
+    });
+    let highest = answers.into_iter().filter_map(|answer| {
+        let rate = located(answer.rate?, answer.low, answer.high);
+        let what = rates::highest(&answer.slo);
+        Some(LocatedRate { target: answer.target, workload: answer.workload, what, rate })
+    });
+    knees.chain(highest).filter(|one| one.rate.at > 0.0).collect()
 }
 
 fn figures(measured: Measured) -> Result<MeasurementFigures, ReadError> {

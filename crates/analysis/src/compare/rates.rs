@@ -1,0 +1,191 @@
+//! Rates that two runs located: knees of curves, and the highest rates that keep conditions.
+//!
+//! Each is an estimate with a 95% interval of its own. Their ratio is taken in logarithms, in which an interval is nearly symmetric, as that of two
+//! independent normal estimates. Rates of one run share its rounds, which makes their ratio more certain than that, never less.
+
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use crate::ask::{self, Found};
+use crate::curve::{self, Located};
+use crate::stats::ALPHA;
+use crate::stats::paired::Interval;
+use crate::stats::verdict::Verdict;
+use crate::store::Run;
+
+use super::{TargetPair, Which, WorkloadPair};
+
+/// A rate that a run located, in I/Os per second.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LocatedRate {
+    /// The target's name.
+    pub target: String,
+    /// The name of the workload in a closed loop.
+    pub workload: String,
+    /// `knee`, or `highest with p99 <= 0.5ms`.
+    pub what: String,
+    /// The estimate and its 95% interval.
+    pub rate: Located,
+}
+
+/// The same rate on both sides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RateCell {
+    /// Index of the target's pair.
+    pub target: usize,
+    /// Index of the workload's pair.
+    pub workload: usize,
+    /// As [`LocatedRate::what`].
+    pub what: String,
+    /// A's rate.
+    pub a: f64,
+    /// B's rate.
+    pub b: f64,
+    /// The other side's to the baseline's.
+    pub ratio: f64,
+    /// The interval of the ratio, at a level divided by the number of rates (Bonferroni); absent if one side has none.
+    pub interval: Option<Interval>,
+    /// By the margin that was asked for.
+    pub verdict: Verdict,
+}
+
+/// What a knee is called.
+pub const KNEE: &str = "knee";
+
+/// What the highest rate with these conditions is called.
+#[must_use]
+pub fn highest(slo: &[String]) -> String {
+    format!("highest with {}", slo.join(" and "))
+}
+
+/// The rates that a run located.
+#[must_use]
+pub fn of_run(run: &Run) -> Vec<LocatedRate> {
+    let mut found = Vec::new();
+    let mut add = |target: &str, workload: &str, what: &str, rate: Option<Located>| {
+        found.extend(rate.map(|rate| LocatedRate {
+            target: target.to_owned(),
+            workload: workload.to_owned(),
+            what: what.to_owned(),
+            rate,
+        }));
+    };
+    for curves in curve::curves(run) {
+        for curve in &curves.targets {
+            add(curve.target, &curves.work.name, KNEE, curve.knee.as_ref().and_then(|knee| knee.power));
+        }
+    }
+    let slo: Vec<String> = run.plan.ask.iter().flat_map(|ask| &ask.slo).map(ToString::to_string).collect();
+    for answers in ask::answers(run) {
+        for answer in &answers.targets {
+            let rate = if let Found::Rate(rate) = answer.found { Some(rate) } else { None };
+            add(answer.target, &answers.work.name, &highest(&slo), rate);
+        }
+    }
+    found
+}
+
+/// The rates that both sides located, in the order of workloads and targets.
+pub(super) fn compare(
+    (a, b): (&[LocatedRate], &[LocatedRate]),
+    targets: &[TargetPair],
+    workloads: &[WorkloadPair],
+    baseline: Which,
+    margin: f64,
+) -> Vec<RateCell> {
+    let mut pairs = Vec::new();
+    for (w, workload) in workloads.iter().enumerate() {
+        for (t, target) in targets.iter().enumerate() {
+            let ours = a.iter().filter(|one| one.target == target.a && one.workload == workload.a.name);
+            for one in ours {
+                let is_same = |other: &&LocatedRate| {
+                    (&other.target, &other.workload, &other.what) == (&target.b, &workload.b, &one.what)
+                };
+                pairs.extend(b.iter().find(is_same).map(|other| (t, w, one, other)));
+            }
+        }
+    }
+    let alpha = ALPHA / pairs.len().max(1) as f64;
+    let cell = |(target, workload, one, other): &(usize, usize, &LocatedRate, &LocatedRate)| {
+        let (under, over) = if baseline == Which::A { (one, other) } else { (other, one) };
+        let (ratio, interval) = ratio(&over.rate, &under.rate, alpha);
+        RateCell {
+            target: *target,
+            workload: *workload,
+            what: one.what.clone(),
+            a: one.rate.at,
+            b: other.rate.at,
+            ratio,
+            interval,
+            verdict: verdict(interval, margin),
+        }
+    };
+    pairs.iter().map(cell).collect()
+}
+
+/// One estimate over another, and its interval at this level.
+fn ratio(over: &Located, under: &Located, alpha: f64) -> (f64, Option<Interval>) {
+    let ratio = over.at / under.at;
+    let quantile = |alpha: f64| Normal::standard().inverse_cdf(1.0 - alpha / 2.0);
+    // Each end from the ends that make it: an interval may be wider on one side.
+    let side = |end: f64, of: &Located| (end / of.at).ln().powi(2);
+    let interval = over.interval.zip(under.interval).map(|(above, below)| {
+        let scale = quantile(alpha) / quantile(ALPHA);
+        let down = (side(above.low, over) + side(below.high, under)).sqrt() * scale;
+        let up = (side(above.high, over) + side(below.low, under)).sqrt() * scale;
+        Interval { low: ratio * (-down).exp(), high: ratio * up.exp() }
+    });
+    (ratio, interval.filter(|ends| ends.low.is_finite() && ends.high.is_finite()))
+}
+
+/// More is better.
+fn verdict(interval: Option<Interval>, margin: f64) -> Verdict {
+    let edge = 1.0 + margin;
+    match interval {
+        Some(ends) if ends.low > edge => Verdict::Faster,
+        Some(ends) if ends.high < 1.0 / edge => Verdict::Slower,
+        Some(ends) if ends.low >= 1.0 / edge && ends.high <= edge => Verdict::Same,
+        _ => Verdict::Undecided,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::normal;
+    use rand::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    fn located(at: f64, low: f64, high: f64) -> Located {
+        Located { at, interval: Some(Interval { low, high }) }
+    }
+
+    #[test]
+    fn the_interval_holds_the_ratio_of_two_estimates_as_often_as_it_says() {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+        let (noise, mut held) = (0.03, 0);
+        let mut draw = |truth: f64| {
+            let at = truth * (noise * normal(&mut random)).exp();
+            located(at, at * (-1.96 * noise).exp(), at * (1.96 * noise).exp())
+        };
+        for _ in 0..2000 {
+            let (_, interval) = ratio(&draw(1300.0), &draw(1000.0), ALPHA);
+            let ends = interval.expect("both have one");
+            held += i32::from(ends.low <= 1.3 && 1.3 <= ends.high);
+        }
+        assert!((1870..=1930).contains(&held), "{held} of 2000");
+    }
+
+    #[test]
+    fn the_verdict_follows_from_the_margin() {
+        let base = located(1000.0, 990.0, 1010.0);
+        for (other, expected) in [
+            (located(900.0, 890.0, 910.0), Verdict::Slower),
+            (located(1100.0, 1090.0, 1110.0), Verdict::Faster),
+            (located(1001.0, 996.0, 1006.0), Verdict::Same),
+            (located(1020.0, 960.0, 1080.0), Verdict::Undecided),
+            (Located { at: 500.0, interval: None }, Verdict::Undecided),
+        ] {
+            assert_eq!(verdict(ratio(&other, &base, ALPHA).1, 0.02), expected, "{other:?}");
+        }
+    }
+}
