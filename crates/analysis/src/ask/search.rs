@@ -23,6 +23,8 @@ const LOWEST: f64 = 0.002;
 
 /// So many windows decide that they fail even there.
 const WINDOWS: usize = 5;
+/// So many windows in a closed loop decide what a target can do.
+const CLOSED: usize = 5;
 
 /// What to measure next of a work on a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,8 +56,7 @@ pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32)
     match Search::of(&before, ask).found {
         Found::Unknown => Next::Nothing,
         Found::Rate(located) => Next::Rates(pair(located.at, apart)),
-        Found::AtLeast(rate) if rate * UP > MOST * capacity => Next::Nothing,
-        Found::AtLeast(rate) => Next::Rates(vec![rounded(rate * UP).max(rounded(rate) + 1)]),
+        Found::AtLeast(rate) => upwards(rate, capacity, before.all.len() - before.open.len()),
         Found::Below(rate) if rate * DOWN < (LOWEST * capacity).max(1.0) => {
             // At the lowest rate a window holds few I/Os.
             let there = before.open.iter().filter(|(tried, _)| *tried <= rate).count();
@@ -63,6 +64,15 @@ pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32)
         }
         Found::Below(rate) => Next::Rates(vec![rounded(rate * DOWN)]),
     }
+}
+
+/// What follows where no rate up to this one fails, after so many windows in a closed loop.
+fn upwards(rate: f64, capacity: f64, closed: usize) -> Next {
+    if rate * UP <= MOST * capacity {
+        return Next::Rates(vec![rounded(rate * UP).max(rounded(rate) + 1)]);
+    }
+    // A target that keeps up with twice what it can do was measured in a stall.
+    if closed < CLOSED { Next::Capacity } else { Next::Nothing }
 }
 
 /// The distance of the rates of the nth pair, from 1, from the estimate as a logarithm.
@@ -79,6 +89,14 @@ fn pair(at: f64, apart: f64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_capacity_that_was_measured_in_a_stall_is_measured_again() {
+        assert_eq!(upwards(1500.0, 1000.0, 2), Next::Rates(vec![1650]));
+        assert_eq!(upwards(1950.0, 1000.0, 2), Next::Capacity);
+        assert_eq!(upwards(1950.0, 10_000.0, 3), Next::Rates(vec![2150]), "the best of the windows counts");
+        assert_eq!(upwards(1950.0, 1000.0, CLOSED), Next::Nothing);
+    }
 
     #[test]
     fn a_pair_is_on_both_sides() {
