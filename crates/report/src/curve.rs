@@ -83,7 +83,7 @@ fn at_half(curve: &Curve<'_>, base: &Curve<'_>) -> Option<String> {
 }
 
 /// `12.1k [11.9k, 12.3k]`.
-fn with_interval(located: &Located) -> String {
+pub(super) fn with_interval(located: &Located) -> String {
     let interval = located.interval;
     let interval = interval.map(|ends| format!(" [{}, {}]", human::count(ends.low), human::count(ends.high)));
     human::count(located.at) + &interval.unwrap_or_default()

@@ -7,6 +7,7 @@ pub mod csv;
 mod curve;
 pub mod document;
 pub(crate) mod figure;
+mod grid;
 pub mod html;
 pub mod json;
 pub mod mark;

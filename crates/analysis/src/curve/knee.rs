@@ -46,35 +46,51 @@ pub struct Located {
 
 /// Finds the knee of points in the order of their rates; `None` with too few that were sustained.
 pub(super) fn of(points: &[Point<'_>]) -> Option<Knee> {
-    let sustained: Vec<&Point<'_>> = points.iter().take_while(|point| point.is_sustained()).collect();
-    // The first rate that was not sustained tells that power falls, if not where.
-    let beyond = points.get(sustained.len());
-    if sustained.len() < FEWEST {
-        return None;
-    }
-    let rounds: BTreeSet<u32> =
-        sustained.iter().flat_map(|point| &point.rounds).map(|one| one.number).collect();
-    let rounds: Vec<u32> = rounds.into_iter().collect();
-    let course = |drawn: &[u32]| -> Option<Vec<(f64, f64)>> {
-        let all = sustained.iter().chain(beyond.as_ref());
-        all.map(|point| Some((point.offered, mean_over(point, drawn)?))).collect()
-    };
-    let known = course(&rounds)?;
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(rounds.len() as u64);
-    let draws = if rounds.len() < FEWEST_ROUNDS { 0 } else { DRAWS };
-    let drawn: Vec<Vec<(f64, f64)>> = (0..draws)
-        .filter_map(|_| {
+    let courses = Courses::of(points).filter(|courses| courses.sustained >= FEWEST)?;
+    Some(Knee { power: courses.located(power), double: courses.located(double) })
+}
+
+/// Mean response times by load in all rounds, and in rounds that were drawn anew.
+pub(super) struct Courses {
+    /// So many of the rates were sustained; one more tells that power falls, if not where.
+    sustained: usize,
+    known: Vec<(f64, f64)>,
+    drawn: Vec<Vec<(f64, f64)>>,
+    draws: usize,
+}
+
+impl Courses {
+    /// Those of points in the order of their rates, up to the first that was not sustained.
+    pub(super) fn of(points: &[Point<'_>]) -> Option<Self> {
+        let sustained = points.iter().take_while(|point| point.is_sustained()).count();
+        let points = &points[..points.len().min(sustained + 1)];
+        let rounds: BTreeSet<u32> =
+            points[..sustained].iter().flat_map(|point| &point.rounds).map(|one| one.number).collect();
+        let rounds: Vec<u32> = rounds.into_iter().collect();
+        let course = |drawn: &[u32]| -> Option<Vec<(f64, f64)>> {
+            points.iter().map(|point| Some((point.offered, mean_over(point, drawn)?))).collect()
+        };
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(rounds.len() as u64);
+        let draws = if rounds.len() < FEWEST_ROUNDS { 0 } else { DRAWS };
+        let one = |_| {
             let drawn: Vec<u32> =
                 rounds.iter().map(|_| rounds[random.random_range(0..rounds.len())]).collect();
             course(&drawn)
-        })
-        .collect();
-    let located = |find: fn(&[(f64, f64)]) -> Option<f64>| -> Option<Located> {
-        let at = find(&known)?;
-        let found: Vec<f64> = drawn.iter().filter_map(|course| find(course)).collect();
-        Some(Located { at, interval: middle(found, draws) })
-    };
-    Some(Knee { power: located(power), double: located(double) })
+        };
+        Some(Self { sustained, known: course(&rounds)?, drawn: (0..draws).filter_map(one).collect(), draws })
+    }
+
+    /// What is found in them, with its interval.
+    fn located(&self, find: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<Located> {
+        let at = find(&self.known)?;
+        let found: Vec<f64> = self.drawn.iter().filter_map(|course| find(course)).collect();
+        Some(Located { at, interval: middle(found, self.draws) })
+    }
+
+    /// The load at which the mean response time reaches so many nanoseconds, between rates that were sustained.
+    pub(super) fn load_at(&self, response_ns: f64) -> Option<Located> {
+        self.located(|course| reached(&course[..self.sustained], response_ns))
+    }
 }
 
 /// The mean response time of a point in some rounds, each as often as it is named; absent without an I/O.
@@ -109,10 +125,14 @@ fn power(course: &[(f64, f64)]) -> Option<f64> {
 
 /// The load at which the response time first reaches twice the first one.
 fn double(course: &[(f64, f64)]) -> Option<f64> {
-    let limit = DOUBLE * course.first()?.1;
+    reached(course, DOUBLE * course.first()?.1)
+}
+
+/// The load at which the response time first reaches a limit that it is below at first.
+fn reached(course: &[(f64, f64)], limit: f64) -> Option<f64> {
     let pair = course.windows(2).find(|pair| pair[1].1 >= limit)?;
     let [(low, below), (high, above)] = [pair[0], pair[1]];
-    Some(low + (high - low) * (limit - below) / (above - below))
+    (below < limit).then(|| low + (high - low) * (limit - below) / (above - below))
 }
 
 /// The middle 95% of what was found; absent if a twentieth of the draws found nothing.
@@ -150,6 +170,7 @@ mod tests {
     fn what_was_not_reached_is_not_said() {
         let course = server(true, &[0.01, 0.1, 0.2, 0.3]);
         assert_eq!((power(&course), double(&course)), (None, None));
+        assert_eq!(reached(&course, 0.5), None, "above it from the beginning");
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! of the time, steep where requests begin to queue, without bound from the capacity on. The capacity is that of the same work in a
 //! closed loop, measured in the same rounds.
 
+mod grid;
 mod knee;
 
 use iotax_model::record::Measurement;
 use iotax_model::workload::RateProcess;
 use iotax_model::{Histogram, Nanos, Workload};
 
+pub use grid::{Grid, Ray, grids};
 pub use knee::{Knee, Located};
 
 use crate::metric::Metric;

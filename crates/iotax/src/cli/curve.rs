@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{CurveSpec, Plan};
 use iotax_model::units::Nanos;
-use iotax_model::workload::WorkloadKeys;
+use iotax_model::workload::{Rw, Workload, WorkloadKeys};
 
 use super::args::MarginArgs;
 use super::flags::WorkloadFlags;
@@ -27,6 +27,9 @@ pub(super) struct Args {
     /// Number of rates for each target, from 5% of what it can do to 110% [default: 12, fewer of several targets]
     #[arg(long, value_name = "N")]
     points: Option<u32>,
+    /// Measure five shares of reads, from all to none: at which rates of reads and writes latency is the same
+    #[arg(long)]
+    grid: bool,
     #[command(flatten)]
     margin: MarginArgs,
     #[command(flatten)]
@@ -46,6 +49,9 @@ const DEPTH: u32 = 64;
 /// Many short windows tell more than a few long ones.
 const WINDOW: Nanos = Nanos::from_millis(250);
 const RAMP: Nanos = Nanos::from_millis(50);
+/// Percentages of reads of a grid, and the number of rates of each.
+const SHARES: [u8; 5] = [100, 75, 50, 25, 0];
+const POINTS: u32 = 6;
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let given = &args.workload.0;
@@ -68,16 +74,38 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan {
         seed: args.run.session.seed,
         margin: args.margin.margin.unwrap_or_default(),
-        curve: Some(CurveSpec { time: args.time, points: args.points, ..CurveSpec::default() }),
-        ..Plan::new(
-            format!("curve {}", args.targets.join(" ")),
-            targets,
-            vec![keys.complete(&WorkloadKeys::default())],
-        )
+        curve: Some(CurveSpec {
+            time: args.time,
+            points: args.points.or(args.grid.then_some(POINTS)),
+            ..CurveSpec::default()
+        }),
+        ..Plan::new(format!("curve {}", args.targets.join(" ")), targets, works(args, &keys)?)
     };
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
     Session { report: true, ..args.run.session(plan, permission) }.carry_out()
+}
+
+/// The workloads whose curves are measured: one, or one for each share of reads.
+fn works(args: &Args, keys: &WorkloadKeys) -> Result<Vec<Workload>, Failure> {
+    if !args.grid {
+        return Ok(vec![keys.complete(&WorkloadKeys::default())]);
+    }
+    if let Some(share) = keys.rwmixread {
+        return Err(usage(format!(
+            "--grid and --rwmixread {share}: a grid measures five shares; leave it out"
+        )));
+    }
+    let rw = keys.rw.unwrap_or(Rw::RandRw);
+    if !(rw.reads() && rw.writes()) {
+        return Err(usage(format!("--grid and --rw {rw}: accepted: randrw or readwrite")));
+    }
+    let work = |share: u8| {
+        let keys = WorkloadKeys { rw: Some(rw), rwmixread: Some(share), ..keys.clone() };
+        let work = keys.complete(&WorkloadKeys::default());
+        Workload { name: format!("{}-read{share}", work.name), ..work }
+    };
+    Ok(SHARES.map(work).into())
 }

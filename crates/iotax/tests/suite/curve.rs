@@ -110,3 +110,37 @@ fn a_curve_goes_from_idle_to_beyond_what_a_file_can_do() {
         assert_eq!((refused.status.code(), said.contains(words)), (Some(2), true), "{more:?}: {said}");
     }
 }
+
+#[test]
+fn a_grid_finds_the_rates_of_reads_and_writes_of_equal_latency() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let dir = work.to_str().expect("text");
+    let grid = ["curve", dir, "--grid", "--size", "16m", "--yes"];
+    let measured = ["--points", "4", "--time", "32s", "--json", "-"];
+    let json = lab.json(&[&grid[..], &measured].concat());
+    assert_valid(&json);
+    let grid_of = &json["grids"][0];
+    let shares = |points: &Value| -> Vec<u64> {
+        let points = points.as_array().expect("points");
+        points.iter().map(|point| point["rwmixread"].as_u64().expect("a share")).collect()
+    };
+    assert_eq!(shares(&grid_of["capacity"]), [100, 75, 50, 25, 0], "{grid_of}");
+    for line in grid_of["lines"].as_array().expect("lines") {
+        let shares = shares(&line["points"]);
+        assert!(shares.len() >= 3 && shares.is_sorted_by(|a, b| a > b), "{line}");
+    }
+    assert_eq!(json["curves"].as_array().expect("curves").len(), 5);
+    lab.assert_nothing_left();
+    let told = lab.run(&["report", "1"]);
+    let told = text(&told.stdout);
+    assert!(told.contains("reads against writes") && told.contains("75/25"), "{told}");
+    for (more, words) in [
+        (["--rwmixread", "70"], "a grid measures five shares"),
+        (["--rw", "randread"], "--grid and --rw randread: accepted: randrw or readwrite"),
+    ] {
+        let refused = lab.run(&[&grid[..], &more].concat());
+        let said = text(&refused.stderr);
+        assert_eq!((refused.status.code(), said.contains(words)), (Some(2), true), "{more:?}: {said}");
+    }
+}

@@ -1,6 +1,6 @@
 //! The answer of a run on one screen.
 
-use iotax_analysis::curve::curves;
+use iotax_analysis::curve::{self, Curves, curves};
 use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::Workload;
@@ -41,7 +41,7 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
     }
     if !curves.is_empty() {
         page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
-        curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
+        add_curves(&mut page, run, judgement, &curves);
         page.add_lines(answer.remarks);
         return page;
     }
@@ -63,11 +63,20 @@ pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
         return page;
     }
     if !curves.is_empty() {
-        curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
+        add_curves(&mut page, run, judgement, &curves);
     } else if let Some(table) = Answer::of(run, judgement).table {
         add_table(&mut page, table);
     }
     page
+}
+
+/// The curves, or in their place the grids that they make.
+fn add_curves(page: &mut Page, run: &Run, judgement: &Judgement, curves: &[Curves<'_>]) {
+    let grids = curve::grids(curves);
+    grids.iter().for_each(|grid| super::grid::add(page, grid));
+    if grids.is_empty() {
+        curves.iter().for_each(|curves| super::curve::add(page, run, judgement, curves));
+    }
 }
 
 fn add_table(page: &mut Page, table: Table) {

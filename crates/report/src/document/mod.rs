@@ -6,6 +6,7 @@ pub(super) mod certainty;
 mod compared;
 mod curve;
 pub(crate) mod figures;
+mod grid;
 mod guests;
 mod history;
 mod imported;

@@ -32,6 +32,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
     }
     let asks = super::ask::add(&mut page, run, true);
     let curves = curve::curves(run);
+    curve::grids(&curves).iter().for_each(|grid| super::grid::add(&mut page, grid));
     curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
     let tests = suite::tests(run);
     tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));

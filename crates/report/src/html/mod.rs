@@ -7,6 +7,7 @@ mod bars;
 mod chart;
 mod clock;
 mod curve;
+mod grid;
 mod guests;
 mod heat;
 mod latency;
@@ -81,6 +82,7 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
 fn report(run: &Run, judgement: &Judgement) -> Markup {
     let tests = iotax_analysis::suite::tests(run);
     let curves = iotax_analysis::curve::curves(run);
+    let grids = iotax_analysis::curve::grids(&curves);
     let plain = curves.is_empty() && run.plan.ask.is_none();
     let each = tests.is_empty() && plain;
     html! {
@@ -89,6 +91,7 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
             (contents(run, judgement, &tests, &curves))
             @if plain { (answer::section(run, judgement, &tests)) }
             (ask::sections(run))
+            (grid::sections(run, &grids))
             (curve::sections(run, judgement, &curves))
             @if each { (layers::section(run, judgement)) }
             @if plain { (meaning(run, judgement)) }
@@ -175,6 +178,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curv
     html! {
         nav aria-label="Contents" {
             @if run.plan.ask.is_some() { a href="#a1" { "The highest rate" } }
+            @if !iotax_analysis::curve::grids(curves).is_empty() { a href="#g1" { "Reads against writes" } }
             @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }
             @if tests.is_empty() && curves.is_empty() && run.plan.ask.is_none() {
                 @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }

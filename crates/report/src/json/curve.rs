@@ -55,7 +55,8 @@ fn times(response: &Histogram) -> Value {
     ])
 }
 
-fn located(located: &Located) -> Value {
+/// An estimate and its 95% interval.
+pub(super) fn located(located: &Located) -> Value {
     object([
         ("estimate", number(Some(located.at))),
         ("low", number(located.interval.map(|ends| ends.low))),

@@ -7,6 +7,7 @@ mod cell;
 mod certainty;
 pub mod comparison;
 mod curve;
+mod grid;
 pub mod history;
 mod parts;
 pub mod read;
@@ -57,6 +58,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("cells", Some(judgement.summaries.iter().map(|summary| cell::cell(judgement, summary)).collect())),
         ("suite", suite::suite(run)),
         ("curves", curve::all(run)),
+        ("grids", grid::all(run)),
         ("answers", ask::all(run)),
         ("effects", Some(judgement.effects.iter().map(certainty::effects).collect())),
         ("timing", judgement.timing.as_ref().map(cell::timing)),

@@ -1,0 +1,118 @@
+//! Reads against writes: at which pairs of rates a target answers in the same time.
+//!
+//! Each share of reads is a curve of its own, a ray from the origin of the plane of read rate and write rate. Along each the loads are found at
+//! which the mean response time reaches one of a few levels; what lies on one level over all rays is a line of equal latency. So some thirty
+//! rates tell what a grid of hundreds of pairs would.
+
+use iotax_model::Workload;
+
+use super::knee::Courses;
+use super::{Curve, Curves, Located};
+
+/// Fewer shares of reads, or fewer of them that reach a level, draw no line.
+const FEWEST: usize = 3;
+/// As many levels at most, from the lowest.
+const LEVELS: usize = 6;
+/// Levels are these times powers of ten.
+const STEPS: [f64; 3] = [1.0, 2.0, 5.0];
+
+/// Rates of reads and writes at which one target answers in the same time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grid<'a> {
+    /// The target's name.
+    pub target: &'a str,
+    /// The work with the greatest share of reads.
+    pub work: &'a Workload,
+    /// Mean response times in nanoseconds, rising; each is reached by three rays or more.
+    pub levels: Vec<f64>,
+    /// By falling share of reads.
+    pub rays: Vec<Ray<'a>>,
+}
+
+/// One share of reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ray<'a> {
+    /// The work.
+    pub work: &'a Workload,
+    /// I/Os per second in a closed loop.
+    pub capacity: Option<Located>,
+    /// For each level the load that reaches it, in I/Os per second, reads and writes together; absent where it is answered later even at the
+    /// lowest rate, or sooner at the highest that is sustained.
+    pub loads: Vec<Option<Located>>,
+}
+
+impl Ray<'_> {
+    /// The share of reads, 0 to 1.
+    #[must_use]
+    pub fn reads(&self) -> f64 {
+        f64::from(self.work.rwmixread) / 100.0
+    }
+}
+
+/// The grids of a run's curves: of each target and each work that was measured with three shares of reads or more.
+#[must_use]
+pub fn grids<'a>(curves: &[Curves<'a>]) -> Vec<Grid<'a>> {
+    let mut works: Vec<(Workload, Vec<&Curves<'a>>)> = Vec::new();
+    for curves in curves.iter().filter(|curves| curves.work.rw.reads() && curves.work.rw.writes()) {
+        let key = Workload { rwmixread: 0, ..super::work(curves.work) };
+        match works.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(curves),
+            None => works.push((key, vec![curves])),
+        }
+    }
+    let mut found = Vec::new();
+    for (_, mut members) in works.into_iter().filter(|(_, members)| members.len() >= FEWEST) {
+        members.sort_by_key(|curves| std::cmp::Reverse(curves.work.rwmixread));
+        let targets = members[0].targets.iter().map(|curve| curve.target);
+        found.extend(targets.filter_map(|target| of_target(target, &members)));
+    }
+    found
+}
+
+fn of_target<'a>(target: &'a str, members: &[&Curves<'a>]) -> Option<Grid<'a>> {
+    let of_share = |curves: &&Curves<'a>| -> Option<(&'a Workload, Curve<'a>, Courses)> {
+        let curve = curves.targets.iter().find(|curve| curve.target == target)?;
+        Some((curves.work, curve.clone(), Courses::of(&curve.points)?))
+    };
+    let shares: Vec<_> = members.iter().filter_map(of_share).collect();
+    let times = shares.iter().flat_map(|(_, curve, _)| &curve.points).filter(|point| point.is_sustained());
+    let (low, high) = times
+        .filter_map(super::Point::response_mean)
+        .fold((f64::MAX, 0.0_f64), |(low, high), ns| (low.min(ns), high.max(ns)));
+    let loads = |level: &f64| -> Vec<Option<Located>> {
+        shares.iter().map(|(_, _, courses)| courses.load_at(*level)).collect()
+    };
+    let reached = levels(low, high).into_iter().map(|level| (level, loads(&level)));
+    let lines: Vec<(f64, Vec<Option<Located>>)> =
+        reached.filter(|(_, loads)| loads.iter().flatten().count() >= FEWEST).take(LEVELS).collect();
+    let ray = |(at, (work, curve, _)): (usize, &(&'a Workload, Curve<'a>, Courses))| Ray {
+        work,
+        capacity: curve.capacity,
+        loads: lines.iter().map(|(_, loads)| loads[at]).collect(),
+    };
+    let rays: Vec<Ray<'a>> = shares.iter().enumerate().map(ray).collect();
+    let work = rays.first().map(|ray| ray.work)?;
+    (rays.len() >= FEWEST).then(|| Grid {
+        target,
+        work,
+        levels: lines.iter().map(|(level, _)| *level).collect(),
+        rays,
+    })
+}
+
+/// The round figures between two times.
+fn levels(low: f64, high: f64) -> Vec<f64> {
+    let all = (0..12).flat_map(|power| STEPS.map(|step| step * 10_f64.powi(power)));
+    all.filter(|level| *level > low && *level <= high).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_round_figures() {
+        assert_eq!(levels(150_000.0, 2_000_000.0), [200_000.0, 500_000.0, 1_000_000.0, 2_000_000.0]);
+        assert!(levels(f64::MAX, 0.0).is_empty());
+    }
+}
