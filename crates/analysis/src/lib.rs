@@ -38,6 +38,7 @@ pub mod summary;
 pub mod time;
 pub mod timing;
 mod warm_up;
+pub mod watch;
 
 pub use amplification::IoAmplification;
 pub use comparison::{Comparison, Ratio, Tax};

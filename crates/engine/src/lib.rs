@@ -9,6 +9,7 @@
 //! it shares with anyone; at the end of each interval it hands its counts over, and the `collector` makes samples of them.
 
 mod backend;
+pub mod blackouts;
 pub mod buffers;
 pub mod clock;
 mod collector;

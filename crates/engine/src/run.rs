@@ -88,6 +88,7 @@ impl<'a> Prepared<'a> {
             let findings = outcome.verify.get_or_insert_default();
             // A failed read-back must not lose the measurement and the findings so far.
             if let Err(error) = verification.conclude(target, findings) {
+                findings.unfinished = true;
                 outcome.notes.push(format!("what was written was not verified to the end: {error}"));
             }
         }

@@ -8,6 +8,7 @@ use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 
 use crate::backend::Note;
+use crate::blackouts;
 use crate::clock::{self, ProcessUsage};
 use crate::collector::{Collector, GRACE};
 use crate::error::EngineError;
@@ -126,7 +127,15 @@ fn watch(
         (false, false) => None,
     };
     let duration_ns = window.end - began(window, job, &finishes);
-    let mut outcome = Outcome { duration_ns, tallies, cpu, counts: Some(counts), stop, ..merged(finishes) };
+    // Of a worker that did not return nobody knows when its last I/O completed.
+    let all_known = workers.at_work == 0;
+    let least = job.workload.blackout.filter(|_| all_known);
+    let blackouts = least.and_then(|least| {
+        let spans: Option<Vec<_>> = finishes.iter().map(|finish| finish.blackouts.as_ref()).collect();
+        Some(blackouts::common(&spans?, least, window))
+    });
+    let mut outcome =
+        Outcome { duration_ns, tallies, cpu, counts: Some(counts), stop, blackouts, ..merged(finishes) };
     outcome.notes.extend(stuck.into_iter().chain(left_behind));
     Ok(outcome)
 }

@@ -16,6 +16,7 @@ use self::batching::{Batch, Batching};
 use self::slots::{InFlight, Slots};
 use self::source::{NextIo, Source};
 use crate::backend::{Backend, Completion, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring};
+use crate::blackouts::BlackoutRecorder;
 use crate::buffers::Slot;
 use crate::clock;
 use crate::error::EngineError;
@@ -99,6 +100,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         errors: IoErrors::default(),
         tolerated: workload.tolerated_errors,
         failures_in_a_row: 0,
+        blackouts: workload.blackout.map(|least| BlackoutRecorder::new(least, clock::now())),
         common,
         heartbeat,
         now: clock::now(),
@@ -121,6 +123,7 @@ struct Worker<B> {
     errors: IoErrors,
     tolerated: Option<ToleratedErrors>,
     failures_in_a_row: u32,
+    blackouts: Option<BlackoutRecorder>,
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
     /// The time at the end of the last call: completions are seen then, and I/Os are due by it.
@@ -254,6 +257,9 @@ impl<B: Backend> Worker<B> {
                     self.recorder.latencies.add_alike(&alike);
                 }
                 self.failures_in_a_row = 0;
+                if let Some(blackouts) = &mut self.blackouts {
+                    blackouts.completed(io.direction, intended_at, seen_at);
+                }
             } else {
                 self.errors.add(result, io.direction.word(), io.offset, self.now);
                 if !is_tolerated(self.tolerated.as_ref(), io.direction, result) {
@@ -277,6 +283,8 @@ impl<B: Backend> Worker<B> {
             self.recorder.close(self.now, self.slots.oldest(&self.done));
         }
         let note = self.backend.note();
+        let blackouts =
+            self.blackouts.take().map(|recorder| recorder.finish(self.slots.first_due(&self.done), self.now));
         self.drain()?;
         let (now, is_exhausted) = (self.now, self.source.is_exhausted());
         Ok(Finish {
@@ -285,6 +293,7 @@ impl<B: Backend> Worker<B> {
             ramp_ios: self.recorder.ramp_ios,
             pacing: self.pace.and_then(|pace| pace.finish(now, is_exhausted)),
             io_errors: self.errors,
+            blackouts,
             verify_errors: self.source.finish(),
             note,
         })

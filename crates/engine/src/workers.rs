@@ -11,6 +11,7 @@ use iotax_model::verify_errors::Findings;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::backend::Note;
+use crate::blackouts::Spans;
 use crate::clock;
 use crate::error::EngineError;
 use crate::io_errors::IoErrors;
@@ -81,6 +82,8 @@ pub struct Finish {
     pub pacing: Option<Pacing>,
     /// I/Os that failed.
     pub io_errors: IoErrors,
+    /// Times without a completed I/O, on the clock of the window; absent if they are not recorded.
+    pub blackouts: Option<Spans>,
     /// Blocks that were verified and those found wrong; absent if nothing is verified.
     pub verify_errors: Option<Findings>,
     /// A deviation from the request.

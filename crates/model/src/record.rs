@@ -132,6 +132,54 @@ words! {
     }
 }
 
+/// A time in which I/Os of one direction were due and none of them completed, over all jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Blackout {
+    /// True of writes and trims, false of reads.
+    pub writes: bool,
+    /// The last completion before it, or when the next I/O was due if that is later; from the start of the measured window.
+    pub at_ns: u64,
+    /// From there to the next completion, or to the end of the window.
+    pub duration_ns: u64,
+    /// False if the window ended first.
+    pub ended: bool,
+}
+
+/// Something that happened beside the load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Occurrence {
+    /// From the start of the measured window, by the host's clock.
+    pub at_ns: u64,
+    /// What happened.
+    pub what: Happened,
+}
+
+/// The source of an [`Occurrence`], and what it tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Happened {
+    /// A command of the plan's.
+    Event {
+        /// The event's name.
+        name: String,
+        /// How long the command took; absent if it could not be begun or did not end.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        duration_ns: Option<u64>,
+        /// Why it failed, with the beginning of what it wrote to stderr; absent if it did not.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        failure: Option<String>,
+    },
+    /// A line of the host's kernel log.
+    Kernel {
+        /// Its severity: 0 (emergency) to 7 (debug).
+        level: u8,
+        /// The line.
+        text: String,
+    },
+}
+
 /// An agent's result for one measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -163,6 +211,9 @@ pub struct Outcome {
     /// The reason for an early end; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop: Option<Stop>,
+    /// Times without a completed I/O, in their order, of each job and direction the 500 longest; absent if they are not recorded, or a worker did not return.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub blackouts: Option<Vec<Blackout>>,
     /// The result of verification; absent for a workload that does not verify.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verify: Option<Findings>,
@@ -407,6 +458,9 @@ pub struct Measurement {
     /// QEMU's counters; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qemu: Option<BlockStats>,
+    /// What happened meanwhile, in its order: the events of a watch and the kernel's log.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub occurrences: Vec<Occurrence>,
     /// The metrics of an imported measurement; `outcome` then holds only what the source has.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stated: Option<ImportedMetrics>,

@@ -65,6 +65,9 @@ pub struct Findings {
     pub checked: u64,
     /// Blocks not checked, because the last write to them failed or never returned: their content is undefined.
     pub uncertain: u64,
+    /// True if the last check, of all that was written, could not be made to its end.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub unfinished: bool,
     /// By kind, in the order of [`FaultKind`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub faults: Vec<Fault>,
@@ -83,6 +86,7 @@ impl Findings {
     pub fn merge(&mut self, other: Self) {
         self.checked += other.checked;
         self.uncertain += other.uncertain;
+        self.unfinished |= other.unfinished;
         other.faults.into_iter().for_each(|fault| self.put(fault));
     }
 
@@ -213,6 +217,7 @@ mod tests {
             Findings {
                 checked: 9,
                 uncertain: 2,
+                unfinished: false,
                 faults: vec![
                     fault(FaultKind::Corrupt, 1, &[4], 4),
                     fault(FaultKind::Torn, 7, &[1, 3, 5, 7], 12)

@@ -21,6 +21,7 @@ pub mod rows;
 pub mod sentences;
 mod sweep;
 pub mod terminal;
+mod watch;
 
 use iotax_analysis::store::Run;
 use iotax_model::Plan;

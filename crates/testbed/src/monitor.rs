@@ -4,6 +4,7 @@
 
 mod counters;
 pub mod kernel;
+pub mod kernel_log;
 pub mod pace;
 mod threads;
 

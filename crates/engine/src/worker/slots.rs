@@ -1,6 +1,7 @@
 //! The slots of one worker, and the I/Os that they are taken by.
 
 use crate::backend::Completion;
+use crate::blackouts;
 use crate::buffers::Slot;
 use crate::clock;
 use crate::request::{Direction, Io};
@@ -101,6 +102,19 @@ impl Slots {
         }
         self.queued.clear();
         now
+    }
+
+    /// When the first was due of those in flight, of reads and of writes.
+    #[cold]
+    pub(super) fn first_due(&self, done: &[Completion]) -> [Option<u64>; 2] {
+        let mut first = [None, None];
+        for (index, of) in self.in_flight.iter().enumerate().filter(|(_, of)| of.submitted_at > 0) {
+            let is_done = done.iter().any(|completion| completion.slot.index() == index);
+            if let (Some(way), false) = (blackouts::way(of.io.direction), is_done) {
+                first[way] = Some(first[way].map_or(of.intended_at, |due: u64| due.min(of.intended_at)));
+            }
+        }
+        first
     }
 
     /// The age of the oldest I/O in flight, without those that are done.

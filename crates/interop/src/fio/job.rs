@@ -12,8 +12,9 @@ use crate::Unfit;
 use iotax_analysis::store::Run;
 
 /// Keys of a workload that fio does not have, or means something else by.
-const NOT_FIOS: [&str; 8] = [
+const NOT_FIOS: [&str; 9] = [
     "stamps",
+    "blackout",
     "write_journal",
     "stall_timeout",
     "max_errors",

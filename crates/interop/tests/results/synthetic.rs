@@ -236,6 +236,7 @@ pub(crate) fn measurement(
         shares: Vec::new(),
         neighbour: None,
         qemu: None,
+        occurrences: Vec::new(),
         stated: None,
     }
 }
@@ -303,6 +304,7 @@ pub(crate) fn planned(
             until_decided: None,
             curve: None,
             ask: None,
+            watch: None,
             margin: Margin::default(),
             baseline: targets[0].name.clone(),
             seed: None,

@@ -69,6 +69,19 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "watch",
+        &[
+            (
+                "iotax watch /srv/data --event 'freeze = fsfreeze -f /srv; sleep 2; fsfreeze -u /srv'",
+                "What two seconds of a frozen filesystem cost",
+            ),
+            (
+                "iotax watch /dev/mapper/lun --overwrite /dev/mapper/lun --event 'pull@20s = ip link set eth1 down' --require 'gap < 30s' --require 'lost = 0'",
+                "A path fails over, and no write is lost",
+            ),
+        ],
+    ),
+    (
         "suite",
         &[
             ("iotax suite --list", "The suites"),

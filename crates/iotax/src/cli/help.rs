@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use super::{Cli, examples};
 
 /// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
-const EVERYDAY: [(&str, &str); 13] = [
+const EVERYDAY: [(&str, &str); 14] = [
     (
         "bench",
         "target rw bs iodepth numjobs size runtime rwmixread ioengine rate_iops verify job json html overwrite",
@@ -21,6 +21,10 @@ const EVERYDAY: [(&str, &str); 13] = [
     (
         "ask",
         "targets slo time sustain iops fail_if rw bs rwmixread size iodepth print_plan json html yes overwrite",
+    ),
+    (
+        "watch",
+        "targets event require late repeat rw bs rate_iops size runtime print_plan json html yes overwrite",
     ),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
     ("net ladder", "rungs peer workloads together time repeat print_plan json html yes"),

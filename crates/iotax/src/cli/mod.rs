@@ -32,6 +32,7 @@ mod quit_key;
 mod rate_gate;
 mod replace;
 mod report;
+mod requirements;
 mod resume;
 mod run;
 mod session;
@@ -40,6 +41,7 @@ mod target_args;
 mod terminal;
 mod time;
 mod verify;
+mod watch;
 
 use std::ffi::OsString;
 use std::fs;
@@ -77,6 +79,10 @@ enum Command {
     ///
     /// Without options: --iodepth 64, --ramp-time 200ms and a --runtime of 1s to 5s, 50 times the longest limit, for each window.
     Ask(Box<ask::Args>),
+    /// What an event costs while storage is in use: gaps, late, failed and lost I/Os, and the time until all is as before
+    ///
+    /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512, --runtime 60, --blackout 100ms, and --verify xxh3 for what writes.
+    Watch(Box<watch::Args>),
     /// Run a plan
     Run(run::Args),
     /// Run a classic benchmark suite on one or more targets: sizes, threads, stream, orion, records and others
@@ -168,6 +174,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Bench(args) => bench::main(&args),
         Command::Curve(args) => curve::main(&args),
         Command::Ask(args) => ask::main(&args),
+        Command::Watch(args) => watch::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),
         Command::Net(command) => net::main(&command),

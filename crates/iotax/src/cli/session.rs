@@ -29,7 +29,7 @@ use super::quit_key::QuitKey;
 use super::rate_gate::RateGate;
 use super::say::{self, Stream, note, say};
 use super::terminal::PageArgs;
-use super::{Failure, OrExit, args, auth, confirm, usage};
+use super::{Failure, OrExit, args, auth, confirm, requirements, usage};
 use crate::runner::{
     self, Ended, GuestOptions, Guests, Interrupted, Order, Progress as _, RemoteAgents, RemoteOptions,
 };
@@ -301,6 +301,9 @@ impl<'a> Session<'a> {
             Exit::Fine if corrupt => Exit::Gate,
             Exit::Fine if let Some(gate) = self.gate => {
                 gate.judge(&store.load(run).or_exit(Exit::Environment)?)
+            }
+            Exit::Fine if self.plan.watch.is_some() => {
+                requirements::exit(&store.load(run).or_exit(Exit::Environment)?)
             }
             exit => exit,
         })

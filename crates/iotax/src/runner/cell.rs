@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::Cell;
-use iotax_model::record::{CacheDrop, Measurement};
+use iotax_model::plan::PlannedEvent;
+use iotax_model::record::{CacheDrop, Measurement, Occurrence};
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 use iotax_model::workload::{Verify, Workload};
@@ -17,7 +18,7 @@ use super::common_window;
 use super::start_barrier::{self, Participant};
 use super::target::{HostSite, OwnAgent, Site, Target};
 use super::watch::{Host, Watch, Watched};
-use super::{Progress, Runner, interrupted, pair, phases};
+use super::{Progress, Runner, interrupted, occurrences, pair, phases};
 
 /// Time limit for an agent before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
@@ -25,6 +26,8 @@ const SLACK: Duration = Duration::from_secs(30);
 const SLOWEST: u64 = 10_000_000;
 /// Extra runtime of a neighbour, which starts a little earlier.
 const OUTLAST: Nanos = Nanos::from_secs(1);
+/// Intervals of a watch.
+const FINE: Nanos = Nanos::from_millis(250);
 
 /// A cell, and its position in the run.
 #[derive(Debug, Clone, Copy)]
@@ -53,14 +56,15 @@ impl Runner<'_> {
             workload: &prepared.workload,
             neighbour: neighbour.map(|neighbour| outlasting(&neighbour.workload, &prepared.workload)),
             seed: job_seed(self.order.seed, scheduled.cell.workload, scheduled.round),
-            interval: self.order.interval,
+            interval: self.order.interval.or(plan.watch.as_ref().map(|_| FINE)),
+            events: plan.watch.as_ref().map(|watch| watch.scheduled(prepared.workload.runtime)),
         };
-        let watched = perform(&spec, &mut self.local, targets, neighbours, progress);
+        let performed = perform(&spec, &mut self.local, targets, neighbours, progress);
         self.phases.begin(phases::FINISH);
         for target in targets.iter_mut().chain(neighbours.iter_mut()) {
             target.remove_directory(undo_log);
         }
-        let watched = watched?;
+        let (watched, occurrences) = performed?;
         targets.iter_mut().chain(neighbours).try_for_each(Target::pause)?;
         let in_guest = targets.iter().any(Target::is_guest);
         let name = &plan.targets[scheduled.cell.target].name;
@@ -72,6 +76,7 @@ impl Runner<'_> {
             in_guest,
             neighbour.map(|it| it.target.name.as_str()),
         )
+        .map(|measurement| Measurement { occurrences, ..measurement })
     }
 
     /// Fills a target that an earlier cell left partly unwritten.
@@ -175,6 +180,7 @@ fn measurement(
         shares: all.shares,
         neighbour,
         qemu: view.qemu,
+        occurrences: Vec::new(),
         stated: None,
     })
 }
@@ -187,6 +193,8 @@ struct MeasurementSpec<'a> {
     seed: u64,
     /// `None` for one that suits the workload.
     interval: Option<Nanos>,
+    /// What is to happen in the window; `None` if it is no watch.
+    events: Option<Vec<(Nanos, &'a PlannedEvent)>>,
 }
 
 /// Runs the workloads and monitors the machine.
@@ -196,7 +204,7 @@ fn perform(
     targets: &mut [Target],
     neighbours: &mut [Target],
     progress: &mut dyn Progress,
-) -> anyhow::Result<Watched> {
+) -> anyhow::Result<(Watched, Vec<Occurrence>)> {
     let host = Host::new(targets)?;
     let interval = spec.interval.unwrap_or_else(|| interval(spec.workload, targets.len()));
     let (mut participants, mut layers) = (Vec::new(), Vec::new());
@@ -223,8 +231,23 @@ fn perform(
         participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: true });
     }
     let mut watch = Watch::new(host, layers, &participants, spec.workload.window().0);
-    start_barrier::run(participants, &mut |event| watch.see(event, progress));
-    watch.finish()
+    let Some(events) = &spec.events else {
+        start_barrier::run(participants, &mut |event| watch.see(event, progress));
+        return Ok((watch.finish()?, Vec::new()));
+    };
+    let (occurrences, remark) = occurrences::during(events, |begin| {
+        let mut begin = Some(begin);
+        start_barrier::run(participants, &mut |event| {
+            watch.see(event, progress);
+            if let Some(at) = watch.began()
+                && let Some(begin) = begin.take()
+            {
+                begin(at);
+            }
+        });
+    });
+    remark.into_iter().for_each(|remark| progress.note(&remark));
+    Ok((watch.finish()?, occurrences))
 }
 
 /// Drops the caches of all guests concurrently.

@@ -7,6 +7,7 @@ mod cell;
 mod common_window;
 mod guests;
 mod network;
+mod occurrences;
 mod phases;
 mod progress;
 mod rates;
@@ -397,7 +398,8 @@ impl Runner<'_> {
         stop: &Interrupt,
     ) -> anyhow::Result<Measurement> {
         let measurement = self.measure_if_there(scheduled, undo_log, progress)?;
-        if !self.hangs(scheduled.cell, &measurement) {
+        // What a watch makes happen may well stop a disk, and is not to happen twice.
+        if self.plan.watch.is_some() || !self.hangs(scheduled.cell, &measurement) {
             return Ok(measurement);
         }
         self.revive(scheduled.cell, undo_log, progress, stop)?;

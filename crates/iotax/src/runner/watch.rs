@@ -183,6 +183,11 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// When all measured agents had begun their windows; absent before.
+    pub(super) fn began(&self) -> Option<Instant> {
+        self.started.as_ref().map(|started| started.at)
+    }
+
     fn start(&mut self, lead: usize) {
         let at = Instant::now();
         let snapshot = self.host.as_mut().map(|host| host.monitor.snapshot());

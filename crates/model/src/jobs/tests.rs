@@ -453,6 +453,7 @@ proptest! {
                     until_decided: None,
                     curve: None,
                     ask: None,
+                    watch: None,
                     margin: Margin::default(),
                     baseline: "t".into(),
                     seed: None,

@@ -11,7 +11,9 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
 use super::place::{Text, find_key, words};
-use super::{AskSpec, CurveSpec, DEFAULT_REPEAT, Margin, Neighbour, Plan, PlanError, UntilDecided};
+use super::{
+    AskSpec, CurveSpec, DEFAULT_REPEAT, Margin, Neighbour, Plan, PlanError, UntilDecided, WatchSpec,
+};
 use crate::target::TargetSpec;
 use crate::units::Nanos;
 use crate::workload::{Workload, WorkloadKeys};
@@ -47,6 +49,8 @@ pub(super) struct PlanHead {
     curve: Option<CurveSpec>,
     /// Finds the highest rate that keeps conditions on latency. In place of `repeat`, `time`, `until_decided` and `curve`.
     ask: Option<AskSpec>,
+    /// Holds a known load while events happen.
+    watch: Option<WatchSpec>,
     /// Ratios closer to 1 than this count as equal [default: 2%]
     margin: Option<Margin>,
     /// Name of the target that the others are compared with [default: the first]
@@ -146,10 +150,15 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
     let plan = Plan {
         name: head.name.unwrap_or_else(|| "unnamed plan".into()),
         suite: head.suite,
-        repeat: head.repeat.unwrap_or(if head.ask.is_some() { 1 } else { DEFAULT_REPEAT }),
+        repeat: head.repeat.unwrap_or(if head.ask.is_some() || head.watch.is_some() {
+            1
+        } else {
+            DEFAULT_REPEAT
+        }),
         until_decided: head.until_decided,
         curve: head.curve,
         ask: head.ask,
+        watch: head.watch,
         margin: head.margin.unwrap_or_default(),
         baseline: head.baseline.or(first).unwrap_or_default(),
         seed: head.seed,

@@ -10,6 +10,7 @@ mod place;
 mod rates;
 mod schema;
 mod until;
+mod watch;
 mod write;
 
 use std::collections::HashSet;
@@ -37,6 +38,8 @@ pub use until::{
     DEFAULT_MAX_ROUNDS, FIRST_LOOK, FIRST_LOOK_AFTER, MOST_LOOKS, Margin, MarginError, UntilDecided,
 };
 
+pub use watch::{Limit, PlannedEvent, Requirement, RequirementError, WatchFigure, WatchSpec};
+
 /// A plan, complete and checked. Parsed from TOML by [`Plan::from_toml`] or built from command-line flags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +60,9 @@ pub struct Plan {
     /// If set, the rates to measure are those that a search for the highest one that keeps conditions tries.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ask: Option<AskSpec>,
+    /// If set, things are made to happen during each measurement.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub watch: Option<WatchSpec>,
     /// The margin within which ratios count as equal.
     #[serde(default)]
     pub margin: Margin,
@@ -157,6 +163,7 @@ impl Plan {
             until_decided: None,
             curve: None,
             ask: None,
+            watch: None,
             margin: Margin::default(),
             baseline: targets.first().map(|target| target.name.clone()).unwrap_or_default(),
             seed: None,
@@ -225,6 +232,9 @@ impl Plan {
         }
         if let Some(ask) = &self.ask {
             ask.check(self)?;
+        }
+        if let Some(watch) = &self.watch {
+            watch.check(self)?;
         }
         let rounds = self.most_rounds();
         let measurements = self.cells() * rounds as usize;

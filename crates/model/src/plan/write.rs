@@ -46,9 +46,11 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
 
     let curve = plan.curve.as_ref().map(Table::try_from).transpose()?;
     let ask = plan.ask.as_ref().map(Table::try_from).transpose()?;
+    let watch = plan.watch.as_ref().map(Table::try_from).transpose()?;
     for (head, table) in [
         ("# Latency against offered load\n[curve]", curve),
         ("# The highest rate that keeps the conditions\n[ask]", ask),
+        ("# What happens during each measurement\n[watch]", watch),
     ] {
         let Some(table) = table else { continue };
         line(format_args!("\n{head}"));

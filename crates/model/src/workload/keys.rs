@@ -346,6 +346,8 @@ keys! {
         write_journal "FILE": String;
         /// End the measurement, keeping its results, when an I/O has been in flight this long
         stall_timeout "TIME": Nanos;
+        /// Record each time of at least this length in which no I/O completes
+        blackout "TIME": Nanos;
         /// End the measurement, keeping its results, after this many failed I/Os
         max_errors "N": u64;
         /// An operation other than plain I/O, as in the classic benchmarks; iotax suite uses these

@@ -362,6 +362,9 @@ impl Workload {
         if let Some(patience) = self.stall_timeout.filter(|patience| *patience < Nanos::from_millis(100)) {
             return refuse("stall_timeout", &patience, "accepted: 100ms and more".into());
         }
+        if let Some(least) = self.blackout.filter(|least| *least < Nanos::from_millis(1)) {
+            return refuse("blackout", &least, "accepted: 1ms and more".into());
+        }
         if self.max_errors == Some(0) {
             return refuse(
                 "max_errors",

@@ -324,6 +324,7 @@ fn as_io(workload: &Workload, traffic: &Traffic) -> Workload {
         thinktime: None,
         startdelay: None,
         stall_timeout: None,
+        blackout: None,
         test: None,
         ..workload.clone()
     }

@@ -27,15 +27,16 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
         return super::run(run, judgement);
     }
     let curves = curves(run);
-    if alone && curves.is_empty() && run.plan.ask.is_none() {
+    if alone && curves.is_empty() && run.plan.ask.is_none() && run.plan.watch.is_none() {
         return bench(run, judgement);
     }
     let answer = Answer::of(run, judgement);
     let mut page = Page::default();
     page.add(Part::Head(head(run)));
-    if run.plan.ask.is_some() {
+    if run.plan.ask.is_some() || run.plan.watch.is_some() {
         page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
         super::ask::add(&mut page, run, false);
+        super::watch::add(&mut page, run, false);
         page.add_lines(answer.remarks);
         return page;
     }
@@ -59,7 +60,7 @@ pub fn answer(run: &Run, judgement: &Judgement) -> Page {
 pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     let curves = curves(run);
-    if super::ask::add(&mut page, run, false) {
+    if super::ask::add(&mut page, run, false) || super::watch::add(&mut page, run, false) {
         return page;
     }
     if !curves.is_empty() {

@@ -16,6 +16,7 @@ mod run;
 mod suite;
 mod targets;
 mod timing;
+mod watch;
 
 pub use answer::{answer, so_far};
 pub use compared::{SHOWN, compared, gates};

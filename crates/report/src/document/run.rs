@@ -31,6 +31,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         return page;
     }
     let asks = super::ask::add(&mut page, run, true);
+    super::watch::add(&mut page, run, true);
     let curves = curve::curves(run);
     curve::grids(&curves).iter().for_each(|grid| super::grid::add(&mut page, grid));
     curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));

@@ -12,6 +12,7 @@ pub mod history;
 mod parts;
 pub mod read;
 mod suite;
+mod watch;
 
 use iotax_model::record::Measurement;
 use iotax_model::{Nanos, Plan};
@@ -59,6 +60,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("suite", suite::suite(run)),
         ("curves", curve::all(run)),
         ("grids", grid::all(run)),
+        ("watch", watch::all(run)),
         ("answers", ask::all(run)),
         ("effects", Some(judgement.effects.iter().map(certainty::effects).collect())),
         ("timing", judgement.timing.as_ref().map(cell::timing)),

@@ -25,6 +25,9 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     if run.plan.ask.is_some() {
         return crate::ask::all(run);
     }
+    if run.plan.watch.is_some() {
+        return crate::watch::all(run);
+    }
     let curves = iotax_analysis::curve::curves(run);
     if !curves.is_empty() {
         let told = curves.iter().map(|curves| crate::curve::sentences(judgement, curves, &run.plan.baseline));

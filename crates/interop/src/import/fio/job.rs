@@ -306,8 +306,17 @@ fn target(job: &Job) -> Option<String> {
 }
 
 /// Keys that mean something else in fio, or that fio does not have.
-const NOT_FIOS: [&str; 8] =
-    ["stamps", "write_journal", "stall_timeout", "max_errors", "test", "nrfiles", "filesize", "nrdirs"];
+const NOT_FIOS: [&str; 9] = [
+    "stamps",
+    "blackout",
+    "write_journal",
+    "stall_timeout",
+    "max_errors",
+    "test",
+    "nrfiles",
+    "filesize",
+    "nrdirs",
+];
 
 /// fio's defaults.
 const DEFAULTS: [(&str, &str); 5] =

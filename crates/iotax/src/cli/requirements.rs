@@ -1,0 +1,21 @@
+//! The exit code of a watch.
+
+use iotax_analysis::store::Run;
+use iotax_analysis::watch::episodes;
+use iotax_model::exit::Exit;
+
+/// Fails if a requirement does not hold; not judged if that is undecided of one, or nothing was measured.
+pub(super) fn exit(run: &Run) -> Exit {
+    let episodes = episodes(run);
+    let passed: Vec<Option<bool>> =
+        episodes.iter().flat_map(|episode| &episode.verdicts).map(|judged| judged.passed).collect();
+    let nothing =
+        episodes.is_empty() && run.plan.watch.as_ref().is_some_and(|watch| !watch.require.is_empty());
+    if passed.contains(&Some(false)) {
+        Exit::Gate
+    } else if passed.contains(&None) || nothing {
+        Exit::Unjudged
+    } else {
+        Exit::Fine
+    }
+}

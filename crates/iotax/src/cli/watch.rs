@@ -1,0 +1,87 @@
+//! `iotax watch`: what an event costs while storage is in use.
+
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_model::plan::{Plan, PlannedEvent, Requirement, WatchSpec};
+use iotax_model::units::Nanos;
+use iotax_model::workload::{Rw, Verify, WorkloadKeys};
+
+use super::flags::WorkloadFlags;
+use super::print_plan::print_plan;
+use super::session::{RunArgs, Session};
+use super::target_args;
+use super::{Failure, OrExit};
+
+/// Flags of `iotax watch`; those that describe the work have fio's names.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Targets, one after another: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path; RUNG:DIR for a rung of iotax
+    /// ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all targets of a plan
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<String>,
+    /// Run a command on this host by sh -c while the load is held: "NAME = COMMAND", or "NAME@20s = COMMAND" for a time; events without a time are spread
+    /// evenly
+    #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
+    event: Vec<PlannedEvent>,
+    /// Exit with code 1 unless this holds, and with code 5 if that is undecided: "gap < 30s", "recovery < 1m", "late = 0", "errors = 0", "lost = 0"
+    #[arg(long, value_name = "CONDITION", value_parser = str::parse::<Requirement>)]
+    require: Vec<Requirement>,
+    /// An I/O that takes longer, from when it was due, is late [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    late: Option<Nanos>,
+    /// Number of times that all of it happens on each target [default: 1]
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    #[command(flatten)]
+    workload: WorkloadFlags,
+    /// Run the agent under sudo on another machine
+    #[arg(long)]
+    sudo: bool,
+    /// Print the plan as a file, to edit and run with iotax run
+    #[arg(long)]
+    print_plan: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// I/Os a second: enough to see when a gap begins, to the millisecond, and far from what storage can do.
+const RATE: u64 = 1000;
+/// I/Os that may be outstanding: reads go on for a while if only writes hang.
+const DEPTH: u32 = 512;
+const RUNTIME: Nanos = Nanos::from_secs(60);
+const GAP: Nanos = Nanos::from_millis(100);
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let given = &args.workload.0;
+    let rw = given.rw.unwrap_or(Rw::RandRw);
+    let keys = WorkloadKeys {
+        rw: Some(rw),
+        iodepth: given.iodepth.or(Some(DEPTH)),
+        runtime: given.runtime.or(Some(RUNTIME)),
+        rate_iops: given.rate_iops.or(given.rate.is_none().then_some(RATE)),
+        blackout: given.blackout.or(Some(GAP)),
+        // What is only read need not have been written by this program.
+        verify: given.verify.or(rw.writes().then_some(Verify::Xxh3)),
+        ..given.clone()
+    };
+    let permission = args.run.session.overwrite.permission()?;
+    let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let watch =
+        WatchSpec { events: args.event.clone(), require: args.require.clone(), ..WatchSpec::default() };
+    let watch = WatchSpec { late: args.late.unwrap_or(watch.late), ..watch };
+    let plan = Plan {
+        seed: args.run.session.seed,
+        repeat: args.repeat.unwrap_or(1),
+        watch: Some(watch),
+        ..Plan::new(
+            format!("watch {}", args.targets.join(" ")),
+            targets,
+            vec![keys.complete(&WorkloadKeys::default())],
+        )
+    };
+    plan.check().or_exit(Exit::Usage)?;
+    if args.print_plan {
+        return print_plan(&plan, &[]);
+    }
+    Session { report: true, ..args.run.session(plan, permission) }.carry_out()
+}

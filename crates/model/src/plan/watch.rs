@@ -1,0 +1,333 @@
+//! A known load while something happens: events, and what their effect must not exceed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Plan, PlanError};
+use crate::units::Nanos;
+use crate::words::words;
+use crate::workload::{Kind, Verify};
+
+/// Default time from which on an I/O is late.
+const LATE: Nanos = Nanos::from_secs(1);
+
+/// Makes things happen during each measurement, and says what they cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WatchSpec {
+    /// Commands to run on this host during each measurement
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub events: Vec<PlannedEvent>,
+    /// What must hold: `gap < 30s`, `recovery <= 1m`, `late = 0`, `errors = 0`, `lost = 0`
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub require: Vec<Requirement>,
+    /// An I/O that takes longer from when it was due is late [default: 1s]
+    #[serde(default = "late")]
+    pub late: Nanos,
+}
+
+fn late() -> Nanos {
+    LATE
+}
+
+impl Default for WatchSpec {
+    fn default() -> Self {
+        Self { events: Vec::new(), require: Vec::new(), late: LATE }
+    }
+}
+
+/// A command that makes something happen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedEvent {
+    /// What reports call it
+    pub name: String,
+    /// For `sh -c`
+    pub command: String,
+    /// From the start of the measured window [default: events without a time are spread evenly over it]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub at: Option<Nanos>,
+}
+
+/// Reads `NAME = COMMAND` and `NAME@TIME = COMMAND`.
+impl FromStr for PlannedEvent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = |why: &str| {
+            format!(
+                "{text:?} is not an event: {why}; accepted: NAME = COMMAND or NAME@TIME = COMMAND, such as \"pull@20s = ip link set eth1 down\""
+            )
+        };
+        let (head, command) = text.split_once('=').ok_or_else(|| refuse("it has no ="))?;
+        let (name, at) = match head.split_once('@') {
+            Some((name, at)) => {
+                let at = at.trim().parse().map_err(|error| refuse(&format!("{error}")))?;
+                (name, Some(at))
+            }
+            None => (head, None),
+        };
+        let (name, command) = (name.trim().to_owned(), command.trim().to_owned());
+        if name.is_empty() || command.is_empty() {
+            return Err(refuse(if name.is_empty() { "it has no name" } else { "it has no command" }));
+        }
+        Ok(Self { name, command, at })
+    }
+}
+
+words! {
+    /// What a requirement is about.
+    WatchFigure, "figure" {
+        /// The longest time without a completed I/O.
+        Gap = "gap",
+        /// The longest time from an event until the load is as before.
+        Recovery = "recovery",
+        /// I/Os that took longer than `late`, and those that never returned.
+        Late = "late",
+        /// I/Os that failed.
+        Errors = "errors",
+        /// Blocks that do not hold what was acknowledged.
+        Lost = "lost",
+    }
+}
+
+/// The limit of a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Of a time.
+    Time(Nanos),
+    /// Of a number.
+    Count(u64),
+}
+
+/// What the effect of events must not exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Requirement {
+    /// The figure.
+    pub figure: WatchFigure,
+    /// The most that passes.
+    pub limit: Limit,
+    /// True if the limit itself does not pass.
+    pub below: bool,
+}
+
+/// A text that is no requirement.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{input:?} is not a requirement: {reason}; accepted: gap < TIME, recovery < TIME, late <= N, errors = 0, lost = 0"
+)]
+pub struct RequirementError {
+    input: String,
+    reason: String,
+}
+
+impl Requirement {
+    /// Returns whether a figure, in nanoseconds or as a number, passes.
+    #[must_use]
+    pub const fn allows(&self, value: u64) -> bool {
+        let limit = match self.limit {
+            Limit::Time(most) => most.0,
+            Limit::Count(most) => most,
+        };
+        value < limit || (value == limit && !self.below)
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.limit {
+            Limit::Count(0) => format!("{} = 0", self.figure),
+            Limit::Count(most) => format!("{} {} {most}", self.figure, self.sign()),
+            Limit::Time(most) => format!("{} {} {most}", self.figure, self.sign()),
+        };
+        f.pad(&text)
+    }
+}
+
+impl Requirement {
+    const fn sign(&self) -> &'static str {
+        if self.below { "<" } else { "<=" }
+    }
+}
+
+impl FromStr for Requirement {
+    type Err = RequirementError;
+
+    fn from_str(text: &str) -> Result<Self, RequirementError> {
+        let refuse = |reason: String| RequirementError { input: text.to_owned(), reason };
+        let at = text.find(['<', '=', '>']).ok_or_else(|| refuse("it has no <, <= or =".into()))?;
+        let (name, rest) = (text[..at].trim(), &text[at..]);
+        let sign_len = rest.find(|c| !"<=>".contains(c)).unwrap_or(rest.len());
+        let (sign, limit) = (&rest[..sign_len], rest[sign_len..].trim());
+        let figure: WatchFigure =
+            name.parse().map_err(|_| refuse(format!("{name:?} is not a figure of a watch")))?;
+        if !matches!(sign, "<" | "<=" | "=" | "==") {
+            return Err(refuse(format!("{sign:?}: it says the most that passes, by < or <=")));
+        }
+        let limit = match figure {
+            WatchFigure::Gap | WatchFigure::Recovery => {
+                Limit::Time(limit.parse().map_err(|error| refuse(format!("{error}")))?)
+            }
+            _ => Limit::Count(
+                limit.parse().map_err(|_| refuse(format!("{limit:?}: {figure} takes a whole number")))?,
+            ),
+        };
+        let (none, below) = (matches!(limit, Limit::Count(0) | Limit::Time(Nanos(0))), sign == "<");
+        if below && none {
+            return Err(refuse("nothing is below it".into()));
+        }
+        if sign.starts_with('=') && !none {
+            return Err(refuse(format!("only {figure} = 0 is asked by =; of others the most: <=")));
+        }
+        Ok(Self { figure, limit, below })
+    }
+}
+
+impl TryFrom<String> for Requirement {
+    type Error = RequirementError;
+
+    fn try_from(text: String) -> Result<Self, RequirementError> {
+        text.parse()
+    }
+}
+
+impl From<Requirement> for String {
+    fn from(requirement: Requirement) -> Self {
+        requirement.to_string()
+    }
+}
+
+impl JsonSchema for Requirement {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Requirement".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "What must hold: `gap < TIME`, `recovery < TIME`, `late <= N`, `errors = 0` or `lost = 0`",
+            "examples": ["gap < 30s", "recovery <= 1m", "late = 0", "errors = 0", "lost = 0"]
+        })
+    }
+}
+
+impl WatchSpec {
+    /// The events in the order of their times, in a window of this length.
+    #[must_use]
+    pub fn scheduled(&self, window: Nanos) -> Vec<(Nanos, &PlannedEvent)> {
+        let spread = self.events.iter().filter(|event| event.at.is_none()).count() as u64 + 1;
+        let mut number = 0;
+        let time = |event: &PlannedEvent| {
+            event.at.unwrap_or_else(|| {
+                number += 1;
+                Nanos(window.0 / spread * number)
+            })
+        };
+        let times: Vec<Nanos> = self.events.iter().map(time).collect();
+        let mut all: Vec<(Nanos, &PlannedEvent)> = times.into_iter().zip(&self.events).collect();
+        all.sort_by_key(|(at, _)| *at);
+        all
+    }
+
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
+        let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
+        if plan.until_decided.is_some() || plan.curve.is_some() || plan.ask.is_some() {
+            return refuse("it holds one load; leave out until_decided, time, curve and ask".into());
+        }
+        if self.late == Nanos(0) {
+            return refuse("late = 0s: accepted: more than that".into());
+        }
+        for workload in &plan.workloads {
+            let name = &workload.name;
+            if workload.kind() != Kind::Block {
+                return refuse(format!("workload {name:?}: accepted: plain reads and writes"));
+            }
+            if !workload.is_open_loop() {
+                return refuse(format!(
+                    "workload {name:?}: without a rate I/Os wait for one another and hide what waits; add rate_iops"
+                ));
+            }
+            if workload.blackout.is_none() {
+                return refuse(format!(
+                    "workload {name:?}: add blackout = \"100ms\", the shortest gap that counts"
+                ));
+            }
+            let lost = self.require.iter().find(|one| one.figure == WatchFigure::Lost);
+            if let (Some(lost), Verify::None) = (lost, workload.verify) {
+                return refuse(format!(
+                    "require {:?}: workload {name:?} does not verify; add verify = \"xxh3\"",
+                    lost.to_string()
+                ));
+            }
+            let late = self.events.iter().find(|event| event.at.is_some_and(|at| at >= workload.runtime));
+            if let Some((event, at)) = late.and_then(|event| Some((event, event.at?))) {
+                return refuse(format!(
+                    "event {:?} at {at}: accepted: before {}, the end of workload {name:?}",
+                    event.name, workload.runtime
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_a_name_a_command_and_perhaps_a_time() {
+        let event: PlannedEvent = "pull @ 20s = ip link set x down; a=b".parse().expect("an event");
+        assert_eq!((event.name.as_str(), event.command.as_str()), ("pull", "ip link set x down; a=b"));
+        assert_eq!(event.at, Some(Nanos::from_secs(20)));
+        for (text, why) in [
+            ("pull", "it has no ="),
+            ("=x", "it has no name"),
+            ("x=", "it has no command"),
+            ("x@5=y", "unit"),
+        ] {
+            let error = text.parse::<PlannedEvent>().expect_err(text);
+            assert!(error.contains(&format!("{text:?}")) && error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn events_without_a_time_are_spread() {
+        let events = ["a = x", "b@1s = x", "c = x"].map(|text| text.parse().expect("an event"));
+        let watch = WatchSpec { events: events.into(), ..WatchSpec::default() };
+        let scheduled = watch.scheduled(Nanos::from_secs(30));
+        let times: Vec<(u64, &str)> =
+            scheduled.iter().map(|(at, event)| (at.0 / 1_000_000_000, event.name.as_str())).collect();
+        assert_eq!(times, [(1, "b"), (10, "a"), (20, "c")]);
+    }
+
+    #[test]
+    fn a_requirement_says_the_most_that_passes() {
+        for (text, passes, fails) in [
+            ("gap < 30s", 29_999_999_999, 30_000_000_000),
+            ("recovery <= 1m", 60_000_000_000, 60_000_000_001),
+            ("late <= 5", 5, 6),
+            ("errors = 0", 0, 1),
+        ] {
+            let requirement: Requirement = text.parse().expect(text);
+            assert!(requirement.allows(passes) && !requirement.allows(fails), "{text}");
+            assert_eq!(requirement.to_string().parse(), Ok(requirement), "{text}");
+        }
+        for (text, why) in [
+            ("gap", "it has no <"),
+            ("gap > 3s", "the most that passes"),
+            ("gap < 30", "unit"),
+            ("gap = 3s", "only gap = 0"),
+            ("late < 0", "nothing is below it"),
+            ("lost = x", "takes a whole number"),
+            ("speed < 3", "is not a figure of a watch"),
+        ] {
+            let error = text.parse::<Requirement>().expect_err(text).to_string();
+            assert!(error.contains(&format!("{text:?}")) && error.contains(why), "{error}");
+        }
+    }
+}

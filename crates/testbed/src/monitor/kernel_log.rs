@@ -1,0 +1,80 @@
+//! The kernel's log, as its lines come.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+
+/// A record is one read of at most this many bytes.
+const RECORD: usize = 8192;
+
+/// What the kernel writes from now on.
+#[derive(Debug)]
+pub struct KernelLog {
+    file: File,
+}
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelLine {
+    /// 0 (emergency) to 7 (debug).
+    pub level: u8,
+    /// The message.
+    pub text: String,
+}
+
+impl KernelLog {
+    /// Opens /dev/kmsg at its end.
+    ///
+    /// # Errors
+    /// The file is missing, or only root may read it (`kernel.dmesg_restrict`).
+    pub fn open() -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mut file: File = rustix::fs::open(Path::new("/dev/kmsg"), flags, Mode::empty())?.into();
+        file.seek(SeekFrom::End(0))?;
+        Ok(Self { file })
+    }
+
+    /// The lines that have come since, after at most `patience`; those of programs are left out.
+    pub fn next(&mut self, patience: Duration) -> Vec<KernelLine> {
+        let patience = Timespec::try_from(patience).unwrap_or_default();
+        let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
+        if !poll(&mut fds, Some(&patience)).is_ok_and(|ready| ready > 0) {
+            return Vec::new();
+        }
+        let (mut lines, mut record) = (Vec::new(), vec![0; RECORD]);
+        loop {
+            match self.file.read(&mut record) {
+                Ok(length) if length > 0 => lines.extend(line(&String::from_utf8_lossy(&record[..length]))),
+                // Lines were overwritten before they were read: the next read gives the oldest one left.
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
+                Ok(_) | Err(_) => return lines,
+            }
+        }
+    }
+}
+
+/// `6,339,5140900,-;NET: Registered ...`: facility and severity, number, microseconds since boot, flags; the message; continuation lines.
+fn line(record: &str) -> Option<KernelLine> {
+    let (head, text) = record.split_once(';')?;
+    let priority: u32 = head.split(',').next()?.parse().ok()?;
+    // Facility 0 is the kernel.
+    let level = u8::try_from(priority).ok().filter(|level| *level < 8)?;
+    Some(KernelLine { level, text: text.lines().next()?.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_a_line_of_the_kernels_or_none() {
+        let known = line("4,1203,5140900,-;sd 2:0:0:1: Power-on\n SUBSYSTEM=scsi\n").expect("a line");
+        assert_eq!((known.level, known.text.as_str()), (4, "sd 2:0:0:1: Power-on"));
+        assert_eq!(line("30,1,2,-;systemd[1]: Started"), None, "a program's");
+        assert_eq!(line("no record"), None);
+    }
+}
