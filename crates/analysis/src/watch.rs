@@ -114,6 +114,12 @@ impl Episode<'_> {
         self.gaps?.iter().filter(|gap| gap.writes == writes).max_by_key(|gap| gap.duration_ns)
     }
 
+    /// Returns whether a command failed: what it was to do may not have happened, so that nothing can pass.
+    #[must_use]
+    pub fn has_failed_events(&self) -> bool {
+        self.effects.iter().any(|effect| effect.failure.is_some())
+    }
+
     /// What the kernel logged meanwhile: when, how severe, and the line.
     pub fn kernel_lines(&self) -> impl Iterator<Item = (u64, u8, &str)> {
         self.measurement.occurrences.iter().filter_map(|one| match &one.what {
@@ -153,7 +159,7 @@ fn judged(episode: &Episode<'_>, requirement: Requirement) -> Judged {
     let (value, is_whole) = episode.figure(requirement.figure);
     let passed = match value {
         Some(value) if !requirement.allows(value) => Some(false),
-        Some(_) if is_whole => Some(true),
+        Some(_) if is_whole && !episode.has_failed_events() => Some(true),
         _ => None,
     };
     Judged { requirement, value, passed }

@@ -29,8 +29,10 @@ struct Way {
     /// The last completion, and the one before it.
     last: u64,
     before: u64,
-    /// When the first was due of those that completed last.
+    /// When the first was due of those that completed last, and of those that failed before them.
     due: u64,
+    /// When the first was due of those that failed since then.
+    failed: u64,
     found: Vec<Span>,
 }
 
@@ -46,7 +48,8 @@ pub(crate) const fn way(direction: Direction) -> Option<usize> {
 impl BlackoutRecorder {
     /// Records those of at least this length, from `now` on.
     pub(crate) fn new(least: Nanos, now: u64) -> Self {
-        let way = || Way { least: least.0, last: now, before: now, due: now, found: Vec::new() };
+        let way =
+            || Way { least: least.0, last: now, before: now, due: now, failed: u64::MAX, found: Vec::new() };
         Self { ways: [way(), way()] }
     }
 
@@ -54,6 +57,13 @@ impl BlackoutRecorder {
     pub(crate) fn completed(&mut self, direction: Direction, due: u64, now: u64) {
         if let Some(way) = way(direction) {
             self.ways[way].completed(due, now);
+        }
+    }
+
+    /// An I/O that was due then has failed: nothing completed.
+    pub(crate) fn failed(&mut self, direction: Direction, due: u64) {
+        if let Some(way) = way(direction) {
+            self.ways[way].failed = self.ways[way].failed.min(due);
         }
     }
 
@@ -70,7 +80,8 @@ impl Way {
             self.due = self.due.min(due);
         } else {
             self.settle();
-            (self.before, self.last, self.due) = (self.last, now, due);
+            (self.before, self.last, self.due) = (self.last, now, due.min(self.failed));
+            self.failed = u64::MAX;
         }
     }
 
@@ -93,8 +104,8 @@ impl Way {
 
     fn finish(mut self, due: Option<u64>, now: u64) -> Vec<Span> {
         self.settle();
-        let from = due.map(|due| due.max(self.last));
-        if let Some(from) = from.filter(|from| now.saturating_sub(*from) >= self.least) {
+        let from = due.unwrap_or(u64::MAX).min(self.failed).max(self.last);
+        if now.saturating_sub(from) >= self.least {
             self.put((from, u64::MAX));
         }
         self.found
@@ -161,6 +172,18 @@ mod tests {
         recorder.completed(Direction::Write, 220, 300);
         recorder.completed(Direction::Write, 590, 600);
         assert_eq!(recorder.finish([None, None], 1001), [vec![], vec![(220, 300)]]);
+    }
+
+    #[test]
+    fn what_fails_does_not_complete() {
+        let mut recorder = BlackoutRecorder::new(Nanos(50), 0);
+        recorder.completed(Direction::Write, 90, 100);
+        for due in [110, 120, 300] {
+            recorder.failed(Direction::Write, due);
+        }
+        recorder.completed(Direction::Write, 390, 400);
+        recorder.failed(Direction::Write, 450);
+        assert_eq!(recorder.finish([None, None], 1001), [vec![], vec![(110, 400), (450, u64::MAX)]]);
     }
 
     #[test]

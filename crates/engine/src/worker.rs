@@ -266,6 +266,9 @@ impl<B: Backend> Worker<B> {
                     self.common.failed();
                 }
                 self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+                if let Some(blackouts) = &mut self.blackouts {
+                    blackouts.failed(io.direction, intended_at);
+                }
             }
             self.slots.give_back(slot);
         }

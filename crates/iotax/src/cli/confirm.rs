@@ -37,11 +37,20 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     for target in &plan.targets {
         say!("  {:<20} {}", target.name, target.description());
     }
+    events(plan).iter().for_each(|event| say!("  {event}"));
     if let Some(guests) = guests {
         let emulated =
             if guests.accel() == Accel::Tcg { " Guests' figures are labelled emulated." } else { "" };
         say!("{}.{emulated}", guests.accel_reason());
     }
+}
+
+/// What a watch will have happen, and when: commands are not run unseen.
+pub(super) fn events(plan: &Plan) -> Vec<String> {
+    let Some(watch) = &plan.watch else { return Vec::new() };
+    let window = plan.workloads.first().map(|workload| workload.runtime).unwrap_or_default();
+    let all = watch.scheduled(window).into_iter();
+    all.map(|(at, event)| format!("event {} at {at}: sh -c {:?}", event.name, event.command)).collect()
 }
 
 /// Asks on the terminal; Ctrl-C means no.

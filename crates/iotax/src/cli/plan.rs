@@ -21,7 +21,7 @@ use super::estimate;
 use super::jobs::{self, JobFlags};
 use super::say::{self, print_line, say};
 use super::session::make_absolute;
-use super::{Failure, OrExit, input};
+use super::{Failure, OrExit, confirm, input};
 use crate::runner;
 
 /// A plan file or a job file, with overrides from the command line.
@@ -138,6 +138,7 @@ fn show(reading: &PlanFile, as_json: bool) -> Result<(), Failure> {
     let PlanFile { plan, axes, left_out, .. } = reading;
     print_line!("{}", visible::line(&plan.name));
     print_line!("{}", totals(plan, &needs.as_ref().map_or_else(|_| Vec::new(), space)));
+    confirm::events(plan).iter().for_each(|event| print_line!("  {event}"));
     if let Some(design) = estimate::design(plan) {
         print_line!("{design}");
     }

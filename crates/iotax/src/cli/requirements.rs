@@ -1,10 +1,10 @@
 //! The exit code of a watch.
 
 use iotax_analysis::store::Run;
-use iotax_analysis::watch::episodes;
+use iotax_analysis::watch::{Episode, episodes};
 use iotax_model::exit::Exit;
 
-/// Fails if a requirement does not hold; not judged if that is undecided of one, or nothing was measured.
+/// Fails if a requirement does not hold, and if an event did not happen; not judged if that is undecided of one, or nothing was measured.
 pub(super) fn exit(run: &Run) -> Exit {
     let episodes = episodes(run);
     let passed: Vec<Option<bool>> =
@@ -13,6 +13,8 @@ pub(super) fn exit(run: &Run) -> Exit {
         episodes.is_empty() && run.plan.watch.as_ref().is_some_and(|watch| !watch.require.is_empty());
     if passed.contains(&Some(false)) {
         Exit::Gate
+    } else if episodes.iter().any(Episode::has_failed_events) {
+        Exit::Measurement
     } else if passed.contains(&None) || nothing {
         Exit::Unjudged
     } else {

@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{Plan, PlannedEvent, Requirement, WatchSpec};
 use iotax_model::units::Nanos;
-use iotax_model::workload::{Rw, Verify, WorkloadKeys};
+use iotax_model::workload::{Memory, Rw, Verify, WorkloadKeys};
 
 use super::flags::WorkloadFlags;
 use super::print_plan::print_plan;
@@ -19,17 +19,16 @@ pub(super) struct Args {
     /// ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all targets of a plan
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
-    /// Run a command on this host by sh -c while the load is held: "NAME = COMMAND", or "NAME@20s = COMMAND" for a time; events without a time are spread
-    /// evenly
+    /// Run a command by sh -c meanwhile: "NAME = COMMAND", or "NAME@20s = COMMAND" for a time; on this host; events without a time are spread evenly
     #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
     event: Vec<PlannedEvent>,
     /// Exit with code 1 unless this holds, and with code 5 if that is undecided: "gap < 30s", "recovery < 1m", "late = 0", "errors = 0", "lost = 0"
     #[arg(long, value_name = "CONDITION", value_parser = str::parse::<Requirement>)]
     require: Vec<Requirement>,
-    /// An I/O that takes longer, from when it was due, is late [default: 1s]
+    /// I/Os are late after this time: from when they were due [default: 1s]
     #[arg(long, value_name = "TIME")]
     late: Option<Nanos>,
-    /// Number of times that all of it happens on each target [default: 1]
+    /// Repetitions on each target [default: 1]
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     #[command(flatten)]
@@ -60,6 +59,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         runtime: given.runtime.or(Some(RUNTIME)),
         rate_iops: given.rate_iops.or(given.rate.is_none().then_some(RATE)),
         blackout: given.blackout.or(Some(GAP)),
+        mem: given.mem.or(Some(Memory::Malloc)),
         // What is only read need not have been written by this program.
         verify: given.verify.or(rw.writes().then_some(Verify::Xxh3)),
         ..given.clone()

@@ -47,3 +47,4 @@ mod throttle;
 mod undo;
 mod until;
 mod verify;
+mod watch;

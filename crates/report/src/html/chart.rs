@@ -181,6 +181,17 @@ pub(super) enum Plot {
         /// The column of the notes; empty for most points.
         note: usize,
     },
+    /// Lines over seconds, one panel above another, with events as marks and shaded spans.
+    Course {
+        series: usize,
+        x: usize,
+        across: Axis,
+        panels: Vec<Panel>,
+        /// When, and what.
+        events: Vec<(f64, String)>,
+        /// From when to when.
+        shaded: Vec<(f64, f64)>,
+    },
     /// One heat map: a figure by the words of two columns, in their order.
     Map { x: usize, across: String, y: usize, up: String, value: usize, unit: Unit },
     /// One heat map per series: counts by time and latency.
@@ -277,7 +288,7 @@ impl Chart {
     /// True if nothing next to the marks explains their colours.
     fn has_legend(&self) -> bool {
         match &self.plot {
-            Plot::Lines { .. } | Plot::Curve { .. } => self.colours.len() > 1,
+            Plot::Lines { .. } | Plot::Curve { .. } | Plot::Course { .. } => self.colours.len() > 1,
             Plot::Bars { name, series, .. } => name != series,
             Plot::Heat { .. } | Plot::Map { .. } => false,
         }
@@ -286,7 +297,7 @@ impl Chart {
     /// The height in pixels to reserve until the chart is drawn.
     fn height(&self) -> usize {
         match &self.plot {
-            Plot::Lines { panels, .. } => {
+            Plot::Lines { panels, .. } | Plot::Course { panels, .. } => {
                 panels.iter().map(|panel| panel.height as usize + 30).sum::<usize>() + 36
             }
             Plot::Bars { labels, .. } => labels.len() * 44 + 48,

@@ -1,6 +1,6 @@
 "use strict";
 // From a table's rows and a specification (html/chart.rs writes both) to what the plotting library draws:
-// Draw.lines, Draw.bars, Draw.heat, Draw.curve and Draw.map give {traces, layout}. Numbers in specifications are places of columns.
+// Draw.lines, Draw.bars, Draw.heat, Draw.curve, Draw.course and Draw.map give {traces, layout}. Numbers in specifications are places of columns.
 const Draw = (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   // Names may be anything, and the library would take some of it for markup.
@@ -272,6 +272,23 @@ const Draw = (() => {
     return drawn;
   };
 
+  // Lines over seconds; events are marks through all panels, and spans are shaded.
+  const course = (spec, rows, width) => {
+    const across = { kind: "figures", column: spec.x, axis: spec.across };
+    const drawn = lines({ ...spec, across, marks: false }, rows, width);
+    const through = { xref: "x", yref: "paper", y0: 0, y1: 1 };
+    for (const [from, to] of spec.shaded) {
+      drawn.layout.shapes.push({ type: "rect", ...through, x0: from, x1: to, fillcolor: css("soft"), opacity: 0.25, line: { width: 0 }, layer: "below" });
+    }
+    for (const [at, name] of spec.events) {
+      drawn.layout.shapes.push({ type: "line", ...through, x0: at, x1: at, line: { color: css("ink"), width: 1.2, dash: "dash" } });
+      drawn.layout.annotations.push({
+        x: at, y: 1, xref: "x", yref: "paper", xanchor: "left", yanchor: "top", text: plain(name), showarrow: false, font: font("ink"),
+      });
+    }
+    return drawn;
+  };
+
   // A figure by two words: one field each, with its figure in it where there is room.
   const map = (spec, rows, width) => {
     const layout = base();
@@ -298,5 +315,5 @@ const Draw = (() => {
     return { traces: [trace], layout };
   };
 
-  return { lines, bars, heat, curve, map };
+  return { lines, bars, heat, curve, course, map };
 })();

@@ -20,6 +20,7 @@ mod surface;
 mod taxes;
 mod timeline;
 mod verdict;
+mod watch;
 mod workload;
 
 use iotax_model::record::TargetRecord;
@@ -83,14 +84,15 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
     let tests = iotax_analysis::suite::tests(run);
     let curves = iotax_analysis::curve::curves(run);
     let grids = iotax_analysis::curve::grids(&curves);
-    let plain = curves.is_empty() && run.plan.ask.is_none();
-    let each = tests.is_empty() && plain;
+    let each = tests.is_empty() && curves.is_empty() && run.plan.ask.is_none();
+    let plain = curves.is_empty() && run.plan.ask.is_none() && run.plan.watch.is_none();
     html! {
         main id="main" tabindex="-1" {
             (head(run))
             (contents(run, judgement, &tests, &curves))
             @if plain { (answer::section(run, judgement, &tests)) }
             (ask::sections(run))
+            (watch::sections(run))
             (grid::sections(run, &grids))
             (curve::sections(run, judgement, &curves))
             @if each { (layers::section(run, judgement)) }
@@ -178,6 +180,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curv
     html! {
         nav aria-label="Contents" {
             @if run.plan.ask.is_some() { a href="#a1" { "The highest rate" } }
+            @if run.plan.watch.is_some() { a href="#v1" { "What it cost" } }
             @if !iotax_analysis::curve::grids(curves).is_empty() { a href="#g1" { "Reads against writes" } }
             @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }
             @if tests.is_empty() && curves.is_empty() && run.plan.ask.is_none() {

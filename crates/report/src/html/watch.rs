@@ -1,0 +1,131 @@
+//! What events cost: the load over time with the events as marks, and gaps shaded.
+
+use maud::{Markup, html};
+
+use super::COLOURS;
+use super::chart::{Axis, Cell, Chart, Panel, Place, Plot, Unit};
+use crate::watch::{LEGEND, heading, recovery, sentences, verdict, way};
+use iotax_analysis::store::Run;
+use iotax_analysis::watch::{Episode, episodes};
+use iotax_model::record::{Sample, Tally};
+use iotax_model::units::human;
+
+/// A section for each measurement; nothing for a run that is no watch.
+pub(super) fn sections(run: &Run) -> Markup {
+    let Some(watch) = &run.plan.watch else { return html! {} };
+    html! {
+        @for (number, episode) in (1..).zip(&episodes(run)) {
+            section id=(format!("v{number}")) {
+                h2 { (heading(run, episode)) }
+                @for sentence in sentences(watch, episode) { p { (sentence) } }
+                @if !episode.verdicts.is_empty() {
+                    ul { @for judged in &episode.verdicts { li { (verdict(judged)) } } }
+                }
+                (events(episode))
+                (chart(run, episode).figure(Place { run: run.id, workload: &format!("{}-watch", episode.measurement.target), number }))
+                (log(episode))
+            }
+        }
+    }
+}
+
+fn events(episode: &Episode<'_>) -> Markup {
+    let time = |ns: Option<u64>| ns.map_or_else(String::new, |ns| human::time(ns as f64));
+    html! {
+        @if !episode.effects.is_empty() {
+            div.wide tabindex="0" role="region" aria-label="Events" {
+                table {
+                    thead { tr { @for name in ["event", "at", "took", "longest gap", "normal after", ""] { th scope="col" { (name) } } } }
+                    tbody {
+                        @for effect in &episode.effects {
+                            tr {
+                                td { (effect.name) }
+                                td { (time(Some(effect.at_ns))) }
+                                td { (time(effect.duration_ns)) }
+                                td { @if let Some(gap) = effect.gap { (time(Some(gap.duration_ns))) " (" (way(&gap)) ")" } }
+                                td { (recovery(effect)) }
+                                td { (effect.failure.unwrap_or_default()) }
+                            }
+                        }
+                    }
+                }
+            }
+            p.note { (LEGEND) }
+        }
+    }
+}
+
+fn log(episode: &Episode<'_>) -> Markup {
+    let lines: Vec<(u64, &str)> = episode.kernel_lines().map(|(at_ns, _, text)| (at_ns, text)).collect();
+    html! {
+        @if !lines.is_empty() {
+            details {
+                summary { "The kernel's log" }
+                table { tbody { @for (at_ns, text) in lines { tr { td { (human::time(at_ns as f64)) } td { (text) } } } } }
+            }
+        }
+    }
+}
+
+const OLDEST: &str = "oldest in flight";
+
+fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
+    let m = episode.measurement;
+    let rows: Vec<Vec<Cell>> = m.samples.iter().flat_map(of_sample).collect();
+    let names = ["reads", "writes", OLDEST];
+    let has = |name: &&str| rows.iter().any(|row| row.first() == Some(&Cell::from(*name)));
+    let colours = (0..).zip(names).filter(|(_, name)| has(name));
+    let axis = |label: &str, unit: Unit, log: bool| Axis { label: label.into(), unit, log, at_least: 0.0 };
+    let panel = |column: usize, axis: Axis, height: u32| Panel { column, axis, height, ends: None };
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    Chart {
+        key: "watch".into(),
+        title: "The load over time".into(),
+        note: "events as marks, times without a completed I/O shaded".into(),
+        message: heading(run, episode),
+        columns: ["of", "at_s", "ios_per_s", "response_us", "oldest_s"].map(Into::into).into(),
+        colours: colours
+            .map(|(at, name): (usize, &str)| (name.into(), format!("t{}", at % COLOURS)))
+            .collect(),
+        rows,
+        plot: Plot::Course {
+            series: 0,
+            x: 1,
+            across: axis("seconds", Unit::Count, false),
+            panels: vec![
+                panel(2, axis("I/Os per second", Unit::Count, false), 120),
+                panel(3, axis("Mean response time", Unit::Time, true), 140),
+                panel(4, axis("Age of the oldest I/O in flight, seconds", Unit::Count, false), 100),
+            ],
+            events: episode
+                .effects
+                .iter()
+                .map(|effect| (seconds(effect.at_ns), effect.name.into()))
+                .collect(),
+            shaded: episode
+                .gaps
+                .into_iter()
+                .flatten()
+                .map(|gap| (seconds(gap.at_ns), seconds(gap.at_ns + gap.duration_ns)))
+                .collect(),
+        },
+    }
+}
+
+/// A row for reads, one for writes, one for the oldest I/O in flight.
+fn of_sample(sample: &Sample) -> Vec<Vec<Cell>> {
+    let at = Cell::from(sample.at_ns as f64 / 1e9);
+    let of = |name: &str, tally: Option<&Tally>| -> Option<Vec<Cell>> {
+        let tally = tally?;
+        let rate = tally.ios as f64 * 1e9 / sample.duration_ns.max(1) as f64;
+        let mean = tally.response.as_ref().and_then(iotax_model::Histogram::mean).map(|ns| ns / 1e3);
+        Some(vec![name.into(), at.clone(), rate.into(), mean.into(), Cell::Unknown])
+    };
+    let oldest = sample.oldest_ns.unwrap_or_default() as f64 / 1e9;
+    let oldest = vec![OLDEST.into(), at.clone(), Cell::Unknown, Cell::Unknown, oldest.into()];
+    let tallies = &sample.tallies;
+    [of("reads", tallies.read.as_ref()), of("writes", tallies.write.as_ref()), Some(oldest)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
