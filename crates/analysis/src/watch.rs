@@ -114,6 +114,11 @@ impl Episode<'_> {
         self.gaps?.iter().filter(|gap| gap.writes == writes).max_by_key(|gap| gap.duration_ns)
     }
 
+    /// Returns whether I/Os completed at the end, so that nothing was left that may have taken longer than was seen.
+    fn has_ended(&self) -> bool {
+        self.gaps.is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
+    }
+
     /// Returns whether a command failed: what it was to do may not have happened, so that nothing can pass.
     #[must_use]
     pub fn has_failed_events(&self) -> bool {
@@ -136,9 +141,12 @@ impl Episode<'_> {
                 let waiting = self.measurement.samples.iter().filter_map(|sample| sample.oldest_ns).max();
                 // An I/O that never returned has waited for so long at least.
                 let seen = if self.gaps.is_some() { Some(seen) } else { waiting };
-                (seen, self.gaps.is_some())
+                (seen, self.has_ended())
             }
-            WatchFigure::Late => (Some(self.late), self.gaps.is_some()),
+            WatchFigure::Late => {
+                let backlog = self.measurement.outcome.pacing.is_some_and(|pacing| pacing.backlog > 0);
+                (Some(self.late), self.has_ended() && !backlog)
+            }
             WatchFigure::Errors => (Some(self.failed), self.gaps.is_some()),
             WatchFigure::Lost => (self.lost, self.is_whole),
             WatchFigure::Recovery => {
@@ -173,19 +181,19 @@ impl Judged {
     }
 }
 
+/// Those that were too late for certain, and those of a bucket of the histogram in which some are.
 fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     let response = m.outcome.tallies.response();
-    let done: u64 = response
-        .iter()
-        .flat_map(iotax_model::Histogram::bars)
-        .filter(|bar| bar.0 >= watch.late.0)
-        .map(|bar| bar.2)
-        .sum();
-    // Of those in flight at the end none is late unless the oldest is.
-    let oldest = m.samples.last().and_then(|sample| sample.oldest_ns);
-    let pacing = m.outcome.pacing.filter(|_| oldest >= Some(watch.late.0));
-    let seen = m.outcome.tallies.ios() + Failed::of(m).ios;
-    done + pacing.map_or(0, |pacing| pacing.due.saturating_sub(seen))
+    let bars = response.iter().flat_map(iotax_model::Histogram::bars);
+    let done: u64 = bars.filter(|(edge, width, _)| edge + width - 1 > watch.late.0).map(|bar| bar.2).sum();
+    // Of what was due and did not complete, that of the last moments is not late yet.
+    let not_done = m.outcome.pacing.map_or(0, |pacing| {
+        let last = pacing.due as f64 * watch.late.0 as f64 / m.outcome.duration_ns.max(1) as f64;
+        let missing = pacing.due.saturating_sub(m.outcome.tallies.ios() + Failed::of(m).ios);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of I/Os")]
+        missing.saturating_sub(last.ceil() as u64)
+    });
+    done + not_done
 }
 
 fn effects(m: &Measurement) -> Vec<Effect<'_>> {
@@ -214,7 +222,8 @@ fn effect<'a>(
         duration_ns: *duration_ns,
         failure: failure.as_deref(),
         gap: after.max_by_key(|gap| gap.duration_ns).copied(),
-        recovery: normal.map_or(Recovery::Unknown, |normal| normal.again(&m.samples, *at_ns, end)),
+        recovery: normal
+            .map_or(Recovery::Unknown, |normal| normal.again(m, *at_ns, duration_ns.unwrap_or(0), end)),
     })
 }
 
@@ -246,23 +255,32 @@ impl Normal {
             .is_some_and(|(rate, time)| rate >= RATE * self.rate && time <= TIME * self.response_ns)
     }
 
-    /// The time from an event until intervals are like those before for long enough.
-    fn again(&self, samples: &[Sample], event_ns: u64, end_ns: u64) -> Recovery {
-        let after = samples.iter().filter(|sample| sample.at_ns > event_ns && sample.at_ns <= end_ns);
-        let mut since: Option<u64> = None;
-        for sample in after {
+    /// The time from an event until intervals are like those before, and stay so to the end. One interval alone that is not, long after the
+    /// command and without a gap, is noise.
+    fn again(&self, m: &Measurement, event_ns: u64, command_ns: u64, end_ns: u64) -> Recovery {
+        let after = m.samples.iter().filter(|sample| sample.at_ns > event_ns && sample.at_ns <= end_ns);
+        let mut runs: Vec<(u64, u64, u32)> = Vec::new();
+        for sample in after.filter(|sample| !self.is_like(sample)) {
             let begin = sample.at_ns - sample.duration_ns;
-            since = if self.is_like(sample) { since.or(Some(begin)) } else { None };
-            if let Some(since) = since.filter(|since| sample.at_ns - since >= HOLDS_NS) {
-                // The interval in which it happened was normal.
-                return if since <= event_ns {
-                    Recovery::Unaffected
-                } else {
-                    Recovery::After(since - event_ns)
-                };
+            match runs.last_mut() {
+                Some((_, end, count)) if *end == begin => (*end, *count) = (sample.at_ns, *count + 1),
+                _ => runs.push((begin, sample.at_ns, 1)),
             }
         }
-        Recovery::NotWithin(end_ns.saturating_sub(event_ns))
+        let gaps = || m.outcome.blackouts.iter().flatten();
+        let has_gap = |begin, end| gaps().any(|gap| gap.at_ns < end && gap.at_ns + gap.duration_ns > begin);
+        let soon = event_ns + command_ns + HOLDS_NS;
+        let last = runs
+            .into_iter()
+            .rfind(|(begin, end, count)| *count > 1 || *begin <= soon || has_gap(*begin, *end));
+        let until = last.map_or(event_ns, |(_, end, _)| end);
+        match last {
+            _ if end_ns.saturating_sub(until) < HOLDS_NS => {
+                Recovery::NotWithin(end_ns.saturating_sub(event_ns))
+            }
+            None => Recovery::Unaffected,
+            Some((_, end, _)) => Recovery::After(end - event_ns),
+        }
     }
 }
 
@@ -292,16 +310,49 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_when_it_is_as_before_for_a_second() {
+    fn it_is_over_when_it_stays_as_before() {
         let usual = [(100, 1); 8];
         let gap = [(5, 1), (0, 0), (0, 0), (300, 400), (150, 20), (100, 1), (10, 1)];
-        let all = samples(&[&usual[..], &gap, &usual].concat());
-        let normal = Normal::before(&all, 2000 * MS).expect("enough before");
-        let end = 23 * 250 * MS;
+        let at = |event_ms: u64, command_ms: u64, end_ms: u64, all: &[(u64, u64)]| {
+            let samples = samples(all);
+            let normal = Normal::before(&samples, 2000 * MS).expect("enough before");
+            let m = Measurement { samples, ..empty() };
+            normal.again(&m, event_ms * MS, command_ms * MS, end_ms * MS)
+        };
+        let all = [&usual[..], &gap, &usual].concat();
         // The last interval that is not normal ends at 3.75 s.
-        assert_eq!(normal.again(&all, 2000 * MS, end), Recovery::After(1750 * MS));
-        assert_eq!(normal.again(&all, 500 * MS, 2000 * MS), Recovery::Unaffected);
-        assert_eq!(normal.again(&all, 2000 * MS, 3500 * MS), Recovery::NotWithin(1500 * MS));
-        assert!(Normal::before(&all, 750 * MS).is_none(), "three intervals do not tell");
+        assert_eq!(at(2000, 1500, 5750, &all), Recovery::After(1750 * MS));
+        assert_eq!(at(2000, 0, 5750, &all), Recovery::After(1250 * MS), "one interval alone is noise");
+        assert_eq!(at(500, 0, 2000, &all), Recovery::Unaffected);
+        assert_eq!(at(2000, 0, 3500, &all), Recovery::NotWithin(1500 * MS));
+        // What begins two seconds after the event is its effect too, of one interval if the command went on until then.
+        let later = [&usual[..], &usual, &[(0, 0), (0, 0)], &usual].concat();
+        assert_eq!(at(2000, 0, 6500, &later), Recovery::After(2500 * MS));
+        let noise = [&usual[..], &usual, &[(100, 9)], &usual].concat();
+        assert_eq!(at(2000, 0, 6250, &noise), Recovery::Unaffected);
+        assert_eq!(at(2000, 1500, 6250, &noise), Recovery::After(2250 * MS));
+        assert!(Normal::before(&samples(&all), 750 * MS).is_none(), "three intervals do not tell");
+    }
+
+    fn empty() -> Measurement {
+        Measurement {
+            target: String::new(),
+            workload: String::new(),
+            round: 1,
+            order: 1,
+            started_at_ms: 0,
+            host_duration_ns: None,
+            outcome: iotax_model::record::Outcome::default(),
+            samples: Vec::new(),
+            host: None,
+            host_samples: Vec::new(),
+            host_cache: None,
+            guest_cache: None,
+            shares: Vec::new(),
+            neighbour: None,
+            qemu: None,
+            occurrences: Vec::new(),
+            stated: None,
+        }
     }
 }

@@ -131,8 +131,8 @@ fn watch(
     let all_known = workers.at_work == 0;
     let least = job.workload.blackout.filter(|_| all_known);
     let blackouts = least.and_then(|least| {
-        let spans: Option<Vec<_>> = finishes.iter().map(|finish| finish.blackouts.as_ref()).collect();
-        Some(blackouts::common(&spans?, least, window))
+        let [Finish { blackouts: Some(spans), .. }] = finishes.as_slice() else { return None };
+        Some(blackouts::within(spans, least, window))
     });
     let mut outcome =
         Outcome { duration_ns, tallies, cpu, counts: Some(counts), stop, blackouts, ..merged(finishes) };

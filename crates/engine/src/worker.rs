@@ -258,7 +258,7 @@ impl<B: Backend> Worker<B> {
                 }
                 self.failures_in_a_row = 0;
                 if let Some(blackouts) = &mut self.blackouts {
-                    blackouts.completed(io.direction, intended_at, seen_at);
+                    blackouts.completed(io.direction, seen_at, || self.slots.first_due());
                 }
             } else {
                 self.errors.add(result, io.direction.word(), io.offset, self.now);
@@ -286,9 +286,8 @@ impl<B: Backend> Worker<B> {
             self.recorder.close(self.now, self.slots.oldest(&self.done));
         }
         let note = self.backend.note();
-        let blackouts =
-            self.blackouts.take().map(|recorder| recorder.finish(self.slots.first_due(&self.done), self.now));
-        self.drain()?;
+        let blackouts = self.blackouts.take().map(|recorder| recorder.finish(self.first_due(), self.now));
+        self.drain(blackouts.is_some())?;
         let (now, is_exhausted) = (self.now, self.source.is_exhausted());
         Ok(Finish {
             began_at: Some(began_at),
@@ -302,10 +301,22 @@ impl<B: Backend> Worker<B> {
         })
     }
 
-    /// Waits for the I/Os in flight. They are verified, but not counted: a write that was acknowledged must be found.
-    fn drain(&mut self) -> Result<(), EngineError> {
+    /// When the first was due of those that were not counted, by direction. With every slot taken the next one waits too, whatever it is.
+    fn first_due(&self) -> [Option<u64>; 2] {
+        let due = self.pace.as_ref().map(Pace::due).filter(|_| self.slots.are_all_taken());
+        self.slots.first_due().map(|first| first.into_iter().chain(due).min())
+    }
+
+    /// Waits for the I/Os in flight. They are verified, but not counted: a write that was acknowledged must be found. Errors are, `with_errors`.
+    fn drain(&mut self, with_errors: bool) -> Result<(), EngineError> {
         loop {
             for Completion { mut slot, result } in self.done.drain(..) {
+                if with_errors {
+                    let io = self.slots.of(&slot).io;
+                    if result.cast_unsigned() != io.length {
+                        self.errors.add(result, io.direction.word(), io.offset, self.now);
+                    }
+                }
                 if let Some(verifier) = self.source.verifier() {
                     let io = self.slots.of(&slot).io;
                     verifier.done(slot.index(), &io, result, self.backend.buffer(&mut slot));

@@ -132,7 +132,7 @@ words! {
     }
 }
 
-/// A time in which I/Os of one direction were due and none of them completed, over all jobs.
+/// A time in which I/Os of one direction were due and none of them completed without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Blackout {
@@ -211,7 +211,7 @@ pub struct Outcome {
     /// The reason for an early end; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop: Option<Stop>,
-    /// Times without a completed I/O, in their order, of each job and direction the 500 longest; absent if they are not recorded, or a worker did not return.
+    /// Times without a completed I/O, in their order, of each direction the 500 longest; absent if they are not recorded, or a worker did not return.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub blackouts: Option<Vec<Blackout>>,
     /// The result of verification; absent for a workload that does not verify.

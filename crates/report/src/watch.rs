@@ -18,12 +18,9 @@ pub(super) fn heading(run: &Run, episode: &Episode<'_>) -> String {
 }
 
 fn load(work: &Workload) -> String {
-    let rate = iotax_analysis::curve::offered(work);
-    format!(
-        "{}{}",
-        title(work),
-        rate.map_or_else(String::new, |rate| format!(", {} IOPS", human::count(rate)))
-    )
+    let ios = iotax_analysis::curve::offered(work).map(|rate| format!(", {} IOPS", human::count(rate)));
+    let bytes = work.rate.map(|rate| format!(", {}", human::rate(rate.0 as f64)));
+    format!("{}{}", title(work), ios.or(bytes).unwrap_or_default())
 }
 
 /// All sentences of a watch: what became of the load, of each event and of each requirement.
@@ -108,4 +105,4 @@ pub(super) fn verdict(judged: &Judged) -> String {
 }
 
 /// Below the table of events.
-pub(super) const LEGEND: &str = "Times from the start of the measured window. Normal: rate and mean response time as before the first event, for a second; to 250 ms.";
+pub(super) const LEGEND: &str = "Times from the start of the measured window. Normal: rate and mean response time as before the first event, and staying so; to 250 ms.";

@@ -104,13 +104,12 @@ impl Slots {
         now
     }
 
-    /// When the first was due of those in flight, of reads and of writes.
+    /// When the first was due of those that were not given back, of reads and of writes.
     #[cold]
-    pub(super) fn first_due(&self, done: &[Completion]) -> [Option<u64>; 2] {
+    pub(super) fn first_due(&self) -> [Option<u64>; 2] {
         let mut first = [None, None];
-        for (index, of) in self.in_flight.iter().enumerate().filter(|(_, of)| of.submitted_at > 0) {
-            let is_done = done.iter().any(|completion| completion.slot.index() == index);
-            if let (Some(way), false) = (blackouts::way(of.io.direction), is_done) {
+        for of in self.in_flight.iter().filter(|of| of.submitted_at > 0) {
+            if let Some(way) = blackouts::way(of.io.direction) {
                 first[way] = Some(first[way].map_or(of.intended_at, |due: u64| due.min(of.intended_at)));
             }
         }

@@ -75,9 +75,15 @@ fn carry_out(
             let due = began + Duration::from_nanos(at.0);
             while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
                 if over.load(Ordering::Relaxed) {
-                    return;
+                    break;
                 }
                 thread::sleep(left.min(LOOK));
+            }
+            if over.load(Ordering::Relaxed) {
+                let failure = Some("the load had ended before it".to_owned());
+                let what = Happened::Event { name: event.name.clone(), duration_ns: None, failure };
+                put(found, began, due, what);
+                continue;
             }
             // One that takes long does not delay the next.
             scope.spawn(move || {
@@ -106,12 +112,12 @@ fn run(command: &str) -> std::io::Result<Option<String>> {
     if status.success() {
         return Ok(None);
     }
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     said.seek(SeekFrom::Start(0))?;
-    // What is not text is left out.
-    let _ = said.take(MOST_ERROR).read_to_string(&mut text);
-    let text = text.trim();
-    Ok(Some(if text.is_empty() { status.to_string() } else { format!("{status}: {text}") }))
+    said.take(MOST_ERROR).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    Ok(Some(if lines.is_empty() { status.to_string() } else { format!("{status}: {}", lines.join("; ")) }))
 }
 
 /// Reads the kernel's log until the load is over.
@@ -149,7 +155,9 @@ mod tests {
         });
         let events: Vec<&Occurrence> =
             found.iter().filter(|one| matches!(one.what, Happened::Event { .. })).collect();
-        let [slow, wrong] = events[..] else { panic!("{events:?}") };
+        let [slow, wrong, never] = events[..] else { panic!("{events:?}") };
+        let Happened::Event { failure, .. } = &never.what else { unreachable!() };
+        assert_eq!(failure.as_deref(), Some("the load had ended before it"));
         let Happened::Event { name, duration_ns, failure } = &slow.what else { unreachable!() };
         assert_eq!((name.as_str(), failure), ("slow", &None));
         assert!(slow.at_ns >= 50_000_000 && *duration_ns >= Some(300_000_000), "{slow:?}");

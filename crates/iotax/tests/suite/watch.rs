@@ -115,6 +115,9 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
         (["--require", "gap < 30"], "\"gap < 30\" is not a requirement"),
         (["--require", "speed < 3s"], "accepted: gap < TIME"),
         (["--verify", "none"], "add verify = \"xxh3\""),
+        (["--require", "gap < 50ms"], "records gaps from 100ms on"),
+        (["--numjobs", "2"], "accepted: one job"),
+        (["--loops", "1"], "leave out loops"),
         (["--blackout", "10us"], "blackout = 10us: accepted: 1ms and more"),
     ] {
         let refused = lab.run(&[&["watch", dir, "--require", "lost = 0"], &keys[..], &more].concat());

@@ -251,9 +251,24 @@ impl WatchSpec {
                     "workload {name:?}: without a rate I/Os wait for one another and hide what waits; add rate_iops"
                 ));
             }
+            if workload.loops.is_some() || workload.io_size.is_some() {
+                return refuse(format!(
+                    "workload {name:?}: it may end before the events; leave out loops and io_size"
+                ));
+            }
             if workload.blackout.is_none() {
                 return refuse(format!(
                     "workload {name:?}: add blackout = \"100ms\", the shortest gap that counts"
+                ));
+            }
+            let shortest = workload.blackout.unwrap_or_default();
+            let short = |one: &&Requirement| {
+                one.figure == WatchFigure::Gap && matches!(one.limit, Limit::Time(most) if most < shortest)
+            };
+            if let Some(short) = self.require.iter().find(short) {
+                return refuse(format!(
+                    "require {:?}: workload {name:?} records gaps from {shortest} on; give it a shorter blackout",
+                    short.to_string()
                 ));
             }
             let lost = self.require.iter().find(|one| one.figure == WatchFigure::Lost);

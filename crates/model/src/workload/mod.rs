@@ -365,6 +365,13 @@ impl Workload {
         if let Some(least) = self.blackout.filter(|least| *least < Nanos::from_millis(1)) {
             return refuse("blackout", &least, "accepted: 1ms and more".into());
         }
+        if let (Some(least), true) = (self.blackout, self.numjobs > 1 || !self.beside.is_empty()) {
+            return refuse(
+                "blackout",
+                &least,
+                "accepted: one job; it keeps up to iodepth I/Os outstanding".into(),
+            );
+        }
         if self.max_errors == Some(0) {
             return refuse(
                 "max_errors",
