@@ -251,7 +251,7 @@ impl Agent {
 
     fn run(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         if let Some(peer) = &job.peer {
-            let recorder = ActivityRecorder::of_network(job.workload.window().0);
+            let recorder = ActivityRecorder::of_network(&job.workload);
             return recorded(recorder, emit, |events| iotax_netperf::measure(job, peer, events));
         }
         let path = self.target(job.path.clone())?;
@@ -261,7 +261,7 @@ impl Agent {
         let directory = named.or_else(|| job.directory.clone());
         let identity = job.identity.or_else(|| lock(&self.files).identity(&path));
         let job = Job { directory, identity, ..job.clone() };
-        let recorder = ActivityRecorder::new(&path, job.workload.window().0);
+        let recorder = ActivityRecorder::new(&path, &job.workload);
         let outcome = recorded(recorder, emit, |events| iotax_engine::measure(&job, &path, events));
         if let Some(directory) = own {
             lock(&self.files).remove_directory(&directory);
@@ -300,7 +300,7 @@ fn recorded(
         recorder.observe(&event);
     });
     let mut outcome = outcome.map_err(|error| error.to_string())?;
-    outcome.inside = recorder.activity(outcome.flush_ns.is_some());
+    (outcome.inside, outcome.devices) = recorder.finish(outcome.flush_ns.is_some());
     Ok(Event::Done(Box::new(outcome)))
 }
 

@@ -146,6 +146,26 @@ pub struct Blackout {
     pub ended: bool,
 }
 
+/// Times in which I/Os hung in a block device: some were in flight, and none completed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceGaps {
+    /// The kernel's name of it.
+    pub device: String,
+    /// In their order, to 10 ms. An I/O that failed has completed.
+    pub gaps: Vec<Blackout>,
+}
+
+/// A time in which a guest's clock stood still, as when its virtual CPUs are stopped: its programs do not notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standstill {
+    /// The end of the last interval before it, by the host's clock, from the start of the measured window: it begins up to an interval later.
+    pub at_ns: u64,
+    /// How much the guest's clock lost.
+    pub duration_ns: u64,
+}
+
 /// Something that happened beside the load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -214,6 +234,9 @@ pub struct Outcome {
     /// Times without a completed I/O, in their order, of each direction the 500 longest; absent if they are not recorded, or a worker did not return.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub blackouts: Option<Vec<Blackout>>,
+    /// Times in which I/Os hung in the block devices below the target, on the agent's machine, from the bottom up; empty if they are not recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub devices: Vec<DeviceGaps>,
     /// The result of verification; absent for a workload that does not verify.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verify: Option<Findings>,
@@ -458,6 +481,12 @@ pub struct Measurement {
     /// QEMU's counters; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qemu: Option<BlockStats>,
+    /// Times in which I/Os hung in the host's block devices below a guest's disk, from the bottom up, by the host's clock.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub devices: Vec<DeviceGaps>,
+    /// Times in which the guest's clock stood still, in their order; for a watch.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub standstills: Vec<Standstill>,
     /// What happened meanwhile, in its order: the events of a watch and the kernel's log.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub occurrences: Vec<Occurrence>,

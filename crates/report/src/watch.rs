@@ -1,10 +1,9 @@
 //! Sentences on what events cost while a load was held.
 
 use iotax_analysis::store::Run;
-use iotax_analysis::watch::{Effect, Episode, Judged, Recovery, episodes};
+use iotax_analysis::watch::{Effect, Episode, Gap, Judged, Machine, Recovery, Sight, Stalled, episodes};
 use iotax_model::Workload;
 use iotax_model::plan::WatchSpec;
-use iotax_model::record::Blackout;
 use iotax_model::units::human;
 
 use super::figure::{counted, title};
@@ -36,9 +35,10 @@ pub(super) fn all(run: &Run) -> Vec<String> {
 
 /// The load as a whole: gaps, late, failed and lost I/Os.
 pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String> {
-    let longest = [true, false].map(|writes| episode.longest_gap_of(writes).map(gap_from));
-    let longest: Vec<String> = longest.into_iter().flatten().collect();
-    let gap = match (episode.gaps, longest.as_slice()) {
+    let longest = [Stalled::Guest, Stalled::Writes, Stalled::Reads];
+    let longest: Vec<String> =
+        longest.iter().filter_map(|of| episode.longest_gap_of(*of)).map(gap_from).collect();
+    let gap = match (&episode.gaps, longest.as_slice()) {
         (None, _) => "gaps unknown: I/Os did not return to the end".into(),
         (Some(_), []) => "no gap".into(),
         (Some(_), all) => format!("longest gap: {}", all.join(", ")),
@@ -60,19 +60,58 @@ pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String>
         }
     });
     let parts = [Some(gap), Some(format!("{late}, {failed}{more}")), data];
-    vec![format!("{}.", parts.into_iter().flatten().collect::<Vec<_>>().join("; "))]
+    let whole = format!("{}.", parts.into_iter().flatten().collect::<Vec<_>>().join("; "));
+    [Some(whole), origin(episode)].into_iter().flatten().collect()
 }
+
+/// The layer in which the longest gap arose.
+fn origin(episode: &Episode<'_>) -> Option<String> {
+    let gap = episode.longest_gap().filter(|gap| gap.of != Stalled::Guest)?;
+    let origin = episode.origin(gap)?;
+    let Some((sight, hung)) = origin.lowest.and_then(|place| {
+        let sight = origin.sights.get(place)?;
+        Some((sight, sight.hung?))
+    }) else {
+        let top = device(origin.sights.last()?, &origin.sights);
+        return Some(format!("No block device stalled: the gap of {} arose above {top}.", gap.of.word()));
+    };
+    let [length, at] = [hung.duration_ns, hung.at_ns].map(|ns| human::time(ns as f64));
+    let name = device(sight, &origin.sights);
+    Some(format!("Lowest layer that stalled: {name}, whose {} hung {length} from {at} on.", hung.of.word()))
+}
+
+/// `the guest's vda`, or `vda` if there is no guest.
+pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
+    match sight.machine {
+        Machine::Guest => format!("the guest's {}", sight.device),
+        Machine::Host if all.iter().any(|one| one.machine == Machine::Guest) => {
+            format!("the host's {}", sight.device)
+        }
+        Machine::Host => sight.device.into(),
+    }
+}
+
+/// The longest gap of reads or writes as each layer saw it, from the load down: where, when it began and ended, and its length.
+pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
+    let Some(gap) = episode.longest_gap() else { return Vec::new() };
+    let Some(origin) = episode.origin(gap) else { return Vec::new() };
+    let row = |name: String, gap: Option<Gap>| {
+        let Some(gap) = gap else { return [name, "did not stall".into(), String::new(), String::new()] };
+        let end = if gap.ended { human::time(gap.end_ns() as f64) } else { "after the end".into() };
+        [name, human::time(gap.at_ns as f64), end, human::time(gap.duration_ns as f64)]
+    };
+    let below = origin.sights.iter().rev().map(|sight| row(device(sight, &origin.sights), sight.hung));
+    [row(format!("the load's {}", gap.of.word()), Some(*gap))].into_iter().chain(below).collect()
+}
+
+/// The columns of [`sights`].
+pub(super) const SIGHTS: [&str; 4] = ["longest gap at", "from", "to", "length"];
 
 /// `writes 3.02 s from 20.0 s on`.
-fn gap_from(gap: &Blackout) -> String {
+fn gap_from(gap: &Gap) -> String {
     let end = if gap.ended { "" } else { " to the end" };
     let [length, at] = [gap.duration_ns, gap.at_ns].map(|ns| human::time(ns as f64));
-    format!("{} {length} from {at} on{end}", way(gap))
-}
-
-/// Of what the gap is.
-pub(super) const fn way(gap: &Blackout) -> &'static str {
-    if gap.writes { "writes" } else { "reads" }
+    format!("{} {length} from {at} on{end}", gap.of.word())
 }
 
 fn ios(count: u64) -> String {

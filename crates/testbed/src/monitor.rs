@@ -3,6 +3,7 @@
 //! [`Monitor::snapshot`] reads raw counters; [`delta`] computes the activity between two snapshots of one monitor.
 
 mod counters;
+pub mod device_gaps;
 pub mod kernel;
 pub mod kernel_log;
 pub mod pace;

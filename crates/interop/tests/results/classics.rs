@@ -54,6 +54,8 @@ fn measurement(workload: &str, round: u32, duration_ns: u64, cpu_ns: u64, tallie
         shares: Vec::new(),
         neighbour: None,
         qemu: None,
+        devices: Vec::new(),
+        standstills: Vec::new(),
         occurrences: Vec::new(),
         stated: None,
     }

@@ -236,6 +236,8 @@ pub(crate) fn measurement(
         shares: Vec::new(),
         neighbour: None,
         qemu: None,
+        devices: Vec::new(),
+        standstills: Vec::new(),
         occurrences: Vec::new(),
         stated: None,
     }

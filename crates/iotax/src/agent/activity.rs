@@ -1,11 +1,13 @@
 //! The activity of the agent's own machine during a measurement.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use iotax_model::record::HostActivity;
+use iotax_model::record::{DeviceGaps, HostActivity};
 use iotax_model::target::LayerKind;
 use iotax_model::wire::Event;
+use iotax_model::workload::Workload;
+use iotax_testbed::monitor::device_gaps::DeviceGapWatch;
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
@@ -17,8 +19,9 @@ pub(super) struct ActivityRecorder {
     kernel: KernelThreads,
     runtime_ns: u64,
     began: Option<Began>,
-    /// The activity, with the counters at the window's end.
-    activity: Option<(HostActivity, MonitorSnapshot)>,
+    /// For workloads that record gaps.
+    gaps: Option<DeviceGapWatch>,
+    ended: Option<Ended>,
 }
 
 /// The state at the start of the window.
@@ -29,15 +32,22 @@ struct Began {
     pace: PaceReading,
 }
 
+/// The end of the window.
+struct Ended {
+    at: Instant,
+    activity: HostActivity,
+    last: MonitorSnapshot,
+}
+
 impl ActivityRecorder {
-    /// For a network measurement of `runtime_ns`.
-    pub(super) fn of_network(runtime_ns: u64) -> Self {
-        let recorder = Self::new(Path::new("/"), runtime_ns);
+    /// For a network measurement.
+    pub(super) fn of_network(workload: &Workload) -> Self {
+        let recorder = Self::new(Path::new("/"), workload);
         Self { monitor: recorder.monitor.with_network(Path::new("/"), None), ..recorder }
     }
 
     /// For a measurement of a file or device.
-    pub(super) fn new(path: &Path, runtime_ns: u64) -> Self {
+    pub(super) fn new(path: &Path, workload: &Workload) -> Self {
         let root = Path::new("/");
         let stack = stack::of_path(root, path).unwrap_or_default();
         let filesystems = stack.layers.iter().filter(|layer| layer.kind == LayerKind::Filesystem);
@@ -45,8 +55,11 @@ impl ActivityRecorder {
         let mut kernel = KernelThreads::new(root, &stack.disks, &filesystems);
         // The first reading takes longest; do it before the window.
         kernel.read();
+        let gaps = workload
+            .blackout
+            .map(|least| DeviceGapWatch::start(root, &stack.disks, Duration::from_nanos(least.0)));
         let monitor = Monitor::new(root, stack.disks, Vec::new());
-        Self { monitor, kernel, runtime_ns, began: None, activity: None }
+        Self { monitor, kernel, runtime_ns: workload.window().0, began: None, gaps, ended: None }
     }
 
     /// Takes snapshots when the window begins and ends.
@@ -59,33 +72,35 @@ impl ActivityRecorder {
             }
             Event::Sample(sample) if sample.at_ns >= self.runtime_ns => self.end(),
             // File operations may end before their time.
-            Event::Over if self.activity.is_none() => self.end(),
+            Event::Over if self.ended.is_none() => self.end(),
             _ => {}
         }
     }
 
-    /// The activity in the window, with the disks' activity during the flush if there was one; absent without a window.
-    pub(super) fn activity(mut self, flushed: bool) -> Option<HostActivity> {
-        if self.activity.is_none() {
+    /// The activity in the window, with the disks' activity during the flush if there was one, and the gaps of devices; nothing without a window.
+    pub(super) fn finish(mut self, flushed: bool) -> (Option<HostActivity>, Vec<DeviceGaps>) {
+        if self.ended.is_none() {
             // It ended before its time.
             self.end();
         }
-        let began = self.began.as_ref()?;
-        let (activity, last) = self.activity?;
-        if !flushed {
-            return Some(activity);
-        }
-        let now = self.monitor.snapshot();
-        Some(HostActivity { flushed: monitor::delta(&last, &now, began.at).disks, ..activity })
+        let Some((began, ended)) = self.began.zip(self.ended) else { return (None, Vec::new()) };
+        let gaps = self.gaps.map(|watch| watch.finish(began.at, ended.at)).unwrap_or_default();
+        let activity = if flushed {
+            let now = self.monitor.snapshot();
+            HostActivity { flushed: monitor::delta(&ended.last, &now, began.at).disks, ..ended.activity }
+        } else {
+            ended.activity
+        };
+        (Some(activity), gaps)
     }
 
     fn end(&mut self) {
         if let Some(Began { at, first, threads, pace }) = &self.began {
-            let last = self.monitor.snapshot();
+            let (ended, last) = (Instant::now(), self.monitor.snapshot());
             let kernel_threads = kernel::between(threads, &self.kernel.read());
             let pace = pace::between(pace, &pace::read(Path::new("/")));
             let activity = HostActivity { kernel_threads, pace, ..monitor::delta(first, &last, *at) };
-            self.activity = Some((activity, last));
+            self.ended = Some(Ended { at: ended, activity, last });
         }
     }
 }

@@ -180,6 +180,8 @@ fn measurement(
         shares: all.shares,
         neighbour,
         qemu: view.qemu,
+        devices: view.devices,
+        standstills: view.standstills,
         occurrences: Vec::new(),
         stated: None,
     })
@@ -205,7 +207,7 @@ fn perform(
     neighbours: &mut [Target],
     progress: &mut dyn Progress,
 ) -> anyhow::Result<(Watched, Vec<Occurrence>)> {
-    let host = Host::new(targets)?;
+    let host = Host::new(targets, spec.workload)?;
     let interval = spec.interval.unwrap_or_else(|| interval(spec.workload, targets.len()));
     let (mut participants, mut layers) = (Vec::new(), Vec::new());
     let mut run_agent = Some(run_agent);

@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::record::{
-    BlockStats, BlockTally, CpuPace, CpuTime, DiskActivity, HostActivity, NicActivity, Outcome, Sample,
+    BlockStats, BlockTally, CpuPace, CpuTime, DeviceGaps, DiskActivity, HostActivity, NicActivity, Outcome,
+    Sample, Standstill,
 };
 use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
+use iotax_model::workload::Workload;
 use iotax_testbed::agent_client::AgentError;
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::guest::blockstats::{self, BlockCounters};
+use iotax_testbed::monitor::device_gaps::DeviceGapWatch;
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
@@ -44,6 +47,8 @@ pub(super) struct Host {
     kernel: KernelThreads,
     /// The packets' path, if a network is measured.
     via: Option<NetPath>,
+    /// Of guests whose workloads record gaps: other targets' agents see their devices themselves.
+    gaps: Option<DeviceGapWatch>,
 }
 
 /// The events of one agent.
@@ -78,6 +83,7 @@ struct Beat {
 
 /// The moment at which the first measured agent reached its window's end.
 struct Ended {
+    at: Instant,
     kernel: BTreeMap<String, CpuTime>,
     kernel_ns: Option<u64>,
     pace: Option<CpuPace>,
@@ -96,13 +102,16 @@ pub(super) struct HostView {
     pub(super) host: Option<HostActivity>,
     pub(super) host_samples: Vec<HostActivity>,
     pub(super) qemu: Option<BlockStats>,
+    pub(super) devices: Vec<DeviceGaps>,
+    pub(super) standstills: Vec<Standstill>,
 }
 
 impl Host {
     /// Monitors the devices, filesystems, guests and interfaces below these targets; `None` if all are on other machines.
-    pub(super) fn new(targets: &mut [Target]) -> anyhow::Result<Option<Self>> {
+    pub(super) fn new(targets: &mut [Target], workload: &Workload) -> anyhow::Result<Option<Self>> {
         let root = Path::new("/");
         let (mut stacks, mut threads, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+        let is_guest = targets.iter().any(Target::is_guest);
         for target in targets {
             if let Some(storage) = target.local_storage() {
                 stacks.push(stack::of_path(root, &storage.built.path)?);
@@ -124,13 +133,15 @@ impl Host {
         let mut kernel = KernelThreads::new(root, &disks, &filesystems);
         // The first reading takes longest.
         kernel.read();
+        let gaps = workload.blackout.filter(|_| is_guest);
+        let gaps = gaps.map(|least| DeviceGapWatch::start(root, &disks, Duration::from_nanos(least.0)));
         let monitor = Monitor::new(root, disks, threads);
         // Several guests have a namespace each.
         let (monitor, via) = match paths.as_slice() {
             [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
             _ => (monitor, None),
         };
-        Ok(Some(Self { monitor, kernel, via }))
+        Ok(Some(Self { monitor, kernel, via, gaps }))
     }
 }
 
@@ -226,6 +237,7 @@ impl<'a> Watch<'a> {
 
     /// Reads everything at the window's end; only the first call counts.
     fn end(&mut self) {
+        let at = Instant::now();
         if let (Some(started), None) = (&self.started, &self.ended) {
             let blocks = self.blocks.iter_mut().zip(&started.blocks).map(|(layer, before)| {
                 let (before, after) = before.as_ref().zip(layer.counters())?;
@@ -241,6 +253,7 @@ impl<'a> Watch<'a> {
             let pace =
                 started.pace.as_ref().and_then(|first| pace::between(first, &pace::read(Path::new("/"))));
             self.ended = Some(Ended {
+                at,
                 kernel,
                 kernel_ns,
                 pace,
@@ -269,8 +282,9 @@ impl<'a> Watch<'a> {
         }
         let neighbour = measured.split_off(self.measured);
         let (started, ended) = self.started.zip(self.ended).context("the measurement never began")?;
-        let via = self.host.and_then(|host| host.via);
-        Ok(Watched { measured, neighbour, started, ended, via })
+        let (via, gaps) = self.host.map(|host| (host.via, host.gaps)).unwrap_or_default();
+        let devices = gaps.map(|watch| watch.finish(started.at, ended.at)).unwrap_or_default();
+        Ok(Watched { measured, neighbour, started, ended, via, devices })
     }
 }
 
@@ -281,6 +295,7 @@ pub(super) struct Watched {
     started: Started,
     ended: Ended,
     via: Option<NetPath>,
+    devices: Vec<DeviceGaps>,
 }
 
 impl Watched {
@@ -297,7 +312,7 @@ impl Watched {
         let whole = over(0, last);
         HostView {
             started_at_ms: *at_ms,
-            host_duration_ns: u64::try_from(beats[last].after.as_nanos()).unwrap_or(u64::MAX),
+            host_duration_ns: nanos(beats[last].after),
             host: whole.map(|host| HostActivity {
                 kernel_threads: self.ended.kernel.clone(),
                 kernel_ns: self.ended.kernel_ns,
@@ -308,7 +323,18 @@ impl Watched {
             }),
             host_samples: (0..last).filter_map(|place| over(place, place + 1)).collect(),
             qemu: self.ended.blocks.clone(),
+            devices: self.devices.clone(),
+            standstills: self.standstills(),
         }
+    }
+
+    /// Times in which the clock of the only agent stood still.
+    fn standstills(&self) -> Vec<Standstill> {
+        let [only] = self.measured.as_slice() else { return Vec::new() };
+        let arrivals = self.started.beats.iter().skip(1).map(|beat| beat.after);
+        let both: Vec<(u64, u64)> =
+            arrivals.zip(&only.samples).map(|(after, sample)| (nanos(after), sample.at_ns)).collect();
+        standstills(&both)
     }
 
     /// The interfaces that packets pass, by end and name.
@@ -327,6 +353,33 @@ impl Watched {
         let ends = last.zip(self.ended.after.as_ref()).filter(|_| all);
         ends.map(|(from, to)| monitor::delta(from, to, self.started.at).disks).unwrap_or_default()
     }
+}
+
+/// The least that a clock must lose for it to have stood still, rather than a message to have been late.
+const STOOD_NS: u64 = 50_000_000;
+
+/// Times in which an agent's clock lost time to the host's for good: of each interval's end, when the host heard of it, and the agent's own time.
+///
+/// A message that is late is followed by others that are not; what a clock has lost stays lost.
+fn standstills(ends: &[(u64, u64)]) -> Vec<Standstill> {
+    let mut least = i64::MAX;
+    let mut lost: Vec<i64> = Vec::with_capacity(ends.len());
+    for (host, own) in ends.iter().rev() {
+        least = least.min(host.cast_signed() - own.cast_signed());
+        lost.push(least);
+    }
+    lost.reverse();
+    let before = |place: usize| place.checked_sub(1).map_or((0, 0), |last| (ends[last].0, lost[last]));
+    let jumps = lost.iter().enumerate().filter_map(|(place, lost)| {
+        let (at_ns, lost_before) = before(place);
+        let duration_ns = u64::try_from(lost - lost_before).ok()?;
+        (duration_ns >= STOOD_NS).then_some(Standstill { at_ns, duration_ns })
+    });
+    jumps.collect()
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// CPU time of this process, which only watches: the load is another process's.
@@ -357,4 +410,25 @@ fn added_tally(mut one: BlockTally, other: &BlockTally) -> BlockTally {
         }
     }
     one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_lost_time_stood_still_and_a_late_message_did_not() {
+        let ms = |ends: &[(u64, u64)]| -> Vec<(u64, u64)> {
+            let ends: Vec<(u64, u64)> =
+                ends.iter().map(|(host, own)| (host * 1_000_000, own * 1_000_000)).collect();
+            standstills(&ends)
+                .iter()
+                .map(|one| (one.at_ns / 1_000_000, one.duration_ns / 1_000_000))
+                .collect()
+        };
+        assert_eq!(ms(&[(252, 250), (501, 500), (1153, 750), (1180, 1000), (1251, 1250)]), [], "late");
+        assert_eq!(ms(&[(252, 250), (501, 500), (3751, 750), (4003, 1000)]), [(501, 3000)]);
+        assert_eq!(ms(&[(1250, 250), (1500, 500), (3750, 750)]), [(0, 1000), (1500, 2000)]);
+        assert_eq!(ms(&[]), []);
+    }
 }

@@ -21,7 +21,7 @@ fn number(value: &Value) -> u64 {
 /// The gaps of writes: begin and length.
 fn gaps_of_writes(episode: &Value) -> Vec<(u64, u64)> {
     let gaps = episode["gaps"].as_array().expect("gaps");
-    let writes = gaps.iter().filter(|gap| gap["writes"] == true);
+    let writes = gaps.iter().filter(|gap| gap["of"] == "writes");
     writes.map(|gap| (number(&gap["at_ns"]), number(&gap["duration_ns"]))).collect()
 }
 
@@ -74,6 +74,9 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     // Freezing writes out first, so that only the end is known from outside.
     assert!(gap_at >= begin && gap >= 1150 * MS && gap <= took + 50 * MS, "{episode}");
     assert!((gap_at + gap).abs_diff(begin + took) < 100 * MS, "{episode}");
+    // Below the filesystem nothing stalled.
+    let stalled = episode["stalled"].as_array().expect("a loop device, at least");
+    assert!(stalled.iter().all(|device| device["gap"].is_null()), "{episode}");
     // 200 writes a second, those of its first half.
     let late = number(&episode["late"]);
     assert!((90..=(gap - 600 * MS) / (5 * MS) + 30).contains(&late), "{episode}");

@@ -2,7 +2,7 @@
 
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
-use crate::watch::{LEGEND, heading, recovery, sentences, verdict, way};
+use crate::watch::{LEGEND, SIGHTS, heading, recovery, sentences, sights, verdict};
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Effect, Episode, episodes};
 use iotax_model::units::human;
@@ -21,6 +21,9 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
             Some(format!("event {}: its command failed: {}", effect.name, effect.failure?))
         });
         page.add_lines(failures.chain(episode.verdicts.iter().map(verdict)).collect());
+        if in_full {
+            add_sights(page, episode);
+        }
         add_log(page, run, episode, in_full);
     }
     true
@@ -32,7 +35,7 @@ fn events(episode: &Episode<'_>) -> Grid {
     let row = |effect: &Effect<'_>| -> Vec<Field> {
         let time = |ns: Option<u64>| or_unknown(ns.map(|ns| ns as f64), human::time);
         let gap = match effect.gap {
-            Some(gap) => format!("{} ({})", human::time(gap.duration_ns as f64), way(&gap)),
+            Some(gap) => format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word()),
             None if episode.gaps.is_some() => "none".into(),
             None => UNKNOWN.into(),
         };
@@ -41,6 +44,16 @@ fn events(episode: &Episode<'_>) -> Grid {
     };
     grid.rows = episode.effects.iter().map(row).collect();
     grid
+}
+
+/// The longest gap as each layer saw it.
+fn add_sights(page: &mut Page, episode: &Episode<'_>) {
+    let rows = sights(episode);
+    if !rows.is_empty() {
+        let mut grid = Grid::new(&SIGHTS);
+        grid.rows = rows.iter().map(|row| row.iter().map(|text| words(text)).collect()).collect();
+        page.add(Part::Table(grid));
+    }
 }
 
 /// The kernel's lines, or where they are.

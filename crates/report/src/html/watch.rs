@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::COLOURS;
 use super::chart::{Axis, Cell, Chart, Panel, Place, Plot, Unit};
-use crate::watch::{LEGEND, heading, recovery, sentences, verdict, way};
+use crate::watch::{LEGEND, SIGHTS, heading, recovery, sentences, sights, verdict};
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Episode, episodes};
 use iotax_model::record::{Sample, Tally};
@@ -23,7 +23,21 @@ pub(super) fn sections(run: &Run) -> Markup {
                 }
                 (events(episode))
                 (chart(run, episode).figure(Place { run: run.id, workload: &format!("{}-watch", episode.measurement.target), number }))
+                (layers(episode))
                 (log(episode))
+            }
+        }
+    }
+}
+
+/// The longest gap as each layer saw it.
+fn layers(episode: &Episode<'_>) -> Markup {
+    let rows = sights(episode);
+    html! {
+        @if !rows.is_empty() {
+            table {
+                thead { tr { @for name in SIGHTS { th scope="col" { (name) } } } }
+                tbody { @for row in &rows { tr { @for text in row { td { (text) } } } } }
             }
         }
     }
@@ -42,7 +56,7 @@ fn events(episode: &Episode<'_>) -> Markup {
                                 td { (effect.name) }
                                 td { (time(Some(effect.at_ns))) }
                                 td { (time(effect.duration_ns)) }
-                                td { @if let Some(gap) = effect.gap { (time(Some(gap.duration_ns))) " (" (way(&gap)) ")" } }
+                                td { @if let Some(gap) = effect.gap { (time(Some(gap.duration_ns))) " (" (gap.of.word()) ")" } }
                                 td { (recovery(effect)) }
                                 td { (effect.failure.unwrap_or_default()) }
                             }
@@ -71,7 +85,8 @@ const OLDEST: &str = "oldest in flight";
 
 fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
     let m = episode.measurement;
-    let rows: Vec<Vec<Cell>> = m.samples.iter().flat_map(of_sample).collect();
+    let rows: Vec<Vec<Cell>> =
+        m.samples.iter().flat_map(|sample| of_sample(sample, episode.host_ns(sample))).collect();
     let names = ["reads", "writes", OLDEST];
     let has = |name: &&str| rows.iter().any(|row| row.first() == Some(&Cell::from(*name)));
     let colours = (0..).zip(names).filter(|(_, name)| has(name));
@@ -104,17 +119,17 @@ fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
                 .collect(),
             shaded: episode
                 .gaps
-                .into_iter()
+                .iter()
                 .flatten()
-                .map(|gap| (seconds(gap.at_ns), seconds(gap.at_ns + gap.duration_ns)))
+                .map(|gap| (seconds(gap.at_ns), seconds(gap.end_ns())))
                 .collect(),
         },
     }
 }
 
 /// A row for reads, one for writes, one for the oldest I/O in flight.
-fn of_sample(sample: &Sample) -> Vec<Vec<Cell>> {
-    let at = Cell::from(sample.at_ns as f64 / 1e9);
+fn of_sample(sample: &Sample, at_ns: u64) -> Vec<Vec<Cell>> {
+    let at = Cell::from(at_ns as f64 / 1e9);
     let of = |name: &str, tally: Option<&Tally>| -> Option<Vec<Cell>> {
         let tally = tally?;
         let rate = tally.ios as f64 * 1e9 / sample.duration_ns.max(1) as f64;

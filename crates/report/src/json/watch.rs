@@ -1,10 +1,10 @@
 //! The JSON of a watch.
 
 use iotax_analysis::store::Run;
-use iotax_analysis::watch::{Effect, Episode, Judged, Recovery, episodes};
+use iotax_analysis::watch::{Effect, Episode, Gap, Judged, Machine, Recovery, Sight, Stalled, episodes};
 use serde_json::Value;
 
-use super::{any, filled, object};
+use super::{filled, object};
 
 /// The measurements of a watch; absent for a run that is none.
 pub(super) fn all(run: &Run) -> Option<Value> {
@@ -20,7 +20,14 @@ fn one(episode: &Episode<'_>) -> Value {
         ("target", Some(m.target.as_str().into())),
         ("workload", Some(m.workload.as_str().into())),
         ("round", Some(m.round.into())),
-        ("gaps", episode.gaps.and_then(|gaps| any(&gaps))),
+        ("gaps", episode.gaps.as_ref().map(|gaps| gaps.iter().map(gap).collect())),
+        (
+            "stalled",
+            episode
+                .longest_gap()
+                .and_then(|gap| episode.origin(gap))
+                .map(|origin| origin.sights.iter().map(stalled).collect()),
+        ),
         ("late", Some(episode.late.into())),
         ("failed", Some(episode.failed.into())),
         ("lost", episode.lost.map(Value::from)),
@@ -28,6 +35,32 @@ fn one(episode: &Episode<'_>) -> Value {
         ("events", Some(episode.effects.iter().map(event).collect())),
         ("requirements", Some(episode.verdicts.iter().map(requirement).collect())),
         ("kernel", filled(kernel.collect())),
+    ])
+}
+
+fn gap(gap: &Gap) -> Value {
+    let of = match gap.of {
+        Stalled::Reads => "reads",
+        Stalled::Writes => "writes",
+        Stalled::Guest => "guest",
+    };
+    object([
+        ("of", Some(of.into())),
+        ("at_ns", Some(gap.at_ns.into())),
+        ("duration_ns", Some(gap.duration_ns.into())),
+        ("ended", Some(gap.ended.into())),
+    ])
+}
+
+fn stalled(sight: &Sight<'_>) -> Value {
+    let machine = match sight.machine {
+        Machine::Host => "host",
+        Machine::Guest => "guest",
+    };
+    object([
+        ("machine", Some(machine.into())),
+        ("device", Some(sight.device.into())),
+        ("gap", sight.hung.as_ref().map(gap)),
     ])
 }
 
@@ -43,7 +76,7 @@ fn event(effect: &Effect<'_>) -> Value {
         ("at_ns", Some(effect.at_ns.into())),
         ("duration_ns", effect.duration_ns.map(Value::from)),
         ("failure", effect.failure.map(Value::from)),
-        ("gap", effect.gap.as_ref().and_then(any)),
+        ("gap", effect.gap.as_ref().map(gap)),
         ("recovery_ns", recovery.map(Value::from)),
         ("not_recovered_within_ns", not_within.map(Value::from)),
     ])

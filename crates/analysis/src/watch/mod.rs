@@ -1,7 +1,15 @@
 //! What events cost while a load was held: gaps, late, failed and lost I/Os, and the time until all was as before.
 
+mod clock;
+mod stall;
+
 use iotax_model::plan::{Limit, Requirement, WatchFigure, WatchSpec};
-use iotax_model::record::{Blackout, Happened, Measurement, Occurrence, Sample};
+use iotax_model::record::{Happened, Measurement, Occurrence, Sample};
+
+pub use clock::{Gap, Stalled};
+pub use stall::{Machine, Origin, Sight};
+
+use clock::HostClock;
 
 use crate::failed::Failed;
 use crate::store::Run;
@@ -21,7 +29,7 @@ pub struct Episode<'a> {
     /// The measurement.
     pub measurement: &'a Measurement,
     /// Times without a completed I/O; absent if a worker did not return, or none are recorded.
-    pub gaps: Option<&'a [Blackout]>,
+    pub gaps: Option<Vec<Gap>>,
     /// I/Os that took longer than the watch's `late`, from when they were due, and those that never returned.
     pub late: u64,
     /// I/Os that failed.
@@ -48,7 +56,7 @@ pub struct Effect<'a> {
     /// How its command failed.
     pub failure: Option<&'a str>,
     /// The longest gap that ended after it.
-    pub gap: Option<Blackout>,
+    pub gap: Option<Gap>,
     /// The time until all was as before.
     pub recovery: Recovery,
 }
@@ -85,38 +93,59 @@ pub fn episodes(run: &Run) -> Vec<Episode<'_>> {
 }
 
 fn episode<'a>(watch: &WatchSpec, m: &'a Measurement) -> Episode<'a> {
-    let gaps = m.outcome.blackouts.as_deref();
+    let gaps = gaps(m);
     let verify = m.outcome.verify.as_ref();
     let mut episode = Episode {
         measurement: m,
+        is_whole: gaps.is_some() && verify.is_none_or(|findings| !findings.unfinished),
+        effects: effects(m, gaps.as_deref().unwrap_or_default()),
         gaps,
         late: late(watch, m),
         failed: Failed::of(m).ios,
         lost: verify.map(iotax_model::verify_errors::Findings::faulty),
-        is_whole: gaps.is_some() && verify.is_none_or(|findings| !findings.unfinished),
-        effects: effects(m),
         verdicts: Vec::new(),
     };
     episode.verdicts = watch.require.iter().map(|requirement| judged(&episode, *requirement)).collect();
     episode
 }
 
-impl Episode<'_> {
+/// The gaps on the host's clock, in their order.
+fn gaps(m: &Measurement) -> Option<Vec<Gap>> {
+    let clock = HostClock::of(m);
+    let blackouts = m.outcome.blackouts.as_ref()?.iter().map(|blackout| clock.gap(blackout));
+    let mut all: Vec<Gap> = blackouts.chain(clock.standstills()).collect();
+    all.sort_by_key(|gap| gap.at_ns);
+    Some(all)
+}
+
+impl<'a> Episode<'a> {
     /// The longest time without a completed I/O.
     #[must_use]
-    pub fn longest_gap(&self) -> Option<&Blackout> {
-        self.gaps?.iter().max_by_key(|gap| gap.duration_ns)
+    pub fn longest_gap(&self) -> Option<&Gap> {
+        self.gaps.as_ref()?.iter().max_by_key(|gap| gap.duration_ns)
     }
 
-    /// The longest time without a completed write, or without a completed read.
+    /// The longest time in which reads, writes or the guest did not go on.
     #[must_use]
-    pub fn longest_gap_of(&self, writes: bool) -> Option<&Blackout> {
-        self.gaps?.iter().filter(|gap| gap.writes == writes).max_by_key(|gap| gap.duration_ns)
+    pub fn longest_gap_of(&self, of: Stalled) -> Option<&Gap> {
+        self.gaps.as_ref()?.iter().filter(|gap| gap.of == of).max_by_key(|gap| gap.duration_ns)
+    }
+
+    /// Where a gap arose, from what each block device saw of it; `None` if none was watched.
+    #[must_use]
+    pub fn origin(&self, gap: &Gap) -> Option<Origin<'a>> {
+        stall::origin(self.measurement, gap)
+    }
+
+    /// The host's time at a sample's end.
+    #[must_use]
+    pub fn host_ns(&self, sample: &Sample) -> u64 {
+        HostClock::of(self.measurement).of_agent(sample.at_ns)
     }
 
     /// Returns whether I/Os completed at the end, so that nothing was left that may have taken longer than was seen.
     fn has_ended(&self) -> bool {
-        self.gaps.is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
+        self.gaps.as_ref().is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
     }
 
     /// Returns whether a command failed: what it was to do may not have happened, so that nothing can pass.
@@ -196,17 +225,19 @@ fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     done + not_done
 }
 
-fn effects(m: &Measurement) -> Vec<Effect<'_>> {
+fn effects<'a>(m: &'a Measurement, gaps: &[Gap]) -> Vec<Effect<'a>> {
     let events: Vec<&Occurrence> =
         m.occurrences.iter().filter(|one| matches!(one.what, Happened::Event { .. })).collect();
-    let normal = events.first().and_then(|first| Normal::before(&m.samples, first.at_ns));
-    let ends = events.iter().skip(1).map(|next| next.at_ns).chain([m.outcome.duration_ns]);
-    events.iter().zip(ends).filter_map(|(event, end)| effect(m, event, end, normal.as_ref())).collect()
+    let course = Course { intervals: intervals(m), gaps };
+    let normal = events.first().and_then(|first| Normal::before(&course.intervals, first.at_ns));
+    let end = HostClock::of(m).of_agent(m.outcome.duration_ns);
+    let ends = events.iter().skip(1).map(|next| next.at_ns).chain([end]);
+    events.iter().zip(ends).filter_map(|(event, end)| effect(&course, event, end, normal.as_ref())).collect()
 }
 
 /// What followed an event up to `end`.
 fn effect<'a>(
-    m: &Measurement,
+    course: &Course<'_>,
     event: &'a Occurrence,
     end: u64,
     normal: Option<&Normal>,
@@ -214,8 +245,7 @@ fn effect<'a>(
     let Occurrence { at_ns, what: Happened::Event { name, duration_ns, failure } } = event else {
         return None;
     };
-    let gaps = m.outcome.blackouts.iter().flatten();
-    let after = gaps.filter(|gap| gap.at_ns < end && gap.at_ns + gap.duration_ns > *at_ns);
+    let after = course.gaps.iter().filter(|gap| gap.at_ns < end && gap.end_ns() > *at_ns);
     Some(Effect {
         at_ns: *at_ns,
         name,
@@ -223,8 +253,34 @@ fn effect<'a>(
         failure: failure.as_deref(),
         gap: after.max_by_key(|gap| gap.duration_ns).copied(),
         recovery: normal
-            .map_or(Recovery::Unknown, |normal| normal.again(m, *at_ns, duration_ns.unwrap_or(0), end)),
+            .map_or(Recovery::Unknown, |normal| normal.again(course, *at_ns, duration_ns.unwrap_or(0), end)),
     })
+}
+
+/// The load over time, on the host's clock.
+struct Course<'a> {
+    intervals: Vec<Interval>,
+    gaps: &'a [Gap],
+}
+
+/// One interval of the load.
+struct Interval {
+    begin_ns: u64,
+    end_ns: u64,
+    /// I/Os per second, and their mean response time in nanoseconds; absent if none completed.
+    figures: Option<(f64, f64)>,
+}
+
+fn intervals(m: &Measurement) -> Vec<Interval> {
+    let clock = HostClock::of(m);
+    let interval = |sample: &Sample| {
+        let begin_ns = clock.of_agent(sample.at_ns.saturating_sub(sample.duration_ns));
+        let end_ns = clock.of_agent(sample.at_ns);
+        let rate = sample.tallies.ios() as f64 * 1e9 / (end_ns - begin_ns).max(1) as f64;
+        let response = sample.tallies.response().and_then(|response| response.mean());
+        Interval { begin_ns, end_ns, figures: response.map(|response| (rate, response)) }
+    };
+    m.samples.iter().map(interval).collect()
 }
 
 /// What intervals were like before the first event.
@@ -235,40 +291,36 @@ struct Normal {
     response_ns: f64,
 }
 
-/// I/Os per second of an interval, and their mean response time.
-fn figures(sample: &Sample) -> Option<(f64, f64)> {
-    let rate = sample.tallies.ios() as f64 * 1e9 / sample.duration_ns.max(1) as f64;
-    Some((rate, sample.tallies.response()?.mean()?))
-}
-
 impl Normal {
-    fn before(samples: &[Sample], event_ns: u64) -> Option<Self> {
-        let before: Vec<(f64, f64)> =
-            samples.iter().take_while(|sample| sample.at_ns <= event_ns).filter_map(figures).collect();
+    fn before(intervals: &[Interval], event_ns: u64) -> Option<Self> {
+        let before = intervals.iter().take_while(|interval| interval.end_ns <= event_ns);
+        let before: Vec<(f64, f64)> = before.filter_map(|interval| interval.figures).collect();
         let normal = |(rate, time): (f64, f64), one: &(f64, f64)| (rate.min(one.0), time.max(one.1));
         let (rate, response_ns) = before.iter().fold((f64::MAX, 0.0), normal);
         (before.len() >= FEWEST).then_some(Self { rate, response_ns })
     }
 
-    fn is_like(&self, sample: &Sample) -> bool {
-        figures(sample)
+    fn is_like(&self, interval: &Interval) -> bool {
+        interval
+            .figures
             .is_some_and(|(rate, time)| rate >= RATE * self.rate && time <= TIME * self.response_ns)
     }
 
     /// The time from an event until intervals are like those before, and stay so to the end. One interval alone that is not, long after the
     /// command and without a gap, is noise.
-    fn again(&self, m: &Measurement, event_ns: u64, command_ns: u64, end_ns: u64) -> Recovery {
-        let after = m.samples.iter().filter(|sample| sample.at_ns > event_ns && sample.at_ns <= end_ns);
+    fn again(&self, course: &Course<'_>, event_ns: u64, command_ns: u64, end_ns: u64) -> Recovery {
+        let after = course.intervals.iter();
+        let after = after.filter(|interval| interval.end_ns > event_ns && interval.end_ns <= end_ns);
         let mut runs: Vec<(u64, u64, u32)> = Vec::new();
-        for sample in after.filter(|sample| !self.is_like(sample)) {
-            let begin = sample.at_ns - sample.duration_ns;
+        for interval in after.filter(|interval| !self.is_like(interval)) {
             match runs.last_mut() {
-                Some((_, end, count)) if *end == begin => (*end, *count) = (sample.at_ns, *count + 1),
-                _ => runs.push((begin, sample.at_ns, 1)),
+                Some((_, end, count)) if *end == interval.begin_ns => {
+                    (*end, *count) = (interval.end_ns, *count + 1);
+                }
+                _ => runs.push((interval.begin_ns, interval.end_ns, 1)),
             }
         }
-        let gaps = || m.outcome.blackouts.iter().flatten();
-        let has_gap = |begin, end| gaps().any(|gap| gap.at_ns < end && gap.at_ns + gap.duration_ns > begin);
+        let has_gap = |begin, end| course.gaps.iter().any(|gap| gap.at_ns < end && gap.end_ns() > begin);
         let soon = event_ns + command_ns + HOLDS_NS;
         let last = runs
             .into_iter()
@@ -314,10 +366,10 @@ mod tests {
         let usual = [(100, 1); 8];
         let gap = [(5, 1), (0, 0), (0, 0), (300, 400), (150, 20), (100, 1), (10, 1)];
         let at = |event_ms: u64, command_ms: u64, end_ms: u64, all: &[(u64, u64)]| {
-            let samples = samples(all);
-            let normal = Normal::before(&samples, 2000 * MS).expect("enough before");
-            let m = Measurement { samples, ..empty() };
-            normal.again(&m, event_ms * MS, command_ms * MS, end_ms * MS)
+            let m = Measurement { samples: samples(all), ..empty() };
+            let course = Course { intervals: intervals(&m), gaps: &[] };
+            let normal = Normal::before(&course.intervals, 2000 * MS).expect("enough before");
+            normal.again(&course, event_ms * MS, command_ms * MS, end_ms * MS)
         };
         let all = [&usual[..], &gap, &usual].concat();
         // The last interval that is not normal ends at 3.75 s.
@@ -331,7 +383,8 @@ mod tests {
         let noise = [&usual[..], &usual, &[(100, 9)], &usual].concat();
         assert_eq!(at(2000, 0, 6250, &noise), Recovery::Unaffected);
         assert_eq!(at(2000, 1500, 6250, &noise), Recovery::After(2250 * MS));
-        assert!(Normal::before(&samples(&all), 750 * MS).is_none(), "three intervals do not tell");
+        let m = Measurement { samples: samples(&all), ..empty() };
+        assert!(Normal::before(&intervals(&m), 750 * MS).is_none(), "three intervals do not tell");
     }
 
     fn empty() -> Measurement {
@@ -351,6 +404,8 @@ mod tests {
             shares: Vec::new(),
             neighbour: None,
             qemu: None,
+            devices: Vec::new(),
+            standstills: Vec::new(),
             occurrences: Vec::new(),
             stated: None,
         }

@@ -1,0 +1,114 @@
+//! Times of a watch on the host's clock. A guest's clock stands still while its virtual CPUs are stopped.
+
+use iotax_model::record::{Blackout, Measurement, Standstill};
+
+/// A time in which I/Os were due and none completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// What did not go on.
+    pub of: Stalled,
+    /// From the start of the window, by the host's clock.
+    pub at_ns: u64,
+    /// Its length; a lower bound if it has not ended.
+    pub duration_ns: u64,
+    /// False if the window ended first.
+    pub ended: bool,
+}
+
+/// What did not go on in a gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stalled {
+    /// Reads.
+    Reads,
+    /// Writes and trims.
+    Writes,
+    /// The guest as a whole, whose programs did not notice.
+    Guest,
+}
+
+impl Stalled {
+    /// Returns the word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Reads => "reads",
+            Self::Writes => "writes",
+            Self::Guest => "the guest stood still",
+        }
+    }
+}
+
+impl Gap {
+    /// The end, or what was seen of it.
+    #[must_use]
+    pub const fn end_ns(&self) -> u64 {
+        self.at_ns + self.duration_ns
+    }
+
+    /// How long both lasted at once.
+    #[must_use]
+    pub fn overlap_ns(&self, other: &Self) -> u64 {
+        self.end_ns().min(other.end_ns()).saturating_sub(self.at_ns.max(other.at_ns))
+    }
+
+    const fn standstill(one: &Standstill) -> Self {
+        Self { of: Stalled::Guest, at_ns: one.at_ns, duration_ns: one.duration_ns, ended: true }
+    }
+}
+
+/// Turns times of the agent's clock into those of the host's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HostClock<'a>(&'a [Standstill]);
+
+impl HostClock<'static> {
+    /// For times that are the host's.
+    pub(super) const fn of_host() -> Self {
+        Self(&[])
+    }
+}
+
+impl<'a> HostClock<'a> {
+    pub(super) fn of(m: &'a Measurement) -> Self {
+        Self(&m.standstills)
+    }
+
+    /// The host's time. Each standstill is taken to begin at the end of the last interval before it.
+    pub(super) fn of_agent(self, own_ns: u64) -> u64 {
+        let mut host = own_ns;
+        for one in self.0 {
+            if host > one.at_ns {
+                host += one.duration_ns;
+            }
+        }
+        host
+    }
+
+    pub(super) fn gap(self, blackout: &Blackout) -> Gap {
+        let at_ns = self.of_agent(blackout.at_ns);
+        Gap {
+            of: if blackout.writes { Stalled::Writes } else { Stalled::Reads },
+            at_ns,
+            duration_ns: self.of_agent(blackout.at_ns + blackout.duration_ns) - at_ns,
+            ended: blackout.ended,
+        }
+    }
+
+    pub(super) fn standstills(self) -> impl Iterator<Item = Gap> + 'a {
+        self.0.iter().map(Gap::standstill)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stopped_guest_loses_time_to_its_host() {
+        let lost = [Standstill { at_ns: 100, duration_ns: 30 }, Standstill { at_ns: 200, duration_ns: 5 }];
+        let clock = HostClock(&lost);
+        assert_eq!([50, 100, 101, 170, 171].map(|own| clock.of_agent(own)), [50, 100, 131, 200, 206]);
+        let blackout = Blackout { writes: true, at_ns: 90, duration_ns: 20, ended: true };
+        let gap = clock.gap(&blackout);
+        assert_eq!((gap.at_ns, gap.duration_ns, gap.end_ns()), (90, 50, 140));
+    }
+}

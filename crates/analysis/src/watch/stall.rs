@@ -1,0 +1,62 @@
+//! Which layer a gap arose in: the lowest block device in which I/Os hung meanwhile.
+
+use iotax_model::record::{DeviceGaps, Measurement};
+
+use super::clock::{Gap, HostClock, Stalled};
+
+/// A device's I/Os hung with a gap if they did so for at least this share of it: less is its beginning or its end.
+const SHARE: f64 = 0.5;
+
+/// The machine that a device belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// The one that holds the target, this one or another.
+    Host,
+    /// The guest that the load ran in.
+    Guest,
+}
+
+/// A gap as one block device saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sight<'a> {
+    /// Where the device is.
+    pub machine: Machine,
+    /// The kernel's name of it.
+    pub device: &'a str,
+    /// When its I/Os of the same direction hung, if they did.
+    pub hung: Option<Gap>,
+}
+
+/// Where a gap arose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// All devices from the bottom up.
+    pub sights: Vec<Sight<'a>>,
+    /// The place of the lowest one that hung; `None` if none did, so that it arose above them.
+    pub lowest: Option<usize>,
+}
+
+/// Where a gap of reads or writes arose; `None` for others, and if no device was watched.
+pub(super) fn origin<'a>(m: &'a Measurement, gap: &Gap) -> Option<Origin<'a>> {
+    if gap.of == Stalled::Guest {
+        return None;
+    }
+    let in_guest = !m.devices.is_empty() || m.qemu.is_some();
+    let clock = HostClock::of(m);
+    let of = |devices: &'a [DeviceGaps], machine| {
+        devices.iter().map(move |device| {
+            let all = device.gaps.iter().map(|blackout| match machine {
+                Machine::Guest => clock.gap(blackout),
+                Machine::Host => HostClock::of_host().gap(blackout),
+            });
+            let same = all.filter(|one| one.of == gap.of);
+            let hung = same.max_by_key(|one| one.overlap_ns(gap));
+            let hung = hung.filter(|one| one.overlap_ns(gap) as f64 >= SHARE * gap.duration_ns as f64);
+            Sight { machine, device: &device.device, hung }
+        })
+    };
+    let own = if in_guest { Machine::Guest } else { Machine::Host };
+    let sights: Vec<Sight<'_>> = of(&m.devices, Machine::Host).chain(of(&m.outcome.devices, own)).collect();
+    let lowest = sights.iter().position(|sight| sight.hung.is_some());
+    (!sights.is_empty()).then_some(Origin { sights, lowest })
+}

@@ -1,0 +1,214 @@
+//! Times in which I/Os hang in a block device: in flight, and none completes.
+//!
+//! A thread looks at the counters of each device every 10 ms, which costs a few microseconds for each.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use iotax_model::record::{Blackout, DeviceGaps};
+
+use super::Source;
+
+/// The time between two looks, and the resolution of what is found.
+const LOOK: Duration = Duration::from_millis(10);
+/// The most that is kept of each device.
+const MOST: usize = 1000;
+
+/// A thread that looks for hanging I/Os.
+#[derive(Debug)]
+pub struct DeviceGapWatch {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Vec<Device>>>,
+}
+
+impl DeviceGapWatch {
+    /// Watches devices, by the kernel's names, for gaps of at least this length, and of two looks. /sys is below `root`. A device that cannot be read is left out.
+    #[must_use]
+    pub fn start(root: &Path, disks: &[String], least: Duration) -> Self {
+        let least = least.max(2 * LOOK);
+        let mut devices: Vec<Device> = disks.iter().map(|name| Device::new(root, name, least)).collect();
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&over);
+        let thread = thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                devices.iter_mut().for_each(Device::look);
+                thread::sleep(LOOK);
+            }
+            devices
+        });
+        Self { over, thread: Some(thread) }
+    }
+
+    /// Ends the watch. Returns the gaps within a window, by device in the order given.
+    #[must_use]
+    pub fn finish(mut self, begin: Instant, end: Instant) -> Vec<DeviceGaps> {
+        self.over.store(true, Ordering::Relaxed);
+        let devices = self.thread.take().map(JoinHandle::join).and_then(Result::ok).unwrap_or_default();
+        let known = devices.into_iter().filter(|device| device.is_known());
+        known.map(|device| DeviceGaps { gaps: device.within(begin, end), device: device.name }).collect()
+    }
+}
+
+impl Drop for DeviceGapWatch {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Device {
+    name: String,
+    stat: Source,
+    in_flight: Source,
+    least: Duration,
+    /// Reads, writes.
+    ways: [Way; 2],
+    last: Option<Instant>,
+}
+
+/// One direction of one device.
+#[derive(Debug, Default)]
+struct Way {
+    completed: u64,
+    /// Since when I/Os have been in flight and none completed.
+    hangs: Option<Instant>,
+    found: Vec<(Instant, Instant)>,
+}
+
+impl Device {
+    fn new(root: &Path, name: &str, least: Duration) -> Self {
+        let directory = root.join("sys/class/block").join(name);
+        Self {
+            name: name.to_owned(),
+            stat: Source::new(directory.join("stat")),
+            in_flight: Source::new(directory.join("inflight")),
+            least,
+            ways: Default::default(),
+            last: None,
+        }
+    }
+
+    fn look(&mut self) {
+        let at = Instant::now();
+        let completed = self.stat.read().and_then(completed);
+        if let Some((completed, in_flight)) = completed.zip(self.in_flight.read().and_then(in_flight)) {
+            self.see(at, completed, in_flight);
+        }
+    }
+
+    fn see(&mut self, at: Instant, completed: [u64; 2], in_flight: [u64; 2]) {
+        let before = self.last.replace(at);
+        for ((way, completed), in_flight) in self.ways.iter_mut().zip(completed).zip(in_flight) {
+            let has_moved = before.is_none() || completed != way.completed;
+            way.completed = completed;
+            if has_moved || in_flight == 0 {
+                way.ends(at, self.least);
+            }
+            if in_flight > 0 {
+                way.hangs = way.hangs.or(if has_moved { Some(at) } else { before });
+            }
+        }
+    }
+
+    /// Returns whether it could be read.
+    const fn is_known(&self) -> bool {
+        self.last.is_some()
+    }
+
+    fn within(&self, begin: Instant, end: Instant) -> Vec<Blackout> {
+        let mut all = Vec::new();
+        for (way, writes) in self.ways.iter().zip([false, true]) {
+            let open = way.hangs.map(|from| (from, None));
+            for (from, to) in way.found.iter().map(|(from, to)| (*from, Some(*to))).chain(open) {
+                let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
+                let gap = until.saturating_duration_since(at);
+                if gap >= self.least {
+                    all.push(Blackout {
+                        writes,
+                        at_ns: super::nanos(at.saturating_duration_since(begin)),
+                        duration_ns: super::nanos(gap),
+                        ended: to.is_some_and(|to| to <= end),
+                    });
+                }
+            }
+        }
+        all.sort_by_key(|gap| gap.at_ns);
+        all
+    }
+}
+
+impl Way {
+    fn ends(&mut self, at: Instant, least: Duration) {
+        if let Some(from) = self.hangs.take()
+            && at.saturating_duration_since(from) >= least
+            && self.found.len() < MOST
+        {
+            self.found.push((from, at));
+        }
+    }
+}
+
+/// Completed reads and writes of `/sys/class/block/X/stat` (kernel documentation, block/stat).
+fn completed(stat: &str) -> Option<[u64; 2]> {
+    let fields: Vec<u64> = stat.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
+    Some([*fields.first()?, *fields.get(4)?])
+}
+
+/// Reads and writes of `/sys/class/block/X/inflight`.
+fn in_flight(text: &str) -> Option<[u64; 2]> {
+    let (reads, writes) = text.trim().split_once(char::is_whitespace)?;
+    Some([reads.parse().ok()?, writes.trim().parse().ok()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_flight_and_does_not_complete_hangs() {
+        let least = Duration::from_millis(100);
+        let mut device = Device::new(Path::new("/nowhere"), "sda", least);
+        let begin = Instant::now();
+        let at = |ms: u64| begin + Duration::from_millis(ms);
+        // Reads complete at each look; writes hang from 20 ms to 250 ms, and again from 400 ms on.
+        for ms in (0..=600).step_by(10) {
+            let writes = if ms <= 20 { ms / 10 } else { 2 + u64::from(ms >= 250) + u64::from(ms >= 400) };
+            let busy = u64::from((20..250).contains(&ms) || ms >= 400);
+            device.see(at(ms), [ms, writes], [1, busy]);
+        }
+        let gap = |at_ms: u64, ms: u64, ended| Blackout {
+            writes: true,
+            at_ns: at_ms * 1_000_000,
+            duration_ns: ms * 1_000_000,
+            ended,
+        };
+        assert_eq!(device.within(at(0), at(600)), [gap(20, 230, true), gap(400, 200, false)]);
+        assert_eq!(device.within(at(100), at(450)), [gap(0, 150, true)]);
+    }
+
+    #[test]
+    fn an_idle_device_does_not_hang() {
+        let mut device = Device::new(Path::new("/nowhere"), "sda", Duration::from_millis(100));
+        let begin = Instant::now();
+        for ms in (0..500).step_by(10) {
+            device.see(begin + Duration::from_millis(ms), [7, 7], [0, 0]);
+        }
+        assert_eq!(device.within(begin, begin + Duration::from_millis(500)), []);
+    }
+
+    #[test]
+    fn counters_are_read_as_the_kernel_writes_them() {
+        let stat = "   12  3  4 5  67 8 9 10 2 11 12 0 0 0 0 1 2\n";
+        assert_eq!((completed(stat), in_flight("       3       17\n")), (Some([12, 67]), Some([3, 17])));
+        assert_eq!((completed("x"), in_flight("")), (None, None));
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_left_out() {
+        let watch = DeviceGapWatch::start(Path::new("/nowhere"), &["sda".to_owned()], LOOK);
+        assert_eq!(watch.finish(Instant::now(), Instant::now()), []);
+    }
+}
