@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 use std::sync::atomic::Ordering;
 
-use iotax_model::plan::Plan;
+use iotax_model::plan::{Action, Plan};
 use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_testbed::interrupt::Interrupt;
@@ -50,7 +50,11 @@ pub(super) fn events(plan: &Plan) -> Vec<String> {
     let Some(watch) = &plan.watch else { return Vec::new() };
     let window = plan.workloads.first().map(|workload| workload.runtime).unwrap_or_default();
     let all = watch.scheduled(window).into_iter();
-    all.map(|(at, event)| format!("event {} at {at}: sh -c {:?}", event.name, event.command)).collect()
+    all.map(|(at, event)| match &event.action {
+        Action::Command(command) => format!("event {} at {at}: sh -c {command:?}", event.name),
+        Action::Operation(operation) => format!("event {} at {at}: QEMU's {operation}", event.name),
+    })
+    .collect()
 }
 
 /// Asks on the terminal; Ctrl-C means no.

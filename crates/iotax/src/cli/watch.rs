@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{Plan, PlannedEvent, Requirement, WatchSpec};
 use iotax_model::units::Nanos;
-use iotax_model::workload::{Memory, Rw, Verify, WorkloadKeys};
+use iotax_model::workload::{Memory, Rw, Verify, Workload, WorkloadKeys};
 
 use super::flags::WorkloadFlags;
 use super::print_plan::print_plan;
@@ -19,7 +19,8 @@ pub(super) struct Args {
     /// ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all targets of a plan
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
-    /// Run a command by sh -c meanwhile: "NAME = COMMAND", or "NAME@20s = COMMAND" for a time; on this host; events without a time are spread evenly
+    /// Run a command by sh -c on this host meanwhile, "NAME = COMMAND", or an operation on the measured guest: stop, snapshot, commit, mirror, backup; with a time as in
+    /// "NAME@20s = COMMAND" or backup@20s; events without one are spread evenly
     #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
     event: Vec<PlannedEvent>,
     /// Exit with code 1 unless this holds, and with code 5 if that is undecided: "gap < 30s", "recovery < 1m", "late = 0", "errors = 0", "lost = 0"
@@ -28,9 +29,12 @@ pub(super) struct Args {
     /// I/Os are late after this time: from when they were due [default: 1s]
     #[arg(long, value_name = "TIME")]
     late: Option<Nanos>,
-    /// Repetitions on each target [default: 1]
+    /// Repetitions on each target [default: 1, with --control 5]
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
+    /// Measure the same load without events too, in random order with that with events, and say what each event costs by comparison
+    #[arg(long)]
+    control: bool,
     #[command(flatten)]
     workload: WorkloadFlags,
     /// Run the agent under sudo on another machine
@@ -68,15 +72,18 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
     let watch =
         WatchSpec { events: args.event.clone(), require: args.require.clone(), ..WatchSpec::default() };
-    let watch = WatchSpec { late: args.late.unwrap_or(watch.late), ..watch };
+    let control = args.control.then(|| "control".to_owned());
+    let watch = WatchSpec { late: args.late.unwrap_or(watch.late), control: control.clone(), ..watch };
+    let work = keys.complete(&WorkloadKeys::default());
+    let control = control.map(|name| Workload { name, ..work.clone() });
     let plan = Plan {
         seed: args.run.session.seed,
-        repeat: args.repeat.unwrap_or(1),
+        repeat: args.repeat.unwrap_or(if args.control { 5 } else { 1 }),
         watch: Some(watch),
         ..Plan::new(
             format!("watch {}", args.targets.join(" ")),
             targets,
-            vec![keys.complete(&WorkloadKeys::default())],
+            [work].into_iter().chain(control).collect(),
         )
     };
     plan.check().or_exit(Exit::Usage)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::Cell;
-use iotax_model::plan::PlannedEvent;
+use iotax_model::plan::{Operation, PlannedEvent, WatchSpec};
 use iotax_model::record::{CacheDrop, Measurement, Occurrence};
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
@@ -15,6 +15,7 @@ use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::undo::UndoLog;
 
 use super::common_window;
+use super::operations::Operations;
 use super::start_barrier::{self, Participant};
 use super::target::{HostSite, OwnAgent, Site, Target};
 use super::watch::{Host, Watch, Watched};
@@ -52,15 +53,28 @@ impl Runner<'_> {
         let group = self.neighbour_of(scheduled.cell.target);
         let neighbour = group.map(|group| &plan.neighbours[group - plan.targets.len()]);
         let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, group);
+        let events = plan.watch.as_ref().map(|watch| watch.events_of(&prepared.workload));
         let spec = MeasurementSpec {
             workload: &prepared.workload,
             neighbour: neighbour.map(|neighbour| outlasting(&neighbour.workload, &prepared.workload)),
             seed: job_seed(self.order.seed, scheduled.cell.workload, scheduled.round),
             interval: self.order.interval.or(plan.watch.as_ref().map(|_| FINE)),
-            events: plan.watch.as_ref().map(|watch| watch.scheduled(prepared.workload.runtime)),
+            events: events.as_deref(),
         };
-        let performed = perform(&spec, &mut self.local, targets, neighbours, progress);
+        let operates = plan.watch.as_ref().filter(|watch| !watch.is_control(&prepared.workload.name));
+        let operations: Vec<Operation> = operates.into_iter().flat_map(WatchSpec::operations).collect();
+        let operations = match targets {
+            [target] if !operations.is_empty() => Some(
+                Operations::prepare(target, &operations, undo_log)
+                    .context("an operation cannot be carried out")?,
+            ),
+            _ => None,
+        };
+        let performed = perform(&spec, operations.as_ref(), &mut self.local, targets, neighbours, progress);
         self.phases.begin(phases::FINISH);
+        if let (Some(operations), [target]) = (operations, &mut *targets) {
+            operations.finish(target, undo_log);
+        }
         for target in targets.iter_mut().chain(neighbours.iter_mut()) {
             target.remove_directory(undo_log);
         }
@@ -196,12 +210,13 @@ struct MeasurementSpec<'a> {
     /// `None` for one that suits the workload.
     interval: Option<Nanos>,
     /// What is to happen in the window; `None` if it is no watch.
-    events: Option<Vec<(Nanos, &'a PlannedEvent)>>,
+    events: Option<&'a [(Nanos, &'a PlannedEvent)]>,
 }
 
 /// Runs the workloads and monitors the machine.
 fn perform(
     spec: &MeasurementSpec<'_>,
+    operations: Option<&Operations>,
     run_agent: &mut AgentClient,
     targets: &mut [Target],
     neighbours: &mut [Target],
@@ -233,11 +248,11 @@ fn perform(
         participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: true });
     }
     let mut watch = Watch::new(host, layers, &participants, spec.workload.window().0);
-    let Some(events) = &spec.events else {
+    let Some(events) = spec.events else {
         start_barrier::run(participants, &mut |event| watch.see(event, progress));
         return Ok((watch.finish()?, Vec::new()));
     };
-    let (occurrences, remark) = occurrences::during(events, |begin| {
+    let (occurrences, remark) = occurrences::during(events, operations, |begin| {
         let mut begin = Some(begin);
         start_barrier::run(participants, &mut |event| {
             watch.see(event, progress);

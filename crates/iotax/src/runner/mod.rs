@@ -8,6 +8,7 @@ mod common_window;
 mod guests;
 mod network;
 mod occurrences;
+mod operations;
 mod phases;
 mod progress;
 mod rates;

@@ -10,11 +10,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iotax_model::plan::PlannedEvent;
+use iotax_model::plan::{Action, PlannedEvent};
 use iotax_model::record::{Happened, Occurrence};
 use iotax_model::units::Nanos;
 use iotax_testbed::monitor::kernel_log::KernelLog;
 use rustix::fs::MemfdFlags;
+
+use super::operations::Operations;
 
 /// The longest time in which nobody looks whether the load is over.
 const LOOK: Duration = Duration::from_millis(100);
@@ -24,11 +26,12 @@ const MOST_LINES: usize = 500;
 const MOST_ERROR: u64 = 400;
 
 /// Carries out `load`, which says when its window began, and has the events happen in it. Returns what happened in its order, and a remark if the
-/// kernel's log cannot be read.
+/// kernel's log cannot be read. `operations` is there if one of the events is an operation.
 ///
 /// A command that has begun is waited for: what it does may have to be done to its end.
 pub(super) fn during(
     events: &[(Nanos, &PlannedEvent)],
+    operations: Option<&Operations>,
     load: impl FnOnce(&mut dyn FnMut(Instant)),
 ) -> (Vec<Occurrence>, Option<String>) {
     let (found, over) = (Mutex::new(Vec::new()), AtomicBool::new(false));
@@ -40,7 +43,7 @@ pub(super) fn during(
     thread::scope(|scope| {
         let (for_events, events_begin) = mpsc::channel();
         let (for_log, log_begins) = mpsc::channel();
-        scope.spawn(move || carry_out(events, &events_begin, is_over, happened));
+        scope.spawn(move || carry_out(events, operations, &events_begin, is_over, happened));
         if let Some(log) = log {
             scope.spawn(move || read(log, &log_begins, is_over, happened));
         }
@@ -65,6 +68,7 @@ fn put(found: &Mutex<Vec<Occurrence>>, began: Instant, at: Instant, what: Happen
 /// Begins each event at its time.
 fn carry_out(
     events: &[(Nanos, &PlannedEvent)],
+    operations: Option<&Operations>,
     begins: &Receiver<Instant>,
     over: &AtomicBool,
     found: &Mutex<Vec<Occurrence>>,
@@ -88,8 +92,13 @@ fn carry_out(
             // One that takes long does not delay the next.
             scope.spawn(move || {
                 let begun = Instant::now();
-                let (duration_ns, failure) = match run(&event.command) {
-                    Ok(None) => (Some(begun.elapsed()), None),
+                let done = match &event.action {
+                    Action::Command(command) => run(command),
+                    Action::Operation(operation) => {
+                        Ok(operations.and_then(|operations| operations.perform(*operation)))
+                    }
+                };
+                let (duration_ns, failure) = match done {
                     Ok(failure) => (Some(begun.elapsed()), failure),
                     Err(error) => (None, Some(format!("sh could not be begun: {error}"))),
                 };
@@ -140,8 +149,11 @@ mod tests {
 
     #[test]
     fn events_happen_at_their_times_and_say_how_they_failed() {
-        let event =
-            |name: &str, command: &str| PlannedEvent { name: name.into(), command: command.into(), at: None };
+        let event = |name: &str, command: &str| PlannedEvent {
+            name: name.into(),
+            action: Action::Command(command.into()),
+            at: None,
+        };
         let all = [
             event("slow", "sleep 0.3"),
             event("wrong", "echo no such path >&2; exit 3"),
@@ -149,7 +161,7 @@ mod tests {
         ];
         let times = [Nanos::from_millis(50), Nanos::from_millis(100), Nanos::from_secs(60)];
         let scheduled: Vec<(Nanos, &PlannedEvent)> = times.into_iter().zip(&all).collect();
-        let (found, _) = during(&scheduled, |begin| {
+        let (found, _) = during(&scheduled, None, |begin| {
             begin(Instant::now());
             thread::sleep(Duration::from_millis(250));
         });

@@ -5,6 +5,7 @@ mod axes;
 mod curve;
 mod curve_rates;
 mod difference;
+mod event;
 mod file;
 mod place;
 mod rates;
@@ -38,7 +39,8 @@ pub use until::{
     DEFAULT_MAX_ROUNDS, FIRST_LOOK, FIRST_LOOK_AFTER, MOST_LOOKS, Margin, MarginError, UntilDecided,
 };
 
-pub use watch::{Limit, PlannedEvent, Requirement, RequirementError, WatchFigure, WatchSpec};
+pub use event::{Action, Operation, PlannedEvent};
+pub use watch::{Limit, Requirement, RequirementError, WatchFigure, WatchSpec};
 
 /// A plan, complete and checked. Parsed from TOML by [`Plan::from_toml`] or built from command-line flags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

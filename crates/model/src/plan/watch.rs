@@ -6,10 +6,12 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::event::{Action, Operation, PlannedEvent};
 use super::{Plan, PlanError};
+use crate::target::{DiskStack, NewFile, Stack, StorageStack, TargetSpec};
 use crate::units::Nanos;
 use crate::words::words;
-use crate::workload::{Kind, Verify};
+use crate::workload::{Kind, Verify, Workload};
 
 /// Default time from which on an I/O is late.
 const LATE: Nanos = Nanos::from_secs(1);
@@ -18,7 +20,7 @@ const LATE: Nanos = Nanos::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchSpec {
-    /// Commands to run on this host during each measurement
+    /// What is to happen during each measurement
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub events: Vec<PlannedEvent>,
     /// What must hold: `gap < 30s`, `recovery <= 1m`, `late = 0`, `errors = 0`, `lost = 0`
@@ -27,6 +29,9 @@ pub struct WatchSpec {
     /// An I/O that takes longer from when it was due is late [default: 1s]
     #[serde(default = "late")]
     pub late: Nanos,
+    /// The name of a workload during which nothing happens: what the events cost is then told from the same seconds of it
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub control: Option<String>,
 }
 
 fn late() -> Nanos {
@@ -35,46 +40,7 @@ fn late() -> Nanos {
 
 impl Default for WatchSpec {
     fn default() -> Self {
-        Self { events: Vec::new(), require: Vec::new(), late: LATE }
-    }
-}
-
-/// A command that makes something happen.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PlannedEvent {
-    /// What reports call it
-    pub name: String,
-    /// For `sh -c`
-    pub command: String,
-    /// From the start of the measured window [default: events without a time are spread evenly over it]
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub at: Option<Nanos>,
-}
-
-/// Reads `NAME = COMMAND` and `NAME@TIME = COMMAND`.
-impl FromStr for PlannedEvent {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let refuse = |why: &str| {
-            format!(
-                "{text:?} is not an event: {why}; accepted: NAME = COMMAND or NAME@TIME = COMMAND, such as \"pull@20s = ip link set eth1 down\""
-            )
-        };
-        let (head, command) = text.split_once('=').ok_or_else(|| refuse("it has no ="))?;
-        let (name, at) = match head.split_once('@') {
-            Some((name, at)) => {
-                let at = at.trim().parse().map_err(|error| refuse(&format!("{error}")))?;
-                (name, Some(at))
-            }
-            None => (head, None),
-        };
-        let (name, command) = (name.trim().to_owned(), command.trim().to_owned());
-        if name.is_empty() || command.is_empty() {
-            return Err(refuse(if name.is_empty() { "it has no name" } else { "it has no command" }));
-        }
-        Ok(Self { name, command, at })
+        Self { events: Vec::new(), require: Vec::new(), late: LATE, control: None }
     }
 }
 
@@ -216,6 +182,18 @@ impl JsonSchema for Requirement {
 }
 
 impl WatchSpec {
+    /// The events of a workload in the order of their times; none of the control.
+    #[must_use]
+    pub fn events_of(&self, workload: &Workload) -> Vec<(Nanos, &PlannedEvent)> {
+        if self.is_control(&workload.name) { Vec::new() } else { self.scheduled(workload.runtime) }
+    }
+
+    /// Returns whether this is the name of the control.
+    #[must_use]
+    pub fn is_control(&self, workload: &str) -> bool {
+        self.control.as_deref() == Some(workload)
+    }
+
     /// The events in the order of their times, in a window of this length.
     #[must_use]
     pub fn scheduled(&self, window: Nanos) -> Vec<(Nanos, &PlannedEvent)> {
@@ -241,6 +219,8 @@ impl WatchSpec {
         if self.late == Nanos(0) {
             return refuse("late = 0s: accepted: more than that".into());
         }
+        self.check_control(plan)?;
+        self.check_operations(plan)?;
         for workload in &plan.workloads {
             let name = &workload.name;
             if workload.kind() != Kind::Block {
@@ -288,27 +268,83 @@ impl WatchSpec {
         }
         Ok(())
     }
+
+    /// The control is one of several workloads, and there is something to hold against it.
+    fn check_control(&self, plan: &Plan) -> Result<(), PlanError> {
+        let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
+        let Some(control) = &self.control else { return Ok(()) };
+        if !plan.workloads.iter().any(|workload| workload.name == *control) || plan.workloads.len() < 2 {
+            let names: Vec<&str> = plan.workloads.iter().map(|workload| workload.name.as_str()).collect();
+            return refuse(format!(
+                "control = {control:?}: accepted: the name of one of several workloads; there are {}",
+                names.join(", ")
+            ));
+        }
+        if self.events.is_empty() {
+            return refuse(format!(
+                "control = {control:?}: without an event there is nothing to hold against it"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Operations are carried out by the QEMU of a target's only guest, once each; what is committed was a snapshot before.
+    fn check_operations(&self, plan: &Plan) -> Result<(), PlanError> {
+        let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
+        let operations: Vec<Operation> = self.operations().collect();
+        for (place, operation) in operations.iter().enumerate() {
+            if operations[..place].contains(operation) {
+                return refuse(format!("event {operation}: accepted: once"));
+            }
+            if let Some(target) = plan.targets.iter().find(|target| !can(target, *operation)) {
+                let wants = if *operation == Operation::Stop {
+                    "guest"
+                } else {
+                    "guest whose disk is a file that iotax creates"
+                };
+                return refuse(format!(
+                    "event {operation} on target {:?}: accepted: one {wants}, such as vm-qcow2:DIR; for others give a command",
+                    target.name
+                ));
+            }
+        }
+        for workload in &plan.workloads {
+            let events = self.events_of(workload);
+            let place =
+                |operation| events.iter().position(|(_, event)| event.action == Action::Operation(operation));
+            if place(Operation::Commit)
+                .is_some_and(|commit| place(Operation::Snapshot).is_none_or(|at| at > commit))
+            {
+                return refuse("event commit: accepted: after the event snapshot".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The operations among the events.
+    pub fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
+        self.events.iter().filter_map(|event| match event.action {
+            Action::Operation(operation) => Some(operation),
+            Action::Command(_) => None,
+        })
+    }
+}
+
+/// Returns whether the QEMU of a target can carry out an operation.
+fn can(target: &TargetSpec, operation: Operation) -> bool {
+    let Ok(Stack::Storage(StorageStack { disk, guest: Some(guest) })) = target.stack() else { return false };
+    let is_image = match disk {
+        DiskStack::Block(_) => false,
+        DiskStack::InDirectory(_, file) | DiskStack::OnFilesystem(_, _, file) => {
+            matches!(file, NewFile::Qcow2(_) | NewFile::Raw(_, None))
+        }
+    };
+    guest.count == 1 && (is_image || operation == Operation::Stop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_event_has_a_name_a_command_and_perhaps_a_time() {
-        let event: PlannedEvent = "pull @ 20s = ip link set x down; a=b".parse().expect("an event");
-        assert_eq!((event.name.as_str(), event.command.as_str()), ("pull", "ip link set x down; a=b"));
-        assert_eq!(event.at, Some(Nanos::from_secs(20)));
-        for (text, why) in [
-            ("pull", "it has no ="),
-            ("=x", "it has no name"),
-            ("x=", "it has no command"),
-            ("x@5=y", "unit"),
-        ] {
-            let error = text.parse::<PlannedEvent>().expect_err(text);
-            assert!(error.contains(&format!("{text:?}")) && error.contains(why), "{error}");
-        }
-    }
 
     #[test]
     fn events_without_a_time_are_spread() {

@@ -15,6 +15,8 @@ pub const CONSOLE: &str = "console.log";
 pub const QEMU_LOG: &str = "qemu.log";
 /// Monitor socket in the run directory.
 pub const QMP_SOCKET: &str = "qmp.sock";
+/// Socket of a second monitor in the run directory.
+pub const OPERATIONS_SOCKET: &str = "ops.sock";
 /// Agent socket in the run directory.
 pub const AGENT_SOCKET: &str = "agent.sock";
 /// Maximum length of a unix socket path in bytes.
@@ -77,7 +79,9 @@ pub fn arguments(machine: &QemuMachine) -> Vec<String> {
         "-serial",
         "chardev:console",
     ]);
-    add(&["-qmp", &format!("unix:{},server=on,wait=off", in_run_dir(QMP_SOCKET))]);
+    for socket in [QMP_SOCKET, OPERATIONS_SOCKET] {
+        add(&["-qmp", &format!("unix:{},server=on,wait=off", in_run_dir(socket))]);
+    }
     add(&["-chardev", &format!("socket,id=agent,path={},server=on,wait=off", in_run_dir(AGENT_SOCKET))]);
     add(&["-device", &format!("virtio-serial-{}", disk::transport(machine_type))]);
     add(&["-device", &format!("virtserialport,chardev=agent,name={AGENT_PORT}")]);
@@ -155,6 +159,7 @@ mod tests {
         -chardev file,id=console,path=/run/iotax-17,,x/console.log
         -serial chardev:console
         -qmp unix:/run/iotax-17,,x/qmp.sock,server=on,wait=off
+        -qmp unix:/run/iotax-17,,x/ops.sock,server=on,wait=off
         -chardev socket,id=agent,path=/run/iotax-17,,x/agent.sock,server=on,wait=off
         -device virtio-serial-pci
         -device virtserialport,chardev=agent

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod mkfs;
 pub mod modules;
 pub mod nic;
+pub mod operation;
 pub(crate) mod passt;
 mod process;
 pub mod qmp;
@@ -43,6 +44,7 @@ use disk::GuestDisk;
 use image::{DevicePart, Image, ImageError};
 use kernel::Kernel;
 use nic::{Backend, GuestNic};
+use operation::{OperationFiles, Operator};
 use passt::Passt;
 use process::{QemuProcess, Signs};
 pub use process::{find_qemu, qemu_version};
@@ -313,6 +315,22 @@ impl Guest {
     /// The client of the guest's agent, and the block layer, for use at the same time.
     pub const fn agent_and_blocks(&mut self) -> (&mut AgentClient, BlockLayer<'_>) {
         (&mut self.agent, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
+    }
+
+    /// Connects to the second monitor, for operations on the guest and its disk, which are carried out to their end also after an interrupt.
+    pub fn operator(&self, files: OperationFiles) -> Result<Operator, GuestError> {
+        let stop = Interrupt::default();
+        let monitor = self.process.connect(command::OPERATIONS_SOCKET, &stop)?;
+        let qmp = Qmp::start(monitor, qmp::DEADLINE, self.pid(), &stop)
+            .map_err(|source| with_diagnostics(source, &self.process))?;
+        Ok(Operator {
+            qmp,
+            image: disk::node_name(self.swaps),
+            spec: self.spec.clone(),
+            l2_cache_size: self.l2_cache_size,
+            files,
+            has_snapshot: false,
+        })
     }
 
     /// Stops the guest's CPUs and waits for its I/O in flight.

@@ -208,8 +208,11 @@ pub fn check_found(
     }
 }
 
-/// Rejects files that would fill a filesystem.
-fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
+/// Rejects files of `need` bytes that would fill a directory's filesystem.
+///
+/// # Errors
+/// They would leave less than is always left free, or that is unknown.
+pub fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
     let space = host_info::free_space(dir).map_err(|error| Refusal::environment(error.to_string()))?;
     let keep = reserve(space.total.0);
     if space.available.0 >= need.saturating_add(keep) {

@@ -81,7 +81,16 @@ impl GuestSite {
         &self.spec
     }
 
-    pub(super) const fn image(&self) -> Option<&FileSpec> {
+    /// The topmost image of the disk, and its format.
+    pub(in crate::runner) fn top(&self) -> (PathBuf, Format) {
+        let Built { path, format, .. } = &self.storage.built;
+        match self.overlays.count {
+            0 => (path.clone(), *format),
+            count => (overlay_path(path, count), Format::Qcow2),
+        }
+    }
+
+    pub(in crate::runner) const fn image(&self) -> Option<&FileSpec> {
         self.image.as_ref()
     }
 
@@ -120,21 +129,23 @@ impl GuestSite {
         };
         let built = &storage.built;
         let mut below = (built.path.as_path(), built.format);
-        let mut add = |name: String, (below, format): (&Path, Format)| {
-            let path = built.path.with_extension(name);
+        let mut add = |path: PathBuf, (below, format): (&Path, Format)| {
             anyhow::Ok((qcow2::overlay(&path, below, format, file, undo_log)?, path))
         };
         let depth = file.backing_depth.unwrap_or(1) as usize;
         while overlays.lower.len() + 1 < depth {
             let lowest = overlays.lower.last().map_or(below, |path| (path, Format::Qcow2));
-            let (_, path) = add(format!("beneath-{}.qcow2", overlays.lower.len() + 1), lowest)?;
+            let (_, path) = add(
+                built.path.with_extension(format!("beneath-{}.qcow2", overlays.lower.len() + 1)),
+                lowest,
+            )?;
             overlays.lower.push(path);
         }
         if let Some(path) = overlays.lower.last() {
             below = (path, Format::Qcow2);
         }
         overlays.count += 1;
-        let (entry, path) = add(format!("overlay-{}.qcow2", overlays.count), below)?;
+        let (entry, path) = add(overlay_path(&built.path, overlays.count), below)?;
         running.guest.swap_disk(&path, Format::Qcow2)?;
         match overlays.top.replace(entry) {
             Some(old) => undo(old, undo_log),
@@ -148,6 +159,11 @@ impl GuestSite {
             let _ = undo_log.undo(entry);
         }
     }
+}
+
+/// The name of an image's topmost overlay, by its number.
+fn overlay_path(image: &Path, number: u32) -> PathBuf {
+    image.with_extension(format!("overlay-{number}.qcow2"))
 }
 
 /// The agent of a guest, which must be running.

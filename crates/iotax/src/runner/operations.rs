@@ -1,0 +1,75 @@
+//! Operations on a guest's disk during a watch: the files that they write, and the disk as it was afterwards.
+
+use std::fs::OpenOptions;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Context;
+use iotax_model::plan::Operation;
+use iotax_model::target::FileSpec;
+use iotax_testbed::guest::operation::{OperationFiles, Operator};
+use iotax_testbed::target::{preflight, qcow2};
+use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
+
+use super::target::{Site, Target};
+
+/// What carries out the operations of one measurement.
+pub(super) struct Operations {
+    operator: Mutex<Operator>,
+    entries: Vec<UndoEntry>,
+}
+
+impl Operations {
+    /// Makes the files and connects to the guest's QEMU.
+    pub(super) fn prepare(
+        target: &mut Target,
+        operations: &[Operation],
+        undo_log: &mut UndoLog,
+    ) -> anyhow::Result<Self> {
+        let Site::Guest(site) = &mut target.site else {
+            anyhow::bail!("operations are for guests with a disk on this host");
+        };
+        let built = &site.storage.built;
+        let copies = operations.iter().filter(|operation| operation.copies());
+        let written = copies.clone().count() + usize::from(operations.contains(&Operation::Snapshot));
+        if let Some(directory) = built.path.parent() {
+            preflight::check_room(directory, built.size.0.saturating_mul(written as u64))?;
+        }
+        let mut entries = Vec::new();
+        let mut files = OperationFiles::default();
+        if operations.contains(&Operation::Snapshot) {
+            let (top, format) = site.top();
+            let path = built.path.with_extension("watch.qcow2");
+            let file = site.image().cloned().unwrap_or_else(FileSpec::default);
+            entries.push(qcow2::overlay(&path, &top, format, &file, undo_log)?);
+            files.overlay = Some(path);
+        }
+        for operation in copies {
+            let path = built.path.with_extension(format!("watch-{operation}"));
+            entries.push(undo_log.record(Effect::File { path: path.clone(), identity: None })?);
+            let made = OpenOptions::new().write(true).create_new(true).open(&path);
+            made.with_context(|| format!("{}", path.display()))?;
+            files.copies.push((*operation, path));
+        }
+        let running = target.running_guest().context("the guest is not running")?;
+        let operator = Mutex::new(running.guest.operator(files)?);
+        Ok(Self { operator, entries })
+    }
+
+    /// Carries one out to its end: `None`, or how it failed.
+    pub(super) fn perform(&self, operation: Operation) -> Option<String> {
+        let mut operator = self.operator.lock().unwrap_or_else(PoisonError::into_inner);
+        operator.perform(operation).err().map(|error| error.to_string())
+    }
+
+    /// Commits what is left of a snapshot and removes the files. A guest whose disk cannot be as before is killed: it is booted again.
+    pub(super) fn finish(self, target: &mut Target, undo_log: &mut UndoLog) {
+        let mut operator = self.operator.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if operator.restore().is_err() {
+            target.kill_guest(undo_log);
+        }
+        for entry in self.entries {
+            // It stays on record if it cannot be removed now.
+            let _ = undo_log.undo(entry);
+        }
+    }
+}
