@@ -1,12 +1,14 @@
 //! What events cost while a load was held: gaps, late, failed and lost I/Os, and the time until all was as before.
 
 mod clock;
+mod price;
 mod stall;
 
 use iotax_model::plan::{Limit, Requirement, WatchFigure, WatchSpec};
 use iotax_model::record::{Happened, Measurement, Occurrence, Sample};
 
 pub use clock::{Gap, Stalled};
+pub use price::{Change, Price, prices};
 pub use stall::{Machine, Origin, Sight};
 
 use clock::HostClock;

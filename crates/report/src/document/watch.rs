@@ -2,15 +2,24 @@
 
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
-use crate::watch::{LEGEND, SIGHTS, heading, recovery, sentences, sights, verdict};
+use crate::watch::{
+    LEGEND, PRICES, SIGHTS, from_to, gap_time, heading, is_repeated, recovery, sentences, sights, summary,
+    verdict,
+};
 use iotax_analysis::store::Run;
-use iotax_analysis::watch::{Effect, Episode, episodes};
+use iotax_analysis::watch::{Effect, Episode, Price, episodes, prices};
+use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
 
 /// Adds the measurements of a watch, on request with the kernel's log. Returns whether it is one.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(watch) = &run.plan.watch else { return false };
-    for episode in &episodes(run) {
+    let episodes = episodes(run);
+    let is_repeated = is_repeated(run);
+    if is_repeated {
+        add_summary(page, run, watch, &episodes);
+    }
+    for episode in episodes.iter().filter(|_| in_full || !is_repeated) {
         page.add(Part::Head(heading(run, episode)));
         page.add(Part::Lines(sentences(watch, episode)));
         if !episode.effects.is_empty() {
@@ -27,6 +36,45 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
         add_log(page, run, episode, in_full);
     }
     true
+}
+
+/// What events cost over all rounds.
+fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>]) {
+    let prices = prices(run, episodes);
+    if !prices.is_empty() {
+        page.add(Part::Head(format!(
+            "What each event costs, median of {}",
+            counted(u64::from(run.plan.repeat), "round")
+        )));
+        page.add(Part::Table(price_table(&prices)));
+        page.add(Part::Lines(vec![PRICES.into()]));
+    }
+    page.add_lines(summary(run, watch, episodes));
+}
+
+fn price_table(prices: &[Price<'_>]) -> Grid {
+    let mut grid = Grid::new(&["event", "target", "took", "longest gap", "mean", "p99", "normal after"]);
+    grid.head.iter_mut().skip(2).for_each(|field| field.is_figure = true);
+    let row = |price: &Price<'_>| -> Vec<Field> {
+        let time = |ns: Option<f64>| or_unknown(ns, human::time);
+        let gap = price.gap_ns.map(|(without, with)| match (without, with) {
+            (0.0, 0.0) => "none".into(),
+            _ => format!("{} to {}", gap_time(without), gap_time(with)),
+        });
+        let texts = [
+            time(price.took_ns),
+            gap.unwrap_or_else(|| UNKNOWN.into()),
+            from_to(price.mean.as_ref(), human::time),
+            from_to(price.p99.as_ref(), human::time),
+            price.recovery_ns.map_or_else(
+                || UNKNOWN.into(),
+                |ns| if ns == 0.0 { "unaffected".into() } else { human::time(ns) },
+            ),
+        ];
+        [words(price.event), words(price.target)].into_iter().chain(texts.map(figure)).collect()
+    };
+    grid.rows = prices.iter().map(row).collect();
+    grid
 }
 
 fn events(episode: &Episode<'_>) -> Grid {

@@ -4,17 +4,30 @@ use maud::{Markup, html};
 
 use super::COLOURS;
 use super::chart::{Axis, Cell, Chart, Panel, Place, Plot, Unit};
-use crate::watch::{LEGEND, SIGHTS, heading, recovery, sentences, sights, verdict};
+use crate::figure::change_with;
+use crate::watch::{
+    LEGEND, PRICES, SIGHTS, from_to, gap_time, heading, is_repeated, recovery, sentences, sights, summary,
+    verdict,
+};
 use iotax_analysis::store::Run;
-use iotax_analysis::watch::{Episode, episodes};
+use iotax_analysis::watch::{Change, Episode, Price, episodes, prices};
 use iotax_model::record::{Sample, Tally};
 use iotax_model::units::human;
 
 /// A section for each measurement; nothing for a run that is no watch.
 pub(super) fn sections(run: &Run) -> Markup {
     let Some(watch) = &run.plan.watch else { return html! {} };
+    let all = episodes(run);
+    let prices = prices(run, &all);
     html! {
-        @for (number, episode) in (1..).zip(&episodes(run)) {
+        @if is_repeated(run) {
+            section id="v0" {
+                h2 { "What each event costs" }
+                @if !prices.is_empty() { (price_table(&prices)) }
+                @for line in summary(run, watch, &all) { p { (line) } }
+            }
+        }
+        @for (number, episode) in (1..).zip(&all) {
             section id=(format!("v{number}")) {
                 h2 { (heading(run, episode)) }
                 @for sentence in sentences(watch, episode) { p { (sentence) } }
@@ -27,6 +40,36 @@ pub(super) fn sections(run: &Run) -> Markup {
                 (log(episode))
             }
         }
+    }
+}
+
+fn price_table(prices: &[Price<'_>]) -> Markup {
+    let percent = |change: Option<&Change>| {
+        change
+            .map(|change| format!(" ({})", change_with(change.ratio(), change.interval)))
+            .unwrap_or_default()
+    };
+    html! {
+        div.wide tabindex="0" role="region" aria-label="What each event costs" {
+            table {
+                thead { tr { @for name in ["event", "target", "took", "longest gap", "mean", "p99", "normal after"] { th scope="col" { (name) } } } }
+                tbody {
+                    @for price in prices {
+                        tr {
+                            td { (price.event) }
+                            td { (price.target) }
+                            td { (price.took_ns.map(human::time).unwrap_or_default()) }
+                            td { @if let Some((without, with)) = price.gap_ns { (gap_time(without)) " to " (gap_time(with)) } }
+                            @for change in [&price.mean, &price.p99] {
+                                td { (from_to(change.as_ref(), human::time)) (percent(change.as_ref())) }
+                            }
+                            td { (price.recovery_ns.map(gap_time).unwrap_or_default()) }
+                        }
+                    }
+                }
+            }
+        }
+        p.note { (PRICES) }
     }
 }
 

@@ -61,6 +61,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("curves", curve::all(run)),
         ("grids", grid::all(run)),
         ("watch", watch::all(run)),
+        ("prices", watch::all_prices(run)),
         ("answers", ask::all(run)),
         ("effects", Some(judgement.effects.iter().map(certainty::effects).collect())),
         ("timing", judgement.timing.as_ref().map(cell::timing)),

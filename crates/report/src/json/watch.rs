@@ -1,14 +1,48 @@
 //! The JSON of a watch.
 
 use iotax_analysis::store::Run;
-use iotax_analysis::watch::{Effect, Episode, Gap, Judged, Machine, Recovery, Sight, Stalled, episodes};
+use iotax_analysis::watch::{
+    Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, Sight, Stalled, episodes, prices,
+};
 use serde_json::Value;
 
-use super::{filled, object};
+use super::{filled, number, object};
 
 /// The measurements of a watch; absent for a run that is none.
 pub(super) fn all(run: &Run) -> Option<Value> {
     filled(episodes(run).iter().map(one).collect())
+}
+
+/// What each event costs by comparison with windows without it; absent for a run that has none.
+pub(super) fn all_prices(run: &Run) -> Option<Value> {
+    filled(prices(run, &episodes(run)).iter().map(price).collect())
+}
+
+fn price(price: &Price<'_>) -> Value {
+    let (without, with) = price.gap_ns.unzip();
+    object([
+        ("target", Some(price.target.into())),
+        ("workload", Some(price.workload.into())),
+        ("event", Some(price.event.into())),
+        ("rounds", Some(price.rounds.into())),
+        ("took_ns", number(price.took_ns)),
+        ("recovery_ns", number(price.recovery_ns)),
+        ("gap_without_ns", number(without)),
+        ("gap_with_ns", number(with)),
+        ("iops", price.iops.as_ref().map(change)),
+        ("response_mean_ns", price.mean.as_ref().map(change)),
+        ("response_p99_ns", price.p99.as_ref().map(change)),
+    ])
+}
+
+fn change(change: &Change) -> Value {
+    object([
+        ("without", number(Some(change.without))),
+        ("with", number(Some(change.with))),
+        ("ratio", number(Some(change.ratio()))),
+        ("low", number(change.interval.map(|interval| interval.low))),
+        ("high", number(change.interval.map(|interval| interval.high))),
+    ])
 }
 
 fn one(episode: &Episode<'_>) -> Value {

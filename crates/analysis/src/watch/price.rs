@@ -1,0 +1,220 @@
+//! The price of an event: the load while it lasts against the same seconds of windows without it, round by round.
+//!
+//! The seconds are those of the event's command or operation, and of a second at least, whatever came of it: seconds chosen because something
+//! was seen in them would find a price in noise.
+
+use iotax_model::Histogram;
+use iotax_model::record::{Measurement, Sample};
+
+use super::clock::HostClock;
+use super::{Effect, Episode, Recovery};
+use crate::percentile::percentile;
+use crate::stats::paired::{Differences, Interval};
+use crate::stats::{ALPHA, Estimate, median};
+use crate::store::Run;
+
+/// The shortest time that is held against the control.
+const SHORTEST_NS: u64 = 1_000_000_000;
+
+/// What an event costs one load on one target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Price<'a> {
+    /// The target's name.
+    pub target: &'a str,
+    /// The workload's name.
+    pub workload: &'a str,
+    /// The event's name.
+    pub event: &'a str,
+    /// The rounds in which it did not fail and that have a control.
+    pub rounds: usize,
+    /// Median of how long its command or operation took.
+    pub took_ns: Option<f64>,
+    /// Median of the time until all was as before; absent if one of them is unknown or did not end.
+    pub recovery_ns: Option<f64>,
+    /// Medians of the longest gap, in the control and with the event; 0 for none, absent if unknown.
+    pub gap_ns: Option<(f64, f64)>,
+    /// I/Os that completed.
+    pub iops: Option<Change>,
+    /// Mean response time.
+    pub mean: Option<Change>,
+    /// The 99th percentile of response times.
+    pub p99: Option<Change>,
+}
+
+/// A figure without and with an event.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// Geometric mean of the control's: I/Os per second, or nanoseconds.
+    pub without: f64,
+    /// Geometric mean with the event.
+    pub with: f64,
+    /// 95% interval of the ratio, Student's t on its logarithm over the rounds; absent for a single round.
+    pub interval: Option<Interval>,
+}
+
+impl Change {
+    fn of(pairs: &[(f64, f64)]) -> Option<Self> {
+        let ratio = Differences::of_log_ratios(pairs)?;
+        let mean = |of: fn(&(f64, f64)) -> f64| {
+            Some(Differences::new(pairs.iter().map(|pair| of(pair).ln()).collect())?.mean().exp())
+        };
+        Some(Self {
+            without: mean(|pair| pair.1)?,
+            with: mean(|pair| pair.0)?,
+            interval: ratio.interval(ALPHA).map(|interval| interval.map(f64::exp)),
+        })
+    }
+
+    /// With the event, as a multiple of without.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.with / self.without
+    }
+
+    /// Returns whether the interval leaves out that nothing changed.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        self.interval.is_some_and(|interval| interval.low > 1.0 || interval.high < 1.0)
+    }
+}
+
+/// The prices of a run's events, by target, workload and event; none without a control.
+#[must_use]
+pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
+    let Some(watch) = run.plan.watch.as_ref().filter(|watch| watch.control.is_some()) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for target in &run.plan.targets {
+        for workload in run.plan.workloads.iter().filter(|workload| !watch.is_control(&workload.name)) {
+            let of = |episode: &&Episode<'_>| {
+                episode.measurement.target == target.name && episode.measurement.workload == workload.name
+            };
+            let ours: Vec<&Episode<'_>> = episodes.iter().filter(of).collect();
+            for (_, event) in watch.scheduled(workload.runtime) {
+                let pairs: Vec<Pair<'_>> = ours
+                    .iter()
+                    .filter_map(|episode| {
+                        let control = episodes.iter().find(|other| {
+                            let (one, other) = (episode.measurement, other.measurement);
+                            one.target == other.target
+                                && one.round == other.round
+                                && watch.is_control(&other.workload)
+                        })?;
+                        let effect = episode.effects.iter().find(|effect| effect.name == event.name)?;
+                        effect.failure.is_none().then_some(Pair { episode, effect, control })
+                    })
+                    .collect();
+                if !pairs.is_empty() {
+                    all.push(price(&target.name, &workload.name, &event.name, &pairs));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// An event in one round, and the control of the same round.
+struct Pair<'a> {
+    episode: &'a Episode<'a>,
+    effect: &'a Effect<'a>,
+    control: &'a Episode<'a>,
+}
+
+impl Pair<'_> {
+    /// The seconds of the event.
+    fn span(&self) -> (u64, u64) {
+        let at = self.effect.at_ns;
+        (at, at + self.effect.duration_ns.unwrap_or(0).max(SHORTEST_NS))
+    }
+
+    /// A figure of these seconds with the event, and without it.
+    fn both(&self, figure: impl Fn(&Seconds) -> Option<f64>) -> Option<(f64, f64)> {
+        let of = |episode: &Episode<'_>| figure(&Seconds::of(episode.measurement, self.span()));
+        let pair = (of(self.episode)?, of(self.control)?);
+        (pair.0 > 0.0 && pair.1 > 0.0).then_some(pair)
+    }
+
+    /// The longest gap that lies in these seconds or reaches into them, with the event and without it.
+    fn gaps(&self) -> Option<(f64, f64)> {
+        let (begin, end) = self.span();
+        let longest = |episode: &Episode<'_>| {
+            let inside = episode.gaps.as_ref()?.iter().filter(|gap| gap.at_ns < end && gap.end_ns() > begin);
+            Some(inside.map(|gap| gap.duration_ns).max().unwrap_or(0) as f64)
+        };
+        Some((longest(self.episode)?, longest(self.control)?))
+    }
+}
+
+/// The load in some seconds of a window.
+struct Seconds {
+    ios: u64,
+    length_ns: u64,
+    response: Histogram,
+}
+
+impl Seconds {
+    /// Of the intervals that lie in a span or reach into it, on the host's clock.
+    fn of(m: &Measurement, (begin, end): (u64, u64)) -> Self {
+        let clock = HostClock::of(m);
+        let mut all = Self { ios: 0, length_ns: 0, response: Histogram::new() };
+        let ends = |sample: &Sample| {
+            (clock.of_agent(sample.at_ns.saturating_sub(sample.duration_ns)), clock.of_agent(sample.at_ns))
+        };
+        for sample in &m.samples {
+            let (from, to) = ends(sample);
+            if from < end && to > begin {
+                all.ios += sample.tallies.ios();
+                all.length_ns += to - from;
+                if let Some(response) = sample.tallies.response() {
+                    all.response.merge(&response);
+                }
+            }
+        }
+        all
+    }
+}
+
+fn price<'a>(target: &'a str, workload: &'a str, event: &'a str, pairs: &[Pair<'_>]) -> Price<'a> {
+    let change = |figure: fn(&Seconds) -> Option<f64>| {
+        let both: Option<Vec<(f64, f64)>> = pairs.iter().map(|pair| pair.both(figure)).collect();
+        Change::of(&both?)
+    };
+    let medians = |values: Option<Vec<f64>>| median(&values?);
+    let recovery = |pair: &Pair<'_>| match pair.effect.recovery {
+        Recovery::Unaffected => Some(0.0),
+        Recovery::After(ns) => Some(ns as f64),
+        Recovery::Unknown | Recovery::NotWithin(_) => None,
+    };
+    let gaps: Option<Vec<(f64, f64)>> = pairs.iter().map(Pair::gaps).collect();
+    let gap = |of: fn(&(f64, f64)) -> f64| median(&gaps.as_ref()?.iter().map(of).collect::<Vec<f64>>());
+    Price {
+        target,
+        workload,
+        event,
+        rounds: pairs.len(),
+        took_ns: medians(pairs.iter().map(|pair| pair.effect.duration_ns.map(|ns| ns as f64)).collect()),
+        recovery_ns: medians(pairs.iter().map(recovery).collect()),
+        gap_ns: gap(|pair| pair.1).zip(gap(|pair| pair.0)),
+        iops: change(|seconds| Some(seconds.ios as f64 * 1e9 / seconds.length_ns.max(1) as f64)),
+        mean: change(|seconds| seconds.response.mean()),
+        p99: change(|seconds| percentile(&seconds.response, 0.99)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_has_an_interval_over_rounds() {
+        let change = Change::of(&[(20.0, 10.0), (40.0, 20.0), (10.0, 5.0)]).expect("positive");
+        assert!((change.ratio() - 2.0).abs() < 1e-12 && change.is_decided(), "{change:?}");
+        assert!((change.without - 10.0).abs() < 1e-9, "{change:?}");
+        let noise = Change::of(&[(20.0, 10.0), (10.0, 20.0)]).expect("positive");
+        assert!(!noise.is_decided(), "{noise:?}");
+        let one = Change::of(&[(20.0, 10.0)]).expect("positive");
+        assert_eq!((one.interval, one.is_decided()), (None, false));
+        assert_eq!(Change::of(&[]), None);
+    }
+}
