@@ -113,12 +113,13 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     assert!(said.contains("event pull: its command failed: exit status: 3: no such path"), "{said}");
     assert!(said.contains("errors = 0: undecided"), "{said}");
     for (more, words) in [
-        (["--event", "pull"], "accepted: NAME = COMMAND or NAME@TIME = COMMAND"),
+        (["--event", "pull"], "or an operation on a guest (stop, snapshot, commit, mirror, backup)"),
         (["--event", "pull@5s = true"], "event \"pull\" at 5s: accepted: before 1s"),
         (["--require", "gap < 30"], "\"gap < 30\" is not a requirement"),
         (["--require", "speed < 3s"], "accepted: gap < TIME"),
         (["--verify", "none"], "add verify = \"xxh3\""),
         (["--require", "gap < 50ms"], "records gaps from 100ms on"),
+        (["--event", "backup"], "accepted: one guest whose disk is a file that iotax creates"),
         (["--numjobs", "2"], "accepted: one job"),
         (["--loops", "1"], "leave out loops"),
         (["--blackout", "10us"], "blackout = 10us: accepted: 1ms and more"),
@@ -182,4 +183,52 @@ fn what_device_mapper_does_is_what_is_told() {
     let lost = number(&lying["lost"]);
     assert!((40..200).contains(&lost) && number(&lying["failed"]) == 0, "{lying}");
     assert_eq!(lying["requirements"][0]["verdict"], "failed", "{lying}");
+}
+
+/// Operations of QEMU on a guest's disk, with the same load without them; how long QEMU stopped the guest is known from both clocks.
+#[test]
+fn operations_on_a_guests_disk_have_a_price_and_leave_nothing() {
+    require!(guests);
+    let lab = Lab::new();
+    let work = lab.work();
+    let target = format!("vm-qcow2:{}", work.display());
+    let names = ["stop@2s", "snapshot@4s", "commit@5500ms", "backup@7s", "mirror@9s"];
+    let events: Vec<&str> = names.iter().flat_map(|name| ["--event", name]).collect();
+    let keys = ["--size", "64m", "--rate-iops", "200", "--runtime", "11s", "--ramp-time", "0"];
+    let more = ["--control", "--repeat", "2", "--require", "lost = 0", "--yes", "--json", "-"];
+    let json = lab.json(&[&["watch", &target][..], &events, &keys, &more].concat());
+    assert_valid(&json);
+    let episodes = json["watch"].as_array().expect("a watch");
+    let (controls, others): (Vec<&Value>, Vec<&Value>) =
+        episodes.iter().partition(|episode| episode["workload"] == "control");
+    assert_eq!((controls.len(), others.len()), (2, 2), "{json}");
+    for control in controls {
+        assert!(control["events"].as_array().is_some_and(Vec::is_empty), "{control}");
+    }
+    for episode in others {
+        let events = episode["events"].as_array().expect("events");
+        let failed = events.iter().find(|event| event.get("failure").is_some());
+        assert!(events.len() == 5 && failed.is_none(), "{episode}");
+        // The guest's clock says how long it stood still, to the millisecond; the monitor's answers are what QEMU took more.
+        let gaps = episode["gaps"].as_array().expect("gaps");
+        let stood: Vec<u64> =
+            gaps.iter().filter(|gap| gap["of"] == "guest").map(|gap| number(&gap["duration_ns"])).collect();
+        let took = number(&events[0]["duration_ns"]);
+        assert!(stood.iter().any(|ns| ns.abs_diff(took) < 100 * MS), "{stood:?} of {took}");
+        assert_eq!(number(&episode["lost"]), 0, "{episode}");
+    }
+    let prices = json["prices"].as_array().expect("prices");
+    let priced: Vec<&str> = prices.iter().filter_map(|price| price["event"].as_str()).collect();
+    assert_eq!(priced, ["stop", "snapshot", "commit", "backup", "mirror"]);
+    for price in prices {
+        assert_eq!(price["rounds"], 2, "{price}");
+        let mean = &price["response_mean_ns"];
+        assert!(mean["without"].as_f64() > Some(0.0) && mean["with"].as_f64() > Some(0.0), "{price}");
+    }
+    lab.assert_nothing_left();
+    let told = text(&lab.run(&["report", "1"]).stdout);
+    assert!(
+        told.contains("What each event costs") && told.contains("lost = 0: passed in 4 windows"),
+        "{told}"
+    );
 }

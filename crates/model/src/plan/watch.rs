@@ -356,6 +356,39 @@ mod tests {
         assert_eq!(times, [(1, "b"), (10, "a"), (20, "c")]);
     }
 
+    /// A plan with these events on a guest's image, and a second workload.
+    fn refusal(target: &str, watch: &str) -> Option<String> {
+        let plan = format!(
+            "[watch]\n{watch}\n[[target]]\nname = 't'\n{target}\n[defaults]\nrw = 'randwrite'\nruntime = '30s'\nrate_iops = 100\nblackout = '100ms'\n\
+             [[workload]]\nname = 'w'\n[[workload]]\nname = 'control'\n"
+        );
+        Plan::from_toml(&plan).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn operations_are_for_guests_with_an_image_and_once_each() {
+        let image = "file = { dir = '/srv', format = 'qcow2' }\nguest = {}";
+        let events = |all: &str| format!("control = 'control'\nevents = [{all}]");
+        let fine = events("{ operation = 'snapshot', at = '1s' }, { operation = 'commit', at = '2s' }");
+        assert_eq!(refusal(image, &fine), None);
+        assert_eq!(refusal("device = '/dev/sdz'\nguest = {}", &events("{ operation = 'stop' }")), None);
+        for (target, watch, why) in [
+            (
+                image,
+                events("{ operation = 'commit', at = '1s' }, { operation = 'snapshot', at = '2s' }"),
+                "accepted: after the event snapshot",
+            ),
+            (image, events("{ operation = 'stop' }, { operation = 'stop' }"), "accepted: once"),
+            ("device = '/dev/sdz'\nguest = {}", events("{ operation = 'backup' }"), "whose disk is a file"),
+            ("file = { dir = '/srv' }", events("{ operation = 'stop' }"), "accepted: one guest"),
+            (image, "control = 'x'\nevents = [{ operation = 'stop' }]".into(), "there are w, control"),
+            (image, "control = 'control'".into(), "without an event"),
+        ] {
+            let error = refusal(target, &watch).unwrap_or_default();
+            assert!(error.contains(why), "{watch}: {error}");
+        }
+    }
+
     #[test]
     fn a_requirement_says_the_most_that_passes() {
         for (text, passes, fails) in [
