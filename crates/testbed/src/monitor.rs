@@ -3,10 +3,13 @@
 //! [`Monitor::snapshot`] reads raw counters; [`delta`] computes the activity between two snapshots of one monitor.
 
 mod counters;
+pub mod device_states;
 pub mod kernel;
 pub mod kernel_log;
+pub mod links;
 pub mod pace;
 mod threads;
+pub mod uevents;
 
 use std::collections::BTreeMap;
 use std::fs::File;

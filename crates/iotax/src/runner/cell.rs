@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::Cell;
-use iotax_model::plan::PlannedEvent;
 use iotax_model::record::{CacheDrop, Measurement, Occurrence};
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
@@ -15,10 +14,11 @@ use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::undo::UndoLog;
 
 use super::common_window;
+use super::occurrences::{self, Happenings, Seen};
 use super::start_barrier::{self, Participant};
 use super::target::{HostSite, OwnAgent, Site, Target};
 use super::watch::{Host, Watch, Watched};
-use super::{Progress, Runner, interrupted, occurrences, pair, phases};
+use super::{Progress, Runner, interrupted, pair, phases};
 
 /// Time limit for an agent before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
@@ -57,7 +57,12 @@ impl Runner<'_> {
             neighbour: neighbour.map(|neighbour| outlasting(&neighbour.workload, &prepared.workload)),
             seed: job_seed(self.order.seed, scheduled.cell.workload, scheduled.round),
             interval: self.order.interval.or(plan.watch.as_ref().map(|_| FINE)),
-            events: plan.watch.as_ref().map(|watch| watch.scheduled(prepared.workload.runtime)),
+            happenings: plan.watch.as_ref().map(|watch| Happenings {
+                events: watch.scheduled(prepared.workload.runtime),
+                window: Duration::from(prepared.workload.window()),
+                socket: undo_log.socket(),
+                name: format!("run {}, {}", self.order.run, plan.targets[scheduled.cell.target].name),
+            }),
         };
         let performed = perform(&spec, &mut self.local, targets, neighbours, progress);
         self.phases.begin(phases::FINISH);
@@ -193,8 +198,8 @@ struct MeasurementSpec<'a> {
     seed: u64,
     /// `None` for one that suits the workload.
     interval: Option<Nanos>,
-    /// What is to happen in the window; `None` if it is no watch.
-    events: Option<Vec<(Nanos, &'a PlannedEvent)>>,
+    /// What happens in the window; `None` if it is no watch.
+    happenings: Option<Happenings<'a>>,
 }
 
 /// Runs the workloads and monitors the machine.
@@ -230,12 +235,13 @@ fn perform(
         let agent = target.own_agent()?.context("a neighbour has an agent of its own")?.client;
         participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: true });
     }
+    let disks = host.as_ref().map_or(Vec::new(), |host| host.disks.clone());
     let mut watch = Watch::new(host, layers, &participants, spec.workload.window().0);
-    let Some(events) = &spec.events else {
+    let Some(happenings) = &spec.happenings else {
         start_barrier::run(participants, &mut |event| watch.see(event, progress));
         return Ok((watch.finish()?, Vec::new()));
     };
-    let (occurrences, remark) = occurrences::during(events, |begin| {
+    let Seen { mut occurrences, remarks, began } = occurrences::during(happenings, &disks, |begin| {
         let mut begin = Some(begin);
         start_barrier::run(participants, &mut |event| {
             watch.see(event, progress);
@@ -246,8 +252,13 @@ fn perform(
             }
         });
     });
-    remark.into_iter().for_each(|remark| progress.note(&remark));
-    Ok((watch.finish()?, occurrences))
+    remarks.iter().for_each(|remark| progress.note(remark));
+    let watched = watch.finish()?;
+    if let Some(began) = began {
+        occurrences.extend(occurrences::of_guests(targets, began));
+        occurrences.sort_by_key(|occurrence| occurrence.at_ns);
+    }
+    Ok((watched, occurrences))
 }
 
 /// Drops the caches of all guests concurrently.

@@ -40,6 +40,8 @@ pub(super) struct Watch<'a> {
 
 /// The monitors of this machine.
 pub(super) struct Host {
+    /// The block devices below the targets, by kernel name.
+    pub(super) disks: Vec<String>,
     monitor: Monitor,
     kernel: KernelThreads,
     /// The packets' path, if a network is measured.
@@ -124,13 +126,13 @@ impl Host {
         let mut kernel = KernelThreads::new(root, &disks, &filesystems);
         // The first reading takes longest.
         kernel.read();
-        let monitor = Monitor::new(root, disks, threads);
+        let monitor = Monitor::new(root, disks.clone(), threads);
         // Several guests have a namespace each.
         let (monitor, via) = match paths.as_slice() {
             [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
             _ => (monitor, None),
         };
-        Ok(Some(Self { monitor, kernel, via }))
+        Ok(Some(Self { disks, monitor, kernel, via }))
     }
 }
 

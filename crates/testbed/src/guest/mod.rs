@@ -46,6 +46,7 @@ use nic::{Backend, GuestNic};
 use passt::Passt;
 use process::{QemuProcess, Signs};
 pub use process::{find_qemu, qemu_version};
+pub use qmp::QmpEvent;
 use qmp::{Qmp, QmpError};
 
 /// Time for a guest's agent to acknowledge a shutdown.
@@ -313,6 +314,11 @@ impl Guest {
     /// The client of the guest's agent, and the block layer, for use at the same time.
     pub const fn agent_and_blocks(&mut self) -> (&mut AgentClient, BlockLayer<'_>) {
         (&mut self.agent, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
+    }
+
+    /// What happened in QEMU since the last call; the latest events may be left out if they are many.
+    pub fn events(&mut self) -> Result<Vec<QmpEvent>, GuestError> {
+        self.qmp.events().map_err(|source| with_diagnostics(source, &self.process))
     }
 
     /// Stops the guest's CPUs and waits for its I/O in flight.
