@@ -223,7 +223,7 @@ fn a_link_that_goes_down_and_a_mark_are_seen_at_their_times() {
     );
     let detail = text(&lab.run(&["report", "1", "--detail"]).stdout);
     assert!(
-        detail.contains("What was seen") && detail.contains(&format!("link    {name}: down")),
+        detail.contains("What was seen") && detail.contains(&format!(", link: {name}: down")),
         "{detail}"
     );
 }

@@ -48,7 +48,8 @@ fn events(episode: &Episode<'_>) -> Grid {
 fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
     if in_full {
         let line = |one: Sighting<'_>| {
-            format!("{:>8}  {:<6}  {}", human::time(one.at_ns as f64), one.source, one.text)
+            let Sighting { at_ns, source, text, .. } = one;
+            format!("{}, {source}: {text}", human::time(at_ns as f64))
         };
         let lines: Vec<String> = episode.seen().map(line).collect();
         if !lines.is_empty() {
