@@ -198,6 +198,29 @@ pub enum Happened {
         /// The line.
         text: String,
     },
+    /// Something else that was seen, or a mark.
+    Seen {
+        /// Where.
+        source: Source,
+        /// In one line.
+        text: String,
+    },
+}
+
+words! {
+    /// The source of what was seen beside a load, other than the kernel's log.
+    Source, "source" {
+        /// The kernel's events of block devices, SCSI and NVMe (uevents).
+        Device = "device",
+        /// A network interface that went up or down.
+        Link = "link",
+        /// The state of a device or of a RAID in /sys that changed.
+        State = "state",
+        /// An event of a measured guest's QEMU.
+        Qemu = "qemu",
+        /// A mark of the user's.
+        Mark = "mark",
+    }
 }
 
 /// An agent's result for one measurement.
@@ -487,7 +510,7 @@ pub struct Measurement {
     /// Times in which the guest's clock stood still, in their order; for a watch.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub standstills: Vec<Standstill>,
-    /// What happened meanwhile, in its order: the events of a watch and the kernel's log.
+    /// What happened beside a watch, in its order: commands, marks, and what was seen of devices, links and guests.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub occurrences: Vec<Occurrence>,
     /// The metrics of an imported measurement; `outcome` then holds only what the source has.

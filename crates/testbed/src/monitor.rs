@@ -4,10 +4,13 @@
 
 mod counters;
 pub mod device_gaps;
+pub mod device_states;
 pub mod kernel;
 pub mod kernel_log;
+pub mod links;
 pub mod pace;
 mod threads;
+pub mod uevents;
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -5,10 +5,13 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, netlink, recv, send,
+    socket_with,
 };
 
 /// Size of struct nlmsghdr.
@@ -26,11 +29,18 @@ const LARGEST: usize = 64 << 10;
 
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
+const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 
+/// Multicast group of the kernel's own uevents; group 2 is that of udev.
+const UEVENTS: u32 = 1;
+/// Multicast group of changes of interfaces: `RTMGRP_LINK`.
+const LINKS: u32 = 1;
+
 const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
 const IFLA_IFNAME: u16 = 3;
@@ -40,6 +50,9 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFF_UP: u32 = 1;
+/// Administratively up, with a carrier.
+const IFF_RUNNING: u32 = 0x40;
+const AF_UNSPEC: u8 = 0;
 const AF_INET: u8 = 2;
 /// Size of struct ifinfomsg.
 const LINK: usize = 16;
@@ -67,16 +80,21 @@ impl Netlink {
         Ok(Self(socket_with(AddressFamily::NETLINK, kind, flags, family)?))
     }
 
-    /// Sends one request and returns the answers up to the kernel's end marker.
-    fn ask(&self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    fn send(&self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<()> {
         let length = u32::try_from(HEADER + payload.len()).map_err(io::Error::other)?;
         let mut message = length.to_ne_bytes().to_vec();
         message.extend(kind.to_ne_bytes());
-        message.extend((flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+        message.extend((flags | NLM_F_REQUEST).to_ne_bytes());
         // Sequence number and sender stay zero: the socket serves this request alone.
         message.extend([0; 8]);
         message.extend(payload);
         send(&self.0, &message, SendFlags::empty())?;
+        Ok(())
+    }
+
+    /// Sends one request and returns the answers up to the kernel's end marker.
+    fn ask(&self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        self.send(kind, flags | NLM_F_ACK, payload)?;
         let mut answers = Vec::new();
         let mut buffer = vec![0; LARGEST];
         loop {
@@ -95,6 +113,74 @@ impl Netlink {
             }
         }
     }
+}
+
+/// A socket that receives what the kernel multicasts.
+#[derive(Debug)]
+pub(crate) struct Multicast(OwnedFd);
+
+impl Multicast {
+    fn join(family: Option<Protocol>, groups: u32) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, family)?;
+        bind(&socket, &netlink::SocketAddrNetlink::new(0, groups))?;
+        Ok(Self(socket))
+    }
+
+    /// The kernel's uevents.
+    pub(crate) fn uevents() -> io::Result<Self> {
+        Self::join(Some(netlink::KOBJECT_UEVENT), UEVENTS)
+    }
+
+    /// Changes of this namespace's interfaces, after a description of each as it is now.
+    pub(crate) fn links() -> io::Result<Self> {
+        let socket = Netlink(Self::join(None, LINKS)?.0);
+        socket.send(RTM_GETLINK, NLM_F_DUMP, &[0; LINK])?;
+        Ok(Self(socket.0))
+    }
+
+    /// The datagrams that have come since, after at most `patience`. If more came than the socket holds, the rest of them.
+    pub(crate) fn next(&self, patience: Duration) -> Vec<Vec<u8>> {
+        let patience = Timespec::try_from(patience).unwrap_or_default();
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        if !poll(&mut fds, Some(&patience)).is_ok_and(|ready| ready > 0) {
+            return Vec::new();
+        }
+        let (mut datagrams, mut buffer) = (Vec::new(), vec![0; LARGEST]);
+        loop {
+            match recv(&self.0, buffer.as_mut_slice(), RecvFlags::empty()) {
+                Ok((_, length)) => datagrams.push(buffer[..length.min(LARGEST)].to_vec()),
+                Err(Errno::NOBUFS | Errno::INTR) => {}
+                Err(_) => return datagrams,
+            }
+        }
+    }
+}
+
+/// What a message tells of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LinkNews {
+    pub(crate) index: [u8; 4],
+    pub(crate) name: String,
+    /// Whether it is up and has a carrier; `None` if it was removed.
+    pub(crate) is_up: Option<bool>,
+}
+
+/// What the messages of a datagram tell of interfaces.
+pub(crate) fn link_news(datagram: &[u8]) -> impl Iterator<Item = LinkNews> {
+    messages(datagram).filter_map(|(kind, payload)| {
+        let is_known = matches!(kind, RTM_NEWLINK | RTM_DELLINK);
+        // Struct ifinfomsg: family, type, index, flags. A bridge's ports are also described as such, in its family.
+        if !is_known || payload.first() != Some(&AF_UNSPEC) {
+            return None;
+        }
+        let flags = u32::from_ne_bytes(*payload.get(8..)?.first_chunk()?);
+        Some(LinkNews {
+            index: *payload.get(4..)?.first_chunk()?,
+            name: text(find(payload.get(LINK..)?, IFLA_IFNAME)?),
+            is_up: (kind == RTM_NEWLINK).then_some(flags & IFF_RUNNING != 0),
+        })
+    })
 }
 
 /// The messages of a datagram: type and payload.
@@ -233,11 +319,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_message_tells_whether_a_link_is_up() {
+        // Recorded of a veth: length, type, flags, sequence, sender; family, type, index, flags, mask; name.
+        let message = |kind: u16, flags: u32| {
+            let about = [&[0, 0, 1, 0, 9, 0, 0, 0][..], &flags.to_ne_bytes(), &[0; 4]].concat();
+            let payload = [about, attribute(IFLA_IFNAME, &name("eth1"))].concat();
+            let length = u32::try_from(HEADER + payload.len()).expect("short");
+            [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10], &payload].concat()
+        };
+        let news = |is_up| LinkNews { index: [9, 0, 0, 0], name: "eth1".into(), is_up };
+        // Up, broadcast, running, multicast, with carrier; then without; then removed.
+        let all = [message(16, 0x1_1043), message(16, 0x1003), message(17, 0x1002)].concat();
+        let told: Vec<LinkNews> = link_news(&all).collect();
+        assert_eq!(told, [news(Some(true)), news(Some(false)), news(None)]);
+        assert_eq!(link_news(&message(20, 0x1_1043)).count(), 0, "an address");
+        assert_eq!(link_news(&all[..HEADER + 12]).count(), 0, "truncated");
+    }
+
     proptest! {
         #[test]
         fn any_bytes_end_in_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(messages(&bytes).count() <= bytes.len());
             prop_assert!(attributes(&bytes).count() <= bytes.len());
+            prop_assert!(link_news(&bytes).count() <= bytes.len());
             prop_assert!(set_bits(&bytes).len() <= bytes.len());
         }
     }

@@ -5,7 +5,7 @@ mod price;
 mod stall;
 
 use iotax_model::plan::{Limit, Requirement, WatchFigure, WatchSpec};
-use iotax_model::record::{Happened, Measurement, Occurrence, Sample};
+use iotax_model::record::{Happened, Measurement, Occurrence, Sample, Source};
 
 pub use clock::{Gap, Stalled};
 pub use price::{Change, Price, prices};
@@ -46,13 +46,45 @@ pub struct Episode<'a> {
     pub verdicts: Vec<Judged>,
 }
 
-/// What followed one event, up to the next one.
+/// The source of a line of the kernel's log.
+const KERNEL: &str = "kernel";
+
+/// A line of what was seen beside the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sighting<'a> {
+    /// From the start of the window.
+    pub at_ns: u64,
+    /// A word of [`Source`], or `kernel`.
+    pub source: &'static str,
+    /// The severity of a line of the kernel's log.
+    pub level: Option<u8>,
+    /// The line.
+    pub text: &'a str,
+}
+
+impl Sighting<'_> {
+    /// Returns whether it is a line of the kernel's log.
+    #[must_use]
+    pub fn is_of_kernel(&self) -> bool {
+        self.source == KERNEL
+    }
+
+    /// Returns whether it is a mark, which is an [`Effect`] too.
+    #[must_use]
+    pub fn is_mark(&self) -> bool {
+        self.source == Source::Mark.word()
+    }
+}
+
+/// What followed one event or mark, up to the next one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effect<'a> {
     /// When it happened, from the start of the window.
     pub at_ns: u64,
-    /// The event's name.
+    /// The event's name, or the mark's text.
     pub name: &'a str,
+    /// True of a mark, which has no command.
+    pub is_mark: bool,
     /// How long its command took.
     pub duration_ns: Option<u64>,
     /// How its command failed.
@@ -156,11 +188,15 @@ impl<'a> Episode<'a> {
         self.effects.iter().any(|effect| effect.failure.is_some())
     }
 
-    /// What the kernel logged meanwhile: when, how severe, and the line.
-    pub fn kernel_lines(&self) -> impl Iterator<Item = (u64, u8, &str)> {
-        self.measurement.occurrences.iter().filter_map(|one| match &one.what {
-            Happened::Kernel { level, text } => Some((one.at_ns, *level, text.as_str())),
-            Happened::Event { .. } => None,
+    /// What was seen meanwhile, marks included, in the order of their times.
+    pub fn seen(&self) -> impl Iterator<Item = Sighting<'_>> {
+        self.measurement.occurrences.iter().filter_map(|one| {
+            let (source, level, text) = match &one.what {
+                Happened::Kernel { level, text } => (KERNEL, Some(*level), text),
+                Happened::Seen { source, text } => (source.word(), None, text),
+                Happened::Event { .. } => return None,
+            };
+            Some(Sighting { at_ns: one.at_ns, source, level, text })
         })
     }
 
@@ -228,35 +264,30 @@ fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
 }
 
 fn effects<'a>(m: &'a Measurement, gaps: &[Gap]) -> Vec<Effect<'a>> {
-    let events: Vec<&Occurrence> =
-        m.occurrences.iter().filter(|one| matches!(one.what, Happened::Event { .. })).collect();
+    let mut effects: Vec<Effect<'_>> = m.occurrences.iter().filter_map(effect).collect();
     let course = Course { intervals: intervals(m), gaps };
-    let normal = events.first().and_then(|first| Normal::before(&course.intervals, first.at_ns));
+    let normal = effects.first().and_then(|first| Normal::before(&course.intervals, first.at_ns));
     let end = HostClock::of(m).of_agent(m.outcome.duration_ns);
-    let ends = events.iter().skip(1).map(|next| next.at_ns).chain([end]);
-    events.iter().zip(ends).filter_map(|(event, end)| effect(&course, event, end, normal.as_ref())).collect()
+    let ends: Vec<u64> = effects.iter().skip(1).map(|next| next.at_ns).chain([end]).collect();
+    for (effect, end) in effects.iter_mut().zip(ends) {
+        let after = gaps.iter().filter(|gap| gap.at_ns < end && gap.end_ns() > effect.at_ns);
+        effect.gap = after.max_by_key(|gap| gap.duration_ns).copied();
+        if let Some(normal) = &normal {
+            effect.recovery = normal.again(&course, effect.at_ns, effect.duration_ns.unwrap_or(0), end);
+        }
+    }
+    effects
 }
 
-/// What followed an event up to `end`.
-fn effect<'a>(
-    course: &Course<'_>,
-    event: &'a Occurrence,
-    end: u64,
-    normal: Option<&Normal>,
-) -> Option<Effect<'a>> {
-    let Occurrence { at_ns, what: Happened::Event { name, duration_ns, failure } } = event else {
-        return None;
+/// An event or a mark, before what followed it is known.
+fn effect(occurrence: &Occurrence) -> Option<Effect<'_>> {
+    let (name, is_mark, duration_ns, failure) = match &occurrence.what {
+        Happened::Event { name, duration_ns, failure } => (name, false, *duration_ns, failure.as_deref()),
+        Happened::Seen { source: Source::Mark, text } => (text, true, None, None),
+        Happened::Kernel { .. } | Happened::Seen { .. } => return None,
     };
-    let after = course.gaps.iter().filter(|gap| gap.at_ns < end && gap.end_ns() > *at_ns);
-    Some(Effect {
-        at_ns: *at_ns,
-        name,
-        duration_ns: *duration_ns,
-        failure: failure.as_deref(),
-        gap: after.max_by_key(|gap| gap.duration_ns).copied(),
-        recovery: normal
-            .map_or(Recovery::Unknown, |normal| normal.again(course, *at_ns, duration_ns.unwrap_or(0), end)),
-    })
+    let (gap, recovery) = (None, Recovery::Unknown);
+    Some(Effect { at_ns: occurrence.at_ns, name, is_mark, duration_ns, failure, gap, recovery })
 }
 
 /// The load over time, on the host's clock.
@@ -387,6 +418,49 @@ mod tests {
         assert_eq!(at(2000, 1500, 6250, &noise), Recovery::After(2250 * MS));
         let m = Measurement { samples: samples(&all), ..empty() };
         assert!(Normal::before(&intervals(&m), 750 * MS).is_none(), "three intervals do not tell");
+    }
+
+    #[test]
+    fn a_mark_has_its_gap_and_recovery_and_other_sightings_have_none() {
+        let all = [&[(100, 1); 8][..], &[(0, 0); 4], &[(100, 1); 8]].concat();
+        let blackout = iotax_model::record::Blackout {
+            writes: false,
+            at_ns: 2100 * MS,
+            duration_ns: 900 * MS,
+            ended: true,
+        };
+        let seen = |source, text: &str| Happened::Seen { source, text: text.into() };
+        let outcome = iotax_model::record::Outcome {
+            duration_ns: 5000 * MS,
+            blackouts: Some(vec![blackout]),
+            ..iotax_model::record::Outcome::default()
+        };
+        let m = Measurement {
+            samples: samples(&all),
+            outcome,
+            occurrences: vec![
+                Occurrence { at_ns: 1000 * MS, what: seen(Source::Link, "eth1: down") },
+                Occurrence { at_ns: 2000 * MS, what: seen(Source::Mark, "pulled") },
+                Occurrence { at_ns: 2100 * MS, what: Happened::Kernel { level: 3, text: "sdb".into() } },
+            ],
+            ..empty()
+        };
+        let episode = episode(&WatchSpec::default(), &m);
+        let expected = Effect {
+            at_ns: 2000 * MS,
+            name: "pulled",
+            is_mark: true,
+            duration_ns: None,
+            failure: None,
+            gap: Some(HostClock::of_host().gap(&blackout)),
+            recovery: Recovery::After(1000 * MS),
+        };
+        assert_eq!(episode.effects, [expected]);
+        let seen: Vec<_> = episode.seen().map(|one| (one.source, one.level, one.text)).collect();
+        assert_eq!(
+            seen,
+            [("link", None, "eth1: down"), ("mark", None, "pulled"), ("kernel", Some(3), "sdb")]
+        );
     }
 
     fn empty() -> Measurement {

@@ -81,6 +81,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ),
         ],
     ),
+    ("mark", &[("iotax mark 'cable pulled'", "From another terminal, while a watch measures")]),
     (
         "suite",
         &[

@@ -47,7 +47,7 @@ const HEADINGS: [(&str, &[&str]); 6] = [
 ];
 
 /// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 4] = ["completions", "man", "export", "verify"];
+const SELDOM: [&str; 5] = ["completions", "man", "export", "verify", "mark"];
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;

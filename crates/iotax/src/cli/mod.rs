@@ -22,6 +22,7 @@ mod jobs;
 mod known_words;
 mod ladder;
 mod list;
+mod mark;
 mod net;
 mod output;
 mod output_formats;
@@ -83,6 +84,10 @@ enum Command {
     ///
     /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512, --runtime 60, --blackout 100ms, and --verify xxh3 for what writes.
     Watch(Box<watch::Args>),
+    /// Mark this moment in the watches that are measuring
+    ///
+    /// A mark stands among a watch's events, with the gap and the recovery that follow it.
+    Mark(mark::Args),
     /// Run a plan
     Run(run::Args),
     /// Run a classic benchmark suite on one or more targets: sizes, threads, stream, orion, records and others
@@ -175,6 +180,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Curve(args) => curve::main(&args),
         Command::Ask(args) => ask::main(&args),
         Command::Watch(args) => watch::main(&args),
+        Command::Mark(args) => mark::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),
         Command::Net(command) => net::main(&command),

@@ -1,6 +1,7 @@
-//! The key that ends a run: what Ctrl-C does, in the manner of top.
+//! The keys of a run: `q` does what Ctrl-C does, in the manner of top, and `m` marks this moment of a watch.
 
 use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -9,9 +10,13 @@ use iotax_testbed::interrupt::Interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
+use crate::runner::marks;
+
+/// The text of the mark that a key makes.
+const MARK: &str = "key pressed";
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Waits for `q` on the terminal until it is dropped, which gives the terminal back its mode.
+/// Waits for keys on the terminal until it is dropped, which gives the terminal back its mode.
 pub(super) struct QuitKey {
     before: Termios,
     over: Arc<AtomicBool>,
@@ -19,8 +24,8 @@ pub(super) struct QuitKey {
 }
 
 impl QuitKey {
-    /// `None` where nobody can press it: stdin is no terminal or belongs to another job of the shell.
-    pub(super) fn watch(stop: &Interrupt) -> Option<Self> {
+    /// `None` where nobody can press it: stdin is no terminal or belongs to another job of the shell. `socket` is where the run takes marks.
+    pub(super) fn watch(stop: &Interrupt, socket: PathBuf) -> Option<Self> {
         let stdin = io::stdin();
         if !stdin.is_terminal() || !is_ours() {
             return None;
@@ -32,7 +37,8 @@ impl QuitKey {
         tcsetattr(&stdin, OptionalActions::Now, &by_key).ok()?;
         let over = Arc::new(AtomicBool::new(false));
         let (stop, heard) = (Arc::clone(stop), Arc::clone(&over));
-        let waiting = thread::Builder::new().name("quit key".into()).spawn(move || wait(&stop, &heard)).ok();
+        let waiting =
+            thread::Builder::new().name("quit key".into()).spawn(move || wait(&stop, &heard, &socket)).ok();
         Some(Self { before, over, waiting })
     }
 }
@@ -51,7 +57,7 @@ impl Drop for QuitKey {
     }
 }
 
-fn wait(stop: &Interrupt, over: &AtomicBool) {
+fn wait(stop: &Interrupt, over: &AtomicBool, socket: &Path) {
     let stdin = io::stdin();
     while !over.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
         let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_AGAIN));
@@ -61,6 +67,8 @@ fn wait(stop: &Interrupt, over: &AtomicBool) {
         let mut key = [0];
         match rustix::io::read(&stdin, &mut key) {
             Ok(1) if key == *b"q" => stop.store(true, Ordering::Relaxed),
+            // Nothing is marked where nothing is watched.
+            Ok(1) if key == *b"m" => drop(marks::send(socket, MARK)),
             Ok(1) => {}
             _ => return,
         }

@@ -257,9 +257,12 @@ impl<'a> Session<'a> {
             Some(terminal::set(&page, width, Stream::Stderr.has_colour()))
         };
         let mut watcher = Watcher::new(self.live.line, &so_far);
-        let quit_key = watcher.is_on_terminal().then(|| QuitKey::watch(stop)).flatten();
+        let quit_key = watcher.is_on_terminal().then(|| QuitKey::watch(stop, undo_log.socket())).flatten();
         if quit_key.is_some() {
             watcher.note("q ends it with what was measured until then");
+            if plan.watch.is_some() {
+                watcher.note("m marks this moment, as does iotax mark TEXT elsewhere");
+            }
         }
         let permission = &self.permission;
         let before = self.earlier.as_ref().map_or(&[][..], |earlier| &earlier.targets);

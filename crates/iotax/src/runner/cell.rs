@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::Cell;
-use iotax_model::plan::{Operation, PlannedEvent, WatchSpec};
+use iotax_model::plan::{Operation, WatchSpec};
 use iotax_model::record::{CacheDrop, Measurement, Occurrence};
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
@@ -15,11 +15,12 @@ use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::undo::UndoLog;
 
 use super::common_window;
+use super::occurrences::{self, Happenings, Seen};
 use super::operations::Operations;
 use super::start_barrier::{self, Participant};
 use super::target::{HostSite, OwnAgent, Site, Target};
 use super::watch::{Host, Watch, Watched};
-use super::{Progress, Runner, interrupted, occurrences, pair, phases};
+use super::{Progress, Runner, interrupted, pair, phases};
 
 /// Time limit for an agent before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
@@ -53,14 +54,6 @@ impl Runner<'_> {
         let group = self.neighbour_of(scheduled.cell.target);
         let neighbour = group.map(|group| &plan.neighbours[group - plan.targets.len()]);
         let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, group);
-        let events = plan.watch.as_ref().map(|watch| watch.events_of(&prepared.workload));
-        let spec = MeasurementSpec {
-            workload: &prepared.workload,
-            neighbour: neighbour.map(|neighbour| outlasting(&neighbour.workload, &prepared.workload)),
-            seed: job_seed(self.order.seed, scheduled.cell.workload, scheduled.round),
-            interval: self.order.interval.or(plan.watch.as_ref().map(|_| FINE)),
-            events: events.as_deref(),
-        };
         let operates = plan.watch.as_ref().filter(|watch| !watch.is_control(&prepared.workload.name));
         let operations: Vec<Operation> = operates.into_iter().flat_map(WatchSpec::operations).collect();
         let operations = match targets {
@@ -70,7 +63,21 @@ impl Runner<'_> {
             ),
             _ => None,
         };
-        let performed = perform(&spec, operations.as_ref(), &mut self.local, targets, neighbours, progress);
+        let happenings = plan.watch.as_ref().map(|watch| Happenings {
+            events: watch.events_of(&prepared.workload),
+            operations: operations.as_ref(),
+            window: Duration::from(prepared.workload.window()),
+            socket: undo_log.socket(),
+            name: format!("run {}, {}", self.order.run, plan.targets[scheduled.cell.target].name),
+        });
+        let spec = MeasurementSpec {
+            workload: &prepared.workload,
+            neighbour: neighbour.map(|neighbour| outlasting(&neighbour.workload, &prepared.workload)),
+            seed: job_seed(self.order.seed, scheduled.cell.workload, scheduled.round),
+            interval: self.order.interval.or(plan.watch.as_ref().map(|_| FINE)),
+            happenings,
+        };
+        let performed = perform(&spec, &mut self.local, targets, neighbours, progress);
         self.phases.begin(phases::FINISH);
         if let (Some(operations), [target]) = (operations, &mut *targets) {
             operations.finish(target, undo_log);
@@ -209,14 +216,13 @@ struct MeasurementSpec<'a> {
     seed: u64,
     /// `None` for one that suits the workload.
     interval: Option<Nanos>,
-    /// What is to happen in the window; `None` if it is no watch.
-    events: Option<&'a [(Nanos, &'a PlannedEvent)]>,
+    /// What happens in the window; `None` if it is no watch.
+    happenings: Option<Happenings<'a>>,
 }
 
 /// Runs the workloads and monitors the machine.
 fn perform(
     spec: &MeasurementSpec<'_>,
-    operations: Option<&Operations>,
     run_agent: &mut AgentClient,
     targets: &mut [Target],
     neighbours: &mut [Target],
@@ -247,12 +253,13 @@ fn perform(
         let agent = target.own_agent()?.context("a neighbour has an agent of its own")?.client;
         participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: true });
     }
+    let disks = host.as_ref().map_or(Vec::new(), |host| host.disks.clone());
     let mut watch = Watch::new(host, layers, &participants, spec.workload.window().0);
-    let Some(events) = spec.events else {
+    let Some(happenings) = &spec.happenings else {
         start_barrier::run(participants, &mut |event| watch.see(event, progress));
         return Ok((watch.finish()?, Vec::new()));
     };
-    let (occurrences, remark) = occurrences::during(events, operations, |begin| {
+    let Seen { mut occurrences, remarks, began } = occurrences::during(happenings, &disks, |begin| {
         let mut begin = Some(begin);
         start_barrier::run(participants, &mut |event| {
             watch.see(event, progress);
@@ -263,8 +270,13 @@ fn perform(
             }
         });
     });
-    remark.into_iter().for_each(|remark| progress.note(&remark));
-    Ok((watch.finish()?, occurrences))
+    remarks.iter().for_each(|remark| progress.note(remark));
+    let watched = watch.finish()?;
+    if let Some(began) = began {
+        occurrences.extend(occurrences::of_guests(targets, began));
+        occurrences.sort_by_key(|occurrence| occurrence.at_ns);
+    }
+    Ok((watched, occurrences))
 }
 
 /// Drops the caches of all guests concurrently.

@@ -6,6 +6,7 @@ mod ask;
 mod cell;
 mod common_window;
 mod guests;
+pub(crate) mod marks;
 mod network;
 mod occurrences;
 mod operations;

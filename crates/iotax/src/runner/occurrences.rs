@@ -1,117 +1,262 @@
-//! What happens beside the load of a watch: its events are made to happen, and the kernel's log is read.
+//! What happens beside the load of a watch: its commands are run, marks are taken, and what the machine tells meanwhile is kept.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use iotax_model::plan::{Action, PlannedEvent};
-use iotax_model::record::{Happened, Occurrence};
-use iotax_model::units::Nanos;
-use iotax_testbed::monitor::kernel_log::KernelLog;
+use iotax_model::record::{Happened, Occurrence, Source};
+use iotax_model::units::{Nanos, human};
+use iotax_testbed::guest::QmpEvent;
+use iotax_testbed::monitor::device_states::DeviceStates;
+use iotax_testbed::monitor::kernel_log::{KernelLine, KernelLog};
+use iotax_testbed::monitor::links::Links;
+use iotax_testbed::monitor::uevents::Uevents;
 use rustix::fs::MemfdFlags;
 
+use super::marks::MarkSocket;
 use super::operations::Operations;
+use super::target::Target;
 
-/// The longest time in which nobody looks whether the load is over.
+/// The longest time in which nobody looks whether the load is over, and the time between looks at states.
 const LOOK: Duration = Duration::from_millis(100);
-/// Lines of the kernel that are kept.
+/// Lines that are kept of each source.
 const MOST_LINES: usize = 500;
 /// Characters that are kept of what a command writes to stderr.
 const MOST_ERROR: u64 = 400;
 
-/// Carries out `load`, which says when its window began, and has the events happen in it. Returns what happened in its order, and a remark if the
-/// kernel's log cannot be read. `operations` is there if one of the events is an operation.
+/// What happens in the window of a watch.
+pub(super) struct Happenings<'a> {
+    /// In the order of their times.
+    pub(super) events: Vec<(Nanos, &'a PlannedEvent)>,
+    /// There if one of them is an operation.
+    pub(super) operations: Option<&'a Operations>,
+    /// The length of the window.
+    pub(super) window: Duration,
+    /// Where marks are taken.
+    pub(super) socket: PathBuf,
+    /// Of the run and the target, for who marks.
+    pub(super) name: String,
+}
+
+/// What happened.
+pub(super) struct Seen {
+    /// In the order of their times.
+    pub(super) occurrences: Vec<Occurrence>,
+    /// Why a source was not read, or not to its end.
+    pub(super) remarks: Vec<String>,
+    /// When the window began; `None` if it did not.
+    pub(super) began: Option<Instant>,
+}
+
+/// Carries out `load`, which says when its window began, and has everything else happen in it. `disks` are the devices below the targets.
 ///
 /// A command that has begun is waited for: what it does may have to be done to its end.
 pub(super) fn during(
-    events: &[(Nanos, &PlannedEvent)],
-    operations: Option<&Operations>,
+    happenings: &Happenings<'_>,
+    disks: &[String],
     load: impl FnOnce(&mut dyn FnMut(Instant)),
-) -> (Vec<Occurrence>, Option<String>) {
-    let (found, over) = (Mutex::new(Vec::new()), AtomicBool::new(false));
-    let (log, remark) = match KernelLog::open() {
-        Ok(log) => (Some(log), None),
-        Err(error) => (None, Some(format!("the kernel's log was not read: {error}"))),
-    };
-    let (happened, is_over) = (&found, &over);
+) -> Seen {
+    let stage = Stage::default();
+    let seen = |source: Source| move |text: String| Happened::Seen { source, text };
+    let logged = |line: KernelLine| Happened::Kernel { level: line.level, text: line.text };
+    let mut states = DeviceStates::new(Path::new("/"), disks);
+    let log = stage.open("the kernel's log", KernelLog::open());
+    let uevents = stage.open("events of devices", Uevents::open());
+    let links = stage.open("states of network interfaces", Links::open());
+    let marks = stage.open("iotax mark", MarkSocket::open(&happenings.socket));
+    let all = &stage;
     thread::scope(|scope| {
         let (for_events, events_begin) = mpsc::channel();
-        let (for_log, log_begins) = mpsc::channel();
-        scope.spawn(move || carry_out(events, operations, &events_begin, is_over, happened));
-        if let Some(log) = log {
-            scope.spawn(move || read(log, &log_begins, is_over, happened));
+        scope.spawn(move || all.carry_out(happenings, &events_begin));
+        if let Some(mut log) = log {
+            scope.spawn(move || all.read("the kernel's log", || log.next(LOOK).into_iter().map(logged)));
         }
-        load(&mut |at| {
-            // Nobody listens to what has ended.
-            let _ = for_events.send(at);
-            let _ = for_log.send(at);
-        });
-        over.store(true, Ordering::Relaxed);
-        drop((for_events, for_log));
-    });
-    let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    found.sort_by_key(|occurrence| occurrence.at_ns);
-    (found, remark)
-}
-
-fn put(found: &Mutex<Vec<Occurrence>>, began: Instant, at: Instant, what: Happened) {
-    let at_ns = u64::try_from(at.saturating_duration_since(began).as_nanos()).unwrap_or(u64::MAX);
-    found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(Occurrence { at_ns, what });
-}
-
-/// Begins each event at its time.
-fn carry_out(
-    events: &[(Nanos, &PlannedEvent)],
-    operations: Option<&Operations>,
-    begins: &Receiver<Instant>,
-    over: &AtomicBool,
-    found: &Mutex<Vec<Occurrence>>,
-) {
-    let Ok(began) = begins.recv() else { return };
-    thread::scope(|scope| {
-        for (at, event) in events {
-            let due = began + Duration::from_nanos(at.0);
-            while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-                if over.load(Ordering::Relaxed) {
-                    break;
-                }
-                thread::sleep(left.min(LOOK));
-            }
-            if over.load(Ordering::Relaxed) {
-                let failure = Some("the load had ended before it".to_owned());
-                let what = Happened::Event { name: event.name.clone(), duration_ns: None, failure };
-                put(found, began, due, what);
-                continue;
-            }
-            // One that takes long does not delay the next.
+        if let Some(uevents) = uevents {
             scope.spawn(move || {
-                let begun = Instant::now();
-                let done = match &event.action {
-                    Action::Command(command) => run(command),
-                    Action::Operation(operation) => {
-                        Ok(operations.and_then(|operations| operations.perform(*operation)))
-                    }
-                };
-                let (duration_ns, failure) = match done {
-                    Ok(failure) => (Some(begun.elapsed()), failure),
-                    Err(error) => (None, Some(format!("sh could not be begun: {error}"))),
-                };
-                let duration_ns = duration_ns.and_then(|time| u64::try_from(time.as_nanos()).ok());
-                let what = Happened::Event { name: event.name.clone(), duration_ns, failure };
-                put(found, began, begun, what);
+                all.read("events of devices", || uevents.next(LOOK).into_iter().map(seen(Source::Device)));
             });
         }
+        if let Some(mut links) = links {
+            scope.spawn(move || {
+                all.read("states of network interfaces", || {
+                    links.next(LOOK).into_iter().map(seen(Source::Link))
+                });
+            });
+        }
+        scope.spawn(move || {
+            all.read("states of devices", || {
+                thread::sleep(LOOK);
+                states.changes().into_iter().map(seen(Source::State))
+            });
+        });
+        if let Some(marks) = &marks {
+            scope.spawn(move || all.take_marks(marks, happenings));
+        }
+        load(&mut |at| {
+            // It begins once.
+            let _ = all.began.set(at);
+            // Nobody listens to what has ended.
+            let _ = for_events.send(at);
+        });
+        all.over.store(true, Ordering::Relaxed);
+        drop(for_events);
     });
+    stage.end()
+}
+
+/// What happened in the guests of these targets in a window that began then, and was not told before.
+pub(super) fn of_guests(targets: &mut [Target], began: Instant) -> Vec<Occurrence> {
+    let several = targets.len() > 1;
+    let (now, clock) = (Instant::now(), SystemTime::now());
+    let mut found = Vec::new();
+    for (number, target) in (1..).zip(targets) {
+        let events = target.running_guest().map(|running| running.guest.events());
+        // A guest that does not answer has failed its measurement.
+        for QmpEvent { at, text } in events.into_iter().flatten().flatten() {
+            let ago = clock.duration_since(at).unwrap_or_default();
+            let Some(at) = now.checked_sub(ago).and_then(|at| at.checked_duration_since(began)) else {
+                continue;
+            };
+            let text = if several { format!("guest {number}: {text}") } else { text };
+            found.push(Occurrence { at_ns: nanos(at), what: Happened::Seen { source: Source::Qemu, text } });
+        }
+    }
+    found
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What all that happens at the same time shares.
+#[derive(Default)]
+struct Stage {
+    /// When the window began.
+    began: OnceLock<Instant>,
+    /// True once the load is over.
+    over: AtomicBool,
+    found: Mutex<Vec<Occurrence>>,
+    remarks: Mutex<Vec<String>>,
+}
+
+impl Stage {
+    fn put(&self, began: Instant, at: Instant, what: Happened) {
+        let at_ns = nanos(at.saturating_duration_since(began));
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).push(Occurrence { at_ns, what });
+    }
+
+    fn remark(&self, remark: String) {
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).push(remark);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// A source, or a remark that it is not read.
+    fn open<T>(&self, name: &str, opened: io::Result<T>) -> Option<T> {
+        opened.map_err(|error| self.remark(format!("{name}: not read: {error}"))).ok()
+    }
+
+    /// Reads a source until the load is over. `next` takes [`LOOK`] at most. What it tells before the window is not kept.
+    fn read<I: Iterator<Item = Happened>>(&self, name: &str, mut next: impl FnMut() -> I) {
+        let (mut count, mut over) = (0, false);
+        while !over {
+            // Once more after the end, for what came with it.
+            over = self.is_over();
+            let lines = next();
+            let at = Instant::now();
+            let Some(began) = self.began.get().filter(|began| **began <= at) else { continue };
+            for line in lines {
+                count += 1;
+                if count <= MOST_LINES {
+                    self.put(*began, at, line);
+                }
+            }
+        }
+        if count > MOST_LINES {
+            self.remark(format!("{name}: the first {MOST_LINES} of {count} lines are kept"));
+        }
+    }
+
+    /// Takes marks in the window, and answers who sent them.
+    fn take_marks(&self, marks: &MarkSocket, happenings: &Happenings<'_>) {
+        let Happenings { name, window, .. } = happenings;
+        while !self.is_over() {
+            marks.answer(LOOK, |text| {
+                let at = Instant::now();
+                let Some(began) = self.began.get() else {
+                    return Err(format!("{name}: its window has not begun"));
+                };
+                let since = at.saturating_duration_since(*began);
+                if since >= *window {
+                    return Err(format!("{name}: its window is over"));
+                }
+                self.put(*began, at, Happened::Seen { source: Source::Mark, text: text.to_owned() });
+                Ok(format!("{name}: marked at {}", human::time(nanos(since) as f64)))
+            });
+        }
+    }
+
+    fn end(self) -> Seen {
+        let mut occurrences = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        occurrences.sort_by_key(|occurrence| occurrence.at_ns);
+        let remarks = self.remarks.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Seen { occurrences, remarks, began: self.began.into_inner() }
+    }
+
+    /// Begins each event at its time.
+    fn carry_out(&self, happenings: &Happenings<'_>, begins: &Receiver<Instant>) {
+        let Ok(began) = begins.recv() else { return };
+        thread::scope(|scope| {
+            for (at, event) in &happenings.events {
+                let due = began + Duration::from_nanos(at.0);
+                while let Some(left) =
+                    due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+                {
+                    if self.is_over() {
+                        break;
+                    }
+                    thread::sleep(left.min(LOOK));
+                }
+                if self.is_over() {
+                    let failure = Some("the load had ended before it".to_owned());
+                    let what = Happened::Event { name: event.name.clone(), duration_ns: None, failure };
+                    self.put(began, due, what);
+                    continue;
+                }
+                // One that takes long does not delay the next.
+                scope.spawn(move || {
+                    let begun = Instant::now();
+                    let done = match &event.action {
+                        Action::Command(command) => run(command),
+                        Action::Operation(operation) => {
+                            Ok(happenings.operations.and_then(|operations| operations.perform(*operation)))
+                        }
+                    };
+                    let (duration_ns, failure) = match done {
+                        Ok(failure) => (Some(begun.elapsed()), failure),
+                        Err(error) => (None, Some(format!("sh could not be begun: {error}"))),
+                    };
+                    let duration_ns = duration_ns.map(nanos);
+                    let what = Happened::Event { name: event.name.clone(), duration_ns, failure };
+                    self.put(began, begun, what);
+                });
+            }
+        });
+    }
 }
 
 /// Runs a command to its end: `None`, or how it failed.
-fn run(command: &str) -> std::io::Result<Option<String>> {
+fn run(command: &str) -> io::Result<Option<String>> {
     // A file, not a pipe, which what the command leaves running would keep open.
     let mut said = File::from(rustix::fs::memfd_create("event", MemfdFlags::CLOEXEC)?);
     let mut shell = Command::new("sh");
@@ -127,20 +272,6 @@ fn run(command: &str) -> std::io::Result<Option<String>> {
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     Ok(Some(if lines.is_empty() { status.to_string() } else { format!("{status}: {}", lines.join("; ")) }))
-}
-
-/// Reads the kernel's log until the load is over.
-fn read(mut log: KernelLog, begins: &Receiver<Instant>, over: &AtomicBool, found: &Mutex<Vec<Occurrence>>) {
-    let Ok(began) = begins.recv() else { return };
-    let mut left = MOST_LINES;
-    while !over.load(Ordering::Relaxed) {
-        let lines = log.next(LOOK);
-        let at = Instant::now();
-        for line in lines.into_iter().take(left) {
-            left -= 1;
-            put(found, began, at, Happened::Kernel { level: line.level, text: line.text });
-        }
-    }
 }
 
 #[cfg(test)]
@@ -160,11 +291,34 @@ mod tests {
             event("never", "true"),
         ];
         let times = [Nanos::from_millis(50), Nanos::from_millis(100), Nanos::from_secs(60)];
-        let scheduled: Vec<(Nanos, &PlannedEvent)> = times.into_iter().zip(&all).collect();
-        let (found, _) = during(&scheduled, None, |begin| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let happenings = Happenings {
+            events: times.into_iter().zip(&all).collect(),
+            operations: None,
+            window: Duration::from_millis(250),
+            socket: dir.path().join("socket"),
+            name: "run 1".into(),
+        };
+        let mut answers = Vec::new();
+        let seen = during(&happenings, &[], |begin| {
+            answers.push(super::super::marks::send(&happenings.socket, "too early"));
             begin(Instant::now());
+            answers.push(super::super::marks::send(&happenings.socket, "cable pulled"));
             thread::sleep(Duration::from_millis(250));
+            answers.push(super::super::marks::send(&happenings.socket, "too late"));
         });
+        let answers: Vec<String> = answers.into_iter().map(|answer| answer.expect("answered").text).collect();
+        assert_eq!(answers[0], "run 1: its window has not begun");
+        assert!(answers[1].starts_with("run 1: marked at "), "{answers:?}");
+        assert_eq!(answers[2], "run 1: its window is over");
+        assert!(!happenings.socket.exists(), "the socket stays");
+        let found = seen.occurrences;
+        let marks: Vec<&Happened> = found
+            .iter()
+            .map(|one| &one.what)
+            .filter(|what| matches!(what, Happened::Seen { source: Source::Mark, .. }))
+            .collect();
+        assert_eq!(marks, [&Happened::Seen { source: Source::Mark, text: "cable pulled".into() }]);
         let events: Vec<&Occurrence> =
             found.iter().filter(|one| matches!(one.what, Happened::Event { .. })).collect();
         let [slow, wrong, never] = events[..] else { panic!("{events:?}") };

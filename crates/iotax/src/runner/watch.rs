@@ -43,6 +43,8 @@ pub(super) struct Watch<'a> {
 
 /// The monitors of this machine.
 pub(super) struct Host {
+    /// The block devices below the targets, by kernel name.
+    pub(super) disks: Vec<String>,
     monitor: Monitor,
     kernel: KernelThreads,
     /// The packets' path, if a network is measured.
@@ -135,13 +137,13 @@ impl Host {
         kernel.read();
         let gaps = workload.blackout.filter(|_| is_guest);
         let gaps = gaps.map(|least| DeviceGapWatch::start(root, &disks, Duration::from_nanos(least.0)));
-        let monitor = Monitor::new(root, disks, threads);
+        let monitor = Monitor::new(root, disks.clone(), threads);
         // Several guests have a namespace each.
         let (monitor, via) = match paths.as_slice() {
             [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
             _ => (monitor, None),
         };
-        Ok(Some(Self { monitor, kernel, via, gaps }))
+        Ok(Some(Self { disks, monitor, kernel, via, gaps }))
     }
 }
 

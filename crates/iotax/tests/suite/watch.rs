@@ -1,6 +1,9 @@
 //! What an event costs: faults of known length on this host, and in a guest with device mapper.
 
 use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use iotax_model::units::Bytes;
 use iotax_testkit::require;
@@ -131,6 +134,104 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     lab.assert_nothing_left();
 }
 
+/// The source and text of what was seen.
+fn seen(episode: &Value) -> Vec<(&str, &str)> {
+    let lines = episode["seen"].as_array().map(Vec::as_slice).unwrap_or_default();
+    lines.iter().filter_map(|line| Some((line["source"].as_str()?, line["text"].as_str()?))).collect()
+}
+
+/// A pair of interfaces of this host, both up.
+struct Pair {
+    name: String,
+}
+
+impl Pair {
+    fn new() -> Option<Self> {
+        require!(root);
+        require!(program "ip");
+        // Unique, and at most 15 characters.
+        let name = format!("iotx{}", std::process::id());
+        let peer = format!("{name}p");
+        run("ip", &["link", "add", &name, "type", "veth", "peer", "name", &peer].map(Path::new));
+        let pair = Self { name };
+        for end in [&pair.name, &peer] {
+            run("ip", &["link", "set", end, "up"].map(Path::new));
+        }
+        Some(pair)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        run("ip", &["link", "del", &self.name].map(Path::new));
+    }
+}
+
+#[test]
+fn a_link_that_goes_down_and_a_mark_are_seen_at_their_times() {
+    let Some(pair) = Pair::new() else { return };
+    let name = &pair.name;
+    let lab = Lab::new();
+    let nobody = lab.run(&["mark", "cable pulled"]);
+    let said = text(&nobody.stderr);
+    assert_eq!((nobody.status.code(), said.contains("no watch")), (Some(2), true), "{said}");
+
+    let work = lab.work();
+    let down = format!("flap@1500ms = ip link set {name} down; sleep 1; ip link set {name} up");
+    let mut watch = lab.iotax();
+    watch.args(["watch", work.to_str().expect("text"), "--size", "8m", "--runtime", "6", "--ramp-time", "0"]);
+    watch.args(["--rate-iops", "200", "--event", &down, "--yes", "--json", "-"]);
+    let watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    let end = Instant::now() + Duration::from_secs(60);
+    // It takes marks once its window has begun.
+    let marked = loop {
+        thread::sleep(Duration::from_millis(50));
+        let marked = lab.run(&["mark", "cable pulled"]);
+        if marked.status.success() || Instant::now() > end {
+            break text(&marked.stdout);
+        }
+    };
+    assert!(marked.starts_with("run 1, ") && marked.contains(": marked at "), "{marked}");
+    let refused = lab.run(&["mark", "a\u{1b}[2J"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+
+    let output = watch.wait_with_output().expect("it ends");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_valid(&json);
+    let episode = &json["watch"][0];
+    let seen = seen(episode);
+    let of_pair =
+        seen.iter().filter(|(source, line)| *source == "link" && line.starts_with(&format!("{name}:")));
+    let of_pair: Vec<&str> = of_pair.map(|(_, line)| &line[name.len() + 2..]).collect();
+    assert_eq!(of_pair, ["down", "up"], "{episode}");
+    assert!(seen.contains(&("mark", "cable pulled")), "{episode}");
+    let at = |words: &str| {
+        let lines = episode["seen"].as_array().expect("lines");
+        let line = lines.iter().find(|line| line["text"].as_str().is_some_and(|text| text.ends_with(words)));
+        number(&line.unwrap_or_else(|| panic!("{words}: {episode}"))["at_ns"])
+    };
+    let events = episode["events"].as_array().expect("events");
+    let [mark, flap] = &events[..] else { panic!("{episode}") };
+    assert_eq!((&mark["name"], &mark["mark"]), (&"cable pulled".into(), &true.into()), "{episode}");
+    assert_eq!((at("cable pulled"), &flap["mark"]), (number(&mark["at_ns"]), &Value::Null), "{episode}");
+    let begin = number(&flap["at_ns"]);
+    let (down, up) = (at(&format!("{name}: down")), at(&format!("{name}: up")));
+    assert!(down >= begin && down < begin + 900 * MS && up >= begin + 1000 * MS, "{episode}");
+    assert!(up < begin + number(&flap["duration_ns"]) + STALL * MS, "{episode}");
+    lab.assert_nothing_left();
+
+    let brief = text(&lab.run(&["report", "1"]).stdout);
+    assert!(
+        brief.contains("cable pulled") && brief.contains("other changes: iotax report 1 --detail"),
+        "{brief}"
+    );
+    let detail = text(&lab.run(&["report", "1", "--detail"]).stdout);
+    assert!(
+        detail.contains("What was seen") && detail.contains(&format!(", link: {name}: down")),
+        "{detail}"
+    );
+}
+
 /// Runs a watch in the guest.
 fn watch(guest: &mut LabGuest, device: &str, event: &str, more: &str) -> Value {
     let command = format!(
@@ -165,6 +266,10 @@ fn what_device_mapper_does_is_what_is_told() {
     assert!(at + 50 * MS >= begin && at + gap <= begin + took + 50 * MS, "{suspended}");
     assert_eq!((number(&suspended["failed"]), number(&suspended["lost"])), (0, 0), "{suspended}");
     assert!(number(&suspended["late"]) >= 150, "{suspended}");
+    // Resuming is an event of the kernel's.
+    let told = seen(&suspended);
+    let resumed = told.iter().any(|(source, line)| *source == "device" && line.starts_with("change dm-0"));
+    assert!(resumed, "{suspended}");
 
     // Errors for a second: what failed is counted, and what was acknowledged is there.
     let failing = format!(

@@ -7,11 +7,11 @@ use crate::watch::{
     verdict,
 };
 use iotax_analysis::store::Run;
-use iotax_analysis::watch::{Effect, Episode, Price, episodes, prices};
+use iotax_analysis::watch::{Effect, Episode, Price, Sighting, episodes, prices};
 use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
 
-/// Adds the measurements of a watch, on request with the kernel's log. Returns whether it is one.
+/// Adds the measurements of a watch, on request with what was seen. Returns whether it is one.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(watch) = &run.plan.watch else { return false };
     let episodes = episodes(run);
@@ -33,7 +33,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
         if in_full {
             add_sights(page, episode);
         }
-        add_log(page, run, episode, in_full);
+        add_seen(page, run, episode, in_full);
     }
     true
 }
@@ -87,7 +87,8 @@ fn events(episode: &Episode<'_>) -> Grid {
             None if episode.gaps.is_some() => "none".into(),
             None => UNKNOWN.into(),
         };
-        let texts = [time(Some(effect.at_ns)), time(effect.duration_ns), gap, recovery(effect)];
+        let took = if effect.is_mark { "mark".into() } else { time(effect.duration_ns) };
+        let texts = [time(Some(effect.at_ns)), took, gap, recovery(effect)];
         [words(effect.name)].into_iter().chain(texts.map(figure)).collect()
     };
     grid.rows = episode.effects.iter().map(row).collect();
@@ -104,20 +105,27 @@ fn add_sights(page: &mut Page, episode: &Episode<'_>) {
     }
 }
 
-/// The kernel's lines, or where they are.
-fn add_log(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
-    let lines: Vec<String> = episode
-        .kernel_lines()
-        .map(|(at_ns, _, text)| format!("{:>8}  {text}", human::time(at_ns as f64)))
-        .collect();
-    if lines.is_empty() {
+/// What was seen, or how much of it there is and where.
+fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
+    if in_full {
+        let line = |one: Sighting<'_>| {
+            let Sighting { at_ns, source, text, .. } = one;
+            format!("{}, {source}: {text}", human::time(at_ns as f64))
+        };
+        let lines: Vec<String> = episode.seen().map(line).collect();
+        if !lines.is_empty() {
+            page.add(Part::Head("What was seen".into()));
+            page.add(Part::Lines(lines));
+        }
         return;
     }
-    if in_full {
-        page.add(Part::Head("The kernel's log".into()));
-        page.add(Part::Lines(lines));
-    } else {
-        let count = counted(lines.len() as u64, "line");
-        page.add_lines(vec![format!("{count} in the kernel's log: iotax report {} --detail", run.id)]);
+    let of_kernel = episode.seen().filter(|one| one.is_of_kernel()).count();
+    let others = episode.seen().filter(|one| !one.is_of_kernel() && !one.is_mark()).count();
+    let parts = [(of_kernel, "line", " of the kernel's log"), (others, "other change", "")];
+    let parts = parts.into_iter().filter(|(count, ..)| *count > 0);
+    let parts: Vec<String> =
+        parts.map(|(count, noun, of)| format!("{}{of}", counted(count as u64, noun))).collect();
+    if !parts.is_empty() {
+        page.add_lines(vec![format!("{}: iotax report {} --detail", parts.join(" and "), run.id)]);
     }
 }

@@ -1,4 +1,4 @@
-//! What events cost: the load over time with the events as marks, and gaps shaded.
+//! What events cost: the load over time with events and marks, and gaps shaded.
 
 use maud::{Markup, html};
 
@@ -37,7 +37,7 @@ pub(super) fn sections(run: &Run) -> Markup {
                 (events(episode))
                 (chart(run, episode).figure(Place { run: run.id, workload: &format!("{}-watch", episode.measurement.target), number }))
                 (layers(episode))
-                (log(episode))
+                (seen(episode))
             }
         }
     }
@@ -98,7 +98,7 @@ fn events(episode: &Episode<'_>) -> Markup {
                             tr {
                                 td { (effect.name) }
                                 td { (time(Some(effect.at_ns))) }
-                                td { (time(effect.duration_ns)) }
+                                td { @if effect.is_mark { "mark" } @else { (time(effect.duration_ns)) } }
                                 td { @if let Some(gap) = effect.gap { (time(Some(gap.duration_ns))) " (" (gap.of.word()) ")" } }
                                 td { (recovery(effect)) }
                                 td { (effect.failure.unwrap_or_default()) }
@@ -112,13 +112,18 @@ fn events(episode: &Episode<'_>) -> Markup {
     }
 }
 
-fn log(episode: &Episode<'_>) -> Markup {
-    let lines: Vec<(u64, &str)> = episode.kernel_lines().map(|(at_ns, _, text)| (at_ns, text)).collect();
+fn seen(episode: &Episode<'_>) -> Markup {
     html! {
-        @if !lines.is_empty() {
+        @if episode.seen().next().is_some() {
             details {
-                summary { "The kernel's log" }
-                table { tbody { @for (at_ns, text) in lines { tr { td { (human::time(at_ns as f64)) } td { (text) } } } } }
+                summary { "What was seen" }
+                table {
+                    tbody {
+                        @for one in episode.seen() {
+                            tr { td { (human::time(one.at_ns as f64)) } td { (one.source) } td { (one.text) } }
+                        }
+                    }
+                }
             }
         }
     }
@@ -139,7 +144,7 @@ fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
     Chart {
         key: "watch".into(),
         title: "The load over time".into(),
-        note: "events as marks, times without a completed I/O shaded".into(),
+        note: "events and marks as lines, times without a completed I/O shaded".into(),
         message: heading(run, episode),
         columns: ["of", "at_s", "ios_per_s", "response_us", "oldest_s"].map(Into::into).into(),
         colours: colours

@@ -47,8 +47,13 @@ fn change(change: &Change) -> Value {
 
 fn one(episode: &Episode<'_>) -> Value {
     let m = episode.measurement;
-    let kernel = episode.kernel_lines().map(|(at_ns, level, text)| {
-        object([("at_ns", Some(at_ns.into())), ("level", Some(level.into())), ("text", Some(text.into()))])
+    let seen = episode.seen().map(|one| {
+        object([
+            ("at_ns", Some(one.at_ns.into())),
+            ("source", Some(one.source.into())),
+            ("level", one.level.map(Value::from)),
+            ("text", Some(one.text.into())),
+        ])
     });
     object([
         ("target", Some(m.target.as_str().into())),
@@ -68,7 +73,7 @@ fn one(episode: &Episode<'_>) -> Value {
         ("whole", Some(episode.is_whole.into())),
         ("events", Some(episode.effects.iter().map(event).collect())),
         ("requirements", Some(episode.verdicts.iter().map(requirement).collect())),
-        ("kernel", filled(kernel.collect())),
+        ("seen", filled(seen.collect())),
     ])
 }
 
@@ -107,6 +112,7 @@ fn event(effect: &Effect<'_>) -> Value {
     };
     object([
         ("name", Some(effect.name.into())),
+        ("mark", effect.is_mark.then_some(true.into())),
         ("at_ns", Some(effect.at_ns.into())),
         ("duration_ns", effect.duration_ns.map(Value::from)),
         ("failure", effect.failure.map(Value::from)),

@@ -48,6 +48,7 @@ use operation::{OperationFiles, Operator};
 use passt::Passt;
 use process::{QemuProcess, Signs};
 pub use process::{find_qemu, qemu_version};
+pub use qmp::QmpEvent;
 use qmp::{Qmp, QmpError};
 
 /// Time for a guest's agent to acknowledge a shutdown.
@@ -331,6 +332,11 @@ impl Guest {
             files,
             has_snapshot: false,
         })
+    }
+
+    /// What happened in QEMU since the last call; the latest events may be left out if they are many.
+    pub fn events(&mut self) -> Result<Vec<QmpEvent>, GuestError> {
+        self.qmp.events().map_err(|source| with_diagnostics(source, &self.process))
     }
 
     /// Stops the guest's CPUs and waits for its I/O in flight.

@@ -1,11 +1,11 @@
 //! A small QMP client: one command at a time over QEMU's monitor socket, each with a deadline.
 //!
-//! QEMU sends one JSON object per line: the answer to a command, or an event, which is skipped.
+//! QEMU sends one JSON object per line: the answer to a command, or an event, which is kept.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -69,6 +69,34 @@ pub struct Qmp {
     /// QEMU's process id.
     pid: u32,
     stop: Interrupt,
+    /// Events that came with answers, up to [`MOST_EVENTS`].
+    events: Vec<QmpEvent>,
+}
+
+/// Events that are kept until somebody asks.
+const MOST_EVENTS: usize = 500;
+
+/// Something that happened in QEMU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QmpEvent {
+    /// When, by QEMU's clock, which is the host's.
+    pub at: SystemTime,
+    /// Its name and data: `BLOCK_IO_ERROR: action=stop device=disk operation=write`.
+    pub text: String,
+}
+
+impl QmpEvent {
+    /// `None` if it is no event.
+    fn of(message: &Value) -> Option<Self> {
+        let name = message.get("event")?.as_str()?;
+        let timestamp = |key: &str| message.get("timestamp")?.get(key)?.as_u64();
+        let (seconds, micros) = (timestamp("seconds")?, timestamp("microseconds")?);
+        let at = Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
+        let data = message.get("data").and_then(Value::as_object).into_iter().flatten();
+        let data: Vec<String> = data.map(|(key, value)| format!("{key}={value}")).collect();
+        let text = if data.is_empty() { name.to_owned() } else { format!("{name}: {}", data.join(" ")) };
+        Some(Self { at: SystemTime::UNIX_EPOCH.checked_add(at)?, text })
+    }
 }
 
 impl Qmp {
@@ -80,7 +108,7 @@ impl Qmp {
         stop: &Interrupt,
     ) -> Result<Self, QmpError> {
         let stream = BufReader::new(stream);
-        let mut qmp = Self { stream, deadline, pid, stop: Interrupt::clone(stop) };
+        let mut qmp = Self { stream, deadline, pid, stop: Interrupt::clone(stop), events: Vec::new() };
         let end = Instant::now() + deadline;
         let greeting = qmp.line("the greeting", end)?;
         if greeting.get("QMP").is_none() {
@@ -111,7 +139,19 @@ impl Qmp {
             if message.get("event").is_none() {
                 return Err(not_qmp(command, &message.to_string()));
             }
+            self.keep(&message);
         }
+    }
+
+    fn keep(&mut self, message: &Value) {
+        self.events.extend(QmpEvent::of(message).filter(|_| self.events.len() < MOST_EVENTS));
+    }
+
+    /// The events since the last call, up to now. Fails if QEMU does not answer.
+    pub fn events(&mut self) -> Result<Vec<QmpEvent>, QmpError> {
+        // What was sent before its answer has come by then.
+        self.execute("query-status", &json!({}))?;
+        Ok(std::mem::take(&mut self.events))
     }
 
     /// Makes QEMU quit, also after an interrupt.
@@ -216,6 +256,25 @@ mod tests {
             serde_json::from_str::<Value>(&got[1]).expect("JSON"),
             json!({ "execute": "query-status", "arguments": { "a": 1 } })
         );
+    }
+
+    #[test]
+    fn events_are_kept_with_their_times_until_somebody_asks() {
+        let (stream, _server) = monitor(
+            &[
+                GREETING,
+                r#"{"return": {}}"#,
+                "{\"timestamp\": {\"seconds\": 1267020223, \"microseconds\": 435656}, \"event\": \"BLOCK_IO_ERROR\", \
+                 \"data\": {\"device\": \"disk\", \"nospace\": true}}\n{\"event\": \"STOP\"}\n{\"return\": {}}",
+                r#"{"return": {}}"#,
+            ],
+            true,
+        );
+        let mut qmp = start(stream, LONG).expect("ready");
+        let at = SystemTime::UNIX_EPOCH + Duration::from_micros(1_267_020_223_435_656);
+        let text = r#"BLOCK_IO_ERROR: device="disk" nospace=true"#.to_owned();
+        assert_eq!(qmp.events().expect("answered"), [QmpEvent { at, text }], "one without a time is none");
+        assert_eq!(qmp.events().expect("answered"), []);
     }
 
     #[test]

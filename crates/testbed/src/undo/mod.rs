@@ -257,6 +257,12 @@ impl UndoLog {
         self.lock.run(program, arguments)
     }
 
+    /// The place for a socket by which others speak to this process. It is removed with the log.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.path.with_extension(SOCKET)
+    }
+
     /// Makes this interrupt end the tools that apply effects. Undoing continues.
     pub fn set_interrupt(&mut self, stop: &Interrupt) {
         self.lock.set_interrupt(stop);
@@ -323,7 +329,7 @@ impl UndoLog {
 
     /// Removes the log's files; the one that `clean` looks for is last.
     fn remove(&self) -> io::Result<()> {
-        for path in [&self.path.with_extension(LOCK), &self.path] {
+        for path in [&self.socket(), &self.path.with_extension(LOCK), &self.path] {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -440,6 +446,8 @@ impl Drop for UndoLog {
 const NEW: &str = "new";
 const NAMED: &str = "jsonl";
 const LOCK: &str = "lock";
+/// The extension of a socket next to a log, see [`UndoLog::socket`].
+pub const SOCKET: &str = "socket";
 
 /// Time in which a killed process may still hold its undo log: while it exits, or in a child just forked.
 const ON_ITS_WAY_OUT: Duration = Duration::from_secs(1);

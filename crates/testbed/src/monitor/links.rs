@@ -1,0 +1,66 @@
+//! Network interfaces that go up and down, as they do so.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use crate::netlink::{LinkNews, Multicast, link_news};
+
+/// The interfaces of this process's network namespace.
+#[derive(Debug)]
+pub struct Links {
+    kernel: Multicast,
+    states: LinkStates,
+}
+
+impl Links {
+    /// Asks the kernel for the interfaces and for their changes.
+    ///
+    /// # Errors
+    /// The kernel's errors.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self { kernel: Multicast::links()?, states: LinkStates::default() })
+    }
+
+    /// The changes since, after at most `patience`: `eth1: down`, `eth1: up`, `eth1: removed`. Up is with a carrier.
+    pub fn next(&mut self, patience: Duration) -> Vec<String> {
+        let datagrams = self.kernel.next(patience);
+        datagrams
+            .iter()
+            .flat_map(|bytes| link_news(bytes))
+            .filter_map(|news| self.states.hear(news))
+            .collect()
+    }
+}
+
+/// The last state of each interface, by its index.
+#[derive(Debug, Default)]
+struct LinkStates(HashMap<[u8; 4], bool>);
+
+impl LinkStates {
+    /// The change that a message tells of. The first message of an interface only says what it is like.
+    fn hear(&mut self, news: LinkNews) -> Option<String> {
+        let LinkNews { index, name, is_up } = news;
+        let Some(is_up) = is_up else {
+            return self.0.remove(&index).map(|_| format!("{name}: removed"));
+        };
+        let before = self.0.insert(index, is_up)?;
+        (before != is_up).then(|| format!("{name}: {}", if is_up { "up" } else { "down" }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_change_is_told() {
+        let mut states = LinkStates::default();
+        let mut hear = |is_up| states.hear(LinkNews { index: [2, 0, 0, 0], name: "eth1".into(), is_up });
+        let told: Vec<Option<String>> =
+            [Some(true), Some(true), Some(false), Some(false), Some(true), None, None].map(&mut hear).into();
+        let told: Vec<Option<&str>> = told.iter().map(Option::as_deref).collect();
+        let expected = [None, None, Some("eth1: down"), None, Some("eth1: up"), Some("eth1: removed"), None];
+        assert_eq!(told, expected);
+    }
+}
