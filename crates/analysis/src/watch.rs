@@ -1,10 +1,15 @@
 //! What events cost while a load was held: gaps, late, failed and lost I/Os, and the time until all was as before.
 
+mod timeouts;
+
 use iotax_model::plan::{Limit, Requirement, WatchFigure, WatchSpec};
-use iotax_model::record::{Blackout, Happened, Measurement, Occurrence, Sample};
+use iotax_model::record::{Blackout, Happened, Measurement, Occurrence, Sample, TargetRecord};
 
 use crate::failed::Failed;
 use crate::store::Run;
+use timeouts::LongestHang;
+
+pub use timeouts::{JudgedTimeout, TimeoutOwner, TimeoutVerdict};
 
 /// Fewer intervals before the first event do not tell what is normal.
 const FEWEST: usize = 4;
@@ -34,6 +39,8 @@ pub struct Episode<'a> {
     pub effects: Vec<Effect<'a>>,
     /// In the order of the plan.
     pub verdicts: Vec<Judged>,
+    /// The target's timeouts from the bottom up, its guest's, and guests' defaults.
+    pub timeouts: Vec<JudgedTimeout<'a>>,
 }
 
 /// What followed one event, up to the next one.
@@ -81,10 +88,11 @@ pub struct Judged {
 #[must_use]
 pub fn episodes(run: &Run) -> Vec<Episode<'_>> {
     let Some(watch) = &run.plan.watch else { return Vec::new() };
-    run.measurements.iter().map(|measurement| episode(watch, measurement)).collect()
+    let record = |m: &Measurement| run.targets.iter().find(|record| record.name == m.target);
+    run.measurements.iter().map(|measurement| episode(watch, record(measurement), measurement)).collect()
 }
 
-fn episode<'a>(watch: &WatchSpec, m: &'a Measurement) -> Episode<'a> {
+fn episode<'a>(watch: &WatchSpec, record: Option<&'a TargetRecord>, m: &'a Measurement) -> Episode<'a> {
     let gaps = m.outcome.blackouts.as_deref();
     let verify = m.outcome.verify.as_ref();
     let mut episode = Episode {
@@ -96,8 +104,10 @@ fn episode<'a>(watch: &WatchSpec, m: &'a Measurement) -> Episode<'a> {
         is_whole: gaps.is_some() && verify.is_none_or(|findings| !findings.unfinished),
         effects: effects(m),
         verdicts: Vec::new(),
+        timeouts: Vec::new(),
     };
     episode.verdicts = watch.require.iter().map(|requirement| judged(&episode, *requirement)).collect();
+    episode.timeouts = timeouts::judged(record, episode.longest_hang());
     episode
 }
 
@@ -117,6 +127,14 @@ impl Episode<'_> {
     /// Returns whether I/Os completed at the end, so that nothing was left that may have taken longer than was seen.
     fn has_ended(&self) -> bool {
         self.gaps.is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
+    }
+
+    /// The longest gap, or the slowest I/O if that took longer: one of several paths may hang without a gap.
+    fn longest_hang(&self) -> LongestHang {
+        let (gap, is_whole) = self.figure(WatchFigure::Gap);
+        let slowest = self.measurement.outcome.tallies.latency().max();
+        let oldest = self.measurement.samples.iter().filter_map(|sample| sample.oldest_ns).max();
+        LongestHang { ns: [gap, slowest, oldest].into_iter().flatten().max(), is_whole }
     }
 
     /// Returns whether a command failed: what it was to do may not have happened, so that nothing can pass.
@@ -307,6 +325,31 @@ mod tests {
             }
         };
         (0..).zip(all).map(sample).collect()
+    }
+
+    #[test]
+    fn the_longest_hang_is_a_gap_or_an_io_that_no_gap_shows() {
+        let watch = WatchSpec { events: Vec::new(), require: Vec::new(), late: iotax_model::Nanos(MS) };
+        let hang = |gaps: Option<&[(u64, bool)]>, slowest_ms: u64, oldest_ms: u64| {
+            let gap = |(ms, ended): &(u64, bool)| Blackout {
+                writes: true,
+                at_ns: 0,
+                duration_ns: ms * MS,
+                ended: *ended,
+            };
+            let blackouts = gaps.map(|gaps| gaps.iter().map(gap).collect());
+            let mut samples = samples(&[(1, slowest_ms)]);
+            samples[0].oldest_ns = Some(oldest_ms * MS);
+            let tallies = samples[0].tallies.clone();
+            let outcome = iotax_model::record::Outcome { tallies, blackouts, ..Default::default() };
+            let m = Measurement { samples, outcome, ..empty() };
+            let found = episode(&watch, None, &m).longest_hang();
+            (found.ns.map(|ns| ns / MS), found.is_whole)
+        };
+        assert_eq!(hang(Some(&[(300, true), (900, true)]), 1, 1), (Some(900), true));
+        assert_eq!(hang(Some(&[(900, true), (300, false)]), 1, 1), (Some(900), false));
+        assert_eq!(hang(Some(&[]), 2000, 1), (Some(2000), true), "one path of several");
+        assert_eq!(hang(None, 1, 5000), (Some(5000), false), "an I/O that never returned");
     }
 
     #[test]
