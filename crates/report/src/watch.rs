@@ -1,5 +1,7 @@
 //! Sentences on what events cost while a load was held.
 
+pub(super) mod timeouts;
+
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Effect, Episode, Judged, Recovery, episodes};
 use iotax_model::Workload;
@@ -28,7 +30,8 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     let Some(watch) = &run.plan.watch else { return Vec::new() };
     let of_one = |episode: &Episode<'_>| -> Vec<String> {
         let name = &episode.measurement.target;
-        let told = sentences(watch, episode).into_iter().chain(episode.verdicts.iter().map(verdict));
+        let told = sentences(watch, episode).into_iter().chain(timeouts::line(episode));
+        let told = told.chain(episode.verdicts.iter().map(verdict));
         told.map(|sentence| format!("{name}: {sentence}")).collect()
     };
     episodes(run).iter().flat_map(of_one).collect()

@@ -132,9 +132,10 @@ pub(super) fn judged(record: Option<&TargetRecord>, hang: LongestHang) -> Vec<Ju
 }
 
 fn of_layer(owner: TimeoutOwner, timeout: &Timeout, hang: LongestHang) -> JudgedTimeout<'_> {
-    let Timeout { layer, kind, limit, source } = timeout;
-    let verdict = if kind.is_on_error() { TimeoutVerdict::OnError } else { hang.verdict(*limit) };
-    JudgedTimeout { owner, layer, what: kind.word(), limit: *limit, verdict, then: timeout.then(), source }
+    let Timeout { layer, kind, limit_ns, source } = timeout;
+    let limit = limit_ns.map(Nanos);
+    let verdict = if kind.is_on_error() { TimeoutVerdict::OnError } else { hang.verdict(limit) };
+    JudgedTimeout { owner, layer, what: kind.word(), limit, verdict, then: timeout.then(), source }
 }
 
 #[cfg(test)]
@@ -148,7 +149,7 @@ mod tests {
         let timeout = |layer: &str, kind, seconds: Option<u64>| Timeout {
             layer: layer.into(),
             kind,
-            limit: seconds.map(Nanos::from_secs),
+            limit_ns: seconds.map(|seconds| seconds * SECOND),
             source: "/sys/it".into(),
         };
         TargetRecord {

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::Nanos;
 use crate::words::words;
 
 words! {
@@ -43,7 +42,7 @@ pub struct Timeout {
     pub kind: TimeoutKind,
     /// Absent if the layer waits without a limit, or acts on an error and not on a time.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub limit: Option<Nanos>,
+    pub limit_ns: Option<u64>,
     /// The file that it was read from.
     pub source: String,
 }
@@ -60,7 +59,7 @@ impl Timeout {
     /// The next thing that happens: when the limit is reached, on an error, or instead of a timeout.
     #[must_use]
     pub const fn then(&self) -> &'static str {
-        match (self.kind, self.limit) {
+        match (self.kind, self.limit_ns) {
             (TimeoutKind::ScsiCommand, Some(_)) => {
                 "the command is aborted and tried again, up to 5 times by default; if aborting fails, the device is reset, and in the end taken offline"
             }

@@ -2,7 +2,7 @@
 
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
-use crate::watch::{LEGEND, heading, recovery, sentences, verdict, way};
+use crate::watch::{LEGEND, heading, recovery, sentences, timeouts, verdict, way};
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Effect, Episode, episodes};
 use iotax_model::units::human;
@@ -17,10 +17,15 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
             page.add(Part::Table(events(episode)));
             page.add(Part::Lines(vec![LEGEND.into()]));
         }
+        page.add_lines(timeouts::line(episode).into_iter().collect());
         let failures = episode.effects.iter().filter_map(|effect| {
             Some(format!("event {}: its command failed: {}", effect.name, effect.failure?))
         });
         page.add_lines(failures.chain(episode.verdicts.iter().map(verdict)).collect());
+        if in_full && timeouts::has_hung(episode) {
+            page.add(Part::Head("Timeouts".into()));
+            page.add(Part::Table(of_timeouts(episode)));
+        }
         add_log(page, run, episode, in_full);
     }
     true
@@ -40,6 +45,13 @@ fn events(episode: &Episode<'_>) -> Grid {
         [words(effect.name)].into_iter().chain(texts.map(figure)).collect()
     };
     grid.rows = episode.effects.iter().map(row).collect();
+    grid
+}
+
+fn of_timeouts(episode: &Episode<'_>) -> Grid {
+    let mut grid = Grid::new(&timeouts::COLUMNS);
+    grid.head.iter_mut().for_each(|field| field.is_figure = false);
+    grid.rows = episode.timeouts.iter().map(|one| timeouts::row(one).map(words).into()).collect();
     grid
 }
 

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::COLOURS;
 use super::chart::{Axis, Cell, Chart, Panel, Place, Plot, Unit};
-use crate::watch::{LEGEND, heading, recovery, sentences, verdict, way};
+use crate::watch::{LEGEND, heading, recovery, sentences, timeouts, verdict, way};
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Episode, episodes};
 use iotax_model::record::{Sample, Tally};
@@ -22,6 +22,7 @@ pub(super) fn sections(run: &Run) -> Markup {
                     ul { @for judged in &episode.verdicts { li { (verdict(judged)) } } }
                 }
                 (events(episode))
+                (of_timeouts(episode))
                 (chart(run, episode).figure(Place { run: run.id, workload: &format!("{}-watch", episode.measurement.target), number }))
                 (log(episode))
             }
@@ -51,6 +52,23 @@ fn events(episode: &Episode<'_>) -> Markup {
                 }
             }
             p.note { (LEGEND) }
+        }
+    }
+}
+
+fn of_timeouts(episode: &Episode<'_>) -> Markup {
+    html! {
+        @if let Some(line) = timeouts::line(episode) {
+            p { (line) }
+            details {
+                summary { "Timeouts" }
+                div.wide tabindex="0" role="region" aria-label="Timeouts" {
+                    table {
+                        thead { tr { @for name in timeouts::COLUMNS { th scope="col" { (name) } } } }
+                        tbody { @for one in &episode.timeouts { tr { @for text in timeouts::row(one) { td { (text) } } } } }
+                    }
+                }
+            }
         }
     }
 }

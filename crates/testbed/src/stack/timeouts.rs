@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use iotax_model::Nanos;
 use iotax_model::record::{Timeout, TimeoutKind};
 
 use super::mount::Mount;
@@ -61,7 +60,7 @@ impl Walk<'_> {
         let of_queue = sys_block(directory, "queue/io_timeout");
         let milliseconds = self.read(&of_queue).and_then(|text| text.parse().ok());
         match milliseconds.and_then(|ms: u64| ms.checked_mul(1_000_000)) {
-            Some(ns) => self.add_timeout(name, TimeoutKind::NvmeCommand, Some(Nanos(ns)), of_queue),
+            Some(ns) => self.add_timeout(name, TimeoutKind::NvmeCommand, Some(ns), of_queue),
             // A multipath namespace has no queue of its own.
             None => {
                 let of_module = "/sys/module/nvme_core/parameters/io_timeout".to_owned();
@@ -115,8 +114,8 @@ impl Walk<'_> {
         }
     }
 
-    fn add_timeout(&mut self, layer: &str, kind: TimeoutKind, limit: Option<Nanos>, source: String) {
-        let timeout = Timeout { layer: layer.to_owned(), kind, limit, source };
+    fn add_timeout(&mut self, layer: &str, kind: TimeoutKind, limit_ns: Option<u64>, source: String) {
+        let timeout = Timeout { layer: layer.to_owned(), kind, limit_ns, source };
         if !self.stack.timeouts.contains(&timeout) {
             self.stack.timeouts.push(timeout);
         }
@@ -132,11 +131,9 @@ impl Walk<'_> {
 }
 
 /// A number of seconds, or `None` for no limit.
-fn seconds(text: &str) -> Option<Option<Nanos>> {
+fn seconds(text: &str) -> Option<Option<u64>> {
     match text.parse::<i64>() {
-        Ok(seconds) => {
-            Some(u64::try_from(seconds).ok().and_then(|s| s.checked_mul(1_000_000_000)).map(Nanos))
-        }
+        Ok(seconds) => Some(u64::try_from(seconds).ok().and_then(|s| s.checked_mul(1_000_000_000))),
         Err(_) => (text == "off").then_some(None),
     }
 }

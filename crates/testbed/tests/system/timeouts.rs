@@ -1,6 +1,5 @@
 use std::path::Path;
 
-use iotax_model::Nanos;
 use iotax_model::record::TimeoutKind::{self, *};
 use iotax_testbed::stack::of_path;
 
@@ -15,7 +14,7 @@ fn assert_read(recorded: &str, path: &str, expected: &[(&str, TimeoutKind, Optio
     assert_eq!(stack.timeouts.len(), expected.len(), "{path}: {:#?}", stack.timeouts);
     for (found, (layer, kind, seconds, source)) in stack.timeouts.iter().zip(expected) {
         assert_eq!((found.layer.as_str(), found.kind), (*layer, *kind), "{path}");
-        assert_eq!(found.limit, seconds.map(Nanos::from_secs), "{path}: {found:?}");
+        assert_eq!(found.limit_ns, seconds.map(|seconds| seconds * 1_000_000_000), "{path}: {found:?}");
         assert!(found.source.starts_with('/') && found.source.ends_with(source), "{path}: {found:?}");
     }
 }
