@@ -25,6 +25,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
         if in_full && timeouts::has_hung(episode) {
             page.add(Part::Head("Timeouts".into()));
             page.add(Part::Table(of_timeouts(episode)));
+            page.add(Part::Lines(episode.timeouts.iter().map(timeouts::note).collect()));
         }
         add_log(page, run, episode, in_full);
     }
@@ -50,8 +51,11 @@ fn events(episode: &Episode<'_>) -> Grid {
 
 fn of_timeouts(episode: &Episode<'_>) -> Grid {
     let mut grid = Grid::new(&timeouts::COLUMNS);
-    grid.head.iter_mut().for_each(|field| field.is_figure = false);
-    grid.rows = episode.timeouts.iter().map(|one| timeouts::row(one).map(words).into()).collect();
+    let row = |[layer, what, limit, verdict]: [String; 4]| {
+        vec![words(layer), words(what), figure(limit), words(verdict)]
+    };
+    grid.head[1].is_figure = false;
+    grid.rows = episode.timeouts.iter().map(timeouts::row).map(row).collect();
     grid
 }
 

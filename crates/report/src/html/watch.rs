@@ -64,8 +64,12 @@ fn of_timeouts(episode: &Episode<'_>) -> Markup {
                 summary { "Timeouts" }
                 div.wide tabindex="0" role="region" aria-label="Timeouts" {
                     table {
-                        thead { tr { @for name in timeouts::COLUMNS { th scope="col" { (name) } } } }
-                        tbody { @for one in &episode.timeouts { tr { @for text in timeouts::row(one) { td { (text) } } } } }
+                        thead { tr { @for name in timeouts::COLUMNS.iter().chain(&["then", "source"]) { th scope="col" { (name) } } } }
+                        tbody {
+                            @for one in &episode.timeouts {
+                                tr { @for text in timeouts::row(one) { td { (text) } } td { (one.then) } td { (one.source) } }
+                            }
+                        }
                     }
                 }
             }

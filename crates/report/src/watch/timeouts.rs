@@ -5,7 +5,7 @@ use iotax_model::Nanos;
 use iotax_model::units::human;
 
 /// The columns of [`row`].
-pub(crate) const COLUMNS: [&str; 6] = ["layer", "timeout", "limit", "against the gap", "then", "source"];
+pub(crate) const COLUMNS: [&str; 4] = ["layer", "timeout", "limit", "against the gap"];
 
 /// Whether there was a gap or an I/O that a timeout may be held against.
 pub(crate) fn has_hung(episode: &Episode<'_>) -> bool {
@@ -70,12 +70,7 @@ fn of_guests(defaults: &[&JudgedTimeout<'_>]) -> Option<String> {
 }
 
 /// Fields for [`COLUMNS`].
-pub(crate) fn row(timeout: &JudgedTimeout<'_>) -> [String; 6] {
-    let layer = match timeout.owner {
-        TimeoutOwner::Target => timeout.layer.to_owned(),
-        TimeoutOwner::Guest => format!("{} in the guest", timeout.layer),
-        TimeoutOwner::GuestDefault => format!("{} by default", timeout.layer),
-    };
+pub(crate) fn row(timeout: &JudgedTimeout<'_>) -> [String; 4] {
     let verdict = match timeout.verdict {
         TimeoutVerdict::Exceeded => "EXCEEDED".into(),
         TimeoutVerdict::Spare(ns) => format!("{} to spare", human::time(ns as f64)),
@@ -84,7 +79,20 @@ pub(crate) fn row(timeout: &JudgedTimeout<'_>) -> [String; 6] {
         TimeoutVerdict::OnError => "only on an error".into(),
     };
     let limit = timeout.limit.map_or_else(|| "none".into(), |limit| limit.to_string());
-    [layer, timeout.what.to_owned(), limit, verdict, timeout.then.to_owned(), timeout.source.to_owned()]
+    [layer(timeout), timeout.what.to_owned(), limit, verdict]
+}
+
+/// What happens next, and where the limit is read.
+pub(crate) fn note(timeout: &JudgedTimeout<'_>) -> String {
+    format!("{}, {}: {} ({})", layer(timeout), timeout.what, timeout.then, timeout.source)
+}
+
+fn layer(timeout: &JudgedTimeout<'_>) -> String {
+    match timeout.owner {
+        TimeoutOwner::Target => timeout.layer.to_owned(),
+        TimeoutOwner::Guest => format!("{} in the guest", timeout.layer),
+        TimeoutOwner::GuestDefault => format!("{} by default", timeout.layer),
+    }
 }
 
 #[cfg(test)]
