@@ -63,11 +63,12 @@ impl Timeout {
             (TimeoutKind::ScsiCommand, Some(_)) => {
                 "the command is aborted and tried again, up to 5 times by default; if aborting fails, the device is reset, and in the end taken offline"
             }
-            (TimeoutKind::ScsiCommand, None) => "the driver waits until the hypervisor answers",
+            (TimeoutKind::ScsiCommand, None) | (TimeoutKind::VirtioRequest, _) => {
+                "the driver waits until the hypervisor answers"
+            }
             (TimeoutKind::NvmeCommand, _) => {
                 "the command is aborted or the controller reset, over fabrics reconnected; then it is tried again, up to 5 times by default"
             }
-            (TimeoutKind::VirtioRequest, _) => "the driver waits until the hypervisor answers",
             (TimeoutKind::NvmeControllerLoss, Some(_)) => {
                 "with the connection lost for so long, the controller is removed and I/O fails"
             }

@@ -38,12 +38,11 @@ impl Walk<'_> {
         let driver = ancestor(directory, "host").map(|host| format!("/sys/class/scsi_host/{host}/proc_name"));
         let patient = driver
             .filter(|source| self.read(source).is_some_and(|driver| PATIENT.contains(&driver.as_str())));
-        match patient {
-            Some(source) => self.add_timeout(name, TimeoutKind::ScsiCommand, None, source),
-            None => {
-                let source = sys_block(directory, "device/timeout");
-                self.add_seconds(name, TimeoutKind::ScsiCommand, source);
-            }
+        if let Some(source) = patient {
+            self.add_timeout(name, TimeoutKind::ScsiCommand, None, source);
+        } else {
+            let source = sys_block(directory, "device/timeout");
+            self.add_seconds(name, TimeoutKind::ScsiCommand, source);
         }
         if let Some(session) = ancestor(directory, "session") {
             let source = format!("/sys/class/iscsi_session/{session}/recovery_tmo");
@@ -59,13 +58,12 @@ impl Walk<'_> {
     fn add_nvme_timeouts(&mut self, directory: &Path, name: &str) {
         let of_queue = sys_block(directory, "queue/io_timeout");
         let milliseconds = self.read(&of_queue).and_then(|text| text.parse().ok());
-        match milliseconds.and_then(|ms: u64| ms.checked_mul(1_000_000)) {
-            Some(ns) => self.add_timeout(name, TimeoutKind::NvmeCommand, Some(ns), of_queue),
+        if let Some(ns) = milliseconds.and_then(|ms: u64| ms.checked_mul(1_000_000)) {
+            self.add_timeout(name, TimeoutKind::NvmeCommand, Some(ns), of_queue);
+        } else {
             // A multipath namespace has no queue of its own.
-            None => {
-                let of_module = "/sys/module/nvme_core/parameters/io_timeout".to_owned();
-                self.add_known_seconds(name, TimeoutKind::NvmeCommand, of_module);
-            }
+            let of_module = "/sys/module/nvme_core/parameters/io_timeout".to_owned();
+            self.add_known_seconds(name, TimeoutKind::NvmeCommand, of_module);
         }
         for controller in controllers(directory) {
             // Only controllers of a fabric have these files.
@@ -100,17 +98,30 @@ impl Walk<'_> {
         }
     }
 
-    /// Adds a limit in seconds; `off` and negative numbers mean that there is none. Adds nothing if it cannot be read.
+    /// Adds a limit in seconds, or that there is none. Adds nothing if it cannot be read.
     fn add_seconds(&mut self, layer: &str, kind: TimeoutKind, source: String) {
-        if let Some(limit) = self.read(&source).as_deref().and_then(seconds) {
-            self.add_timeout(layer, kind, limit, source);
+        match self.limit(&source) {
+            ReadLimit::Unknown => {}
+            ReadLimit::Off => self.add_timeout(layer, kind, None, source),
+            ReadLimit::Ns(ns) => self.add_timeout(layer, kind, Some(ns), source),
         }
     }
 
-    /// As [`Self::add_seconds`], but without a limit another timeout decides, so that nothing is added.
+    /// Adds a limit in seconds. If there is none, another timeout decides, so that nothing is added.
     fn add_known_seconds(&mut self, layer: &str, kind: TimeoutKind, source: String) {
-        if let Some(limit @ Some(_)) = self.read(&source).as_deref().and_then(seconds) {
-            self.add_timeout(layer, kind, limit, source);
+        if let ReadLimit::Ns(ns) = self.limit(&source) {
+            self.add_timeout(layer, kind, Some(ns), source);
+        }
+    }
+
+    /// A number of seconds; `off` and negative ones mean that there is no limit.
+    fn limit(&self, source: &str) -> ReadLimit {
+        let Some(text) = self.read(source) else { return ReadLimit::Unknown };
+        match text.parse::<i64>().map(u64::try_from) {
+            Ok(Ok(seconds)) => seconds.checked_mul(1_000_000_000).map_or(ReadLimit::Off, ReadLimit::Ns),
+            Ok(Err(_)) => ReadLimit::Off,
+            Err(_) if text == "off" => ReadLimit::Off,
+            Err(_) => ReadLimit::Unknown,
         }
     }
 
@@ -130,12 +141,11 @@ impl Walk<'_> {
     }
 }
 
-/// A number of seconds, or `None` for no limit.
-fn seconds(text: &str) -> Option<Option<u64>> {
-    match text.parse::<i64>() {
-        Ok(seconds) => Some(u64::try_from(seconds).ok().and_then(|s| s.checked_mul(1_000_000_000))),
-        Err(_) => (text == "off").then_some(None),
-    }
+/// A limit as a file has it.
+enum ReadLimit {
+    Unknown,
+    Off,
+    Ns(u64),
 }
 
 /// A file of a block device, by its usual path.
