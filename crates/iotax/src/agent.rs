@@ -19,12 +19,13 @@ use std::time::{Duration, Instant};
 use iotax_engine::EngineError;
 use iotax_model::exit::Exit;
 use iotax_model::record::Outcome;
-use iotax_model::target::{Layer, LayerKind};
+use iotax_model::target::LayerKind;
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_netperf::Server;
+use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::preflight;
-use iotax_testbed::{host_info, interfaces, stack};
+use iotax_testbed::{host_info, interfaces};
 
 use crate::say::say;
 use activity::ActivityRecorder;
@@ -277,13 +278,16 @@ impl Agent {
     }
 
     fn hello(&self) -> AgentHello {
+        let stack = self.disk.as_deref().and_then(|disk| stack::of_path(Path::new("/"), disk).ok());
+        let LayerStack { layers, timeouts, .. } = stack.unwrap_or_default();
         AgentHello {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             clocksource: std::fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),
             disk: self.disk.as_ref().map(|disk| disk.display().to_string()),
-            filesystem: self.disk.as_deref().and_then(filesystem),
+            filesystem: layers.into_iter().rfind(|layer| layer.kind == LayerKind::Filesystem),
+            timeouts,
         }
     }
 }
@@ -309,14 +313,9 @@ fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let root = Path::new("/");
     let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;
     let standing = if length.is_some() { path } else { path.parent().unwrap_or(root) };
-    let layers = stack::of_path(root, standing).map_err(|error| error.to_string())?.layers;
-    Ok(Description { length, layers, environment: host_info::environment(root) })
-}
-
-/// The filesystem that a file lies on; absent for a device.
-fn filesystem(path: &Path) -> Option<Layer> {
-    let layers = stack::of_path(Path::new("/"), path).ok()?.layers;
-    layers.into_iter().rfind(|layer| layer.kind == LayerKind::Filesystem)
+    let stack = stack::of_path(root, standing).map_err(|error| error.to_string())?;
+    let LayerStack { layers, timeouts, .. } = stack;
+    Ok(Description { length, layers, timeouts, environment: host_info::environment(root) })
 }
 
 /// The message that a panic carries.

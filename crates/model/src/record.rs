@@ -8,6 +8,7 @@ mod pace;
 mod process;
 mod storage;
 mod tally;
+mod timeouts;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ pub use pace::CpuPace;
 pub use process::ProcessCounts;
 pub use storage::{Allocation, Mapper, PageCache, SampledContent};
 pub use tally::{Tallies, Tally};
+pub use timeouts::{Timeout, TimeoutKind};
 
 use crate::target::Layer;
 use crate::verify_errors::Findings;
@@ -160,7 +162,7 @@ pub struct DeviceGaps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standstill {
-    /// The end of the last interval before it, by the host's clock, from the start of the measured window: it begins up to an interval later.
+    /// When QEMU stopped the guest, by the host's clock, from the start of the measured window; if it did not say, the end of the last interval before it.
     pub at_ns: u64,
     /// How much the guest's clock lost.
     pub duration_ns: u64,
@@ -534,6 +536,12 @@ pub struct TargetRecord {
     pub name: String,
     /// The stack from the bottom up, as read from the system.
     pub layers: Vec<Layer>,
+    /// Timeouts of these layers on the machine that the target is on (for a guest, its host).
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub timeouts: Vec<Timeout>,
+    /// Timeouts of the guest's disk and filesystem, as the guest has them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub guest_timeouts: Vec<Timeout>,
     /// True if the guest's CPU was emulated (TCG).
     pub emulated: bool,
     /// The complete command line of the guest.

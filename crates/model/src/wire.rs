@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::net::Peer;
-use crate::record::{CacheDrop, Environment, Interface, Outcome, Sample};
+use crate::record::{CacheDrop, Environment, Interface, Outcome, Sample, Timeout};
 use crate::target::Layer;
 use crate::units::{Bytes, Nanos};
 use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Protocol version; both ends must have the same.
-pub const PROTOCOL: u16 = 8;
+pub const PROTOCOL: u16 = 9;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -262,6 +262,9 @@ pub struct AgentHello {
     pub disk: Option<String>,
     /// In a guest: the filesystem of the test file, with its mount options.
     pub filesystem: Option<Layer>,
+    /// In a guest: the timeouts of the disk and filesystem.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub timeouts: Vec<Timeout>,
 }
 
 /// The description of a path on an agent's machine.
@@ -272,6 +275,9 @@ pub struct Description {
     pub length: Option<Bytes>,
     /// The stack from the bottom up; that of the directory if nothing exists.
     pub layers: Vec<Layer>,
+    /// The timeouts of these layers.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub timeouts: Vec<Timeout>,
     /// The machine.
     pub environment: Environment,
 }

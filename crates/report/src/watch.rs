@@ -1,5 +1,7 @@
 //! Sentences on what events cost while a load was held.
 
+pub(super) mod timeouts;
+
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{
     Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, Sight, Stalled, episodes, prices,
@@ -34,7 +36,8 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     }
     let of_one = |episode: &Episode<'_>| -> Vec<String> {
         let name = &episode.measurement.target;
-        let told = sentences(watch, episode).into_iter().chain(episode.verdicts.iter().map(verdict));
+        let told = sentences(watch, episode).into_iter().chain(timeouts::line(episode));
+        let told = told.chain(episode.verdicts.iter().map(verdict));
         told.map(|sentence| format!("{name}: {sentence}")).collect()
     };
     episodes.iter().flat_map(of_one).collect()

@@ -5,12 +5,14 @@
 
 mod device;
 pub(crate) mod mount;
+mod timeouts;
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use iotax_model::record::Timeout;
 use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::human;
 
@@ -24,6 +26,8 @@ pub struct LayerStack {
     pub layers: Vec<Layer>,
     /// The kernel's names of the block devices among the layers, from the bottom up, as in /proc/diskstats.
     pub disks: Vec<String>,
+    /// How long I/O may hang in these layers, and what they do after an error, as far as it can be read; from the bottom up.
+    pub timeouts: Vec<Timeout>,
 }
 
 /// An error while reading the stack of a path.
@@ -98,6 +102,7 @@ impl Walk<'_> {
         })?;
         let on_device = self.add_source(&mount);
         self.add_layer(filesystem(&mount, on_device));
+        self.add_filesystem_timeouts(&mount);
         if kind.is_file() {
             let name = inside.file_name().unwrap_or(inside.as_os_str()).to_string_lossy();
             let detail = format!("{}, {}", inside.display(), human::bytes(found.len()));

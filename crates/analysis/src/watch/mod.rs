@@ -3,9 +3,10 @@
 mod clock;
 mod price;
 mod stall;
+mod timeouts;
 
 use iotax_model::plan::{Limit, Requirement, WatchFigure, WatchSpec};
-use iotax_model::record::{Happened, Measurement, Occurrence, Sample, Source};
+use iotax_model::record::{Happened, Measurement, Occurrence, Sample, Source, TargetRecord};
 
 pub use clock::{Gap, Stalled};
 pub use price::{Change, Price, prices};
@@ -15,6 +16,9 @@ use clock::HostClock;
 
 use crate::failed::Failed;
 use crate::store::Run;
+use timeouts::LongestHang;
+
+pub use timeouts::{JudgedTimeout, TimeoutOwner, TimeoutVerdict};
 
 /// Fewer intervals before the first event do not tell what is normal.
 const FEWEST: usize = 4;
@@ -44,6 +48,8 @@ pub struct Episode<'a> {
     pub effects: Vec<Effect<'a>>,
     /// In the order of the plan.
     pub verdicts: Vec<Judged>,
+    /// The target's timeouts from the bottom up, its guest's, and guests' defaults.
+    pub timeouts: Vec<JudgedTimeout<'a>>,
 }
 
 /// The source of a line of the kernel's log.
@@ -123,10 +129,11 @@ pub struct Judged {
 #[must_use]
 pub fn episodes(run: &Run) -> Vec<Episode<'_>> {
     let Some(watch) = &run.plan.watch else { return Vec::new() };
-    run.measurements.iter().map(|measurement| episode(watch, measurement)).collect()
+    let record = |m: &Measurement| run.targets.iter().find(|record| record.name == m.target);
+    run.measurements.iter().map(|measurement| episode(watch, record(measurement), measurement)).collect()
 }
 
-fn episode<'a>(watch: &WatchSpec, m: &'a Measurement) -> Episode<'a> {
+fn episode<'a>(watch: &WatchSpec, record: Option<&'a TargetRecord>, m: &'a Measurement) -> Episode<'a> {
     let gaps = gaps(m);
     let verify = m.outcome.verify.as_ref();
     let mut episode = Episode {
@@ -138,8 +145,10 @@ fn episode<'a>(watch: &WatchSpec, m: &'a Measurement) -> Episode<'a> {
         failed: Failed::of(m).ios,
         lost: verify.map(iotax_model::verify_errors::Findings::faulty),
         verdicts: Vec::new(),
+        timeouts: Vec::new(),
     };
     episode.verdicts = watch.require.iter().map(|requirement| judged(&episode, *requirement)).collect();
+    episode.timeouts = timeouts::judged(record, episode.longest_hang());
     episode
 }
 
@@ -180,6 +189,16 @@ impl<'a> Episode<'a> {
     /// Returns whether I/Os completed at the end, so that nothing was left that may have taken longer than was seen.
     fn has_ended(&self) -> bool {
         self.gaps.as_ref().is_some_and(|gaps| gaps.iter().all(|gap| gap.ended))
+    }
+
+    /// The longest gap, or the slowest I/O if that took longer: one of several paths may hang without a gap. By the clock of the load, on which
+    /// a guest's timers run: while a guest is stopped they do not.
+    fn longest_hang(&self) -> LongestHang {
+        let blackouts = self.measurement.outcome.blackouts.iter().flatten();
+        let (gap, is_whole) = (blackouts.map(|gap| gap.duration_ns).max(), self.has_ended());
+        let slowest = self.measurement.outcome.tallies.latency().max();
+        let oldest = self.measurement.samples.iter().filter_map(|sample| sample.oldest_ns).max();
+        LongestHang { ns: [gap, slowest, oldest].into_iter().flatten().max(), is_whole }
     }
 
     /// Returns whether a command failed: what it was to do may not have happened, so that nothing can pass.
@@ -373,7 +392,7 @@ impl Normal {
 mod tests {
     use super::*;
     use iotax_model::Histogram;
-    use iotax_model::record::{Tallies, Tally};
+    use iotax_model::record::{Blackout, Tallies, Tally};
 
     const MS: u64 = 1_000_000;
 
@@ -392,6 +411,31 @@ mod tests {
             }
         };
         (0..).zip(all).map(sample).collect()
+    }
+
+    #[test]
+    fn the_longest_hang_is_a_gap_or_an_io_that_no_gap_shows() {
+        let watch = WatchSpec { late: iotax_model::Nanos(MS), ..WatchSpec::default() };
+        let hang = |gaps: Option<&[(u64, bool)]>, slowest_ms: u64, oldest_ms: u64| {
+            let gap = |(ms, ended): &(u64, bool)| Blackout {
+                writes: true,
+                at_ns: 0,
+                duration_ns: ms * MS,
+                ended: *ended,
+            };
+            let blackouts = gaps.map(|gaps| gaps.iter().map(gap).collect());
+            let mut samples = samples(&[(1, slowest_ms)]);
+            samples[0].oldest_ns = Some(oldest_ms * MS);
+            let tallies = samples[0].tallies.clone();
+            let outcome = iotax_model::record::Outcome { tallies, blackouts, ..Default::default() };
+            let m = Measurement { samples, outcome, ..empty() };
+            let found = episode(&watch, None, &m).longest_hang();
+            (found.ns.map(|ns| ns / MS), found.is_whole)
+        };
+        assert_eq!(hang(Some(&[(300, true), (900, true)]), 1, 1), (Some(900), true));
+        assert_eq!(hang(Some(&[(900, true), (300, false)]), 1, 1), (Some(900), false));
+        assert_eq!(hang(Some(&[]), 2000, 1), (Some(2000), true), "one path of several");
+        assert_eq!(hang(None, 1, 5000), (Some(5000), false), "an I/O that never returned");
     }
 
     #[test]
@@ -423,12 +467,7 @@ mod tests {
     #[test]
     fn a_mark_has_its_gap_and_recovery_and_other_sightings_have_none() {
         let all = [&[(100, 1); 8][..], &[(0, 0); 4], &[(100, 1); 8]].concat();
-        let blackout = iotax_model::record::Blackout {
-            writes: false,
-            at_ns: 2100 * MS,
-            duration_ns: 900 * MS,
-            ended: true,
-        };
+        let blackout = Blackout { writes: false, at_ns: 2100 * MS, duration_ns: 900 * MS, ended: true };
         let seen = |source, text: &str| Happened::Seen { source, text: text.into() };
         let outcome = iotax_model::record::Outcome {
             duration_ns: 5000 * MS,
@@ -445,7 +484,7 @@ mod tests {
             ],
             ..empty()
         };
-        let episode = episode(&WatchSpec::default(), &m);
+        let episode = episode(&WatchSpec::default(), None, &m);
         let expected = Effect {
             at_ns: 2000 * MS,
             name: "pulled",

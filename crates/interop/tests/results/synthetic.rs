@@ -97,11 +97,8 @@ pub(crate) fn record(name: &str, emulated: bool) -> TargetRecord {
             .then(|| format!("qemu-system-x86_64 -accel {}", if emulated { "tcg" } else { "kvm" })),
         guest_kernel: guest.then(|| "6.1.0-28-cloud-amd64".into()),
         guest_clocksource: guest.then(|| "kvm-clock".into()),
-        interfaces: Vec::new(),
         boot_ns: guest.then_some(1_900_000_000),
-        allocation: None,
-        found: None,
-        lost: None,
+        ..TargetRecord::default()
     }
 }
 

@@ -19,7 +19,7 @@ use super::occurrences::{self, Happenings, Seen};
 use super::operations::Operations;
 use super::start_barrier::{self, Participant};
 use super::target::{HostSite, OwnAgent, Site, Target};
-use super::watch::{Host, Watch, Watched};
+use super::watch::{self, Host, Watch, Watched};
 use super::{Progress, Runner, interrupted, pair, phases};
 
 /// Time limit for an agent before and after the load: emulated guests are slow to answer.
@@ -97,7 +97,11 @@ impl Runner<'_> {
             in_guest,
             neighbour.map(|it| it.target.name.as_str()),
         )
-        .map(|measurement| Measurement { occurrences, ..measurement })
+        .map(|measurement| Measurement {
+            standstills: watch::told_by_qemu(measurement.standstills, &occurrences),
+            occurrences,
+            ..measurement
+        })
     }
 
     /// Fills a target that an earlier cell left partly unwritten.

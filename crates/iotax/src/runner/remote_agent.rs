@@ -276,6 +276,8 @@ impl RemoteAgent {
         TargetRecord {
             name: name.to_owned(),
             layers,
+            timeouts: self.description.timeouts.clone(),
+            guest_timeouts: Vec::new(),
             emulated: false,
             command_line: None,
             guest_kernel: Some(self.hello.kernel.clone()),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::record::{
-    BlockStats, BlockTally, CpuPace, CpuTime, DeviceGaps, DiskActivity, HostActivity, NicActivity, Outcome,
-    Sample, Standstill,
+    BlockStats, BlockTally, CpuPace, CpuTime, DeviceGaps, DiskActivity, Happened, HostActivity, NicActivity,
+    Occurrence, Outcome, Sample, Source, Standstill,
 };
 use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
@@ -359,6 +359,8 @@ impl Watched {
 
 /// The least that a clock must lose for it to have stood still, rather than a message to have been late.
 const STOOD_NS: u64 = 50_000_000;
+/// The longest time from the last interval's end until a guest stops, of the intervals of a watch.
+const INTERVAL_NS: u64 = 300_000_000;
 
 /// Times in which an agent's clock lost time to the host's for good: of each interval's end, when the host heard of it, and the agent's own time.
 ///
@@ -378,6 +380,20 @@ fn standstills(ends: &[(u64, u64)]) -> Vec<Standstill> {
         (duration_ns >= STOOD_NS).then_some(Standstill { at_ns, duration_ns })
     });
     jumps.collect()
+}
+
+/// Standstills from when QEMU says that it stopped the guest, where it does.
+pub(super) fn told_by_qemu(standstills: Vec<Standstill>, seen: &[Occurrence]) -> Vec<Standstill> {
+    let stops = seen.iter().filter_map(|one| match &one.what {
+        Happened::Seen { source: Source::Qemu, text } if text == "STOP" => Some(one.at_ns),
+        _ => None,
+    });
+    let stops: Vec<u64> = stops.collect();
+    let place = |one: Standstill| {
+        let stop = stops.iter().find(|at| **at >= one.at_ns && **at <= one.at_ns + INTERVAL_NS);
+        Standstill { at_ns: stop.copied().unwrap_or(one.at_ns), ..one }
+    };
+    standstills.into_iter().map(place).collect()
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -417,6 +433,18 @@ fn added_tally(mut one: BlockTally, other: &BlockTally) -> BlockTally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_stands_still_from_when_qemu_stopped_it() {
+        let stop = |ms: u64, text: &str| Occurrence {
+            at_ns: ms * 1_000_000,
+            what: Happened::Seen { source: Source::Qemu, text: text.into() },
+        };
+        let stood = |ms: u64| Standstill { at_ns: ms * 1_000_000, duration_ns: 7 };
+        let seen = [stop(100, "STOP"), stop(400, "RESUME"), stop(1200, "STOP")];
+        let all = vec![stood(350), stood(1000), stood(3000)];
+        assert_eq!(told_by_qemu(all, &seen), [stood(350), stood(1200), stood(3000)]);
+    }
 
     #[test]
     fn a_clock_that_lost_time_stood_still_and_a_late_message_did_not() {

@@ -3,7 +3,7 @@
 use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{Lab, text};
+use crate::lab::{Lab, assert_valid, text};
 
 const GUESTS: &str = r#"
 [[target]]
@@ -34,6 +34,15 @@ fn layers(json: &Value, target: &str) -> Vec<String> {
             format!("{}: {}", layer["name"].as_str().unwrap_or(""), layer["detail"].as_str().unwrap_or(""))
         })
         .collect()
+}
+
+/// Layer, kind and limit of the timeouts that a target's guest has.
+fn guest_timeouts<'a>(json: &'a Value, target: &str) -> Vec<(&'a str, &'a str, Option<u64>)> {
+    let targets = json["targets"].as_array().expect("targets");
+    let target = targets.iter().find(|found| found["name"] == target).expect("recorded");
+    let all = target["guest_timeouts"].as_array().expect("timeouts of the guest").iter();
+    let word = |value: &'a Value| value.as_str().expect("text");
+    all.map(|one| (word(&one["layer"]), word(&one["kind"]), one["limit_ns"].as_u64())).collect()
 }
 
 #[test]
@@ -85,6 +94,13 @@ fn images_snapshots_buses_and_filesystems_are_measured_as_they_were_described() 
         ["raw: preallocation=falloc", "nvme: cache=writeback aio=threads discard=ignore"],
         "{nvme:?}"
     );
+    // Drivers of a hypervisor's disks wait for it; NVMe does not.
+    assert_eq!(guest_timeouts(&json, "deep"), [("sda", "SCSI command timeout", None)]);
+    let within = guest_timeouts(&json, "within");
+    assert_eq!(within[0], ("vda", "virtio-blk request timeout", None));
+    assert!(within[1].1.starts_with("errors=") && within.len() == 2, "{within:?}");
+    assert_eq!(guest_timeouts(&json, "nvme"), [("nvme0n1", "NVMe command timeout", Some(30_000_000_000))]);
+    assert_valid(&json);
     lab.assert_nothing_left();
 }
 

@@ -28,6 +28,17 @@ fn gaps_of_writes(episode: &Value) -> Vec<(u64, u64)> {
     writes.map(|gap| (number(&gap["at_ns"]), number(&gap["duration_ns"]))).collect()
 }
 
+fn timeouts(episode: &Value) -> &[Value] {
+    episode["timeouts"].as_array().expect("timeouts")
+}
+
+/// The limit in seconds and the verdict of a timeout of the target.
+fn timeout<'a>(episode: &'a Value, layer: &str, kind: &str) -> (Option<u64>, &'a str) {
+    let is_it = |one: &&Value| one["owner"] == "target" && one["layer"] == layer && one["timeout"] == kind;
+    let found = timeouts(episode).iter().find(is_it).unwrap_or_else(|| panic!("{layer}: {episode}"));
+    (found["limit_ns"].as_u64().map(|ns| ns / 1000 / MS), found["verdict"].as_str().expect("a verdict"))
+}
+
 /// An ext4 filesystem on a loop device.
 struct Mounted {
     lab: Lab,
@@ -84,6 +95,15 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     let late = number(&episode["late"]);
     assert!((90..=(gap - 600 * MS) / (5 * MS) + 30).contains(&late), "{episode}");
     assert_eq!((number(&episode["failed"]), number(&episode["lost"])), (0, 0), "{episode}");
+    // The loop device has no timeout, its filesystem no limit; a Linux guest has 30 s by default.
+    let all = timeouts(episode);
+    assert!(all.iter().all(|one| !one["layer"].as_str().expect("text").starts_with("loop")), "{episode}");
+    let errors = all.iter().find(|one| one["layer"] == at.as_str()).expect("ext4's reaction to errors");
+    assert_eq!((&errors["owner"], &errors["verdict"]), (&"target".into(), &"on_error".into()), "{episode}");
+    assert!(errors["timeout"].as_str().is_some_and(|word| word.starts_with("errors=")), "{episode}");
+    let linux = all.iter().find(|one| one["owner"] == "guest_default").expect("a default");
+    let hung = 30_000 * MS - number(&linux["spare_ns"]);
+    assert!(linux["layer"] == "Linux" && hung >= gap && hung <= took + 100 * MS, "{episode}");
     let recovery = number(&event["recovery_ns"]);
     assert!(recovery >= gap - 50 * MS && recovery < 3000 * MS, "{episode}");
     mounted.lab.assert_nothing_left();
@@ -93,6 +113,9 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     let said = text(&strict.stdout);
     assert_eq!((strict.status.code(), said.contains("gap < 1s: FAILED (1.")), (Some(1), true), "{said}");
 
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("guests' defaults not reached: Linux 30s, Windows 1m"), "{said}");
+
     // Without an event nothing is told.
     let blackout = format!("{STALL}ms");
     let quiet =
@@ -100,6 +123,8 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     let quiet = mounted.lab.json(&[&quiet[..], &common].concat());
     let episode = &quiet["watch"][0];
     assert_eq!((&episode["gaps"], &episode["late"]), (&Value::Array(Vec::new()), &0.into()), "{episode}");
+    let told = mounted.lab.run(&["report", "3", "--detail"]);
+    assert!(told.status.success() && !text(&told.stdout).contains("imeouts"), "{}", text(&told.stdout));
 }
 
 #[test]
@@ -271,6 +296,18 @@ fn what_device_mapper_does_is_what_is_told() {
     let resumed = told.iter().any(|(source, line)| *source == "device" && line.starts_with("change dm-0"));
     assert!(resumed, "{suspended}");
 
+    assert_eq!(timeout(&suspended, "vda", "virtio-blk request timeout"), (None, "unlimited"));
+
+    // The same above a SCSI disk, within its timeout and beyond it.
+    guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=16");
+    guest.map("path", &["0 32768 linear /dev/sda 0".to_owned()]);
+    for (seconds, verdict) in [(30, "spare"), (1, "exceeded")] {
+        guest.sh(&format!("echo {seconds} > /sys/block/sda/device/timeout"));
+        let event = "path@2s = dmsetup suspend path; sleep 2; dmsetup resume path";
+        let suspended = watch(&mut guest, "/dev/mapper/path", event, "");
+        assert_eq!(timeout(&suspended, "sda", "SCSI command timeout"), (Some(seconds), verdict));
+    }
+
     // Errors for a second: what failed is counted, and what was acknowledged is there.
     let failing = format!(
         "broken@2s = echo 0 131072 error | dmsetup load lun; dmsetup resume lun; sleep 1; {linear}; dmsetup resume lun"
@@ -316,10 +353,14 @@ fn operations_on_a_guests_disk_have_a_price_and_leave_nothing() {
         assert!(events.len() == 5 && failed.is_none(), "{episode}");
         // The guest's clock says how long it stood still, to the millisecond; the monitor's answers are what QEMU took more.
         let gaps = episode["gaps"].as_array().expect("gaps");
-        let stood: Vec<u64> =
-            gaps.iter().filter(|gap| gap["of"] == "guest").map(|gap| number(&gap["duration_ns"])).collect();
-        let took = number(&events[0]["duration_ns"]);
-        assert!(stood.iter().any(|ns| ns.abs_diff(took) < 100 * MS), "{stood:?} of {took}");
+        let stood: Vec<(u64, u64)> = gaps
+            .iter()
+            .filter(|gap| gap["of"] == "guest")
+            .map(|gap| (number(&gap["at_ns"]), number(&gap["duration_ns"])))
+            .collect();
+        let (at, took) = (number(&events[0]["at_ns"]), number(&events[0]["duration_ns"]));
+        let is_it = |(begin, ns): &(u64, u64)| begin.abs_diff(at) < 50 * MS && ns.abs_diff(took) < 100 * MS;
+        assert!(stood.iter().any(is_it), "{stood:?} of {took} from {at}");
         assert_eq!(number(&episode["lost"]), 0, "{episode}");
     }
     let prices = json["prices"].as_array().expect("prices");

@@ -4,7 +4,7 @@ use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
 use crate::watch::{
     LEGEND, PRICES, SIGHTS, from_to, gap_time, heading, is_repeated, recovery, sentences, sights, summary,
-    verdict,
+    timeouts, verdict,
 };
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Effect, Episode, Price, Sighting, episodes, prices};
@@ -26,12 +26,14 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
             page.add(Part::Table(events(episode)));
             page.add(Part::Lines(vec![LEGEND.into()]));
         }
+        page.add_lines(timeouts::line(episode).into_iter().collect());
         let failures = episode.effects.iter().filter_map(|effect| {
             Some(format!("event {}: its command failed: {}", effect.name, effect.failure?))
         });
         page.add_lines(failures.chain(episode.verdicts.iter().map(verdict)).collect());
         if in_full {
             add_sights(page, episode);
+            add_timeouts(page, episode);
         }
         add_seen(page, run, episode, in_full);
     }
@@ -93,6 +95,25 @@ fn events(episode: &Episode<'_>) -> Grid {
     };
     grid.rows = episode.effects.iter().map(row).collect();
     grid
+}
+
+fn of_timeouts(episode: &Episode<'_>) -> Grid {
+    let mut grid = Grid::new(&timeouts::COLUMNS);
+    let row = |[layer, what, limit, verdict]: [String; 4]| {
+        vec![words(layer), words(what), figure(limit), words(verdict)]
+    };
+    grid.head[1].is_figure = false;
+    grid.rows = episode.timeouts.iter().map(timeouts::row).map(row).collect();
+    grid
+}
+
+/// The timeouts against the longest gap.
+fn add_timeouts(page: &mut Page, episode: &Episode<'_>) {
+    if timeouts::has_hung(episode) {
+        page.add(Part::Head("Timeouts".into()));
+        page.add(Part::Table(of_timeouts(episode)));
+        page.add(Part::Lines(episode.timeouts.iter().map(timeouts::note).collect()));
+    }
 }
 
 /// The longest gap as each layer saw it.

@@ -7,7 +7,7 @@ use super::chart::{Axis, Cell, Chart, Panel, Place, Plot, Unit};
 use crate::figure::change_with;
 use crate::watch::{
     LEGEND, PRICES, SIGHTS, from_to, gap_time, heading, is_repeated, recovery, sentences, sights, summary,
-    verdict,
+    timeouts, verdict,
 };
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Change, Episode, Price, episodes, prices};
@@ -35,6 +35,7 @@ pub(super) fn sections(run: &Run) -> Markup {
                     ul { @for judged in &episode.verdicts { li { (verdict(judged)) } } }
                 }
                 (events(episode))
+                (of_timeouts(episode))
                 (chart(run, episode).figure(Place { run: run.id, workload: &format!("{}-watch", episode.measurement.target), number }))
                 (layers(episode))
                 (seen(episode))
@@ -108,6 +109,27 @@ fn events(episode: &Episode<'_>) -> Markup {
                 }
             }
             p.note { (LEGEND) }
+        }
+    }
+}
+
+fn of_timeouts(episode: &Episode<'_>) -> Markup {
+    html! {
+        @if let Some(line) = timeouts::line(episode) {
+            p { (line) }
+            details {
+                summary { "Timeouts" }
+                div.wide tabindex="0" role="region" aria-label="Timeouts" {
+                    table {
+                        thead { tr { @for name in timeouts::COLUMNS.iter().chain(&["then", "source"]) { th scope="col" { (name) } } } }
+                        tbody {
+                            @for one in &episode.timeouts {
+                                tr { @for text in timeouts::row(one) { td { (text) } } td { (one.then) } td { (one.source) } }
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{
-    Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, Sight, Stalled, episodes, prices,
+    Change, Effect, Episode, Gap, Judged, JudgedTimeout, Machine, Price, Recovery, Sight, Stalled,
+    TimeoutOwner, TimeoutVerdict, episodes, prices,
 };
 use serde_json::Value;
 
@@ -73,6 +74,7 @@ fn one(episode: &Episode<'_>) -> Value {
         ("whole", Some(episode.is_whole.into())),
         ("events", Some(episode.effects.iter().map(event).collect())),
         ("requirements", Some(episode.verdicts.iter().map(requirement).collect())),
+        ("timeouts", Some(episode.timeouts.iter().map(timeout).collect())),
         ("seen", filled(seen.collect())),
     ])
 }
@@ -132,5 +134,30 @@ fn requirement(judged: &Judged) -> Value {
         ("requirement", Some(judged.requirement.to_string().into())),
         ("value", judged.value.map(Value::from)),
         ("verdict", Some(word.into())),
+    ])
+}
+
+fn timeout(timeout: &JudgedTimeout<'_>) -> Value {
+    let owner = match timeout.owner {
+        TimeoutOwner::Target => "target",
+        TimeoutOwner::Guest => "guest",
+        TimeoutOwner::GuestDefault => "guest_default",
+    };
+    let (word, spare) = match timeout.verdict {
+        TimeoutVerdict::Exceeded => ("exceeded", None),
+        TimeoutVerdict::Spare(ns) => ("spare", Some(ns)),
+        TimeoutVerdict::Unknown => ("unknown", None),
+        TimeoutVerdict::Unlimited => ("unlimited", None),
+        TimeoutVerdict::OnError => ("on_error", None),
+    };
+    object([
+        ("owner", Some(owner.into())),
+        ("layer", Some(timeout.layer.into())),
+        ("timeout", Some(timeout.what.into())),
+        ("limit_ns", timeout.limit.map(|limit| limit.0.into())),
+        ("verdict", Some(word.into())),
+        ("spare_ns", spare.map(Value::from)),
+        ("then", Some(timeout.then.into())),
+        ("source", Some(timeout.source.into())),
     ])
 }

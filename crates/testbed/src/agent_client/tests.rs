@@ -34,8 +34,15 @@ fn hang(stream: &mut UnixStream) {
 }
 
 fn hello(protocol: u16) -> Event {
-    let (version, kernel) = ("0.9".into(), "6.1".into());
-    Event::Hello(AgentHello { protocol, version, kernel, clocksource: None, disk: None, filesystem: None })
+    Event::Hello(AgentHello {
+        protocol,
+        version: "0.9".into(),
+        kernel: "6.1".into(),
+        clocksource: None,
+        disk: None,
+        filesystem: None,
+        timeouts: Vec::new(),
+    })
 }
 
 fn job(runtime: Duration) -> Job {

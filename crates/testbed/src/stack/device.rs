@@ -63,6 +63,7 @@ impl Walk<'_> {
             } else if directory.join("md").exists() {
                 raid(directory, &name)
             } else {
+                self.add_disk_timeouts(directory, &name);
                 device(directory, &name)
             }
         };
@@ -112,7 +113,7 @@ impl Walk<'_> {
 }
 
 /// The sorted entries of a directory; none if it cannot be read.
-fn sorted(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn sorted(directory: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     entries.sort();
@@ -143,7 +144,7 @@ fn device(directory: &Path, name: &str) -> Layer {
     let queue = |file: &str| text(&directory.join("queue").join(file));
     let model = text(&directory.join("device/model")).or_else(|| {
         // A virtio disk has no model; detect it by its path in /sys.
-        directory.ancestors().any(is_virtio).then(|| "virtio disk".to_owned())
+        is_on_virtio(directory).then(|| "virtio disk".to_owned())
     });
     let detail = row([
         model,
@@ -156,6 +157,11 @@ fn device(directory: &Path, name: &str) -> Layer {
         queue("write_cache").map(|mode| format!("cache {mode}")),
     ]);
     Layer::new(LayerKind::Device, name, detail)
+}
+
+/// Returns whether the device with this directory is on a virtio bus.
+pub(super) fn is_on_virtio(directory: &Path) -> bool {
+    directory.ancestors().any(is_virtio)
 }
 
 fn is_virtio(place: &Path) -> bool {

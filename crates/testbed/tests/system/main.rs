@@ -7,5 +7,6 @@ mod libvirt;
 mod monitor;
 mod network;
 mod stack;
+mod timeouts;
 mod tree;
 mod users;

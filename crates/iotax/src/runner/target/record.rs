@@ -8,7 +8,7 @@ use iotax_model::target::{
 };
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
-use iotax_testbed::stack;
+use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::{Built, inspect};
 
 use super::guest::{GuestSite, RunningGuest};
@@ -19,24 +19,26 @@ impl Target {
     /// The layers, without a look at the area.
     pub(in crate::runner) fn record(&self) -> anyhow::Result<TargetRecord> {
         let name = self.spec.name.clone();
-        let (layers, running) = match &self.site {
+        let (LayerStack { layers, timeouts, .. }, running) = match &self.site {
             Site::Remote(site) => return Ok(site.agent.record(&name)),
-            Site::Host(HostSite { storage, .. }) => (storage_layers(&self.spec, storage)?, None),
+            Site::Host(HostSite { storage, .. }) => (storage_stack(&self.spec, storage)?, None),
             Site::Guest(site) => {
-                let below = storage_layers(&self.spec, &site.storage)?;
-                ([below, disk_layers(site)].concat(), site.running())
+                let mut stack = storage_stack(&self.spec, &site.storage)?;
+                stack.layers.extend(disk_layers(site));
+                (stack, site.running())
             }
             Site::Network(site) => {
-                let path = network_layers(&site.spec);
-                match site.client.guest() {
-                    Some((spec, running)) => ([path, guest_layers(spec, running)].concat(), running),
-                    None => (path, None),
-                }
+                let mut layers = network_layers(&site.spec);
+                let guest = site.client.guest();
+                layers.extend(guest.iter().flat_map(|(spec, running)| guest_layers(spec, *running)));
+                (LayerStack { layers, ..LayerStack::default() }, guest.and_then(|(_, running)| running))
             }
         };
         Ok(TargetRecord {
             name,
             layers,
+            timeouts,
+            guest_timeouts: running.map(|running| running.hello.timeouts.clone()).unwrap_or_default(),
             emulated: running.is_some_and(|running| running.accel == Accel::Tcg),
             command_line: running.map(|running| running.guest.command_line().to_owned()),
             guest_kernel: running.map(|running| running.hello.kernel.clone()),
@@ -72,19 +74,19 @@ fn inspected(built: &Built, record: TargetRecord) -> TargetRecord {
     }
 }
 
-fn storage_layers(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<Vec<Layer>> {
+fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<LayerStack> {
     let Built { path, offset, .. } = &storage.built;
-    let mut layers = stack::of_path(Path::new("/"), path)?.layers;
+    let mut stack = stack::of_path(Path::new("/"), path)?;
     if offset.0 > 0
-        && let Some(top) = layers.last_mut()
+        && let Some(top) = stack.layers.last_mut()
     {
         top.detail = format!("{}, the area begins at byte {}", top.detail, offset.0);
     }
     if let Some(lvm) = spec.lvm.as_ref().filter(|lvm| lvm.snapshot) {
         let detail = format!("{}, new before each measurement", lvm.kind);
-        layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
+        stack.layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
     }
-    Ok(layers)
+    Ok(stack)
 }
 
 /// The layers from the image to the program in the guest.
