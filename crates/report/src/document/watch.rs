@@ -140,7 +140,7 @@ fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
         }
         return;
     }
-    let of_kernel = episode.seen().filter(|one| one.is_of_kernel()).count();
+    let of_kernel = episode.seen().filter(Sighting::is_of_kernel).count();
     let others = episode.seen().filter(|one| !one.is_of_kernel() && !one.is_mark()).count();
     let parts = [(of_kernel, "line", " of the kernel's log"), (others, "other change", "")];
     let parts = parts.into_iter().filter(|(count, ..)| *count > 0);

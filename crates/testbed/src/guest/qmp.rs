@@ -93,6 +93,7 @@ impl QmpEvent {
         let (seconds, micros) = (timestamp("seconds")?, timestamp("microseconds")?);
         let at = Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
         let data = message.get("data").and_then(Value::as_object).into_iter().flatten();
+        let data = data.filter(|(_, value)| value.as_str() != Some(""));
         let data: Vec<String> = data.map(|(key, value)| format!("{key}={value}")).collect();
         let text = if data.is_empty() { name.to_owned() } else { format!("{name}: {}", data.join(" ")) };
         Some(Self { at: SystemTime::UNIX_EPOCH.checked_add(at)?, text })
@@ -265,7 +266,7 @@ mod tests {
                 GREETING,
                 r#"{"return": {}}"#,
                 "{\"timestamp\": {\"seconds\": 1267020223, \"microseconds\": 435656}, \"event\": \"BLOCK_IO_ERROR\", \
-                 \"data\": {\"device\": \"disk\", \"nospace\": true}}\n{\"event\": \"STOP\"}\n{\"return\": {}}",
+                 \"data\": {\"device\": \"disk\", \"reason\": \"\", \"nospace\": true}}\n{\"event\": \"STOP\"}\n{\"return\": {}}",
                 r#"{"return": {}}"#,
             ],
             true,

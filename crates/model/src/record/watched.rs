@@ -1,0 +1,96 @@
+//! What is seen of a load and beside it: gaps, standstills, events.
+
+use serde::{Deserialize, Serialize};
+
+use crate::words::words;
+
+/// A time in which I/Os of one direction were due and none of them completed without an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Blackout {
+    /// True of writes and trims, false of reads.
+    pub writes: bool,
+    /// The last completion before it, or when the next I/O was due if that is later; from the start of the measured window.
+    pub at_ns: u64,
+    /// From there to the next completion, or to the end of the window.
+    pub duration_ns: u64,
+    /// False if the window ended first.
+    pub ended: bool,
+}
+
+/// Times in which I/Os hung in a block device: some were in flight, and none completed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceGaps {
+    /// The kernel's name of it.
+    pub device: String,
+    /// In their order, to 10 ms. An I/O that failed has completed.
+    pub gaps: Vec<Blackout>,
+}
+
+/// A time in which a guest's clock stood still, as when its virtual CPUs are stopped: its programs do not notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standstill {
+    /// When QEMU stopped the guest, by the host's clock, from the start of the measured window; if it did not say, the end of the last interval before it.
+    pub at_ns: u64,
+    /// How much the guest's clock lost.
+    pub duration_ns: u64,
+}
+
+/// Something that happened beside the load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Occurrence {
+    /// From the start of the measured window, by the host's clock.
+    pub at_ns: u64,
+    /// What happened.
+    pub what: Happened,
+}
+
+/// The source of an [`Occurrence`], and what it tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Happened {
+    /// A command of the plan's.
+    Event {
+        /// The event's name.
+        name: String,
+        /// How long the command took; absent if it could not be begun or did not end.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        duration_ns: Option<u64>,
+        /// Why it failed, with the beginning of what it wrote to stderr; absent if it did not.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        failure: Option<String>,
+    },
+    /// A line of the host's kernel log.
+    Kernel {
+        /// Its severity: 0 (emergency) to 7 (debug).
+        level: u8,
+        /// The line.
+        text: String,
+    },
+    /// Something else that was seen, or a mark.
+    Seen {
+        /// Where.
+        source: Source,
+        /// In one line.
+        text: String,
+    },
+}
+
+words! {
+    /// The source of what was seen beside a load, other than the kernel's log.
+    Source, "source" {
+        /// The kernel's events of block devices, SCSI and NVMe (uevents).
+        Device = "device",
+        /// A network interface that went up or down.
+        Link = "link",
+        /// The state of a device or of a RAID in /sys that changed.
+        State = "state",
+        /// An event of a measured guest's QEMU.
+        Qemu = "qemu",
+        /// A mark of the user's.
+        Mark = "mark",
+    }
+}
