@@ -97,7 +97,8 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     assert!(errors["timeout"].as_str().is_some_and(|word| word.starts_with("errors=")), "{episode}");
     let linux = all.iter().find(|one| one["owner"] == "guest_default").expect("a default");
     let hung = 30_000 * MS - number(&linux["spare_ns"]);
-    assert!(linux["layer"] == "Linux" && hung >= gap && hung <= took + 100 * MS, "{episode}");
+    // The slowest I/O may wait for others after the gap.
+    assert!(linux["layer"] == "Linux" && hung >= gap && hung <= gap + 1000 * MS, "{episode}");
     let recovery = number(&event["recovery_ns"]);
     assert!(recovery >= gap - 50 * MS && recovery < 3000 * MS, "{episode}");
     mounted.lab.assert_nothing_left();
