@@ -75,8 +75,8 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     let at = mounted.at();
     let freeze = format!("freeze@2s = fsfreeze -f {at}; sleep 1.2; fsfreeze -u {at}");
     let common = ["--size", "16m", "--rate-iops", "400", "--iodepth", "2048", "--ramp-time", "0", "--yes"];
-    let watch = ["watch", &at, "--runtime", "6", "--event", &freeze, "--late", "600ms"];
-    let requires = ["--require", "lost = 0", "--require", "errors = 0", "--require", "recovery < 3s"];
+    let watch = ["watch", &at, "--runtime", "9", "--event", &freeze, "--late", "600ms"];
+    let requires = ["--require", "lost = 0", "--require", "errors = 0", "--require", "recovery < 6s"];
     let all = [&watch[..], &common, &requires, &["--json", "-"]].concat();
     let json = mounted.lab.json(&all);
     assert_valid(&json);
@@ -103,9 +103,10 @@ fn a_frozen_filesystem_is_a_gap_of_writes_as_long_as_it_was_frozen() {
     assert!(errors["timeout"].as_str().is_some_and(|word| word.starts_with("errors=")), "{episode}");
     let linux = all.iter().find(|one| one["owner"] == "guest_default").expect("a default");
     let hung = 30_000 * MS - number(&linux["spare_ns"]);
-    assert!(linux["layer"] == "Linux" && hung >= gap && hung <= took + 100 * MS, "{episode}");
+    // The slowest I/O may wait for others after the gap.
+    assert!(linux["layer"] == "Linux" && hung >= gap && hung <= gap + 1000 * MS, "{episode}");
     let recovery = number(&event["recovery_ns"]);
-    assert!(recovery >= gap - 50 * MS && recovery < 3000 * MS, "{episode}");
+    assert!(recovery >= gap - 50 * MS && recovery < 6000 * MS, "{episode}");
     mounted.lab.assert_nothing_left();
 
     let strict = [&watch[..], &common, &["--require", "gap < 1s"]].concat();
