@@ -17,7 +17,9 @@ pub(super) fn heading(run: &Run, episode: &Episode<'_>) -> String {
     let m = episode.measurement;
     let work = run.plan.workloads.iter().find(|workload| workload.name == m.workload);
     let round = if run.plan.repeat > 1 { format!(", round {}", m.round) } else { String::new() };
-    format!("{} on {}{round}", work.map_or_else(|| m.workload.clone(), load), m.target)
+    let is_control = run.plan.watch.as_ref().is_some_and(|watch| watch.is_control(&m.workload));
+    let without = if is_control { ", without events" } else { "" };
+    format!("{} on {}{round}{without}", work.map_or_else(|| m.workload.clone(), load), m.target)
 }
 
 fn load(work: &Workload) -> String {
@@ -227,8 +229,9 @@ pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
     let Some(origin) = episode.origin(gap) else { return Vec::new() };
     let row = |name: String, gap: Option<Gap>| {
         let Some(gap) = gap else { return [name, "did not stall".into(), String::new(), String::new()] };
-        let end = if gap.ended { human::time(gap.end_ns() as f64) } else { "after the end".into() };
-        [name, human::time(gap.at_ns as f64), end, human::time(gap.duration_ns as f64)]
+        let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
+        let end = if gap.ended { seconds(gap.end_ns()) } else { "after the end".into() };
+        [name, seconds(gap.at_ns), end, seconds(gap.duration_ns)]
     };
     let below = origin.sights.iter().rev().map(|sight| row(device(sight, &origin.sights), sight.hung));
     [row(format!("the load's {}", gap.of.word()), Some(*gap))].into_iter().chain(below).collect()

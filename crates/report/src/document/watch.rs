@@ -55,25 +55,27 @@ fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episod
 }
 
 fn price_table(prices: &[Price<'_>]) -> Grid {
-    let mut grid = Grid::new(&["event", "target", "took", "longest gap", "mean", "p99", "normal after"]);
-    grid.head.iter_mut().skip(2).for_each(|field| field.is_figure = true);
+    let one_target = prices.iter().all(|price| price.target == prices[0].target);
+    let names: &[&str] = if one_target { &["event"] } else { &["event", "target"] };
+    let mut grid = Grid::new(&[names, &["took", "longest gap", "mean", "p99", "normal after"]].concat());
+    grid.head.iter_mut().skip(names.len()).for_each(|field| field.is_figure = true);
     let row = |price: &Price<'_>| -> Vec<Field> {
         let time = |ns: Option<f64>| or_unknown(ns, human::time);
         let gap = price.gap_ns.map(|(without, with)| match (without, with) {
             (0.0, 0.0) => "none".into(),
             _ => format!("{} to {}", gap_time(without), gap_time(with)),
         });
+        let recovery =
+            price.recovery_ns.map(|ns| if ns == 0.0 { "unaffected".into() } else { human::time(ns) });
         let texts = [
             time(price.took_ns),
             gap.unwrap_or_else(|| UNKNOWN.into()),
             from_to(price.mean.as_ref(), human::time),
             from_to(price.p99.as_ref(), human::time),
-            price.recovery_ns.map_or_else(
-                || UNKNOWN.into(),
-                |ns| if ns == 0.0 { "unaffected".into() } else { human::time(ns) },
-            ),
+            recovery.unwrap_or_else(|| UNKNOWN.into()),
         ];
-        [words(price.event), words(price.target)].into_iter().chain(texts.map(figure)).collect()
+        let of = [price.event, price.target].into_iter().take(names.len()).map(words);
+        of.chain(texts.map(figure)).collect()
     };
     grid.rows = prices.iter().map(row).collect();
     grid
@@ -121,7 +123,7 @@ fn add_sights(page: &mut Page, episode: &Episode<'_>) {
     let rows = sights(episode);
     if !rows.is_empty() {
         let mut grid = Grid::new(&SIGHTS);
-        grid.rows = rows.iter().map(|row| row.iter().map(|text| words(text)).collect()).collect();
+        grid.rows = rows.iter().map(|row| row.iter().map(words).collect()).collect();
         page.add(Part::Table(grid));
     }
 }

@@ -47,7 +47,7 @@ impl DeviceGapWatch {
     pub fn finish(mut self, begin: Instant, end: Instant) -> Vec<DeviceGaps> {
         self.over.store(true, Ordering::Relaxed);
         let devices = self.thread.take().map(JoinHandle::join).and_then(Result::ok).unwrap_or_default();
-        let known = devices.into_iter().filter(|device| device.is_known());
+        let known = devices.into_iter().filter(Device::is_known);
         known.map(|device| DeviceGaps { gaps: device.within(begin, end), device: device.name }).collect()
     }
 }
