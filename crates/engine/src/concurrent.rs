@@ -119,7 +119,7 @@ fn go(
     sender: &Sender<JobEvent>,
 ) -> Result<Outcome, EngineError> {
     // The receiver lives until all senders are gone.
-    let outcome = part.go(window, &mut |event| drop(sender.send((number, Some(event)))));
+    let outcome = part.go(window, &NEVER, &mut |event| drop(sender.send((number, Some(event)))));
     let _ = sender.send((number, None));
     outcome
 }

@@ -72,6 +72,19 @@ const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 /// # Errors
 /// A job that this target cannot do, and a system call that fails. Nothing is created or truncated.
 pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+    measure_until(&watch::NEVER, job, path, events)
+}
+
+/// As [`measure`]; plain reads and writes of a single job end once `end` is true and the window has begun, and the outcome is that of the time until then.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_until(
+    end: &AtomicBool,
+    job: &Job,
+    path: &Path,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
     check(job)?;
     check_memory(job)?;
     if let Some(test) = job.workload.test {
@@ -81,7 +94,7 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
         return concurrent::run(job, path, events);
     }
     let target = open::for_job(job, path)?;
-    run::run(job, &target, events)
+    run::run(job, &target, end, events)
 }
 
 /// Refuses impossible jobs: a workload that contradicts itself, and samples more often than every 10 ms.

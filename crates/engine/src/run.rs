@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use iotax_model::record::{ErrorCount, Outcome};
 use iotax_model::wire::{Event, Job};
@@ -66,9 +67,10 @@ impl<'a> Prepared<'a> {
     pub(crate) fn go(
         &mut self,
         window: Window,
+        end: &AtomicBool,
         events: &mut dyn FnMut(Event),
     ) -> Result<Outcome, EngineError> {
-        let mut outcome = watch::carry_out(&mut self.workers, self.job, window, &self.room, events)?;
+        let mut outcome = watch::carry_out(&mut self.workers, self.job, window, &self.room, end, events)?;
         outcome.ioengine = Some(self.ioengine);
         outcome.notes.extend(self.note.take());
         Ok(outcome)
@@ -110,11 +112,16 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Makes the load of a job on an open target.
-pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+/// Makes the load of a job on an open target, until `end` is true at the latest.
+pub(crate) fn run(
+    job: &Job,
+    target: &Target,
+    end: &AtomicBool,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
     let mut prepared = Prepared::new(job, target, &Arc::default())?;
     events(Event::Ready);
-    match prepared.go(Window::new(job, clock::now()), events) {
+    match prepared.go(Window::new(job, clock::now()), end, events) {
         Ok(mut outcome) => {
             events(Event::Over);
             prepared.conclude(&mut outcome);

@@ -1,6 +1,7 @@
 //! Watches workers: turns their reports into samples and the outcome.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use iotax_model::record::{Outcome, Pacing, Stop};
@@ -17,17 +18,21 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::{DRAIN, Finish, WorkerReport, Workers};
 
-/// Has workers that are set up make the load of a job.
+/// For loads that nobody ends early.
+pub static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Has workers that are set up make the load of a job. Once `end` is true a window that has begun ends, at the next sample at the latest.
 pub fn carry_out(
     workers: &mut Workers,
     job: &Job,
     window: Window,
     room: &Latencies,
+    end: &AtomicBool,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     let check = clock::Check::begin();
     workers.start(window);
-    let mut outcome = watch(workers, job, window, room, events)?;
+    let mut outcome = watch(workers, job, window, room, end, events)?;
     outcome.notes.extend(check.end());
     Ok(outcome)
 }
@@ -63,6 +68,7 @@ fn watch(
     job: &Job,
     mut window: Window,
     room: &Latencies,
+    end: &AtomicBool,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     let mut collector = Collector::new(window, room.empty_alike(), job.workload.numjobs);
@@ -93,13 +99,14 @@ fn watch(
         if all_done {
             break;
         }
-        if stalled && !workers.common.is_stopped() {
+        let is_to_end = end.load(Ordering::Relaxed) && now > window.begin && now < window.end;
+        if (stalled || is_to_end) && !workers.common.is_stopped() {
             // Workers that are not stuck hand over their counts.
             workers.common.stop();
             window = window.cut(now);
             collector.cut(now);
             // One that sleeps looks up at the end of its interval.
-            give_up = now + job.interval.0 + GRACE.0;
+            give_up = now + if stalled { job.interval.0 + GRACE.0 } else { DRAIN.0 };
         }
         let marks = [window.begin, window.end, collector.deadline(), give_up];
         let wait = marks.into_iter().filter(|mark| *mark > now).min().unwrap_or(now) - now;

@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -41,8 +42,9 @@ pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksourc
 /// undo log is kept in `undo_dir`.
 pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
-    let agent = Agent { disk, server: Mutex::new(None), files: Arc::new(Mutex::new(Files::new(undo_dir))) };
-    let requests = listen(io::stdin(), Arc::clone(&agent.files));
+    let files = Arc::new(Mutex::new(Files::new(undo_dir)));
+    let agent = Agent { disk, server: Mutex::new(None), files, is_to_end: Arc::default() };
+    let requests = listen(io::stdin(), Arc::clone(&agent.files), Arc::clone(&agent.is_to_end));
     match agent.serve(&requests, &EventSender::new(io::stdout())) {
         Ok(()) => end(&agent.files, Exit::Fine),
         Err(error) => {
@@ -66,12 +68,18 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Reads requests in a thread. It ends the process on a shutdown, at the end of the stream and on bytes that are no
 /// message, even during a measurement: nobody waits for the result any more.
-fn listen(mut stream: impl Read + Send + 'static, files: Arc<Mutex<Files>>) -> Receiver<Request> {
+fn listen(
+    mut stream: impl Read + Send + 'static,
+    files: Arc<Mutex<Files>>,
+    is_to_end: Arc<AtomicBool>,
+) -> Receiver<Request> {
     let (sender, requests) = mpsc::channel();
     thread::spawn(move || {
         let exit = loop {
             match wire::receive(&mut stream) {
                 Ok(None | Some(Request::Shutdown)) => break Exit::Fine,
+                // Whoever carries out a load does not listen.
+                Ok(Some(Request::End)) => is_to_end.store(true, Ordering::Relaxed),
                 Ok(Some(request)) => {
                     if sender.send(request).is_err() {
                         return;
@@ -169,6 +177,8 @@ struct Agent {
     files: Arc<Mutex<Files>>,
     /// The running server for network measurements.
     server: Mutex<Option<Server>>,
+    /// True if the load that is being made is to end now.
+    is_to_end: Arc<AtomicBool>,
 }
 
 impl Agent {
@@ -204,8 +214,8 @@ impl Agent {
     fn answer(&self, request: Request, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         match request {
             Request::Hello { .. } => Ok(Event::Hello(self.hello())),
-            // On a shutdown the reading thread has ended the process already.
-            Request::Ping | Request::Shutdown => Ok(Event::Pong),
+            // The reading thread has seen to the end of a load, and to a shutdown.
+            Request::Ping | Request::Shutdown | Request::End => Ok(Event::Pong),
             Request::Fill { area, content, seed } => {
                 let path = self.target(area.path.clone())?;
                 let identity = area.identity.or_else(|| lock(&self.files).identity(&path));
@@ -263,7 +273,10 @@ impl Agent {
         let identity = job.identity.or_else(|| lock(&self.files).identity(&path));
         let job = Job { directory, identity, ..job.clone() };
         let recorder = ActivityRecorder::new(&path, &job.workload);
-        let outcome = recorded(recorder, emit, |events| iotax_engine::measure(&job, &path, events));
+        self.is_to_end.store(false, Ordering::Relaxed);
+        let measure =
+            |events: &mut dyn FnMut(Event)| iotax_engine::measure_until(&self.is_to_end, &job, &path, events);
+        let outcome = recorded(recorder, emit, measure);
         if let Some(directory) = own {
             lock(&self.files).remove_directory(&directory);
         }

@@ -18,7 +18,7 @@ use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Protocol version; both ends must have the same.
-pub const PROTOCOL: u16 = 9;
+pub const PROTOCOL: u16 = 10;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -54,6 +54,9 @@ pub enum Request {
     },
     /// Sets up a measurement. Answered by [`Event::Ready`]; the next request must be [`Request::Go`].
     Run(Box<Job>),
+    /// Ends the window of the load that is being made, which then has its results as if it had been meant to be so short. Has no answer of its own,
+    /// and no effect on work whose length is not its own choice.
+    End,
     /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Over`] and [`Event::Done`].
     Go,
     /// Starts a server for network measurements, in addition to other requests. Answered by [`Event::Serving`].

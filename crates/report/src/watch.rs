@@ -280,4 +280,4 @@ pub(super) fn verdict(judged: &Judged) -> String {
 pub(super) const PRICES: &str = "Against the same seconds of windows without events; response times, from when each I/O was due. ? may be chance: the 95% interval of the ratio holds 1.";
 
 /// Below the table of events.
-pub(super) const LEGEND: &str = "Times from the start of the measured window. Normal: rate and mean response time as before the first event, and staying so; to 250 ms.";
+pub(super) const LEGEND: &str = "Times from the start of the measured window. Normal: rate and mean response time as before the first event, and staying so; to an interval, 250 ms or in windows over 15 min 1 s.";

@@ -153,6 +153,20 @@ pub struct AgentClient {
     over: bool,
     /// Time without a sign of life from the peer during the current wait.
     silent: Duration,
+    ending: Ending,
+}
+
+/// What an interrupt does to a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Nobody waits for it any more.
+    Never,
+    /// The same until its window begins.
+    OnceMeasuring,
+    /// It is told to end, and its outcome is waited for.
+    Possible,
+    /// It was told.
+    Told,
 }
 
 /// A message, as seen by the pending request.
@@ -249,6 +263,7 @@ impl AgentClient {
             child: None,
             over: false,
             silent: Duration::ZERO,
+            ending: Ending::Never,
         }
     }
 
@@ -349,7 +364,8 @@ impl AgentClient {
     }
 
     /// Starts the load of the job that was set up. `observe` gets [`Event::Measuring`], every [`Event::Sample`] and [`Event::Over`] as they
-    /// arrive. The deadline is the job's warm-up and runtime, plus `slack` for everything around them.
+    /// arrive. The deadline is the job's warm-up and runtime, plus `slack` for everything around them. On an interrupt the load of a job that records
+    /// gaps ends, and its outcome so far is waited for.
     pub fn go(
         &mut self,
         job: &Job,
@@ -357,14 +373,17 @@ impl AgentClient {
         observe: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, AgentError> {
         let deadline = Duration::from(job.workload.duration()) + slack;
-        self.follow("run", &Request::Go, deadline, |event| match event {
+        self.ending = if job.workload.blackout.is_some() { Ending::OnceMeasuring } else { Ending::Never };
+        let outcome = self.follow("run", &Request::Go, deadline, |event| match event {
             Event::Measuring | Event::Sample(_) | Event::Over => {
                 observe(&event);
                 Heard::More
             }
             Event::Done(outcome) => Heard::Answer(*outcome),
             other => Heard::foreign(&other),
-        })
+        });
+        self.ending = Ending::Never;
+        outcome
     }
 
     /// Runs a measurement: [`Self::prepare`], then [`Self::go`].
@@ -489,6 +508,9 @@ impl AgentClient {
             if event == Event::Alive {
                 continue;
             }
+            if event == Event::Measuring && self.ending == Ending::OnceMeasuring {
+                self.ending = Ending::Possible;
+            }
             if let Event::Failed { message } = event {
                 self.over = false;
                 return Err(AgentError::Failed { peer: self.peer.clone(), message });
@@ -514,7 +536,7 @@ impl AgentClient {
         lives: &mut dyn FnMut() -> bool,
     ) -> Result<Event, AgentError> {
         loop {
-            if self.interrupt.load(Ordering::Relaxed) {
+            if self.interrupt.load(Ordering::Relaxed) && !self.is_told_to_end() {
                 return Err(AgentError::Interrupted);
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -537,6 +559,15 @@ impl AgentClient {
                 }
             }
         }
+    }
+
+    /// Tells an agent whose load may end early to end it. Returns whether its outcome is to be waited for.
+    fn is_told_to_end(&mut self) -> bool {
+        if self.ending == Ending::Possible {
+            let told = self.writer.as_mut().map(|writer| wire::send(writer, &Request::End));
+            self.ending = if matches!(told, Some(Ok(()))) { Ending::Told } else { Ending::Never };
+        }
+        self.ending == Ending::Told
     }
 
     fn hangs(&mut self, request: &'static str) -> AgentError {

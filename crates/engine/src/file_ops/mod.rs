@@ -112,8 +112,14 @@ pub(crate) fn run(
         Ok(Box::new(move |context| work(context, setup, room, prepare)))
     })?;
     events(Event::Ready);
-    let mut outcome = match watch::carry_out(&mut workers, job, Window::new(job, clock::now()), &room, events)
-    {
+    let mut outcome = match watch::carry_out(
+        &mut workers,
+        job,
+        Window::new(job, clock::now()),
+        &room,
+        &watch::NEVER,
+        events,
+    ) {
         Ok(outcome) => outcome,
         Err(error) => {
             workers.shutdown(job.interval);

@@ -28,8 +28,10 @@ const SLACK: Duration = Duration::from_secs(30);
 const SLOWEST: u64 = 10_000_000;
 /// Extra runtime of a neighbour, which starts a little earlier.
 const OUTLAST: Nanos = Nanos::from_secs(1);
-/// Intervals of a watch.
+/// Intervals of a watch, and those of a long one, which lasts for hours.
 const FINE: Nanos = Nanos::from_millis(250);
+const COARSE: Nanos = Nanos::from_secs(1);
+const LONG: Nanos = Nanos::from_secs(15 * 60);
 
 /// A cell, and its position in the run.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +76,7 @@ impl Runner<'_> {
             workload: &prepared.workload,
             neighbour: neighbour.map(|neighbour| outlasting(&neighbour.workload, &prepared.workload)),
             seed: job_seed(self.order.seed, scheduled.cell.workload, scheduled.round),
-            interval: self.order.interval.or(plan.watch.as_ref().map(|_| FINE)),
+            interval: self.order.interval.or(plan.watch.as_ref().map(|_| watch_interval(&prepared.workload))),
             happenings,
         };
         let performed = perform(&spec, &mut self.local, targets, neighbours, progress);
@@ -86,7 +88,11 @@ impl Runner<'_> {
             target.remove_directory(undo_log);
         }
         let (watched, occurrences) = performed?;
-        targets.iter_mut().chain(neighbours).try_for_each(Target::pause)?;
+        // A watch that the user ended is kept, whether QEMU still answers or not.
+        let paused = targets.iter_mut().chain(neighbours).try_for_each(Target::pause);
+        if plan.watch.is_none() {
+            paused?;
+        }
         let in_guest = targets.iter().any(Target::is_guest);
         let name = &plan.targets[scheduled.cell.target].name;
         measurement(
@@ -342,6 +348,11 @@ fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+/// The length of intervals of a watch.
+fn watch_interval(workload: &Workload) -> Nanos {
+    if workload.window() > LONG { COARSE } else { FINE }
 }
 
 /// The length of intervals: a tenth of the window, at most 1 s; shorter where only whole intervals count.

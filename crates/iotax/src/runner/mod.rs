@@ -358,6 +358,10 @@ impl Runner<'_> {
                         Ok(measurement) => {
                             store.put_measurement(self.order.run, &measurement)?;
                             scheduler.measured(cell, &measurement);
+                            // It ended early, and is kept.
+                            if plan.watch.is_some() && stop.load(Ordering::Relaxed) {
+                                return Err(Interrupted.into());
+                            }
                         }
                         Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
                         Err(error) => {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use iotax_model::units::Bytes;
 use iotax_testkit::require;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::disk::{Disk, run};
@@ -378,4 +379,130 @@ fn operations_on_a_guests_disk_have_a_price_and_leave_nothing() {
         told.contains("What each event costs") && told.contains("lost = 0: passed in 4 windows"),
         "{told}"
     );
+}
+
+#[test]
+fn what_was_seen_until_ctrl_c_is_kept() {
+    let lab = Lab::new();
+    let (work, flag) = (lab.work(), lab.path("happened"));
+    let event = format!("touch@1500ms = touch {}", flag.display());
+    let mut command = lab.iotax();
+    command.args(["watch", work.to_str().expect("text"), "--event", &event, "--event", "never@50s = true"]);
+    command.args(["--size", "8m", "--rate-iops", "200", "--runtime", "60", "--ramp-time", "0", "--yes"]);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("iotax starts");
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !flag.exists() && Instant::now() < patience {
+        thread::sleep(Duration::from_millis(50));
+    }
+    thread::sleep(Duration::from_secs(2));
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    let began = Instant::now();
+    let status = child.wait().expect("it ends");
+    assert!(status.code() == Some(130) && began.elapsed() < Duration::from_secs(30), "{status}");
+    lab.assert_nothing_left();
+    let json = lab.json(&["report", "1", "--json", "-"]);
+    assert_valid(&json);
+    let episode = &json["watch"][0];
+    // Known to the end that it had, of which the second event did not live to be.
+    assert_eq!((&episode["whole"], &episode["lost"]), (&true.into(), &0.into()), "{episode}");
+    assert!(number(&episode["late"]) < 100, "{episode}");
+    let events = episode["events"].as_array().expect("events");
+    assert!(events[0].get("failure").is_none(), "{episode}");
+    assert_eq!(events[1]["failure"], "the load had ended before it", "{episode}");
+}
+
+/// The longest gap of writes of an episode, and its only event: begin and length of each.
+fn gap_and_event(episode: &Value) -> ((u64, u64), (u64, u64)) {
+    let event = &episode["events"][0];
+    let longest = gaps_of_writes(episode).into_iter().max_by_key(|gap| gap.1).unwrap_or_default();
+    (longest, (number(&event["at_ns"]), number(&event["duration_ns"])))
+}
+
+#[test]
+fn paths_that_fail_cost_what_multipath_is_told_to_do_without_any() {
+    let disks = [Bytes(64 << 20)];
+    let modules = ["dm_multipath", "dm_round_robin"];
+    let extras = Extras { programs: &["wipefs"], modules: &modules, disks: &disks, ..Extras::default() };
+    let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
+    guest.sh("mkdir -p /tmp && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
+    let linear = "0 131072 linear /dev/vda 0";
+    for path in ["p0", "p1"] {
+        guest.map(path, &[linear.to_owned()]);
+    }
+    let paths = "round-robin 0 2 1 /dev/mapper/p0 1 /dev/mapper/p1 1";
+    guest.map("lun", &[format!("0 131072 multipath 3 queue_if_no_path queue_mode bio 0 1 1 {paths}")]);
+    let device = "/dev/mapper/lun";
+    let table =
+        |path: &str, table: &str| format!("echo {table} | dmsetup load {path}; dmsetup resume {path}");
+    let fails = |path: &str| table(path, "0 131072 error");
+    let returns = |path: &str| {
+        let reinstate = format!("dmsetup message lun 0 \"reinstate_path /dev/mapper/{path}\"");
+        format!("{}; {reinstate}", table(path, linear))
+    };
+
+    // One of two: the other one takes over.
+    let one = format!("path@2s = {}; sleep 1; {}", fails("p0"), returns("p0"));
+    let one = watch(&mut guest, device, &one, "");
+    assert_eq!((number(&one["failed"]), number(&one["lost"])), (0, 0), "{one}");
+    assert!(gaps_of_writes(&one).iter().all(|(_, gap)| *gap < STALL * MS), "{one}");
+    let lines = seen(&one);
+    assert!(lines.iter().any(|(_, text)| text.contains("DM_ACTION=PATH_FAILED")), "{lines:?}");
+
+    // Both, with queue_if_no_path: everything waits until they return.
+    let both = [fails("p0"), fails("p1"), "sleep 2".into(), returns("p0"), returns("p1")].join("; ");
+    let queued = watch(&mut guest, device, &format!("paths@2s = {both}"), "");
+    let ((at, gap), (begin, took)) = gap_and_event(&queued);
+    assert!(gap >= 1950 * MS && gap <= took + 50 * MS, "{queued}");
+    assert!(at + 50 * MS >= begin && at + gap <= begin + took + 50 * MS, "{queued}");
+    assert_eq!((number(&queued["failed"]), number(&queued["lost"])), (0, 0), "{queued}");
+
+    // Both, without: what is due meanwhile fails, and what was acknowledged is there.
+    guest.sh("dmsetup message lun 0 fail_if_no_path");
+    let failing = watch(&mut guest, device, &format!("paths@2s = {both}"), "");
+    let ((_, gap), _) = gap_and_event(&failing);
+    assert!(gap >= 1950 * MS, "{failing}");
+    // 200 a second for the two seconds.
+    assert!((350..600).contains(&number(&failing["failed"])), "{failing}");
+    assert_eq!(number(&failing["lost"]), 0, "{failing}");
+}
+
+#[test]
+fn a_cable_that_is_down_is_a_gap_and_no_more() {
+    let disks = [Bytes(64 << 20)];
+    let modules = ["nvmet_tcp", "nvme_tcp"];
+    let extras = Extras { programs: &["wipefs"], modules: &modules, disks: &disks, ..Extras::default() };
+    let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
+    guest.sh("mkdir -p /tmp && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
+    guest.sh("ip link set lo up");
+    let at = "/sys/kernel/config/nvmet";
+    for line in [
+        format!("mkdir {at}/subsystems/lab {at}/subsystems/lab/namespaces/1 {at}/ports/1"),
+        format!("echo 1 > {at}/subsystems/lab/attr_allow_any_host"),
+        format!("echo /dev/vda > {at}/subsystems/lab/namespaces/1/device_path"),
+        format!("echo 1 > {at}/subsystems/lab/namespaces/1/enable"),
+        format!("echo ipv4 > {at}/ports/1/addr_adrfam; echo tcp > {at}/ports/1/addr_trtype"),
+        format!("echo 127.0.0.1 > {at}/ports/1/addr_traddr; echo 4420 > {at}/ports/1/addr_trsvcid"),
+        format!("ln -s {at}/subsystems/lab {at}/ports/1/subsystems/lab"),
+        "echo transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=lab > /dev/nvme-fabrics".into(),
+        "for wait in $(seq 50); do [ -b /dev/nvme0n1 ] && break; usleep 100000; done; [ -b /dev/nvme0n1 ]"
+            .into(),
+    ] {
+        guest.sh(&line);
+    }
+    let cable = "cable@2s = ip link set lo down; sleep 2; ip link set lo up";
+    let pulled = watch(&mut guest, "/dev/nvme0n1", cable, "");
+    let ((at, gap), (begin, took)) = gap_and_event(&pulled);
+    // TCP sends again after 0.2, 0.6, 1.4, 3 seconds.
+    assert!(at + 50 * MS >= begin && at <= begin + 50 * MS, "{pulled}");
+    assert!(gap >= 1950 * MS && gap <= 2 * took + STALL * MS, "{pulled}");
+    assert_eq!((number(&pulled["failed"]), number(&pulled["lost"])), (0, 0), "{pulled}");
+    // It arose in the network: the disk behind it had nothing to do.
+    let hung: Vec<&str> = pulled["stalled"]
+        .as_array()
+        .expect("devices")
+        .iter()
+        .filter(|device| !device["gap"].is_null())
+        .filter_map(|device| device["device"].as_str())
+        .collect();
+    assert_eq!(hung, ["nvme0n1"], "{pulled}");
 }

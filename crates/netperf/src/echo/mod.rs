@@ -287,7 +287,8 @@ impl Prepared {
 
     /// Makes the round trips of a window.
     fn go(mut self, window: Window, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-        let carried = watch::carry_out(&mut self.workers, &self.job, window, &self.room, events);
+        let carried =
+            watch::carry_out(&mut self.workers, &self.job, window, &self.room, &watch::NEVER, events);
         let mut outcome = match carried {
             Ok(outcome) => outcome,
             Err(error) => {
