@@ -133,6 +133,8 @@ words! {
         Stalled = "stalled",
         /// `max_errors` I/Os failed.
         Errors = "errors",
+        /// The agent or its guest was gone; the figures are those that had come until then.
+        Gone = "gone",
     }
 }
 

@@ -8,6 +8,7 @@ use iotax_analysis::watch::{
 };
 use iotax_model::Workload;
 use iotax_model::plan::WatchSpec;
+use iotax_model::record::Stop;
 use iotax_model::units::human;
 
 use super::figure::{UNKNOWN, change_with, counted, title};
@@ -171,6 +172,10 @@ pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String>
     let longest: Vec<String> =
         longest.iter().filter_map(|of| episode.longest_gap_of(*of)).map(gap_from).collect();
     let gap = match (&episode.gaps, longest.as_slice()) {
+        (None, _) if episode.measurement.outcome.stop == Some(Stop::Gone) => {
+            let after = human::time(episode.measurement.outcome.duration_ns as f64);
+            format!("gaps unknown: the agent or its guest was gone after {after}")
+        }
         (None, _) => "gaps unknown: I/Os did not return to the end".into(),
         (Some(_), []) => "no gap".into(),
         (Some(_), all) => format!("longest gap: {}", all.join(", ")),

@@ -145,6 +145,10 @@ pub(super) fn stopped(case: &Case<'_>) -> Option<Finding> {
             format!("max_errors = {} was reached", workload.max_errors.unwrap_or_default()),
             "the figures end where the errors began; see the kernel log for the device",
         ),
+        Stop::Gone => (
+            "the agent or its guest was gone".into(),
+            "the figures are those that had come until then; what was written was not read back",
+        ),
     };
     let evidence = format!(
         "the measurement was ended after {} of {}: {why}",

@@ -269,6 +269,7 @@ fn perform(
         start_barrier::run(participants, &mut |event| watch.see(event, progress));
         return Ok((watch.finish()?, Vec::new()));
     };
+    let mut watch = watch.keeping();
     let Seen { mut occurrences, remarks, began } = occurrences::during(happenings, &disks, |begin| {
         let mut begin = Some(begin);
         start_barrier::run(participants, &mut |event| {

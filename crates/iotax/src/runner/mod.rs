@@ -30,7 +30,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use iotax_analysis::store::{RunState, Store};
 use iotax_model::plan::{BETWEEN, Plan};
-use iotax_model::record::{Environment, Measurement, RunPhase, TargetRecord};
+use iotax_model::record::{Environment, Measurement, RunPhase, Stop, TargetRecord};
 use iotax_model::schedule::{self, Cell};
 use iotax_model::target::{Accel, NetworkEnds, NetworkStack, Stack, StorageStack, TargetSpec};
 use iotax_model::units::{Bytes, Nanos};
@@ -358,6 +358,11 @@ impl Runner<'_> {
                         Ok(measurement) => {
                             store.put_measurement(self.order.run, &measurement)?;
                             scheduler.measured(cell, &measurement);
+                            if measurement.outcome.stop == Some(Stop::Gone) {
+                                missing += 1;
+                                let error = anyhow::anyhow!("{}", measurement.outcome.notes.join("; "));
+                                self.failed(cell, round, &error, undo_log, store, progress, stop)?;
+                            }
                             // It ended early, and is kept.
                             if plan.watch.is_some() && stop.load(Ordering::Relaxed) {
                                 return Err(Interrupted.into());

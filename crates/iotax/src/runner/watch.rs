@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use iotax_model::record::{
     BlockStats, BlockTally, CpuPace, CpuTime, DeviceGaps, DiskActivity, Happened, HostActivity, NicActivity,
-    Occurrence, Outcome, Sample, Source, Standstill,
+    Occurrence, Outcome, Sample, Source, Standstill, Stop, Tallies,
 };
 use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
@@ -36,6 +36,8 @@ pub(super) struct Watch<'a> {
     /// The number of measured agents.
     measured: usize,
     runtime_ns: u64,
+    /// True to keep what an agent told before it was gone.
+    keeps: bool,
     agents: Vec<AgentLog>,
     started: Option<Started>,
     ended: Option<Ended>,
@@ -160,6 +162,7 @@ impl<'a> Watch<'a> {
             blocks,
             measured: participants.iter().filter(|one| !one.is_neighbour).count(),
             runtime_ns,
+            keeps: false,
             agents: participants
                 .iter()
                 .map(|one| AgentLog { name: one.name.clone(), ..AgentLog::default() })
@@ -167,6 +170,11 @@ impl<'a> Watch<'a> {
             started: None,
             ended: None,
         }
+    }
+
+    /// Keeps what an agent tells also if it is gone before the end: somebody may have watched for hours.
+    pub(super) fn keeping(self) -> Self {
+        Self { keeps: true, ..self }
     }
 
     pub(super) fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) {
@@ -187,6 +195,9 @@ impl<'a> Watch<'a> {
                 // The QEMU of an agent that failed may not answer.
                 let is_whole = outcome.is_ok();
                 self.agents[participant].outcome = Some(*outcome);
+                if is_measured && !is_whole && self.keeps {
+                    self.end();
+                }
                 if is_measured && is_whole {
                     self.end();
                     self.see_flushed();
@@ -277,7 +288,12 @@ impl<'a> Watch<'a> {
     pub(super) fn finish(self) -> anyhow::Result<Watched> {
         let mut measured = Vec::with_capacity(self.agents.len());
         for (number, agent) in self.agents.into_iter().enumerate() {
-            let ended = agent.outcome.context("an agent was never asked")?.map_err(interrupted);
+            let ended = agent.outcome.context("an agent was never asked")?;
+            let ended = match ended {
+                Err(AgentError::Interrupted) | Ok(_) => ended.map_err(interrupted),
+                Err(error) if !self.keeps || agent.samples.is_empty() => Err(interrupted(error)),
+                Err(error) => Ok(until_gone(&agent.samples, &error)),
+            };
             let outcome = if number < self.measured { ended? } else { ended.context("the neighbour")? };
             let began = agent.began.context("the agent never said that the warm-up was over")?;
             measured.push(AgentRun { name: agent.name, began, samples: agent.samples, outcome });
@@ -287,6 +303,21 @@ impl<'a> Watch<'a> {
         let (via, gaps) = self.host.map(|host| (host.via, host.gaps)).unwrap_or_default();
         let devices = gaps.map(|watch| watch.finish(started.at, ended.at)).unwrap_or_default();
         Ok(Watched { measured, neighbour, started, ended, via, devices })
+    }
+}
+
+/// What an agent told before it was gone.
+fn until_gone(samples: &[Sample], error: &AgentError) -> Outcome {
+    let tallies = samples.iter().fold(Tallies::default(), |mut all, sample| {
+        all.merge(&sample.tallies);
+        all
+    });
+    Outcome {
+        duration_ns: samples.last().map_or(0, |sample| sample.at_ns),
+        tallies,
+        stop: Some(Stop::Gone),
+        notes: vec![error.to_string()],
+        ..Outcome::default()
     }
 }
 

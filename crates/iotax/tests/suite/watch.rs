@@ -506,3 +506,24 @@ fn a_cable_that_is_down_is_a_gap_and_no_more() {
         .collect();
     assert_eq!(hung, ["nvme0n1"], "{pulled}");
 }
+
+#[test]
+fn an_agent_that_dies_has_told_what_it_saw_until_then() {
+    require!(program "pkill");
+    let lab = Lab::new();
+    let work = lab.work();
+    // The measuring agent is the only child of that name.
+    let die = "die@2s = pkill -KILL -P $PPID iotax";
+    let all = ["watch", work.to_str().expect("text"), "--event", die, "--size", "8m", "--rate-iops", "200"];
+    let more =
+        ["--runtime", "30", "--ramp-time", "0", "--require", "lost = 0", "--require", "gap < 1m", "--yes"];
+    let died = lab.run(&[&all[..], &more].concat());
+    let said = text(&died.stdout);
+    assert_eq!(died.status.code(), Some(3), "{said} {}", text(&died.stderr));
+    assert!(said.contains("was gone after 1.") || said.contains("was gone after 2."), "{said}");
+    assert!(said.contains("lost = 0: undecided") && said.contains("gap < 1m: undecided"), "{said}");
+    lab.assert_nothing_left();
+    let json = lab.json(&["report", "1", "--json", "-"]);
+    assert_valid(&json);
+    assert!(json["watch"][0]["whole"] == false && json["watch"][0].get("gaps").is_none(), "{json}");
+}
