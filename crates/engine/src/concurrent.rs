@@ -18,6 +18,7 @@ use crate::error::EngineError;
 use crate::open::{self, Target};
 use crate::run::Prepared;
 use crate::shared::Common;
+use crate::watch::NEVER;
 use crate::window::Window;
 
 /// Measures a workload with concurrent jobs, as [`crate::measure`] does.

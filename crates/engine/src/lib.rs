@@ -45,6 +45,7 @@ mod worker;
 pub mod workers;
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use iotax_model::record::Outcome;
 use iotax_model::units::{Bytes, Nanos};

@@ -192,6 +192,7 @@ mod tests {
     use iotax_model::workload::{Rw, SyncMode, WorkloadKeys};
     use std::fs::File;
     use std::io::Write;
+    use std::sync::atomic::Ordering;
 
     fn job(ioengine: IoEngine, rw: Rw) -> Job {
         let keys = WorkloadKeys {
@@ -213,6 +214,29 @@ mod tests {
             is_device: false,
             length: 1 << 20,
         }
+    }
+
+    /// A load that lasts as long as it was meant to.
+    fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+        super::run(job, target, &watch::NEVER, events)
+    }
+
+    #[test]
+    fn a_load_that_is_ended_has_the_results_until_then() {
+        let mut job = job(IoEngine::Null, Rw::Read);
+        job.workload.runtime = Nanos::from_secs(30);
+        let (end, mut samples) = (AtomicBool::new(false), Vec::new());
+        let file = target(tempfile::tempfile().expect("a file"), false);
+        let outcome = super::run(&job, &file, &end, &mut |event| {
+            if let Event::Sample(sample) = event {
+                samples.push(*sample);
+                end.store(samples.len() == 2, Ordering::Relaxed);
+            }
+        });
+        let outcome = outcome.expect("an outcome");
+        assert!((200_000_000..2_000_000_000).contains(&outcome.duration_ns), "{}", outcome.duration_ns);
+        let counted: u64 = samples.iter().map(|sample| sample.tallies.ios()).sum();
+        assert_eq!((outcome.stop, outcome.tallies.ios()), (None, counted));
     }
 
     fn io_uring_is_missing() -> bool {

@@ -3,6 +3,8 @@
 //! Every wait has a deadline and ends within [`POLL`] of an interrupt. After an error the connection is unusable, because a late answer
 //! could be taken for that of the next request.
 
+mod ending;
+mod heard;
 mod local;
 
 use std::io::{Read, Write};
@@ -23,6 +25,8 @@ use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCO
 use iotax_model::workload::Content;
 
 use crate::interrupt::{Interrupt, POLL, SILENCE};
+use ending::Ending;
+use heard::Heard;
 use local::status;
 pub(crate) use local::{AgentProcess, keep_last};
 
@@ -154,35 +158,6 @@ pub struct AgentClient {
     /// Time without a sign of life from the peer during the current wait.
     silent: Duration,
     ending: Ending,
-}
-
-/// What an interrupt does to a load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    /// Nobody waits for it any more.
-    Never,
-    /// The same until its window begins.
-    OnceMeasuring,
-    /// It is told to end, and its outcome is waited for.
-    Possible,
-    /// It was told.
-    Told,
-}
-
-/// A message, as seen by the pending request.
-enum Heard<T> {
-    /// The answer.
-    Answer(T),
-    /// Part of the answer; more will come.
-    More,
-    /// Does not belong to the request; holds the beginning of the message.
-    Foreign(String),
-}
-
-impl<T> Heard<T> {
-    fn foreign(event: &Event) -> Self {
-        Self::Foreign(format!("{event:?}").chars().take(120).collect())
-    }
 }
 
 /// Time limit for reading a job's area into the page cache.
@@ -373,7 +348,7 @@ impl AgentClient {
         observe: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, AgentError> {
         let deadline = Duration::from(job.workload.duration()) + slack;
-        self.ending = if job.workload.blackout.is_some() { Ending::OnceMeasuring } else { Ending::Never };
+        self.ending = Ending::of(job);
         let outcome = self.follow("run", &Request::Go, deadline, |event| match event {
             Event::Measuring | Event::Sample(_) | Event::Over => {
                 observe(&event);
@@ -508,9 +483,7 @@ impl AgentClient {
             if event == Event::Alive {
                 continue;
             }
-            if event == Event::Measuring && self.ending == Ending::OnceMeasuring {
-                self.ending = Ending::Possible;
-            }
+            self.ending.see(&event);
             if let Event::Failed { message } = event {
                 self.over = false;
                 return Err(AgentError::Failed { peer: self.peer.clone(), message });
@@ -536,7 +509,7 @@ impl AgentClient {
         lives: &mut dyn FnMut() -> bool,
     ) -> Result<Event, AgentError> {
         loop {
-            if self.interrupt.load(Ordering::Relaxed) && !self.is_told_to_end() {
+            if self.interrupt.load(Ordering::Relaxed) && !self.ending.tell(self.writer.as_mut()) {
                 return Err(AgentError::Interrupted);
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -559,15 +532,6 @@ impl AgentClient {
                 }
             }
         }
-    }
-
-    /// Tells an agent whose load may end early to end it. Returns whether its outcome is to be waited for.
-    fn is_told_to_end(&mut self) -> bool {
-        if self.ending == Ending::Possible {
-            let told = self.writer.as_mut().map(|writer| wire::send(writer, &Request::End));
-            self.ending = if matches!(told, Some(Ok(()))) { Ending::Told } else { Ending::Never };
-        }
-        self.ending == Ending::Told
     }
 
     fn hangs(&mut self, request: &'static str) -> AgentError {

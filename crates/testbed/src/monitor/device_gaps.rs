@@ -29,7 +29,8 @@ impl DeviceGapWatch {
     #[must_use]
     pub fn start(root: &Path, disks: &[String], least: Duration) -> Self {
         let least = least.max(2 * LOOK);
-        let mut devices: Vec<Device> = disks.iter().map(|name| Device::new(root, name, least)).collect();
+        let names = disks.iter().flat_map(|name| with_paths(root, name));
+        let mut devices: Vec<Device> = names.map(|name| Device::new(root, &name, least)).collect();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let thread = thread::spawn(move || {
@@ -56,6 +57,23 @@ impl Drop for DeviceGapWatch {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
     }
+}
+
+/// A device after the paths to it: the head of an NVMe namespace, `nvme0n1`, has its I/Os in flight on its paths, `nvme0c0n1`, which are hidden.
+fn with_paths(root: &Path, name: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    if let Some((subsystem, namespace)) = name.strip_prefix("nvme").and_then(|rest| rest.split_once('n')) {
+        let (head, tail) = (format!("nvme{subsystem}c"), format!("n{namespace}"));
+        let is_path = |one: &String| {
+            let controller = one.strip_prefix(&head).and_then(|rest| rest.strip_suffix(&tail));
+            controller.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let entries = std::fs::read_dir(root.join("sys/class/block")).into_iter().flatten().flatten();
+        names.extend(entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_path));
+        names.sort();
+    }
+    names.push(name.to_owned());
+    names
 }
 
 #[derive(Debug)]
@@ -187,6 +205,16 @@ mod tests {
         };
         assert_eq!(device.within(at(0), at(600)), [gap(20, 230, true), gap(400, 200, false)]);
         assert_eq!(device.within(at(100), at(450)), [gap(0, 150, true)]);
+    }
+
+    #[test]
+    fn the_paths_of_a_namespace_are_below_it() {
+        let root = tempfile::tempdir().expect("a directory");
+        for name in ["nvme0n1", "nvme0c1n1", "nvme0c0n1", "nvme0c0n2", "nvme1c0n1", "sda"] {
+            std::fs::create_dir_all(root.path().join("sys/class/block").join(name)).expect("a directory");
+        }
+        assert_eq!(with_paths(root.path(), "nvme0n1"), ["nvme0c0n1", "nvme0c1n1", "nvme0n1"]);
+        assert_eq!(with_paths(root.path(), "sda"), ["sda"]);
     }
 
     #[test]

@@ -1,0 +1,41 @@
+//! What becomes of a load that the user interrupts.
+
+use std::io::Write;
+
+use iotax_model::wire::{self, Event, Job, Request};
+
+/// What an interrupt does to a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Nobody waits for it any more.
+    Never,
+    /// The same until its window begins.
+    OnceMeasuring,
+    /// It is told to end, and its outcome is waited for.
+    Possible,
+    /// It was told.
+    Told,
+}
+
+impl Ending {
+    /// That of a job: one that records gaps is watched, and may end early.
+    pub(super) const fn of(job: &Job) -> Self {
+        if job.workload.blackout.is_some() { Self::OnceMeasuring } else { Self::Never }
+    }
+
+    /// Sees that a window begins.
+    pub(super) fn see(&mut self, event: &Event) {
+        if *event == Event::Measuring && *self == Self::OnceMeasuring {
+            *self = Self::Possible;
+        }
+    }
+
+    /// Tells an agent whose load may end early to end it. Returns whether its outcome is to be waited for.
+    pub(super) fn tell(&mut self, writer: Option<&mut Box<dyn Write + Send>>) -> bool {
+        if *self == Self::Possible {
+            let told = writer.map(|writer| wire::send(writer, &Request::End));
+            *self = if matches!(told, Some(Ok(()))) { Self::Told } else { Self::Never };
+        }
+        *self == Self::Told
+    }
+}
