@@ -198,13 +198,19 @@ fn the_live_system_tells_what_a_new_file_stands_on() {
 
 #[test]
 fn a_live_block_device_is_its_own_top() {
-    // Loop devices have a node in /dev if the driver is loaded.
-    let Some(disk) = std::fs::read_dir("/sys/class/block").ok().and_then(|entries| {
-        entries
-            .flatten()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .find(|name| std::fs::metadata(Path::new("/dev").join(name)).is_ok())
-    }) else {
+    // A loop device that another test has attached stands on a file, and so on another disk: one is taken only where there is nothing
+    // else, and then the last, as the first free one is what is attached next.
+    let is_loop = |name: &String| name.starts_with("loop");
+    let mut disks: Vec<String> = std::fs::read_dir("/sys/class/block")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| std::fs::metadata(Path::new("/dev").join(name)).is_ok())
+        .filter(|name| !Path::new("/sys/class/block").join(name).join("loop/backing_file").exists())
+        .collect();
+    disks.sort_by_key(|name| (!is_loop(name), name.clone()));
+    let Some(disk) = disks.pop() else {
         iotax_testkit::skip!("no block device of /sys/class/block has its name in /dev here");
     };
     let stack = of_path(Path::new("/"), &Path::new("/dev").join(&disk)).expect("readable");
