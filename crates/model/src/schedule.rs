@@ -33,6 +33,22 @@ pub fn cells(plan: &Plan) -> Vec<Cell> {
         .collect()
 }
 
+/// Cells that share a measured window: each alone, or those of a watch that measures its targets together. In the order of their first ones.
+#[must_use]
+pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
+    let together = plan.watch.as_ref().is_some_and(|watch| watch.together);
+    let mut windows: Vec<Vec<Cell>> = Vec::new();
+    for cell in cells {
+        let shares =
+            |window: &&mut Vec<Cell>| together && window.iter().all(|one| one.workload == cell.workload);
+        match windows.iter_mut().find(shares) {
+            Some(window) => window.push(*cell),
+            None => windows.push(vec![*cell]),
+        }
+    }
+    windows
+}
+
 /// Puts the cells of a round into an order that depends on the seed and the round number alone.
 pub fn shuffle(cells: &mut [Cell], seed: u64, round: u32) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(
@@ -76,6 +92,18 @@ mod tests {
             assert_eq!(round.iter().collect::<HashSet<_>>().len(), 6);
         }
         assert!(rounds.iter().collect::<HashSet<_>>().len() > 5, "orders differ between rounds");
+    }
+
+    #[test]
+    fn targets_that_are_watched_together_share_a_window() {
+        let alone = plan();
+        let order = round_order(&alone, 7, 1);
+        assert_eq!(windows(&alone, &order), order.iter().map(|cell| vec![*cell]).collect::<Vec<_>>());
+        let watch = crate::plan::WatchSpec { together: true, ..Default::default() };
+        let together = Plan { watch: Some(watch), ..plan() };
+        let windows = windows(&together, &order);
+        assert_eq!((windows.len(), windows.concat().len()), (3, 6));
+        assert!(windows.iter().all(|window| window[0].workload == window[1].workload), "{windows:?}");
     }
 
     #[test]

@@ -51,6 +51,51 @@ pub(super) fn is_repeated(run: &Run) -> bool {
     run.plan.repeat > 1 || run.plan.workloads.len() > 1
 }
 
+/// Returns whether its targets shared a single window, so that they stand side by side.
+pub(super) fn is_side_by_side(run: &Run) -> bool {
+    run.plan.watch.as_ref().is_some_and(|watch| watch.together) && !is_repeated(run)
+}
+
+/// `4k random read, 1000 IOPS on each of 2 targets at the same time`.
+pub(super) fn heading_of_all(run: &Run) -> String {
+    let work = run.plan.workloads.first().map(load).unwrap_or_default();
+    format!("{work} on each of {} targets at the same time", run.plan.targets.len())
+}
+
+/// The columns of [`side_by_side`].
+pub(super) const SIDE_BY_SIDE: [&str; 7] = ["target", "longest gap", "from", "to", "late", "failed", "lost"];
+
+/// The longest gap of each target on one clock, from when the first of their windows began, and what became of its I/Os.
+pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
+    let began = all.iter().map(|episode| episode.measurement.started_at_ms).min().unwrap_or_default();
+    let row = |episode: &Episode<'_>| {
+        let m = episode.measurement;
+        let after = (m.started_at_ms - began) * 1_000_000;
+        let seconds = |ns: u64| format!("{:.3} s", (after + ns) as f64 / 1e9);
+        let [length, from, to] = match (&episode.gaps, episode.longest_gap()) {
+            (None, _) => [UNKNOWN; 3].map(str::to_owned),
+            (Some(_), None) => ["none".into(), String::new(), String::new()],
+            (Some(_), Some(gap)) => [
+                format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word()),
+                seconds(gap.at_ns),
+                if gap.ended { seconds(gap.end_ns()) } else { "after the end".into() },
+            ],
+        };
+        let least =
+            |count: u64| if episode.gaps.is_some() { count.to_string() } else { format!("{count} or more") };
+        let lost = episode.lost.map_or_else(|| UNKNOWN.into(), |lost| lost.to_string());
+        [m.target.clone(), length, from, to, least(episode.late), least(episode.failed), lost]
+    };
+    // In the order of the plan, not that of the round.
+    let of = |name: &str| all.iter().find(|episode| episode.measurement.target == name);
+    run.plan.targets.iter().filter_map(|target| of(&target.name)).map(row).collect()
+}
+
+/// What became of the requirements on all targets.
+pub(super) fn verdicts_of_all(watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<String> {
+    (0..watch.require.len()).map(|number| verdicts(all, number)).collect()
+}
+
 /// `commit on vm-qcow2: p99 3.10 ms to 41.0 ms (+1222% [800, > +900]) for 19.0 s, ...`.
 fn price_sentence(price: &Price<'_>) -> String {
     let took = price.took_ns.map(|ns| format!(" in the {} that it takes", human::time(ns)));
@@ -112,7 +157,7 @@ pub(super) fn summary(run: &Run, watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<
             }
         }
     }
-    lines.extend((0..watch.require.len()).map(|number| verdicts(all, number)));
+    lines.extend(verdicts_of_all(watch, all));
     lines
 }
 
@@ -144,7 +189,7 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// `gap < 30s: passed in 9 windows, FAILED in 1 (round 3 on vm-raw: 31.2 s)`.
+/// `gap < 30s: passed in 9 windows, FAILED in 1 (round 3 on vm-raw: 31.2 s)`; of a single round, the target alone is named.
 fn verdicts(all: &[Episode<'_>], number: usize) -> String {
     let judged = || all.iter().filter_map(|episode| Some((episode, episode.verdicts.get(number)?)));
     let of = |passed: Option<bool>| judged().filter(move |(_, judged)| judged.passed == passed);
@@ -152,13 +197,15 @@ fn verdicts(all: &[Episode<'_>], number: usize) -> String {
         let count = of(passed).count() as u64;
         let (first, judged) = of(passed).next()?;
         let m = first.measurement;
-        let which = match judged.value.filter(|_| passed != Some(true)) {
-            Some(value) if judged.is_time() => {
-                format!(" (round {} on {}: {})", m.round, m.target, human::time(value as f64))
-            }
-            Some(value) => format!(" (round {} on {}: {value})", m.round, m.target),
-            None => String::new(),
+        let round = if all.iter().any(|one| one.measurement.round > 1) {
+            format!("round {} on ", m.round)
+        } else {
+            String::new()
         };
+        let value = judged.value.filter(|_| passed != Some(true));
+        let value =
+            value.map(|value| if judged.is_time() { human::time(value as f64) } else { value.to_string() });
+        let which = value.map(|value| format!(" ({round}{}: {value})", m.target)).unwrap_or_default();
         Some(format!("{word} in {}{which}", counted(count, "window")))
     };
     let parts = [part("passed", Some(true)), part("FAILED", Some(false)), part("undecided", None)];

@@ -25,7 +25,7 @@ const CPU: f64 = 0.1;
 
 /// Finds a device that did more I/O than was requested.
 pub(super) fn device(case: &Case<'_>) -> Option<Finding> {
-    if case.is_amplified() || case.is_gathered() {
+    if case.is_amplified() || case.is_gathered() || case.has_others() {
         return None;
     }
     let machine = case.m.machine()?;
@@ -94,6 +94,11 @@ fn asked(m: &Measurement) -> (f64, f64) {
 }
 
 impl Case<'_> {
+    /// Returns whether other targets are measured meanwhile, maybe on the same device.
+    fn has_others(&self) -> bool {
+        self.run.plan.watch.as_ref().is_some_and(|watch| watch.together)
+    }
+
     /// Returns whether several writes share a page, which the kernel may write any number of times.
     fn is_gathered(&self) -> bool {
         self.workload.writes() && !self.workload.direct && self.workload.min_bs().0 < PAGE
@@ -124,10 +129,9 @@ impl Case<'_> {
 pub(super) fn cpu(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
     // A neighbour's CPU time is not recorded separately, and that of a guest's threads only where they were watched.
-    let host = m
-        .host
-        .as_ref()
-        .filter(|host| m.neighbour.is_none() && (!case.in_guest() || !host.guest_threads.is_empty()))?;
+    let host = m.host.as_ref().filter(|host| {
+        m.neighbour.is_none() && !case.has_others() && (!case.in_guest() || !host.guest_threads.is_empty())
+    })?;
     let cpu = host.cpu?;
     let all = cpu.busy_ns() + cpu.idle_ns + cpu.iowait_ns.unwrap_or(0);
     let engine =

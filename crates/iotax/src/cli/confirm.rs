@@ -30,7 +30,12 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     } else {
         (plan.workloads.len(), format!(" x {} rounds", estimate::rounds(plan)))
     };
-    say!("{} targets x {workloads} workloads{rounds}, {time}{space}{done}. Seed {seed}.", plan.targets.len());
+    let together =
+        if plan.watch.as_ref().is_some_and(|watch| watch.together) { " at the same time" } else { "" };
+    say!(
+        "{} targets{together} x {workloads} workloads{rounds}, {time}{space}{done}. Seed {seed}.",
+        plan.targets.len()
+    );
     if let Some(design) = estimate::design(plan) {
         say!("{design}");
     }

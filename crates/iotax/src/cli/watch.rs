@@ -15,10 +15,13 @@ use super::{Failure, OrExit};
 /// Flags of `iotax watch`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Targets, one after another: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path; RUNG:DIR for a rung of iotax
+    /// Targets, one after another or --together: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path; RUNG:DIR for a rung of iotax
     /// ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all targets of a plan
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
+    /// Measure all targets at the same time, so that each event meets all of them
+    #[arg(long)]
+    together: bool,
     /// Run a command by sh -c on this host meanwhile, "NAME = COMMAND", or an operation on the measured guest: stop, snapshot, commit, mirror, backup; with a time as in
     /// "NAME@20s = COMMAND" or backup@20s; events without one are spread evenly
     #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
@@ -73,7 +76,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let watch =
         WatchSpec { events: args.event.clone(), require: args.require.clone(), ..WatchSpec::default() };
     let control = args.control.then(|| "control".to_owned());
-    let watch = WatchSpec { late: args.late.unwrap_or(watch.late), control: control.clone(), ..watch };
+    let watch = WatchSpec {
+        late: args.late.unwrap_or(watch.late),
+        control: control.clone(),
+        together: args.together,
+        ..watch
+    };
     let work = keys.complete(&WorkloadKeys::default());
     let control = control.map(|name| Workload { name, ..work.clone() });
     let plan = Plan {

@@ -185,7 +185,7 @@ impl Place {
             cells: self.expected,
             at_most: self.expected,
             open: None,
-            target: &plan.targets[self.cell.target].name,
+            target: plan.targets[self.cell.target].name.clone(),
             workload: &plan.workloads[self.cell.workload].name,
         }
     }

@@ -6,26 +6,20 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::Cell;
-use iotax_model::plan::{Operation, WatchSpec};
-use iotax_model::record::{CacheDrop, Measurement, Occurrence};
+use iotax_model::plan::{Neighbour, Operation};
+use iotax_model::record::{CacheDrop, Measurement};
 use iotax_model::units::Nanos;
-use iotax_model::wire::Job;
-use iotax_model::workload::{Verify, Workload};
+use iotax_model::workload::Workload;
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::undo::UndoLog;
 
 use super::common_window;
-use super::occurrences::{self, Happenings, Seen};
+use super::occurrences::Happenings;
 use super::operations::Operations;
-use super::start_barrier::{self, Participant};
-use super::target::{HostSite, OwnAgent, Site, Target};
-use super::watch::{self, Host, Watch, Watched};
-use super::{Progress, Runner, interrupted, pair, phases};
+use super::target::{HostSite, Site, Target};
+use super::window::{self, Part, Performed};
+use super::{Progress, Runner, interrupted, members, pair, phases, watch};
 
-/// Time limit for an agent before and after the load: emulated guests are slow to answer.
-const SLACK: Duration = Duration::from_secs(30);
-/// Bytes per second: slower than any storage worth measuring.
-const SLOWEST: u64 = 10_000_000;
 /// Extra runtime of a neighbour, which starts a little earlier.
 const OUTLAST: Nanos = Nanos::from_secs(1);
 /// Intervals of a watch, and those of a long one, which lasts for hours.
@@ -49,65 +43,118 @@ impl Runner<'_> {
         undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Measurement> {
+        let measured = self.measure_ready(&[scheduled], undo_log, progress)?;
+        measured.into_iter().next().context("nothing was measured")?
+    }
+
+    /// Measures cells at the same time, each on a target of its own.
+    pub(super) fn measure_together(
+        &mut self,
+        scheduled: &[ScheduledCell],
+        undo_log: &mut UndoLog,
+        progress: &mut dyn Progress,
+    ) -> Vec<anyhow::Result<Measurement>> {
+        let is_lost = |one: &&ScheduledCell| self.lost.contains(&one.cell.target);
+        let there: Vec<ScheduledCell> = scheduled.iter().filter(|one| !is_lost(one)).copied().collect();
+        let mut measured = match self.measure_ready(&there, undo_log, progress) {
+            Ok(measured) => measured,
+            Err(error) => {
+                let error = format!("{error:#}");
+                there.iter().map(|_| Err(anyhow::anyhow!("{error}"))).collect()
+            }
+        }
+        .into_iter();
+        let of = |one: &ScheduledCell| {
+            let is_there = there.iter().any(|it| it.cell == one.cell);
+            measured.by_ref().take(usize::from(is_there)).next().context("the target was lost")?
+        };
+        scheduled.iter().map(of).collect()
+    }
+
+    /// Measures cells at the same time whose targets were not lost: prepares all of them first. Fails if one could not be prepared.
+    fn measure_ready(
+        &mut self,
+        scheduled: &[ScheduledCell],
+        undo_log: &mut UndoLog,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<Vec<anyhow::Result<Measurement>>> {
         self.phases.begin(phases::PREPARE);
-        let prepared = self.prepare(scheduled, undo_log, progress)?;
+        let prepared = scheduled.iter().map(|one| self.prepare(*one, undo_log, progress));
+        let mut prepared = prepared.collect::<anyhow::Result<Vec<Prepared>>>()?;
+        if prepared.iter().any(|one| one.from_the_first) {
+            // All windows begin at the same time.
+            prepared.iter_mut().for_each(|one| one.workload.ramp_time = Nanos(0));
+        }
         self.phases.begin(phases::MEASURE);
         let plan = Arc::clone(&self.plan);
-        let group = self.neighbour_of(scheduled.cell.target);
-        let neighbour = group.map(|group| &plan.neighbours[group - plan.targets.len()]);
-        let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, group);
-        let operates = plan.watch.as_ref().filter(|watch| !watch.is_control(&prepared.workload.name));
-        let operations: Vec<Operation> = operates.into_iter().flat_map(WatchSpec::operations).collect();
-        let operations = match targets {
-            [target] if !operations.is_empty() => Some(
-                Operations::prepare(target, &operations, undo_log)
-                    .context("an operation cannot be carried out")?,
-            ),
-            _ => None,
-        };
-        let happenings = plan.watch.as_ref().map(|watch| Happenings {
-            events: watch.events_of(&prepared.workload),
-            operations: operations.as_ref(),
-            window: Duration::from(prepared.workload.window()),
-            socket: undo_log.socket(),
-            name: format!("run {}, {}", self.order.run, plan.targets[scheduled.cell.target].name),
+        let wanted: Vec<(usize, Option<usize>)> =
+            scheduled.iter().map(|one| (one.cell.target, self.neighbour_of(one.cell.target))).collect();
+        let named = |place: usize| &plan.targets[scheduled[place].cell.target].name;
+        let neighbours: Vec<Option<&Neighbour>> = wanted
+            .iter()
+            .map(|(_, group)| group.map(|group| &plan.neighbours[group - plan.targets.len()]))
+            .collect();
+        let mut operations = None;
+        let parts = members(&mut self.groups, &wanted).into_iter().enumerate();
+        let mut parts: Vec<Part<'_>> = parts
+            .map(|(place, (targets, beside))| {
+                let workload = &prepared[place].workload;
+                let ScheduledCell { cell, round, .. } = scheduled[place];
+                Part {
+                    workload,
+                    neighbour: neighbours[place].map(|neighbour| outlasting(&neighbour.workload, workload)),
+                    seed: job_seed(self.order.seed, cell.workload, round),
+                    interval: self.order.interval.unwrap_or_else(|| match &plan.watch {
+                        Some(_) => watch_interval(workload),
+                        None => interval(workload, targets.len()),
+                    }),
+                    targets,
+                    neighbours: beside,
+                }
+            })
+            .collect();
+        let watch = plan.watch.as_ref().zip(prepared.first().map(|first| &first.workload));
+        if let (Some((watch, workload)), [Part { targets: [target], .. }]) = (watch, parts.as_mut_slice()) {
+            let wanted: Vec<Operation> = watch.operations_of(workload).collect();
+            if !wanted.is_empty() {
+                let ready = Operations::prepare(target, &wanted, undo_log);
+                operations = Some(ready.context("an operation cannot be carried out")?);
+            }
+        }
+        let happenings = watch.map(|(watch, workload)| {
+            let names: Vec<&str> = (0..scheduled.len()).map(|place| named(place).as_str()).collect();
+            Happenings {
+                events: watch.events_of(workload),
+                operations: operations.as_ref(),
+                window: Duration::from(workload.window()),
+                socket: undo_log.socket(),
+                name: format!("run {}, {}", self.order.run, names.join(", ")),
+            }
         });
-        let spec = MeasurementSpec {
-            workload: &prepared.workload,
-            neighbour: neighbour.map(|neighbour| outlasting(&neighbour.workload, &prepared.workload)),
-            seed: job_seed(self.order.seed, scheduled.cell.workload, scheduled.round),
-            interval: self.order.interval.or(plan.watch.as_ref().map(|_| watch_interval(&prepared.workload))),
-            happenings,
-        };
-        let performed = perform(&spec, &mut self.local, targets, neighbours, progress);
+        let performed = window::perform(&mut parts, happenings.as_ref(), &mut self.local, progress);
+        drop(happenings);
         self.phases.begin(phases::FINISH);
-        if let (Some(operations), [target]) = (operations, &mut *targets) {
+        if let (Some(operations), [Part { targets: [target], .. }]) = (operations, parts.as_mut_slice()) {
             operations.finish(target, undo_log);
         }
-        for target in targets.iter_mut().chain(neighbours.iter_mut()) {
+        for target in parts.iter_mut().flat_map(Part::everything) {
             target.remove_directory(undo_log);
         }
-        let (watched, occurrences) = performed?;
+        let performed = performed?;
         // A watch that the user ended is kept, whether QEMU still answers or not.
-        let paused = targets.iter_mut().chain(neighbours).try_for_each(Target::pause);
+        let paused = parts.iter_mut().flat_map(Part::everything).try_for_each(Target::pause);
         if plan.watch.is_none() {
             paused?;
         }
-        let in_guest = targets.iter().any(Target::is_guest);
-        let name = &plan.targets[scheduled.cell.target].name;
-        measurement(
-            name,
-            scheduled,
-            prepared,
-            &watched,
-            in_guest,
-            neighbour.map(|it| it.target.name.as_str()),
-        )
-        .map(|measurement| Measurement {
-            standstills: watch::told_by_qemu(measurement.standstills, &occurrences),
-            occurrences,
-            ..measurement
-        })
+        let in_guest: Vec<bool> =
+            parts.iter().map(|part| part.targets.iter().any(Target::is_guest)).collect();
+        let measured =
+            performed.into_iter().zip(prepared).enumerate().map(|(place, (performed, prepared))| {
+                let performed = performed?;
+                let neighbour = neighbours[place].map(|it| it.target.name.as_str());
+                measurement(named(place), scheduled[place], prepared, performed, in_guest[place], neighbour)
+            });
+        Ok(measured.collect())
     }
 
     /// Fills a target that an earlier cell left partly unwritten.
@@ -176,7 +223,7 @@ fn measurement(
     target: &str,
     scheduled: ScheduledCell,
     prepared: Prepared,
-    watched: &Watched,
+    Performed { watched, occurrences }: Performed,
     in_guest: bool,
     neighbour: Option<&str>,
 ) -> anyhow::Result<Measurement> {
@@ -212,82 +259,10 @@ fn measurement(
         neighbour,
         qemu: view.qemu,
         devices: view.devices,
-        standstills: view.standstills,
-        occurrences: Vec::new(),
+        standstills: watch::told_by_qemu(view.standstills, &occurrences),
+        occurrences,
         stated: None,
     })
-}
-
-/// The work of one measurement.
-struct MeasurementSpec<'a> {
-    workload: &'a Workload,
-    /// The neighbour's workload.
-    neighbour: Option<Workload>,
-    seed: u64,
-    /// `None` for one that suits the workload.
-    interval: Option<Nanos>,
-    /// What happens in the window; `None` if it is no watch.
-    happenings: Option<Happenings<'a>>,
-}
-
-/// Runs the workloads and monitors the machine.
-fn perform(
-    spec: &MeasurementSpec<'_>,
-    run_agent: &mut AgentClient,
-    targets: &mut [Target],
-    neighbours: &mut [Target],
-    progress: &mut dyn Progress,
-) -> anyhow::Result<(Watched, Vec<Occurrence>)> {
-    let host = Host::new(targets, spec.workload)?;
-    let interval = spec.interval.unwrap_or_else(|| interval(spec.workload, targets.len()));
-    let (mut participants, mut layers) = (Vec::new(), Vec::new());
-    let mut run_agent = Some(run_agent);
-    for (number, target) in (0..).zip(targets.iter_mut()) {
-        let job = target.job(spec.workload, spec.seed.wrapping_add(number), interval);
-        let name = target.name_among(number);
-        let agent = match target.own_agent()? {
-            Some(OwnAgent { client, blocks }) => {
-                layers.extend(blocks);
-                client
-            }
-            None => run_agent.take().context("this host's agent measures one target at a time")?,
-        };
-        participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: false });
-    }
-    for (number, target) in (0..).zip(neighbours.iter_mut()) {
-        let workload = spec.neighbour.as_ref().context("noise has a workload")?;
-        // Other offsets than those of the measured targets.
-        let seed = !spec.seed.wrapping_add(number);
-        let job = target.job(workload, seed, common_window::fine(workload));
-        let name = target.spec.name.clone();
-        let agent = target.own_agent()?.context("a neighbour has an agent of its own")?.client;
-        participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: true });
-    }
-    let disks = host.as_ref().map_or(Vec::new(), |host| host.disks.clone());
-    let mut watch = Watch::new(host, layers, &participants, spec.workload.window().0);
-    let Some(happenings) = &spec.happenings else {
-        start_barrier::run(participants, &mut |event| watch.see(event, progress));
-        return Ok((watch.finish()?, Vec::new()));
-    };
-    let mut watch = watch.keeping();
-    let Seen { mut occurrences, remarks, began } = occurrences::during(happenings, &disks, |begin| {
-        let mut begin = Some(begin);
-        start_barrier::run(participants, &mut |event| {
-            watch.see(event, progress);
-            if let Some(at) = watch.began()
-                && let Some(begin) = begin.take()
-            {
-                begin(at);
-            }
-        });
-    });
-    remarks.iter().for_each(|remark| progress.note(remark));
-    let watched = watch.finish()?;
-    if let Some(began) = began {
-        occurrences.extend(occurrences::of_guests(targets, began));
-        occurrences.sort_by_key(|occurrence| occurrence.at_ns);
-    }
-    Ok((watched, occurrences))
 }
 
 /// Drops the caches of all guests concurrently.
@@ -329,17 +304,6 @@ fn drop_on_host(run_agent: &mut AgentClient, targets: &mut [Target]) -> anyhow::
 fn outlasting(neighbour: &Workload, measured: &Workload) -> Workload {
     let runtime = Nanos(measured.duration().0 + OUTLAST.0);
     Workload { ramp_time: Nanos(0), runtime, ..neighbour.clone() }
-}
-
-/// Time limit of a measurement beyond its own length: writes are flushed from a cache that may hold the whole area and read back for
-/// verification, and a test's files are removed.
-fn slack(job: &Job) -> Duration {
-    let bytes = job.workload.jobs().filter(|one| one.writes()).map(|one| {
-        let passes = if one.verify == Verify::None { 1 } else { 2 };
-        passes * one.span(one.size.unwrap_or(job.size)).unwrap_or(job.size).0
-    });
-    let files = Duration::from(job.workload.set_up_at_most());
-    SLACK + Duration::from_secs(bytes.sum::<u64>() / SLOWEST) + files
 }
 
 /// The seed of offsets and payload. It does not depend on the target: within a round all targets get the same work.

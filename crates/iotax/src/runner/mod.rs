@@ -15,11 +15,13 @@ mod progress;
 mod rates;
 mod recover;
 mod remote_agent;
+mod rounds;
 mod scheduler;
 mod start_barrier;
 mod storage;
 mod target;
 mod watch;
+mod window;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -30,8 +32,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use iotax_analysis::store::{RunState, Store};
 use iotax_model::plan::{BETWEEN, Plan};
-use iotax_model::record::{Environment, Measurement, RunPhase, Stop, TargetRecord};
-use iotax_model::schedule::{self, Cell};
+use iotax_model::record::{Environment, RunPhase, TargetRecord};
 use iotax_model::target::{Accel, NetworkEnds, NetworkStack, Stack, StorageStack, TargetSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::verify_errors::Recovery;
@@ -43,7 +44,6 @@ use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::target::Builder;
 use iotax_testbed::undo::UndoLog;
 
-use cell::ScheduledCell;
 pub(crate) use guests::{
     GuestOptions, Guests, check_all as check_guests, possible as guests_possible,
     possible_on as guests_possible_on,
@@ -53,7 +53,7 @@ use phases::Phases;
 pub(crate) use progress::{Progress, Step};
 use remote_agent::RemoteAgent;
 pub(crate) use remote_agent::{RemoteAgents, RemoteOptions};
-use scheduler::{Batch, Scheduler};
+
 use target::{GuestSite, HostSite, NetworkSite, RemoteSite, Site, Target};
 
 /// Time limit for a local agent's first answer.
@@ -266,9 +266,14 @@ impl Runner<'_> {
             }
             self.groups.push(group);
         }
-        let mut neighbours = self.groups[order.plan.targets.len()..].iter_mut().flatten();
-        // The run's agent measures a target meanwhile.
-        neighbours.try_for_each(|target| target.start_own_agent(stop))
+        let targets = order.plan.targets.len();
+        let together = order.plan.watch.as_ref().is_some_and(|watch| watch.together);
+        if together {
+            storage::all_different(&self.groups[..targets])?;
+        }
+        // The run's agent measures one target at a time.
+        let beside = if together { 0 } else { targets };
+        self.groups[beside..].iter_mut().flatten().try_for_each(|target| target.start_own_agent(stop))
     }
 
     /// Builds one part of a target.
@@ -322,106 +327,6 @@ impl Runner<'_> {
         let seed = self.order.seed.wrapping_add((before + member) as u64);
         let (plan, target) = (self.order.plan, &mut self.groups[group][member]);
         target.fill(&mut self.local, plan, seed, progress)
-    }
-
-    /// Measures all remaining cells.
-    fn all_rounds(
-        &mut self,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<Ended> {
-        let plan = Arc::clone(&self.plan);
-        if let Some(ask) = &plan.ask {
-            return self.search(ask, undo_log, store, progress, stop);
-        }
-        let mut scheduler = Scheduler::new(&plan, &store.load(self.order.run)?);
-        let mut missing = 0;
-        while let Some(batch) = scheduler.next(progress) {
-            let mut number = batch.before;
-            for round in batch.rounds.clone() {
-                let whole = schedule::round_order(&plan, self.order.seed, round);
-                for (place, cell) in (1..).zip(whole).filter(|(_, cell)| batch.cells.contains(cell)) {
-                    number += 1;
-                    if self.is_done(cell, round) {
-                        continue;
-                    }
-                    if stop.load(Ordering::Relaxed) {
-                        return Err(Interrupted.into());
-                    }
-                    progress.cell(step(&plan, &batch, cell, round, number));
-                    // The position in the full round, which does not depend on the cells left out.
-                    let order = u32::try_from((round as usize - 1) * plan.cells() + place)?;
-                    let scheduled = ScheduledCell { cell, round, order };
-                    match self.measure_alive(scheduled, undo_log, progress, stop) {
-                        Ok(measurement) => {
-                            store.put_measurement(self.order.run, &measurement)?;
-                            scheduler.measured(cell, &measurement);
-                            if measurement.outcome.stop == Some(Stop::Gone) {
-                                missing += 1;
-                                let error = anyhow::anyhow!("{}", measurement.outcome.notes.join("; "));
-                                self.failed(cell, round, &error, undo_log, store, progress, stop)?;
-                            }
-                            // It ended early, and is kept.
-                            if plan.watch.is_some() && stop.load(Ordering::Relaxed) {
-                                return Err(Interrupted.into());
-                            }
-                        }
-                        Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
-                        Err(error) => {
-                            missing += 1;
-                            scheduler.failed(cell, round);
-                            self.failed(cell, round, &error, undo_log, store, progress, stop)?;
-                        }
-                    }
-                }
-            }
-        }
-        Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
-    }
-
-    /// Returns whether an earlier part of the run measured a cell in a round.
-    fn is_done(&self, cell: Cell, round: u32) -> bool {
-        let plan = &self.plan;
-        let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
-        self.order.done.contains(&(target.clone(), workload.clone(), round))
-    }
-
-    /// Measures a cell, unless its target was lost.
-    fn measure_if_there(
-        &mut self,
-        scheduled: ScheduledCell,
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-    ) -> anyhow::Result<Measurement> {
-        // The reason was reported once, for the target.
-        anyhow::ensure!(!self.lost.contains(&scheduled.cell.target), "the target was lost");
-        self.measure(scheduled, undo_log, progress)
-    }
-
-    /// Measures a cell; a second time in a rebooted guest if the guest's disk did not answer.
-    fn measure_alive(
-        &mut self,
-        scheduled: ScheduledCell,
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<Measurement> {
-        let measurement = self.measure_if_there(scheduled, undo_log, progress)?;
-        // What a watch makes happen may well stop a disk, and is not to happen twice.
-        if self.plan.watch.is_some() || !self.hangs(scheduled.cell, &measurement) {
-            return Ok(measurement);
-        }
-        self.revive(scheduled.cell, undo_log, progress, stop)?;
-        let mut again = self.measure_if_there(scheduled, undo_log, progress)?;
-        if self.hangs(scheduled.cell, &again) {
-            self.revive(scheduled.cell, undo_log, progress, stop)?;
-        }
-        let remark =
-            "the guest's disk had not answered, so the guest was started again; this is the second attempt";
-        again.outcome.notes.push(remark.into());
-        Ok(again)
     }
 
     /// The group of a target's neighbour.
@@ -488,30 +393,26 @@ fn build_remote(agent: Option<RemoteAgent>, size: Bytes) -> anyhow::Result<Site>
     Ok(Site::Remote(Box::new(site)))
 }
 
-/// The step that is reported when a measurement begins.
-fn step<'a>(plan: &'a Plan, batch: &Batch, cell: Cell, round: u32, number: usize) -> Step<'a> {
-    Step {
-        round,
-        rounds: *batch.rounds.end(),
-        cell: number,
-        cells: batch.after(),
-        at_most: batch.at_most,
-        open: batch.open,
-        target: &plan.targets[cell.target].name,
-        workload: &plan.workloads[cell.workload].name,
-    }
-}
-
 /// The parts of a target and of its neighbour; the latter are empty without one.
 fn pair(
     groups: &mut [Vec<Target>],
     target: usize,
     neighbour: Option<usize>,
 ) -> (&mut [Target], &mut [Target]) {
-    let Some(neighbour) = neighbour else { return (&mut groups[target], &mut []) };
-    // Neighbours come after all targets.
-    let (targets, neighbours) = groups.split_at_mut(neighbour);
-    (&mut targets[target], &mut neighbours[0])
+    members(groups, &[(target, neighbour)]).pop().unwrap_or_default()
+}
+
+/// As [`pair`], of several targets, each of which is named once.
+fn members<'a>(
+    groups: &'a mut [Vec<Target>],
+    wanted: &[(usize, Option<usize>)],
+) -> Vec<(&'a mut [Target], &'a mut [Target])> {
+    let mut left: Vec<&'a mut [Target]> = groups.iter_mut().map(Vec::as_mut_slice).collect();
+    let mut take = |group: usize| left.get_mut(group).map(std::mem::take).unwrap_or_default();
+    wanted
+        .iter()
+        .map(|(target, neighbour)| (take(*target), neighbour.map(&mut take).unwrap_or_default()))
+        .collect()
 }
 
 /// Starts the agent on this host.

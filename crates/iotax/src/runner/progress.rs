@@ -3,13 +3,13 @@
 use iotax_model::record::Sample;
 use iotax_model::units::Bytes;
 
-/// The cell that is being measured.
-#[derive(Debug, Clone, Copy)]
+/// The cell that is being measured, or several in one window.
+#[derive(Debug, Clone)]
 pub(crate) struct Step<'a> {
     pub(crate) round: u32,
     /// The last round, or the round of the next look.
     pub(crate) rounds: u32,
-    /// Number within the run, from 1.
+    /// Number of the first within the run, from 1.
     pub(crate) cell: usize,
     /// Number of cells up to the end of `rounds`.
     pub(crate) cells: usize,
@@ -17,7 +17,8 @@ pub(crate) struct Step<'a> {
     pub(crate) at_most: usize,
     /// Open comparisons, and all of them; `None` if the number of rounds is fixed.
     pub(crate) open: Option<(usize, usize)>,
-    pub(crate) target: &'a str,
+    /// The names of the targets.
+    pub(crate) target: String,
     pub(crate) workload: &'a str,
 }
 

@@ -9,6 +9,8 @@ use iotax_model::record::TargetRecord;
 use iotax_model::target::{DiskStack, Layer, LayerKind, Stack, StorageStack, TargetSpec};
 use iotax_testbed::stack;
 
+use super::target::Target;
+
 /// The directory on this host that a target's file is or will be in.
 fn directory(spec: &TargetSpec) -> Option<PathBuf> {
     let path = match spec.stack().ok()? {
@@ -53,6 +55,26 @@ pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::
             describe(then),
             describe(&now)
         );
+    }
+    Ok(())
+}
+
+/// Rejects targets that are measured at the same time and are the same file or device.
+pub(super) fn all_different(groups: &[Vec<Target>]) -> anyhow::Result<()> {
+    let built = groups
+        .iter()
+        .flatten()
+        .filter_map(|target| Some((&target.spec.name, &target.local_storage()?.built)));
+    let built: Vec<_> = built.collect();
+    for (place, (name, one)) in built.iter().enumerate() {
+        let same = built[..place].iter().find(|(_, other)| {
+            one.identity.is_some() && (one.identity, one.offset) == (other.identity, other.offset)
+        });
+        if let Some((other, _)) = same {
+            anyhow::bail!(
+                "targets {other:?} and {name:?} are the same storage, and cannot be measured together"
+            );
+        }
     }
     Ok(())
 }

@@ -177,7 +177,8 @@ impl<'a> Watch<'a> {
         Self { keeps: true, ..self }
     }
 
-    pub(super) fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) {
+    /// Returns whether an interval of the lead has ended.
+    pub(super) fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> bool {
         let AgentEvent { participant, at, kind } = event;
         let is_measured = participant < self.measured;
         match kind {
@@ -188,7 +189,7 @@ impl<'a> Watch<'a> {
                     self.start(participant);
                 }
             }
-            EventKind::Event(Event::Sample(sample)) => self.sample(participant, *sample, progress),
+            EventKind::Event(Event::Sample(sample)) => return self.sample(participant, *sample, progress),
             // Work may end before its time.
             EventKind::Event(Event::Over) if is_measured => self.end(),
             EventKind::Ended(outcome) => {
@@ -205,6 +206,27 @@ impl<'a> Watch<'a> {
             }
             EventKind::Ready | EventKind::Event(_) => {}
         }
+        false
+    }
+
+    /// Returns whether all measured agents have begun, or one has failed before.
+    pub(super) fn is_settled(&self) -> bool {
+        self.started.is_some() || self.agents[..self.measured].iter().any(|agent| agent.outcome.is_some())
+    }
+
+    /// I/Os per second in the last interval of each measured agent.
+    pub(super) fn iops(&self) -> f64 {
+        let rate = |sample: &Sample| sample.tallies.ios() as f64 * 1e9 / sample.duration_ns.max(1) as f64;
+        self.latest().map(rate).sum()
+    }
+
+    /// The age of the oldest I/O in flight then.
+    pub(super) fn oldest_ns(&self) -> Option<u64> {
+        self.latest().filter_map(|sample| sample.oldest_ns).max()
+    }
+
+    fn latest(&self) -> impl Iterator<Item = &Sample> {
+        self.agents[..self.measured].iter().filter_map(|agent| agent.samples.last())
     }
 
     /// When all measured agents had begun their windows; absent before.
@@ -224,28 +246,25 @@ impl<'a> Watch<'a> {
         self.started = Some(Started { lead, at, at_ms: now_ms(), beats, kernel, pace, own_ns, blocks });
     }
 
-    fn sample(&mut self, participant: usize, sample: Sample, progress: &mut dyn Progress) {
+    fn sample(&mut self, participant: usize, sample: Sample, progress: &mut dyn Progress) -> bool {
         let is_last = sample.at_ns >= self.runtime_ns;
         let is_measured = participant < self.measured;
         if is_measured {
             progress.sample(&self.agents[participant].name, &sample);
         }
         self.agents[participant].samples.push(sample);
-        if !is_measured {
-            return;
-        }
-        if let Some(started) = self.started.as_mut().filter(|started| started.lead == participant) {
+        let beats = self.started.as_mut().filter(|started| is_measured && started.lead == participant);
+        let is_beat = beats.is_some();
+        if let Some(started) = beats {
             let after = started.at.elapsed();
             started
                 .beats
                 .push(Beat { after, snapshot: self.host.as_mut().map(|host| host.monitor.snapshot()) });
-            let latest = || self.agents[..self.measured].iter().filter_map(|agent| agent.samples.last());
-            let rate = |sample: &Sample| sample.tallies.ios() as f64 * 1e9 / sample.duration_ns.max(1) as f64;
-            progress.interval(latest().map(rate).sum(), latest().filter_map(|sample| sample.oldest_ns).max());
         }
-        if is_last {
+        if is_measured && is_last {
             self.end();
         }
+        is_beat
     }
 
     /// Reads everything at the window's end; only the first call counts.
@@ -332,6 +351,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
+    /// When the window began.
+    pub(super) const fn began(&self) -> Instant {
+        self.started.at
+    }
+
     /// The host's activity over the lead's first intervals.
     pub(super) fn view(&self, intervals: usize) -> HostView {
         let Started { at, at_ms, beats, .. } = &self.started;

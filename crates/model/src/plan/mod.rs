@@ -376,9 +376,13 @@ impl Plan {
     /// Total warm-up and runtime of a round; expected times for workloads that end by themselves.
     #[must_use]
     pub fn round_time(&self) -> Nanos {
-        let all = (0..self.targets.len()).flat_map(|t| (0..self.workloads.len()).map(move |w| (t, w)));
-        let measured = all.filter(|(target, workload)| self.measures(*target, *workload));
-        let times = measured.map(|(_, workload)| self.workloads[workload].expected_time().0);
+        let most = if self.watch.as_ref().is_some_and(|watch| watch.together) { 1 } else { usize::MAX };
+        let windows = |workload: usize| {
+            let targets = (0..self.targets.len()).filter(|target| self.measures(*target, workload));
+            targets.count().min(most) as u64
+        };
+        let times = self.workloads.iter().map(|workload| workload.expected_time().0);
+        let times = (0..).zip(times).map(|(workload, time)| time.saturating_mul(windows(workload)));
         Nanos(times.fold(0, u64::saturating_add))
     }
 

@@ -32,6 +32,9 @@ pub struct WatchSpec {
     /// The name of a workload during which nothing happens: what the events cost is then told from the same seconds of it
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub control: Option<String>,
+    /// Measure all targets in one window, so that an event meets all of them at once [default: false, one after another]
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub together: bool,
 }
 
 fn late() -> Nanos {
@@ -40,7 +43,7 @@ fn late() -> Nanos {
 
 impl Default for WatchSpec {
     fn default() -> Self {
-        Self { events: Vec::new(), require: Vec::new(), late: LATE, control: None }
+        Self { events: Vec::new(), require: Vec::new(), late: LATE, control: None, together: false }
     }
 }
 
@@ -188,6 +191,12 @@ impl WatchSpec {
         if self.is_control(&workload.name) { Vec::new() } else { self.scheduled(workload.runtime) }
     }
 
+    /// The operations during a workload; none during the control.
+    pub fn operations_of(&self, workload: &Workload) -> impl Iterator<Item = Operation> + '_ {
+        let happens = !self.is_control(&workload.name);
+        self.operations().filter(move |_| happens)
+    }
+
     /// Returns whether this is the name of the control.
     #[must_use]
     pub fn is_control(&self, workload: &str) -> bool {
@@ -221,6 +230,7 @@ impl WatchSpec {
         }
         self.check_control(plan)?;
         self.check_operations(plan)?;
+        self.check_together(plan)?;
         for workload in &plan.workloads {
             let name = &workload.name;
             if workload.kind() != Kind::Block {
@@ -317,6 +327,33 @@ impl WatchSpec {
             {
                 return refuse("event commit: accepted: after the event snapshot".into());
             }
+        }
+        Ok(())
+    }
+
+    /// All targets can be measured in one window.
+    fn check_together(&self, plan: &Plan) -> Result<(), PlanError> {
+        let refuse = |text: String| Err(PlanError::Content(format!("watch: together: {text}")));
+        if !self.together {
+            return Ok(());
+        }
+        if plan.targets.len() < 2 {
+            return refuse("accepted: two targets or more".into());
+        }
+        if let Some(target) = plan.targets.iter().find(|target| target.neighbour.is_some()) {
+            return refuse(format!("target {:?} has a neighbour; measure that as a target too", target.name));
+        }
+        if let Some(operation) = self.operations().next() {
+            return refuse(format!(
+                "event {operation} is carried out on one guest alone; give a command, or measure the targets one after another"
+            ));
+        }
+        let loads = plan.workloads.iter().filter(|workload| !self.is_control(&workload.name));
+        if let Some(second) = loads.clone().nth(1) {
+            return refuse(format!(
+                "workload {:?}: accepted: one workload, and a control; add its work to the first with jobs",
+                second.name
+            ));
         }
         Ok(())
     }

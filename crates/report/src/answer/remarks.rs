@@ -61,7 +61,8 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let said = |found: &(WarningKind, Vec<&Warning>)| finding(run, found.0, &found.1);
     let mut lines: Vec<String> = grave.into_iter().map(said).collect();
     // A search says itself how certain it is.
-    let open = open(run, judgement).into_iter().filter(|_| run.plan.ask.is_none());
+    let compares = run.plan.ask.is_none() && run.plan.watch.is_none();
+    let open = open(run, judgement).into_iter().filter(|_| compares);
     lines.extend(lost(run).chain(failed(run, judgement)).chain(open));
     lines.extend(others.into_iter().map(said));
     let more = lines.len().saturating_sub(MOST);

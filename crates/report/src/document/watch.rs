@@ -3,8 +3,8 @@
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
 use crate::watch::{
-    LEGEND, PRICES, SIGHTS, from_to, gap_time, heading, is_repeated, recovery, sentences, sights, summary,
-    timeouts, verdict,
+    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, from_to, gap_time, heading, heading_of_all, is_repeated,
+    is_side_by_side, recovery, sentences, side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Effect, Episode, Price, Sighting, episodes, prices};
@@ -15,11 +15,13 @@ use iotax_model::units::human;
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let Some(watch) = &run.plan.watch else { return false };
     let episodes = episodes(run);
-    let is_repeated = is_repeated(run);
-    if is_repeated {
+    let is_summed_up = is_repeated(run) || is_side_by_side(run);
+    if is_repeated(run) {
         add_summary(page, run, watch, &episodes);
+    } else if is_side_by_side(run) {
+        add_side_by_side(page, run, watch, &episodes, in_full);
     }
-    for episode in episodes.iter().filter(|_| in_full || !is_repeated) {
+    for episode in episodes.iter().filter(|_| in_full || !is_summed_up) {
         page.add(Part::Head(heading(run, episode)));
         page.add(Part::Lines(sentences(watch, episode)));
         if !episode.effects.is_empty() {
@@ -27,10 +29,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
             page.add(Part::Lines(vec![LEGEND.into()]));
         }
         page.add_lines(timeouts::line(episode).into_iter().collect());
-        let failures = episode.effects.iter().filter_map(|effect| {
-            Some(format!("event {}: its command failed: {}", effect.name, effect.failure?))
-        });
-        page.add_lines(failures.chain(episode.verdicts.iter().map(verdict)).collect());
+        page.add_lines(failures(episode).chain(episode.verdicts.iter().map(verdict)).collect());
         if in_full {
             add_sights(page, episode);
             add_timeouts(page, episode);
@@ -38,6 +37,65 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
         add_seen(page, run, episode, in_full);
     }
     true
+}
+
+/// Events whose commands failed.
+fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
+    episode
+        .effects
+        .iter()
+        .filter_map(|effect| Some(format!("event {}: its command failed: {}", effect.name, effect.failure?)))
+}
+
+/// All targets in one table, and each event with what it cost each of them.
+fn add_side_by_side(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
+    page.add(Part::Head(heading_of_all(run)));
+    let mut grid = Grid::new(&SIDE_BY_SIDE);
+    grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
+    grid.rows = side_by_side(run, episodes)
+        .into_iter()
+        .map(|[name, rest @ ..]| [words(name)].into_iter().chain(rest.map(figure)).collect())
+        .collect();
+    page.add(Part::Table(grid));
+    let grid = events_side_by_side(run, episodes);
+    if !grid.rows.is_empty() {
+        page.add(Part::Table(grid));
+        page.add(Part::Lines(vec![LEGEND.into()]));
+    }
+    // The events are the same for all.
+    page.add_lines(
+        episodes.first().into_iter().flat_map(failures).chain(verdicts_of_all(watch, episodes)).collect(),
+    );
+    if let (Some(episode), false) = (episodes.first(), in_full) {
+        add_seen(page, run, episode, false);
+    }
+}
+
+fn events_side_by_side(run: &Run, episodes: &[Episode<'_>]) -> Grid {
+    let mut grid = Grid::new(&["event", "at", "took", "target", "longest gap", "normal after"]);
+    for place in [1, 2, 4, 5] {
+        grid.head[place].is_figure = true;
+    }
+    let of = |name: &str| episodes.iter().find(|episode| episode.measurement.target == name);
+    let all: Vec<&Episode<'_>> = run.plan.targets.iter().filter_map(|target| of(&target.name)).collect();
+    for number in 0..all.first().map_or(0, |episode| episode.effects.len()) {
+        let effects = all.iter().filter_map(|episode| Some((*episode, episode.effects.get(number)?)));
+        for (place, (episode, effect)) in effects.enumerate() {
+            let [name, at, took, gap, recovery] = event(episode, effect);
+            let once = |text: String| if place == 0 { text } else { String::new() };
+            let target = words(&episode.measurement.target);
+            let [name, at, took] = [name, at, took].map(once);
+            grid.rows.push(vec![
+                words(name),
+                figure(at),
+                figure(took),
+                target,
+                figure(gap),
+                figure(recovery),
+            ]);
+        }
+    }
+    grid
 }
 
 /// What events cost over all rounds.
@@ -85,18 +143,23 @@ fn events(episode: &Episode<'_>) -> Grid {
     let mut grid = Grid::new(&["event", "at", "took", "longest gap", "normal after"]);
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
     let row = |effect: &Effect<'_>| -> Vec<Field> {
-        let time = |ns: Option<u64>| or_unknown(ns.map(|ns| ns as f64), human::time);
-        let gap = match effect.gap {
-            Some(gap) => format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word()),
-            None if episode.gaps.is_some() => "none".into(),
-            None => UNKNOWN.into(),
-        };
-        let took = if effect.is_mark { "mark".into() } else { time(effect.duration_ns) };
-        let texts = [time(Some(effect.at_ns)), took, gap, recovery(effect)];
-        [words(effect.name)].into_iter().chain(texts.map(figure)).collect()
+        let [name, texts @ ..] = event(episode, effect);
+        [words(name)].into_iter().chain(texts.map(figure)).collect()
     };
     grid.rows = episode.effects.iter().map(row).collect();
     grid
+}
+
+/// Its name, when it began, how long it took, the longest gap and when all was normal.
+fn event(episode: &Episode<'_>, effect: &Effect<'_>) -> [String; 5] {
+    let time = |ns: Option<u64>| or_unknown(ns.map(|ns| ns as f64), human::time);
+    let gap = match effect.gap {
+        Some(gap) => format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word()),
+        None if episode.gaps.is_some() => "none".into(),
+        None => UNKNOWN.into(),
+    };
+    let took = if effect.is_mark { "mark".into() } else { time(effect.duration_ns) };
+    [effect.name.into(), time(Some(effect.at_ns)), took, gap, recovery(effect)]
 }
 
 fn of_timeouts(episode: &Episode<'_>) -> Grid {

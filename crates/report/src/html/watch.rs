@@ -6,8 +6,8 @@ use super::COLOURS;
 use super::chart::{Axis, Cell, Chart, Panel, Place, Plot, Unit};
 use crate::figure::change_with;
 use crate::watch::{
-    LEGEND, PRICES, SIGHTS, from_to, gap_time, heading, is_repeated, recovery, sentences, sights, summary,
-    timeouts, verdict,
+    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, from_to, gap_time, heading, heading_of_all, is_repeated,
+    is_side_by_side, recovery, sentences, side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Change, Episode, Price, episodes, prices};
@@ -25,6 +25,18 @@ pub(super) fn sections(run: &Run) -> Markup {
                 h2 { "What each event costs" }
                 @if !prices.is_empty() { (price_table(&prices)) }
                 @for line in summary(run, watch, &all) { p { (line) } }
+            }
+        }
+        @if is_side_by_side(run) {
+            section id="v0" {
+                h2 { (heading_of_all(run)) }
+                div.wide tabindex="0" role="region" aria-label="All targets" {
+                    table {
+                        thead { tr { @for name in SIDE_BY_SIDE { th scope="col" { (name) } } } }
+                        tbody { @for row in side_by_side(run, &all) { tr { @for text in &row { td { (text) } } } } }
+                    }
+                }
+                @for line in verdicts_of_all(watch, &all) { p { (line) } }
             }
         }
         @for (number, episode) in (1..).zip(&all) {

@@ -1,0 +1,164 @@
+//! Measures round by round, window by window.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use iotax_analysis::store::Store;
+use iotax_model::plan::Plan;
+use iotax_model::record::{Measurement, Stop};
+use iotax_model::schedule::{self, Cell};
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::undo::UndoLog;
+
+use super::cell::ScheduledCell;
+use super::scheduler::{Batch, Scheduler};
+use super::{Ended, Interrupted, Progress, Runner, Step};
+
+impl Runner<'_> {
+    /// Measures all remaining cells.
+    pub(super) fn all_rounds(
+        &mut self,
+        undo_log: &mut UndoLog,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Ended> {
+        let plan = Arc::clone(&self.plan);
+        if let Some(ask) = &plan.ask {
+            return self.search(ask, undo_log, store, progress, stop);
+        }
+        let mut scheduler = Scheduler::new(&plan, &store.load(self.order.run)?);
+        let mut missing = 0;
+        while let Some(batch) = scheduler.next(progress) {
+            let mut number = batch.before + 1;
+            for round in batch.rounds.clone() {
+                let whole = schedule::round_order(&plan, self.order.seed, round);
+                let due: Vec<Cell> =
+                    whole.iter().filter(|cell| batch.cells.contains(cell)).copied().collect();
+                for window in schedule::windows(&plan, &due) {
+                    let first = number;
+                    number += window.len();
+                    let left = window.into_iter().filter(|cell| !self.is_done(*cell, round));
+                    let left = left.map(|cell| scheduled(&plan, &whole, cell, round));
+                    let left = left.collect::<anyhow::Result<Vec<ScheduledCell>>>()?;
+                    if left.is_empty() {
+                        continue;
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Interrupted.into());
+                    }
+                    progress.cell(step(&plan, &batch, &left, first));
+                    missing += self.window(&left, &mut scheduler, undo_log, store, progress, stop)?;
+                }
+            }
+        }
+        Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
+    }
+
+    /// Measures the cells of a window. Returns how many of them failed.
+    fn window(
+        &mut self,
+        cells: &[ScheduledCell],
+        scheduler: &mut Scheduler<'_>,
+        undo_log: &mut UndoLog,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<usize> {
+        let results = match cells {
+            [only] => vec![self.measure_alive(*only, undo_log, progress, stop)],
+            together => self.measure_together(together, undo_log, progress),
+        };
+        let (mut missing, mut is_interrupted) = (0, false);
+        for (ScheduledCell { cell, round, .. }, result) in cells.iter().copied().zip(results) {
+            let error = match result {
+                Ok(measurement) => {
+                    store.put_measurement(self.order.run, &measurement)?;
+                    scheduler.measured(cell, &measurement);
+                    // It ended early, and is kept.
+                    is_interrupted |= self.plan.watch.is_some() && stop.load(Ordering::Relaxed);
+                    let is_gone = measurement.outcome.stop == Some(Stop::Gone);
+                    is_gone.then(|| anyhow::anyhow!("{}", measurement.outcome.notes.join("; ")))
+                }
+                Err(_) if stop.load(Ordering::Relaxed) => {
+                    is_interrupted = true;
+                    None
+                }
+                Err(error) => {
+                    scheduler.failed(cell, round);
+                    Some(error)
+                }
+            };
+            if let Some(error) = error {
+                missing += 1;
+                self.failed(cell, round, &error, undo_log, store, progress, stop)?;
+            }
+        }
+        if is_interrupted { Err(Interrupted.into()) } else { Ok(missing) }
+    }
+
+    /// Returns whether an earlier part of the run measured a cell in a round.
+    pub(super) fn is_done(&self, cell: Cell, round: u32) -> bool {
+        let plan = &self.plan;
+        let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
+        self.order.done.contains(&(target.clone(), workload.clone(), round))
+    }
+
+    /// Measures a cell, unless its target was lost.
+    fn measure_if_there(
+        &mut self,
+        scheduled: ScheduledCell,
+        undo_log: &mut UndoLog,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<Measurement> {
+        // The reason was reported once, for the target.
+        anyhow::ensure!(!self.lost.contains(&scheduled.cell.target), "the target was lost");
+        self.measure(scheduled, undo_log, progress)
+    }
+
+    /// Measures a cell; a second time in a rebooted guest if the guest's disk did not answer.
+    pub(super) fn measure_alive(
+        &mut self,
+        scheduled: ScheduledCell,
+        undo_log: &mut UndoLog,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Measurement> {
+        let measurement = self.measure_if_there(scheduled, undo_log, progress)?;
+        // What a watch makes happen may well stop a disk, and is not to happen twice.
+        if self.plan.watch.is_some() || !self.hangs(scheduled.cell, &measurement) {
+            return Ok(measurement);
+        }
+        self.revive(scheduled.cell, undo_log, progress, stop)?;
+        let mut again = self.measure_if_there(scheduled, undo_log, progress)?;
+        if self.hangs(scheduled.cell, &again) {
+            self.revive(scheduled.cell, undo_log, progress, stop)?;
+        }
+        let remark =
+            "the guest's disk had not answered, so the guest was started again; this is the second attempt";
+        again.outcome.notes.push(remark.into());
+        Ok(again)
+    }
+}
+
+/// A cell with its position in the full round, which does not depend on the cells left out.
+fn scheduled(plan: &Plan, whole: &[Cell], cell: Cell, round: u32) -> anyhow::Result<ScheduledCell> {
+    let place = whole.iter().take_while(|one| **one != cell).count();
+    let order = u32::try_from((round as usize - 1) * plan.cells() + place + 1)?;
+    Ok(ScheduledCell { cell, round, order })
+}
+
+/// The step that is reported when a window begins, in which these cells are measured. `number` is the first one's.
+fn step<'a>(plan: &'a Plan, batch: &Batch, cells: &[ScheduledCell], number: usize) -> Step<'a> {
+    let targets: Vec<&str> = cells.iter().map(|one| plan.targets[one.cell.target].name.as_str()).collect();
+    Step {
+        round: cells.first().map_or(0, |one| one.round),
+        rounds: *batch.rounds.end(),
+        cell: number,
+        cells: batch.after(),
+        at_most: batch.at_most,
+        open: batch.open,
+        target: targets.join(", "),
+        workload: cells.first().map_or("", |one| &plan.workloads[one.cell.workload].name),
+    }
+}

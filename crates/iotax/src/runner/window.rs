@@ -1,0 +1,168 @@
+//! The load of one window, and what the machine shows meanwhile.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use iotax_model::record::Occurrence;
+use iotax_model::units::Nanos;
+use iotax_model::wire::Job;
+use iotax_model::workload::{Verify, Workload};
+use iotax_testbed::agent_client::AgentClient;
+
+use super::Progress;
+use super::common_window;
+use super::occurrences::{self, Happenings, Seen};
+use super::start_barrier::{self, AgentEvent, Participant};
+use super::target::{OwnAgent, Target};
+use super::watch::{Host, Watch, Watched};
+
+/// Time limit for an agent before and after the load: emulated guests are slow to answer.
+const SLACK: Duration = Duration::from_secs(30);
+/// Bytes per second: slower than any storage worth measuring.
+const SLOWEST: u64 = 10_000_000;
+
+/// The work on one target.
+pub(super) struct Part<'a> {
+    pub(super) workload: &'a Workload,
+    /// The neighbour's workload.
+    pub(super) neighbour: Option<Workload>,
+    pub(super) seed: u64,
+    /// The length of sampling intervals.
+    pub(super) interval: Nanos,
+    /// One, or one per guest or server.
+    pub(super) targets: &'a mut [Target],
+    pub(super) neighbours: &'a mut [Target],
+}
+
+impl Part<'_> {
+    pub(super) fn everything(&mut self) -> impl Iterator<Item = &mut Target> {
+        self.targets.iter_mut().chain(self.neighbours.iter_mut())
+    }
+}
+
+/// What became of one part.
+pub(super) struct Performed {
+    pub(super) watched: Watched,
+    /// What happened meanwhile, by the part's own window.
+    pub(super) occurrences: Vec<Occurrence>,
+}
+
+/// Runs the workloads of all parts at the same time and monitors the machine. With `happenings` it is a watch, which keeps what an agent told
+/// before it was gone.
+pub(super) fn perform(
+    parts: &mut [Part<'_>],
+    happenings: Option<&Happenings<'_>>,
+    run_agent: &mut AgentClient,
+    progress: &mut dyn Progress,
+) -> anyhow::Result<Vec<anyhow::Result<Performed>>> {
+    let (mut participants, mut watches, mut disks) = (Vec::new(), Vec::new(), Vec::new());
+    let mut run_agent = Some(run_agent);
+    for part in parts.iter_mut() {
+        let first = participants.len();
+        let host = Host::new(part.targets, part.workload)?;
+        disks.extend(host.iter().flat_map(|host| host.disks.clone()));
+        let mut layers = Vec::new();
+        for (number, target) in (0..).zip(part.targets.iter_mut()) {
+            let job = target.job(part.workload, part.seed.wrapping_add(number), part.interval);
+            let name = target.name_among(number);
+            let agent = match target.own_agent()? {
+                Some(OwnAgent { client, blocks }) => {
+                    layers.extend(blocks);
+                    client
+                }
+                None => run_agent.take().context("this host's agent measures one target at a time")?,
+            };
+            participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: false });
+        }
+        for (number, target) in (0..).zip(part.neighbours.iter_mut()) {
+            let workload = part.neighbour.as_ref().context("noise has a workload")?;
+            // Other offsets than those of the measured targets.
+            let seed = !part.seed.wrapping_add(number);
+            let job = target.job(workload, seed, common_window::fine(workload));
+            let name = target.spec.name.clone();
+            let agent = target.own_agent()?.context("a neighbour has an agent of its own")?.client;
+            participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: true });
+        }
+        let watch = Watch::new(host, layers, &participants[first..], part.workload.window().0);
+        watches.push((first, if happenings.is_some() { watch.keeping() } else { watch }));
+    }
+    disks.sort();
+    disks.dedup();
+    let mut all = Watches(watches);
+    let Some(happenings) = happenings else {
+        start_barrier::run(participants, &mut |event| all.see(event, progress));
+        let watched =
+            all.finish().map(|watched| Ok(Performed { watched: watched?, occurrences: Vec::new() }));
+        return Ok(watched.collect());
+    };
+    let Seen { occurrences, remarks, began } = occurrences::during(happenings, &disks, |begin| {
+        let mut begin = Some(begin);
+        start_barrier::run(participants, &mut |event| {
+            all.see(event, progress);
+            if let Some(at) = all.began()
+                && let Some(begin) = begin.take()
+            {
+                begin(at);
+            }
+        });
+    });
+    remarks.iter().for_each(|remark| progress.note(remark));
+    let watched: Vec<anyhow::Result<Watched>> = all.finish().collect();
+    let performed = watched.into_iter().zip(parts).map(|(watched, part)| {
+        let watched = watched?;
+        let mut occurrences = occurrences.clone();
+        if let Some(began) = began {
+            let since = began.saturating_duration_since(watched.began());
+            occurrences.iter_mut().for_each(|one| one.at_ns += nanos(since));
+            occurrences.extend(occurrences::of_guests(part.targets, watched.began()));
+            occurrences.sort_by_key(|occurrence| occurrence.at_ns);
+        }
+        Ok(Performed { watched, occurrences })
+    });
+    Ok(performed.collect())
+}
+
+/// The measurements of all parts, each with the index of its first participant.
+struct Watches<'a>(Vec<(usize, Watch<'a>)>);
+
+impl<'a> Watches<'a> {
+    fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) {
+        let place = self.0.partition_point(|(first, _)| *first <= event.participant).saturating_sub(1);
+        let Some((first, watch)) = self.0.get_mut(place) else { return };
+        let participant = event.participant - *first;
+        let is_beat = watch.see(AgentEvent { participant, ..event }, progress);
+        // Once for all, by the beat of the first.
+        if is_beat && place == 0 {
+            let iops = self.all().map(Watch::iops).sum();
+            progress.interval(iops, self.all().filter_map(Watch::oldest_ns).max());
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Watch<'a>> {
+        self.0.iter().map(|(_, watch)| watch)
+    }
+
+    /// When the last of the windows began; absent as long as there is one that may still begin.
+    fn began(&self) -> Option<Instant> {
+        self.all().all(Watch::is_settled).then(|| self.all().filter_map(Watch::began).max()).flatten()
+    }
+
+    fn finish(self) -> impl Iterator<Item = anyhow::Result<Watched>> {
+        self.0.into_iter().map(|(_, watch)| watch.finish())
+    }
+}
+
+/// Time limit of a measurement beyond its own length: writes are flushed from a cache that may hold the whole area and read back for
+/// verification, and a test's files are removed.
+fn slack(job: &Job) -> Duration {
+    let bytes = job.workload.jobs().filter(|one| one.writes()).map(|one| {
+        let passes = if one.verify == Verify::None { 1 } else { 2 };
+        passes * one.span(one.size.unwrap_or(job.size)).unwrap_or(job.size).0
+    });
+    let files = Duration::from(job.workload.set_up_at_most());
+    SLACK + Duration::from_secs(bytes.sum::<u64>() / SLOWEST) + files
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
