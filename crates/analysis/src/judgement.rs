@@ -126,7 +126,8 @@ pub fn judge(run: &Run) -> Judgement {
 /// Judges a run by these figures: documents give them and no others.
 #[must_use]
 pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
-    let (edges, broken) = looks::whole_and_broken(run);
+    let (edges, broken) =
+        if run.plan.is_together() { Default::default() } else { looks::whole_and_broken(run) };
     let findings = checks::of_measurements(run);
     // The repetitions of an import are in the order of its files: those of one target were not measured beside those of another.
     let (comparisons, steps, standing) = match run.source {

@@ -41,10 +41,10 @@ impl Pair {
     }
 }
 
-/// Every target with the baseline, then the steps between others.
+/// Every target with the baseline, then the steps between others. Targets under load together are not compared.
 pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
     let place = |name: &str| plan.targets.iter().position(|target| target.name == name);
-    let Some(baseline) = place(&plan.baseline) else { return Vec::new() };
+    let Some(baseline) = place(&plan.baseline).filter(|_| !plan.is_together()) else { return Vec::new() };
     let others = (0..plan.targets.len()).filter(|target| *target != baseline);
     let mut pairs: Vec<Pair> = others.map(|target| Pair { target, baseline, is_step: false }).collect();
     let steps = edges.iter().filter(|edge| edge.from != plan.baseline);

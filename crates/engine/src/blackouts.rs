@@ -44,7 +44,8 @@ pub(crate) const fn way(direction: Direction) -> Option<usize> {
 
 impl BlackoutRecorder {
     /// Records those of at least this length, from `now` on.
-    pub(crate) fn new(least: Nanos, now: u64) -> Self {
+    #[must_use]
+    pub fn new(least: Nanos, now: u64) -> Self {
         let way = || Way { last: now, failed: u64::MAX, found: Vec::new() };
         Self { least: least.0, ways: [way(), way()] }
     }
@@ -52,7 +53,7 @@ impl BlackoutRecorder {
     /// An I/O has completed. `first_due` is when the first was due of those that are not counted yet, this one included, by direction: it is asked
     /// for where long none completed.
     #[inline]
-    pub(crate) fn completed(
+    pub fn completed(
         &mut self,
         direction: Direction,
         now: u64,
@@ -74,7 +75,8 @@ impl BlackoutRecorder {
     }
 
     /// All of them, in their order; `first_due` as in [`Self::completed`].
-    pub(crate) fn finish(mut self, first_due: [Option<u64>; 2], now: u64) -> Spans {
+    #[must_use]
+    pub fn finish(mut self, first_due: [Option<u64>; 2], now: u64) -> Spans {
         for (way, due) in self.ways.iter_mut().zip(first_due) {
             way.settle(due, self.least, now, u64::MAX);
         }

@@ -263,7 +263,10 @@ impl Agent {
     fn run(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         if let Some(peer) = &job.peer {
             let recorder = ActivityRecorder::of_network(&job.workload);
-            return recorded(recorder, emit, |events| iotax_netperf::measure(job, peer, events));
+            self.is_to_end.store(false, Ordering::Relaxed);
+            return recorded(recorder, emit, |events| {
+                iotax_netperf::measure_until(&self.is_to_end, job, peer, events)
+            });
         }
         let path = self.target(job.path.clone())?;
         let needed = job.directory.is_none() && job.workload.needs_directory();

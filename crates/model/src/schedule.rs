@@ -36,11 +36,11 @@ pub fn cells(plan: &Plan) -> Vec<Cell> {
 /// Cells that share a measured window: each alone, or those of a watch that measures its targets together. In the order of their first ones.
 #[must_use]
 pub fn windows(plan: &Plan, cells: &[Cell]) -> Vec<Vec<Cell>> {
-    let together = plan.watch.as_ref().is_some_and(|watch| watch.together);
     let mut windows: Vec<Vec<Cell>> = Vec::new();
     for cell in cells {
+        let of = |cell: &Cell| &plan.workloads[cell.workload];
         let shares =
-            |window: &&mut Vec<Cell>| together && window.iter().all(|one| one.workload == cell.workload);
+            |window: &&mut Vec<Cell>| window.iter().all(|one| plan.share_a_window(of(one), of(cell)));
         match windows.iter_mut().find(shares) {
             Some(window) => window.push(*cell),
             None => windows.push(vec![*cell]),
@@ -100,10 +100,10 @@ mod tests {
         let order = round_order(&alone, 7, 1);
         assert_eq!(windows(&alone, &order), order.iter().map(|cell| vec![*cell]).collect::<Vec<_>>());
         let watch = crate::plan::WatchSpec { together: true, ..Default::default() };
-        let together = Plan { watch: Some(watch), ..plan() };
-        let windows = windows(&together, &order);
-        assert_eq!((windows.len(), windows.concat().len()), (3, 6));
-        assert!(windows.iter().all(|window| window[0].workload == window[1].workload), "{windows:?}");
+        let mut together = Plan { watch: Some(watch), ..plan() };
+        together.workloads.truncate(1);
+        let windows = windows(&together, &round_order(&together, 7, 1));
+        assert_eq!((windows.len(), windows.concat().len()), (1, 2));
     }
 
     #[test]

@@ -19,6 +19,8 @@ mod stream;
 mod streams;
 mod test;
 
+use std::sync::atomic::AtomicBool;
+
 use iotax_engine::EngineError;
 use iotax_model::net::Peer;
 use iotax_model::record::Outcome;
@@ -30,18 +32,24 @@ pub use report::{
 pub use server::{Server, ServerEvent, Serving};
 pub use test::{ClientTest, Prepared, Progress};
 
-/// Carries out one measurement with the server at `peer`. `events` gets the same as from [`iotax_engine::measure`].
+/// Carries out one measurement with the server at `peer`. `events` gets the same as from [`iotax_engine::measure`]. Round trips end
+/// when `end` is true; streams go on to their end.
 ///
 /// # Errors
 /// A job without network traffic, and a network or server that fails.
-pub fn measure(job: &Job, peer: &Peer, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+pub fn measure_until(
+    end: &AtomicBool,
+    job: &Job,
+    peer: &Peer,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
     iotax_engine::check(job)?;
     let Some(traffic) = &job.workload.net else {
         return Err(EngineError::Net(format!("{}: the workload has no net = {{...}}", peer.host)));
     };
     traffic.check().map_err(EngineError::Net)?;
     if traffic.test.is_rtt() {
-        return echo::measure(job, traffic, peer, events);
+        return echo::measure(end, job, traffic, peer, events);
     }
     measure::streams(job, traffic, peer, events)
 }

@@ -7,7 +7,7 @@ use iotax_analysis::watch::{
     Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, Sight, Stalled, episodes, prices,
 };
 use iotax_model::Workload;
-use iotax_model::plan::WatchSpec;
+use iotax_model::plan::{Requirement, WatchSpec};
 use iotax_model::record::Stop;
 use iotax_model::units::human;
 
@@ -48,18 +48,28 @@ pub(super) fn all(run: &Run) -> Vec<String> {
 
 /// Returns whether there are several windows of a target, which are summed up.
 pub(super) fn is_repeated(run: &Run) -> bool {
-    run.plan.repeat > 1 || run.plan.workloads.len() > 1
+    let mut all = run.plan.workloads.iter();
+    let first = all.next();
+    run.plan.repeat > 1 || !all.all(|other| first.is_some_and(|first| run.plan.share_a_window(first, other)))
 }
 
 /// Returns whether its targets shared a single window, so that they stand side by side.
 pub(super) fn is_side_by_side(run: &Run) -> bool {
-    run.plan.watch.as_ref().is_some_and(|watch| watch.together) && !is_repeated(run)
+    run.plan.is_together() && !is_repeated(run)
 }
 
-/// `4k random read, 1000 IOPS on each of 2 targets at the same time`.
+/// `4k random read, 1000 IOPS on each of a and b; ICMP round trips, 100/s to host; at the same time`.
 pub(super) fn heading_of_all(run: &Run) -> String {
-    let work = run.plan.workloads.first().map(load).unwrap_or_default();
-    format!("{work} on each of {} targets at the same time", run.plan.targets.len())
+    let of = |workload: &Workload| {
+        let targets =
+            run.plan.targets.iter().filter(|target| target.network.is_some() == workload.net.is_some());
+        let names: Vec<&str> = targets.map(|target| target.name.as_str()).collect();
+        let place = if workload.net.is_some() { "to" } else { "on" };
+        let each = if names.len() > 1 { "each of " } else { "" };
+        format!("{} {place} {each}{}", load(workload), names.join(", "))
+    };
+    let loads: Vec<String> = run.plan.workloads.iter().map(of).collect();
+    format!("{}; at the same time", loads.join("; "))
 }
 
 /// The columns of [`side_by_side`].
@@ -83,7 +93,11 @@ pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
         };
         let least =
             |count: u64| if episode.gaps.is_some() { count.to_string() } else { format!("{count} or more") };
-        let lost = episode.lost.map_or_else(|| UNKNOWN.into(), |lost| lost.to_string());
+        let lost = match episode.lost {
+            _ if episode.is_network() => String::new(),
+            Some(lost) => lost.to_string(),
+            None => UNKNOWN.into(),
+        };
         [m.target.clone(), length, from, to, least(episode.late), least(episode.failed), lost]
     };
     // In the order of the plan, not that of the round.
@@ -93,7 +107,7 @@ pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
 
 /// What became of the requirements on all targets.
 pub(super) fn verdicts_of_all(watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<String> {
-    (0..watch.require.len()).map(|number| verdicts(all, number)).collect()
+    watch.require.iter().map(|requirement| verdicts(all, requirement)).collect()
 }
 
 /// `commit on vm-qcow2: p99 3.10 ms to 41.0 ms (+1222% [800, > +900]) for 19.0 s, ...`.
@@ -176,13 +190,14 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     let lost = all.iter().any(|episode| episode.lost.is_some()).then(|| {
         if lost == 0 { "none lost".into() } else { format!("{} NOT AS ACKNOWLEDGED", counted(lost, "block")) }
     });
+    let is_network = all.iter().any(|episode| episode.is_network());
     let events = all.iter().filter(|episode| episode.has_failed_events()).count();
     let events = (events > 0).then(|| format!("an event's command FAILED in {events}"));
     let parts = [
         Some(gap),
         unknown,
-        Some(format!("{} late (over {})", ios(late), watch.late)),
-        Some(format!("{} failed", ios(failed))),
+        Some(format!("{} late (over {})", ios(late, is_network), watch.late)),
+        Some(format!("{} failed", ios(failed, is_network))),
         lost,
         events,
     ];
@@ -190,8 +205,9 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
 }
 
 /// `gap < 30s: passed in 9 windows, FAILED in 1 (round 3 on vm-raw: 31.2 s)`; of a single round, the target alone is named.
-fn verdicts(all: &[Episode<'_>], number: usize) -> String {
-    let judged = || all.iter().filter_map(|episode| Some((episode, episode.verdicts.get(number)?)));
+fn verdicts(all: &[Episode<'_>], requirement: &Requirement) -> String {
+    let of_this = |judged: &&Judged| judged.requirement == *requirement;
+    let judged = || all.iter().filter_map(|episode| Some((episode, episode.verdicts.iter().find(of_this)?)));
     let of = |passed: Option<bool>| judged().filter(move |(_, judged)| judged.passed == passed);
     let part = |word: &str, passed: Option<bool>| {
         let count = of(passed).count() as u64;
@@ -209,13 +225,12 @@ fn verdicts(all: &[Episode<'_>], number: usize) -> String {
         Some(format!("{word} in {}{which}", counted(count, "window")))
     };
     let parts = [part("passed", Some(true)), part("FAILED", Some(false)), part("undecided", None)];
-    let requirement = judged().next().map(|(_, judged)| judged.requirement.to_string()).unwrap_or_default();
     format!("{requirement}: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// The load as a whole: gaps, late, failed and lost I/Os.
 pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String> {
-    let longest = [Stalled::Guest, Stalled::Writes, Stalled::Reads];
+    let longest = [Stalled::Guest, Stalled::Writes, Stalled::Reads, Stalled::RoundTrips];
     let longest: Vec<String> =
         longest.iter().filter_map(|of| episode.longest_gap_of(*of)).map(gap_from).collect();
     let gap = match (&episode.gaps, longest.as_slice()) {
@@ -227,10 +242,15 @@ pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String>
         (Some(_), []) => "no gap".into(),
         (Some(_), all) => format!("longest gap: {}", all.join(", ")),
     };
-    let late = format!("{} late (over {})", ios(episode.late), watch.late);
+    let is_network = episode.is_network();
+    let or_lost = if is_network { " or never came back" } else { "" };
+    let late = format!("{} late (over {}{or_lost})", ios(episode.late, is_network), watch.late);
     let more = if episode.gaps.is_some() { "" } else { ", or more" };
-    let failed =
-        if episode.failed == 0 { "none failed".into() } else { format!("{} failed", ios(episode.failed)) };
+    let failed = if episode.failed == 0 {
+        "none failed".into()
+    } else {
+        format!("{} failed", ios(episode.failed, is_network))
+    };
     let data = episode.measurement.outcome.verify.as_ref().map(|findings| {
         let checked = counted(findings.checked, "block");
         match (findings.faulty(), findings.unfinished, findings.checked) {
@@ -250,7 +270,7 @@ pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String>
 
 /// The layer in which the longest gap arose.
 fn origin(episode: &Episode<'_>) -> Option<String> {
-    let gap = episode.longest_gap().filter(|gap| gap.of != Stalled::Guest)?;
+    let gap = episode.longest_gap().filter(|gap| matches!(gap.of, Stalled::Reads | Stalled::Writes))?;
     let origin = episode.origin(gap)?;
     let Some((sight, hung)) = origin.lowest.and_then(|place| {
         let sight = origin.sights.get(place)?;
@@ -299,8 +319,12 @@ fn gap_from(gap: &Gap) -> String {
     format!("{} {length} from {at} on{end}", gap.of.word())
 }
 
-fn ios(count: u64) -> String {
-    if count == 0 { "none".into() } else { counted(count, "I/O") }
+fn ios(count: u64, is_network: bool) -> String {
+    match (count, is_network) {
+        (0, _) => "none".into(),
+        (_, true) => counted(count, "round trip"),
+        (_, false) => counted(count, "I/O"),
+    }
 }
 
 /// `3.25 s`, `at once`, `not within 40.0 s`.

@@ -96,7 +96,7 @@ fn asked(m: &Measurement) -> (f64, f64) {
 impl Case<'_> {
     /// Returns whether other targets are measured meanwhile, maybe on the same device.
     fn has_others(&self) -> bool {
-        self.run.plan.watch.as_ref().is_some_and(|watch| watch.together)
+        self.run.plan.is_together()
     }
 
     /// Returns whether several writes share a page, which the kernel may write any number of times.

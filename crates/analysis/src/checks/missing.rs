@@ -46,8 +46,9 @@ pub(super) fn comparisons<'a>(
     comparisons: &'a [Comparison],
 ) -> impl Iterator<Item = Warning> + 'a {
     let measured = by_cell(run);
-    // A search compares the rates that it finds.
-    each_cell(run).filter(|_| run.plan.ask.is_none()).filter_map(move |(workload, spec)| {
+    // A search compares the rates that it finds; targets under load together are not compared.
+    let is_compared = run.plan.ask.is_none() && !run.plan.is_together();
+    each_cell(run).filter(move |_| is_compared).filter_map(move |(workload, spec)| {
         let target = &spec.name;
         let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);
         // The run's own warnings give the reason for a lost target.

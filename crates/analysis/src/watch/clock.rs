@@ -22,6 +22,8 @@ pub enum Stalled {
     Reads,
     /// Writes and trims.
     Writes,
+    /// Round trips of a network.
+    RoundTrips,
     /// The guest as a whole, whose programs did not notice.
     Guest,
 }
@@ -33,6 +35,7 @@ impl Stalled {
         match self {
             Self::Reads => "reads",
             Self::Writes => "writes",
+            Self::RoundTrips => "round trips",
             Self::Guest => "the guest stood still",
         }
     }

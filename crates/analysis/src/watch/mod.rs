@@ -46,7 +46,7 @@ pub struct Episode<'a> {
     pub is_whole: bool,
     /// In the order of their times.
     pub effects: Vec<Effect<'a>>,
-    /// In the order of the plan.
+    /// Of the requirements that are about it, in the order of the plan.
     pub verdicts: Vec<Judged>,
     /// The target's timeouts from the bottom up, its guest's, and guests' defaults.
     pub timeouts: Vec<JudgedTimeout<'a>>,
@@ -147,21 +147,41 @@ fn episode<'a>(watch: &WatchSpec, record: Option<&'a TargetRecord>, m: &'a Measu
         verdicts: Vec::new(),
         timeouts: Vec::new(),
     };
-    episode.verdicts = watch.require.iter().map(|requirement| judged(&episode, *requirement)).collect();
-    episode.timeouts = timeouts::judged(record, episode.longest_hang());
+    // A network holds nothing that could be lost, and what waits for storage does not wait for it.
+    let judges = |requirement: &&Requirement| !is_network(m) || requirement.figure != WatchFigure::Lost;
+    let asked = watch.require.iter().filter(judges);
+    episode.verdicts = asked.map(|requirement| judged(&episode, *requirement)).collect();
+    if !is_network(m) {
+        episode.timeouts = timeouts::judged(record, episode.longest_hang());
+    }
     episode
+}
+
+/// Returns whether round trips of a network were measured.
+fn is_network(m: &Measurement) -> bool {
+    m.outcome.carried.is_some()
 }
 
 /// The gaps on the host's clock, in their order.
 fn gaps(m: &Measurement) -> Option<Vec<Gap>> {
     let clock = HostClock::of(m);
-    let blackouts = m.outcome.blackouts.as_ref()?.iter().map(|blackout| clock.gap(blackout));
+    let gap = |blackout| match clock.gap(blackout) {
+        gap if is_network(m) => Gap { of: Stalled::RoundTrips, ..gap },
+        gap => gap,
+    };
+    let blackouts = m.outcome.blackouts.as_ref()?.iter().map(gap);
     let mut all: Vec<Gap> = blackouts.chain(clock.standstills()).collect();
     all.sort_by_key(|gap| gap.at_ns);
     Some(all)
 }
 
 impl<'a> Episode<'a> {
+    /// Returns whether round trips of a network were measured, rather than I/Os.
+    #[must_use]
+    pub fn is_network(&self) -> bool {
+        is_network(self.measurement)
+    }
+
     /// The longest time without a completed I/O.
     #[must_use]
     pub fn longest_gap(&self) -> Option<&Gap> {
@@ -272,6 +292,10 @@ fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     let response = m.outcome.tallies.response();
     let bars = response.iter().flat_map(iotax_model::Histogram::bars);
     let done: u64 = bars.filter(|(edge, width, _)| edge + width - 1 > watch.late.0).map(|bar| bar.2).sum();
+    if let Some(probes) = m.outcome.carried.as_ref().and_then(|carried| carried.probes) {
+        // Those of the last moments were waited for.
+        return done + probes.sent.saturating_sub(probes.received);
+    }
     // Of what was due and did not complete, that of the last moments is not late yet.
     let not_done = m.outcome.pacing.map_or(0, |pacing| {
         let last = pacing.due as f64 * watch.late.0 as f64 / m.outcome.duration_ns.max(1) as f64;

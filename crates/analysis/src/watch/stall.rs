@@ -38,7 +38,7 @@ pub struct Origin<'a> {
 
 /// Where a gap of reads or writes arose; `None` for others, and if no device was watched.
 pub(super) fn origin<'a>(m: &'a Measurement, gap: &Gap) -> Option<Origin<'a>> {
-    if gap.of == Stalled::Guest {
+    if matches!(gap.of, Stalled::Guest | Stalled::RoundTrips) {
         return None;
     }
     let in_guest = !m.devices.is_empty() || m.qemu.is_some();

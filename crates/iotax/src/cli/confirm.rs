@@ -30,8 +30,7 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     } else {
         (plan.workloads.len(), format!(" x {} rounds", estimate::rounds(plan)))
     };
-    let together =
-        if plan.watch.as_ref().is_some_and(|watch| watch.together) { " at the same time" } else { "" };
+    let together = if plan.is_together() { " at the same time" } else { "" };
     say!(
         "{} targets{together} x {workloads} workloads{rounds}, {time}{space}{done}. Seed {seed}.",
         plan.targets.len()

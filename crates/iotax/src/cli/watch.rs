@@ -1,16 +1,20 @@
 //! `iotax watch`: what an event costs while storage is in use.
 
 use clap::Args as ClapArgs;
+use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
+use iotax_model::net::{NetTest, PORT, Peer, Traffic};
 use iotax_model::plan::{Plan, PlannedEvent, Requirement, WatchSpec};
+use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Memory, Rw, Verify, Workload, WorkloadKeys};
 
 use super::flags::WorkloadFlags;
+use super::net::target_name;
 use super::print_plan::print_plan;
 use super::session::{RunArgs, Session};
 use super::target_args;
-use super::{Failure, OrExit};
+use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax watch`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
@@ -22,6 +26,9 @@ pub(super) struct Args {
     /// Measure all targets at the same time, so that each event meets all of them
     #[arg(long)]
     together: bool,
+    /// Send ICMP echo requests to this host in the same window, 100 a second: its network beside its storage
+    #[arg(long, value_name = "HOST")]
+    ping: Vec<String>,
     /// Run a command by sh -c on this host meanwhile, "NAME = COMMAND", or an operation on the measured guest: stop, snapshot, commit, mirror, backup; with a time as in
     /// "NAME@20s = COMMAND" or backup@20s; events without one are spread evenly
     #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
@@ -55,6 +62,7 @@ const RATE: u64 = 1000;
 /// I/Os that may be outstanding: reads go on for a while if only writes hang.
 const DEPTH: u32 = 512;
 const RUNTIME: Nanos = Nanos::from_secs(60);
+const PINGS: u64 = 100;
 const GAP: Nanos = Nanos::from_millis(100);
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -72,17 +80,21 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         ..given.clone()
     };
     let permission = args.run.session.overwrite.permission()?;
-    let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    for host in &args.ping {
+        targets.push(pinged(host)?);
+    }
     let watch =
         WatchSpec { events: args.event.clone(), require: args.require.clone(), ..WatchSpec::default() };
     let control = args.control.then(|| "control".to_owned());
     let watch = WatchSpec {
         late: args.late.unwrap_or(watch.late),
         control: control.clone(),
-        together: args.together,
+        together: args.together || !args.ping.is_empty(),
         ..watch
     };
     let work = keys.complete(&WorkloadKeys::default());
+    let pings = args.ping.first().map(|_| ping(&work));
     let control = control.map(|name| Workload { name, ..work.clone() });
     let plan = Plan {
         seed: args.run.session.seed,
@@ -91,7 +103,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         ..Plan::new(
             format!("watch {}", args.targets.join(" ")),
             targets,
-            [work].into_iter().chain(control).collect(),
+            [work].into_iter().chain(control).chain(pings).collect(),
         )
     };
     plan.check().or_exit(Exit::Usage)?;
@@ -99,4 +111,24 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         return print_plan(&plan, &[]);
     }
     Session { report: true, ..args.run.session(plan, permission) }.carry_out()
+}
+
+/// A host that answers echo requests, as a target.
+fn pinged(host: &str) -> Result<TargetSpec, Failure> {
+    let peer = Peer::parse(host, PORT).map_err(usage)?;
+    let network = NetworkSpec { peer: Some(peer.host.clone()), ..NetworkSpec::new(NetPath::Server) };
+    let name = format!("ping-{}", target_name(&peer.host));
+    Ok(TargetSpec { name, network: Some(network), ..TargetSpec::default() })
+}
+
+/// Round trips for as long as the load.
+fn ping(load: &Workload) -> Workload {
+    let keys = WorkloadKeys {
+        net: Some(Traffic { rate: Some(PINGS), ..Traffic::new(NetTest::IcmpRtt) }),
+        runtime: Some(load.runtime),
+        ramp_time: Some(load.ramp_time),
+        blackout: load.blackout,
+        ..WorkloadKeys::default()
+    };
+    keys.complete(&WorkloadKeys::default())
 }

@@ -267,7 +267,7 @@ impl Runner<'_> {
             self.groups.push(group);
         }
         let targets = order.plan.targets.len();
-        let together = order.plan.watch.as_ref().is_some_and(|watch| watch.together);
+        let together = order.plan.is_together();
         if together {
             storage::all_different(&self.groups[..targets])?;
         }

@@ -121,7 +121,8 @@ impl Plan {
         self.curve.is_some() && !self.workloads.iter().any(Workload::is_open_loop)
     }
 
-    /// Returns whether a workload, by its place, is measured on a target: of a curve, if the rate is not far beyond what the target can do.
+    /// Returns whether a workload, by its place, is measured on a target: if it is for such, and of a curve if the rate is not far beyond what
+    /// the target can do.
     #[must_use]
     pub fn measures(&self, target: usize, workload: usize) -> bool {
         let highest = |workload: &Workload| -> Option<u64> {
@@ -130,7 +131,8 @@ impl Plan {
         };
         let workload = &self.workloads[workload];
         let rate = workload.rate_iops.map(|rate| rate * u64::from(workload.numjobs));
-        rate.zip(highest(workload)).is_none_or(|(rate, highest)| rate <= highest)
+        self.fits(&self.targets[target], workload)
+            && rate.zip(highest(workload)).is_none_or(|(rate, highest)| rate <= highest)
     }
 
     /// The work of a workload at a rate that was given as a share, and the share in percent; `None` for any other, and where small rates of

@@ -376,14 +376,30 @@ impl Plan {
     /// Total warm-up and runtime of a round; expected times for workloads that end by themselves.
     #[must_use]
     pub fn round_time(&self) -> Nanos {
-        let most = if self.watch.as_ref().is_some_and(|watch| watch.together) { 1 } else { usize::MAX };
-        let windows = |workload: usize| {
-            let targets = (0..self.targets.len()).filter(|target| self.measures(*target, workload));
-            targets.count().min(most) as u64
+        let windows = |workload: &Workload, place: usize| {
+            let is_alone =
+                || !self.workloads[..place].iter().any(|other| self.share_a_window(other, workload));
+            match self.is_together() {
+                true => u64::from(is_alone()),
+                false => {
+                    (0..self.targets.len()).filter(|target| self.measures(*target, place)).count() as u64
+                }
+            }
         };
-        let times = self.workloads.iter().map(|workload| workload.expected_time().0);
-        let times = (0..).zip(times).map(|(workload, time)| time.saturating_mul(windows(workload)));
+        let times = self
+            .workloads
+            .iter()
+            .enumerate()
+            .map(|(place, workload)| workload.expected_time().0.saturating_mul(windows(workload, place)));
         Nanos(times.fold(0, u64::saturating_add))
+    }
+
+    /// Returns whether targets under these workloads are measured in one window.
+    #[must_use]
+    pub fn share_a_window(&self, one: &Workload, other: &Workload) -> bool {
+        self.watch.as_ref().is_some_and(|watch| {
+            watch.together && watch.is_control(&one.name) == watch.is_control(&other.name)
+        })
     }
 
     /// Checks journals: each serves one measurement, and guests have no place for one.
@@ -469,8 +485,19 @@ impl Plan {
     pub fn work_on(&self, target: &TargetSpec) -> Vec<&Workload> {
         match self.neighbours.iter().find(|neighbour| neighbour.target.name == target.name) {
             Some(neighbour) => vec![&neighbour.workload],
-            None => self.workloads.iter().collect(),
+            None => self.workloads.iter().filter(|workload| self.fits(target, workload)).collect(),
         }
+    }
+
+    /// Returns whether a workload is for a target: where storage and networks are watched together, each has work of its own.
+    pub(crate) fn fits(&self, target: &TargetSpec, workload: &Workload) -> bool {
+        !self.is_together() || workload.net.is_some() == target.network.is_some()
+    }
+
+    /// Returns whether all targets are measured in one window.
+    #[must_use]
+    pub fn is_together(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.together)
     }
 
     /// Everything that is built: targets, then neighbours.

@@ -433,7 +433,10 @@ fn a_network_carries_its_own_work_and_nothing_else() {
     for (text, words) in [
         (format!("{target}[[workload]]\nrw = 'read'\n"), "a network carries workloads with net"),
         (format!("{disk}{work}"), "it needs a target with network"),
-        (format!("{target}{work}bs = '4k'\nrw = 'write'\n"), "beside net only name, runtime and ramp_time"),
+        (
+            format!("{target}{work}bs = '4k'\nrw = 'write'\n"),
+            "beside net only name, runtime, ramp_time and blackout",
+        ),
         (format!("[defaults]\nsize = '1m'\n{target}{work}"), "also of [defaults]"),
         (format!("{target}[[workload]]\nnet = {{ test = 'tpc' }}\n"), "accepted: tcp, udp"),
         (format!("{target}path = '/x'\n{work}"), "network stands alone"),

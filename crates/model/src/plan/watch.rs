@@ -233,12 +233,19 @@ impl WatchSpec {
         self.check_together(plan)?;
         for workload in &plan.workloads {
             let name = &workload.name;
-            if workload.kind() != Kind::Block {
-                return refuse(format!("workload {name:?}: accepted: plain reads and writes"));
-            }
-            if !workload.is_open_loop() {
+            let (is_plain, has_rate, key) = match workload.kind() {
+                Kind::Block => (true, workload.is_open_loop(), "rate_iops"),
+                Kind::RoundTrips(net) => (!net.loaded, net.rate.is_some(), "net.rate"),
+                Kind::Files(_) | Kind::Streams(_) => (false, true, ""),
+            };
+            if !is_plain {
                 return refuse(format!(
-                    "workload {name:?}: without a rate I/Os wait for one another and hide what waits; add rate_iops"
+                    "workload {name:?}: accepted: plain reads and writes, and round trips of a network"
+                ));
+            }
+            if !has_rate {
+                return refuse(format!(
+                    "workload {name:?}: without a rate I/Os wait for one another and hide what waits; add {key}"
                 ));
             }
             if workload.loops.is_some() || workload.io_size.is_some() {
@@ -262,7 +269,7 @@ impl WatchSpec {
                 ));
             }
             let lost = self.require.iter().find(|one| one.figure == WatchFigure::Lost);
-            if let (Some(lost), Verify::None) = (lost, workload.verify) {
+            if let (Some(lost), Verify::None, None) = (lost, workload.verify, &workload.net) {
                 return refuse(format!(
                     "require {:?}: workload {name:?} does not verify; add verify = \"xxh3\"",
                     lost.to_string()
@@ -348,12 +355,22 @@ impl WatchSpec {
                 "event {operation} is carried out on one guest alone; give a command, or measure the targets one after another"
             ));
         }
-        let loads = plan.workloads.iter().filter(|workload| !self.is_control(&workload.name));
-        if let Some(second) = loads.clone().nth(1) {
-            return refuse(format!(
-                "workload {:?}: accepted: one workload, and a control; add its work to the first with jobs",
-                second.name
-            ));
+        let loads: Vec<&Workload> =
+            plan.workloads.iter().filter(|workload| !self.is_control(&workload.name)).collect();
+        for (place, workload) in loads.iter().enumerate() {
+            let name = &workload.name;
+            if loads[..place].iter().any(|other| other.net.is_some() == workload.net.is_some()) {
+                return refuse(format!(
+                    "workload {name:?}: accepted: one for storage, one for networks, and a control; add its work to the first with jobs"
+                ));
+            }
+            let times = |workload: &Workload| (workload.ramp_time, workload.runtime);
+            if let Some(other) = loads[..place].iter().find(|other| times(other) != times(workload)) {
+                return refuse(format!(
+                    "workload {name:?}: its ramp_time and runtime are {} and {}, those of {:?} {} and {}; accepted: the same",
+                    workload.ramp_time, workload.runtime, other.name, other.ramp_time, other.runtime
+                ));
+            }
         }
         Ok(())
     }

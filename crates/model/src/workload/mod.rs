@@ -267,11 +267,19 @@ impl Workload {
             net: self.net.clone(),
             runtime: Some(self.runtime),
             ramp_time: Some(self.ramp_time),
+            blackout: self.blackout,
             ..WorkloadKeys::default()
         };
         if meant.complete(&WorkloadKeys::default()) != *self {
-            let remedy = "beside net only name, runtime and ramp_time mean something; leave all other keys out, also of [defaults]";
+            let remedy = "beside net only name, runtime, ramp_time and blackout mean something; leave all other keys out, also of [defaults]";
             return Err(self.refusal("net", &net.test, remedy));
+        }
+        if let Some(least) = self.blackout.filter(|_| !net.test.is_rtt() || net.rate.is_none()) {
+            return Err(self.refusal(
+                "blackout",
+                &least,
+                "needs round trips at a rate: net.test = \"icmp-rtt\" or another, and net.rate",
+            ));
         }
         net.check().map_err(|reason| self.refusal("net", &net.test, &reason))
     }

@@ -19,6 +19,7 @@ mod udp;
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ const GREETINGS: u32 = 10;
 
 /// Carries out a measurement of round trips, with a load next to them if the job has one.
 pub(super) fn measure(
+    end: &AtomicBool,
     job: &Job,
     traffic: &Traffic,
     peer: &Peer,
@@ -70,7 +72,7 @@ pub(super) fn measure(
         let note =
             format!("round trips end when the kernel gets the reply; sent through {}", transport.kind());
         events(Event::Ready);
-        let mut outcome = go(job, traffic, transport, load, events)?;
+        let mut outcome = go(end, job, traffic, transport, load, events)?;
         events(Event::Over);
         outcome.notes.push(note);
         return Ok(outcome);
@@ -79,7 +81,7 @@ pub(super) fn measure(
         ClientSession::open(peer, |mss| parameters(&job.workload, traffic, mss, peer.token.is_some()));
     let session = session.map_err(|error| named(peer, error))?;
     events(Event::Ready);
-    match on_session(job, traffic, &session, load, events) {
+    match on_session(end, job, traffic, &session, load, events) {
         Ok(outcome) => conclude(session, outcome).map_err(|error| named(peer, error)),
         Err(error) => {
             session.terminate();
@@ -139,6 +141,7 @@ fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bo
 
 /// Round trips with a server that agreed to them.
 fn on_session(
+    end: &AtomicBool,
     job: &Job,
     traffic: &Traffic,
     session: &ClientSession,
@@ -157,9 +160,9 @@ fn on_session(
             if traffic.window.is_none() {
                 deepen(&socket);
             }
-            go(job, traffic, Udp::new(socket, length(traffic))?, load, events)?
+            go(end, job, traffic, Udp::new(socket, length(traffic))?, load, events)?
         }
-        Socket::Tcp(socket) => go(job, traffic, Tcp::new(socket, length(traffic))?, load, events)?,
+        Socket::Tcp(socket) => go(end, job, traffic, Tcp::new(socket, length(traffic))?, load, events)?,
     };
     events(Event::Over);
     if traffic.busy_poll.is_some() {
@@ -215,6 +218,7 @@ fn conclude(session: ClientSession, mut outcome: Outcome) -> Result<Outcome, Net
 
 /// Makes the round trips of the window that begins now, and the load.
 fn go(
+    end: &AtomicBool,
     job: &Job,
     traffic: &Traffic,
     transport: impl Transport + 'static,
@@ -223,7 +227,7 @@ fn go(
 ) -> Result<Outcome, EngineError> {
     let prepared = Prepared::new(job, traffic, transport)?;
     let load = load.map(Load::start).transpose()?;
-    let mut outcome = prepared.go(Window::new(job, clock::now()), events)?;
+    let mut outcome = prepared.go(end, Window::new(job, clock::now()), events)?;
     if let Some(load) = load {
         let report = load.end()?;
         let carried = outcome.carried.get_or_insert_default();
@@ -286,9 +290,13 @@ impl Prepared {
     }
 
     /// Makes the round trips of a window.
-    fn go(mut self, window: Window, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-        let carried =
-            watch::carry_out(&mut self.workers, &self.job, window, &self.room, &watch::NEVER, events);
+    fn go(
+        mut self,
+        end: &AtomicBool,
+        window: Window,
+        events: &mut dyn FnMut(Event),
+    ) -> Result<Outcome, EngineError> {
+        let carried = watch::carry_out(&mut self.workers, &self.job, window, &self.room, end, events);
         let mut outcome = match carried {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -325,7 +333,6 @@ fn as_io(workload: &Workload, traffic: &Traffic) -> Workload {
         thinktime: None,
         startdelay: None,
         stall_timeout: None,
-        blackout: None,
         test: None,
         ..workload.clone()
     }

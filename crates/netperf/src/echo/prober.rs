@@ -17,6 +17,7 @@ use super::in_flight::InFlightMessages;
 use super::message::Message;
 use super::transport::{Reply, Transport};
 use iotax_engine::EngineError;
+use iotax_engine::blackouts::BlackoutRecorder;
 use iotax_engine::clock;
 use iotax_engine::intervals::{IntervalRecorder, IntervalState};
 use iotax_engine::io_errors::IoErrors;
@@ -94,6 +95,8 @@ impl<L: Transport> Prober<L> {
             paused_until: window.start,
             no_room: false,
             spread: Spread::default(),
+            blackouts: workload.blackout.map(|least| BlackoutRecorder::new(least, clock::now())),
+            awaited_since: None,
         };
         let began_at = Some(clock::now());
         while !common.is_stopped() {
@@ -112,6 +115,7 @@ impl<L: Transport> Prober<L> {
             ramp_ios: round.recorder.ramp_ios,
             pacing: round.pace.and_then(|pace| pace.finish(clock::now(), false)),
             io_errors: round.errors,
+            blackouts: round.blackouts.map(|all| all.finish([round.awaited_since, None], clock::now())),
             ..Finish::default()
         })
     }
@@ -135,6 +139,10 @@ struct Round<L> {
     /// True if the socket had no room for the last message.
     no_room: bool,
     spread: Spread,
+    /// There if times without a reply are asked for.
+    blackouts: Option<BlackoutRecorder>,
+    /// When the first message was due that has gone out since the last reply.
+    awaited_since: Option<u64>,
 }
 
 impl<L: Transport> Round<L> {
@@ -162,7 +170,13 @@ impl<L: Transport> Round<L> {
         if reply.message.cookie != self.cookie {
             return;
         }
+        if let Some(blackouts) = &mut self.blackouts {
+            // A reply that comes late is one: the network is there again.
+            blackouts
+                .completed(Direction::Read, now.saturating_sub(reply.waited), || [self.awaited_since, None]);
+        }
         let trip = self.in_flight.record_reply(reply.message.number, now.saturating_sub(reply.waited));
+        self.awaited_since = self.in_flight.awaits_since();
         // Warm-up lasts until the recorder begins the window; messages sent before then do not count.
         let measures = self.recorder.boundary > self.window.begin;
         if let Some(trip) = trip.filter(|trip| trip.counts == measures) {
@@ -236,6 +250,7 @@ impl<L: Transport> Round<L> {
             let intended = self.pace.as_mut().map_or(now, |pace| pace.take(now, self.length));
             let counts = intended >= self.window.begin && intended < self.window.end;
             self.in_flight.record_sent(now, intended, counts);
+            self.awaited_since.get_or_insert(intended);
         }
         Ok(0)
     }

@@ -20,6 +20,7 @@ use super::{Prepared, length, measure};
 use crate::server::{Server, Serving};
 use iotax_engine::EngineError;
 use iotax_engine::clock;
+use iotax_engine::watch;
 use iotax_engine::window::Window;
 
 fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
@@ -27,6 +28,7 @@ fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
         net: Some(traffic.clone()),
         runtime: Some(Nanos::from_millis(runtime_ms)),
         ramp_time: Some(Nanos::from_millis(50)),
+        blackout: traffic.rate.map(|_| Nanos::from_millis(100)),
         ..WorkloadKeys::default()
     };
     Job::new(keys.complete(&WorkloadKeys::default()), Bytes(0), 1, Nanos::from_millis(100))
@@ -79,7 +81,7 @@ fn run(traffic: &Traffic, runtime_ms: u64, transport: impl Transport + 'static) 
     let job = job(traffic, runtime_ms);
     let prepared = Prepared::new(&job, traffic, transport).expect("set up");
     let (mut samples, mut measuring) = (Vec::new(), 0);
-    let outcome = prepared.go(Window::new(&job, clock::now()), &mut |event| match event {
+    let outcome = prepared.go(&watch::NEVER, Window::new(&job, clock::now()), &mut |event| match event {
         Event::Sample(sample) => samples.push(*sample),
         Event::Measuring => measuring += 1,
         other => panic!("{other:?}"),
@@ -216,6 +218,10 @@ fn a_stall_of_the_far_end_delays_all_that_was_due_and_response_times_tell() {
         assert!(response.max() >= Some(290_000_000));
         // Sending never waited for the server, so that all were under way and their own times tell too.
         assert!(above(&tally.latency, 150_000_000).abs_diff(waited) < 20, "{test}");
+        // The 250th was due at 500 ms, 50 of which are warm-up.
+        let [gap] = &outcome.blackouts.as_ref().expect("recorded")[..] else { panic!("{outcome:?}") };
+        assert!((430_000_000..500_000_000).contains(&gap.at_ns) && gap.ended, "{test}: {gap:?}");
+        assert!((295_000_000..400_000_000).contains(&gap.duration_ns), "{test}: {gap:?}");
     }
 }
 
@@ -254,7 +260,7 @@ fn what_is_lost_duplicated_or_passed_is_counted() {
     let job = job(&traffic, 1000);
     let prepared = Prepared::new(&job, &traffic, Udp::new(local, 64).expect("set up")).expect("set up");
     let begun = Instant::now();
-    let outcome = prepared.go(Window::new(&job, clock::now()), &mut |_| {}).expect("measured");
+    let outcome = prepared.go(&watch::NEVER, Window::new(&job, clock::now()), &mut |_| {}).expect("measured");
     drop(remote);
     let Probes { sent, received, duplicates, out_of_order } = probes(&outcome);
     assert_eq!((sent, received, duplicates, out_of_order), (1000, 900, 100, 100));
@@ -280,7 +286,8 @@ fn a_connection_that_ends_ends_the_measurement() {
     let job = job(&traffic, 300);
     let prepared = Prepared::new(&job, &traffic, Tcp::new(local, 64).expect("set up")).expect("set up");
     drop(remote);
-    let error = prepared.go(Window::new(&job, clock::now()), &mut |_| {}).expect_err("it broke");
+    let error =
+        prepared.go(&watch::NEVER, Window::new(&job, clock::now()), &mut |_| {}).expect_err("it broke");
     assert!(error.to_string().contains("the connection broke after"), "{error}");
 }
 
@@ -293,7 +300,7 @@ fn with_server(
     let mut events = Vec::new();
     let peer = Peer::at("127.0.0.1", server.port());
     let job = job(traffic, runtime_ms);
-    let outcome = measure(&job, traffic, &peer, &mut |event| events.push(event))?;
+    let outcome = measure(&watch::NEVER, &job, traffic, &peer, &mut |event| events.push(event))?;
     Ok((outcome, events))
 }
 
@@ -354,7 +361,8 @@ fn nobody_who_answers_is_an_error_with_a_remedy() {
     let port = server.port();
     drop(server);
     let traffic = Traffic::new(NetTest::UdpRtt);
-    let error = measure(&job(&traffic, 100), &traffic, &Peer::at("127.0.0.1", port), &mut |_| {});
+    let error =
+        measure(&watch::NEVER, &job(&traffic, 100), &traffic, &Peer::at("127.0.0.1", port), &mut |_| {});
     let words = error.expect_err("nobody listens").to_string();
     assert!(words.contains(&format!("127.0.0.1:{port}")) && words.contains("iotax net serve"), "{words}");
 }
@@ -364,7 +372,7 @@ fn the_kernel_answers_echo_requests() {
     for (host, length) in [("127.0.0.1", None), ("::1", None), ("127.0.0.1", Some(Bytes(1400)))] {
         let traffic = Traffic { length, rate: Some(500), ..Traffic::new(NetTest::IcmpRtt) };
         let job = job(&traffic, 400);
-        let outcome = match measure(&job, &traffic, &Peer::at(host, 0), &mut |_| {}) {
+        let outcome = match measure(&watch::NEVER, &job, &traffic, &Peer::at(host, 0), &mut |_| {}) {
             Ok(outcome) => outcome,
             Err(EngineError::Net(words)) => {
                 assert!(words.contains("ping_group_range") || host == "::1", "{words}");

@@ -18,7 +18,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let is_summed_up = is_repeated(run) || is_side_by_side(run);
     if is_repeated(run) {
         add_summary(page, run, watch, &episodes);
-    } else if is_side_by_side(run) {
+    } else if is_side_by_side(run) && !episodes.is_empty() {
         add_side_by_side(page, run, watch, &episodes, in_full);
     }
     for episode in episodes.iter().filter(|_| in_full || !is_summed_up) {

@@ -27,7 +27,7 @@ pub(super) fn sections(run: &Run) -> Markup {
                 @for line in summary(run, watch, &all) { p { (line) } }
             }
         }
-        @if is_side_by_side(run) {
+        @if is_side_by_side(run) && !all.is_empty() {
             section id="v0" {
                 h2 { (heading_of_all(run)) }
                 div.wide tabindex="0" role="region" aria-label="All targets" {

@@ -83,6 +83,7 @@ fn gap(gap: &Gap) -> Value {
     let of = match gap.of {
         Stalled::Reads => "reads",
         Stalled::Writes => "writes",
+        Stalled::RoundTrips => "round_trips",
         Stalled::Guest => "guest",
     };
     object([

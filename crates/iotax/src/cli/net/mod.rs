@@ -8,6 +8,8 @@ mod run;
 mod serve;
 mod server;
 
+pub(super) use server::target_name;
+
 use clap::Subcommand;
 use iotax_model::exit::Exit;
 
