@@ -48,3 +48,4 @@ mod undo;
 mod until;
 mod verify;
 mod watch;
+mod watch_lab;

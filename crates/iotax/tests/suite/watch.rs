@@ -12,33 +12,10 @@ use serde_json::Value;
 
 use crate::disk::{Disk, run};
 use crate::lab::{Lab, assert_valid, text};
-use crate::lab_guest::{Extras, LabGuest};
-
-const MS: u64 = 1_000_000;
-/// A host that other tests use too stops for a while now and then.
-const STALL: u64 = 400;
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("a number: {value}"))
-}
-
-/// The gaps of writes: begin and length.
-fn gaps_of_writes(episode: &Value) -> Vec<(u64, u64)> {
-    let gaps = episode["gaps"].as_array().expect("gaps");
-    let writes = gaps.iter().filter(|gap| gap["of"] == "writes");
-    writes.map(|gap| (number(&gap["at_ns"]), number(&gap["duration_ns"]))).collect()
-}
-
-fn timeouts(episode: &Value) -> &[Value] {
-    episode["timeouts"].as_array().expect("timeouts")
-}
-
-/// The limit in seconds and the verdict of a timeout of the target.
-fn timeout<'a>(episode: &'a Value, layer: &str, kind: &str) -> (Option<u64>, &'a str) {
-    let is_it = |one: &&Value| one["owner"] == "target" && one["layer"] == layer && one["timeout"] == kind;
-    let found = timeouts(episode).iter().find(is_it).unwrap_or_else(|| panic!("{layer}: {episode}"));
-    (found["limit_ns"].as_u64().map(|ns| ns / 1000 / MS), found["verdict"].as_str().expect("a verdict"))
-}
+use crate::lab_guest::Extras;
+use crate::watch_lab::{
+    MS, STALL, boot, gap_and_event, gaps_of_writes, number, nvme_tcp, seen, seen_at, timeout, timeouts, watch,
+};
 
 /// An ext4 filesystem on a loop device.
 struct Mounted {
@@ -161,12 +138,6 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     lab.assert_nothing_left();
 }
 
-/// The source and text of what was seen.
-fn seen(episode: &Value) -> Vec<(&str, &str)> {
-    let lines = episode["seen"].as_array().map(Vec::as_slice).unwrap_or_default();
-    lines.iter().filter_map(|line| Some((line["source"].as_str()?, line["text"].as_str()?))).collect()
-}
-
 /// A pair of interfaces of this host, both up.
 struct Pair {
     name: String,
@@ -232,17 +203,20 @@ fn a_link_that_goes_down_and_a_mark_are_seen_at_their_times() {
     let of_pair: Vec<&str> = of_pair.map(|(_, line)| &line[name.len() + 2..]).collect();
     assert_eq!(of_pair, ["down", "up"], "{episode}");
     assert!(seen.contains(&("mark", "cable pulled")), "{episode}");
-    let at = |words: &str| {
-        let lines = episode["seen"].as_array().expect("lines");
-        let line = lines.iter().find(|line| line["text"].as_str().is_some_and(|text| text.ends_with(words)));
-        number(&line.unwrap_or_else(|| panic!("{words}: {episode}"))["at_ns"])
+    let at = |source: &str, words: &str| {
+        let found = seen_at(episode, source, words);
+        *found.first().unwrap_or_else(|| panic!("{words}: {episode}"))
     };
     let events = episode["events"].as_array().expect("events");
     let [mark, flap] = &events[..] else { panic!("{episode}") };
     assert_eq!((&mark["name"], &mark["mark"]), (&"cable pulled".into(), &true.into()), "{episode}");
-    assert_eq!((at("cable pulled"), &flap["mark"]), (number(&mark["at_ns"]), &Value::Null), "{episode}");
+    assert_eq!(
+        (at("mark", "cable pulled"), &flap["mark"]),
+        (number(&mark["at_ns"]), &Value::Null),
+        "{episode}"
+    );
     let begin = number(&flap["at_ns"]);
-    let (down, up) = (at(&format!("{name}: down")), at(&format!("{name}: up")));
+    let (down, up) = (at("link", &format!("{name}: down")), at("link", &format!("{name}: up")));
     assert!(down >= begin && down < begin + 900 * MS && up >= begin + 1000 * MS, "{episode}");
     assert!(up < begin + number(&flap["duration_ns"]) + STALL * MS, "{episode}");
     lab.assert_nothing_left();
@@ -259,26 +233,11 @@ fn a_link_that_goes_down_and_a_mark_are_seen_at_their_times() {
     );
 }
 
-/// Runs a watch in the guest.
-fn watch(guest: &mut LabGuest, device: &str, event: &str, more: &str) -> Value {
-    let command = format!(
-        "iotax watch {device} --overwrite {device} --size 4m --rate-iops 200 --iodepth 1024 --runtime 6 --ramp-time 0 --yes --json - --event '{event}' {more}"
-    );
-    let (_, printed) = guest.try_sh(&format!("{command} 2> /tmp/said; true"));
-    let json: Value = serde_json::from_str(&printed).unwrap_or_else(|error| {
-        let said = guest.sh("cat /tmp/said");
-        panic!("{error}: {printed} {said}")
-    });
-    assert_valid(&json);
-    json["watch"][0].clone()
-}
-
 #[test]
 fn what_device_mapper_does_is_what_is_told() {
     let disks = [Bytes(64 << 20)];
     let extras = Extras { programs: &["wipefs"], disks: &disks, ..Extras::default() };
-    let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
-    guest.sh("mkdir -p /tmp && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
+    let Some(mut guest) = boot(&extras) else { return };
     guest.map("lun", &["0 131072 linear /dev/vda 0".to_owned()]);
     let device = "/dev/mapper/lun";
     let linear = "echo 0 131072 linear /dev/vda 0 | dmsetup load lun";
@@ -411,20 +370,12 @@ fn what_was_seen_until_ctrl_c_is_kept() {
     assert_eq!(events[1]["failure"], "the load had ended before it", "{episode}");
 }
 
-/// The longest gap of writes of an episode, and its only event: begin and length of each.
-fn gap_and_event(episode: &Value) -> ((u64, u64), (u64, u64)) {
-    let event = &episode["events"][0];
-    let longest = gaps_of_writes(episode).into_iter().max_by_key(|gap| gap.1).unwrap_or_default();
-    (longest, (number(&event["at_ns"]), number(&event["duration_ns"])))
-}
-
 #[test]
 fn paths_that_fail_cost_what_multipath_is_told_to_do_without_any() {
     let disks = [Bytes(64 << 20)];
     let modules = ["dm_multipath", "dm_round_robin"];
     let extras = Extras { programs: &["wipefs"], modules: &modules, disks: &disks, ..Extras::default() };
-    let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
-    guest.sh("mkdir -p /tmp && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
+    let Some(mut guest) = boot(&extras) else { return };
     let linear = "0 131072 linear /dev/vda 0";
     for path in ["p0", "p1"] {
         guest.map(path, &[linear.to_owned()]);
@@ -471,24 +422,9 @@ fn a_cable_that_is_down_is_a_gap_and_no_more() {
     let disks = [Bytes(64 << 20)];
     let modules = ["nvmet_tcp", "nvme_tcp"];
     let extras = Extras { programs: &["wipefs"], modules: &modules, disks: &disks, ..Extras::default() };
-    let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
-    guest.sh("mkdir -p /tmp && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
+    let Some(mut guest) = boot(&extras) else { return };
     guest.sh("ip link set lo up");
-    let at = "/sys/kernel/config/nvmet";
-    for line in [
-        format!("mkdir {at}/subsystems/lab {at}/subsystems/lab/namespaces/1 {at}/ports/1"),
-        format!("echo 1 > {at}/subsystems/lab/attr_allow_any_host"),
-        format!("echo /dev/vda > {at}/subsystems/lab/namespaces/1/device_path"),
-        format!("echo 1 > {at}/subsystems/lab/namespaces/1/enable"),
-        format!("echo ipv4 > {at}/ports/1/addr_adrfam; echo tcp > {at}/ports/1/addr_trtype"),
-        format!("echo 127.0.0.1 > {at}/ports/1/addr_traddr; echo 4420 > {at}/ports/1/addr_trsvcid"),
-        format!("ln -s {at}/subsystems/lab {at}/ports/1/subsystems/lab"),
-        "echo transport=tcp,traddr=127.0.0.1,trsvcid=4420,nqn=lab > /dev/nvme-fabrics".into(),
-        "for wait in $(seq 50); do [ -b /dev/nvme0n1 ] && break; usleep 100000; done; [ -b /dev/nvme0n1 ]"
-            .into(),
-    ] {
-        guest.sh(&line);
-    }
+    nvme_tcp(&mut guest, "127.0.0.1", "");
     let cable = "cable@2s = ip link set lo down; sleep 2; ip link set lo up";
     let pulled = watch(&mut guest, "/dev/nvme0n1", cable, "");
     let ((at, gap), (begin, took)) = gap_and_event(&pulled);
