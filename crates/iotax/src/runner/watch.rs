@@ -235,7 +235,7 @@ impl<'a> Watch<'a> {
     }
 
     fn start(&mut self, lead: usize) {
-        let at = Instant::now();
+        let (at, at_ms) = (Instant::now(), now_ms());
         let snapshot = self.host.as_mut().map(|host| host.monitor.snapshot());
         // Before QEMU, which may take a while to answer on a busy host.
         let own_ns = own_cpu_ns();
@@ -243,7 +243,7 @@ impl<'a> Watch<'a> {
         let blocks = self.blocks.iter_mut().map(BlockLayer::counters).collect();
         let pace = self.host.as_ref().map(|_| pace::read(Path::new("/")));
         let beats = vec![Beat { after: Duration::ZERO, snapshot }];
-        self.started = Some(Started { lead, at, at_ms: now_ms(), beats, kernel, pace, own_ns, blocks });
+        self.started = Some(Started { lead, at, at_ms, beats, kernel, pace, own_ns, blocks });
     }
 
     fn sample(&mut self, participant: usize, sample: Sample, progress: &mut dyn Progress) -> bool {

@@ -49,3 +49,4 @@ mod until;
 mod verify;
 mod watch;
 mod watch_lab;
+mod watch_together;

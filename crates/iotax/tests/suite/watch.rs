@@ -18,13 +18,13 @@ use crate::watch_lab::{
 };
 
 /// An ext4 filesystem on a loop device.
-struct Mounted {
-    lab: Lab,
+pub(crate) struct Mounted {
+    pub(crate) lab: Lab,
     _disk: Disk,
 }
 
 impl Mounted {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         require!(root);
         require!(program "mkfs.ext4", "losetup", "fsfreeze");
         // 1 GiB of it stays free.
@@ -36,7 +36,7 @@ impl Mounted {
         Some(Self { lab, _disk: disk })
     }
 
-    fn at(&self) -> String {
+    pub(crate) fn at(&self) -> String {
         self.lab.path("mnt").display().to_string()
     }
 }

@@ -141,6 +141,16 @@ impl InFlightMessages {
         self.longest
     }
 
+    /// Does not count messages as sent that went out so recently that they may still come back.
+    pub(super) fn forget_recent(&mut self, now: u64, patience: u64) {
+        let Some(first) = self.first else { return };
+        let recent = (self.oldest.max(first)..self.next).filter(|number| {
+            let message = self.places[self.place(*number)];
+            !message.is_back && now.saturating_sub(message.sent_at) < patience
+        });
+        self.probes.sent -= recent.count() as u64;
+    }
+
     /// The counts of messages in the window.
     pub(super) const fn probes(&self) -> Probes {
         self.probes
@@ -185,6 +195,16 @@ mod tests {
         assert_eq!((in_flight.probes(), in_flight.late()), (probes(5, 3, 1, 1), 1));
         assert_eq!((in_flight.awaits_since(), in_flight.oldest_since(1450)), (Some(500), Some(500)));
         assert_eq!(in_flight.oldest_since(500 + DEADLINE + 1), None, "given up");
+    }
+
+    #[test]
+    fn what_went_out_just_before_the_end_is_not_lost() {
+        let mut in_flight = InFlightMessages::new(8, DEADLINE);
+        in_flight.record_sent(50, 50, false);
+        (1..6).for_each(|n| in_flight.record_sent(100 * n, 100 * n, true));
+        assert!(in_flight.record_reply(5, 510).is_some());
+        in_flight.forget_recent(550, 200);
+        assert_eq!(in_flight.probes(), probes(4, 1, 0, 0), "of the five, that of 400 may come");
     }
 
     #[test]

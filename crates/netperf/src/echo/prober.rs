@@ -108,6 +108,9 @@ impl<L: Transport> Prober<L> {
             let wake = round.send_due(now)?;
             round.wait(wake);
         }
+        if common.is_stopped() {
+            round.in_flight.forget_recent(clock::now(), PATIENCE);
+        }
         let (probes, late) = (round.in_flight.probes(), round.in_flight.late());
         let _ = totals.send(ProbeTotals { probes, late, mdev_ns: round.spread.deviation() });
         Ok(Finish {

@@ -60,6 +60,7 @@ fn one(episode: &Episode<'_>) -> Value {
         ("target", Some(m.target.as_str().into())),
         ("workload", Some(m.workload.as_str().into())),
         ("round", Some(m.round.into())),
+        ("started_at_ms", Some(m.started_at_ms.into())),
         ("gaps", episode.gaps.as_ref().map(|gaps| gaps.iter().map(gap).collect())),
         (
             "stalled",
