@@ -28,12 +28,14 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     let (workloads, rounds) = if is_open {
         (plan.asked().count(), String::new())
     } else {
-        (plan.workloads.len(), format!(" x {} rounds", estimate::rounds(plan)))
+        (plan.workloads.len(), format!(" x {}", many(&estimate::rounds(plan), "round")))
     };
     let together = if plan.is_together() { " at the same time" } else { "" };
+    let (targets, workloads) = (plan.targets.len().to_string(), workloads.to_string());
     say!(
-        "{} targets{together} x {workloads} workloads{rounds}, {time}{space}{done}. Seed {seed}.",
-        plan.targets.len()
+        "{}{together} x {}{rounds}, {time}{space}{done}. Seed {seed}.",
+        many(&targets, "target"),
+        many(&workloads, "workload")
     );
     if let Some(design) = estimate::design(plan) {
         say!("{design}");
@@ -47,6 +49,11 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
             if guests.accel() == Accel::Tcg { " Guests' figures are labelled emulated." } else { "" };
         say!("{}.{emulated}", guests.accel_reason());
     }
+}
+
+/// `1 target`, `2 targets`, `4 to 22 rounds`.
+fn many(count: &str, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == "1" { "" } else { "s" })
 }
 
 /// What a watch will have happen, and when: commands are not run unseen.

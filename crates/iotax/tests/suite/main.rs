@@ -49,4 +49,5 @@ mod until;
 mod verify;
 mod watch;
 mod watch_lab;
+mod watch_manual;
 mod watch_together;
