@@ -382,34 +382,50 @@ impl Normal {
             .is_some_and(|(rate, time)| rate >= RATE * self.rate && time <= TIME * self.response_ns)
     }
 
-    /// The time from an event until intervals are like those before, and stay so to the end. One interval alone that is not, long after the
-    /// command and without a gap, is noise.
+    /// The time from an event until intervals are like those before, and stay so to the end. Long after the command, and after what else was
+    /// counted, only what has a gap or lasts is its effect: the rest is noise.
     fn again(&self, course: &Course<'_>, event_ns: u64, command_ns: u64, end_ns: u64) -> Recovery {
         let after = course.intervals.iter();
         let after = after.filter(|interval| interval.end_ns > event_ns && interval.end_ns <= end_ns);
-        let mut runs: Vec<(u64, u64, u32)> = Vec::new();
+        let mut runs: Vec<Unlike> = Vec::new();
         for interval in after.filter(|interval| !self.is_like(interval)) {
+            let (begin_ns, end_ns) = (interval.begin_ns, interval.end_ns);
+            let has_gap = course.gaps.iter().any(|gap| gap.at_ns < end_ns && gap.end_ns() > begin_ns)
+                || interval.figures.is_none();
             match runs.last_mut() {
-                Some((_, end, count)) if *end == interval.begin_ns => {
-                    (*end, *count) = (interval.end_ns, *count + 1);
+                Some(run) if run.end_ns == begin_ns => {
+                    *run = Unlike { end_ns, count: run.count + 1, has_gap: run.has_gap || has_gap, ..*run };
                 }
-                _ => runs.push((interval.begin_ns, interval.end_ns, 1)),
+                _ => runs.push(Unlike { begin_ns, end_ns, count: 1, has_gap }),
             }
         }
-        let has_gap = |begin, end| course.gaps.iter().any(|gap| gap.at_ns < end && gap.end_ns() > begin);
-        let soon = event_ns + command_ns + HOLDS_NS;
-        let last = runs
-            .into_iter()
-            .rfind(|(begin, end, count)| *count > 1 || *begin <= soon || has_gap(*begin, *end));
-        let until = last.map_or(event_ns, |(_, end, _)| end);
-        match last {
-            _ if end_ns.saturating_sub(until) < HOLDS_NS => {
+        let mut until = None;
+        let mut soon = event_ns + command_ns + HOLDS_NS;
+        for run in runs {
+            let lasts = run.count > 1 && run.end_ns - run.begin_ns >= HOLDS_NS;
+            if run.begin_ns <= soon || lasts || run.has_gap {
+                until = Some(run.end_ns);
+                soon = soon.max(run.end_ns + HOLDS_NS);
+            }
+        }
+        match until {
+            _ if end_ns.saturating_sub(until.unwrap_or(event_ns)) < HOLDS_NS => {
                 Recovery::NotWithin(end_ns.saturating_sub(event_ns))
             }
             None => Recovery::Unaffected,
-            Some((_, end, _)) => Recovery::After(end - event_ns),
+            Some(until) => Recovery::After(until - event_ns),
         }
     }
+}
+
+/// Consecutive intervals that are not like those before the event.
+#[derive(Clone, Copy)]
+struct Unlike {
+    begin_ns: u64,
+    end_ns: u64,
+    count: u32,
+    /// True if nothing was completed in a part of them.
+    has_gap: bool,
 }
 
 #[cfg(test)]
@@ -475,12 +491,16 @@ mod tests {
         let all = [&usual[..], &gap, &usual].concat();
         // The last interval that is not normal ends at 3.75 s.
         assert_eq!(at(2000, 1500, 5750, &all), Recovery::After(1750 * MS));
-        assert_eq!(at(2000, 0, 5750, &all), Recovery::After(1250 * MS), "one interval alone is noise");
+        assert_eq!(at(2000, 0, 5750, &all), Recovery::After(1750 * MS), "it has not settled");
         assert_eq!(at(500, 0, 2000, &all), Recovery::Unaffected);
         assert_eq!(at(2000, 0, 3500, &all), Recovery::NotWithin(1500 * MS));
-        // What begins two seconds after the event is its effect too, of one interval if the command went on until then.
+        // What begins two seconds after the event is its effect too, if nothing completes, if it lasts, or if the command went on until then.
         let later = [&usual[..], &usual, &[(0, 0), (0, 0)], &usual].concat();
         assert_eq!(at(2000, 0, 6500, &later), Recovery::After(2500 * MS));
+        let slow = [&usual[..], &usual, &[(100, 9); 4], &usual].concat();
+        assert_eq!(at(2000, 0, 7000, &slow), Recovery::After(3000 * MS));
+        let noise = [&usual[..], &usual, &[(100, 9); 3], &usual].concat();
+        assert_eq!(at(2000, 0, 6750, &noise), Recovery::Unaffected);
         let noise = [&usual[..], &usual, &[(100, 9)], &usual].concat();
         assert_eq!(at(2000, 0, 6250, &noise), Recovery::Unaffected);
         assert_eq!(at(2000, 1500, 6250, &noise), Recovery::After(2250 * MS));

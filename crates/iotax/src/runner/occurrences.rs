@@ -29,6 +29,8 @@ use super::target::Target;
 const LOOK: Duration = Duration::from_millis(100);
 /// Lines that are kept of each source.
 const MOST_LINES: usize = 500;
+/// Lines that are told at once, for who sits in front of it: the report has all.
+const MOST_NEWS: usize = 100;
 /// Characters that are kept of what a command writes to stderr.
 const MOST_ERROR: u64 = 400;
 
@@ -54,15 +56,20 @@ pub(super) struct Seen {
     pub(super) remarks: Vec<String>,
     /// When the window began; `None` if it did not.
     pub(super) began: Option<Instant>,
+    /// What nobody has asked for yet of the news.
+    pub(super) news: Vec<String>,
 }
 
-/// Carries out `load`, which says when its window began, and has everything else happen in it. `disks` are the devices below the targets.
+/// What has happened since the last call, a line each.
+pub(super) type News<'a> = &'a dyn Fn() -> Vec<String>;
+
+/// Carries out `load`, which says when its window began and may ask what is new, and has everything else happen in it. `disks` are the devices below the targets.
 ///
 /// A command that has begun is waited for: what it does may have to be done to its end.
 pub(super) fn during(
     happenings: &Happenings<'_>,
     disks: &[String],
-    load: impl FnOnce(&mut dyn FnMut(Instant)),
+    load: impl FnOnce(&mut dyn FnMut(Instant), News<'_>),
 ) -> Seen {
     let stage = Stage::default();
     let seen = |source: Source| move |text: String| Happened::Seen { source, text };
@@ -100,12 +107,13 @@ pub(super) fn during(
         if let Some(marks) = &marks {
             scope.spawn(move || all.take_marks(marks, happenings));
         }
-        load(&mut |at| {
+        let mut begin = |at| {
             // It begins once.
             let _ = all.began.set(at);
             // Nobody listens to what has ended.
             let _ = for_events.send(at);
-        });
+        };
+        load(&mut begin, &|| all.take_news());
         all.over.store(true, Ordering::Relaxed);
         drop(for_events);
     });
@@ -145,12 +153,31 @@ struct Stage {
     over: AtomicBool,
     found: Mutex<Vec<Occurrence>>,
     remarks: Mutex<Vec<String>>,
+    /// How many lines were news, and those that were not asked for.
+    news: Mutex<(usize, Vec<String>)>,
 }
 
 impl Stage {
     fn put(&self, began: Instant, at: Instant, what: Happened) {
         let at_ns = nanos(at.saturating_duration_since(began));
+        if let Some(line) = news_of(&what) {
+            self.tell(at_ns, &line);
+        }
         self.found.lock().unwrap_or_else(PoisonError::into_inner).push(Occurrence { at_ns, what });
+    }
+
+    fn tell(&self, at_ns: u64, line: &str) {
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        news.0 += 1;
+        match news.0 {
+            ..=MOST_NEWS => news.1.push(news_line(at_ns, line)),
+            count if count == MOST_NEWS + 1 => news.1.push("more happens: the report has it".into()),
+            _ => {}
+        }
+    }
+
+    fn take_news(&self) -> Vec<String> {
+        std::mem::take(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
 
     fn remark(&self, remark: String) {
@@ -210,7 +237,8 @@ impl Stage {
         let mut occurrences = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         occurrences.sort_by_key(|occurrence| occurrence.at_ns);
         let remarks = self.remarks.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Seen { occurrences, remarks, began: self.began.into_inner() }
+        let (_, news) = self.news.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Seen { occurrences, remarks, began: self.began.into_inner(), news }
     }
 
     /// Begins each event at its time.
@@ -236,6 +264,10 @@ impl Stage {
                 // One that takes long does not delay the next.
                 scope.spawn(move || {
                     let begun = Instant::now();
+                    self.tell(
+                        nanos(begun.saturating_duration_since(began)),
+                        &format!("{} begins", event.name),
+                    );
                     let done = match &event.action {
                         Action::Command(command) => run(command),
                         Action::Operation(operation) => {
@@ -252,6 +284,25 @@ impl Stage {
                 });
             }
         });
+    }
+}
+
+/// What is new at a time of the window.
+pub(super) fn news_line(at_ns: u64, text: &str) -> String {
+    format!("{:>8}  {text}", human::time(at_ns as f64))
+}
+
+/// What is told at once of something that happened. The kernel's log and events of devices are long, and in the report.
+fn news_of(what: &Happened) -> Option<String> {
+    match what {
+        Happened::Event { name, failure: Some(failure), .. } => Some(format!("{name} failed: {failure}")),
+        Happened::Event { name, duration_ns, .. } => {
+            duration_ns.map(|ns| format!("{name} took {}", human::time(ns as f64)))
+        }
+        Happened::Seen { source: source @ (Source::Mark | Source::Link | Source::State), text } => {
+            Some(format!("{source}: {text}"))
+        }
+        Happened::Seen { .. } | Happened::Kernel { .. } => None,
     }
 }
 
@@ -300,16 +351,29 @@ mod tests {
             name: "run 1".into(),
         };
         let mut answers = Vec::new();
-        let seen = during(&happenings, &[], |begin| {
+        let mut told = Vec::new();
+        let seen = during(&happenings, &[], |begin, news| {
             answers.push(super::super::marks::send(&happenings.socket, "too early"));
             begin(Instant::now());
             answers.push(super::super::marks::send(&happenings.socket, "cable pulled"));
             thread::sleep(Duration::from_millis(250));
             answers.push(super::super::marks::send(&happenings.socket, "too late"));
+            told = news();
         });
         let answers: Vec<String> = answers.into_iter().map(|answer| answer.expect("answered").text).collect();
         assert_eq!(answers[0], "run 1: its window has not begun");
         assert!(answers[1].starts_with("run 1: marked at "), "{answers:?}");
+        let told = told
+            .iter()
+            .chain(&seen.news)
+            .map(|line| line.split_once("  ").map_or("", |(_, line)| line.trim_start()));
+        let told: Vec<String> =
+            told.map(|line| line.split(" took ").next().unwrap_or_default().to_owned()).collect();
+        for line in
+            ["mark: cable pulled", "slow begins", "slow", "wrong failed: exit status: 3: no such path"]
+        {
+            assert!(told.iter().any(|one| one == line), "{line}: {told:?}");
+        }
         assert_eq!(answers[2], "run 1: its window is over");
         assert!(!happenings.socket.exists(), "the socket stays");
         let found = seen.occurrences;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::record::Occurrence;
-use iotax_model::units::Nanos;
+use iotax_model::units::{Nanos, human};
 use iotax_model::wire::Job;
 use iotax_model::workload::{Verify, Workload};
 use iotax_testbed::agent_client::AgentClient;
@@ -20,6 +20,8 @@ use super::watch::{Host, Watch, Watched};
 const SLACK: Duration = Duration::from_secs(30);
 /// Bytes per second: slower than any storage worth measuring.
 const SLOWEST: u64 = 10_000_000;
+/// The age from which an I/O in flight hangs, for who sits in front of it.
+const HUNG_NS: u64 = 1_000_000_000;
 
 /// The work on one target.
 pub(super) struct Part<'a> {
@@ -59,6 +61,7 @@ pub(super) fn perform(
     let mut run_agent = Some(run_agent);
     for part in parts.iter_mut() {
         let first = participants.len();
+        let name = part.targets.first().map(|target| target.spec.name.clone()).unwrap_or_default();
         let host = Host::new(part.targets, part.workload)?;
         disks.extend(host.iter().flat_map(|host| host.disks.clone()));
         let mut layers = Vec::new();
@@ -84,29 +87,32 @@ pub(super) fn perform(
             participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: true });
         }
         let watch = Watch::new(host, layers, &participants[first..], part.workload.window().0);
-        watches.push((first, if happenings.is_some() { watch.keeping() } else { watch }));
+        let watch = if happenings.is_some() { watch.keeping() } else { watch };
+        watches.push(PartWatch { first, name, hung: None, watch });
     }
     disks.sort();
     disks.dedup();
     let mut all = Watches(watches);
     let Some(happenings) = happenings else {
-        start_barrier::run(participants, &mut |event| all.see(event, progress));
+        start_barrier::run(participants, &mut |event| drop(all.see(event, progress)));
         let watched =
             all.finish().map(|watched| Ok(Performed { watched: watched?, occurrences: Vec::new() }));
         return Ok(watched.collect());
     };
-    let Seen { occurrences, remarks, began } = occurrences::during(happenings, &disks, |begin| {
-        let mut begin = Some(begin);
-        start_barrier::run(participants, &mut |event| {
-            all.see(event, progress);
-            if let Some(at) = all.began()
-                && let Some(begin) = begin.take()
-            {
-                begin(at);
-            }
+    let Seen { occurrences, remarks, began, news } =
+        occurrences::during(happenings, &disks, |begin, news| {
+            let mut begin = Some(begin);
+            start_barrier::run(participants, &mut |event| {
+                all.see(event, progress);
+                news().iter().for_each(|line| progress.note(line));
+                if let Some(at) = all.began()
+                    && let Some(begin) = begin.take()
+                {
+                    begin(at);
+                }
+            });
         });
-    });
-    remarks.iter().for_each(|remark| progress.note(remark));
+    news.iter().chain(&remarks).for_each(|line| progress.note(line));
     let watched: Vec<anyhow::Result<Watched>> = all.finish().collect();
     let performed = watched.into_iter().zip(parts).map(|(watched, part)| {
         let watched = watched?;
@@ -122,24 +128,38 @@ pub(super) fn perform(
     Ok(performed.collect())
 }
 
-/// The measurements of all parts, each with the index of its first participant.
-struct Watches<'a>(Vec<(usize, Watch<'a>)>);
+/// The measurement of a part.
+struct PartWatch<'a> {
+    /// The index of its first participant.
+    first: usize,
+    /// Of its target.
+    name: String,
+    /// The greatest age of an I/O that hangs.
+    hung: Option<u64>,
+    watch: Watch<'a>,
+}
+
+/// The measurements of all parts.
+struct Watches<'a>(Vec<PartWatch<'a>>);
 
 impl<'a> Watches<'a> {
-    fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) {
-        let place = self.0.partition_point(|(first, _)| *first <= event.participant).saturating_sub(1);
-        let Some((first, watch)) = self.0.get_mut(place) else { return };
-        let participant = event.participant - *first;
-        let is_beat = watch.see(AgentEvent { participant, ..event }, progress);
+    /// Returns what is new: that I/Os which hung complete again.
+    fn see(&mut self, event: AgentEvent, progress: &mut dyn Progress) -> Option<String> {
+        let place = self.0.partition_point(|part| part.first <= event.participant).saturating_sub(1);
+        let part = self.0.get_mut(place)?;
+        let participant = event.participant - part.first;
+        let is_beat = part.watch.see(AgentEvent { participant, ..event }, progress);
+        let news = if is_beat { part.goes_on() } else { None };
         // Once for all, by the beat of the first.
         if is_beat && place == 0 {
             let iops = self.all().map(Watch::iops).sum();
             progress.interval(iops, self.all().filter_map(Watch::oldest_ns).max());
         }
+        news
     }
 
     fn all(&self) -> impl Iterator<Item = &Watch<'a>> {
-        self.0.iter().map(|(_, watch)| watch)
+        self.0.iter().map(|part| &part.watch)
     }
 
     /// When the last of the windows began; absent as long as there is one that may still begin.
@@ -148,7 +168,23 @@ impl<'a> Watches<'a> {
     }
 
     fn finish(self) -> impl Iterator<Item = anyhow::Result<Watched>> {
-        self.0.into_iter().map(|(_, watch)| watch.finish())
+        self.0.into_iter().map(|part| part.watch.finish())
+    }
+}
+
+impl PartWatch<'_> {
+    /// A line if I/Os hung at an earlier interval's end and do so no more.
+    fn goes_on(&mut self) -> Option<String> {
+        let oldest = self.watch.oldest_ns().filter(|age| *age >= HUNG_NS);
+        if let Some(age) = oldest {
+            self.hung = self.hung.max(Some(age));
+            return None;
+        }
+        let age = self.hung.take()?;
+        let at = nanos(self.watch.began()?.elapsed());
+        let text =
+            format!("{}: I/Os complete again, which hung for {} or more", self.name, human::time(age as f64));
+        Some(occurrences::news_line(at, &text))
     }
 }
 

@@ -379,11 +379,10 @@ impl Plan {
         let windows = |workload: &Workload, place: usize| {
             let is_alone =
                 || !self.workloads[..place].iter().any(|other| self.share_a_window(other, workload));
-            match self.is_together() {
-                true => u64::from(is_alone()),
-                false => {
-                    (0..self.targets.len()).filter(|target| self.measures(*target, place)).count() as u64
-                }
+            if self.is_together() {
+                u64::from(is_alone())
+            } else {
+                (0..self.targets.len()).filter(|target| self.measures(*target, place)).count() as u64
             }
         };
         let times = self
