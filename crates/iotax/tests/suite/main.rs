@@ -48,6 +48,7 @@ mod undo;
 mod until;
 mod verify;
 mod watch;
+mod watch_faults;
 mod watch_lab;
 mod watch_manual;
 mod watch_together;

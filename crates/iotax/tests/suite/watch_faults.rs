@@ -1,0 +1,79 @@
+//! The costs of faults in a guest, held against its kernel's log.
+
+use iotax_model::units::Bytes;
+use serde_json::Value;
+
+use crate::lab_guest::{Extras, LabGuest};
+use crate::watch_lab::{MS, STALL, boot, gaps_of_writes, number, seen_at, watch};
+
+/// The time between looks at the states of devices.
+const LOOK: u64 = 100;
+
+/// The time at which a source told of the only line with these words.
+fn only(episode: &Value, source: &str, words: &str) -> u64 {
+    let times = seen_at(episode, source, words);
+    let [at] = times[..] else { panic!("{source}: {words}: {times:?}: {episode}") };
+    at
+}
+
+/// Makes `/dev/md0` a mirror of the guest's two disks, without a superblock, so that no mdadm(8) is needed.
+fn mirror(guest: &mut LabGuest) {
+    let md = "/sys/block/md0/md";
+    for line in [
+        "echo md0 > /sys/module/md_mod/parameters/new_array".to_owned(),
+        format!("echo raid1 > {md}/level; echo 2 > {md}/raid_disks; echo none > {md}/resync_start"),
+        format!("for disk in vda vdb; do cat /sys/block/$disk/dev > {md}/new_dev; done"),
+        format!("echo 0 > {md}/dev-vda/slot; echo 1 > {md}/dev-vdb/slot; echo 8192 > {md}/component_size"),
+        // Under a load it would copy no more than 1 MB a second.
+        format!("echo active > {md}/array_state; echo 200000 > {md}/sync_speed_min"),
+        // The first open gives a new array its number (diskseq), which udev does elsewhere.
+        "dd if=/dev/md0 of=/dev/null count=1 2> /dev/null".into(),
+    ] {
+        guest.sh(&line);
+    }
+}
+
+#[test]
+fn a_mirror_that_loses_a_leg_and_gets_it_back_costs_nothing() {
+    let disks = [Bytes(8 << 20); 2];
+    let extras = Extras { programs: &["wipefs"], modules: &["raid1"], disks: &disks, ..Extras::default() };
+    let Some(mut guest) = boot(&extras) else { return };
+    mirror(&mut guest);
+    let md = "/sys/block/md0/md";
+    let fail = format!("fail@1s = echo faulty > {md}/dev-vdb/state");
+    let add = format!(
+        "echo remove > {md}/dev-vdb/state && cat /sys/block/vdb/dev > {md}/new_dev && echo recover > {md}/sync_action"
+    );
+    let mirrored = watch(&mut guest, "/dev/md0", &fail, &format!("--event 'add@3s = {add}'"));
+    assert_eq!((number(&mirrored["failed"]), number(&mirrored["lost"])), (0, 0), "{mirrored}");
+    assert_eq!((&mirrored["whole"], &mirrored["late"]), (&true.into(), &0.into()), "{mirrored}");
+    assert!(gaps_of_writes(&mirrored).iter().all(|(_, gap)| *gap < STALL * MS), "{mirrored}");
+    let events = mirrored["events"].as_array().expect("events");
+    assert!(events.iter().all(|event| event.get("failure").is_none()), "{mirrored}");
+    let [failed, added] = [0, 1].map(|place: usize| number(&events[place]["at_ns"]));
+
+    // States are seen at the first look after the kernel's own line, which follows the event.
+    let soon = |earlier: u64, later: u64| later >= earlier && later <= earlier + (LOOK + STALL) * MS;
+    let disabled = only(&mirrored, "kernel", "Disk failure on vdb");
+    let recovered = only(&mirrored, "kernel", "md0: recovery done");
+    assert!(soon(failed, disabled) && recovered >= added, "{mirrored}");
+    for (cause, change) in [
+        (disabled, "md0 dev-vdb: in_sync -> faulty"),
+        (disabled, "md0 degraded: 0 -> 1"),
+        (recovered, "md0 degraded: 1 -> 0"),
+    ] {
+        // The kernel writes its line a moment before or after the state has changed.
+        assert!(soon(cause, only(&mirrored, "state", change) + 20 * MS), "{change}: {mirrored}");
+    }
+    assert!(only(&mirrored, "state", "-> in_sync") >= added, "{mirrored}");
+    assert_eq!(guest.sh(&format!("cat {md}/degraded")), "0");
+    guest.sh("cmp /dev/vda /dev/vdb");
+
+    // Taken back as it is, a leg lacks what was written meanwhile: 200 blocks, of which some are written again and some are read
+    // from the other leg.
+    let stale = format!("--event 'add@3s = echo re-add > {md}/dev-vdb/state'");
+    let stale = watch(&mut guest, "/dev/md0", &fail, &stale);
+    let lost = number(&stale["lost"]);
+    assert!((20..=220).contains(&lost) && number(&stale["failed"]) == 0, "{stale}");
+    eprintln!("faulty seen after {} us; {lost} stale blocks", (disabled - failed) / 1000);
+}
