@@ -4,7 +4,7 @@ use iotax_model::units::Bytes;
 use serde_json::Value;
 
 use crate::lab_guest::{Extras, LabGuest};
-use crate::watch_lab::{MS, STALL, boot, gaps_of_writes, number, seen_at, watch};
+use crate::watch_lab::{MS, STALL, boot, gap_and_event, gaps_of_writes, number, seen_at, timeout, watch};
 
 /// The time between looks at the states of devices.
 const LOOK: u64 = 100;
@@ -76,4 +76,45 @@ fn a_mirror_that_loses_a_leg_and_gets_it_back_costs_nothing() {
     let lost = number(&stale["lost"]);
     assert!((20..=220).contains(&lost) && number(&stale["failed"]) == 0, "{stale}");
     eprintln!("faulty seen after {} us; {lost} stale blocks", (disabled - failed) / 1000);
+}
+
+#[test]
+fn a_command_that_is_not_answered_costs_the_scsi_timeout_and_its_abort() {
+    const LIMIT: u64 = 3000;
+    const DEPTH: usize = 32;
+    let extras = Extras { programs: &["wipefs"], ..Extras::default() };
+    let Some(mut guest) = boot(&extras) else { return };
+    guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=16 statistics=1");
+    guest.sh(&format!("echo {} > /sys/block/sda/device/timeout", LIMIT / 1000));
+    // Few commands, and a line for each step of their recovery.
+    guest.sh(&format!("echo {DEPTH} > /sys/block/sda/device/queue_depth"));
+    guest.sh("echo 4 > /proc/sys/dev/scsi/logging_level");
+    // Every command is ignored until the queue is full of them; later ones, and what is tried again, are answered.
+    let mute = "mute@1s = cd /sys/bus/pseudo/drivers/scsi_debug; echo 4 > opts; echo -1 > every_nth; sleep 2; echo 0 > every_nth; echo 0 > opts";
+    let muted = watch(&mut guest, "/dev/sda", mute, "");
+    let ((at, gap), (begin, _)) = gap_and_event(&muted);
+    let aborts = seen_at(&muted, "kernel", "abort scheduled");
+    let retries = seen_at(&muted, "kernel", "retry aborted command");
+    assert_eq!((aborts.len(), retries.len()), (DEPTH, DEPTH), "{muted}");
+    let (first_abort, last_retry) = (aborts[0], retries[DEPTH - 1]);
+    assert!(at + 50 * MS >= begin && at <= begin + STALL * MS, "{muted}");
+    // The kernel looks at its timers once in 256 ticks of 4 ms at least.
+    let abort_after = first_abort.saturating_sub(at);
+    assert!(abort_after + 50 * MS >= LIMIT * MS && abort_after <= (LIMIT + 1024 + STALL) * MS, "{muted}");
+    let end = at + gap;
+    assert!(gap >= LIMIT * MS && end >= first_abort && end <= last_retry + STALL * MS, "{muted}");
+    assert_eq!((number(&muted["failed"]), number(&muted["lost"])), (0, 0), "{muted}");
+    // 200 a second, those that were due until a second before the end.
+    let expected = (gap / MS - 1000) / 5;
+    let late = number(&muted["late"]);
+    assert!((expected - 30..=expected + 100).contains(&late), "{expected}: {muted}");
+    assert_eq!(timeout(&muted, "sda", "SCSI command timeout"), (Some(LIMIT / 1000), "exceeded"), "{muted}");
+    let hung = muted["stalled"].as_array().expect("devices");
+    assert!(hung.iter().any(|one| one["device"] == "sda" && !one["gap"].is_null()), "{muted}");
+    eprintln!(
+        "gap of {} ms, first abort after {}, last retry after {}, {late} late of {expected} expected",
+        gap / MS,
+        abort_after / MS,
+        (last_retry - at) / MS
+    );
 }
