@@ -4,7 +4,9 @@ use iotax_model::units::Bytes;
 use serde_json::Value;
 
 use crate::lab_guest::{Extras, LabGuest};
-use crate::watch_lab::{MS, STALL, boot, gap_and_event, gaps_of_writes, number, seen_at, timeout, watch};
+use crate::watch_lab::{
+    MS, STALL, boot, gap_and_event, gaps_of_writes, number, nvme_tcp, seen_at, timeout, watch,
+};
 
 /// The time between looks at the states of devices.
 const LOOK: u64 = 100;
@@ -116,5 +118,67 @@ fn a_command_that_is_not_answered_costs_the_scsi_timeout_and_its_abort() {
         gap / MS,
         abort_after / MS,
         (last_retry - at) / MS
+    );
+}
+
+/// Puts a bond between the guest and a namespace `far`, where a bridge joins the other ends of its two legs.
+fn bond(guest: &mut LabGuest) {
+    for line in [
+        "ip netns add far && ip link add bond type bond mode active-backup miimon 100",
+        "for leg in 0 1; do ip link add leg$leg type veth peer name port$leg netns far && ip link set leg$leg master bond; done",
+        "ip addr add 192.0.2.1/24 dev bond && ip link set bond up",
+        "ip -n far link add far type bridge && ip -n far addr add 192.0.2.2/24 dev far && ip -n far link set far up",
+        "for leg in 0 1; do ip -n far link set port$leg master far up; done",
+        "for wait in $(seq 50); do ping -c 1 -W 1 192.0.2.2 > /dev/null && break; done",
+    ] {
+        guest.sh(line);
+    }
+}
+
+#[test]
+fn a_bond_whose_leg_goes_down_costs_what_its_miimon_and_tcp_take() {
+    const MIIMON: u64 = 100;
+    let disks = [Bytes(64 << 20)];
+    let modules = ["nvmet_tcp", "nvme_tcp", "bonding", "veth", "bridge"];
+    let programs = ["wipefs", "ip"];
+    let Some(mut guest) =
+        boot(&Extras { programs: &programs, modules: &modules, disks: &disks, ..Extras::default() })
+    else {
+        return;
+    };
+    bond(&mut guest);
+    nvme_tcp(&mut guest, "192.0.2.2", "nsenter --net=/run/netns/far");
+    let active = |guest: &mut LabGuest| guest.sh("cat /sys/class/net/bond/bonding/active_slave");
+    assert_eq!(active(&mut guest), "leg0");
+    // Its own path, since busybox's shell prefers busybox's `ip`, which has no namespaces.
+    let cable = "leg@2s = /lab/ip -n far link set port0 down";
+    let sent = |guest: &mut LabGuest| -> u64 {
+        guest.sh("cat /sys/class/net/leg1/statistics/tx_packets").parse().expect("a number")
+    };
+    let before = sent(&mut guest);
+    let pulled = watch(&mut guest, "/dev/nvme0n1", cable, "");
+    let through = sent(&mut guest) - before;
+    assert_eq!(active(&mut guest), "leg1");
+    assert!(pulled["events"][0].get("failure").is_none(), "{pulled}");
+    // Each of the 200 I/Os a second of the last four seconds needs a packet.
+    assert!(through >= 600, "{through}: {pulled}");
+    assert_eq!((number(&pulled["failed"]), number(&pulled["lost"])), (0, 0), "{pulled}");
+    assert_eq!((&pulled["whole"], &pulled["late"]), (&true.into(), &0.into()), "{pulled}");
+
+    let (_, (begin, took)) = gap_and_event(&pulled);
+    let down = only(&pulled, "link", "leg0: down");
+    assert!(down >= begin && down <= begin + took + STALL * MS, "{pulled}");
+    assert!(seen_at(&pulled, "link", "leg1: down").is_empty(), "{pulled}");
+    let switched = only(&pulled, "kernel", "(slave leg1): making interface the new active one");
+    let without = switched.saturating_sub(down);
+    assert!(without <= (MIIMON + STALL) * MS, "{pulled}");
+    // TCP sends again after 0.2 s, and then after twice the time.
+    let most = 2 * without + (200 + STALL) * MS;
+    let gaps = gaps_of_writes(&pulled);
+    assert!(gaps.iter().all(|(_, gap)| *gap <= most), "{most}: {pulled}");
+    let longest = gaps.iter().map(|(_, gap)| gap / MS).max();
+    eprintln!(
+        "switched {} ms after the leg was down, longest gap {longest:?} ms, {through} packets",
+        without / MS
     );
 }
