@@ -1,13 +1,15 @@
-//! The costs of faults in a guest, held against its kernel's log.
+//! The costs of faults in a guest, held against its kernel's log, and windows in which nothing happens.
 
 use iotax_model::units::Bytes;
 use serde_json::Value;
 
 use crate::lab_guest::{Extras, LabGuest};
 use crate::watch_lab::{
-    MS, STALL, boot, gap_and_event, gaps_of_writes, number, nvme_tcp, seen_at, timeout, watch,
+    LOAD, MS, STALL, boot, gap_and_event, gaps_of_writes, number, nvme_tcp, seen_at, timeout, watch,
 };
 
+/// A tmpfs, in statfs(2).
+const TMPFS: u64 = 0x0102_1994;
 /// The time between looks at the states of devices.
 const LOOK: u64 = 100;
 
@@ -181,4 +183,59 @@ fn a_bond_whose_leg_goes_down_costs_what_its_miimon_and_tcp_take() {
         "switched {} ms after the leg was down, longest gap {longest:?} ms, {through} packets",
         without / MS
     );
+}
+
+mod alone {
+    //! Nothing happens here: a stall that another test makes would be a gap.
+
+    use iotax_testkit::{require, skip, thorough};
+
+    use super::*;
+    use crate::lab::{Lab, assert_valid, text};
+
+    #[test]
+    fn windows_in_which_nothing_happens_raise_no_alarm() {
+        require!(program "pkill");
+        let lab = Lab::alone();
+        let work = lab.work();
+        let on = rustix::fs::statfs(&work).expect("a filesystem");
+        if u64::try_from(on.f_type) == Ok(TMPFS) {
+            skip!("{} is on a tmpfs", work.display());
+        }
+        let windows = if thorough() { 100 } else { 10 };
+        let repeat = windows.to_string();
+        let load = ["watch", work.to_str().expect("text"), "--runtime", "3", "--repeat", &repeat];
+        let requires = ["gap < 500ms", "late = 0", "errors = 0", "lost = 0"];
+        let requires: Vec<&str> = requires.iter().flat_map(|one| ["--require", one]).collect();
+        let common: Vec<&str> = LOAD.split_whitespace().collect();
+        let quiet = lab.run(&[&load, &common[..], &requires, &["--json", "-"]].concat());
+        let said = text(&quiet.stdout);
+        // The exit code tells that all of them hold in every window.
+        assert_eq!(quiet.status.code(), Some(0), "{said} {}", text(&quiet.stderr));
+        let json: Value = serde_json::from_str(&said).expect("JSON");
+        assert_valid(&json);
+        let episodes = json["watch"].as_array().expect("a watch");
+        assert_eq!(episodes.len(), windows);
+        for episode in episodes {
+            let verdicts = episode["requirements"].as_array().expect("requirements").iter();
+            let passed = verdicts.filter(|one| one["verdict"] == "passed").count();
+            assert_eq!((passed, &episode["whole"]), (4, &true.into()), "{episode}");
+            assert!(episode["events"].as_array().is_some_and(Vec::is_empty), "{episode}");
+            let counts = ["late", "failed", "lost"].map(|count| number(&episode[count]));
+            assert_eq!(counts, [0; 3], "{episode}");
+            let gaps = episode["gaps"].as_array().expect("gaps");
+            assert!(gaps.iter().all(|gap| number(&gap["duration_ns"]) < 500 * MS), "{episode}");
+        }
+        lab.assert_nothing_left();
+        let gaps = episodes.iter().filter_map(|one| one["gaps"].as_array()).flatten();
+        eprintln!("longest of all gaps: {:?} ms", gaps.map(|gap| number(&gap["duration_ns"]) / MS).max());
+
+        // The same load fails what cannot hold: an agent that is stopped for most of a second.
+        let stop = "stop@1s = pkill -STOP -P $PPID -f '[e]xe agent'; sleep 0.8; pkill -CONT -P $PPID -f '[e]xe agent'";
+        let load = ["watch", work.to_str().expect("text"), "--runtime", "3", "--event", stop];
+        let stopped = lab.run(&[&load, &common[..], &requires].concat());
+        let said = text(&stopped.stdout);
+        assert_eq!(stopped.status.code(), Some(1), "{said} {}", text(&stopped.stderr));
+        assert!(said.contains("gap < 500ms: FAILED"), "{said}");
+    }
 }

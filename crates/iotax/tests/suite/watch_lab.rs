@@ -6,6 +6,8 @@ use crate::lab::assert_valid;
 use crate::lab_guest::{Extras, LabGuest};
 
 pub(crate) const MS: u64 = 1_000_000;
+/// The load that the tests hold.
+pub(crate) const LOAD: &str = "--size 4m --rate-iops 200 --iodepth 1024 --ramp-time 0 --yes";
 /// A host that other tests use too stops for a while now and then.
 pub(crate) const STALL: u64 = 400;
 
@@ -52,7 +54,7 @@ pub(crate) fn seen_at(episode: &Value, source: &str, words: &str) -> Vec<u64> {
 /// Runs a watch in the guest.
 pub(crate) fn watch(guest: &mut LabGuest, device: &str, event: &str, more: &str) -> Value {
     let command = format!(
-        "iotax watch {device} --overwrite {device} --size 4m --rate-iops 200 --iodepth 1024 --runtime 6 --ramp-time 0 --yes --json - --event '{event}' {more}"
+        "iotax watch {device} --overwrite {device} {LOAD} --runtime 6 --json - --event '{event}' {more}"
     );
     let (_, printed) = guest.try_sh(&format!("{command} 2> /tmp/said; true"));
     let json: Value = serde_json::from_str(&printed).unwrap_or_else(|error| {
