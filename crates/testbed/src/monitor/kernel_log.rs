@@ -63,7 +63,8 @@ fn line(record: &str) -> Option<KernelLine> {
     let priority: u32 = head.split(',').next()?.parse().ok()?;
     // Facility 0 is the kernel.
     let level = u8::try_from(priority).ok().filter(|level| *level < 8)?;
-    Some(KernelLine { level, text: text.lines().next()?.to_owned() })
+    // The kernel escapes a line break within a message.
+    Some(KernelLine { level, text: text.lines().next()?.replace("\\x0a", " ").trim_end().to_owned() })
 }
 
 #[cfg(test)]
@@ -74,6 +75,11 @@ mod tests {
     fn a_record_is_a_line_of_the_kernels_or_none() {
         let known = line("4,1203,5140900,-;sd 2:0:0:1: Power-on\n SUBSYSTEM=scsi\n").expect("a line");
         assert_eq!((known.level, known.text.as_str()), (4, "sd 2:0:0:1: Power-on"));
+        let two = line(
+            "2,7,8,-;md/raid1:md0: Disk failure on vdb, disabling device.\\x0amd/raid1:md0: Operation continuing\n",
+        );
+        let text = "md/raid1:md0: Disk failure on vdb, disabling device. md/raid1:md0: Operation continuing";
+        assert_eq!(two.expect("a line").text, text);
         assert_eq!(line("30,1,2,-;systemd[1]: Started"), None, "a program's");
         assert_eq!(line("no record"), None);
     }
