@@ -34,13 +34,14 @@ pub(crate) struct Collector {
 struct Open {
     tallies: Tallies,
     oldest_ns: Option<u64>,
+    failed: u64,
 }
 
 impl Open {
     fn new(empty: &Latencies) -> Self {
         let mut tallies = Tallies::default();
         empty.add_to(&mut tallies);
-        Self { tallies, oldest_ns: None }
+        Self { tallies, oldest_ns: None, failed: 0 }
     }
 }
 
@@ -75,6 +76,7 @@ impl Collector {
         let open = &mut self.open[place];
         interval.latencies.add_to(&mut open.tallies);
         open.oldest_ns = open.oldest_ns.max(interval.oldest_ns);
+        open.failed += interval.failed;
     }
 
     /// The load came to its end at `end` already.
@@ -104,7 +106,8 @@ impl Collector {
         if interval >= self.window.intervals() || !due {
             return None;
         }
-        let Open { tallies, oldest_ns } = self.open.pop_front().unwrap_or_else(|| Open::new(&self.empty));
+        let Open { tallies, oldest_ns, failed } =
+            self.open.pop_front().unwrap_or_else(|| Open::new(&self.empty));
         self.totals.merge(&tallies);
         self.given += 1;
         let end = self.window.end_of(interval);
@@ -114,6 +117,7 @@ impl Collector {
             duration_ns: self.window.length_of(interval),
             tallies,
             oldest_ns: oldest_ns.max(waiting),
+            failed,
             ways: Vec::new(),
         })
     }
@@ -165,7 +169,7 @@ mod tests {
         let mut latencies = collector.empty.empty_alike();
         let io = Io { direction: Direction::Read, offset: 0, length: 4096 };
         (0..count).for_each(|_| latencies.add(io, 100, 0));
-        collector.add(&WorkerInterval { worker, number, next, latencies, oldest_ns: None });
+        collector.add(&WorkerInterval { worker, number, next, latencies, oldest_ns: None, failed: 0 });
     }
 
     fn ios(sample: &Sample) -> (u64, u64) {

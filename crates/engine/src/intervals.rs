@@ -26,6 +26,8 @@ pub struct IntervalRecorder {
     pub boundary: u64,
     /// The counts of the current interval.
     pub latencies: Latencies,
+    /// I/Os that failed in it.
+    pub failed: u64,
     /// I/Os of the warm-up.
     pub ramp_ios: u64,
     spare: Receiver<Latencies>,
@@ -42,7 +44,7 @@ impl IntervalRecorder {
         reports: Sender<WorkerReport>,
     ) -> Self {
         let boundary = window.begin;
-        Self { worker, window, interval: None, boundary, latencies, ramp_ios: 0, spare, reports }
+        Self { worker, window, interval: None, boundary, latencies, failed: 0, ramp_ios: 0, spare, reports }
     }
 
     /// Closes intervals that have ended by `now`, a time at or after the boundary, before the just reaped I/Os are counted.
@@ -62,6 +64,7 @@ impl IntervalRecorder {
         } else {
             self.ramp_ios = self.latencies.ios();
             self.latencies.clear();
+            self.failed = 0;
         }
         self.interval = Some(next);
         self.boundary = self.window.end_of(next);
@@ -75,6 +78,7 @@ impl IntervalRecorder {
                 self.ramp_ios = self.latencies.ios();
                 let empty = self.latencies.empty_alike();
                 self.latencies.clear();
+                self.failed = 0;
                 self.report(0, self.window.intervals(), empty, oldest_ns);
             }
             Some(number) if now < self.window.end => {
@@ -88,7 +92,8 @@ impl IntervalRecorder {
     /// Hands an interval over. True if somebody takes it.
     fn report(&mut self, number: u64, next: u64, empty: Latencies, oldest_ns: Option<u64>) -> bool {
         let latencies = std::mem::replace(&mut self.latencies, empty);
-        let interval = WorkerInterval { worker: self.worker, number, next, latencies, oldest_ns };
+        let failed = std::mem::take(&mut self.failed);
+        let interval = WorkerInterval { worker: self.worker, number, next, latencies, oldest_ns, failed };
         self.reports.send(WorkerReport::Interval(interval)).is_ok()
     }
 }

@@ -262,6 +262,7 @@ impl<B: Backend> Worker<B> {
                 }
             } else {
                 self.errors.add(result, io.direction.word(), io.offset, self.now);
+                self.recorder.failed += 1;
                 if !is_tolerated(self.tolerated.as_ref(), io.direction, result) {
                     self.common.failed();
                 }

@@ -67,6 +67,8 @@ pub struct WorkerInterval {
     pub latencies: Latencies,
     /// The age of the oldest I/O in flight.
     pub oldest_ns: Option<u64>,
+    /// I/Os that failed.
+    pub failed: u64,
 }
 
 /// The result of a worker.

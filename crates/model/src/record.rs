@@ -42,9 +42,17 @@ pub struct Sample {
     /// Age of the oldest I/O in flight at the end of the interval, over all jobs. Absent if none was in flight.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub oldest_ns: Option<u64>,
+    /// I/Os that failed in the interval.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub failed: u64,
     /// Streams by direction, as seen by the client.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ways: Vec<WaySample>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// CPU time of a process.

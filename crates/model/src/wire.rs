@@ -18,7 +18,7 @@ use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Protocol version; both ends must have the same.
-pub const PROTOCOL: u16 = 10;
+pub const PROTOCOL: u16 = 11;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -375,6 +375,7 @@ mod tests {
                 ..Tallies::default()
             },
             oldest_ns: None,
+            failed: 0,
             ways: Vec::new(),
         }))
     }

@@ -73,6 +73,7 @@ fn sample(interval: &TestInterval) -> Sample {
         duration_ns: interval.end_ns - interval.begin_ns,
         tallies: Tallies { write: tally(true), read: tally(false), ..Tallies::default() },
         oldest_ns: None,
+        failed: 0,
         ways: [true, false].into_iter().filter_map(way).collect(),
     }
 }

@@ -7,7 +7,7 @@ use iotax_analysis::watch::{
     Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, Sight, Stalled, episodes, prices,
 };
 use iotax_model::Workload;
-use iotax_model::plan::{Requirement, WatchSpec};
+use iotax_model::plan::{Limit, Requirement, WatchSpec};
 use iotax_model::record::Stop;
 use iotax_model::units::human;
 
@@ -110,22 +110,22 @@ pub(super) fn verdicts_of_all(watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<Str
     watch.require.iter().map(|requirement| verdicts(all, requirement)).collect()
 }
 
-/// `commit on vm-qcow2: p99 3.10 ms to 41.0 ms (+1222% [800, > +900]) for 19.0 s, ...`.
+/// `commit on vm-qcow2: p99 3.10 ms → 41.0 ms (+1222% [800, > +900]) for 19.0 s, ...`.
 fn price_sentence(price: &Price<'_>) -> String {
     let took = price.took_ns.map(|ns| format!(" in the {} that it takes", human::time(ns)));
     let change = |name: &str, change: Option<&Change>, unit: fn(f64) -> String| {
         let change = change?;
         let by = change_with(change.ratio(), change.interval);
-        Some(format!("{name} {} to {} ({by})", unit(change.without), unit(change.with)))
+        Some(format!("{name} {} → {} ({by})", unit(change.without), unit(change.with)))
     };
-    let gap = price
-        .gap_ns
-        .map(|(without, with)| format!("longest gap {} to {}", gap_time(without), gap_time(with)));
+    let gap = price.gap_ns.map(|(without, with)| format!("longest gap {}", gap_from_to(without, with)));
     let parts = [
         change("p99", price.p99.as_ref(), human::time),
         change("mean response time", price.mean.as_ref(), human::time),
         gap,
-        price.recovery_ns.map(|ns| format!("normal after {}", gap_time(ns))),
+        price.recovery_ns.map(|ns| {
+            if ns == 0.0 { recovery_of_price(ns) } else { format!("normal after {}", human::time(ns)) }
+        }),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     format!(
@@ -138,16 +138,30 @@ fn price_sentence(price: &Price<'_>) -> String {
     )
 }
 
+/// The longest gap without and with an event.
+pub(super) fn gap_from_to(without: f64, with: f64) -> String {
+    if without == 0.0 && with == 0.0 {
+        "none".into()
+    } else {
+        format!("{} → {}", gap_time(without), gap_time(with))
+    }
+}
+
+/// When all was as before, over several windows.
+pub(super) fn recovery_of_price(ns: f64) -> String {
+    if ns == 0.0 { "unaffected".into() } else { human::time(ns) }
+}
+
 /// A time, or that there was none.
-pub(super) fn gap_time(ns: f64) -> String {
+fn gap_time(ns: f64) -> String {
     if ns == 0.0 { "none".into() } else { human::time(ns) }
 }
 
-/// `3.10 ms to 41.0 ms`, with a question mark if that may be chance.
+/// `3.10 ms → 41.0 ms`, with a question mark if that may be chance.
 pub(super) fn from_to(change: Option<&Change>, unit: fn(f64) -> String) -> String {
     let Some(change) = change else { return UNKNOWN.into() };
     let mark = if change.is_decided() { "" } else { " ?" };
-    format!("{} to {}{mark}", unit(change.without), unit(change.with))
+    format!("{} → {}{mark}", unit(change.without), unit(change.with))
 }
 
 /// A line for each load on each target and for each requirement, over all rounds.
@@ -192,7 +206,7 @@ fn over(watch: &WatchSpec, all: &[&Episode<'_>]) -> String {
     });
     let is_network = all.iter().any(|episode| episode.is_network());
     let events = all.iter().filter(|episode| episode.has_failed_events()).count();
-    let events = (events > 0).then(|| format!("an event's command FAILED in {events}"));
+    let events = (events > 0).then(|| format!("an event FAILED in {events}"));
     let parts = [
         Some(gap),
         unknown,
@@ -236,21 +250,22 @@ pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String>
     let gap = match (&episode.gaps, longest.as_slice()) {
         (None, _) if episode.measurement.outcome.stop == Some(Stop::Gone) => {
             let after = human::time(episode.measurement.outcome.duration_ns as f64);
-            format!("gaps unknown: the agent or its guest was gone after {after}")
+            let why = episode.measurement.outcome.notes.first();
+            let why =
+                why.map(|why| format!(" ({})", why.lines().next().unwrap_or_default())).unwrap_or_default();
+            format!("gaps unknown: the agent or its guest was gone after {after}{why}")
         }
-        (None, _) => "gaps unknown: I/Os did not return to the end".into(),
+        (None, _) => hung(episode),
         (Some(_), []) => "no gap".into(),
         (Some(_), all) => format!("longest gap: {}", all.join(", ")),
     };
     let is_network = episode.is_network();
     let or_lost = if is_network { " or never came back" } else { "" };
-    let late = format!("{} late (over {}{or_lost})", ios(episode.late, is_network), watch.late);
-    let more = if episode.gaps.is_some() { "" } else { ", or more" };
-    let failed = if episode.failed == 0 {
-        "none failed".into()
-    } else {
-        format!("{} failed", ios(episode.failed, is_network))
-    };
+    // Of what did not return nobody counted how much of it was late.
+    let is_known = episode.gaps.is_some();
+    let least = |count: u64| if is_known { ios(count, is_network) } else { format!("at least {count}") };
+    let late = format!("{} late (over {}{or_lost})", least(episode.late), watch.late);
+    let failed = format!("{} failed", least(episode.failed));
     let data = episode.measurement.outcome.verify.as_ref().map(|findings| {
         let checked = counted(findings.checked, "block");
         match (findings.faulty(), findings.unfinished, findings.checked) {
@@ -263,9 +278,18 @@ pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String>
             }
         }
     });
-    let parts = [Some(gap), Some(format!("{late}, {failed}{more}")), data];
+    let parts = [Some(gap), Some(format!("{late}, {failed}")), data];
     let whole = format!("{}.", parts.into_iter().flatten().collect::<Vec<_>>().join("; "));
     [Some(whole), origin(episode)].into_iter().flatten().collect()
+}
+
+/// `HUNG: an I/O had been in flight for 2.98 s at the end, and did not return`.
+fn hung(episode: &Episode<'_>) -> String {
+    let oldest = episode.measurement.samples.iter().rev().find_map(|sample| sample.oldest_ns);
+    let oldest = oldest.map(|ns| {
+        format!("an I/O had been in flight for {} at the end, and did not return", human::time(ns as f64))
+    });
+    format!("HUNG: {}", oldest.unwrap_or_else(|| "I/Os did not return".into()))
 }
 
 /// The layer in which the longest gap arose.
@@ -330,7 +354,7 @@ fn ios(count: u64, is_network: bool) -> String {
 /// `3.25 s`, `at once`, `not within 40.0 s`.
 pub(super) fn recovery(effect: &Effect<'_>) -> String {
     match effect.recovery {
-        Recovery::Unknown => "unknown".into(),
+        Recovery::Unknown(_) => "unknown".into(),
         Recovery::Unaffected => "unaffected".into(),
         Recovery::After(ns) => human::time(ns as f64),
         Recovery::NotWithin(ns) => format!("not within {}", human::time(ns as f64)),
@@ -339,21 +363,47 @@ pub(super) fn recovery(effect: &Effect<'_>) -> String {
 
 /// `gap < 30s: passed (3.02 s)`.
 pub(super) fn verdict(judged: &Judged) -> String {
-    let word = match judged.passed {
-        Some(true) => "passed",
-        Some(false) => "FAILED",
-        None => "undecided",
+    let value = judged.value.map(|value| value_of(judged, value));
+    let (word, all) = match judged.passed {
+        Some(true) => ("passed", [value, None]),
+        Some(false) => ("FAILED", [value, None]),
+        None => ("undecided", [value.filter(|_| judged.value > Some(0)), judged.reason.clone()]),
     };
-    let value = judged.value.map(|value| {
-        let least = if judged.passed.is_none() { "at least " } else { "" };
-        let value = if judged.is_time() { human::time(value as f64) } else { value.to_string() };
-        format!(" ({least}{value})")
-    });
-    format!("{}: {word}{}", judged.requirement, value.unwrap_or_default())
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    let all = if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) };
+    format!("{}: {word}{all}", judged.requirement)
+}
+
+/// `3.02 s`, `at least 3.02 s`, with more digits where these do not tell it from the limit.
+fn value_of(judged: &Judged, value: u64) -> String {
+    let least = if judged.is_bound { "at least " } else { "" };
+    let text = match judged.requirement.limit {
+        Limit::Count(_) => value.to_string(),
+        Limit::Time(limit) if human::time(limit.0 as f64) == human::time(value as f64) => {
+            format!("{:.6} s", value as f64 / 1e9)
+        }
+        Limit::Time(_) => human::time(value as f64),
+    };
+    format!("{least}{text}")
+}
+
+/// What became of events that failed, did not begin or were not seen to their end.
+pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
+    episode.effects.iter().filter_map(|effect| {
+        let name = effect.name;
+        match (effect.failure, effect.duration_ns) {
+            (Some(failure), None) => Some(format!("event {name} did not begin: {failure}")),
+            (Some(failure), Some(_)) => Some(format!("event {name} failed: {failure}")),
+            (None, _) => (effect.unseen_ns > 0).then(|| {
+                let unseen = human::time(effect.unseen_ns as f64);
+                format!("event {name} went on for {unseen} after the load had ended: that was not seen; give a longer runtime")
+            }),
+        }
+    })
 }
 
 /// Below the table of prices.
-pub(super) const PRICES: &str = "Against the same seconds of windows without events; response times, from when each I/O was due. ? may be chance: the 95% interval of the ratio holds 1.";
+pub(super) const PRICES: &str = "Without → with the event, in the same seconds of the windows; response times, from when each I/O was due. ? may be chance: the 95% interval of the ratio holds 1. - unknown: too few I/Os for a percentile, or not seen to its end.";
 
 /// Below the table of events.
 pub(super) const LEGEND: &str = "Times from the start of the measured window. Normal: rate and mean response time as before the first event, and staying so; to an interval, 250 ms or in windows over 15 min 1 s.";

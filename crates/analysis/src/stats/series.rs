@@ -111,6 +111,7 @@ mod tests {
             duration_ns: 1_000_000_000,
             tallies: Tallies { read: Some(tally(ios)), ..Tallies::default() },
             oldest_ns: None,
+            failed: 0,
             ways: Vec::new(),
         };
         rates.iter().map(|ios| sample(*ios)).collect()

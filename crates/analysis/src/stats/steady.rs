@@ -81,6 +81,7 @@ mod tests {
             duration_ns,
             tallies: Tallies { read: Some(Tally { ios, ..Tally::default() }), ..Tallies::default() },
             oldest_ns: None,
+            failed: 0,
             ways: Vec::new(),
         }
     }

@@ -2,32 +2,27 @@
 
 mod clock;
 mod price;
+mod recovery;
 mod stall;
 mod timeouts;
 
 use iotax_model::plan::{Limit, Requirement, WatchFigure, WatchSpec};
-use iotax_model::record::{Happened, Measurement, Occurrence, Sample, Source, TargetRecord};
+use iotax_model::record::{Happened, Measurement, Occurrence, Sample, Source, Stop, TargetRecord};
+use iotax_model::units::human;
 
 pub use clock::{Gap, Stalled};
 pub use price::{Change, Price, prices};
+pub use recovery::{Recovery, Unknown};
 pub use stall::{Machine, Origin, Sight};
 
 use clock::HostClock;
+use recovery::{Course, Normal};
 
 use crate::failed::Failed;
 use crate::store::Run;
 use timeouts::LongestHang;
 
 pub use timeouts::{JudgedTimeout, TimeoutOwner, TimeoutVerdict};
-
-/// Fewer intervals before the first event do not tell what is normal.
-const FEWEST: usize = 4;
-/// An interval is normal with this share of the rate that the slowest one before the first event had ...
-const RATE: f64 = 0.9;
-/// ... and a mean response time up to so many times that of the slowest one.
-const TIME: f64 = 2.0;
-/// It is over when it has been normal for so long.
-const HOLDS_NS: u64 = 1_000_000_000;
 
 /// One measurement of a watch.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,27 +90,18 @@ pub struct Effect<'a> {
     pub duration_ns: Option<u64>,
     /// How its command failed.
     pub failure: Option<&'a str>,
+    /// How long its command went on after the load had ended, unseen.
+    pub unseen_ns: u64,
+    /// I/Os that failed until the next event, in whole intervals.
+    pub failed: u64,
     /// The longest gap that ended after it.
     pub gap: Option<Gap>,
     /// The time until all was as before.
     pub recovery: Recovery,
 }
 
-/// The time from an event until rate and response time are as before the first event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovery {
-    /// Too little was seen before the first event.
-    Unknown,
-    /// They never were otherwise.
-    Unaffected,
-    /// After so many nanoseconds, to the length of an interval.
-    After(u64),
-    /// Not in the nanoseconds until the next event or the end.
-    NotWithin(u64),
-}
-
 /// What became of a requirement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// The requirement.
     pub requirement: Requirement,
@@ -123,6 +109,10 @@ pub struct Judged {
     pub value: Option<u64>,
     /// Whether it holds; absent if that is undecided.
     pub passed: Option<bool>,
+    /// True if the figure is a lower bound.
+    pub is_bound: bool,
+    /// Why it is undecided.
+    pub reason: Option<String>,
 }
 
 /// The measurements of a watch; none of a run that is no watch.
@@ -139,7 +129,7 @@ fn episode<'a>(watch: &WatchSpec, record: Option<&'a TargetRecord>, m: &'a Measu
     let mut episode = Episode {
         measurement: m,
         is_whole: gaps.is_some() && verify.is_none_or(|findings| !findings.unfinished),
-        effects: effects(m, gaps.as_deref().unwrap_or_default()),
+        effects: effects(m, gaps.as_deref()),
         gaps,
         late: late(watch, m),
         failed: Failed::of(m).ios,
@@ -147,8 +137,10 @@ fn episode<'a>(watch: &WatchSpec, record: Option<&'a TargetRecord>, m: &'a Measu
         verdicts: Vec::new(),
         timeouts: Vec::new(),
     };
-    // A network holds nothing that could be lost, and what waits for storage does not wait for it.
-    let judges = |requirement: &&Requirement| !is_network(m) || requirement.figure != WatchFigure::Lost;
+    // Nothing is asked of windows without events. A network holds nothing that could be lost, and what waits for storage does not wait for it.
+    let judges = |requirement: &&Requirement| {
+        !watch.is_control(&m.workload) && (!is_network(m) || requirement.figure != WatchFigure::Lost)
+    };
     let asked = watch.require.iter().filter(judges);
     episode.verdicts = asked.map(|requirement| judged(&episode, *requirement)).collect();
     if !is_network(m) {
@@ -200,10 +192,11 @@ impl<'a> Episode<'a> {
         stall::origin(self.measurement, gap)
     }
 
-    /// The host's time at a sample's end.
+    /// The host's times at a sample's beginning and end.
     #[must_use]
-    pub fn host_ns(&self, sample: &Sample) -> u64 {
-        HostClock::of(self.measurement).of_agent(sample.at_ns)
+    pub fn host_span(&self, sample: &Sample) -> (u64, u64) {
+        let clock = HostClock::of(self.measurement);
+        (clock.of_agent(sample.at_ns.saturating_sub(sample.duration_ns)), clock.of_agent(sample.at_ns))
     }
 
     /// Returns whether I/Os completed at the end, so that nothing was left that may have taken longer than was seen.
@@ -221,10 +214,23 @@ impl<'a> Episode<'a> {
         LongestHang { ns: [gap, slowest, oldest].into_iter().flatten().max(), is_whole }
     }
 
-    /// Returns whether a command failed: what it was to do may not have happened, so that nothing can pass.
+    /// Returns whether a command failed: what it was to do may not have happened.
     #[must_use]
     pub fn has_failed_events(&self) -> bool {
         self.effects.iter().any(|effect| effect.failure.is_some())
+    }
+
+    /// Why nothing can pass: an event did not happen, or not wholly under the load.
+    fn unseen_event(&self) -> Option<String> {
+        self.effects.iter().find_map(|effect| match effect {
+            Effect { failure: Some(_), name, duration_ns: None, .. } => Some(format!("{name} did not begin")),
+            Effect { failure: Some(_), name, .. } => Some(format!("{name} failed")),
+            Effect { unseen_ns: 1.., name, .. } => {
+                let unseen = human::time(effect.unseen_ns as f64);
+                Some(format!("{name} went on for {unseen} after the load had ended"))
+            }
+            _ => None,
+        })
     }
 
     /// What was seen meanwhile, marks included, in the order of their times.
@@ -239,44 +245,61 @@ impl<'a> Episode<'a> {
         })
     }
 
-    /// The figure of a requirement as far as it was seen, and whether more of it cannot have been missed.
-    fn figure(&self, figure: WatchFigure) -> (Option<u64>, bool) {
+    /// The figure of a requirement as far as it was seen, and why more of it may have been missed.
+    fn figure(&self, figure: WatchFigure) -> (Option<u64>, Option<String>) {
+        let hung = || (!self.has_ended()).then(|| "I/Os had not completed at the end".to_owned());
         match figure {
             WatchFigure::Gap => {
                 let seen = self.longest_gap().map_or(0, |gap| gap.duration_ns);
                 let waiting = self.measurement.samples.iter().filter_map(|sample| sample.oldest_ns).max();
                 // An I/O that never returned has waited for so long at least.
-                let seen = if self.gaps.is_some() { Some(seen) } else { waiting };
-                (seen, self.has_ended())
+                (if self.gaps.is_some() { Some(seen) } else { waiting }, hung())
             }
             WatchFigure::Late => {
                 let backlog = self.measurement.outcome.pacing.is_some_and(|pacing| pacing.backlog > 0);
-                (Some(self.late), self.has_ended() && !backlog)
+                let behind = backlog.then(|| "I/Os that were due had not begun at the end".to_owned());
+                (Some(self.late), hung().or(behind))
             }
-            WatchFigure::Errors => (Some(self.failed), self.gaps.is_some()),
-            WatchFigure::Lost => (self.lost, self.is_whole),
-            WatchFigure::Recovery => {
-                let times = self.effects.iter().map(|effect| match effect.recovery {
-                    Recovery::Unknown => (None, false),
-                    Recovery::Unaffected => (Some(0), true),
-                    Recovery::After(ns) => (Some(ns), true),
-                    Recovery::NotWithin(ns) => (Some(ns), false),
-                });
-                let all = times.reduce(|one, other| (one.0.max(other.0), one.1 && other.1));
-                all.unwrap_or((None, false))
+            WatchFigure::Errors => (Some(self.failed), hung().filter(|_| self.gaps.is_none())),
+            WatchFigure::Lost => {
+                let unread =
+                    (!self.is_whole).then(|| "not all that was written could be read back".to_owned());
+                (self.lost, unread)
             }
+            WatchFigure::Recovery => self.recovery(),
         }
+    }
+
+    /// The longest recovery, and of which event it is not known to its end.
+    fn recovery(&self) -> (Option<u64>, Option<String>) {
+        let (mut longest, mut reason) = (None, None);
+        for effect in &self.effects {
+            let name = effect.name;
+            let (time, missing) = match effect.recovery {
+                Recovery::Unknown(why) => (None, Some(format!("{name}: {}", why.words()))),
+                Recovery::Unaffected => (Some(0), None),
+                Recovery::After(ns) => (Some(ns), None),
+                Recovery::NotWithin(ns) => {
+                    (Some(ns), Some(format!("{name}: it was not as before to the end of what was seen")))
+                }
+            };
+            longest = longest.max(time);
+            reason = reason.or(missing);
+        }
+        (longest, reason.or_else(|| self.effects.is_empty().then(|| "there was no event".to_owned())))
     }
 }
 
 fn judged(episode: &Episode<'_>, requirement: Requirement) -> Judged {
-    let (value, is_whole) = episode.figure(requirement.figure);
+    let (value, missing) = episode.figure(requirement.figure);
+    let is_bound = missing.is_some();
+    let reason = missing.or_else(|| episode.unseen_event());
     let passed = match value {
         Some(value) if !requirement.allows(value) => Some(false),
-        Some(_) if is_whole && !episode.has_failed_events() => Some(true),
+        Some(_) if reason.is_none() => Some(true),
         _ => None,
     };
-    Judged { requirement, value, passed }
+    Judged { requirement, value, passed, is_bound, reason: reason.filter(|_| passed.is_none()) }
 }
 
 impl Judged {
@@ -306,18 +329,32 @@ fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     done + not_done
 }
 
-fn effects<'a>(m: &'a Measurement, gaps: &[Gap]) -> Vec<Effect<'a>> {
+fn effects<'a>(m: &'a Measurement, gaps: Option<&[Gap]>) -> Vec<Effect<'a>> {
+    let gaps = gaps.unwrap_or_default();
     let mut effects: Vec<Effect<'_>> = m.occurrences.iter().filter_map(effect).collect();
-    let course = Course { intervals: intervals(m), gaps };
-    let normal = effects.first().and_then(|first| Normal::before(&course.intervals, first.at_ns));
+    let course = Course::of(m, gaps);
+    let offered =
+        m.outcome.pacing.map(|pacing| pacing.due as f64 * 1e9 / m.outcome.duration_ns.max(1) as f64);
+    let normal = effects.first().map(|first| Normal::before(&course, offered, first.at_ns));
     let end = HostClock::of(m).of_agent(m.outcome.duration_ns);
-    let ends: Vec<u64> = effects.iter().skip(1).map(|next| next.at_ns).chain([end]).collect();
-    for (effect, end) in effects.iter_mut().zip(ends) {
-        let after = gaps.iter().filter(|gap| gap.at_ns < end && gap.end_ns() > effect.at_ns);
+    let is_gone = m.outcome.stop == Some(Stop::Gone);
+    let nexts: Vec<u64> = effects.iter().skip(1).map(|next| next.at_ns).chain([end]).collect();
+    for (effect, next) in effects.iter_mut().zip(nexts) {
+        let over = effect.at_ns + effect.duration_ns.unwrap_or(0);
+        effect.unseen_ns = over.saturating_sub(end);
+        let is_begun = effect.is_mark || effect.duration_ns.is_some();
+        // What its command does is its own until it ends, whatever else happens meanwhile.
+        let until = next.max(over).min(end);
+        let after = gaps.iter().filter(|gap| is_begun && gap.at_ns < until && gap.end_ns() > effect.at_ns);
         effect.gap = after.max_by_key(|gap| gap.duration_ns).copied();
-        if let Some(normal) = &normal {
-            effect.recovery = normal.again(&course, effect.at_ns, effect.duration_ns.unwrap_or(0), end);
-        }
+        effect.failed = if is_begun { course.failed(effect.at_ns, until) } else { 0 };
+        effect.recovery = match normal {
+            _ if !is_begun => Recovery::Unknown(Unknown::Nothing),
+            _ if is_gone && until == end => Recovery::Unknown(Unknown::Gone),
+            None => Recovery::Unknown(Unknown::Before),
+            Some(Err(unknown)) => Recovery::Unknown(unknown),
+            Some(Ok(normal)) => normal.again(&course, effect.at_ns, over, until),
+        };
     }
     effects
 }
@@ -329,103 +366,19 @@ fn effect(occurrence: &Occurrence) -> Option<Effect<'_>> {
         Happened::Seen { source: Source::Mark, text } => (text, true, None, None),
         Happened::Kernel { .. } | Happened::Seen { .. } => return None,
     };
-    let (gap, recovery) = (None, Recovery::Unknown);
-    Some(Effect { at_ns: occurrence.at_ns, name, is_mark, duration_ns, failure, gap, recovery })
-}
-
-/// The load over time, on the host's clock.
-struct Course<'a> {
-    intervals: Vec<Interval>,
-    gaps: &'a [Gap],
-}
-
-/// One interval of the load.
-struct Interval {
-    begin_ns: u64,
-    end_ns: u64,
-    /// I/Os per second, and their mean response time in nanoseconds; absent if none completed.
-    figures: Option<(f64, f64)>,
-}
-
-fn intervals(m: &Measurement) -> Vec<Interval> {
-    let clock = HostClock::of(m);
-    let interval = |sample: &Sample| {
-        let begin_ns = clock.of_agent(sample.at_ns.saturating_sub(sample.duration_ns));
-        let end_ns = clock.of_agent(sample.at_ns);
-        let rate = sample.tallies.ios() as f64 * 1e9 / (end_ns - begin_ns).max(1) as f64;
-        let response = sample.tallies.response().and_then(|response| response.mean());
-        Interval { begin_ns, end_ns, figures: response.map(|response| (rate, response)) }
-    };
-    m.samples.iter().map(interval).collect()
-}
-
-/// What intervals were like before the first event.
-struct Normal {
-    /// I/Os per second of the slowest.
-    rate: f64,
-    /// The greatest mean response time, in nanoseconds.
-    response_ns: f64,
-}
-
-impl Normal {
-    fn before(intervals: &[Interval], event_ns: u64) -> Option<Self> {
-        let before = intervals.iter().take_while(|interval| interval.end_ns <= event_ns);
-        let before: Vec<(f64, f64)> = before.filter_map(|interval| interval.figures).collect();
-        let normal = |(rate, time): (f64, f64), one: &(f64, f64)| (rate.min(one.0), time.max(one.1));
-        let (rate, response_ns) = before.iter().fold((f64::MAX, 0.0), normal);
-        (before.len() >= FEWEST).then_some(Self { rate, response_ns })
-    }
-
-    fn is_like(&self, interval: &Interval) -> bool {
-        interval
-            .figures
-            .is_some_and(|(rate, time)| rate >= RATE * self.rate && time <= TIME * self.response_ns)
-    }
-
-    /// The time from an event until intervals are like those before, and stay so to the end. Long after the command, and after what else was
-    /// counted, only what has a gap or lasts is its effect: the rest is noise.
-    fn again(&self, course: &Course<'_>, event_ns: u64, command_ns: u64, end_ns: u64) -> Recovery {
-        let after = course.intervals.iter();
-        let after = after.filter(|interval| interval.end_ns > event_ns && interval.end_ns <= end_ns);
-        let mut runs: Vec<Unlike> = Vec::new();
-        for interval in after.filter(|interval| !self.is_like(interval)) {
-            let (begin_ns, end_ns) = (interval.begin_ns, interval.end_ns);
-            let has_gap = course.gaps.iter().any(|gap| gap.at_ns < end_ns && gap.end_ns() > begin_ns)
-                || interval.figures.is_none();
-            match runs.last_mut() {
-                Some(run) if run.end_ns == begin_ns => {
-                    *run = Unlike { end_ns, count: run.count + 1, has_gap: run.has_gap || has_gap, ..*run };
-                }
-                _ => runs.push(Unlike { begin_ns, end_ns, count: 1, has_gap }),
-            }
-        }
-        let mut until = None;
-        let mut soon = event_ns + command_ns + HOLDS_NS;
-        for run in runs {
-            let lasts = run.count > 1 && run.end_ns - run.begin_ns >= HOLDS_NS;
-            if run.begin_ns <= soon || lasts || run.has_gap {
-                until = Some(run.end_ns);
-                soon = soon.max(run.end_ns + HOLDS_NS);
-            }
-        }
-        match until {
-            _ if end_ns.saturating_sub(until.unwrap_or(event_ns)) < HOLDS_NS => {
-                Recovery::NotWithin(end_ns.saturating_sub(event_ns))
-            }
-            None => Recovery::Unaffected,
-            Some(until) => Recovery::After(until - event_ns),
-        }
-    }
-}
-
-/// Consecutive intervals that are not like those before the event.
-#[derive(Clone, Copy)]
-struct Unlike {
-    begin_ns: u64,
-    end_ns: u64,
-    count: u32,
-    /// True if nothing was completed in a part of them.
-    has_gap: bool,
+    let (unseen_ns, failed) = (0, 0);
+    let (gap, recovery) = (None, Recovery::Unknown(Unknown::Nothing));
+    Some(Effect {
+        at_ns: occurrence.at_ns,
+        name,
+        is_mark,
+        duration_ns,
+        failure,
+        unseen_ns,
+        failed,
+        gap,
+        recovery,
+    })
 }
 
 #[cfg(test)]
@@ -434,10 +387,10 @@ mod tests {
     use iotax_model::Histogram;
     use iotax_model::record::{Blackout, Tallies, Tally};
 
-    const MS: u64 = 1_000_000;
+    pub(super) const MS: u64 = 1_000_000;
 
     /// Intervals of 250 ms with so many I/Os of this many milliseconds.
-    fn samples(all: &[(u64, u64)]) -> Vec<Sample> {
+    pub(super) fn samples(all: &[(u64, u64)]) -> Vec<Sample> {
         let sample = |(number, (ios, ms)): (u64, &(u64, u64))| {
             let mut response = Histogram::new();
             response.add_many(ms * MS, *ios);
@@ -447,6 +400,7 @@ mod tests {
                 duration_ns: 250 * MS,
                 tallies: Tallies { read: Some(tally), ..Tallies::default() },
                 oldest_ns: None,
+                failed: 0,
                 ways: Vec::new(),
             }
         };
@@ -479,36 +433,6 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_when_it_stays_as_before() {
-        let usual = [(100, 1); 8];
-        let gap = [(5, 1), (0, 0), (0, 0), (300, 400), (150, 20), (100, 1), (10, 1)];
-        let at = |event_ms: u64, command_ms: u64, end_ms: u64, all: &[(u64, u64)]| {
-            let m = Measurement { samples: samples(all), ..empty() };
-            let course = Course { intervals: intervals(&m), gaps: &[] };
-            let normal = Normal::before(&course.intervals, 2000 * MS).expect("enough before");
-            normal.again(&course, event_ms * MS, command_ms * MS, end_ms * MS)
-        };
-        let all = [&usual[..], &gap, &usual].concat();
-        // The last interval that is not normal ends at 3.75 s.
-        assert_eq!(at(2000, 1500, 5750, &all), Recovery::After(1750 * MS));
-        assert_eq!(at(2000, 0, 5750, &all), Recovery::After(1750 * MS), "it has not settled");
-        assert_eq!(at(500, 0, 2000, &all), Recovery::Unaffected);
-        assert_eq!(at(2000, 0, 3500, &all), Recovery::NotWithin(1500 * MS));
-        // What begins two seconds after the event is its effect too, if nothing completes, if it lasts, or if the command went on until then.
-        let later = [&usual[..], &usual, &[(0, 0), (0, 0)], &usual].concat();
-        assert_eq!(at(2000, 0, 6500, &later), Recovery::After(2500 * MS));
-        let slow = [&usual[..], &usual, &[(100, 9); 4], &usual].concat();
-        assert_eq!(at(2000, 0, 7000, &slow), Recovery::After(3000 * MS));
-        let noise = [&usual[..], &usual, &[(100, 9); 3], &usual].concat();
-        assert_eq!(at(2000, 0, 6750, &noise), Recovery::Unaffected);
-        let noise = [&usual[..], &usual, &[(100, 9)], &usual].concat();
-        assert_eq!(at(2000, 0, 6250, &noise), Recovery::Unaffected);
-        assert_eq!(at(2000, 1500, 6250, &noise), Recovery::After(2250 * MS));
-        let m = Measurement { samples: samples(&all), ..empty() };
-        assert!(Normal::before(&intervals(&m), 750 * MS).is_none(), "three intervals do not tell");
-    }
-
-    #[test]
     fn a_mark_has_its_gap_and_recovery_and_other_sightings_have_none() {
         let all = [&[(100, 1); 8][..], &[(0, 0); 4], &[(100, 1); 8]].concat();
         let blackout = Blackout { writes: false, at_ns: 2100 * MS, duration_ns: 900 * MS, ended: true };
@@ -535,6 +459,8 @@ mod tests {
             is_mark: true,
             duration_ns: None,
             failure: None,
+            unseen_ns: 0,
+            failed: 0,
             gap: Some(HostClock::of_host().gap(&blackout)),
             recovery: Recovery::After(1000 * MS),
         };
@@ -546,7 +472,7 @@ mod tests {
         );
     }
 
-    fn empty() -> Measurement {
+    pub(super) fn empty() -> Measurement {
         Measurement {
             target: String::new(),
             workload: String::new(),

@@ -25,7 +25,7 @@ pub struct Price<'a> {
     pub workload: &'a str,
     /// The event's name.
     pub event: &'a str,
-    /// The rounds in which it did not fail and that have a control.
+    /// The rounds in which it did not fail, was seen to its end, and that have a control.
     pub rounds: usize,
     /// Median of how long its command or operation took.
     pub took_ns: Option<f64>,
@@ -102,7 +102,11 @@ pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
                                 && watch.is_control(&other.workload)
                         })?;
                         let effect = episode.effects.iter().find(|effect| effect.name == event.name)?;
-                        effect.failure.is_none().then_some(Pair { episode, effect, control })
+                        (effect.failure.is_none() && effect.unseen_ns == 0).then_some(Pair {
+                            episode,
+                            effect,
+                            control,
+                        })
                     })
                     .collect();
                 if !pairs.is_empty() {
@@ -184,7 +188,7 @@ fn price<'a>(target: &'a str, workload: &'a str, event: &'a str, pairs: &[Pair<'
     let recovery = |pair: &Pair<'_>| match pair.effect.recovery {
         Recovery::Unaffected => Some(0.0),
         Recovery::After(ns) => Some(ns as f64),
-        Recovery::Unknown | Recovery::NotWithin(_) => None,
+        Recovery::Unknown(_) | Recovery::NotWithin(_) => None,
     };
     let gaps: Option<Vec<(f64, f64)>> = pairs.iter().map(Pair::gaps).collect();
     let gap = |of: fn(&(f64, f64)) -> f64| median(&gaps.as_ref()?.iter().map(of).collect::<Vec<f64>>());

@@ -22,6 +22,7 @@ fn samples(n: u32, phi: f64, extra: f64, tau: f64, random: &mut Random) -> Vec<S
                 duration_ns: 1_000_000_000,
                 tallies: Tallies { read: Some(read), ..Tallies::default() },
                 oldest_ns: None,
+                failed: 0,
                 ways: Vec::new(),
             }
         })

@@ -218,6 +218,7 @@ pub(crate) fn measurement(workload: &Workload, way: Way, round: u32, phase: usiz
             duration_ns: 1_000_000_000,
             tallies: tallies(net, way, factor * if second % 2 == 0 { 1.01 } else { 0.99 }, 1.0),
             oldest_ns: None,
+            failed: 0,
             ways: Vec::new(),
         })
         .collect();

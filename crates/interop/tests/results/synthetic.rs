@@ -200,7 +200,17 @@ pub(crate) fn measurement(
             let tallies = tallies(workload, ios, mean_ns / wobble);
             let at_ns = u64::from(second) * 1_000_000_000;
             let host = activity(device, bytes(&tallies), ios, truth.cpu_ns, wait_ns, at_ns, 1_000_000_000);
-            (Sample { at_ns, duration_ns: 1_000_000_000, tallies, oldest_ns: None, ways: Vec::new() }, host)
+            (
+                Sample {
+                    at_ns,
+                    duration_ns: 1_000_000_000,
+                    tallies,
+                    oldest_ns: None,
+                    failed: 0,
+                    ways: Vec::new(),
+                },
+                host,
+            )
         })
         .collect();
     let mut tallies = Tallies::default();

@@ -24,7 +24,7 @@ const EVERYDAY: [(&str, &str); 14] = [
     ),
     (
         "watch",
-        "targets event require late repeat rw bs rate_iops size runtime print_plan json html yes overwrite",
+        "targets together ping event control require repeat rw rate_iops size runtime json html yes overwrite",
     ),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
     ("net ladder", "rungs peer workloads together time repeat print_plan json html yes"),
@@ -46,6 +46,19 @@ const HEADINGS: [(&str, &[&str]); 6] = [
     ("Guests", &["guests", "accel", "kernel", "modules", "like", "like_disk"]),
 ];
 
+/// Defaults that differ from those of other commands with the same option.
+const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
+    "watch",
+    &[
+        ("rw", "randrw"),
+        ("iodepth", "512"),
+        ("runtime", "1m"),
+        ("rate_iops", "1000"),
+        ("verify", "xxh3 for what writes"),
+        ("blackout", "100ms"),
+    ],
+)];
+
 /// Commands that `iotax -h` leaves out: those that are used seldom.
 const SELDOM: [&str; 5] = ["completions", "man", "export", "verify", "mark"];
 
@@ -65,6 +78,7 @@ pub(super) fn command(width: usize) -> Command {
                 None => arg,
             }
         });
+        let command = with_own_defaults(path, command);
         let exit_codes = path.is_empty().then(exit_codes);
         let after: Vec<String> = examples::of(path).into_iter().chain(exit_codes).collect();
         if after.is_empty() { command } else { command.after_long_help(after.join("\n\n")) }
@@ -87,6 +101,7 @@ pub(super) fn short(width: usize) -> Command {
         let longest = command.get_arguments().filter(|arg| is_shown(arg)).map(name_width).max();
         // Blanks and a short flag come before the name, blanks after it.
         let room = width.saturating_sub(longest.unwrap_or_default() + 8);
+        let command = with_own_defaults(path, command);
         let command = command.disable_help_subcommand(true).mut_args(|arg| {
             let help = arg.get_help().map(|help| first_clauses(&help.to_string(), room));
             let is_rare = !is_shown(&arg);
@@ -107,6 +122,18 @@ pub(super) fn short(width: usize) -> Command {
             let is_seldom = SELDOM.contains(&sub.get_name());
             let hidden = sub.is_hide_set() || is_seldom;
             sub.about(about.unwrap_or_default()).hide(hidden)
+        })
+    })
+}
+
+/// Tells the defaults of this command in place of the usual ones.
+fn with_own_defaults(path: &str, command: Command) -> Command {
+    let own = DEFAULTS.iter().find(|(name, _)| *name == path).map_or(&[][..], |(_, own)| *own);
+    own.iter().fold(command, |command, (id, default)| {
+        command.mut_arg(id, |arg| {
+            let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            let text = text.rsplit_once(" [default: ").map_or(text.as_str(), |(text, _)| text);
+            arg.help(format!("{text} [default: {default}]"))
         })
     })
 }

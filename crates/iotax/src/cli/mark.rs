@@ -19,7 +19,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let answers = marks::send_to_all(&args::undo_dir()?, &args.text).or_exit(Exit::Environment)?;
     if answers.is_empty() {
         return Err(usage(
-            "no watch of this user is measuring; begin one in another terminal: iotax watch TARGET",
+            "no watch of this user is in its window: marks are taken while one measures (iotax watch TARGET, in another terminal)",
         ));
     }
     for answer in &answers {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use iotax_analysis::judge;
@@ -17,7 +17,7 @@ use iotax_model::units::Nanos;
 use iotax_model::{Warning, WarningKind};
 use iotax_report::{document, json, terminal};
 use iotax_testbed::device::Permission;
-use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::interrupt::{Interrupt, PRESSED};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight::{self, Needs};
 use iotax_testbed::undo::{self, NotUndone, UndoLog};
@@ -382,7 +382,7 @@ fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failu
 pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Interrupt::default();
-    let pressed = Arc::new(AtomicBool::new(false));
+    let pressed = Arc::clone(&PRESSED);
     let watch = || {
         signal_hook::flag::register_conditional_shutdown(
             SIGINT,

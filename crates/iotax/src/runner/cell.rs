@@ -127,6 +127,7 @@ impl Runner<'_> {
                 events: watch.events_of(workload),
                 operations: operations.as_ref(),
                 window: Duration::from(workload.window()),
+                is_control: watch.is_control(&workload.name),
                 socket: undo_log.socket(),
                 name: format!("run {}, {}", self.order.run, names.join(", ")),
             }

@@ -174,6 +174,7 @@ fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, durati
         duration_ns,
         tallies,
         oldest_ns: here().filter_map(|sample| sample.oldest_ns).max(),
+        failed: here().map(|sample| sample.failed).sum(),
         ways: Vec::new(),
     }
 }

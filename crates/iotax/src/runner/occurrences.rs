@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,6 +15,7 @@ use iotax_model::plan::{Action, PlannedEvent};
 use iotax_model::record::{Happened, Occurrence, Source};
 use iotax_model::units::{Nanos, human};
 use iotax_testbed::guest::QmpEvent;
+use iotax_testbed::interrupt::POLL;
 use iotax_testbed::monitor::device_states::DeviceStates;
 use iotax_testbed::monitor::kernel_log::{KernelLine, KernelLog};
 use iotax_testbed::monitor::links::Links;
@@ -42,6 +43,8 @@ pub(super) struct Happenings<'a> {
     pub(super) operations: Option<&'a Operations>,
     /// The length of the window.
     pub(super) window: Duration,
+    /// True of a control, which takes no marks.
+    pub(super) is_control: bool,
     /// Where marks are taken.
     pub(super) socket: PathBuf,
     /// Of the run and the target, for who marks.
@@ -60,17 +63,46 @@ pub(super) struct Seen {
     pub(super) news: Vec<String>,
 }
 
-/// What has happened since the last call, a line each.
-pub(super) type News<'a> = &'a dyn Fn() -> Vec<String>;
+/// What a load says of its window, and asks about what happens in it.
+pub(super) struct Scene<'a> {
+    stage: &'a Stage,
+    events: Sender<Instant>,
+}
+
+impl Scene<'_> {
+    /// The window began.
+    pub(super) fn begin(&self, at: Instant) {
+        // It begins once.
+        let _ = self.stage.began.set(at);
+        // Nobody listens to what has ended.
+        let _ = self.events.send(at);
+    }
+
+    /// What has happened since the last call, a line each.
+    pub(super) fn news(&self) -> Vec<String> {
+        std::mem::take(&mut locked(&self.stage.news).1)
+    }
+
+    /// The load is over: no further event begins.
+    pub(super) fn end(&self) {
+        self.stage.over.store(true, Ordering::Relaxed);
+    }
+
+    /// The events whose commands go on, each with its process.
+    pub(super) fn running(&self) -> Vec<String> {
+        locked(&self.stage.running).clone()
+    }
+
+    /// Nobody waits for these commands any longer. They go on.
+    pub(super) fn leave(&self) {
+        self.stage.left.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Carries out `load`, which says when its window began and may ask what is new, and has everything else happen in it. `disks` are the devices below the targets.
 ///
 /// A command that has begun is waited for: what it does may have to be done to its end.
-pub(super) fn during(
-    happenings: &Happenings<'_>,
-    disks: &[String],
-    load: impl FnOnce(&mut dyn FnMut(Instant), News<'_>),
-) -> Seen {
+pub(super) fn during(happenings: &Happenings<'_>, disks: &[String], load: impl FnOnce(&Scene<'_>)) -> Seen {
     let stage = Stage::default();
     let seen = |source: Source| move |text: String| Happened::Seen { source, text };
     let logged = |line: KernelLine| Happened::Kernel { level: line.level, text: line.text };
@@ -107,15 +139,9 @@ pub(super) fn during(
         if let Some(marks) = &marks {
             scope.spawn(move || all.take_marks(marks, happenings));
         }
-        let mut begin = |at| {
-            // It begins once.
-            let _ = all.began.set(at);
-            // Nobody listens to what has ended.
-            let _ = for_events.send(at);
-        };
-        load(&mut begin, &|| all.take_news());
-        all.over.store(true, Ordering::Relaxed);
-        drop(for_events);
+        let scene = Scene { stage: all, events: for_events };
+        load(&scene);
+        scene.end();
     });
     stage.end()
 }
@@ -155,19 +181,28 @@ struct Stage {
     remarks: Mutex<Vec<String>>,
     /// How many lines were news, and those that were not asked for.
     news: Mutex<(usize, Vec<String>)>,
+    /// As [`Scene::running`] tells them.
+    running: Mutex<Vec<String>>,
+    /// True once nobody waits for commands.
+    left: AtomicBool,
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Stage {
     fn put(&self, began: Instant, at: Instant, what: Happened) {
         let at_ns = nanos(at.saturating_duration_since(began));
         if let Some(line) = news_of(&what) {
-            self.tell(at_ns, &line);
+            // An event is placed at its beginning, and told at its end.
+            self.tell(nanos(began.elapsed()), &line);
         }
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).push(Occurrence { at_ns, what });
+        locked(&self.found).push(Occurrence { at_ns, what });
     }
 
     fn tell(&self, at_ns: u64, line: &str) {
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut news = locked(&self.news);
         news.0 += 1;
         match news.0 {
             ..=MOST_NEWS => news.1.push(news_line(at_ns, line)),
@@ -176,12 +211,8 @@ impl Stage {
         }
     }
 
-    fn take_news(&self) -> Vec<String> {
-        std::mem::take(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner).1)
-    }
-
     fn remark(&self, remark: String) {
-        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).push(remark);
+        locked(&self.remarks).push(remark);
     }
 
     fn is_over(&self) -> bool {
@@ -223,6 +254,9 @@ impl Stage {
                 let Some(began) = self.began.get() else {
                     return Err(format!("{name}: its window has not begun"));
                 };
+                if happenings.is_control {
+                    return Err(format!("{name}: this is the window without events"));
+                }
                 let since = at.saturating_duration_since(*began);
                 if since >= *window {
                     return Err(format!("{name}: its window is over"));
@@ -269,7 +303,7 @@ impl Stage {
                         &format!("{} begins", event.name),
                     );
                     let done = match &event.action {
-                        Action::Command(command) => run(command),
+                        Action::Command(command) => self.run(&event.name, command),
                         Action::Operation(operation) => {
                             Ok(happenings.operations.and_then(|operations| operations.perform(*operation)))
                         }
@@ -284,6 +318,53 @@ impl Stage {
                 });
             }
         });
+    }
+
+    /// Runs a command to its end, or until nobody waits for it: `None`, or how it failed.
+    fn run(&self, name: &str, command: &str) -> io::Result<Option<String>> {
+        // A file, not a pipe, which what the command leaves running would keep open.
+        let mut said = File::from(rustix::fs::memfd_create("event", MemfdFlags::CLOEXEC)?);
+        let stderr = || io::Result::Ok(Stdio::from(said.try_clone()?));
+        let mut child = begin(command, stderr)?;
+        let line = format!("event {name} (process {})", child.id());
+        locked(&self.running).push(line.clone());
+        let ended = loop {
+            match child.try_wait()? {
+                None if self.left.load(Ordering::Relaxed) => break None,
+                None => thread::sleep(POLL),
+                ended => break ended,
+            }
+        };
+        locked(&self.running).retain(|one| *one != line);
+        let Some(status) = ended else {
+            return Ok(Some(format!("process {} was left running", child.id())));
+        };
+        if status.success() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        said.seek(SeekFrom::Start(0))?;
+        said.take(MOST_ERROR).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        Ok(Some(if lines.is_empty() {
+            status.to_string()
+        } else {
+            format!("{status}: {}", lines.join("; "))
+        }))
+    }
+}
+
+/// Begins a command in a session of its own: Ctrl-C is for this program, and what asks for a password fails at once instead of waiting for a
+/// terminal.
+fn begin(command: &str, stderr: impl Fn() -> io::Result<Stdio>) -> io::Result<Child> {
+    let start = |shell: &mut Command| {
+        shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr()?).spawn()
+    };
+    match start(Command::new("setsid").arg("sh")) {
+        // A small system may lack it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => start(Command::new("sh").process_group(0)),
+        started => started,
     }
 }
 
@@ -304,25 +385,6 @@ fn news_of(what: &Happened) -> Option<String> {
         }
         Happened::Seen { .. } | Happened::Kernel { .. } => None,
     }
-}
-
-/// Runs a command to its end: `None`, or how it failed.
-fn run(command: &str) -> io::Result<Option<String>> {
-    // A file, not a pipe, which what the command leaves running would keep open.
-    let mut said = File::from(rustix::fs::memfd_create("event", MemfdFlags::CLOEXEC)?);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said.try_clone()?);
-    // Ctrl-C is for this program: the command is done to its end.
-    let status = shell.process_group(0).status()?;
-    if status.success() {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    said.seek(SeekFrom::Start(0))?;
-    said.take(MOST_ERROR).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    Ok(Some(if lines.is_empty() { status.to_string() } else { format!("{status}: {}", lines.join("; ")) }))
 }
 
 #[cfg(test)]
@@ -347,18 +409,19 @@ mod tests {
             events: times.into_iter().zip(&all).collect(),
             operations: None,
             window: Duration::from_millis(250),
+            is_control: false,
             socket: dir.path().join("socket"),
             name: "run 1".into(),
         };
         let mut answers = Vec::new();
         let mut told = Vec::new();
-        let seen = during(&happenings, &[], |begin, news| {
+        let seen = during(&happenings, &[], |scene| {
             answers.push(super::super::marks::send(&happenings.socket, "too early"));
-            begin(Instant::now());
+            scene.begin(Instant::now());
             answers.push(super::super::marks::send(&happenings.socket, "cable pulled"));
             thread::sleep(Duration::from_millis(250));
             answers.push(super::super::marks::send(&happenings.socket, "too late"));
-            told = news();
+            told = scene.news();
         });
         let answers: Vec<String> = answers.into_iter().map(|answer| answer.expect("answered").text).collect();
         assert_eq!(answers[0], "run 1: its window has not begun");

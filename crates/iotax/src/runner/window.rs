@@ -1,5 +1,6 @@
 //! The load of one window, and what the machine shows meanwhile.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -8,10 +9,11 @@ use iotax_model::units::{Nanos, human};
 use iotax_model::wire::Job;
 use iotax_model::workload::{Verify, Workload};
 use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::interrupt::{self, POLL};
 
 use super::Progress;
 use super::common_window;
-use super::occurrences::{self, Happenings, Seen};
+use super::occurrences::{self, Happenings, Scene, Seen};
 use super::start_barrier::{self, AgentEvent, Participant};
 use super::target::{OwnAgent, Target};
 use super::watch::{Host, Watch, Watched};
@@ -99,19 +101,19 @@ pub(super) fn perform(
             all.finish().map(|watched| Ok(Performed { watched: watched?, occurrences: Vec::new() }));
         return Ok(watched.collect());
     };
-    let Seen { occurrences, remarks, began, news } =
-        occurrences::during(happenings, &disks, |begin, news| {
-            let mut begin = Some(begin);
-            start_barrier::run(participants, &mut |event| {
-                all.see(event, progress);
-                news().iter().for_each(|line| progress.note(line));
-                if let Some(at) = all.began()
-                    && let Some(begin) = begin.take()
-                {
-                    begin(at);
-                }
-            });
+    let Seen { occurrences, remarks, began, news } = occurrences::during(happenings, &disks, |scene| {
+        let mut has_begun = false;
+        start_barrier::run(participants, &mut |event| {
+            let goes_on = all.see(event, progress);
+            scene.news().iter().chain(&goes_on).for_each(|line| progress.note(line));
+            if let (Some(at), false) = (all.began(), has_begun) {
+                has_begun = true;
+                scene.begin(at);
+            }
         });
+        scene.end();
+        wait_for_commands(scene, progress);
+    });
     news.iter().chain(&remarks).for_each(|line| progress.note(line));
     let watched: Vec<anyhow::Result<Watched>> = all.finish().collect();
     let performed = watched.into_iter().zip(parts).map(|(watched, part)| {
@@ -126,6 +128,29 @@ pub(super) fn perform(
         Ok(Performed { watched, occurrences })
     });
     Ok(performed.collect())
+}
+
+/// Waits for events that go on after the load, until Ctrl-C: what they do may have to be done to its end.
+fn wait_for_commands(scene: &Scene<'_>, progress: &mut dyn Progress) {
+    let mut told = Vec::new();
+    let mut again = None;
+    loop {
+        let running = scene.running();
+        if running.is_empty() {
+            return;
+        }
+        // From now on Ctrl-C does not end this process, but its waiting.
+        let again = again.get_or_insert_with(interrupt::ask_again);
+        if told != running {
+            progress.note(&format!("waiting for {} to end; Ctrl-C leaves it running", running.join(", ")));
+            told = running;
+        }
+        scene.news().iter().for_each(|line| progress.note(line));
+        if again.is_asked() {
+            return scene.leave();
+        }
+        thread::sleep(POLL);
+    }
 }
 
 /// The measurement of a part.

@@ -6,7 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Nanos;
+use crate::visible;
 use crate::words::words;
+
+/// Characters of the longest name.
+const LONGEST: usize = 60;
 
 words! {
     /// An operation on a guest, carried out by its QEMU.
@@ -95,8 +99,21 @@ impl TryFrom<EventEntry> for PlannedEvent {
                 return Err(format!("event {called:?} has neither a command nor an operation"));
             }
         };
+        check_name(&name)?;
         Ok(Self { name, action, at })
     }
+}
+
+/// Refuses a name that would not fit into tables.
+fn check_name(name: &str) -> Result<(), String> {
+    let length = name.chars().count();
+    if length <= LONGEST && !name.trim().is_empty() && !name.contains(visible::is_hidden) {
+        return Ok(());
+    }
+    let beginning: String = name.chars().take(20).collect();
+    Err(format!(
+        "event {beginning:?} cannot be called so: accepted: one line of 1 to {LONGEST} characters, none of them a control character or invisible"
+    ))
 }
 
 impl From<PlannedEvent> for EventEntry {
@@ -150,6 +167,7 @@ impl FromStr for PlannedEvent {
         if name.is_empty() {
             return Err(refuse("it has no name"));
         }
+        check_name(&name)?;
         Ok(Self { name, action, at })
     }
 }
@@ -194,6 +212,8 @@ mod tests {
             ("name = 'a'\ncommand = 'x'\noperation = 'stop'", "accepted: one of them"),
             ("command = 'x'", "the event with command \"x\" has no name"),
             ("operation = 'x'", "stop, snapshot, commit, mirror, backup"),
+            ("name = \"a\\nb\"\ncommand = 'x'", "event \"a\\nb\" cannot be called so"),
+            (&format!("name = '{}'\ncommand = 'x'", "n".repeat(61)), "1 to 60 characters"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(why), "{error}");

@@ -311,7 +311,7 @@ impl WatchSpec {
         let operations: Vec<Operation> = self.operations().collect();
         for (place, operation) in operations.iter().enumerate() {
             if operations[..place].contains(operation) {
-                return refuse(format!("event {operation}: accepted: once"));
+                return refuse(format!("event {operation}: accepted: once in a window"));
             }
             if let Some(target) = plan.targets.iter().find(|target| !can(target, *operation)) {
                 let wants = if *operation == Operation::Stop {

@@ -202,6 +202,7 @@ impl<L: Transport> Round<L> {
         }
         let (number, now) = (error.raw_os_error().unwrap_or(0), clock::now());
         self.errors.add(-number, direction, 0, now);
+        self.recorder.failed += 1;
         self.paused_until = now + PAUSE;
         Ok(())
     }

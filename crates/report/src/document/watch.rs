@@ -3,8 +3,9 @@
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
 use crate::watch::{
-    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, from_to, gap_time, heading, heading_of_all, is_repeated,
-    is_side_by_side, recovery, sentences, side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
+    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, from_to, gap_from_to, heading, heading_of_all,
+    is_repeated, is_side_by_side, recovery, recovery_of_price, sentences, side_by_side, sights, summary,
+    timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Effect, Episode, Price, Sighting, episodes, prices};
@@ -39,14 +40,6 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     true
 }
 
-/// Events whose commands failed.
-fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
-    episode
-        .effects
-        .iter()
-        .filter_map(|effect| Some(format!("event {}: its command failed: {}", effect.name, effect.failure?)))
-}
-
 /// All targets in one table, and each event with what it cost each of them.
 fn add_side_by_side(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     page.add(Part::Head(heading_of_all(run)));
@@ -72,8 +65,8 @@ fn add_side_by_side(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[E
 }
 
 fn events_side_by_side(run: &Run, episodes: &[Episode<'_>]) -> Grid {
-    let mut grid = Grid::new(&["event", "at", "took", "target", "longest gap", "normal after"]);
-    for place in [1, 2, 4, 5] {
+    let mut grid = Grid::new(&["event", "at", "took", "target", "failed", "longest gap", "normal after"]);
+    for place in [1, 2, 4, 5, 6] {
         grid.head[place].is_figure = true;
     }
     let of = |name: &str| episodes.iter().find(|episode| episode.measurement.target == name);
@@ -81,18 +74,13 @@ fn events_side_by_side(run: &Run, episodes: &[Episode<'_>]) -> Grid {
     for number in 0..all.first().map_or(0, |episode| episode.effects.len()) {
         let effects = all.iter().filter_map(|episode| Some((*episode, episode.effects.get(number)?)));
         for (place, (episode, effect)) in effects.enumerate() {
-            let [name, at, took, gap, recovery] = event(episode, effect);
+            let [name, at, took, failed, gap, recovery] = event(episode, effect);
             let once = |text: String| if place == 0 { text } else { String::new() };
             let target = words(&episode.measurement.target);
             let [name, at, took] = [name, at, took].map(once);
-            grid.rows.push(vec![
-                words(name),
-                figure(at),
-                figure(took),
-                target,
-                figure(gap),
-                figure(recovery),
-            ]);
+            let figures = [failed, gap, recovery].map(figure);
+            let row = [words(name), figure(at), figure(took), target].into_iter().chain(figures);
+            grid.rows.push(row.collect());
         }
     }
     grid
@@ -119,12 +107,8 @@ fn price_table(prices: &[Price<'_>]) -> Grid {
     grid.head.iter_mut().skip(names.len()).for_each(|field| field.is_figure = true);
     let row = |price: &Price<'_>| -> Vec<Field> {
         let time = |ns: Option<f64>| or_unknown(ns, human::time);
-        let gap = price.gap_ns.map(|(without, with)| match (without, with) {
-            (0.0, 0.0) => "none".into(),
-            _ => format!("{} to {}", gap_time(without), gap_time(with)),
-        });
-        let recovery =
-            price.recovery_ns.map(|ns| if ns == 0.0 { "unaffected".into() } else { human::time(ns) });
+        let gap = price.gap_ns.map(|(without, with)| gap_from_to(without, with));
+        let recovery = price.recovery_ns.map(recovery_of_price);
         let texts = [
             time(price.took_ns),
             gap.unwrap_or_else(|| UNKNOWN.into()),
@@ -140,7 +124,7 @@ fn price_table(prices: &[Price<'_>]) -> Grid {
 }
 
 fn events(episode: &Episode<'_>) -> Grid {
-    let mut grid = Grid::new(&["event", "at", "took", "longest gap", "normal after"]);
+    let mut grid = Grid::new(&["event", "at", "took", "failed", "longest gap", "normal after"]);
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
     let row = |effect: &Effect<'_>| -> Vec<Field> {
         let [name, texts @ ..] = event(episode, effect);
@@ -150,16 +134,24 @@ fn events(episode: &Episode<'_>) -> Grid {
     grid
 }
 
-/// Its name, when it began, how long it took, the longest gap and when all was normal.
-fn event(episode: &Episode<'_>, effect: &Effect<'_>) -> [String; 5] {
+/// Its name, when it began, how long it took, I/Os that failed, the longest gap and when all was normal.
+fn event(episode: &Episode<'_>, effect: &Effect<'_>) -> [String; 6] {
     let time = |ns: Option<u64>| or_unknown(ns.map(|ns| ns as f64), human::time);
+    let is_begun = effect.is_mark || effect.duration_ns.is_some();
     let gap = match effect.gap {
         Some(gap) => format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word()),
-        None if episode.gaps.is_some() => "none".into(),
+        None if episode.gaps.is_some() && is_begun => "none".into(),
         None => UNKNOWN.into(),
     };
-    let took = if effect.is_mark { "mark".into() } else { time(effect.duration_ns) };
-    [effect.name.into(), time(Some(effect.at_ns)), took, gap, recovery(effect)]
+    let took = if effect.is_mark {
+        "mark".into()
+    } else if is_begun {
+        time(effect.duration_ns)
+    } else {
+        "not begun".into()
+    };
+    let failed = if is_begun { effect.failed.to_string() } else { UNKNOWN.into() };
+    [effect.name.into(), time(Some(effect.at_ns)), took, failed, gap, recovery(effect)]
 }
 
 fn of_timeouts(episode: &Episode<'_>) -> Grid {

@@ -4,10 +4,11 @@ use maud::{Markup, html};
 
 use super::COLOURS;
 use super::chart::{Axis, Cell, Chart, Panel, Place, Plot, Unit};
-use crate::figure::change_with;
+use crate::figure::{UNKNOWN, change_with};
 use crate::watch::{
-    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, from_to, gap_time, heading, heading_of_all, is_repeated,
-    is_side_by_side, recovery, sentences, side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
+    LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, from_to, gap_from_to, heading, heading_of_all,
+    is_repeated, is_side_by_side, recovery, recovery_of_price, sentences, side_by_side, sights, summary,
+    timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Change, Episode, Price, episodes, prices};
@@ -72,11 +73,11 @@ fn price_table(prices: &[Price<'_>]) -> Markup {
                             td { (price.event) }
                             td { (price.target) }
                             td { (price.took_ns.map(human::time).unwrap_or_default()) }
-                            td { @if let Some((without, with)) = price.gap_ns { (gap_time(without)) " to " (gap_time(with)) } }
+                            td { @if let Some((without, with)) = price.gap_ns { (gap_from_to(without, with)) } @else { (UNKNOWN) } }
                             @for change in [&price.mean, &price.p99] {
                                 td { (from_to(change.as_ref(), human::time)) (percent(change.as_ref())) }
                             }
-                            td { (price.recovery_ns.map(gap_time).unwrap_or_default()) }
+                            td { (price.recovery_ns.map_or_else(|| UNKNOWN.into(), recovery_of_price)) }
                         }
                     }
                 }
@@ -105,22 +106,23 @@ fn events(episode: &Episode<'_>) -> Markup {
         @if !episode.effects.is_empty() {
             div.wide tabindex="0" role="region" aria-label="Events" {
                 table {
-                    thead { tr { @for name in ["event", "at", "took", "longest gap", "normal after", ""] { th scope="col" { (name) } } } }
+                    thead { tr { @for name in ["event", "at", "took", "failed", "longest gap", "normal after"] { th scope="col" { (name) } } } }
                     tbody {
                         @for effect in &episode.effects {
                             tr {
                                 td { (effect.name) }
                                 td { (time(Some(effect.at_ns))) }
-                                td { @if effect.is_mark { "mark" } @else { (time(effect.duration_ns)) } }
+                                td { @if effect.is_mark { "mark" } @else if effect.duration_ns.is_none() { "not begun" } @else { (time(effect.duration_ns)) } }
+                                td { (effect.failed) }
                                 td { @if let Some(gap) = effect.gap { (time(Some(gap.duration_ns))) " (" (gap.of.word()) ")" } }
                                 td { (recovery(effect)) }
-                                td { (effect.failure.unwrap_or_default()) }
                             }
                         }
                     }
                 }
             }
             p.note { (LEGEND) }
+            @for line in failures(episode) { p { (line) } }
         }
     }
 }
@@ -168,7 +170,7 @@ const OLDEST: &str = "oldest in flight";
 fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
     let m = episode.measurement;
     let rows: Vec<Vec<Cell>> =
-        m.samples.iter().flat_map(|sample| of_sample(sample, episode.host_ns(sample))).collect();
+        m.samples.iter().flat_map(|sample| of_sample(sample, episode.host_span(sample))).collect();
     let names = ["reads", "writes", OLDEST];
     let has = |name: &&str| rows.iter().any(|row| row.first() == Some(&Cell::from(*name)));
     let colours = (0..).zip(names).filter(|(_, name)| has(name));
@@ -210,11 +212,11 @@ fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
 }
 
 /// A row for reads, one for writes, one for the oldest I/O in flight.
-fn of_sample(sample: &Sample, at_ns: u64) -> Vec<Vec<Cell>> {
-    let at = Cell::from(at_ns as f64 / 1e9);
+fn of_sample(sample: &Sample, (begin_ns, end_ns): (u64, u64)) -> Vec<Vec<Cell>> {
+    let at = Cell::from(end_ns as f64 / 1e9);
     let of = |name: &str, tally: Option<&Tally>| -> Option<Vec<Cell>> {
         let tally = tally?;
-        let rate = tally.ios as f64 * 1e9 / sample.duration_ns.max(1) as f64;
+        let rate = tally.ios as f64 * 1e9 / (end_ns - begin_ns).max(1) as f64;
         let mean = tally.response.as_ref().and_then(iotax_model::Histogram::mean).map(|ns| ns / 1e3);
         Some(vec![name.into(), at.clone(), rate.into(), mean.into(), Cell::Unknown])
     };

@@ -109,10 +109,14 @@ fn stalled(sight: &Sight<'_>) -> Value {
 
 fn event(effect: &Effect<'_>) -> Value {
     let (recovery, not_within) = match effect.recovery {
-        Recovery::Unknown => (None, None),
+        Recovery::Unknown(_) => (None, None),
         Recovery::Unaffected => (Some(0), None),
         Recovery::After(ns) => (Some(ns), None),
         Recovery::NotWithin(ns) => (None, Some(ns)),
+    };
+    let unknown = match effect.recovery {
+        Recovery::Unknown(why) => Some(why.words().into()),
+        Recovery::Unaffected | Recovery::After(_) | Recovery::NotWithin(_) => None,
     };
     object([
         ("name", Some(effect.name.into())),
@@ -120,9 +124,12 @@ fn event(effect: &Effect<'_>) -> Value {
         ("at_ns", Some(effect.at_ns.into())),
         ("duration_ns", effect.duration_ns.map(Value::from)),
         ("failure", effect.failure.map(Value::from)),
+        ("unseen_ns", (effect.unseen_ns > 0).then(|| effect.unseen_ns.into())),
+        ("failed", Some(effect.failed.into())),
         ("gap", effect.gap.as_ref().map(gap)),
         ("recovery_ns", recovery.map(Value::from)),
         ("not_recovered_within_ns", not_within.map(Value::from)),
+        ("recovery_unknown", unknown),
     ])
 }
 
@@ -135,7 +142,9 @@ fn requirement(judged: &Judged) -> Value {
     object([
         ("requirement", Some(judged.requirement.to_string().into())),
         ("value", judged.value.map(Value::from)),
+        ("lower_bound", judged.is_bound.then_some(true.into())),
         ("verdict", Some(word.into())),
+        ("reason", judged.reason.as_deref().map(Value::from)),
     ])
 }
 

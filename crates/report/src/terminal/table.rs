@@ -114,7 +114,7 @@ fn names(head: &[Field], widths: &[u16], setting: Setting) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut end = 0;
     for (field, width) in head.iter().zip(widths) {
-        end += usize::from(width + setting.gap());
+        end += usize::from(*width) + usize::from(setting.gap());
         if field.unit.is_none() {
             continue;
         }

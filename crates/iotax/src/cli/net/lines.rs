@@ -169,6 +169,7 @@ mod tests {
             duration_ns: 1_000_000_000,
             tallies: Tallies { write: tally(1_250_000_000), read: tally(125), ..Tallies::default() },
             oldest_ns: None,
+            failed: 0,
             ways: vec![way, down],
         };
         assert_eq!(
@@ -184,6 +185,7 @@ mod tests {
             duration_ns: 1_000_000_000,
             tallies: Tallies { write: Some(Tally { bytes, ..Tally::default() }), ..Tallies::default() },
             oldest_ns: None,
+            failed: 0,
             ways: vec![WaySample {
                 upload: true,
                 retransmits: Some(at_s),

@@ -23,6 +23,7 @@ fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> AgentR
             ..Tallies::default()
         },
         oldest_ns: None,
+        failed: 0,
         ways: Vec::new(),
     };
     let samples: Vec<Sample> = (1..).zip(reads).map(sample).collect();
