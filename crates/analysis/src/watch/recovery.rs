@@ -224,7 +224,7 @@ mod tests {
         let course = Course::of(&m, &[]);
         let normal = Normal::before(&course, None, 2000 * MS).expect("enough before");
         let found = normal.again(&course, 2000 * MS, 2000 * MS, 4250 * MS);
-        assert_eq!((found, course.failed(2000 * MS, 4000 * MS)), (Recovery::Unknown(Unknown::After), 1));
+        assert_eq!((found, course.failed(2000 * MS, 4000 * MS)), (Recovery::After(1250 * MS), 1));
         let m = Measurement { samples: samples(&all), ..empty() };
         let before = |offered, ms| Normal::before(&Course::of(&m, &[]), Some(offered), ms * MS).err();
         assert_eq!(before(400.0, 750), Some(Unknown::Before), "three intervals do not tell");

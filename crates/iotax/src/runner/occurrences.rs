@@ -376,7 +376,10 @@ pub(super) fn news_line(at_ns: u64, text: &str) -> String {
 /// What is told at once of something that happened. The kernel's log and events of devices are long, and in the report.
 fn news_of(what: &Happened) -> Option<String> {
     match what {
-        Happened::Event { name, failure: Some(failure), .. } => Some(format!("{name} failed: {failure}")),
+        Happened::Event { name, failure: Some(failure), duration_ns } => {
+            let what = if duration_ns.is_some() { "failed" } else { "did not begin" };
+            Some(format!("{name} {what}: {failure}"))
+        }
         Happened::Event { name, duration_ns, .. } => {
             duration_ns.map(|ns| format!("{name} took {}", human::time(ns as f64)))
         }
@@ -426,16 +429,15 @@ mod tests {
         let answers: Vec<String> = answers.into_iter().map(|answer| answer.expect("answered").text).collect();
         assert_eq!(answers[0], "run 1: its window has not begun");
         assert!(answers[1].starts_with("run 1: marked at "), "{answers:?}");
-        let told = told
+        let told: Vec<&str> = told
             .iter()
             .chain(&seen.news)
-            .map(|line| line.split_once("  ").map_or("", |(_, line)| line.trim_start()));
-        let told: Vec<String> =
-            told.map(|line| line.split(" took ").next().unwrap_or_default().to_owned()).collect();
+            .filter_map(|line| line.trim_start().split_once("  ")?.1.split(" took ").next())
+            .collect();
         for line in
             ["mark: cable pulled", "slow begins", "slow", "wrong failed: exit status: 3: no such path"]
         {
-            assert!(told.iter().any(|one| one == line), "{line}: {told:?}");
+            assert!(told.contains(&line), "{line}: {told:?}");
         }
         assert_eq!(answers[2], "run 1: its window is over");
         assert!(!happenings.socket.exists(), "the socket stays");

@@ -1,5 +1,6 @@
 //! What an event costs: faults of known length on this host, and in a guest with device mapper.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use iotax_model::units::Bytes;
 use iotax_testkit::require;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::disk::{Disk, run};
@@ -117,10 +118,21 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     let failed = lab.run(&[&failing[..], &keys].concat());
     let said = text(&failed.stdout);
     assert_eq!(failed.status.code(), Some(3), "{said}");
-    assert!(said.contains("event pull: its command failed: exit status: 3: no such path"), "{said}");
-    assert!(said.contains("errors = 0: undecided"), "{said}");
+    assert!(said.contains("event pull failed: exit status: 3: no such path"), "{said}");
+    assert!(said.contains("errors = 0: undecided (pull failed)"), "{said}");
+    // What it does after the load nobody saw.
+    let long = ["watch", dir, "--event", "long@500ms = sleep 2", "--require", "errors = 0"];
+    let unseen = lab.run(&[&long[..], &keys].concat());
+    let said = format!("{}{}", text(&unseen.stdout), text(&unseen.stderr));
+    assert_eq!(unseen.status.code(), Some(5), "{said}");
+    for words in
+        ["event long went on for 1.", "errors = 0: undecided (long went on for 1.", "waiting for event long"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
     for (more, words) in [
         (["--event", "pull"], "or an operation on a guest (stop, snapshot, commit, mirror, backup)"),
+        (["--event", "a\u{7}b = true"], "cannot be called so: accepted: one line of 1 to 60 characters"),
         (["--event", "pull@5s = true"], "event \"pull\" at 5s: accepted: before 1s"),
         (["--require", "gap < 30"], "\"gap < 30\" is not a requirement"),
         (["--require", "speed < 3s"], "accepted: gap < TIME"),
@@ -135,6 +147,32 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
         let said = text(&refused.stderr);
         assert_eq!((refused.status.code(), said.contains(words)), (Some(2), true), "{more:?}: {said}");
     }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_command_that_goes_on_is_left_running_by_ctrl_c_and_the_rest_is_kept() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let mut watch = lab.iotax();
+    watch.args(["watch", work.to_str().expect("text"), "--size", "8m", "--runtime", "2", "--ramp-time", "0"]);
+    watch.args(["--event", "forever@200ms = sleep 600", "--yes"]);
+    let mut watch = watch.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let lines = BufReader::new(watch.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut lines = lines.skip_while(|line| !line.contains("waiting for event forever (process "));
+    let waits = lines.next().expect("it says what it waits for");
+    let pid = waits.split(['(', ')', ' ']).find_map(|word| word.parse::<i32>().ok()).expect("a process");
+    let process = |pid: u32| Pid::from_raw(pid.cast_signed()).expect("a process");
+    kill_process(process(watch.id()), Signal::INT).expect("it is there");
+    let said: Vec<String> = lines.collect();
+    let status = watch.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130), "{said:?}");
+    // It is there still, in a session of its own.
+    let command = Pid::from_raw(pid).expect("a process");
+    kill_process_group(command, Signal::TERM).expect("it was left running");
+    let told = text(&lab.run(&["report", "1"]).stdout);
+    assert!(told.contains(&format!("event forever failed: process {pid} was left running")), "{told}");
+    assert!(told.contains("no gap; none late"), "{told}");
     lab.assert_nothing_left();
 }
 
@@ -335,7 +373,7 @@ fn operations_on_a_guests_disk_have_a_price_and_leave_nothing() {
     lab.assert_nothing_left();
     let told = text(&lab.run(&["report", "1"]).stdout);
     assert!(
-        told.contains("What each event costs") && told.contains("lost = 0: passed in 4 windows"),
+        told.contains("What each event costs") && told.contains("lost = 0: passed in 2 windows"),
         "{told}"
     );
 }
