@@ -296,6 +296,16 @@ fn hung(episode: &Episode<'_>) -> String {
 fn origin(episode: &Episode<'_>) -> Option<String> {
     let gap = episode.longest_gap().filter(|gap| matches!(gap.of, Stalled::Reads | Stalled::Writes))?;
     let origin = episode.origin(gap)?;
+    if let Some(stood) = origin.stood {
+        let [length, at] = [stood.duration_ns, stood.at_ns].map(|ns| human::time(ns as f64));
+        let machine = match origin.sights.last()?.machine {
+            Machine::Guest => "its guest",
+            Machine::Host => "this machine",
+        };
+        return Some(format!(
+            "The load itself did not run for {length} from {at} on: {machine} or its agent stood still, so this gap says nothing of the storage."
+        ));
+    }
     let Some((sight, hung)) = origin.lowest.and_then(|place| {
         let sight = origin.sights.get(place)?;
         Some((sight, sight.hung?))

@@ -34,6 +34,8 @@ pub struct Origin<'a> {
     pub sights: Vec<Sight<'a>>,
     /// The place of the lowest one that hung; `None` if none did, so that it arose above them.
     pub lowest: Option<usize>,
+    /// When the load itself did not run, if that was the gap: its machine or its agent stood still.
+    pub stood: Option<Gap>,
 }
 
 /// Where a gap of reads or writes arose; `None` for others, and if no device was watched.
@@ -57,6 +59,9 @@ pub(super) fn origin<'a>(m: &'a Measurement, gap: &Gap) -> Option<Origin<'a>> {
     };
     let own = if in_guest { Machine::Guest } else { Machine::Host };
     let sights: Vec<Sight<'_>> = of(&m.devices, Machine::Host).chain(of(&m.outcome.devices, own)).collect();
+    let blind = m.outcome.devices.first().into_iter().flat_map(|device| &device.blind);
+    let stood = blind.map(|hole| clock.gap(hole)).max_by_key(|hole| hole.overlap_ns(gap));
+    let stood = stood.filter(|hole| hole.overlap_ns(gap) as f64 >= SHARE * gap.duration_ns as f64);
     let lowest = sights.iter().position(|sight| sight.hung.is_some());
-    (!sights.is_empty()).then_some(Origin { sights, lowest })
+    (!sights.is_empty()).then_some(Origin { sights, lowest, stood })
 }

@@ -237,5 +237,6 @@ mod alone {
         let said = text(&stopped.stdout);
         assert_eq!(stopped.status.code(), Some(1), "{said} {}", text(&stopped.stderr));
         assert!(said.contains("gap < 500ms: FAILED"), "{said}");
+        assert!(said.contains("The load itself did not run for"), "{said}");
     }
 }

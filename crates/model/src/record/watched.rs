@@ -26,6 +26,9 @@ pub struct DeviceGaps {
     pub device: String,
     /// In their order, to 10 ms. An I/O that failed has completed.
     pub gaps: Vec<Blackout>,
+    /// Times in which nothing looked at it: the machine or the watching process stood still.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub blind: Vec<Blackout>,
 }
 
 /// A time in which a guest's clock stood still, as when its virtual CPUs are stopped: its programs do not notice.

@@ -69,6 +69,12 @@ fn one(episode: &Episode<'_>) -> Value {
                 .and_then(|gap| episode.origin(gap))
                 .map(|origin| origin.sights.iter().map(stalled).collect()),
         ),
+        (
+            "stood_still",
+            episode.longest_gap().and_then(|gap| episode.origin(gap)?.stood).map(|stood| {
+                object([("at_ns", Some(stood.at_ns.into())), ("duration_ns", Some(stood.duration_ns.into()))])
+            }),
+        ),
         ("late", Some(episode.late.into())),
         ("failed", Some(episode.failed.into())),
         ("lost", episode.lost.map(Value::from)),

@@ -21,7 +21,7 @@ const MOST: usize = 1000;
 #[derive(Debug)]
 pub struct DeviceGapWatch {
     over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Vec<Device>>>,
+    thread: Option<JoinHandle<(Vec<Device>, Looks)>>,
 }
 
 impl DeviceGapWatch {
@@ -34,11 +34,13 @@ impl DeviceGapWatch {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let thread = thread::spawn(move || {
+            let mut looks = Looks { least, last: Instant::now(), holes: Vec::new() };
             while !is_over.load(Ordering::Relaxed) {
+                looks.at(Instant::now());
                 devices.iter_mut().for_each(Device::look);
                 thread::sleep(LOOK);
             }
-            devices
+            (devices, looks)
         });
         Self { over, thread: Some(thread) }
     }
@@ -47,9 +49,16 @@ impl DeviceGapWatch {
     #[must_use]
     pub fn finish(mut self, begin: Instant, end: Instant) -> Vec<DeviceGaps> {
         self.over.store(true, Ordering::Relaxed);
-        let devices = self.thread.take().map(JoinHandle::join).and_then(Result::ok).unwrap_or_default();
+        let ended = self.thread.take().map(JoinHandle::join).and_then(Result::ok);
+        let Some((devices, looks)) = ended else { return Vec::new() };
+        let blind = looks.within(begin, end);
         let known = devices.into_iter().filter(Device::is_known);
-        known.map(|device| DeviceGaps { gaps: device.within(begin, end), device: device.name }).collect()
+        let gaps = |device: Device| DeviceGaps {
+            gaps: device.within(begin, end),
+            device: device.name,
+            blind: blind.clone(),
+        };
+        known.map(gaps).collect()
     }
 }
 
@@ -74,6 +83,40 @@ fn with_paths(root: &Path, name: &str) -> Vec<String> {
     }
     names.push(name.to_owned());
     names
+}
+
+/// When nobody looked for longer than gaps count: the machine stood still, or this process.
+#[derive(Debug)]
+struct Looks {
+    least: Duration,
+    last: Instant,
+    holes: Vec<(Instant, Instant)>,
+}
+
+impl Looks {
+    fn at(&mut self, now: Instant) {
+        let last = std::mem::replace(&mut self.last, now);
+        if now.saturating_duration_since(last) >= self.least && self.holes.len() < MOST {
+            self.holes.push((last, now));
+        }
+    }
+
+    fn within(&self, begin: Instant, end: Instant) -> Vec<Blackout> {
+        let all = self.holes.iter().filter_map(|(from, to)| blackout(*from, Some(*to), begin, end));
+        all.filter(|hole| hole.duration_ns >= super::nanos(self.least)).collect()
+    }
+}
+
+/// What of a time from one moment to another, or to the end, lies in a window.
+fn blackout(from: Instant, to: Option<Instant>, begin: Instant, end: Instant) -> Option<Blackout> {
+    let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
+    let gap = until.checked_duration_since(at)?;
+    Some(Blackout {
+        writes: false,
+        at_ns: super::nanos(at.saturating_duration_since(begin)),
+        duration_ns: super::nanos(gap),
+        ended: to.is_some_and(|to| to <= end),
+    })
 }
 
 #[derive(Debug)]
@@ -141,16 +184,8 @@ impl Device {
         for (way, writes) in self.ways.iter().zip([false, true]) {
             let open = way.hangs.map(|from| (from, None));
             for (from, to) in way.found.iter().map(|(from, to)| (*from, Some(*to))).chain(open) {
-                let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
-                let gap = until.saturating_duration_since(at);
-                if gap >= self.least {
-                    all.push(Blackout {
-                        writes,
-                        at_ns: super::nanos(at.saturating_duration_since(begin)),
-                        duration_ns: super::nanos(gap),
-                        ended: to.is_some_and(|to| to <= end),
-                    });
-                }
+                let gap = blackout(from, to, begin, end).map(|gap| Blackout { writes, ..gap });
+                all.extend(gap.filter(|gap| gap.duration_ns >= super::nanos(self.least)));
             }
         }
         all.sort_by_key(|gap| gap.at_ns);
@@ -205,6 +240,20 @@ mod tests {
         };
         assert_eq!(device.within(at(0), at(600)), [gap(20, 230, true), gap(400, 200, false)]);
         assert_eq!(device.within(at(100), at(450)), [gap(0, 150, true)]);
+    }
+
+    #[test]
+    fn a_machine_that_stands_still_does_not_look() {
+        let begin = Instant::now();
+        let at = |ms: u64| begin + Duration::from_millis(ms);
+        let mut looks = Looks { least: Duration::from_millis(100), last: begin, holes: Vec::new() };
+        [10, 20, 90, 300, 310, 900].into_iter().for_each(|ms| looks.at(at(ms)));
+        let found: Vec<(u64, u64)> = looks
+            .within(at(50), at(500))
+            .iter()
+            .map(|hole| (hole.at_ns / 1_000_000, hole.duration_ns / 1_000_000))
+            .collect();
+        assert_eq!(found, [(40, 210), (260, 190)]);
     }
 
     #[test]
