@@ -40,7 +40,7 @@ pub(super) fn sections(run: &Run) -> Markup {
                 @for line in verdicts_of_all(watch, &all) { p { (line) } }
             }
         }
-        @for (number, episode) in (1..).zip(&all) {
+        @for (number, episode) in (1..).zip(in_plan(run, &all)) {
             section id=(format!("v{number}")) {
                 h2 { (heading(run, episode)) }
                 @for sentence in sentences(watch, episode) { p { (sentence) } }
@@ -55,6 +55,16 @@ pub(super) fn sections(run: &Run) -> Markup {
             }
         }
     }
+}
+
+/// Windows of several targets in the order of the plan, round by round.
+fn in_plan<'a, 'b>(run: &Run, all: &'b [Episode<'a>]) -> Vec<&'b Episode<'a>> {
+    let place = |name: &str| run.plan.targets.iter().position(|target| target.name == name);
+    let mut all: Vec<&Episode<'_>> = all.iter().collect();
+    if run.plan.is_together() {
+        all.sort_by_key(|episode| (episode.measurement.round, place(&episode.measurement.target)));
+    }
+    all
 }
 
 fn price_table(prices: &[Price<'_>]) -> Markup {
@@ -169,9 +179,10 @@ const OLDEST: &str = "oldest in flight";
 
 fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
     let m = episode.measurement;
+    let (reads, ios) = if episode.is_network() { ("round trips", "Round trips") } else { ("reads", "I/Os") };
     let rows: Vec<Vec<Cell>> =
-        m.samples.iter().flat_map(|sample| of_sample(sample, episode.host_span(sample))).collect();
-    let names = ["reads", "writes", OLDEST];
+        m.samples.iter().flat_map(|sample| of_sample(reads, sample, episode.host_span(sample))).collect();
+    let names = [reads, "writes", OLDEST];
     let has = |name: &&str| rows.iter().any(|row| row.first() == Some(&Cell::from(*name)));
     let colours = (0..).zip(names).filter(|(_, name)| has(name));
     let axis = |label: &str, unit: Unit, log: bool| Axis { label: label.into(), unit, log, at_least: 0.0 };
@@ -192,7 +203,7 @@ fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
             x: 1,
             across: axis("seconds", Unit::Count, false),
             panels: vec![
-                panel(2, axis("I/Os per second", Unit::Count, false), 120),
+                panel(2, axis(&format!("{ios} per second"), Unit::Count, false), 120),
                 panel(3, axis("Mean response time", Unit::Time, true), 140),
                 panel(4, axis("Age of the oldest I/O in flight, seconds", Unit::Count, false), 100),
             ],
@@ -212,7 +223,7 @@ fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
 }
 
 /// A row for reads, one for writes, one for the oldest I/O in flight.
-fn of_sample(sample: &Sample, (begin_ns, end_ns): (u64, u64)) -> Vec<Vec<Cell>> {
+fn of_sample(reads: &str, sample: &Sample, (begin_ns, end_ns): (u64, u64)) -> Vec<Vec<Cell>> {
     let at = Cell::from(end_ns as f64 / 1e9);
     let of = |name: &str, tally: Option<&Tally>| -> Option<Vec<Cell>> {
         let tally = tally?;
@@ -223,7 +234,7 @@ fn of_sample(sample: &Sample, (begin_ns, end_ns): (u64, u64)) -> Vec<Vec<Cell>> 
     let oldest = sample.oldest_ns.unwrap_or_default() as f64 / 1e9;
     let oldest = vec![OLDEST.into(), at.clone(), Cell::Unknown, Cell::Unknown, oldest.into()];
     let tallies = &sample.tallies;
-    [of("reads", tallies.read.as_ref()), of("writes", tallies.write.as_ref()), Some(oldest)]
+    [of(reads, tallies.read.as_ref()), of("writes", tallies.write.as_ref()), Some(oldest)]
         .into_iter()
         .flatten()
         .collect()
