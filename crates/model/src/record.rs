@@ -447,6 +447,12 @@ impl Measurement {
     pub fn machine(&self) -> Option<&HostActivity> {
         self.host.as_ref().or(self.outcome.inside.as_ref())
     }
+
+    /// The samples without the last one of a window that Ctrl-C ended, which has no length to speak of.
+    pub fn whole_samples(&self) -> impl Iterator<Item = &Sample> {
+        let whole = self.samples.first().map_or(0, |sample| sample.duration_ns / 2);
+        self.samples.iter().filter(move |sample| sample.duration_ns >= whole)
+    }
 }
 
 /// A target as it was built.

@@ -97,7 +97,7 @@ fn intervals(m: &Measurement) -> Vec<Interval> {
             figures: response.map(|response| (rate, response)),
         }
     };
-    m.samples.iter().map(interval).collect()
+    m.whole_samples().map(interval).collect()
 }
 
 /// What intervals were like before the first event.
@@ -190,6 +190,10 @@ mod tests {
     use super::super::tests::{MS, empty, samples};
     use super::*;
 
+    fn normal_of(course: &Course<'_>) -> Normal {
+        Normal::before(course, None, 2000 * MS).expect("enough before")
+    }
+
     #[test]
     fn it_is_over_when_it_stays_as_before() {
         let usual = [(100, 1); 8];
@@ -222,9 +226,15 @@ mod tests {
         failing[12].failed = 1;
         let m = Measurement { samples: failing, ..empty() };
         let course = Course::of(&m, &[]);
-        let normal = Normal::before(&course, None, 2000 * MS).expect("enough before");
-        let found = normal.again(&course, 2000 * MS, 2000 * MS, 4250 * MS);
+        let found = normal_of(&course).again(&course, 2000 * MS, 2000 * MS, 4250 * MS);
         assert_eq!((found, course.failed(2000 * MS, 4000 * MS)), (Recovery::After(1250 * MS), 1));
+        let mut cut = samples(&[usual; 2].concat());
+        let end_ns = cut[15].at_ns + MS;
+        cut.push(Sample { at_ns: end_ns, duration_ns: MS, ..samples(&[(0, 0)]).remove(0) });
+        let m = Measurement { samples: cut, ..empty() };
+        let course = Course::of(&m, &[]);
+        let found = normal_of(&course).again(&course, 2000 * MS, 2000 * MS, end_ns);
+        assert_eq!(found, Recovery::Unaffected, "Ctrl-C ended it within an interval");
         let m = Measurement { samples: samples(&all), ..empty() };
         let before = |offered, ms| Normal::before(&Course::of(&m, &[]), Some(offered), ms * MS).err();
         assert_eq!(before(400.0, 750), Some(Unknown::Before), "three intervals do not tell");

@@ -181,7 +181,7 @@ fn chart(run: &Run, episode: &Episode<'_>) -> Chart {
     let m = episode.measurement;
     let (reads, ios) = if episode.is_network() { ("round trips", "Round trips") } else { ("reads", "I/Os") };
     let rows: Vec<Vec<Cell>> =
-        m.samples.iter().flat_map(|sample| of_sample(reads, sample, episode.host_span(sample))).collect();
+        m.whole_samples().flat_map(|sample| of_sample(reads, sample, episode.host_span(sample))).collect();
     let names = [reads, "writes", OLDEST];
     let has = |name: &&str| rows.iter().any(|row| row.first() == Some(&Cell::from(*name)));
     let colours = (0..).zip(names).filter(|(_, name)| has(name));
