@@ -37,6 +37,7 @@ pub mod suite;
 pub mod summary;
 pub mod time;
 pub mod timing;
+pub mod tune;
 mod warm_up;
 pub mod watch;
 

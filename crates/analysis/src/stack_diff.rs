@@ -93,7 +93,9 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
     if let Some(network) = &target.network {
         return paths(target, network);
     }
-    let mut parts = vec![Part::plain(place(target))];
+    let mut bottom = Part::plain(place(target));
+    bottom.settings.extend(settings(&target.settings, &[]));
+    let mut parts = vec![bottom];
     if let Some(lvm) = &target.lvm {
         parts.push(Part::new("lvm", "LVM", lvm, &["vg", "snapshot"]));
         if lvm.snapshot {

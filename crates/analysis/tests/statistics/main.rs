@@ -12,4 +12,5 @@ mod page;
 mod power;
 mod sequential;
 mod simulate;
+mod tune;
 mod within;

@@ -68,11 +68,16 @@ pub(super) fn events(plan: &Plan) -> Vec<String> {
     .collect()
 }
 
-/// Asks on the terminal; Ctrl-C means no.
+/// Asks on the terminal whether to begin; Ctrl-C means no.
 pub(super) fn confirmed(stop: &Interrupt) -> bool {
+    asked("Begin? [Y/n] ", stop)
+}
+
+/// Asks a question on the terminal; Ctrl-C means no.
+pub(super) fn asked(question: &str, stop: &Interrupt) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-    Stream::Stderr.text("Begin? [Y/n] ");
+    Stream::Stderr.text(question);
     let stdin = io::stdin();
     while !stop.load(Ordering::Relaxed) {
         let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_AGAIN));

@@ -58,6 +58,14 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "tune",
+        &[
+            ("iotax tune /srv/images", "What suits the storage of a directory, 3 minutes"),
+            ("iotax tune /dev/sdb --try scheduler,nr_requests=64:256", "These, on a disk that is only read"),
+            ("iotax tune vm-raw:/srv --try cache,aio --time 10m", "A guest's disk, for longer"),
+        ],
+    ),
+    (
         "ask",
         &[
             ("iotax ask /srv/data.img --slo 'p99 <= 0.5ms'", "How many random 4k reads a second"),

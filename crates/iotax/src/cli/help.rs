@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use super::{Cli, examples};
 
 /// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
-const EVERYDAY: [(&str, &str); 14] = [
+const EVERYDAY: [(&str, &str); 15] = [
     (
         "bench",
         "target rw bs iodepth numjobs size runtime rwmixread ioengine rate_iops verify job json html overwrite",
@@ -26,6 +26,7 @@ const EVERYDAY: [(&str, &str); 14] = [
         "watch",
         "targets together ping event control require repeat rw rate_iops size runtime json html yes overwrite",
     ),
+    ("tune", "target wanted objective time workloads rw bs iodepth size apply json print_plan yes overwrite"),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
     ("net ladder", "rungs peer workloads together time repeat print_plan json html yes"),
     ("net run", "hosts port udp time bitrate reverse bidir parallel length interval json html"),

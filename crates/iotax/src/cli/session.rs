@@ -125,7 +125,29 @@ impl<'a> Session<'a> {
     }
 
     /// Runs the plan and reports.
-    pub(super) fn carry_out(mut self) -> Result<Exit, Failure> {
+    pub(super) fn carry_out(self) -> Result<Exit, Failure> {
+        self.carry_out_and(Self::report)
+    }
+
+    /// Runs the plan, whose results a command of several runs reports itself. Returns the run, unless the user declined or it could not be
+    /// begun.
+    pub(super) fn measure(self) -> Result<(Option<i64>, Exit), Failure> {
+        let mut run = None;
+        let exit = self.carry_out_and(|_, measured, _, _| {
+            run = Some(measured.run);
+            Ok(match measured.ended.or_exit(Exit::Environment)? {
+                // A target that was lost is told as such by the command.
+                Ended::Complete | Ended::Missing(_) => Exit::Fine,
+                Ended::Interrupted => Exit::Interrupted,
+            })
+        })?;
+        Ok((run, exit))
+    }
+
+    fn carry_out_and(
+        mut self,
+        report: impl FnOnce(&Self, Measured, &Store, &Destinations) -> Result<Exit, Failure>,
+    ) -> Result<Exit, Failure> {
         let stop = watch_signals().or_exit(Exit::Environment)?;
         make_absolute(&mut self.plan).or_exit(Exit::Environment)?;
         let needs = preflight::check(&self.plan, &self.permission)
@@ -149,7 +171,7 @@ impl<'a> Session<'a> {
         let (_, failures) = undo_log.undo_all();
         failures.iter().for_each(say_not_undone);
         let result = measured.and_then(|measured| {
-            measured.map_or(Ok(Exit::Fine), |measured| self.report(measured, &store, &outputs))
+            measured.map_or(Ok(Exit::Fine), |measured| report(&self, measured, &store, &outputs))
         });
         match result {
             // Errors after an interrupt are its consequences.

@@ -132,7 +132,12 @@ impl Runner<'_> {
                 name: format!("run {}, {}", self.order.run, names.join(", ")),
             }
         });
-        let performed = window::perform(&mut parts, happenings.as_ref(), &mut self.local, progress);
+        // Targets that are measured together have no settings.
+        let setting = wanted.first().map_or(usize::MAX, |(target, _)| *target);
+        let applied = self.settings.apply(setting).context("a setting cannot be applied");
+        let performed = applied
+            .and_then(|()| window::perform(&mut parts, happenings.as_ref(), &mut self.local, progress));
+        let restored = self.settings.restore(setting).context("a setting is not as it was");
         drop(happenings);
         self.phases.begin(phases::FINISH);
         if let (Some(operations), [Part { targets: [target], .. }]) = (operations, parts.as_mut_slice()) {
@@ -142,6 +147,7 @@ impl Runner<'_> {
             target.remove_directory(undo_log);
         }
         let performed = performed?;
+        restored?;
         // A watch that the user ended is kept, whether QEMU still answers or not.
         let paused = parts.iter_mut().flat_map(Part::everything).try_for_each(Target::pause);
         // Why a measurement failed says more than that its guest does not answer.
@@ -169,6 +175,15 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Marks a target, and those on the same storage, as partly unwritten.
+    fn mark_unfilled(&mut self, target: usize) {
+        let storage = self.plan.storage_of(target);
+        let same = (0..self.plan.targets.len()).filter(|other| self.plan.storage_of(*other) == storage);
+        for other in same {
+            self.groups[other].iter_mut().for_each(|part| part.is_filled &= !part.takes_layouts());
+        }
+    }
+
     /// Fills what was left unwritten, renews snapshots, resumes guests, creates directories and drops caches.
     fn prepare(
         &mut self,
@@ -184,10 +199,10 @@ impl Runner<'_> {
         if workload.jobs().any(Workload::needs_filling) {
             self.fill_again(scheduled.cell.target, progress)?;
         }
-        let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, neighbour);
-        for target in targets.iter_mut() {
-            target.is_filled &= !(workload.lays_out() && target.takes_layouts());
+        if workload.lays_out() {
+            self.mark_unfilled(scheduled.cell.target);
         }
+        let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, neighbour);
         // The first writes after a snapshot pay for it: a warm-up would do so uncounted.
         let from_the_first = workload.modifies() && targets.iter().any(Target::has_snapshot);
         if from_the_first {

@@ -41,6 +41,7 @@ use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::device::Permission;
 use iotax_testbed::host_info;
 use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::settings::KernelSettings;
 use iotax_testbed::target::Builder;
 use iotax_testbed::undo::UndoLog;
 
@@ -166,6 +167,8 @@ struct Runner<'a> {
     lost: HashSet<usize>,
     /// Records of the targets that were ready, by group.
     records: HashMap<usize, TargetRecord>,
+    /// The kernel's files that targets change while they are measured.
+    settings: KernelSettings,
     phases: Phases,
 }
 
@@ -179,7 +182,8 @@ impl<'a> Runner<'a> {
     ) -> Self {
         let (groups, lost, records) = (Vec::new(), HashSet::new(), HashMap::new());
         let plan = Arc::new(order.plan.clone());
-        Self { order, plan, tag, local, remote_agents, groups, lost, records, phases }
+        let settings = KernelSettings::default();
+        Self { order, plan, tag, local, remote_agents, groups, lost, records, settings, phases }
     }
 }
 
@@ -203,6 +207,8 @@ impl Runner<'_> {
             store.put_target(order.run, &record)?;
         }
 
+        self.settings = KernelSettings::find(Path::new("/"), order.plan)?;
+        self.settings.record(undo_log)?;
         if has_storage {
             progress.phase("creating files");
         }
@@ -219,6 +225,14 @@ impl Runner<'_> {
         }
         for record in self.groups.iter().filter_map(|group| group.first()).map(Target::record) {
             storage::same_disks(order.before, &record?)?;
+        }
+        for target in 0..order.plan.targets.len() {
+            match self.settings.try_out(target) {
+                Err(error) if order.plan.targets[target].name != order.plan.baseline => {
+                    self.lose(target, &error.to_string(), store, progress)?;
+                }
+                tried => tried.context("a setting cannot be applied")?,
+            }
         }
         self.phases.begin(phases::FILL);
         for group in 0..self.groups.len() {
@@ -255,10 +269,14 @@ impl Runner<'_> {
     ) -> anyhow::Result<()> {
         let order = self.order;
         let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
-        for spec in order.plan.everything() {
+        for (place, spec) in order.plan.everything().enumerate() {
             let members = target::instances(spec).enumerate();
-            let group = members.map(|(number, spec)| self.build(spec, number, &mut builder, undo_log, stop));
-            let group = group.collect::<anyhow::Result<Vec<Target>>>()?;
+            let group = match self.built_before(place) {
+                Some(target) => vec![target],
+                None => members
+                    .map(|(number, spec)| self.build(spec, number, &mut builder, undo_log, stop))
+                    .collect::<anyhow::Result<Vec<Target>>>()?,
+            };
             for warning in group.iter().flat_map(Target::warnings) {
                 progress.note(&format!("{}: {}", spec.name, warning.evidence));
                 let warning = Warning { target: Some(spec.name.clone()), ..warning.clone() };
@@ -274,6 +292,15 @@ impl Runner<'_> {
         // The run's agent measures one target at a time.
         let beside = if together { 0 } else { targets };
         self.groups[beside..].iter_mut().flatten().try_for_each(|target| target.start_own_agent(stop))
+    }
+
+    /// A target on the storage of an earlier one, if it differs from that in settings alone.
+    fn built_before(&self, place: usize) -> Option<Target> {
+        let plan = self.order.plan;
+        let spec = plan.targets.get(place)?;
+        let earlier = self.groups.get(plan.storage_of(place))?.first()?;
+        let built = earlier.local_storage()?.built.for_another();
+        Some(Target { spec: spec.clone(), site: Site::Host(HostSite::new(built)), is_filled: false })
     }
 
     /// Builds one part of a target.
@@ -317,6 +344,11 @@ impl Runner<'_> {
 
     /// Fills all parts of a target.
     fn fill_group(&mut self, group: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+        let plan = self.order.plan;
+        if group < plan.targets.len() && plan.storage_of(group) != group {
+            self.groups[group].iter_mut().for_each(|target| target.is_filled = true);
+            return Ok(());
+        }
         let members = if self.lost.contains(&group) { 0 } else { self.groups[group].len() };
         (0..members).try_for_each(|member| self.fill(group, member, progress))
     }

@@ -278,6 +278,7 @@ impl Plan {
         }
         self.check_networks()?;
         self.check_places()?;
+        self.check_settings()?;
         self.check_journals()
     }
 
@@ -399,6 +400,29 @@ impl Plan {
         self.watch.as_ref().is_some_and(|watch| {
             watch.together && watch.is_control(&one.name) == watch.is_control(&other.name)
         })
+    }
+
+    /// Checks settings of the kernel: they hold for one target at a time.
+    fn check_settings(&self) -> Result<(), PlanError> {
+        let has_settings = |target: &&TargetSpec| !target.setting_values().is_empty();
+        if let Some(neighbour) = self.neighbours.iter().map(|it| &it.target).find(has_settings) {
+            let reason = "settings hold while a target is measured; give them to the target that the neighbour is beside";
+            return Err(neighbour.refused(reason.into()).into());
+        }
+        match self.targets.iter().find(has_settings).filter(|_| self.is_together()) {
+            Some(target) => {
+                let reason = "settings hold while one target is measured, and these are watched together";
+                Err(target.refused(reason.into()).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The first target that is the same storage as this one: built and filled once for both.
+    #[must_use]
+    pub fn storage_of(&self, target: usize) -> usize {
+        let spec = &self.targets[target];
+        self.targets[..target].iter().position(|earlier| spec.is_same_storage(earlier)).unwrap_or(target)
     }
 
     /// Checks journals: each serves one measurement, and guests have no place for one.

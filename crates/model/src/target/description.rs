@@ -27,7 +27,9 @@ impl TargetSpec {
             layers.extend(guest.filesystem.map(|filesystem| filesystem.to_string()));
         }
         let beside = self.neighbour.as_ref().map(|name| format!(", beside {name}")).unwrap_or_default();
-        format!("{}{beside}", layers.join(" > "))
+        let settings = self.settings.as_ref().filter(|settings| !settings.is_empty());
+        let settings = settings.map(|settings| format!(", {settings}")).unwrap_or_default();
+        format!("{}{beside}{settings}", layers.join(" > "))
     }
 }
 
@@ -73,6 +75,10 @@ mod tests {
     fn every_layer_is_named_from_the_bottom_up() {
         for (keys, said) in [
             ("path = '/dev/sdb'", "/dev/sdb"),
+            (
+                "path = '/dev/sdb'\nsettings = { nr_requests = 8, scheduler = 'none' }",
+                "/dev/sdb, scheduler=none nr_requests=8",
+            ),
             ("file = { dir = '/srv' }", "raw file"),
             (
                 "file = { dir = '/srv', format = 'qcow2', snapshot = 'external' }\nguest = {}",

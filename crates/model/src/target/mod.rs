@@ -10,6 +10,7 @@ mod image;
 mod layer;
 mod network;
 mod remote;
+mod settings;
 mod stack;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use image::{FileSpec, Format, Preallocation, Snapshot};
 pub use layer::{Layer, LayerKind};
 pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
 pub use remote::Remote;
+pub use settings::{Setting, SettingError, SettingScope, Settings};
 pub use stack::{BlockStack, DiskStack, NewFile, Stack, StorageStack};
 
 /// The space that a plan's workloads need.
@@ -73,6 +75,9 @@ pub struct TargetSpec {
     /// Name of a `[[neighbour]]` that produces load while this target is measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub neighbour: Option<String>,
+    /// Settings of the kernel that hold while the target is measured: applied right before each measurement, restored right after it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub settings: Option<Settings>,
 }
 
 /// An invalid target.
@@ -88,6 +93,22 @@ impl TargetSpec {
     #[must_use]
     pub fn remote(&self) -> Option<Remote> {
         Remote::parse(&self.path.as_ref()?.to_string_lossy()).ok()
+    }
+
+    /// The settings of the kernel that are given.
+    #[must_use]
+    pub fn setting_values(&self) -> Vec<(Setting, String)> {
+        self.settings.as_ref().map(Settings::values).unwrap_or_default()
+    }
+
+    /// Returns whether another target is the same storage: both differ in name and settings alone, and it is not a guest's.
+    #[must_use]
+    pub fn is_same_storage(&self, other: &Self) -> bool {
+        let bare = |spec: &Self| Self { name: String::new(), settings: None, ..spec.clone() };
+        let shareable =
+            self.guest.is_none() && self.network.is_none() && self.lvm.is_none() && self.filesystem.is_none();
+        let has_snapshot = self.file.as_ref().is_some_and(|file| file.snapshot.is_some());
+        shareable && !has_snapshot && bare(self) == bare(other)
     }
 
     /// The filesystem that the guest creates on its disk.

@@ -178,6 +178,14 @@ impl TargetSpec {
         if let Some(guest) = &self.guest {
             self.check_guest(guest)?;
         }
+        if let Some(settings) = &self.settings {
+            settings.check().map_err(|error| format!("settings: {error}"))?;
+            if matches!(stack, Stack::Remote(_) | Stack::Network(_)) {
+                return Err(
+                    "settings belong to storage on this machine: a path, device, lvm or file here".into()
+                );
+            }
+        }
         Ok(stack)
     }
 

@@ -16,6 +16,7 @@ mod run;
 mod suite;
 mod targets;
 mod timing;
+mod tune;
 mod watch;
 
 pub use answer::{answer, so_far};
@@ -24,6 +25,7 @@ pub use figures::figures;
 pub use history::history;
 pub use run::run;
 pub use timing::timing;
+pub use tune::tuned;
 
 use iotax_model::visible;
 

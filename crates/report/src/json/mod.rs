@@ -12,6 +12,7 @@ pub mod history;
 mod parts;
 pub mod read;
 mod suite;
+pub mod tune;
 mod watch;
 
 use iotax_model::record::Measurement;

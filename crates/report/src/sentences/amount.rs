@@ -8,7 +8,7 @@ use iotax_analysis::{Comparison, Metric};
 
 /// The figure that a ratio belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
+pub(crate) enum Of {
     /// IOPS, in a closed loop.
     Iops,
     /// Latency, in an open loop with a given rate.
@@ -56,7 +56,7 @@ pub(crate) fn range(values: &[f64], words: impl Fn(f64) -> String) -> Option<Str
 
 /// `29% fewer IOPS`, `4.2% to 4.9% fewer IOPS`, `12% more IOPS`, `3.1 times the IOPS`. The two ends are worded separately
 /// if they lie on both sides of 1 or mix percentages with multiples.
-pub(super) fn share(of: Of, ratios: &[f64]) -> String {
+pub(crate) fn share(of: Of, ratios: &[f64]) -> String {
     let (noun, less, more) = match of {
         Of::Iops => ("IOPS", "fewer IOPS", "more IOPS"),
         Of::Latency => ("latency", "shorter", "longer"),

@@ -77,6 +77,19 @@ impl Built {
         }
     }
 
+    /// The same storage for another target. The first one owns it.
+    #[must_use]
+    pub fn for_another(&self) -> Self {
+        Self {
+            writable: self.writable,
+            shared: self.shared,
+            offset: self.offset,
+            identity: self.identity,
+            claim: self.claim.clone(),
+            ..Self::at(self.path.clone(), self.format, self.size)
+        }
+    }
+
     /// Returns whether a snapshot is taken before each measurement.
     #[must_use]
     pub const fn has_snapshot(&self) -> bool {

@@ -17,6 +17,7 @@ use rustix::fs::Access;
 use super::{existing, filesystem, loop_device, lvm};
 use crate::device::{self, Permission};
 use crate::refusal::Refusal;
+use crate::settings::KernelSettings;
 use crate::{host_info, network};
 
 /// Space left free: 5% of the filesystem or 1 GiB, whichever is more.
@@ -54,7 +55,14 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
     device::check_permission(plan, permission)?;
     device::check_sharing(plan, permission)?;
+    let shared: BTreeSet<&str> = (0..plan.targets.len())
+        .filter(|place| plan.storage_of(*place) != *place)
+        .map(|place| plan.targets[place].name.as_str())
+        .collect();
     for target in plan.everything() {
+        if shared.contains(target.name.as_str()) {
+            continue;
+        }
         match target.stack().map_err(|error| Refusal::input(error.to_string()))? {
             // The remote agent checks it.
             Stack::Remote(_) => {}
@@ -64,6 +72,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
         }
     }
     lvm::check(plan, permission)?;
+    KernelSettings::find(Path::new("/"), plan)?;
     for (dir, filesystem) in by_filesystem(&needs)? {
         let need: u64 =
             needs.space.iter().filter(|(d, _)| filesystem_of(d) == Some(filesystem)).map(|(_, n)| n).sum();

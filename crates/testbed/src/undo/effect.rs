@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::file_id::FileId;
 use crate::filesystem::{CreatedFilesystem, Mounted};
 use crate::holders;
+use crate::kernel_file::KernelFile;
 use crate::lock::ProcessLock;
 use crate::losetup::Attached;
 use crate::lvm::{Group, Physical};
@@ -78,6 +79,8 @@ pub enum Effect {
     Namespace(Namespace),
     /// A network interface in iotax's namespace; removed.
     Interface(NetnsInterface),
+    /// A setting of the kernel; put back.
+    Setting(KernelFile),
 }
 
 impl Effect {
@@ -125,6 +128,7 @@ impl std::fmt::Display for Effect {
             Self::Interface(interface) => {
                 write!(f, "{} {} in {}", interface.kind, interface.name, interface.namespace)
             }
+            Self::Setting(file) => write!(f, "setting {} (was {})", file.path.display(), file.was),
         }
     }
 }
@@ -146,6 +150,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::Loop(attached) => attached.detach(lock),
         Effect::Namespace(namespace) => namespace.remove(lock),
         Effect::Interface(interface) => interface.remove(lock),
+        Effect::Setting(file) => file.restore(),
     }
 }
 

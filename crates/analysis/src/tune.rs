@@ -1,0 +1,207 @@
+//! Settings that pay: many are screened in one run, and the best are confirmed in another.
+//!
+//! The screening compares every candidate with the present settings. Its winner is chosen by its figures, so they flatter it. Therefore
+//! only a second run with rounds of its own recommends: the present against the chosen settings together. A recommendation without effect
+//! takes a false "faster" there, in one family of comparisons by one metric, which happens in at most 2.5% of such runs.
+
+use iotax_model::Workload;
+
+use crate::comparison::Comparison;
+use crate::judgement::judge;
+use crate::metric::Metric;
+use crate::stats::verdict::Verdict;
+use crate::store::Run;
+
+/// A value of a setting to try, and the target that has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// The target's name.
+    pub target: String,
+    /// The setting.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// A candidate after the screening.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tried {
+    /// The candidate.
+    pub candidate: Candidate,
+    /// Its objective on each workload, against the present settings.
+    pub comparisons: Vec<Comparison>,
+    /// Why it was not measured.
+    pub lost: Option<String>,
+}
+
+/// The metric by which settings are chosen on a workload: the one that was asked for; else IOPS in a closed loop, and the mean latency
+/// where the rate is given.
+#[must_use]
+pub fn objective(workload: &Workload, asked: Option<Metric>) -> Metric {
+    let is_paced = workload.rate.is_some() || workload.rate_iops.is_some();
+    asked.unwrap_or(if is_paced { Metric::LATENCY_MEAN } else { Metric::IOPS })
+}
+
+/// Screens the candidates of a run whose baseline has the present settings.
+#[must_use]
+pub fn screen(run: &Run, candidates: &[Candidate], asked: Option<Metric>) -> Vec<Tried> {
+    let judgement = judge(run);
+    let tried = |candidate: &Candidate| {
+        let is_it = |c: &&Comparison| c.target == candidate.target && is_objective(run, c, asked);
+        let record = run.targets.iter().find(|record| record.name == candidate.target);
+        Tried {
+            candidate: candidate.clone(),
+            comparisons: judgement.comparisons.iter().filter(is_it).cloned().collect(),
+            lost: record.and_then(|record| record.lost.clone()),
+        }
+    };
+    candidates.iter().map(tried).collect()
+}
+
+fn is_objective(run: &Run, comparison: &Comparison, asked: Option<Metric>) -> bool {
+    let workload = run.plan.workloads.iter().find(|workload| workload.name == comparison.workload);
+    workload.is_some_and(|workload| objective(workload, asked) == comparison.metric)
+}
+
+/// The ratio of a comparison, turned so that more than 1 is better.
+#[must_use]
+pub fn gain(comparison: &Comparison) -> f64 {
+    let mean = comparison.ratio.mean;
+    if comparison.metric.more_is_better() { mean } else { 1.0 / mean }
+}
+
+impl Tried {
+    /// Geometric mean of the gains on all workloads; absent if it was not measured.
+    #[must_use]
+    pub fn gain(&self) -> Option<f64> {
+        let logs: Vec<f64> = self.comparisons.iter().map(|c| gain(c).ln()).collect();
+        let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+        (!logs.is_empty() && mean.is_finite()).then(|| mean.exp())
+    }
+
+    /// Why no verdict may rest on its figures; absent if they can be used.
+    #[must_use]
+    pub fn withheld(&self) -> Option<&str> {
+        self.comparisons.iter().find_map(|c| c.ratio.withheld.as_deref())
+    }
+
+    fn has(&self, verdict: Verdict) -> bool {
+        self.comparisons.iter().any(|c| c.ratio.verdict == verdict)
+    }
+
+    /// Returns whether it was decided to be better on a workload, and worse on none.
+    #[must_use]
+    pub fn is_better(&self) -> bool {
+        self.has(Verdict::Faster) && !self.has(Verdict::Slower)
+    }
+}
+
+/// The candidates to confirm together, as indices: of each setting the best value that was decided to be better. If none was, the one that
+/// seems best by more than the margin. Empty if nothing seems to pay.
+#[must_use]
+pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
+    let gain = |place: usize| tried[place].gain().unwrap_or(0.0);
+    let best = |places: &mut dyn Iterator<Item = usize>| places.max_by(|a, b| gain(*a).total_cmp(&gain(*b)));
+    let mut keys: Vec<&str> = Vec::new();
+    for one in tried.iter().filter(|one| one.is_better()) {
+        if !keys.contains(&one.candidate.key.as_str()) {
+            keys.push(&one.candidate.key);
+        }
+    }
+    let of_key = |key: &str| {
+        let is_it = |place: &usize| tried[*place].candidate.key == key && tried[*place].is_better();
+        best(&mut (0..tried.len()).filter(is_it))
+    };
+    let decided: Vec<usize> = keys.into_iter().filter_map(of_key).collect();
+    if !decided.is_empty() {
+        return decided;
+    }
+    let may = |place: &usize| {
+        let one = &tried[*place];
+        !one.has(Verdict::Slower) && one.withheld().is_none() && gain(*place) > 1.0 + margin
+    };
+    best(&mut (0..tried.len()).filter(may)).into_iter().collect()
+}
+
+/// What the confirmation shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Better on a workload, and worse on none by the objective.
+    Pays,
+    /// Better on one workload and worse on another.
+    Trades,
+    /// Not better on any workload.
+    Unproven,
+}
+
+impl Outcome {
+    /// The word for it in documents.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pays => "pays",
+            Self::Trades => "trades",
+            Self::Unproven => "unproven",
+        }
+    }
+}
+
+/// The chosen settings against the present ones, in fresh rounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Confirmation {
+    /// The result.
+    pub outcome: Outcome,
+    /// The objective on each workload.
+    pub objective: Vec<Comparison>,
+    /// Mean latency, 99th percentile and CPU time on each workload, as far as they are not the objective: what it costs elsewhere.
+    pub elsewhere: Vec<Comparison>,
+}
+
+/// The metrics that show what a setting costs elsewhere.
+const ELSEWHERE: [Metric; 3] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::CPU_PER_IO];
+
+/// Judges a confirmation: a run whose baseline has the present settings and whose other target has the chosen ones.
+#[must_use]
+pub fn confirm(run: &Run, asked: Option<Metric>) -> Confirmation {
+    let comparisons = judge(run).comparisons;
+    let (objective, others): (Vec<_>, Vec<_>) =
+        comparisons.into_iter().partition(|comparison| is_objective(run, comparison, asked));
+    let has = |verdict| objective.iter().any(|c| c.ratio.verdict == verdict);
+    let outcome = match (has(Verdict::Faster), has(Verdict::Slower)) {
+        (true, false) => Outcome::Pays,
+        (true, true) => Outcome::Trades,
+        (false, _) => Outcome::Unproven,
+    };
+    // In a closed loop the mean latency says what IOPS say.
+    let is_said = |c: &Comparison| {
+        c.metric == Metric::LATENCY_MEAN && objective.iter().any(|o| o.metric == Metric::IOPS)
+    };
+    let elsewhere = others.into_iter().filter(|c| ELSEWHERE.contains(&c.metric) && !is_said(c)).collect();
+    Confirmation { outcome, objective, elsewhere }
+}
+
+/// A whole tuning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tuning {
+    /// The screening's run; absent with a single candidate, which needs none.
+    pub screening: Option<i64>,
+    /// All candidates.
+    pub tried: Vec<Tried>,
+    /// Those that were confirmed, as indices.
+    pub chosen: Vec<usize>,
+    /// The run that confirms, and what it shows; absent if nothing seemed to pay.
+    pub confirmation: Option<(i64, Confirmation)>,
+}
+
+impl Tuning {
+    /// Returns whether the chosen settings are recommended.
+    #[must_use]
+    pub fn pays(&self) -> bool {
+        self.confirmation.as_ref().is_some_and(|(_, confirmed)| confirmed.outcome == Outcome::Pays)
+    }
+
+    /// The chosen candidates.
+    pub fn candidates(&self) -> impl Iterator<Item = &Candidate> {
+        self.chosen.iter().map(|place| &self.tried[*place].candidate)
+    }
+}

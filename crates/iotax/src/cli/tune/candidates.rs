@@ -1,0 +1,166 @@
+//! The values to try: those of `--try`, or those that suit the target and the work.
+
+use std::path::Path;
+
+use iotax_analysis::tune::Candidate;
+use iotax_model::exit::Exit;
+use iotax_model::target::{Aio, Bus, CacheMode, GuestSpec, Setting, Settings, TargetSpec};
+use iotax_model::words::WordError;
+use iotax_model::workload::Workload;
+use iotax_testbed::settings;
+use serde_json::{Value, json};
+
+use super::super::{Failure, OrExit, args, usage};
+
+/// Keys of a guest that can be tried, with their words; none for numbers and flags.
+pub(super) const GUEST_KEYS: [(&str, &[&str]); 5] = [
+    ("cache", CacheMode::WORDS),
+    ("aio", Aio::WORDS),
+    ("bus", Bus::WORDS),
+    ("iothread", &["0", "1"]),
+    ("queues", &[]),
+];
+
+/// A candidate, and its target.
+pub(super) type Tryable = (Candidate, TargetSpec);
+
+/// The candidates that were asked for.
+pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, Failure> {
+    let mut all = Vec::new();
+    for item in list {
+        let (key, values) = match item.split_once('=') {
+            Some((key, values)) => (key, values.split(':').map(str::to_owned).collect()),
+            None => (item.as_str(), all_values(base, item)?),
+        };
+        for value in &values {
+            all.push(candidate(base, key, value)?);
+        }
+    }
+    if let Some(twice) =
+        (0..all.len()).find(|place| all[..*place].iter().any(|(one, _)| *one == all[*place].0))
+    {
+        let Candidate { key, value, .. } = &all[twice].0;
+        return Err(usage(format!("--try: {key}={value} is there twice")));
+    }
+    Ok(all)
+}
+
+/// All values of a key that has words, other than the present one.
+fn all_values(base: &TargetSpec, key: &str) -> Result<Vec<String>, Failure> {
+    let guest = GUEST_KEYS.iter().find(|(known, _)| *known == key);
+    let now = match (guest, key.parse()) {
+        (Some(_), _) => guest_value(base, key),
+        (None, Ok(setting)) => present(base, setting),
+        (None, Err(_)) => return Err(unknown(key)),
+    };
+    let words: Vec<String> = match (guest, key.parse()) {
+        (Some((_, words)), _) => words.iter().map(ToString::to_string).collect(),
+        (None, Ok(setting)) => settings::offered(Path::new("/"), base, setting),
+        (None, Err(_)) => Vec::new(),
+    };
+    let others: Vec<String> = words.into_iter().filter(|word| Some(word) != now.as_ref()).collect();
+    if others.is_empty() {
+        let now = now.map(|now| format!(" (it is {now})")).unwrap_or_default();
+        return Err(usage(format!("--try {key}: say which values{now}, such as {key}=64:256")));
+    }
+    Ok(others)
+}
+
+fn unknown(key: &str) -> Failure {
+    let known: Vec<&str> = Setting::WORDS.iter().copied().chain(GUEST_KEYS.map(|(key, _)| key)).collect();
+    Failure { exit: Exit::Usage, error: WordError::new("setting", key, &known).into() }
+}
+
+fn present(base: &TargetSpec, setting: Setting) -> Option<String> {
+    settings::changeable(Path::new("/"), base)
+        .into_iter()
+        .find(|(known, _)| *known == setting)
+        .map(|(_, now)| now)
+}
+
+/// A key's value in the guest's table.
+fn guest_value(base: &TargetSpec, key: &str) -> Option<String> {
+    let guest = serde_json::to_value(base.guest.as_ref()?).ok()?;
+    match guest.get(key)? {
+        Value::String(word) => Some(word.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// The target with one value.
+fn candidate(base: &TargetSpec, key: &str, value: &str) -> Result<Tryable, Failure> {
+    let target = with(base, key, value)?;
+    let name = args::target_name(&format!("{key}-{value}"));
+    let candidate = Candidate { target: name.clone(), key: key.to_owned(), value: value.to_owned() };
+    Ok((candidate, TargetSpec { name, ..target }))
+}
+
+/// A target with a value changed.
+pub(super) fn with(base: &TargetSpec, key: &str, value: &str) -> Result<TargetSpec, Failure> {
+    let target = if GUEST_KEYS.iter().any(|(known, _)| *known == key) {
+        let Some(guest) = &base.guest else {
+            return Err(usage(format!(
+                "--try {key}: it is a guest's; name the target as RUNG:DIR, such as vm-raw:/srv"
+            )));
+        };
+        TargetSpec { guest: Some(guest_with(guest, key, value)?), ..base.clone() }
+    } else {
+        let setting: Setting = key.parse().map_err(|_| unknown(key))?;
+        let one = Settings::one(setting, value).map_err(|error| usage(format!("--try {error}")))?;
+        let (mut all, one) = (json!(base.settings.clone().unwrap_or_default()), json!(one));
+        if let (Some(all), Value::Object(one)) = (all.as_object_mut(), one) {
+            all.extend(one);
+        }
+        TargetSpec { settings: Some(serde_json::from_value(all).or_exit(Exit::Usage)?), ..base.clone() }
+    };
+    target.check().or_exit(Exit::Usage)?;
+    Ok(target)
+}
+
+fn guest_with(guest: &GuestSpec, key: &str, value: &str) -> Result<GuestSpec, Failure> {
+    let mut table = serde_json::to_value(guest).or_exit(Exit::Usage)?;
+    table[key] = value.parse::<u32>().map_or_else(|_| Value::from(value), Value::from);
+    serde_json::from_value(table).map_err(|error| usage(format!("--try {key}={value}: {error}")))
+}
+
+/// The candidates that suit a target and its work: what is there, cheap to change and not known to be out of the work's way.
+pub(super) fn suitable(base: &TargetSpec, workloads: &[Workload]) -> Result<Vec<Tryable>, Failure> {
+    let mut all = Vec::new();
+    let is_buffered = |writes: bool| {
+        workloads.iter().any(|work| !work.direct && if writes { work.modifies() } else { work.rw.reads() })
+    };
+    for (setting, now) in settings::changeable(Path::new("/"), base) {
+        let number: u32 = now.parse().unwrap_or_default();
+        let values: Vec<String> = match setting {
+            Setting::Scheduler => settings::offered(Path::new("/"), base, setting),
+            Setting::NrRequests => [number / 4, number.saturating_mul(4)].map(|n| n.to_string()).into(),
+            Setting::Nomerges | Setting::RqAffinity => vec!["2".into()],
+            Setting::ReadAheadKb if is_buffered(false) => ["128", "1024", "8192"].map(Into::into).into(),
+            Setting::WbtLatUsec if is_buffered(true) => vec!["0".into()],
+            Setting::DirtyRatio if is_buffered(true) => ["5", "40"].map(Into::into).into(),
+            Setting::DirtyBackgroundRatio if is_buffered(true) => ["1", "20"].map(Into::into).into(),
+            _ => Vec::new(),
+        };
+        for value in values.iter().filter(|value| **value != now) {
+            all.extend(candidate(base, setting.word(), value).ok());
+        }
+    }
+    let guest: &[(&str, &str)] =
+        &[("cache", "writeback"), ("aio", "threads"), ("aio", "native"), ("iothread", "0")];
+    for (key, value) in guest.iter().filter(|_| base.guest.is_some()) {
+        if guest_value(base, key).as_deref() != Some(value) {
+            all.extend(candidate(base, key, value).ok());
+        }
+    }
+    if all.is_empty() {
+        return Err(Failure {
+            exit: Exit::Environment,
+            error: anyhow::anyhow!(
+                "{}: nothing can be changed here; settings of the kernel need root and a writable /sys, a guest's settings a target \
+                 such as vm-raw:/srv",
+                base.description()
+            ),
+        });
+    }
+    Ok(all)
+}

@@ -1,0 +1,143 @@
+//! The page of a tuning: the recommendation, what it costs elsewhere, and all that was tried.
+
+use iotax_model::units::human::listed;
+
+use super::{Field, Grid, Page, Part, verdict, words};
+use crate::figure::{change, change_with, counted};
+use crate::sentences::amount::{Of, share};
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::tune::{Candidate, Confirmation, Outcome, Tried, Tuning};
+use iotax_analysis::{Comparison, Metric};
+
+/// The page of a tuning.
+#[must_use]
+pub fn tuned(tuning: &Tuning) -> Page {
+    let mut page = Page::default();
+    page.add_lines(answer(tuning));
+    if let Some((run, confirmed)) = &tuning.confirmation {
+        page.add(Part::Head(format!("Elsewhere, against the present settings (run {run})")));
+        page.add(Part::Table(elsewhere(confirmed)));
+    }
+    if let Some(run) = tuning.screening {
+        page.add(Part::Head(format!("All that was tried (run {run})")));
+        page.add(Part::Table(tried(tuning)));
+        page.add_lines(vec![
+            "v worse, ^ better, = the same, ? undecided, ! withheld. These figures chose the candidate, so they flatter it; the confirmation does not."
+                .into(),
+        ]);
+    }
+    let of_runs = tuning.tried.iter().flat_map(|one| &one.comparisons);
+    let confirmed = tuning.confirmation.iter().flat_map(|(_, confirmed)| &confirmed.objective);
+    let mut withheld: Vec<String> =
+        of_runs.chain(confirmed).filter_map(|c| Some(format!("{}.", c.ratio.withheld.as_ref()?))).collect();
+    withheld.sort_unstable();
+    withheld.dedup();
+    page.add_list("Without a verdict, because", withheld);
+    page
+}
+
+/// The recommendation, or that there is none.
+fn answer(tuning: &Tuning) -> Vec<String> {
+    let Some((_, confirmed)) = &tuning.confirmation else {
+        return vec!["Nothing tried pays here: leave it as it is.".into()];
+    };
+    let chosen = settings(tuning.candidates());
+    let of = |verdict: Verdict| confirmed.objective.iter().filter(move |c| c.ratio.verdict == verdict);
+    let rounds = confirmed.objective.iter().map(|c| c.rounds).max().unwrap_or_default();
+    let fresh = if tuning.screening.is_some() { "fresh rounds" } else { "rounds" };
+    let said = |verdict| listed(&of(verdict).map(amount).collect::<Vec<String>>());
+    match confirmed.outcome {
+        Outcome::Pays => vec![format!("{chosen}: {}, confirmed in {rounds} {fresh}.", said(Verdict::Faster))],
+        Outcome::Trades => vec![
+            format!("{chosen}: {}, but {}.", said(Verdict::Faster), said(Verdict::Slower)),
+            "That is a trade, so nothing is recommended; tune one workload alone (--workloads), or choose yourself.".into(),
+        ],
+        Outcome::Unproven => vec![
+            "Nothing tried pays here: leave it as it is.".into(),
+            format!(
+                "{chosen} looked best, and {} did not confirm it: {}.",
+                counted(rounds, fresh.trim_end_matches('s')),
+                listed(&confirmed.objective.iter().map(amount).collect::<Vec<String>>())
+            ),
+        ],
+    }
+}
+
+/// `scheduler=none nr_requests=64`.
+fn settings<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> String {
+    candidates.map(name).collect::<Vec<String>>().join(" ")
+}
+
+fn name(candidate: &Candidate) -> String {
+    format!("{}={}", candidate.key, candidate.value)
+}
+
+/// `12% more IOPS on randread-4k-qd32 (95% 8.1% to 16%)`.
+fn amount(comparison: &Comparison) -> String {
+    let ratio = &comparison.ratio;
+    let more = if comparison.metric == Metric::IOPS {
+        share(Of::Iops, &[ratio.mean])
+    } else {
+        format!("{} {}", comparison.metric.name(), change(ratio.mean))
+    };
+    let interval =
+        ratio.interval_95.map(|ends| format!(" (95% {} to {})", change(ends.low), change(ends.high)));
+    format!("{more} on {}{}", comparison.workload, interval.unwrap_or_default())
+}
+
+/// One row per workload and metric.
+fn elsewhere(confirmed: &Confirmation) -> Grid {
+    let mut grid = Grid::new(&["workload", "figure", "change", "verdict"]);
+    for comparison in confirmed.objective.iter().chain(&confirmed.elsewhere) {
+        let ratio = &comparison.ratio;
+        grid.rows.push(vec![
+            words(&comparison.workload),
+            super::figure(comparison.metric.name()),
+            super::figure(change_with(ratio.mean, ratio.interval_95)),
+            verdict(ratio.word(), Some(ratio.verdict)),
+        ]);
+    }
+    grid
+}
+
+/// One row per candidate, one column per workload.
+fn tried(tuning: &Tuning) -> Grid {
+    let workloads: Vec<&str> = tuning
+        .tried
+        .iter()
+        .map(|one| one.comparisons.iter().map(|c| c.workload.as_str()).collect::<Vec<&str>>())
+        .max_by_key(Vec::len)
+        .unwrap_or_default();
+    let head: Vec<&str> = [&["setting"], workloads.as_slice(), &[""]].concat();
+    let mut grid = Grid::new(&head);
+    grid.rows =
+        tuning.tried.iter().zip(0..).map(|(one, place)| row(tuning, one, place, &workloads)).collect();
+    grid
+}
+
+fn row(tuning: &Tuning, one: &Tried, place: usize, workloads: &[&str]) -> Vec<Field> {
+    let cell = |workload: &&str| match one.comparisons.iter().find(|c| c.workload == *workload) {
+        Some(comparison) => Field {
+            verdict: Some(comparison.ratio.verdict),
+            ..super::figure(format!("{} {}", change(comparison.ratio.mean), mark(comparison)))
+        },
+        None => super::figure("-"),
+    };
+    let remark = match &one.lost {
+        Some(reason) => format!("not measured: {reason}"),
+        None if tuning.chosen.contains(&place) => "went on to the confirmation".into(),
+        None => String::new(),
+    };
+    let head = [words(name(&one.candidate))].into_iter();
+    head.chain(workloads.iter().map(cell)).chain([words(remark)]).collect()
+}
+
+fn mark(comparison: &Comparison) -> char {
+    match comparison.ratio.verdict {
+        Verdict::Same => '=',
+        Verdict::Faster => '^',
+        Verdict::Slower => 'v',
+        Verdict::Undecided if comparison.ratio.withheld.is_some() => '!',
+        Verdict::Undecided => '?',
+    }
+}

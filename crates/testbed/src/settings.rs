@@ -1,0 +1,302 @@
+//! Applies a plan's kernel settings, and restores what was there before.
+//!
+//! Every file that a run changes is in the undo log before the first change, once for the whole run, with its former value and the
+//! values that the run writes. So any later moment may be the last one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use iotax_model::Plan;
+use iotax_model::target::{DiskStack, LayerKind, Setting, SettingScope, Stack, TargetSpec};
+use rustix::fs::Access;
+
+use crate::kernel_file::{self, KernelFile};
+use crate::refusal::Refusal;
+use crate::stack::{self, LayerStack};
+use crate::undo::{Effect, UndoLog, UndoLogError};
+
+/// Files that the kernel changes along with a setting. A scheduler brings its own depth and switches writeback throttling; a share of
+/// memory replaces a number of bytes.
+const FOLLOWING: [(Setting, &[&str]); 3] = [
+    (Setting::Scheduler, &["nr_requests", "wbt_lat_usec"]),
+    (Setting::DirtyRatio, &["dirty_bytes"]),
+    (Setting::DirtyBackgroundRatio, &["dirty_background_bytes"]),
+];
+
+/// Files in the order of the undo log. Changes and restoring go from the last to the first: a scheduler resets the depth, so it comes
+/// before it, and a number of bytes resets the share of memory.
+const ORDER: [&str; 13] = [
+    "nr_requests",
+    "wbt_lat_usec",
+    "scheduler",
+    "read_ahead_kb",
+    "nomerges",
+    "rq_affinity",
+    "max_sectors_kb",
+    "dirty_ratio",
+    "dirty_background_ratio",
+    "dirty_bytes",
+    "dirty_background_bytes",
+    "dirty_expire_centisecs",
+    "dirty_writeback_centisecs",
+];
+
+/// A setting that could not be applied or restored.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}")]
+pub struct SettingFailure {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The kernel's files that a plan's settings change.
+#[derive(Debug, Clone, Default)]
+pub struct KernelSettings {
+    /// In the order of [`ORDER`].
+    files: Vec<KernelFile>,
+    /// By target: each file that it touches and the value that it writes; `None` for one that follows.
+    touched: Vec<BTreeMap<PathBuf, Option<String>>>,
+}
+
+impl KernelSettings {
+    /// Finds the files of a plan's settings below a root and reads their values. Refuses a setting that is not there, that may not be
+    /// written, and a value that the file does not list.
+    pub fn find(root: &Path, plan: &Plan) -> Result<Self, Refusal> {
+        let touched = plan.targets.iter().map(|target| of_target(root, target));
+        let touched = touched.collect::<Result<Vec<_>, Refusal>>()?;
+        let mut files: BTreeMap<&PathBuf, KernelFile> = BTreeMap::new();
+        for (path, new) in touched.iter().flatten() {
+            let known = match files.remove(path) {
+                Some(known) => known,
+                None => KernelFile::read(path)
+                    .map_err(|error| Refusal::environment(format!("{}: {error}", path.display())))?,
+            };
+            let (mut values, follows) = (known.values, known.follows || new.is_none());
+            values.extend(new.iter().filter(|new| !values.contains(new)).cloned().collect::<Vec<_>>());
+            files.insert(path, KernelFile { values, follows, ..known });
+        }
+        let mut files: Vec<KernelFile> = files.into_values().collect();
+        files.sort_by_key(|file| ORDER.iter().position(|name| file.path.ends_with(name)));
+        Ok(Self { files, touched })
+    }
+
+    /// Records every file in the undo log, before the first change.
+    pub fn record(&self, undo_log: &mut UndoLog) -> Result<(), UndoLogError> {
+        self.files.iter().try_for_each(|file| undo_log.record(Effect::Setting(file.clone())).map(drop))
+    }
+
+    /// Applies and restores the settings of a target once, so that what the kernel refuses is found before anything is measured.
+    pub fn try_out(&self, target: usize) -> Result<(), SettingFailure> {
+        let applied = self.apply(target);
+        self.restore(target).and(applied)
+    }
+
+    /// Applies the settings of a target. Fails, and changes nothing further, if somebody else changed a value meanwhile.
+    pub fn apply(&self, target: usize) -> Result<(), SettingFailure> {
+        let files = || self.files_of(target).rev();
+        for (file, _) in files() {
+            let now = kernel_file::value(&file.path).map_err(failed(file))?;
+            if now != file.was {
+                let words = format!(
+                    "it is {now} and was {} when the run was begun; somebody else changed it",
+                    file.was
+                );
+                return Err(failed(file)(io::Error::other(words)));
+            }
+        }
+        let mut written = files().filter_map(|(file, new)| Some((file, new?)));
+        written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
+    }
+
+    /// Puts back what a target's settings changed. Goes on after a failure and returns the first.
+    pub fn restore(&self, target: usize) -> Result<(), SettingFailure> {
+        let results = self.files_of(target).rev().map(|(file, _)| file.restore().map_err(failed(file)));
+        results.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    fn files_of(&self, target: usize) -> impl DoubleEndedIterator<Item = (&KernelFile, Option<&str>)> {
+        let touched = self.touched.get(target);
+        self.files.iter().filter_map(move |file| Some((file, touched?.get(&file.path)?.as_deref())))
+    }
+}
+
+fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
+    |source| SettingFailure { path: file.path.clone(), source }
+}
+
+/// The files that a target's settings touch.
+fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Option<String>>, Refusal> {
+    let mut touched = BTreeMap::new();
+    for (setting, value) in target.setting_values() {
+        for place in places(root, target, setting)? {
+            let path = place.join(setting.word());
+            check(&path, setting, &value)?;
+            touched.insert(path, Some(value.clone()));
+            let following = FOLLOWING.iter().filter(|(of, _)| *of == setting).flat_map(|(_, names)| *names);
+            for path in following.map(|name| place.join(name)) {
+                // A queue without writeback throttling has a file that cannot be read.
+                if kernel_file::value(&path).is_ok() {
+                    touched.entry(path).or_insert(None);
+                }
+            }
+        }
+    }
+    Ok(touched)
+}
+
+/// Refuses a file that is not there or not writable, and a value that it does not list.
+fn check(path: &Path, setting: Setting, value: &str) -> Result<(), Refusal> {
+    let shown = path.display();
+    let now = kernel_file::value(path).map_err(|error| {
+        Refusal::environment(format!(
+            "{setting}: {shown}: {error}; this kernel or device has no such setting"
+        ))
+    })?;
+    rustix::fs::access(path, Access::WRITE_OK).map_err(|errno| {
+        let reason = io::Error::from(errno);
+        Refusal::environment(format!("{setting}: {shown} is {now} and cannot be changed ({reason}); run as root, where /sys is writable"))
+    })?;
+    if setting == Setting::Scheduler {
+        let offered = kernel_file::offered(path).unwrap_or_default();
+        if !offered.iter().any(|known| known == value) {
+            return Err(Refusal::input(format!(
+                "{setting} = {value}: {shown} offers {}; load the scheduler's module (modprobe {value}) or choose one of these",
+                offered.join(", ")
+            )));
+        }
+    }
+    let limit = path.with_file_name("max_hw_sectors_kb");
+    if setting == Setting::MaxSectorsKb
+        && let (Ok(most), Ok(asked)) =
+            (kernel_file::value(&limit).unwrap_or_default().parse::<u64>(), value.parse::<u64>())
+        && asked > most
+    {
+        return Err(Refusal::input(format!(
+            "{setting} = {value}: {} is {most}; accepted: up to that",
+            limit.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The directories of a setting's file: one for each device, or that of /proc/sys/vm.
+fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<PathBuf>, Refusal> {
+    let refused = |words: String| Refusal::input(format!("target {:?}: {setting}: {words}", target.name));
+    let scope = setting.scope();
+    if scope == SettingScope::Memory {
+        return Ok(vec![root.join("proc/sys/vm")]);
+    }
+    let beneath =
+        beneath(target).ok_or_else(|| refused("name the device or the directory beneath it".into()))?;
+    let found = stack::of_path(root, &beneath).map_err(|error| refused(error.to_string()))?;
+    let is_built = target.lvm.is_some() || target.loop_device.is_some();
+    let devices = match scope {
+        SettingScope::ReadAhead if target.guest.is_some() => {
+            return Err(refused("a file keeps the read-ahead with which it was opened, and QEMU opens its image once; leave it out".into()));
+        }
+        SettingScope::ReadAhead if is_built => {
+            return Err(refused(
+                "iotax makes the device that files are read ahead from; leave it out, or lvm and loop".into(),
+            ));
+        }
+        SettingScope::ReadAhead => top(root, &found),
+        _ => queues(root, &found),
+    };
+    if devices.is_empty() {
+        return Err(refused(format!("no block device is known beneath {}", beneath.display())));
+    }
+    Ok(devices.iter().map(|name| directory(root, name).join("queue")).collect())
+}
+
+/// The existing file, directory or device at the bottom of a target.
+fn beneath(target: &TargetSpec) -> Option<PathBuf> {
+    match target.stack().ok()? {
+        Stack::Path(path) if path.exists() => Some(path.to_owned()),
+        Stack::Path(path) => std::path::absolute(path).ok()?.parent().map(Path::to_owned),
+        Stack::Storage(storage) => match storage.disk {
+            DiskStack::InDirectory(dir, _) => Some(dir.to_owned()),
+            DiskStack::Block(block) | DiskStack::OnFilesystem(block, ..) => {
+                block.device().map(Path::to_owned)
+            }
+        },
+        Stack::Remote(_) | Stack::Network(_) => None,
+    }
+}
+
+fn directory(root: &Path, name: &str) -> PathBuf {
+    root.join("sys/class/block").join(name.replace('/', "!"))
+}
+
+/// The devices directly beneath one: members, the disk of a partition.
+fn below(root: &Path, name: &str) -> Vec<String> {
+    let here = directory(root, name);
+    let is_name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().replace('!', "/"));
+    if here.join("partition").exists() {
+        let whole = fs::canonicalize(&here).ok();
+        return whole.as_deref().and_then(Path::parent).and_then(is_name).into_iter().collect();
+    }
+    if let Some(file) = crate::host_info::text(&here.join("loop/backing_file")) {
+        return stack::of_path(root, Path::new(&file)).map(|found| found.disks).unwrap_or_default();
+    }
+    let entries = fs::read_dir(here.join("slaves")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| is_name(&entry.path())).collect()
+}
+
+/// The uppermost devices with a request queue (a directory `mq`). What is stacked on them (partitions, LVM, RAID) only remaps, and what
+/// is beneath a multipath map or a loop device is out of the queue's hands. Devices that have none at all count themselves.
+fn queues(root: &Path, found: &LayerStack) -> Vec<String> {
+    let (mut chosen, mut covered): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    for name in found.disks.iter().rev() {
+        let beneath = below(root, name);
+        if covered.contains(name) {
+            covered.extend(beneath);
+        } else if directory(root, name).join("mq").exists() || beneath.is_empty() {
+            covered.extend(beneath);
+            chosen.push(name.clone());
+        }
+    }
+    chosen
+}
+
+/// The device whose read-ahead files on top of the stack have: the disk itself for a partition.
+fn top(root: &Path, found: &LayerStack) -> Vec<String> {
+    let own = found.layers.iter().rev().find(|layer| layer.kind == LayerKind::Filesystem);
+    let Some(name) = found.disks.last().filter(|_| own.is_none_or(|own| own.name != "btrfs")) else {
+        return Vec::new();
+    };
+    let is_partition = directory(root, name).join("partition").exists();
+    if is_partition { below(root, name) } else { vec![name.clone()] }
+}
+
+/// The settings that a target's storage has and that can be changed here, with the present value of each.
+#[must_use]
+pub fn changeable(root: &Path, target: &TargetSpec) -> Vec<(Setting, String)> {
+    let now = |setting: Setting| {
+        let path = places(root, target, setting).ok()?.first()?.join(setting.word());
+        let value = kernel_file::value(&path).ok()?;
+        rustix::fs::access(&path, Access::WRITE_OK).ok()?;
+        Some((setting, value))
+    };
+    Setting::ALL.iter().copied().filter_map(now).collect()
+}
+
+/// The values that the kernel offers for a setting of a target; empty where it lists none.
+#[must_use]
+pub fn offered(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
+    let place =
+        places(root, target, setting).ok().and_then(|places| Some(places.first()?.join(setting.word())));
+    let listed = place.filter(|_| setting.range().is_none()).map(|path| kernel_file::offered(&path));
+    listed.and_then(Result::ok).unwrap_or_default()
+}
+
+/// The devices whose settings of this kind a target has; empty for settings of memory.
+#[must_use]
+pub fn devices(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String> {
+    let name = |queue: PathBuf| Some(queue.parent()?.file_name()?.to_string_lossy().into_owned());
+    match setting.scope() {
+        SettingScope::Memory => Vec::new(),
+        _ => places(root, target, setting).unwrap_or_default().into_iter().filter_map(name).collect(),
+    }
+}
