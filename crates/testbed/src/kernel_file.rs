@@ -70,6 +70,7 @@ impl KernelFile {
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{new} was not taken: {error}"));
         OpenOptions::new()
             .write(true)
+            .truncate(true)
             .open(&self.path)
             .and_then(|mut file| write(&mut file))
             .map_err(failed)?;

@@ -138,7 +138,11 @@ impl<'a> Session<'a> {
             Ok(match measured.ended.or_exit(Exit::Environment)? {
                 // A target that was lost is told as such by the command.
                 Ended::Complete | Ended::Missing(_) => Exit::Fine,
-                Ended::Interrupted => Exit::Interrupted,
+                Ended::Interrupted => {
+                    let run = measured.run;
+                    say!("Interrupted; what was measured is kept: iotax report {run}");
+                    Exit::Interrupted
+                }
             })
         })?;
         Ok((run, exit))

@@ -44,6 +44,7 @@ mod stdout;
 mod store;
 mod suites;
 mod throttle;
+mod tune;
 mod undo;
 mod until;
 mod verify;

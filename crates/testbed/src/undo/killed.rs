@@ -6,18 +6,26 @@ use std::process::{Command, ExitStatus};
 
 use super::fault::VARIABLE;
 use super::*;
+use crate::kernel_file::KernelFile;
 
 /// The directory that a stand-in works in.
 const PLACE: &str = "IOTAX_TEST_PLACE";
 const SIGKILL: i32 = 9;
 
-/// Makes one of each that has a path, one within the other, and undoes it.
+/// A setting of the kernel, as in /sys.
+const SETTING: &str = "sys/block/sda/queue/nr_requests";
+
+/// Changes a setting and makes one of each that has a path, one within the other, and undoes it.
 #[test]
 #[ignore = "started by killed_at_any_line_nothing_is_left, which has it killed"]
 fn stand_in_for_a_run() {
     let place = PathBuf::from(std::env::var_os(PLACE).expect("a place"));
     let (dir, tree) = (place.join("work/iotax-d"), place.join("work/iotax-t"));
     let mut undo_log = UndoLog::create(&place.join("state"), "run").expect("an undo log");
+    let setting = KernelFile::read(&place.join(SETTING)).expect("read");
+    let setting = KernelFile { values: vec!["64".into()], ..setting };
+    undo_log.record(Effect::Setting(setting.clone())).expect("recorded");
+    setting.set("64").expect("set");
     undo_log.make_file(&place.join("work/new")).expect("made");
     let dir_entry = undo_log.make_directory(&dir).expect("made");
     let (image, mut file) = undo_log.make_file(&dir.join("image")).expect("made");
@@ -60,6 +68,8 @@ fn place() -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a directory");
     fs::create_dir(place.path().join("work")).expect("made");
     fs::write(place.path().join("work/note"), "the user's").expect("written");
+    fs::create_dir_all(place.path().join(SETTING).parent().expect("has one")).expect("made");
+    fs::write(place.path().join(SETTING), "256\n").expect("written");
     place
 }
 
@@ -68,6 +78,7 @@ fn assert_nothing_left(place: &Path, after: &str) {
         fs::read_dir(place.join(dir)).expect("there").map(|entry| entry.expect("read").file_name()).collect()
     };
     assert_eq!((names("work"), names("state")), (vec!["note".into()], vec![]), "{after}");
+    assert_eq!(fs::read_to_string(place.join(SETTING)).expect("there"), "256\n", "{after}");
 }
 
 #[test]
@@ -88,7 +99,7 @@ fn killed_at_any_line_nothing_is_left() {
             assert_nothing_left(place.path(), &format!("{kind}@{lines}, then {of_clean}"));
         }
         assert_nothing_left(place.path(), "the end");
-        // Five were made, each by way of another name, and each of these ten was undone.
-        assert_eq!(lines, 20, "{kind}");
+        // A setting was changed; five were made, each by way of another name; and each of these eleven was undone.
+        assert_eq!(lines, 22, "{kind}");
     }
 }

@@ -6,6 +6,7 @@ mod kernel_threads;
 mod libvirt;
 mod monitor;
 mod network;
+mod settings;
 mod stack;
 mod timeouts;
 mod tree;

@@ -2,14 +2,15 @@
 
 mod candidates;
 mod lasting;
+mod screening;
 
 use clap::Args as ClapArgs;
 use iotax_analysis::Metric;
 use iotax_analysis::store::Run;
-use iotax_analysis::tune::{Candidate, Tried, Tuning, choose, confirm, screen};
+use iotax_analysis::tune::{Candidate, Tried, Tuning, choose, confirm};
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{BETWEEN, Plan};
+use iotax_model::plan::{BETWEEN, Plan, PlanError};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{STANDARD, Workload, WorkloadKeys};
 use iotax_report::document::tuned;
@@ -90,22 +91,21 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     } else {
         candidates::asked(&base, &args.wanted)?
     };
-    let candidates: Vec<Candidate> = tryable.iter().map(|(candidate, _)| candidate.clone()).collect();
     let tuner = Tuner { args, base: &base, workloads: &workloads, permission: &permission };
     let time = args.time.unwrap_or(TIME);
     // One candidate is not chosen among others, so nothing flatters it.
     let is_screened = tryable.len() > 1;
     let first = if is_screened { Nanos(time.0 / 100 * SCREENING) } else { time };
-    let targets: Vec<TargetSpec> = tryable.iter().map(|(_, target)| target.clone()).collect();
-    let plan = tuner.plan(targets, first)?;
+    let screening = tuner.screening(tryable, first)?;
     if args.print_plan {
-        return print_plan(&plan, &[]);
+        return print_plan(&screening.plan, &screening.notes);
     }
-    let margin = plan.margin.share();
-    let (run, exit) = tuner.measured(plan, true)?;
+    screening.notes.iter().for_each(|note| note!("{note}"));
+    let margin = screening.plan.margin.share();
+    let (run, exit) = tuner.measured(screening.plan.clone(), true)?;
     let Some(run) = run.filter(|_| exit == Exit::Fine) else { return Ok(exit) };
-    let mut tuning = Tuning { screening: None, tried: Vec::new(), chosen: vec![0], confirmation: None };
-    tuning.tried = screen(&run, &candidates, args.objective);
+    let tried = screening.judge(&run, args.objective);
+    let mut tuning = Tuning { screening: None, tried, chosen: vec![0], confirmation: None };
     if is_screened {
         tuning.screening = Some(run.id);
         tuning.chosen = choose(&tuning.tried, margin);
@@ -209,6 +209,14 @@ struct Tuner<'a> {
 impl Tuner<'_> {
     /// A run of the present settings against others.
     fn plan(&self, others: Vec<TargetSpec>, time: Nanos) -> Result<Plan, Failure> {
+        let fewer = |error: PlanError| usage(format!("{error}, or try fewer settings (--try)"));
+        let plan = self.bare_plan(others, time).within(time).map_err(fewer)?;
+        plan.check().or_exit(Exit::Usage)?;
+        Ok(plan)
+    }
+
+    /// The same, of one round, whose windows suit a time.
+    fn bare_plan(&self, others: Vec<TargetSpec>, time: Nanos) -> Plan {
         let targets: Vec<TargetSpec> = [vec![self.base.clone()], others].concat();
         let cells = (targets.len() * self.workloads.len()).max(1) as u64;
         // A sixth of the time without the pause is warm-up.
@@ -217,7 +225,7 @@ impl Tuner<'_> {
             self.args.workload.0.runtime.unwrap_or(Nanos(of_time - of_time % 50_000_000).max(SHORTEST));
         let ramp_time = self.args.workload.0.ramp_time.unwrap_or(Nanos(runtime.0 / 5));
         let timed = |work: &Workload| Workload { runtime, ramp_time, ..work.clone() };
-        let plan = Plan {
+        Plan {
             seed: self.args.session.seed,
             margin: self.args.margin.margin.unwrap_or_default(),
             ..Plan::new(
@@ -225,19 +233,20 @@ impl Tuner<'_> {
                 targets,
                 self.workloads.iter().map(timed).collect(),
             )
-        };
-        let plan = plan.within(time).or_exit(Exit::Usage)?;
-        plan.check().or_exit(Exit::Usage)?;
-        Ok(plan)
+        }
     }
 
     /// The target with all chosen settings.
     fn with_all(&self, tuning: &Tuning) -> Result<TargetSpec, Failure> {
+        Ok(TargetSpec { name: CHOSEN.into(), ..self.with(tuning.candidates())? })
+    }
+
+    /// The target with the settings of these candidates.
+    fn with<'c>(&self, mut candidates: impl Iterator<Item = &'c Candidate>) -> Result<TargetSpec, Failure> {
         let one = |target: TargetSpec, candidate: &Candidate| {
             candidates::with(&target, &candidate.key, &candidate.value)
         };
-        let all = tuning.candidates().try_fold(self.base.clone(), one)?;
-        Ok(TargetSpec { name: CHOSEN.into(), ..all })
+        candidates.try_fold(self.base.clone(), one)
     }
 
     /// Measures a plan and loads the run.

@@ -4,6 +4,8 @@
 //! only a second run with rounds of its own recommends: the present against the chosen settings together. A recommendation without effect
 //! takes a false "faster" there, in one family of comparisons by one metric, which happens in at most 2.5% of such runs.
 
+pub mod mixed;
+
 use iotax_model::Workload;
 
 use crate::comparison::Comparison;

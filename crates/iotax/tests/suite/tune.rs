@@ -1,0 +1,240 @@
+//! Settings that are tried on real devices, and put back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use crate::disk::Disk;
+use crate::lab::{Lab, text};
+use crate::lab_guest::Extras;
+use crate::lab_guest::LabGuest;
+use crate::watch_lab::{LOAD, MS, boot, gap_and_event, number};
+
+/// The bytes of every file of a device's queue and of the settings of memory.
+fn settings(disk: &Disk) -> BTreeMap<PathBuf, Vec<u8>> {
+    let queue = Path::new("/sys/class/block").join(disk.name().trim_start_matches("/dev/")).join("queue");
+    let files = [queue, "/proc/sys/vm".into()].into_iter().flat_map(|dir| fs::read_dir(dir).expect("listed"));
+    let named = files.map(|entry| entry.expect("read").path());
+    let is_ours = |path: &PathBuf| !path.starts_with("/proc") || path.to_string_lossy().contains("dirty_");
+    named.filter(is_ours).filter_map(|path| Some((path.clone(), fs::read(path).ok()?))).collect()
+}
+
+fn is_tunable(disk: &Disk) -> bool {
+    let scheduler =
+        Path::new("/sys/class/block").join(disk.name().trim_start_matches("/dev/")).join("queue/scheduler");
+    fs::read_to_string(scheduler).is_ok_and(|text| text.contains("mq-deadline"))
+}
+
+fn assert_valid(document: &Value) {
+    let schema = include_str!("../../../report/schema/iotax-tune-1.schema.json");
+    let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
+    let validator = jsonschema::validator_for(&schema).expect("the schema is one");
+    let errors: Vec<String> = validator.iter_errors(document).map(|error| error.to_string()).collect();
+    assert_eq!(errors, Vec::<String>::new());
+}
+
+const TRIED: &str = "scheduler=mq-deadline,nr_requests=16";
+const WORK: [&str; 6] = ["--rw", "randread", "--ramp-time", "0s", "--yes", "--json"];
+
+#[test]
+fn every_setting_is_put_back_byte_for_byte() {
+    require!(root);
+    let Some(disk) = Disk::new(32 << 20).filter(is_tunable) else { return };
+    let lab = Lab::new();
+    let before = settings(&disk);
+    let tune = ["tune", disk.name(), "--try", TRIED, "--time", "6s", "--runtime", "100ms"];
+    let json = lab.json(&[&tune[..], &WORK].concat());
+    assert_eq!(settings(&disk), before);
+    lab.assert_nothing_left();
+    assert_valid(&json);
+    let tried = json["tried"].as_array().expect("tried");
+    let names: Vec<&str> = tried.iter().filter_map(|one| one["target"].as_str()).collect();
+    assert_eq!(names, ["scheduler-mq-deadline", "nr_requests-16"]);
+    assert!(tried.iter().all(|one| one["comparisons"][0]["metric"] == "iops"), "{json}");
+
+    // The run is an ordinary one, with the settings in its plan.
+    let run = json["screening"].to_string();
+    let plan = lab.json(&["report", &run, "--json"]);
+    assert_eq!(plan["plan"]["targets"][2]["settings"]["nr_requests"], 16, "{plan}");
+
+    for (arguments, code, words) in [
+        (vec!["--try", "scheduler=fifo"], 2, vec!["scheduler = fifo", "offers none", "mq-deadline"]),
+        (vec!["--try", "nr_request"], 2, vec!["did you mean \"nr_requests\""]),
+        (vec!["--try", "nr_requests"], 2, vec!["say which values", "nr_requests=64:256"]),
+        (vec!["--try", "nr_requests=1"], 2, vec!["nr_requests = 1", "4 to 65536"]),
+        (vec!["--try", "cache"], 2, vec!["say which values"]),
+        (vec!["--try", "cache=none"], 2, vec!["RUNG:DIR"]),
+        (vec!["--try", "nr_requests=8,nr_requests=8"], 2, vec!["twice"]),
+    ] {
+        let output = lab.run(&[&["tune", disk.name()], arguments.as_slice(), &WORK].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        words.iter().for_each(|word| assert!(said.contains(word), "{arguments:?}: {said}"));
+    }
+    assert_eq!(settings(&disk), before);
+}
+
+#[test]
+fn after_a_kill_clean_puts_settings_back() {
+    require!(root);
+    let Some(disk) = Disk::new(32 << 20).filter(is_tunable) else { return };
+    let lab = Lab::new();
+    let before = settings(&disk);
+    let mut command = lab.iotax();
+    command.args(["tune", disk.name(), "--try", TRIED, "--time", "2m", "--runtime", "2s"]).args(WORK);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    // Each target has its settings once, for a moment, before the first measurement.
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let mut seen = false;
+    while !seen && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = settings(&disk);
+        std::thread::sleep(Duration::from_millis(300));
+        seen = now != before && settings(&disk) == now;
+    }
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert!(seen, "no setting was seen");
+    assert_ne!(settings(&disk), before);
+    let cleaned = lab.run(&["clean"]);
+    assert!(cleaned.status.success(), "{}", text(&cleaned.stderr));
+    assert!(
+        text(&cleaned.stdout).contains("setting") || text(&cleaned.stderr).contains("setting"),
+        "{cleaned:?}"
+    );
+    assert_eq!(settings(&disk), before);
+    lab.assert_nothing_left();
+}
+
+/// Read-ahead decides how often a buffered reader waits for a device on which every request takes 5 ms. The age of dirty data has
+/// nothing to do with it.
+#[test]
+fn a_setting_with_an_effect_is_recommended_and_one_without_is_not() {
+    let Some(mut guest) = boot(&Extras { exact_time: true, ..Extras::default() }) else { return };
+    guest.sh("insmod /lab/brd.ko rd_nr=1 rd_size=65536");
+    guest.map("slow", &["0 131072 delay /dev/ram0 0 5".to_owned()]);
+    guest.sh("dd if=/dev/urandom of=/dev/mapper/slow bs=1M count=16; sync");
+    let ahead = "/sys/block/dm-0/queue/read_ahead_kb";
+    guest.sh(&format!("echo 16 > {ahead}"));
+    let all = format!("cat {ahead} /proc/sys/vm/dirty_expire_centisecs /proc/sys/vm/dirty_ratio");
+    let before = guest.sh(&all);
+    let tried = "read_ahead_kb=4:256,dirty_expire_centisecs=6000";
+    let work = "--rw read --bs 4k --direct=0 --size 16m --runtime 250ms --ramp-time 0s";
+    let command = format!("iotax tune /dev/mapper/slow --try {tried} {work} --time 16s --yes --json");
+    let (code, printed) = guest.try_sh(&format!("{command} 2> /tmp/said"));
+    let said = guest.sh("cat /tmp/said");
+    let json: Value =
+        serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed} {said}"));
+    eprintln!("{said}");
+    assert_eq!(code, "0", "{said}");
+    assert_valid(&json);
+    let recommended: Vec<String> = json["recommended"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| format!("{}={}", one["setting"], one["value"]).replace('"', ""))
+        .collect();
+    assert_eq!(recommended, ["read_ahead_kb=256"], "{said}");
+    assert_eq!(json["confirmation"]["outcome"], "pays");
+    assert_eq!(guest.sh(&all), before, "put back");
+}
+
+/// Multipath maps over the same two paths, by name: each path serves 4 requests of 5 ms at a time.
+const MAPS: [(&str, &str); 5] = [
+    ("failover", "2 1 round-robin 0 1 1 /dev/sda 1 round-robin 0 1 1 /dev/sdb 1"),
+    ("rr-1", "1 1 round-robin 0 2 1 /dev/sda 1 /dev/sdb 1"),
+    ("rr-1000", "1 1 round-robin 0 2 1 /dev/sda 1000 /dev/sdb 1000"),
+    ("queue-length", "1 1 queue-length 0 2 1 /dev/sda 1 /dev/sdb 1"),
+    ("service-time", "1 1 service-time 0 2 2 /dev/sda 1 1 /dev/sdb 1 1"),
+];
+
+/// Watches a map for 12 s while both paths are gone for 2 s from 1.5 s on, and `then` happens.
+fn outage(guest: &mut LabGuest, map: &str, then: &str) -> Value {
+    let state = |state: &str| {
+        ["sda", "sdb"].map(|disk| format!("echo {state} > /sys/block/{disk}/device/state")).join("; ")
+    };
+    let event = format!("paths@1500ms = {}; sleep 2; {}{then}", state("offline"), state("running"));
+    let device = format!("/dev/mapper/{map}");
+    let command =
+        format!("iotax watch {device} --overwrite {device} {LOAD} --runtime 12 --json - --event '{event}'");
+    let (_, printed) = guest.try_sh(&format!("{command} 2> /tmp/said; true"));
+    let said = guest.sh("cat /tmp/said");
+    let json: Value =
+        serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed} {said}"));
+    json["watch"][0].clone()
+}
+
+/// Has both paths of a map tried again.
+fn reinstate(map: &str) -> String {
+    ["sda", "sdb"].map(|disk| format!("dmsetup message {map} 0 \"reinstate_path /dev/{disk}\"")).join("; ")
+}
+
+/// The example of docs/tune.md: what multipath's settings do to throughput, and to the gap when both paths go.
+#[test]
+fn multipath_settings_against_throughput_and_paths_that_go() {
+    let modules = ["dm_multipath", "dm_round_robin", "dm_queue_length", "dm_service_time"];
+    let extras = Extras { programs: &["wipefs"], modules: &modules, exact_time: true, ..Extras::default() };
+    let Some(mut guest) = boot(&extras) else { return };
+    guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=64 add_host=2 max_queue=4 ndelay=5000000");
+    guest.sh("for wait in $(seq 50); do [ -b /dev/sdb ] && break; usleep 100000; done; [ -b /dev/sdb ]");
+    guest.sh("dd if=/dev/urandom of=/dev/sda bs=1M count=16; sync");
+    for (name, paths) in MAPS {
+        guest.map(name, &[format!("0 131072 multipath 1 queue_if_no_path 0 {paths}")]);
+    }
+    // The kernel takes 1 for any other number of requests in a row on a path, and says so.
+    let table = guest.sh("dmsetup table rr-1000");
+    eprintln!("{table}");
+    assert!(!table.contains("1000"), "{table}");
+
+    let target = |(name, _): &(&str, &str)| {
+        format!("[[target]]\\nname = \"{name}\"\\npath = \"/dev/mapper/{name}\"\\n")
+    };
+    let targets = MAPS.iter().map(target).collect::<String>();
+    let work = "[[workload]]\\nrw = \"randread\"\\niodepth = 32\\nsize = \"16m\"\\nruntime = \"250ms\"\\nramp_time = \"50ms\"\\n";
+    guest.sh(&format!("printf 'time = \"20s\"\\n{targets}{work}' > /tmp/plan.toml"));
+    let (code, printed) = guest.try_sh("iotax run /tmp/plan.toml --yes --json - 2> /tmp/said");
+    let said = guest.sh("cat /tmp/said");
+    eprintln!("{said}");
+    assert_eq!(code, "0", "{said}");
+    let json: Value = serde_json::from_str(&printed).expect("JSON");
+    let comparisons = json["comparisons"].as_array().expect("comparisons");
+    let iops = |name: &str| {
+        let is_it = |c: &&Value| c["target"] == name && c["metric"] == "iops";
+        comparisons.iter().find(is_it).map(|c| (c["ratio"].as_f64().expect("a ratio"), c["verdict"].clone()))
+    };
+    let steps = json["steps"].as_array().map_or(0, Vec::len);
+    eprintln!("{steps} steps; over failover: {:?}", MAPS.map(|(name, _)| (name, iops(name))));
+    for (name, _) in &MAPS[1..] {
+        let (ratio, verdict) = iops(name).expect("compared");
+        assert!(
+            (1.8..=2.2).contains(&ratio) && verdict == "faster",
+            "two paths are twice as fast: {name} {ratio}"
+        );
+    }
+
+    // A loop in the place of multipathd looks after the paths every so often.
+    for (name, interval) in [("rr-1", 1), ("rr-1", 5), ("failover", 1)] {
+        let look =
+            format!("while sleep {interval}; do {}; done > /dev/null 2>&1 & poller=$!", reinstate(name));
+        guest.sh(&look);
+        let episode = outage(&mut guest, name, "");
+        guest.sh("kill $poller");
+        let ((_, gap), _) = gap_and_event(&episode);
+        eprintln!(
+            "{name}, looked after every {interval} s: gap {} ms, failed {}",
+            gap / MS,
+            episode["failed"]
+        );
+        assert!(gap >= 1950 * MS && gap <= (2000 + 1000 * interval + 500) * MS, "{episode}");
+        assert_eq!(number(&episode["failed"]), 0, "{episode}");
+    }
+    guest.sh("dmsetup message rr-1 0 fail_if_no_path");
+    let episode = outage(&mut guest, "rr-1", &format!("; {}", reinstate("rr-1")));
+    eprintln!("fail_if_no_path: gap {} ms, failed {}", gap_and_event(&episode).0.1 / MS, episode["failed"]);
+    assert!(number(&episode["failed"]) > 0, "{episode}");
+}
