@@ -22,7 +22,7 @@ const VALUES: usize = HEAD + buckets::COUNT;
 
 /// An error of the programs.
 #[derive(Debug, thiserror::Error)]
-pub enum BpfError {
+pub(crate) enum BpfError {
     /// The kernel has no BTF.
     #[error("this kernel does not describe its types (/sys/kernel/btf/vmlinux): {0}")]
     Btf(#[from] aya::BtfError),
@@ -39,13 +39,13 @@ pub enum BpfError {
 
 /// The attached programs; dropping detaches them.
 #[derive(Debug)]
-pub struct BlockLatency {
+pub(crate) struct BlockLatency {
     programs: Ebpf,
 }
 
 impl BlockLatency {
     /// Loads and attaches the programs, with room for the latencies of `devices` devices.
-    pub fn attach(devices: usize) -> Result<Self, BpfError> {
+    pub(crate) fn attach(devices: usize) -> Result<Self, BpfError> {
         let btf = Btf::from_sys_fs()?;
         let entries = u32::try_from(2 * devices).unwrap_or(u32::MAX);
         let mut programs = EbpfLoader::new().map_max_entries("latency", entries).load(OBJECT)?;
@@ -59,7 +59,7 @@ impl BlockLatency {
     }
 
     /// The latencies of all devices since the programs were attached, by `major:minor`.
-    pub fn read(&self) -> Result<BTreeMap<String, Vec<RequestLatencies>>, BpfError> {
+    pub(crate) fn read(&self) -> Result<BTreeMap<String, Vec<RequestLatencies>>, BpfError> {
         let mut found: BTreeMap<String, Vec<RequestLatencies>> = BTreeMap::new();
         let Some(map) = self.programs.map("latency") else { return Ok(found) };
         let map: PerCpuHashMap<&MapData, u64, [u64; VALUES]> = PerCpuHashMap::try_from(map)?;

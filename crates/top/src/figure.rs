@@ -2,9 +2,7 @@
 
 use iotax_model::units::human;
 
-use crate::rates::{
-    CgroupRates, GuestRates, InterfaceRates, LayerRates, PressureRates, ProcessRates,
-};
+use crate::rates::{CgroupRates, GuestRates, InterfaceRates, LayerRates, PressureRates, ProcessRates};
 
 /// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,9 +32,10 @@ pub fn document(frame: &Frame) -> Value {
         let own = json!({ "guest": row.guest, "pid": row.pid, "disk": row.disk, "device": row.device });
         with_figures(own, figure::GUESTS, row)
     });
-    let interfaces = frame.interfaces.iter().map(|interface| {
-        with_figures(json!({ "name": interface.name }), figure::INTERFACES, interface)
-    });
+    let interfaces = frame
+        .interfaces
+        .iter()
+        .map(|interface| with_figures(json!({ "name": interface.name }), figure::INTERFACES, interface));
     let percentiles = match &frame.percentiles {
         PercentileSource::Bpf => json!({ "source": "bpf" }),
         PercentileSource::Unknown(reason) => json!({ "source": "unknown", "reason": reason }),

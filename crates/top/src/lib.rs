@@ -6,6 +6,7 @@
 mod blk_latency;
 pub mod buckets;
 pub mod collect;
+pub mod diagnosis;
 pub mod figure;
 pub mod json;
 pub mod prometheus;

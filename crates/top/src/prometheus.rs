@@ -57,7 +57,8 @@ fn group<R>(
                 let labels = labels(row);
                 let pairs: Vec<String> =
                     labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
-                let labels = if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
+                let labels =
+                    if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
                 Some(format!("{labels} {value}"))
             })
             .collect();

@@ -323,7 +323,8 @@ fn percentile(before: &Device, device: &Device, direction: Direction) -> Option<
 
 fn device_latency(before: &Device, device: &Device) -> Option<f64> {
     let total = |device: &Device| {
-        let of = |sum: fn(&crate::raw::RequestLatencies) -> u64| device.latencies.iter().map(sum).sum::<u64>();
+        let of =
+            |sum: fn(&crate::raw::RequestLatencies) -> u64| device.latencies.iter().map(sum).sum::<u64>();
         (of(|latencies| latencies.device_ns), of(|latencies| latencies.device_ios))
     };
     let (earlier, later) = (total(before), total(device));

@@ -2,6 +2,7 @@
 
 use iotax_model::visible;
 
+use crate::diagnosis;
 use crate::figure::{self, Figure};
 use crate::rates::{Frame, GuestRates, LayerRates};
 use crate::raw::PercentileSource;
@@ -54,7 +55,7 @@ fn lay_out<R>(
     let line = |name: &str, cells: &mut dyn Iterator<Item = String>, remark: &str| {
         let mut line = format!("{:<names$}", cut(name, names));
         shown.iter().zip(cells).for_each(|(figure, cell)| line += &format!(" {cell:>0$}", figure.width()));
-        if !remark.is_empty() && room > 4 {
+        if !remark.is_empty() && room > SHORTEST_NAME + 4 {
             line += &format!("  {}", cut(remark, room - 2));
         }
         line.trim_end().to_owned()
@@ -76,13 +77,9 @@ fn cut(name: &str, width: usize) -> String {
     format!("{kept}~")
 }
 
-/// Block devices, as a tree or in another order.
+/// Block devices in an order; those whose figure is not known come last.
 #[must_use]
-pub fn layers(frame: &Frame, order: Order, width: usize) -> Table {
-    let has_percentiles = frame.percentiles == PercentileSource::Bpf;
-    let by_bpf = ["read_p99_ns", "write_p99_ns", "device_latency_ns"];
-    let figures: Vec<&Figure<LayerRates>> =
-        figure::LAYERS.iter().filter(|figure| has_percentiles || !by_bpf.contains(&figure.id)).collect();
+pub fn sorted(frame: &Frame, order: Order) -> Vec<&LayerRates> {
     let mut layers: Vec<&LayerRates> = frame.layers.iter().collect();
     if let Order::By(index) = order
         && let Some(figure) = figure::LAYERS.get(index)
@@ -90,6 +87,17 @@ pub fn layers(frame: &Frame, order: Order, width: usize) -> Table {
         let value = |layer: &LayerRates| (figure.get)(layer).unwrap_or(-1.0);
         layers.sort_by(|one, other| value(other).total_cmp(&value(one)));
     }
+    layers
+}
+
+/// Block devices, as a tree or in another order.
+#[must_use]
+pub fn layers(frame: &Frame, order: Order, width: usize) -> Table {
+    let has_percentiles = frame.percentiles == PercentileSource::Bpf;
+    let by_bpf = ["read_p99_ns", "write_p99_ns", "device_latency_ns"];
+    let figures: Vec<&Figure<LayerRates>> =
+        figure::LAYERS.iter().filter(|figure| has_percentiles || !by_bpf.contains(&figure.id)).collect();
+    let layers = sorted(frame, order);
     let rows: Vec<_> = layers
         .into_iter()
         .map(|layer| {
@@ -145,7 +153,8 @@ pub fn cgroups(frame: &Frame, width: usize) -> Table {
 /// Guests, with their disks.
 #[must_use]
 pub fn guests(frame: &Frame, width: usize) -> Table {
-    let name = |row: &GuestRates| row.disk.as_ref().map_or(row.guest.clone(), |disk| format!("  {}", tail(disk)));
+    let name =
+        |row: &GuestRates| row.disk.as_ref().map_or(row.guest.clone(), |disk| format!("  {}", tail(disk)));
     let remark = |row: &GuestRates| match (&row.disk, &row.device) {
         (Some(_), Some(device)) => format!("on {device}"),
         (Some(_), None) => "on no device that is known".to_owned(),
@@ -222,6 +231,9 @@ pub fn text(frame: &Frame, width: usize) -> String {
         let hidden = if is_cause { table.rows.len().saturating_sub(MOST_CAUSES) } else { 0 };
         table.rows.truncate(table.rows.len() - hidden);
         text += &format!("\n{}\n{}\n", table.head, table.rows.join("\n"));
+        if table.title == "GUEST" {
+            text.extend(diagnosis::guests(frame).iter().map(|line| format!("{}\n", visible::line(line))));
+        }
         if hidden > 0 {
             text += &format!("and {hidden} more (--json has all)\n");
         }

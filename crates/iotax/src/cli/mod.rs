@@ -41,6 +41,7 @@ mod suite;
 mod target_args;
 mod terminal;
 mod time;
+mod top;
 mod verify;
 mod watch;
 
@@ -84,6 +85,8 @@ enum Command {
     ///
     /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512, --runtime 60, --blackout 100ms, and --verify xxh3 for what writes.
     Watch(Box<watch::Args>),
+    /// What goes on right now: devices and layers, guests, processes, network; live, recorded and replayed
+    Top(top::Args),
     /// Mark this moment in the watches that are measuring
     ///
     /// A mark stands among a watch's events, with the gap and the recovery that follow it.
@@ -180,6 +183,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Curve(args) => curve::main(&args),
         Command::Ask(args) => ask::main(&args),
         Command::Watch(args) => watch::main(&args),
+        Command::Top(args) => top::main(&args),
         Command::Mark(args) => mark::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),

@@ -48,11 +48,8 @@ impl Cgroups {
         }
         found.sort();
         // A group's counters include those of the groups in it. Only groups without any have processes.
-        let leaves: Vec<String> = found
-            .iter()
-            .filter(|path| !found.iter().any(|other| is_within(other, path)))
-            .cloned()
-            .collect();
+        let leaves: Vec<String> =
+            found.iter().filter(|path| !found.iter().any(|other| is_within(other, path))).cloned().collect();
         let mut known = std::mem::take(&mut self.groups);
         for path in leaves {
             let at = known.iter().position(|(name, _)| *name == path);

@@ -59,9 +59,10 @@ impl Devices {
             self.refresh();
             counters = self.counters();
         }
-        let devices = self.order.iter().filter_map(|device| {
-            Some(Device { counters: *counters.get(&device.name)?, ..device.clone() })
-        });
+        let devices = self
+            .order
+            .iter()
+            .filter_map(|device| Some(Device { counters: *counters.get(&device.name)?, ..device.clone() }));
         devices.collect()
     }
 

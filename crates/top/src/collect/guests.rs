@@ -88,9 +88,9 @@ impl Command {
             let value = pair[1].as_str();
             match pair[0].trim_start_matches('-') {
                 "name" => {
-                    command.name = parts(value).into_iter().find_map(|(key, name)| {
-                        matches!(key.as_str(), "" | "guest").then_some(name)
-                    });
+                    command.name = parts(value)
+                        .into_iter()
+                        .find_map(|(key, name)| matches!(key.as_str(), "" | "guest").then_some(name));
                 }
                 "drive" | "blockdev" => {
                     file_of(value).into_iter().for_each(|file| command.add_disk(file));
@@ -171,7 +171,10 @@ mod tests {
             ),
         ] {
             let found = command(line);
-            assert_eq!((found.name.as_deref(), found.disks), (Some(name), disks.into_iter().map(str::to_owned).collect()));
+            assert_eq!(
+                (found.name.as_deref(), found.disks),
+                (Some(name), disks.into_iter().map(str::to_owned).collect())
+            );
         }
         let passed = command("qemu -add-fd set=3,fd=21 -drive file=/dev/fdset/3");
         assert_eq!((passed.name, passed.descriptors["3"].as_str()), (None, "21"));

@@ -90,8 +90,10 @@ impl Collector {
             self.refreshed = Some(Instant::now());
         }
         let mut snapshot = Snapshot {
-            at_ms: u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis())
-                .unwrap_or(u64::MAX),
+            at_ms: u64::try_from(
+                SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis(),
+            )
+            .unwrap_or(u64::MAX),
             clock_ns: u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX),
             devices: self.devices.read(),
             ..Snapshot::default()
@@ -105,7 +107,7 @@ impl Collector {
         snapshot.guests = self.guests.read(&snapshot.processes, is_due);
         self.monitors.read(&mut snapshot.guests, &mut snapshot.remarks);
         if self.processes.denied() > 0 {
-            let remark = format!("the I/O of {} processes is hidden from this user", self.processes.denied());
+            let remark = format!("processes whose I/O is hidden from this user: {}", self.processes.denied());
             snapshot.remarks.push(remark);
         }
         snapshot
@@ -117,9 +119,11 @@ impl Collector {
     }
 
     fn add_latencies(&self, snapshot: &mut Snapshot) {
-        let read = self.latency.as_ref().map_err(Clone::clone).and_then(|latency| {
-            latency.read().map_err(|error| error.to_string())
-        });
+        let read = self
+            .latency
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|latency| latency.read().map_err(|error| error.to_string()));
         match read {
             Ok(mut latencies) => {
                 snapshot.percentiles = PercentileSource::Bpf;

@@ -45,7 +45,8 @@ impl Processes {
         self.denied = 0;
         let mut found = Vec::new();
         for pid in numbers(&self.proc) {
-            let current = known.remove(&pid).and_then(|known| self.again(pid, known)).or_else(|| self.open(pid));
+            let current =
+                known.remove(&pid).and_then(|known| self.again(pid, known)).or_else(|| self.open(pid));
             let Some(current) = current else { continue };
             if current.file.is_some() {
                 found.push(current.process.clone());

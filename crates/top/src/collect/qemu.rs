@@ -96,7 +96,8 @@ fn disks(stats: &Value, nodes: &Value) -> Vec<QemuDisk> {
             return None;
         }
         let count = |key: &str| entry.get("stats")?.get(key)?.as_u64();
-        let name = word(entry, "qdev").or_else(|| word(entry, "device")).or_else(|| word(entry, "node-name"))?;
+        let name =
+            word(entry, "qdev").or_else(|| word(entry, "device")).or_else(|| word(entry, "node-name"))?;
         Some(QemuDisk {
             name: name.trim_start_matches("/machine/peripheral/").to_owned(),
             path: inserted.and_then(|inserted| file(inserted)),
