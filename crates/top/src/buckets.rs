@@ -32,6 +32,13 @@ pub fn percentile_ns(buckets: &[(u16, u64)], share: f64) -> Option<f64> {
     })
 }
 
+/// The mean of all I/Os, in nanoseconds; `None` without I/Os.
+pub fn mean_ns(buckets: &[(u16, u64)]) -> Option<f64> {
+    let all: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let sum: f64 = buckets.iter().map(|(index, count)| middle_ns(*index) * *count as f64).sum();
+    (all > 0).then(|| sum / all as f64)
+}
+
 /// `later - earlier`; `None` if a bucket ran backwards.
 pub fn since(earlier: &[(u16, u64)], later: &[(u16, u64)]) -> Option<Vec<(u16, u64)>> {
     let count = |index: u16| {

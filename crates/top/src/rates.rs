@@ -20,8 +20,8 @@ const NS_PER_S: f64 = 1e9;
 pub struct Frame {
     /// The end of the interval: milliseconds since 1970, UTC; `None` if a text does not tell it.
     pub at_ms: Option<u64>,
-    /// Its length.
-    pub interval_ns: u64,
+    /// Its length; `None` if a text does not tell it.
+    pub interval_ns: Option<u64>,
     /// Block devices, each after the first one that it stands on.
     pub layers: Vec<LayerRates>,
     /// Processes with I/O in the interval, the busiest first.
@@ -222,7 +222,7 @@ pub fn between(earlier: &Snapshot, later: &Snapshot) -> Option<Frame> {
     let processes = processes(earlier, later, per);
     let frame = Frame {
         at_ms: Some(later.at_ms),
-        interval_ns,
+        interval_ns: Some(interval_ns),
         cgroups: cgroups(earlier, later, per),
         guests: guests(earlier, later, &waits, per),
         processes,
@@ -274,7 +274,9 @@ fn layer(before: Option<&Device>, device: &Device, per: Per) -> LayerRates {
     };
     let Some(before) = before else { return known };
     let (a, b) = (&before.counters, &device.counters);
+    let keeps_time = keeps_time(b);
     let mean_ms = |sums: (u64, u64), counts: (u64, u64)| {
+        keeps_time.then_some(())?;
         Some(mean(since(sums.0, sums.1), since(counts.0, counts.1))? * NS_PER_MS)
     };
     let interval_ms = per.seconds * 1e3;
@@ -290,9 +292,9 @@ fn layer(before: Option<&Device>, device: &Device, per: Per) -> LayerRates {
         read_p99_ns: percentile(before, device, Direction::Read),
         write_p99_ns: percentile(before, device, Direction::Write),
         device_latency_ns: device_latency(before, device),
-        queue: since(a.weighted_ms, b.weighted_ms).map(|ms| ms / interval_ms),
+        queue: since(a.weighted_ms, b.weighted_ms).filter(|_| keeps_time).map(|ms| ms / interval_ms),
         // The kernel counts in ticks, which may slightly exceed the interval.
-        busy: since(a.busy_ms, b.busy_ms).map(|ms| (ms / interval_ms).min(1.0)),
+        busy: since(a.busy_ms, b.busy_ms).filter(|_| keeps_time).map(|ms| (ms / interval_ms).min(1.0)),
         read_merges_per_s: per.second(a.read_merges, b.read_merges),
         write_merges_per_s: per.second(a.write_merges, b.write_merges),
         discard_iops: per.second_of(a.discards, b.discards),
@@ -303,8 +305,15 @@ fn layer(before: Option<&Device>, device: &Device, per: Per) -> LayerRates {
     }
 }
 
+/// False for devices whose driver counts I/Os and not their times: md before Linux 5.14.
+fn keeps_time(counters: &DeviceCounters) -> bool {
+    let times = [counters.read_ms, counters.write_ms, counters.busy_ms, counters.weighted_ms];
+    counters.reads + counters.writes == 0 || times.iter().any(|ms| *ms > 0)
+}
+
 /// Mean time of reads and writes together.
 fn mean_wait_ns(a: &DeviceCounters, b: &DeviceCounters) -> Option<f64> {
+    keeps_time(b).then_some(())?;
     let ms = since(a.read_ms, b.read_ms)? + since(a.write_ms, b.write_ms)?;
     let ios = since(a.reads, b.reads)? + since(a.writes, b.writes)?;
     Some(mean(Some(ms), Some(ios))? * NS_PER_MS)

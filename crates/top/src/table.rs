@@ -193,7 +193,7 @@ pub fn source(frame: &Frame) -> String {
     match &frame.percentiles {
         PercentileSource::Bpf => "mean: diskstats, p99 and device: BPF".to_owned(),
         PercentileSource::Unknown(reason) => format!("mean: diskstats, p99: unknown ({reason})"),
-        PercentileSource::NotTold => "as the text tells".to_owned(),
+        PercentileSource::NotTold => "figures: the text's".to_owned(),
     }
 }
 
@@ -201,7 +201,8 @@ pub fn source(frame: &Frame) -> String {
 #[must_use]
 pub fn moment(frame: &Frame) -> String {
     let time = frame.at_ms.map_or_else(|| "time unknown".to_owned(), utc);
-    format!("{time}  {:.2} s", frame.interval_ns as f64 / 1e9)
+    let length = frame.interval_ns.map(|ns| format!("  {:.2} s", ns as f64 / 1e9));
+    time + &length.unwrap_or_default()
 }
 
 /// Milliseconds since 1970 as `2026-01-31T12:00:00Z`.

@@ -44,6 +44,7 @@ mod stdout;
 mod store;
 mod suites;
 mod throttle;
+mod top;
 mod undo;
 mod until;
 mod verify;

@@ -106,9 +106,10 @@ impl Collector {
         snapshot.processes = self.processes.read();
         snapshot.guests = self.guests.read(&snapshot.processes, is_due);
         self.monitors.read(&mut snapshot.guests, &mut snapshot.remarks);
-        if self.processes.denied() > 0 {
-            let remark = format!("processes whose I/O is hidden from this user: {}", self.processes.denied());
-            snapshot.remarks.push(remark);
+        let denied = self.processes.denied();
+        if denied > 0 {
+            let all = denied + snapshot.processes.len();
+            snapshot.remarks.push(format!("{denied} of {all} processes hide their I/O"));
         }
         snapshot
     }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use iotax_testbed::interrupt::Interrupt;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::rates::Frame;
 use app::{App, Change, Place};
@@ -107,11 +109,28 @@ fn replay(
 
 /// Waits for a key; also returns on a resize and when nothing comes in time.
 fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
-    if !event::poll(patience)? {
-        return Ok(Change::Nothing);
+    if !is_there(patience)? {
+        return Ok(Change::Quit);
     }
-    match event::read()? {
-        Event::Key(key) if key.kind == KeyEventKind::Press => Ok(app.press(key)),
-        _ => Ok(Change::Nothing),
+    while event::poll(Duration::ZERO)? {
+        if let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+            && app.press(key) == Change::Quit
+        {
+            return Ok(Change::Quit);
+        }
+    }
+    Ok(Change::Nothing)
+}
+
+/// Waits for input, and returns false if the terminal is gone: crossterm would read its end forever.
+fn is_there(patience: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut terminal = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut terminal, Timespec::try_from(patience).ok().as_ref()) {
+        // A signal, such as that of a resize.
+        Err(Errno::INTR) => Ok(true),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(!terminal[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn draw(terminal: &mut Terminal<'_>, app: &mut App) {
             .put(app.failure.as_deref().map_or(waiting.into(), visible::line).as_ref(), Modifier::empty());
     };
     lines.put(&visible::line(&second(app, &frame)), Modifier::empty());
-    lines.put(&table::pressure(&frame).unwrap_or_default(), Modifier::empty());
+    lines.put(&visible::line(&third(&frame)), Modifier::empty());
     let width = usize::from(area.width);
     let tables = tables(app, &frame, width);
     let first = tables.first().map_or(0, |table| table.rows.len());
@@ -74,10 +74,15 @@ fn head(app: &App) -> String {
     format!("iotax top  {}  {moment}  {place}", visible::line(&app.host))
 }
 
-/// A failure, else the first remark, else the source of latencies.
+/// A failure, else the source of latencies.
 fn second(app: &App, frame: &Frame) -> String {
-    let remark = frame.remarks.first().map_or_else(String::new, |remark| format!("  {remark}"));
-    app.failure.clone().unwrap_or_else(|| table::source(frame) + &remark)
+    app.failure.clone().unwrap_or_else(|| table::source(frame))
+}
+
+/// Stall times and the first remark.
+fn third(frame: &Frame) -> String {
+    let parts = table::pressure(frame).into_iter().chain(frame.remarks.first().cloned());
+    parts.collect::<Vec<_>>().join("  ")
 }
 
 /// The tables of a page, the most important first.

@@ -3,6 +3,7 @@
 mod output;
 mod replayed;
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -68,7 +69,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let output = Output::open(args.json.as_deref())?;
-    let is_screen = !args.once && output.is_text() && say::Stream::Stdout.obeys_escapes();
+    let has_keys = std::io::stdin().is_terminal();
+    let is_screen = !args.once && output.is_text() && has_keys && say::Stream::Stdout.obeys_escapes();
     if let Some(file) = &args.replay {
         return replayed::main(file, is_screen, output, &stop);
     }
