@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use iotax_model::record::HostActivity;
+use iotax_model::record::{HostActivity, NicActivity, Pressure};
 
 use counters::{CpuCounters, DiskCounters, NicCounters, PressureCounters};
 pub use threads::GuestThreads;
@@ -122,20 +122,34 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A file of /proc that is kept open and read from the start each time.
+/// The totals of all interfaces' counters since they appeared, by name, from the text of /proc/net/dev.
+#[must_use]
+pub fn interface_totals(dev: &str) -> BTreeMap<String, NicActivity> {
+    counters::nics(dev).into_iter().map(|(name, counters)| (name, counters.totals())).collect()
+}
+
+/// The total stall times since boot, from the texts of /proc/pressure/io, cpu and memory; `None` if one is missing.
+#[must_use]
+pub fn pressure_totals(io: Option<&str>, cpu: Option<&str>, memory: Option<&str>) -> Option<Pressure> {
+    counters::pressure(io, cpu, memory)?.totals()
+}
+
+/// A file of /proc or /sys that is kept open and read from the start each time.
 #[derive(Debug)]
-struct Source {
+pub struct Source {
     file: Option<File>,
     text: Vec<u8>,
 }
 
 impl Source {
-    fn new(path: PathBuf) -> Self {
+    /// Opens a file.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
         Self { file: File::open(path).ok(), text: vec![0; 4096] }
     }
 
     /// The content; `None` if the file did not exist when opened or cannot be read.
-    fn read(&mut self) -> Option<&str> {
+    pub fn read(&mut self) -> Option<&str> {
         let file = self.file.as_ref()?;
         let mut filled = 0;
         loop {

@@ -7,6 +7,7 @@ mod device;
 pub(crate) mod mount;
 mod timeouts;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -64,6 +65,36 @@ pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
     walk.add_path(path)?;
     Ok(walk.stack)
+}
+
+/// One block device: its layer and the kernel's names of the devices directly below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceLayer {
+    /// The layer.
+    pub layer: Layer,
+    /// The devices directly below: a partition's disk, a loop device's filesystem's device.
+    pub on: Vec<String>,
+}
+
+/// The block device with this kernel name; `None` if /sys does not have it.
+#[must_use]
+pub fn of_device(root: &Path, name: &str) -> Option<DeviceLayer> {
+    let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
+    let on = walk.add_named(name)?;
+    Some(DeviceLayer { layer: walk.stack.layers.pop()?, on })
+}
+
+/// The mount points of each block device that has one, by `major:minor`.
+#[must_use]
+pub fn mount_points(root: &Path) -> BTreeMap<String, Vec<PathBuf>> {
+    let mut points: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for mount in mount::table(&root.join("proc/self")).unwrap_or_default() {
+        let of_device = points.entry(mount.number).or_default();
+        if !of_device.contains(&mount.point) {
+            of_device.push(mount.point);
+        }
+    }
+    points
 }
 
 /// A traversal from a path down to the bottom, which adds layers on the way up.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::lines::lines;
 use super::parse_util::{decimal, not_understood, whole_nanos};
-use super::{Entry, Found, Stamp};
+use super::{DeviceInterval, Entry, Found, Interval, Stamp};
 use iotax_analysis::Metric;
 
 /// atop's results in a text: one for each device that had I/O.
@@ -20,11 +20,31 @@ pub(super) fn read(text: &str) -> Option<Found> {
     }
     let mut found = Found { tool: "atop", ..Found::default() };
     let mut devices = Devices::default();
+    for screen in screens(text, &mut found) {
+        screen.close(&mut devices, &mut found);
+    }
+    devices.entries(&mut found);
+    parseable::read(text, &mut found);
+    (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+/// The screens and the samples of a text one by one, without those since boot.
+pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
+    let screens = screens(text, found);
+    let timed = screens.into_iter().filter(|screen| !screen.since_boot && !screen.disks.is_empty());
+    let mut intervals: Vec<Interval> = timed.filter_map(|screen| screen.interval()).collect();
+    intervals.extend(parseable::intervals(text, found));
+    intervals
+}
+
+/// All screens, the last one as far as it goes.
+fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
+    let mut screens = Vec::new();
     let mut screen = Screen::default();
     for (i, line) in lines(text).enumerate() {
         if let Some(seconds) = elapsed(line) {
             let next = Screen { time: Stamp::of(line), seconds: Some(seconds), ..Screen::default() };
-            std::mem::replace(&mut screen, next).close(&mut devices, &mut found);
+            screens.push(std::mem::replace(&mut screen, next));
         } else if line.to_lowercase().contains("since boot") {
             screen.since_boot = true;
         } else if let Some(disk) = Disk::of(line) {
@@ -34,10 +54,8 @@ pub(super) fn read(text: &str) -> Option<Found> {
             }
         }
     }
-    screen.close(&mut devices, &mut found);
-    devices.entries(&mut found);
-    parseable::read(text, &mut found);
-    (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+    screens.push(screen);
+    screens
 }
 
 /// Sums over the samples of a device.
@@ -118,6 +136,22 @@ struct Screen<'t> {
 }
 
 impl Screen<'_> {
+    /// `None` without a head, which tells its length.
+    fn interval(self) -> Option<Interval> {
+        let seconds = self.seconds?;
+        let devices = self.disks.into_iter().map(|(_, _, disk)| DeviceInterval {
+            name: disk.name,
+            read_iops: Some(disk.reads / seconds),
+            write_iops: Some(disk.writes / seconds),
+            read_bytes_per_s: disk.bytes_per_s.map(|(read, _)| read),
+            write_bytes_per_s: disk.bytes_per_s.map(|(_, written)| written),
+            busy: Some(disk.busy / 100.0),
+            ..DeviceInterval::default()
+        });
+        let length_ns = whole_nanos(seconds * 1e9);
+        Some(Interval { end: self.time, length_ns, devices: devices.collect() })
+    }
+
     fn close(self, devices: &mut Devices, found: &mut Found) {
         let Some(seconds) = self.seconds else {
             let reason = "its screen's head (ATOP - ... elapsed) is not there, so that the time of its counts is not known";
@@ -134,7 +168,7 @@ impl Screen<'_> {
             sums.seconds += seconds;
             sums.reads += disk.reads;
             sums.writes += disk.writes;
-            sums.bytes += disk.bytes_per_s.unwrap_or(0.0) * seconds;
+            sums.bytes += disk.bytes_per_s.map_or(0.0, |(read, written)| read + written) * seconds;
             sums.without_bytes |= disk.bytes_per_s.is_none();
             sums.busy_seconds += disk.busy / 100.0 * seconds;
         }
@@ -169,8 +203,8 @@ struct Disk {
     busy: f64,
     reads: f64,
     writes: f64,
-    /// Absent in old versions.
-    bytes_per_s: Option<f64>,
+    /// Read and written; absent in old versions.
+    bytes_per_s: Option<(f64, f64)>,
 }
 
 impl Disk {
@@ -193,7 +227,7 @@ impl Disk {
                 busy: value("busy")?,
                 reads: value("read")?,
                 writes: value("write")?,
-                bytes_per_s: rate("MBr/s").zip(rate("MBw/s")).map(|(read, written)| read + written),
+                bytes_per_s: rate("MBr/s").zip(rate("MBw/s")),
             })
         };
         Some(disk().ok_or("without one of busy, read and write"))

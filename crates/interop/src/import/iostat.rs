@@ -7,7 +7,7 @@ mod reports;
 
 use std::collections::BTreeMap;
 
-use super::{Entry, Found};
+use super::{DeviceInterval, Entry, Found, Interval};
 use iotax_analysis::Metric;
 use reports::{Columns, Report};
 
@@ -31,6 +31,46 @@ pub(super) fn read(text: &str) -> Option<Found> {
         entries(&session.reports, since_boot, &mut found);
     }
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+/// The reports of a text one by one, without those since boot.
+pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
+    let mut sessions = reports::of_text(text, found);
+    sessions.extend(reports::of_json(text, found));
+    let mut intervals = Vec::new();
+    for session in &sessions {
+        let first = usize::from(!session.without_first);
+        let Some(counted) = session.reports.get(first..) else { continue };
+        let is_timed = first > 0 && session.reports.iter().all(|report| report.at.is_some());
+        let lengths = lengths(&session.reports, first);
+        intervals.extend(counted.iter().zip(lengths).map(|(report, seconds)| Interval {
+            end: report.time,
+            length_ns: is_timed.then(|| super::parse_util::whole_nanos(seconds * 1e9)).flatten(),
+            devices: report.rows.iter().map(|(device, row)| device_interval(device, row)).collect(),
+        }));
+    }
+    intervals
+}
+
+fn device_interval(device: &str, row: &Columns) -> DeviceInterval {
+    let of = |name: &str| row.get(name).copied();
+    let ns = |name: &str| of(name).map(|ms| ms * 1e6);
+    let bytes = BYTES.iter().find_map(|(read, write, unit)| {
+        Some((of(read)? * unit, if write.is_empty() { None } else { Some(of(write)? * unit) }))
+    });
+    // Without I/O the mean is written as 0.
+    let latency = |rate: &str, wait: &str| ns(wait).filter(|_| of(rate).is_none_or(|rate| rate > 0.0));
+    DeviceInterval {
+        name: device.to_owned(),
+        read_iops: of("r/s"),
+        write_iops: of("w/s"),
+        read_bytes_per_s: bytes.filter(|(_, write)| write.is_some()).map(|(read, _)| read),
+        write_bytes_per_s: bytes.and_then(|(_, write)| write),
+        read_latency_ns: latency("r/s", "r_await"),
+        write_latency_ns: latency("w/s", "w_await"),
+        queue: of("aqu-sz").or_else(|| of("avgqu-sz")),
+        busy: of("%util").map(|percent| percent / 100.0),
+    }
 }
 
 /// A value of a column and its weight.
@@ -150,19 +190,21 @@ fn entry(device: &str, means: &BTreeMap<&str, f64>) -> Entry {
     entry
 }
 
+/// Columns of bytes read and written per second, and their unit.
+const BYTES: [(&str, &str, f64); 7] = [
+    ("rsec/s", "wsec/s", 512.0),
+    ("rkB/s", "wkB/s", 1024.0),
+    ("rMB/s", "wMB/s", 1_048_576.0),
+    ("Blk_read/s", "Blk_wrtn/s", 512.0),
+    ("kB_read/s", "kB_wrtn/s", 1024.0),
+    ("MB_read/s", "MB_wrtn/s", 1_048_576.0),
+    ("kB/s", "", 1024.0),
+];
+
 /// Bytes read and written per second, from whichever columns there are.
 fn bytes(means: &BTreeMap<&str, f64>) -> Option<f64> {
-    const COLUMNS: [(&str, &str, f64); 7] = [
-        ("rsec/s", "wsec/s", 512.0),
-        ("rkB/s", "wkB/s", 1024.0),
-        ("rMB/s", "wMB/s", 1_048_576.0),
-        ("Blk_read/s", "Blk_wrtn/s", 512.0),
-        ("kB_read/s", "kB_wrtn/s", 1024.0),
-        ("MB_read/s", "MB_wrtn/s", 1_048_576.0),
-        ("kB/s", "", 1024.0),
-    ];
     let of = |name: &str| means.get(name).copied();
-    COLUMNS
+    BYTES
         .iter()
         .find_map(|(read, write, unit)| {
             let write = if write.is_empty() { 0.0 } else { of(write)? };

@@ -11,6 +11,7 @@ mod columns;
 mod dd;
 mod fio;
 mod hyperfine;
+mod intervals;
 mod iostat;
 mod iozone;
 mod iperf;
@@ -34,6 +35,7 @@ use iotax_model::workload::WorkloadKeys;
 use iotax_analysis::Metric;
 
 pub use clean::{clean, decode};
+pub use intervals::{DeviceInterval, Interval, Intervals, intervals};
 pub use run::{Imported, runs};
 pub use stamp::Stamp;
 

@@ -89,6 +89,14 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ),
         ],
     ),
+    (
+        "top",
+        &[
+            ("iotax top", "Every layer, who uses it, and how long it takes"),
+            ("iotax top --once --json -", "One interval for programs"),
+            ("iotax top --record night.top --interval 10", "Record, and later: iotax top --replay night.top"),
+        ],
+    ),
     ("mark", &[("iotax mark 'cable pulled'", "From another terminal, while a watch measures")]),
     (
         "suite",

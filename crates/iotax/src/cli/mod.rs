@@ -42,6 +42,7 @@ mod target_args;
 mod terminal;
 mod time;
 mod tune;
+mod top;
 mod verify;
 mod watch;
 
@@ -89,6 +90,8 @@ enum Command {
     ///
     /// Every setting is put back right after each measurement. Without options: 3 minutes, on the workloads named below.
     Tune(Box<tune::Args>),
+    /// What goes on right now: devices and layers, guests, processes, network; live, recorded and replayed
+    Top(top::Args),
     /// Mark this moment in the watches that are measuring
     ///
     /// A mark stands among a watch's events, with the gap and the recovery that follow it.
@@ -186,6 +189,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Ask(args) => ask::main(&args),
         Command::Watch(args) => watch::main(&args),
         Command::Tune(args) => tune::main(&args),
+        Command::Top(args) => top::main(&args),
         Command::Mark(args) => mark::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),

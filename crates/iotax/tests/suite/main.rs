@@ -45,6 +45,7 @@ mod store;
 mod suites;
 mod throttle;
 mod tune;
+mod top;
 mod undo;
 mod until;
 mod verify;

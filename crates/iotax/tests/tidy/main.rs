@@ -21,6 +21,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("iotax-testbed", &["iotax-model", "iotax-testkit"]),
     ("iotax-analysis", &["iotax-model", "iotax-testkit"]),
     ("iotax-report", &["iotax-model", "iotax-analysis", "iotax-testkit"]),
+    ("iotax-top", &["iotax-model", "iotax-testbed", "iotax-testkit"]),
     ("iotax-interop", &["iotax-model", "iotax-analysis", "iotax-report", "iotax-testkit"]),
     (
         "iotax",
@@ -32,6 +33,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "iotax-analysis",
             "iotax-report",
             "iotax-interop",
+            "iotax-top",
             "iotax-testkit",
         ],
     ),
@@ -62,7 +64,7 @@ const ROOMS: [(&str, &[&str]); 4] = [
     ("serve", &["iotax_model", "iotax_analysis", "iotax_report"]),
 ];
 
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "iotax_model",
     "iotax_engine",
     "iotax_netperf",
@@ -70,6 +72,7 @@ const CRATES: [&str; 7] = [
     "iotax_analysis",
     "iotax_report",
     "iotax_interop",
+    "iotax_top",
 ];
 
 /// The crates that may contain `unsafe`: those that make load.

@@ -107,6 +107,11 @@ pub(super) fn nics(dev: &str) -> BTreeMap<String, NicCounters> {
 }
 
 impl NicCounters {
+    /// The counters since the interface appeared.
+    pub(super) fn totals(self) -> NicActivity {
+        self.0
+    }
+
     /// Parses the fields after the name: eight for receive, then eight for transmit.
     fn parse(fields: &str) -> Option<Self> {
         let fields: Option<Vec<u64>> =
@@ -237,6 +242,12 @@ fn total(text: &str, line: &str) -> Option<u64> {
 }
 
 impl PressureCounters {
+    /// The stall times since boot.
+    pub(super) fn totals(self) -> Option<Pressure> {
+        let boot = Self { io_some: 0, io_full: 0, cpu_some: 0, memory_some: 0 };
+        boot.until(&self)
+    }
+
     /// The stall times up to `later`.
     pub(super) fn until(&self, later: &Self) -> Option<Pressure> {
         Some(Pressure {

@@ -37,6 +37,29 @@ impl Walk<'_> {
         true
     }
 
+    /// Adds the device with this kernel name; returns the names of those directly below it.
+    pub(super) fn add_named(&mut self, name: &str) -> Option<Vec<String>> {
+        let directory = self.directory(&name.replace('/', "!"))?;
+        let on = self.on(&directory);
+        self.add_device(&directory);
+        Some(on)
+    }
+
+    /// The kernel names of the devices directly below a device.
+    fn on(&self, directory: &Path) -> Vec<String> {
+        let name = |directory: &Path| Some(directory.file_name()?.to_string_lossy().replace('!', "/"));
+        if directory.join("partition").exists() {
+            return directory.parent().and_then(name).into_iter().collect();
+        }
+        match text(&directory.join("loop/backing_file")) {
+            Some(file) => {
+                let stack = super::of_path(self.root, Path::new(&file)).unwrap_or_default();
+                stack.disks.last().cloned().into_iter().collect()
+            }
+            None => below(directory).iter().filter_map(|below| name(below)).collect(),
+        }
+    }
+
     /// Adds the device with this directory in /sys, after the layers below it.
     fn add_device(&mut self, directory: &Path) {
         let Some(entry) = directory.file_name() else { return };

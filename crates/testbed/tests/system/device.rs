@@ -13,7 +13,7 @@ use iotax_testbed::device::{DeviceClaim, Permission, claim, usage};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight;
 
-use crate::tree;
+use iotax_testkit::tree;
 
 const HELD: &str = include_str!("trees/held.tree");
 

@@ -9,5 +9,4 @@ mod network;
 mod settings;
 mod stack;
 mod timeouts;
-mod tree;
 mod users;

@@ -9,7 +9,7 @@ use iotax_testbed::monitor::{GuestThreads, Monitor, MonitorSnapshot, delta};
 use iotax_testbed::stack;
 use tempfile::TempDir;
 
-use crate::tree;
+use iotax_testkit::tree;
 
 /// A mirror with one leg in an older kernel's format, a device with an in-flight request, a guest with three threads.
 const BEFORE: &str = "\

@@ -3,7 +3,7 @@
 
 use super::super::lines::lines;
 use super::super::parse_util::not_understood;
-use super::super::{Found, Stamp};
+use super::super::{DeviceInterval, Found, Interval, Stamp};
 use super::Devices;
 
 /// Fields of a line of the oldest version that has all of these.
@@ -12,7 +12,65 @@ const FIELDS: usize = 12;
 /// Adds the lines of a text.
 pub(super) fn read(text: &str, found: &mut Found) {
     let mut devices = Devices::default();
-    let mut since_boot = false;
+    for event in events(text) {
+        match event {
+            Event::Session => devices.entries(found),
+            Event::Sample(line, device, numbers) => add(&mut devices, device, numbers, line),
+            Event::Unclear(line, text) => {
+                found.miss(not_understood(line, text, "fewer fields than atop -P writes"));
+            }
+        }
+    }
+    devices.entries(found);
+}
+
+/// The samples one by one: those of one time are an interval.
+pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
+    let mut intervals: Vec<Interval> = Vec::new();
+    for event in events(text) {
+        let (device, numbers) = match event {
+            Event::Session => continue,
+            Event::Sample(_, device, numbers) => (device, numbers),
+            Event::Unclear(line, text) => {
+                found.miss(not_understood(line, text, "fewer fields than atop -P writes"));
+                continue;
+            }
+        };
+        let [stamp, seconds, busy_ms, reads, sectors_read, writes, sectors_written] = numbers;
+        let end = Stamp::since_1970(stamp.saturating_mul(1000));
+        let rate = |count: u64, unit: f64| Some(count as f64 * unit / seconds as f64);
+        let device = DeviceInterval {
+            name: device.to_owned(),
+            read_iops: rate(reads, 1.0),
+            write_iops: rate(writes, 1.0),
+            read_bytes_per_s: rate(sectors_read, 512.0),
+            write_bytes_per_s: rate(sectors_written, 512.0),
+            busy: rate(busy_ms, 1e-3),
+            ..DeviceInterval::default()
+        };
+        match intervals.last_mut().filter(|last| last.end == end) {
+            Some(last) => last.devices.push(device),
+            None => {
+                let length_ns = seconds.checked_mul(1_000_000_000);
+                intervals.push(Interval { end, length_ns, devices: vec![device] });
+            }
+        }
+    }
+    intervals
+}
+
+/// What a line says.
+enum Event<'t> {
+    /// A session ends: what follows is since boot.
+    Session,
+    /// A sample that is not since boot: its line, device and numbers.
+    Sample(usize, &'t str, [u64; 7]),
+    /// A sample that is cut.
+    Unclear(usize, &'t str),
+}
+
+fn events(text: &str) -> Vec<Event<'_>> {
+    let (mut events, mut since_boot) = (Vec::new(), false);
     let mut lines = lines(text).enumerate().peekable();
     while let Some((i, line)) = lines.next() {
         let mut words: Vec<&str> = line.split_whitespace().collect();
@@ -26,20 +84,20 @@ pub(super) fn read(text: &str, found: &mut Found) {
             // The sample that follows is since boot; SEP ends every sample.
             ["RESET"] => {
                 since_boot = true;
-                devices.entries(found);
+                events.push(Event::Session);
             }
             ["SEP"] => since_boot = false,
             ["DSK" | "LVM" | "MDD", _, stamp, date, ..] if is_stamp(stamp) && date.contains('/') => {
                 match sample(&words) {
                     Some(_) if since_boot => {}
-                    Some((device, numbers)) => add(&mut devices, device, numbers, i + 1),
-                    None => found.miss(not_understood(i + 1, line, "fewer fields than atop -P writes")),
+                    Some((device, numbers)) => events.push(Event::Sample(i + 1, device, numbers)),
+                    None => events.push(Event::Unclear(i + 1, line)),
                 }
             }
             _ => {}
         }
     }
-    devices.entries(found);
+    events
 }
 
 fn is_stamp(word: &str) -> bool {

@@ -10,7 +10,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// Creates a recorded tree in a new directory.
-pub(crate) fn build(recorded: &str) -> TempDir {
+pub fn build(recorded: &str) -> TempDir {
     let root = tempfile::tempdir().expect("a temporary directory");
     for line in recorded.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some((path, content)) = line.split_once(" = ") {
@@ -28,7 +28,7 @@ pub(crate) fn build(recorded: &str) -> TempDir {
 }
 
 /// Writes one file of a tree, in place if it exists, so that open handles see the change as in /proc.
-pub(crate) fn write(root: &Path, path: &str, content: &str) {
+pub fn write(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().expect("below the root")).expect("created");
     fs::write(path, format!("{content}\n")).expect("written");

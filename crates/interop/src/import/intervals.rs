@@ -1,0 +1,103 @@
+//! The intervals of iostat's and atop's output one by one, where [`super::recognise`] takes them together.
+
+use super::{Found, Line, Stamp, atop, clean, iostat};
+
+/// One interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Interval {
+    /// Its end, if the text tells it.
+    pub end: Option<Stamp>,
+    /// Its length, if the text tells it.
+    pub length_ns: Option<u64>,
+    /// Its devices, in the text's order.
+    pub devices: Vec<DeviceInterval>,
+}
+
+/// The figures of a device in an interval, as far as the text has them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DeviceInterval {
+    /// The device.
+    pub name: String,
+    /// Reads per second.
+    pub read_iops: Option<f64>,
+    /// Writes per second.
+    pub write_iops: Option<f64>,
+    /// Bytes read per second.
+    pub read_bytes_per_s: Option<f64>,
+    /// Bytes written per second.
+    pub write_bytes_per_s: Option<f64>,
+    /// Mean time of reads.
+    pub read_latency_ns: Option<f64>,
+    /// Mean time of writes.
+    pub write_latency_ns: Option<f64>,
+    /// Mean number of I/Os in flight.
+    pub queue: Option<f64>,
+    /// Share of time with I/O in flight.
+    pub busy: Option<f64>,
+}
+
+/// All intervals of a text, without those since boot.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Intervals {
+    /// `iostat` or `atop`.
+    pub tool: &'static str,
+    /// In the text's order.
+    pub intervals: Vec<Interval>,
+    /// Lines of the tool that were not understood.
+    pub not_understood: Vec<Line>,
+}
+
+/// The intervals of a text, recognised by its content; `None` if it is neither iostat's nor atop's.
+#[must_use]
+pub fn intervals(text: &str) -> Option<Intervals> {
+    let text = clean(text);
+    let readers: [(&'static str, fn(&str, &mut Found) -> Vec<Interval>); 2] =
+        [("iostat", iostat::intervals), ("atop", atop::intervals)];
+    readers.into_iter().find_map(|(tool, read)| {
+        let mut found = Found::default();
+        let intervals = read(&text, &mut found);
+        (!intervals.is_empty()).then_some(Intervals { tool, intervals, not_understood: found.not_understood })
+    })
+}
+
+#[cfg(test)]
+#[expect(clippy::float_cmp, reason = "a figure is the text's to its last digit")]
+mod tests {
+    use super::*;
+
+    fn sample(name: &str) -> Intervals {
+        let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/import/");
+        intervals(&std::fs::read_to_string(format!("{data}{name}")).expect(name)).expect(name)
+    }
+
+    #[test]
+    fn screens_of_atop_are_intervals() {
+        let found = sample("atop-2.x.txt");
+        assert_eq!((found.tool, found.intervals.len()), ("atop", 2), "not the one since boot");
+        let [_, sda, sdb] = &found.intervals[1].devices[..] else { panic!("{found:?}") };
+        assert_eq!((sda.name.as_str(), sda.read_iops, sda.busy), ("sda", Some(100.0), Some(0.2)));
+        assert_eq!((sdb.read_iops, sdb.read_latency_ns), (Some(0.0), None), "avio is no latency");
+        assert_eq!(found.intervals[1].length_ns, Some(10_000_000_000));
+        assert_eq!(found.intervals[0].end.map(|end| end.ms), Some(1_677_664_810_000));
+    }
+
+    #[test]
+    fn parseable_lines_of_atop_are_intervals() {
+        let found = sample("atop-P-DSK.txt");
+        assert_eq!(found.intervals.len(), 2);
+        let [sda] = &found.intervals[0].devices[..] else { panic!("{found:?}") };
+        assert_eq!((sda.read_iops, sda.read_bytes_per_s, sda.busy), (Some(50.0), Some(204_800.0), Some(0.1)));
+    }
+
+    #[test]
+    fn reports_of_iostat_are_intervals() {
+        let found = sample("iostat-12.6-xmt.txt");
+        assert_eq!(found.tool, "iostat");
+        let first = &found.intervals[0];
+        assert_eq!(first.length_ns, Some(1_000_000_000));
+        let vda = &first.devices[0];
+        assert_eq!(vda.read_bytes_per_s, Some(10.66 * 1_048_576.0));
+        assert!(vda.read_latency_ns.is_some() && vda.queue.is_some() && vda.busy.is_some(), "{vda:?}");
+        assert!(intervals("nothing of either").is_none());
+    }
+}

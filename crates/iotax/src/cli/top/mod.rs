@@ -1,0 +1,185 @@
+//! `iotax top`: shows what goes on right now, records it, and shows recordings.
+
+mod output;
+mod replayed;
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_model::units::Nanos;
+use iotax_testbed::interrupt::{Interrupt, POLL};
+use iotax_top::collect::{Collector, Options};
+use iotax_top::prometheus::Server;
+use iotax_top::rates::{self, Frame};
+use iotax_top::raw::Snapshot;
+use iotax_top::recording::Writer;
+use iotax_top::view::{self, Feed};
+
+use super::say::{self, note};
+use super::session::watch_signals;
+use super::time::seconds;
+use super::{Failure, OrExit, usage};
+use output::Output;
+
+/// The shortest interval: below it the kernel's counters of milliseconds say little.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Flags of `iotax top`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Time between readings, in seconds or with a unit
+    #[arg(long, short, value_name = "TIME", value_parser = seconds, default_value = "1")]
+    interval: Nanos,
+    /// Print one interval as tables and end, as without a terminal
+    #[arg(long)]
+    once: bool,
+    /// Write each interval as a line of JSON to a new file, or to stdout with -
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+    /// Record all readings in a new file
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    record: Option<PathBuf>,
+    /// Show a recording, or intervals of iostat or atop from their text
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["interval", "qmp", "prometheus"])]
+    replay: Option<PathBuf>,
+    /// Serve the last interval to Prometheus at this address, such as 127.0.0.1:9200
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with = "once")]
+    prometheus: Option<SocketAddr>,
+    /// A guest's QMP socket, for what QEMU counts for its disks; may be given several times
+    #[arg(long, value_name = "SOCKET")]
+    qmp: Vec<PathBuf>,
+}
+
+/// Parses `127.0.0.1:9200`, or a port of this machine alone.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = || text.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    text.parse().ok().or_else(local).ok_or_else(|| {
+        format!(
+            "{text:?} is no address; accepted: 127.0.0.1:9200, [::1]:9200, or 9200 for this machine alone"
+        )
+    })
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let stop = watch_signals().or_exit(Exit::Environment)?;
+    let output = Output::open(args.json.as_deref())?;
+    let has_keys = std::io::stdin().is_terminal();
+    let is_screen = !args.once && output.is_text() && has_keys && say::Stream::Stdout.obeys_escapes();
+    if let Some(file) = &args.replay {
+        return replayed::main(file, is_screen, output, &stop);
+    }
+    let interval = Duration::from(args.interval);
+    if interval < SHORTEST {
+        return Err(usage(format_args!("--interval {}: at least 100ms", args.interval)));
+    }
+    let mut reader = Reader::open(args, &stop)?;
+    if is_screen {
+        let mut read = || reader.next();
+        let feed = Feed::Live { read: &mut read, interval };
+        view::run(feed, &host(), &stop).or_exit(Exit::Environment)?;
+        return Ok(Exit::Fine);
+    }
+    // Without a terminal and without anything that goes on, one table is what is wanted.
+    let is_once = args.once || (output.is_text() && args.record.is_none() && args.prometheus.is_none());
+    go_on(&mut reader, interval, is_once, output, &stop)
+}
+
+/// Reads at an interval until it is interrupted, or once.
+fn go_on(
+    reader: &mut Reader,
+    interval: Duration,
+    is_once: bool,
+    mut output: Output,
+    stop: &Interrupt,
+) -> Result<Exit, Failure> {
+    // A recording and a server say nothing themselves.
+    let is_silent = output.is_text() && !is_once;
+    let mut due = Instant::now();
+    loop {
+        if let Some(frame) = reader.next().map_err(anyhow::Error::msg).or_exit(Exit::Environment)? {
+            if !is_silent {
+                output.put(&frame)?;
+            }
+            if is_once {
+                return Ok(Exit::Fine);
+            }
+        }
+        due = (due + interval).max(Instant::now());
+        while Instant::now() < due {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(if is_once { Exit::Interrupted } else { Exit::Fine });
+            }
+            thread::sleep(due.saturating_duration_since(Instant::now()).min(POLL));
+        }
+    }
+}
+
+/// Reads this machine, and passes on what was read.
+struct Reader {
+    collector: Collector,
+    before: Option<Snapshot>,
+    writer: Option<Writer>,
+    server: Option<Server>,
+}
+
+impl Reader {
+    fn open(args: &Args, stop: &Interrupt) -> Result<Self, Failure> {
+        let writer = args.record.as_deref().map(|file| Writer::create(file, &host())).transpose();
+        let server = args.prometheus.map(|address| {
+            Server::start(address).map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}"))
+        });
+        let server = server.transpose().or_exit(Exit::Environment)?;
+        if let Some(server) = &server {
+            note!("Prometheus: http://{}/metrics", server.address());
+        }
+        let options = Options { root: PathBuf::from("/"), percentiles: true, qmp: args.qmp.clone() };
+        let collector = Collector::new(&options, stop);
+        Ok(Self { collector, before: None, writer: writer.or_exit(Exit::Environment)?, server })
+    }
+
+    /// The frame since the last reading; `None` for the first one.
+    fn next(&mut self) -> Result<Option<Frame>, String> {
+        let snapshot = self.collector.snapshot();
+        if let Some(writer) = &mut self.writer {
+            writer.append(&snapshot).map_err(|error| error.to_string())?;
+        }
+        let frame = self.before.as_ref().and_then(|before| rates::between(before, &snapshot));
+        self.before = Some(snapshot);
+        if let (Some(server), Some(frame)) = (&self.server, &frame) {
+            server.show(frame);
+        }
+        Ok(frame)
+    }
+}
+
+/// This machine's name.
+fn host() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.is_empty() { "this machine".to_owned() } else { name }
+}
+
+/// A file in an error.
+fn named(file: &Path) -> String {
+    file.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_of_this_machine_unless_another_is_named() {
+        assert_eq!(address("9200").expect("a port").to_string(), "127.0.0.1:9200");
+        assert_eq!(address("0.0.0.0:1").expect("an address").to_string(), "0.0.0.0:1");
+        assert_eq!(address("[::1]:9200").expect("an address").to_string(), "[::1]:9200");
+        for text in ["", "box", "127.0.0.1", "70000"] {
+            assert!(address(text).expect_err("refused").contains(&format!("{text:?}")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `iotax top --replay`: recordings of iotax top, and intervals of iostat and atop from their text.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use anyhow::Context;
+use iotax_interop::import::{self, DeviceInterval, Interval, Intervals};
+use iotax_model::exit::Exit;
+use iotax_testbed::interrupt::Interrupt;
+use iotax_top::rates::{self, Frame, LayerRates};
+use iotax_top::recording::Recording;
+use iotax_top::view::{self, Feed};
+
+use super::super::say::say;
+use super::super::{Failure, OrExit, usage};
+use super::named;
+use super::output::Output;
+
+/// The largest text, in bytes: a day of iostat with 20 devices at 1 s is 250 MB.
+const LARGEST_TEXT: u64 = 512 << 20;
+
+/// What is replayed.
+enum Replay {
+    Recording(Recording),
+    Text(Intervals),
+}
+
+/// Shows a recording on the screen, or writes all its frames.
+pub(super) fn main(
+    file: &Path,
+    is_screen: bool,
+    mut output: Output,
+    stop: &Interrupt,
+) -> Result<Exit, Failure> {
+    let mut replay = Replay::open(file)?;
+    let (host, count) = (replay.host().to_owned(), replay.count());
+    if count == 0 {
+        return Err(usage(format_args!("{}: two readings at least make an interval", named(file))));
+    }
+    let mut read = |index: usize| replay.frame(index);
+    if is_screen {
+        let feed = Feed::Replay { read: &mut read, count };
+        view::run(feed, &host, stop).or_exit(Exit::Environment)?;
+        return Ok(Exit::Fine);
+    }
+    for index in 0..count {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Exit::Interrupted);
+        }
+        output.put(&read(index).map_err(anyhow::Error::msg).or_exit(Exit::Usage)?)?;
+    }
+    Ok(Exit::Fine)
+}
+
+impl Replay {
+    /// Opens a file, which is recognised by its content.
+    fn open(file: &Path) -> Result<Self, Failure> {
+        let mut opened = File::open(file).with_context(|| named(file)).or_exit(Exit::Usage)?;
+        let mut bytes = Vec::new();
+        opened.by_ref().take(16).read_to_end(&mut bytes).with_context(|| named(file)).or_exit(Exit::Usage)?;
+        if Recording::begins(&bytes) {
+            let recording = Recording::open(file).or_exit(Exit::Usage)?;
+            if recording.is_cut() {
+                say!(
+                    "{}: what follows reading {} is incomplete and left out",
+                    named(file),
+                    recording.count()
+                );
+            }
+            return Ok(Self::Recording(recording));
+        }
+        opened
+            .take(LARGEST_TEXT)
+            .read_to_end(&mut bytes)
+            .with_context(|| named(file))
+            .or_exit(Exit::Usage)?;
+        let text = import::intervals(&import::decode(bytes)).ok_or_else(|| {
+            usage(format_args!(
+                "{}: neither a recording of iotax top nor intervals of iostat or atop (two reports of iostat at least: the \
+                 first is since boot)",
+                named(file)
+            ))
+        })?;
+        text.not_understood.iter().for_each(|line| say!("{}", line.of_file(&named(file))));
+        Ok(Self::Text(text))
+    }
+
+    /// Whose frames these are.
+    fn host(&self) -> &str {
+        match self {
+            Self::Recording(recording) => recording.host(),
+            Self::Text(text) => text.tool,
+        }
+    }
+
+    /// The number of frames.
+    fn count(&self) -> usize {
+        match self {
+            Self::Recording(recording) => recording.count().saturating_sub(1),
+            Self::Text(text) => text.intervals.len(),
+        }
+    }
+
+    fn frame(&mut self, index: usize) -> Result<Frame, String> {
+        match self {
+            Self::Recording(recording) => recorded(recording, index),
+            Self::Text(text) => text
+                .intervals
+                .get(index)
+                .map(told)
+                .ok_or_else(|| format!("there is no interval {}", index + 1)),
+        }
+    }
+}
+
+fn recorded(recording: &mut Recording, index: usize) -> Result<Frame, String> {
+    let mut snapshot = |index| {
+        let read = recording.snapshot(index).map_err(|error| error.to_string())?;
+        read.ok_or_else(|| format!("there is no reading {}", index + 1))
+    };
+    let (earlier, later) = (snapshot(index)?, snapshot(index + 1)?);
+    rates::between(&earlier, &later).ok_or_else(|| format!("no time passed before reading {}", index + 2))
+}
+
+/// An interval of another tool's text.
+fn told(interval: &Interval) -> Frame {
+    Frame {
+        at_ms: interval.end.map(|end| end.ms),
+        interval_ns: interval.length_ns,
+        layers: interval.devices.iter().map(layer).collect(),
+        ..Frame::default()
+    }
+}
+
+fn layer(device: &DeviceInterval) -> LayerRates {
+    LayerRates {
+        name: device.name.clone(),
+        title: device.name.clone(),
+        read_iops: device.read_iops,
+        write_iops: device.write_iops,
+        read_bytes_per_s: device.read_bytes_per_s,
+        write_bytes_per_s: device.write_bytes_per_s,
+        read_latency_ns: device.read_latency_ns,
+        write_latency_ns: device.write_latency_ns,
+        queue: device.queue,
+        busy: device.busy,
+        ..LayerRates::default()
+    }
+}

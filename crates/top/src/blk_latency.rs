@@ -1,0 +1,85 @@
+//! Latency histograms of block requests, kept in the kernel by two BPF programs (`bpf/latency.bpf.c`).
+//!
+//! Needs CAP_BPF and CAP_PERFMON, or root, Linux 5.11 and the kernel's BTF. Devices without requests (device-mapper, md) have none.
+
+use std::collections::BTreeMap;
+
+use aya::maps::{MapData, PerCpuHashMap};
+use aya::programs::BtfTracePoint;
+use aya::{Btf, Ebpf, EbpfLoader};
+
+use crate::buckets;
+use crate::raw::{Direction, RequestLatencies};
+
+/// The compiled programs, aligned as their reader expects.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/latency.bpf.o");
+
+const PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+
+/// Values before the buckets: total time, I/Os whose dispatch was seen, their time in the device.
+const HEAD: usize = 3;
+const VALUES: usize = HEAD + buckets::COUNT;
+
+/// An error of the programs.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BpfError {
+    /// The kernel has no BTF.
+    #[error("this kernel does not describe its types (/sys/kernel/btf/vmlinux): {0}")]
+    Btf(#[from] aya::BtfError),
+    /// The object cannot be loaded.
+    #[error("the kernel takes no BPF maps from this process (root may): {0}")]
+    Load(#[from] aya::EbpfError),
+    /// A program cannot be loaded or attached.
+    #[error("the kernel does not take the BPF program (root may load it, from Linux 5.11 on): {0}")]
+    Program(#[from] aya::programs::ProgramError),
+    /// A map cannot be read.
+    #[error("a BPF map cannot be read: {0}")]
+    Map(#[from] aya::maps::MapError),
+}
+
+/// The attached programs; dropping detaches them.
+#[derive(Debug)]
+pub(crate) struct BlockLatency {
+    programs: Ebpf,
+}
+
+impl BlockLatency {
+    /// Loads and attaches the programs, with room for the latencies of `devices` devices.
+    pub(crate) fn attach(devices: usize) -> Result<Self, BpfError> {
+        let btf = Btf::from_sys_fs()?;
+        let entries = u32::try_from(2 * devices).unwrap_or(u32::MAX);
+        let mut programs = EbpfLoader::new().map_max_entries("latency", entries).load(OBJECT)?;
+        for name in PROGRAMS {
+            let Some(program) = programs.program_mut(name) else { continue };
+            let program: &mut BtfTracePoint = program.try_into()?;
+            program.load(name, &btf)?;
+            program.attach()?;
+        }
+        Ok(Self { programs })
+    }
+
+    /// The latencies of all devices since the programs were attached, by `major:minor`.
+    pub(crate) fn read(&self) -> Result<BTreeMap<String, Vec<RequestLatencies>>, BpfError> {
+        let mut found: BTreeMap<String, Vec<RequestLatencies>> = BTreeMap::new();
+        let Some(map) = self.programs.map("latency") else { return Ok(found) };
+        let map: PerCpuHashMap<&MapData, u64, [u64; VALUES]> = PerCpuHashMap::try_from(map)?;
+        for key in map.keys() {
+            let key = key?;
+            let direction = match key & 0xff {
+                0 => Direction::Read,
+                1 => Direction::Write,
+                _ => continue,
+            };
+            let number = format!("{}:{}", key >> 32, (key >> 8) & 0xff_ffff);
+            let mut sums = [0u64; VALUES];
+            for cpu in map.get(&key, 0)?.iter() {
+                sums.iter_mut().zip(cpu).for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
+            }
+            let counts = (0u16..).zip(&sums[HEAD..]).filter(|(_, count)| **count > 0);
+            let buckets = counts.map(|(index, count)| (index, *count)).collect();
+            let latencies = RequestLatencies { direction, device_ios: sums[1], device_ns: sums[2], buckets };
+            found.entry(number).or_default().push(latencies);
+        }
+        Ok(found)
+    }
+}

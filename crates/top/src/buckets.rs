@@ -1,0 +1,103 @@
+//! Buckets of the kernel's latency histograms: the layout of `bpf/latency.bpf.c`.
+
+/// Buckets for each power of two, as a power of two.
+const SUB_BITS: u32 = 4;
+/// The first bucket ends just above this power of two, in nanoseconds: 1 us.
+const FIRST_POWER: u32 = 10;
+/// Powers of two that have buckets; the last bucket has everything above.
+const POWERS: usize = 26;
+
+/// The number of buckets.
+pub const COUNT: usize = POWERS << SUB_BITS;
+
+/// The largest error of a percentile that is read off the buckets, relative: half a bucket.
+pub const RELATIVE_ERROR: f64 = 1.0 / 32.0;
+
+/// The middle of a bucket, in nanoseconds.
+fn middle_ns(index: u16) -> f64 {
+    let power = FIRST_POWER + (u32::from(index) >> SUB_BITS);
+    let step = f64::from(index & ((1 << SUB_BITS) - 1)) + 0.5;
+    let width = f64::from(1u32 << SUB_BITS);
+    2f64.powi(i32::try_from(power).unwrap_or(i32::MAX)) * (1.0 + step / width)
+}
+
+/// The time that `share` of all I/Os do not exceed, in nanoseconds; `None` without I/Os. Buckets are in order of their index.
+pub fn percentile_ns(buckets: &[(u16, u64)], share: f64) -> Option<f64> {
+    let all: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let wanted = share * all as f64;
+    let mut seen = 0;
+    buckets.iter().find_map(|(index, count)| {
+        seen += count;
+        (seen > 0 && seen as f64 >= wanted).then(|| middle_ns(*index))
+    })
+}
+
+/// The mean of all I/Os, in nanoseconds; `None` without I/Os.
+pub fn mean_ns(buckets: &[(u16, u64)]) -> Option<f64> {
+    let all: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let sum: f64 = buckets.iter().map(|(index, count)| middle_ns(*index) * *count as f64).sum();
+    (all > 0).then(|| sum / all as f64)
+}
+
+/// `later - earlier`; `None` if a bucket ran backwards.
+pub fn since(earlier: &[(u16, u64)], later: &[(u16, u64)]) -> Option<Vec<(u16, u64)>> {
+    let count = |index: u16| {
+        let at = earlier.binary_search_by_key(&index, |(index, _)| *index).ok()?;
+        Some(earlier[at].1)
+    };
+    let is_lost = |(index, _): &(u16, u64)| later.binary_search_by_key(index, |(index, _)| *index).is_err();
+    if earlier.iter().any(is_lost) {
+        return None;
+    }
+    let mut difference = Vec::new();
+    for (index, total) in later {
+        let new = total.checked_sub(count(*index).unwrap_or(0))?;
+        if new > 0 {
+            difference.push((*index, new));
+        }
+    }
+    Some(difference)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bucket of a time by the program's rule.
+    fn bucket_of(ns: u64) -> u16 {
+        if ns < 1 << FIRST_POWER {
+            return 0;
+        }
+        let power = ns.ilog2();
+        if power as usize >= FIRST_POWER as usize + POWERS {
+            return u16::try_from(COUNT - 1).expect("few");
+        }
+        let index = ((power - FIRST_POWER) << SUB_BITS) as u64 + ((ns >> (power - SUB_BITS)) & 15);
+        u16::try_from(index).expect("few")
+    }
+
+    #[test]
+    fn a_bucket_is_within_its_error_of_all_its_times() {
+        let mut ns = 1100;
+        while ns < 1u64 << 36 {
+            let middle = middle_ns(bucket_of(ns));
+            assert!((middle / ns as f64 - 1.0).abs() <= RELATIVE_ERROR + 1e-9, "{ns} {middle}");
+            ns += ns / 37;
+        }
+    }
+
+    #[test]
+    fn a_percentile_is_that_of_the_ios_since() {
+        let (fast, slow) = (bucket_of(100_000), bucket_of(5_000_000));
+        let before = vec![(fast, 1000)];
+        let after = vec![(fast, 1098), (slow, 2)];
+        let new = since(&before, &after).expect("forwards");
+        assert_eq!(new, [(fast, 98), (slow, 2)]);
+        let p50 = percentile_ns(&new, 0.5).expect("I/Os");
+        let p99 = percentile_ns(&new, 0.99).expect("I/Os");
+        assert!((p50 / 1e5 - 1.0).abs() < 0.04 && (p99 / 5e6 - 1.0).abs() < 0.04, "{p50} {p99}");
+        assert_eq!(percentile_ns(&[], 0.99), None);
+        assert_eq!(since(&after, &before), None, "backwards");
+        assert_eq!(since(&[(fast, 2)], &[(fast, 1)]), None, "backwards");
+    }
+}

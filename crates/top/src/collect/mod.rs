@@ -1,0 +1,151 @@
+//! Reads a machine's counters. Files stay open, and what changes seldom is looked at every [`REFRESH`].
+
+mod cgroups;
+mod devices;
+mod guests;
+mod processes;
+mod qemu;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use iotax_model::record::Pressure;
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::monitor::{Source, interface_totals, pressure_totals};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::blk_latency::BlockLatency;
+use crate::raw::{PercentileSource, Snapshot};
+use cgroups::Cgroups;
+use devices::Devices;
+use guests::Guests;
+use processes::Processes;
+use qemu::QemuMonitors;
+
+/// How often the stack of devices, mounts, control groups and guests' disks are looked at again, unless a device comes or goes.
+const REFRESH: Duration = Duration::from_secs(10);
+
+/// Room for devices that appear later, in the kernel's histograms.
+const LATER_DEVICES: usize = 32;
+
+/// What to read.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// /proc and /sys are below this directory: `/` on a live system.
+    pub root: PathBuf,
+    /// Whether to attach BPF programs for percentiles; only on a live system.
+    pub percentiles: bool,
+    /// QMP sockets of guests.
+    pub qmp: Vec<PathBuf>,
+}
+
+/// Reads all counters of a machine repeatedly.
+#[derive(Debug)]
+pub struct Collector {
+    devices: Devices,
+    processes: Processes,
+    cgroups: Cgroups,
+    guests: Guests,
+    monitors: QemuMonitors,
+    network: Source,
+    pressure: [Source; 3],
+    latency: Result<BlockLatency, String>,
+    began: Instant,
+    refreshed: Option<Instant>,
+}
+
+impl Collector {
+    /// Opens what is read. Waits for guests' monitors end on `stop`.
+    #[must_use]
+    pub fn new(options: &Options, stop: &Interrupt) -> Self {
+        allow_many_files();
+        let proc = options.root.join("proc");
+        let mut devices = Devices::new(&options.root);
+        devices.refresh();
+        let latency = if options.percentiles {
+            BlockLatency::attach(devices.count() + LATER_DEVICES).map_err(|error| error.to_string())
+        } else {
+            Err("not asked for".to_owned())
+        };
+        Self {
+            devices,
+            processes: Processes::new(&options.root),
+            cgroups: Cgroups::new(&options.root),
+            guests: Guests::new(&options.root),
+            monitors: QemuMonitors::connect(&options.qmp, stop),
+            network: Source::new(proc.join("self/net/dev")),
+            pressure: ["io", "cpu", "memory"].map(|kind| Source::new(proc.join("pressure").join(kind))),
+            latency,
+            began: Instant::now(),
+            refreshed: None,
+        }
+    }
+
+    /// Reads everything once.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let is_due = self.refreshed.is_none_or(|at| at.elapsed() >= REFRESH);
+        if is_due {
+            self.devices.refresh();
+            self.cgroups.refresh();
+            self.refreshed = Some(Instant::now());
+        }
+        let mut snapshot = Snapshot {
+            at_ms: u64::try_from(
+                SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis(),
+            )
+            .unwrap_or(u64::MAX),
+            clock_ns: u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            devices: self.devices.read(),
+            ..Snapshot::default()
+        };
+        self.add_latencies(&mut snapshot);
+        snapshot.pressure = self.pressure();
+        snapshot.interfaces =
+            self.network.read().map(interface_totals).unwrap_or_default().into_iter().collect();
+        snapshot.cgroups = self.cgroups.read();
+        snapshot.processes = self.processes.read();
+        snapshot.guests = self.guests.read(&snapshot.processes, is_due);
+        self.monitors.read(&mut snapshot.guests, &mut snapshot.remarks);
+        let denied = self.processes.denied();
+        if denied > 0 {
+            let all = denied + snapshot.processes.len();
+            snapshot.remarks.push(format!("{denied} of {all} processes hide their I/O"));
+        }
+        snapshot
+    }
+
+    fn pressure(&mut self) -> Option<Pressure> {
+        let [io, cpu, memory] = &mut self.pressure;
+        pressure_totals(io.read(), cpu.read(), memory.read())
+    }
+
+    fn add_latencies(&self, snapshot: &mut Snapshot) {
+        let read = self
+            .latency
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|latency| latency.read().map_err(|error| error.to_string()));
+        match read {
+            Ok(mut latencies) => {
+                snapshot.percentiles = PercentileSource::Bpf;
+                for device in &mut snapshot.devices {
+                    device.latencies = latencies.remove(&device.number).unwrap_or_default();
+                }
+            }
+            Err(reason) => snapshot.percentiles = PercentileSource::Unknown(reason),
+        }
+    }
+}
+
+/// Raises the limit of open files to the highest that this process may have: each process's counters are a file.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    // A lower limit costs time, not figures.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// The names in a directory that are numbers: processes.
+fn numbers(directory: &Path) -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}

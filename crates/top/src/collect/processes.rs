@@ -1,0 +1,117 @@
+//! Processes: /proc/PID/io, kept open. An open file belongs to its process: after the end it cannot be read, also if the number
+//! is used again.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::numbers;
+use crate::raw::{Process, ProcessIo};
+
+/// Bytes of /proc/PID/io: seven lines of a name and a number.
+const LONGEST: usize = 512;
+
+/// All processes of a machine.
+#[derive(Debug)]
+pub(super) struct Processes {
+    proc: PathBuf,
+    known: HashMap<u32, Known>,
+    denied: usize,
+}
+
+/// A process that was seen.
+#[derive(Debug)]
+struct Known {
+    /// Absent where this user may not read it.
+    file: Option<File>,
+    process: Process,
+}
+
+impl Processes {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { proc: root.join("proc"), known: HashMap::new(), denied: 0 }
+    }
+
+    /// Processes whose counters this user may not read.
+    pub(super) fn denied(&self) -> usize {
+        self.denied
+    }
+
+    /// Reads all counters.
+    pub(super) fn read(&mut self) -> Vec<Process> {
+        let mut known = std::mem::take(&mut self.known);
+        self.denied = 0;
+        let mut found = Vec::new();
+        for pid in numbers(&self.proc) {
+            let current =
+                known.remove(&pid).and_then(|known| self.again(pid, known)).or_else(|| self.open(pid));
+            let Some(current) = current else { continue };
+            if current.file.is_some() {
+                found.push(current.process.clone());
+            } else {
+                self.denied += 1;
+            }
+            self.known.insert(pid, current);
+        }
+        found.sort_by_key(|process| process.pid);
+        found
+    }
+
+    /// Reads a known process; `None` if it has ended.
+    fn again(&self, pid: u32, mut known: Known) -> Option<Known> {
+        let Some(file) = &known.file else { return Some(known) };
+        let io = read(file).ok()?;
+        if io != known.process.io {
+            // It may have become another program since.
+            (known.process.name, known.process.cgroup) = self.names(pid)?;
+            known.process.io = io;
+        }
+        Some(known)
+    }
+
+    fn open(&self, pid: u32) -> Option<Known> {
+        let opened = File::open(self.directory(pid).join("io")).and_then(|file| Ok((read(&file)?, file)));
+        let (io, file) = match opened {
+            Ok((io, file)) => (io, Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => (ProcessIo::default(), None),
+            Err(_) => return None,
+        };
+        let (name, cgroup) = self.names(pid)?;
+        Some(Known { file, process: Process { pid, name, cgroup, io } })
+    }
+
+    fn directory(&self, pid: u32) -> PathBuf {
+        self.proc.join(pid.to_string())
+    }
+
+    /// The name and the control group of a process; `None` if it has ended.
+    fn names(&self, pid: u32) -> Option<(String, Option<String>)> {
+        let directory = self.directory(pid);
+        let name = fs::read(directory.join("comm")).ok()?;
+        let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+        let groups = fs::read_to_string(directory.join("cgroup")).unwrap_or_default();
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::"));
+        Some((name, group.map(str::to_owned)))
+    }
+}
+
+fn read(file: &File) -> io::Result<ProcessIo> {
+    let mut text = [0; LONGEST];
+    let length = file.read_at(&mut text, 0)?;
+    let text = String::from_utf8_lossy(&text[..length]);
+    parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn parse(text: &str) -> Option<ProcessIo> {
+    let value = |key: &str| {
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))?.trim().parse().ok()
+    };
+    Some(ProcessIo {
+        read_calls: value("syscr")?,
+        write_calls: value("syscw")?,
+        read_bytes: value("read_bytes")?,
+        write_bytes: value("write_bytes")?,
+    })
+}

@@ -1,0 +1,156 @@
+//! Every figure, defined once: tables, the screen, JSON and Prometheus iterate over these lists.
+
+use iotax_model::units::human;
+
+use crate::rates::{CgroupRates, GuestRates, InterfaceRates, LayerRates, PressureRates, ProcessRates};
+
+/// The unit of a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Events per second.
+    PerSecond,
+    /// Bytes per second.
+    BytesPerSecond,
+    /// Nanoseconds.
+    Nanos,
+    /// A share of time, 0 to 1.
+    Share,
+    /// A number of things.
+    Count,
+}
+
+impl Unit {
+    /// A value in at most [`Self::width`] characters.
+    pub fn text(self, value: f64) -> String {
+        match self {
+            Self::Nanos => human::time(value).replace(' ', ""),
+            Self::Share => format!("{:.0}%", value * 100.0),
+            Self::PerSecond | Self::Count if value > 0.0 && value < 0.995 => format!("{value:.2}"),
+            Self::PerSecond | Self::BytesPerSecond | Self::Count => human::count(value),
+        }
+    }
+
+    /// The widest text.
+    pub const fn width(self) -> usize {
+        match self {
+            Self::Nanos => 6,
+            Self::Share => 4,
+            Self::PerSecond | Self::BytesPerSecond | Self::Count => 5,
+        }
+    }
+}
+
+/// One figure of a row of some kind.
+#[derive(Debug)]
+pub struct Figure<R> {
+    /// Its key in JSON, which ends in its unit.
+    pub id: &'static str,
+    /// The head of its column.
+    pub title: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// What it is, in a clause.
+    pub help: &'static str,
+    /// Its value; `None` if it is not known.
+    pub get: fn(&R) -> Option<f64>,
+}
+
+impl<R> Figure<R> {
+    /// The value as text; a dash if it is not known.
+    pub fn text(&self, row: &R) -> String {
+        (self.get)(row).map_or_else(|| "-".to_owned(), |value| self.unit.text(value))
+    }
+
+    /// The width of its column.
+    pub fn width(&self) -> usize {
+        self.unit.width().max(self.title.len())
+    }
+}
+
+macro_rules! figures {
+    ($(#[$doc:meta])* $name:ident: $row:ty { $($id:ident $title:literal $unit:ident $help:literal)* }) => {
+        $(#[$doc])*
+        pub const $name: &[Figure<$row>] = &[
+            $(Figure { id: stringify!($id), title: $title, unit: Unit::$unit, help: $help, get: |row| row.$id },)*
+        ];
+    };
+}
+
+figures! {
+    /// Figures of block devices; those that come first stay on a narrow screen.
+    LAYERS: LayerRates {
+        read_iops "r/s" PerSecond "reads completed per second"
+        write_iops "w/s" PerSecond "writes completed per second"
+        read_bytes_per_s "rB/s" BytesPerSecond "bytes read per second"
+        write_bytes_per_s "wB/s" BytesPerSecond "bytes written per second"
+        read_latency_ns "r-mean" Nanos "mean time of reads, queue and device"
+        write_latency_ns "w-mean" Nanos "mean time of writes, queue and device"
+        read_p99_ns "r-p99" Nanos "time that 99% of the reads did not exceed"
+        write_p99_ns "w-p99" Nanos "time that 99% of the writes did not exceed"
+        queue "queue" Count "mean number of I/Os in flight"
+        busy "busy" Share "share of time with at least one I/O in flight, which is not the share of what the device can do"
+        device_latency_ns "device" Nanos "mean time from dispatch to the driver to completion"
+        in_flight "now" Count "I/Os in flight at the end of the interval"
+        read_merges_per_s "rmrg/s" PerSecond "reads merged with neighbours per second"
+        write_merges_per_s "wmrg/s" PerSecond "writes merged with neighbours per second"
+        flush_iops "f/s" PerSecond "flushes completed per second"
+        flush_latency_ns "f-mean" Nanos "mean time of flushes"
+        discard_iops "d/s" PerSecond "discards completed per second"
+        discard_bytes_per_s "dB/s" BytesPerSecond "bytes discarded per second"
+    }
+}
+
+figures! {
+    /// Figures of processes.
+    PROCESSES: ProcessRates {
+        read_bytes_per_s "rB/s" BytesPerSecond "bytes read from storage per second"
+        write_bytes_per_s "wB/s" BytesPerSecond "bytes written to storage per second, or to the page cache to be written later"
+        read_calls_per_s "rcall/s" PerSecond "calls per second that read, files and pipes alike"
+        write_calls_per_s "wcall/s" PerSecond "calls per second that write, files and pipes alike"
+    }
+}
+
+figures! {
+    /// Figures of control groups on one device.
+    CGROUPS: CgroupRates {
+        read_iops "r/s" PerSecond "reads per second"
+        write_iops "w/s" PerSecond "writes per second"
+        read_bytes_per_s "rB/s" BytesPerSecond "bytes read per second"
+        write_bytes_per_s "wB/s" BytesPerSecond "bytes written per second"
+    }
+}
+
+figures! {
+    /// Figures of guests and their disks.
+    GUESTS: GuestRates {
+        read_iops "r/s" PerSecond "reads per second, as QEMU counts them"
+        write_iops "w/s" PerSecond "writes per second, as QEMU counts them"
+        read_bytes_per_s "rB/s" BytesPerSecond "bytes read per second"
+        write_bytes_per_s "wB/s" BytesPerSecond "bytes written per second"
+        guest_latency_ns "guest" Nanos "mean time of I/Os as the guest's disk gives them"
+        host_latency_ns "host" Nanos "mean time of I/Os at the host's device"
+        above_latency_ns "QEMU+" Nanos "mean time in QEMU and the host's filesystem: the difference"
+    }
+}
+
+figures! {
+    /// Figures of network interfaces.
+    INTERFACES: InterfaceRates {
+        rx_bytes_per_s "rxB/s" BytesPerSecond "bytes received per second"
+        tx_bytes_per_s "txB/s" BytesPerSecond "bytes sent per second"
+        rx_packets_per_s "rxp/s" PerSecond "packets received per second"
+        tx_packets_per_s "txp/s" PerSecond "packets sent per second"
+        rx_drops_per_s "rxd/s" PerSecond "packets lost on receipt per second"
+        tx_drops_per_s "txd/s" PerSecond "packets lost on sending per second"
+    }
+}
+
+figures! {
+    /// Figures of the whole machine.
+    PRESSURE: PressureRates {
+        io_some "io" Share "share of time in which some task waited for I/O"
+        io_full "io all" Share "share of time in which all busy tasks waited for I/O"
+        cpu_some "cpu" Share "share of time in which some task waited for a CPU"
+        memory_some "memory" Share "share of time in which some task waited for memory"
+    }
+}

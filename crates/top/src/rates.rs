@@ -1,0 +1,511 @@
+//! Rates between two readings. What one of the two lacks, or a counter that ran backwards, is unknown.
+
+use std::collections::HashMap;
+
+use iotax_model::record::NicActivity;
+use iotax_model::target::LayerKind;
+
+use crate::buckets;
+use crate::raw::{
+    CgroupIo, Device, DeviceCounters, Direction, Guest, PercentileSource, Process, QemuDisk, Snapshot,
+};
+
+/// /proc/diskstats counts 512-byte sectors on all devices.
+const SECTOR: f64 = 512.0;
+const NS_PER_MS: f64 = 1e6;
+const NS_PER_S: f64 = 1e9;
+
+/// All rates of one interval.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Frame {
+    /// The end of the interval: milliseconds since 1970, UTC; `None` if a text does not tell it.
+    pub at_ms: Option<u64>,
+    /// Its length; `None` if a text does not tell it.
+    pub interval_ns: Option<u64>,
+    /// Block devices, each after the first one that it stands on.
+    pub layers: Vec<LayerRates>,
+    /// Processes with I/O in the interval, the busiest first.
+    pub processes: Vec<ProcessRates>,
+    /// Control groups with I/O in the interval, by device, the busiest first.
+    pub cgroups: Vec<CgroupRates>,
+    /// Guests, each with its disks after it.
+    pub guests: Vec<GuestRates>,
+    /// Network interfaces.
+    pub interfaces: Vec<InterfaceRates>,
+    /// Stall times.
+    pub pressure: Option<PressureRates>,
+    /// Where percentiles come from.
+    pub percentiles: PercentileSource,
+    /// What could not be read.
+    pub remarks: Vec<String>,
+}
+
+/// Rates of a block device.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LayerRates {
+    /// The kernel's name.
+    pub name: String,
+    /// The name for people.
+    pub title: String,
+    /// The kind of layer, if it is known.
+    pub kind: Option<LayerKind>,
+    /// Devices between this one and the bottom.
+    pub depth: usize,
+    /// The devices directly below.
+    pub on: Vec<String>,
+    /// Where it is mounted.
+    pub mounts: Vec<String>,
+    /// Reads per second.
+    pub read_iops: Option<f64>,
+    /// Writes per second.
+    pub write_iops: Option<f64>,
+    /// Bytes read per second.
+    pub read_bytes_per_s: Option<f64>,
+    /// Bytes written per second.
+    pub write_bytes_per_s: Option<f64>,
+    /// Mean time of reads, from queueing to completion.
+    pub read_latency_ns: Option<f64>,
+    /// Mean time of writes.
+    pub write_latency_ns: Option<f64>,
+    /// The time that 99% of the reads did not exceed.
+    pub read_p99_ns: Option<f64>,
+    /// The time that 99% of the writes did not exceed.
+    pub write_p99_ns: Option<f64>,
+    /// Mean time from dispatch to the driver to completion, reads and writes together.
+    pub device_latency_ns: Option<f64>,
+    /// Mean number of I/Os in flight.
+    pub queue: Option<f64>,
+    /// Share of time with at least one I/O in flight.
+    pub busy: Option<f64>,
+    /// I/Os in flight at the end of the interval.
+    pub in_flight: Option<f64>,
+    /// Reads per second that were merged with neighbours.
+    pub read_merges_per_s: Option<f64>,
+    /// Writes per second that were merged with neighbours.
+    pub write_merges_per_s: Option<f64>,
+    /// Discards per second.
+    pub discard_iops: Option<f64>,
+    /// Bytes discarded per second.
+    pub discard_bytes_per_s: Option<f64>,
+    /// Flushes per second.
+    pub flush_iops: Option<f64>,
+    /// Mean time of flushes.
+    pub flush_latency_ns: Option<f64>,
+}
+
+impl LayerRates {
+    /// I/Os per second, to sort by; an unknown rate counts as none.
+    pub fn iops(&self) -> f64 {
+        self.read_iops.unwrap_or(0.0) + self.write_iops.unwrap_or(0.0)
+    }
+}
+
+/// Rates of a process.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProcessRates {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, or the guest's.
+    pub name: String,
+    /// Its control group.
+    pub cgroup: Option<String>,
+    /// Bytes per second that it had storage read.
+    pub read_bytes_per_s: Option<f64>,
+    /// Bytes per second that it had storage write.
+    pub write_bytes_per_s: Option<f64>,
+    /// Calls per second that read.
+    pub read_calls_per_s: Option<f64>,
+    /// Calls per second that write.
+    pub write_calls_per_s: Option<f64>,
+}
+
+/// Rates of a control group on one device.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CgroupRates {
+    /// The group.
+    pub path: String,
+    /// The device's name, or its number.
+    pub device: String,
+    /// Reads per second.
+    pub read_iops: Option<f64>,
+    /// Writes per second.
+    pub write_iops: Option<f64>,
+    /// Bytes read per second.
+    pub read_bytes_per_s: Option<f64>,
+    /// Bytes written per second.
+    pub write_bytes_per_s: Option<f64>,
+}
+
+/// Rates of a guest, or of one of its disks.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GuestRates {
+    /// The guest's name.
+    pub guest: String,
+    /// QEMU's process.
+    pub pid: u32,
+    /// The disk's file; `None` for the whole guest.
+    pub disk: Option<String>,
+    /// The host's device that the disk is on.
+    pub device: Option<String>,
+    /// Reads per second: of the disk as QEMU counts them, of the guest as the sum.
+    pub read_iops: Option<f64>,
+    /// Writes per second.
+    pub write_iops: Option<f64>,
+    /// Bytes read per second: of the disk as QEMU counts them, of the guest as the host's kernel counts them.
+    pub read_bytes_per_s: Option<f64>,
+    /// Bytes written per second.
+    pub write_bytes_per_s: Option<f64>,
+    /// Mean time of I/Os as QEMU's disk gives them to the guest.
+    pub guest_latency_ns: Option<f64>,
+    /// Mean time of I/Os at the host's device.
+    pub host_latency_ns: Option<f64>,
+    /// The difference: QEMU and the host's filesystem.
+    pub above_latency_ns: Option<f64>,
+}
+
+/// Rates of a network interface.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct InterfaceRates {
+    /// Its name.
+    pub name: String,
+    /// Bytes received per second.
+    pub rx_bytes_per_s: Option<f64>,
+    /// Bytes sent per second.
+    pub tx_bytes_per_s: Option<f64>,
+    /// Packets received per second.
+    pub rx_packets_per_s: Option<f64>,
+    /// Packets sent per second.
+    pub tx_packets_per_s: Option<f64>,
+    /// Packets lost on receipt per second.
+    pub rx_drops_per_s: Option<f64>,
+    /// Packets lost on sending per second.
+    pub tx_drops_per_s: Option<f64>,
+}
+
+/// Shares of time that tasks stood still (kernel documentation, accounting/psi).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PressureRates {
+    /// Some task waited for I/O.
+    pub io_some: Option<f64>,
+    /// All tasks that were not idle waited for I/O.
+    pub io_full: Option<f64>,
+    /// Some task waited for a CPU.
+    pub cpu_some: Option<f64>,
+    /// Some task waited for memory.
+    pub memory_some: Option<f64>,
+}
+
+/// The rates between two readings; `None` unless time passed between them.
+#[must_use]
+pub fn between(earlier: &Snapshot, later: &Snapshot) -> Option<Frame> {
+    let interval_ns = later.clock_ns.checked_sub(earlier.clock_ns).filter(|ns| *ns > 0)?;
+    let per = Per { seconds: interval_ns as f64 / NS_PER_S };
+    let before: HashMap<&str, &Device> =
+        earlier.devices.iter().map(|device| (device.name.as_str(), device)).collect();
+    let layers: Vec<LayerRates> = later
+        .devices
+        .iter()
+        .map(|device| {
+            // Another device may have taken the name.
+            let before = before.get(device.name.as_str()).filter(|before| before.number == device.number);
+            layer(before.copied(), device, per)
+        })
+        .collect();
+    let waits: HashMap<&str, f64> = later
+        .devices
+        .iter()
+        .filter_map(|device| {
+            let before = before.get(device.name.as_str())?;
+            Some((device.name.as_str(), mean_wait_ns(&before.counters, &device.counters)?))
+        })
+        .collect();
+    let processes = processes(earlier, later, per);
+    let frame = Frame {
+        at_ms: Some(later.at_ms),
+        interval_ns: Some(interval_ns),
+        cgroups: cgroups(earlier, later, per),
+        guests: guests(earlier, later, &waits, per),
+        processes,
+        layers,
+        interfaces: interfaces(earlier, later, per),
+        pressure: pressure(earlier, later, per),
+        percentiles: later.percentiles.clone(),
+        remarks: later.remarks.clone(),
+    };
+    Some(frame)
+}
+
+/// Turns differences of counters into rates.
+#[derive(Debug, Clone, Copy)]
+struct Per {
+    seconds: f64,
+}
+
+impl Per {
+    /// The rate of a counter; `None` if it ran backwards.
+    fn second(self, earlier: u64, later: u64) -> Option<f64> {
+        Some(since(earlier, later)? / self.seconds)
+    }
+
+    fn second_of(self, earlier: Option<u64>, later: Option<u64>) -> Option<f64> {
+        self.second(earlier?, later?)
+    }
+}
+
+fn since(earlier: u64, later: u64) -> Option<f64> {
+    Some(later.checked_sub(earlier)? as f64)
+}
+
+/// `sum / count` of what was added to both; `None` if nothing was counted.
+fn mean(sum: Option<f64>, count: Option<f64>) -> Option<f64> {
+    Some(sum? / count.filter(|count| *count > 0.0)?)
+}
+
+fn layer(before: Option<&Device>, device: &Device, per: Per) -> LayerRates {
+    let known = LayerRates {
+        name: device.name.clone(),
+        title: device.title.clone(),
+        kind: Some(device.kind),
+        depth: device.depth,
+        on: device.on.clone(),
+        mounts: device.mounts.clone(),
+        in_flight: Some(device.counters.in_flight as f64),
+        ..LayerRates::default()
+    };
+    let Some(before) = before else { return known };
+    let (a, b) = (&before.counters, &device.counters);
+    let keeps_time = keeps_time(b);
+    let mean_ms = |sums: (u64, u64), counts: (u64, u64)| {
+        keeps_time.then_some(())?;
+        Some(mean(since(sums.0, sums.1), since(counts.0, counts.1))? * NS_PER_MS)
+    };
+    let interval_ms = per.seconds * 1e3;
+    let flush_ms = a.flush_ms.zip(b.flush_ms).and_then(|(a, b)| since(a, b));
+    let flushes = a.flushes.zip(b.flushes).and_then(|(a, b)| since(a, b));
+    LayerRates {
+        read_iops: per.second(a.reads, b.reads),
+        write_iops: per.second(a.writes, b.writes),
+        read_bytes_per_s: per.second(a.read_sectors, b.read_sectors).map(|rate| rate * SECTOR),
+        write_bytes_per_s: per.second(a.write_sectors, b.write_sectors).map(|rate| rate * SECTOR),
+        read_latency_ns: mean_ms((a.read_ms, b.read_ms), (a.reads, b.reads)),
+        write_latency_ns: mean_ms((a.write_ms, b.write_ms), (a.writes, b.writes)),
+        read_p99_ns: percentile(before, device, Direction::Read),
+        write_p99_ns: percentile(before, device, Direction::Write),
+        device_latency_ns: device_latency(before, device),
+        queue: since(a.weighted_ms, b.weighted_ms).filter(|_| keeps_time).map(|ms| ms / interval_ms),
+        // The kernel counts in ticks, which may slightly exceed the interval.
+        busy: since(a.busy_ms, b.busy_ms).filter(|_| keeps_time).map(|ms| (ms / interval_ms).min(1.0)),
+        read_merges_per_s: per.second(a.read_merges, b.read_merges),
+        write_merges_per_s: per.second(a.write_merges, b.write_merges),
+        discard_iops: per.second_of(a.discards, b.discards),
+        discard_bytes_per_s: per.second_of(a.discard_sectors, b.discard_sectors).map(|rate| rate * SECTOR),
+        flush_iops: per.second_of(a.flushes, b.flushes),
+        flush_latency_ns: mean(flush_ms, flushes).map(|ms| ms * NS_PER_MS),
+        ..known
+    }
+}
+
+/// False for devices whose driver counts I/Os and not their times: md before Linux 5.14.
+fn keeps_time(counters: &DeviceCounters) -> bool {
+    let times = [counters.read_ms, counters.write_ms, counters.busy_ms, counters.weighted_ms];
+    counters.reads + counters.writes == 0 || times.iter().any(|ms| *ms > 0)
+}
+
+/// Mean time of reads and writes together.
+fn mean_wait_ns(a: &DeviceCounters, b: &DeviceCounters) -> Option<f64> {
+    keeps_time(b).then_some(())?;
+    let ms = since(a.read_ms, b.read_ms)? + since(a.write_ms, b.write_ms)?;
+    let ios = since(a.reads, b.reads)? + since(a.writes, b.writes)?;
+    Some(mean(Some(ms), Some(ios))? * NS_PER_MS)
+}
+
+/// The 99th percentile of one direction's I/Os in the interval.
+fn percentile(before: &Device, device: &Device, direction: Direction) -> Option<f64> {
+    let of = |device: &Device| {
+        let latencies = device.latencies.iter().find(|latencies| latencies.direction == direction)?;
+        Some(latencies.buckets.clone())
+    };
+    let later = of(device)?;
+    let new = buckets::since(&of(before).unwrap_or_default(), &later)?;
+    buckets::percentile_ns(&new, 0.99)
+}
+
+fn device_latency(before: &Device, device: &Device) -> Option<f64> {
+    let total = |device: &Device| {
+        let of =
+            |sum: fn(&crate::raw::RequestLatencies) -> u64| device.latencies.iter().map(sum).sum::<u64>();
+        (of(|latencies| latencies.device_ns), of(|latencies| latencies.device_ios))
+    };
+    let (earlier, later) = (total(before), total(device));
+    mean(since(earlier.0, later.0), since(earlier.1, later.1))
+}
+
+fn processes(earlier: &Snapshot, later: &Snapshot, per: Per) -> Vec<ProcessRates> {
+    let before: HashMap<u32, &Process> =
+        earlier.processes.iter().map(|process| (process.pid, process)).collect();
+    let rates = |process: &Process| {
+        let (a, b) = (before.get(&process.pid)?.io, process.io);
+        (a != b).then(|| ProcessRates {
+            pid: process.pid,
+            name: process.name.clone(),
+            cgroup: process.cgroup.clone(),
+            read_bytes_per_s: per.second(a.read_bytes, b.read_bytes),
+            write_bytes_per_s: per.second(a.write_bytes, b.write_bytes),
+            read_calls_per_s: per.second(a.read_calls, b.read_calls),
+            write_calls_per_s: per.second(a.write_calls, b.write_calls),
+        })
+    };
+    let mut all: Vec<ProcessRates> = later.processes.iter().filter_map(rates).collect();
+    all.sort_by(|one, other| {
+        busiest(one.read_bytes_per_s, one.write_bytes_per_s, other.read_bytes_per_s, other.write_bytes_per_s)
+            .then(one.pid.cmp(&other.pid))
+    });
+    all
+}
+
+/// Orders by the sum of bytes, the most first.
+fn busiest(
+    read: Option<f64>,
+    write: Option<f64>,
+    other_read: Option<f64>,
+    other_write: Option<f64>,
+) -> std::cmp::Ordering {
+    let sum = |read: Option<f64>, write: Option<f64>| read.unwrap_or(0.0) + write.unwrap_or(0.0);
+    sum(other_read, other_write).total_cmp(&sum(read, write))
+}
+
+fn cgroups(earlier: &Snapshot, later: &Snapshot, per: Per) -> Vec<CgroupRates> {
+    let names: HashMap<&str, &str> =
+        later.devices.iter().map(|device| (device.number.as_str(), device.title.as_str())).collect();
+    let before: HashMap<(&str, &str), &CgroupIo> =
+        earlier.cgroups.iter().map(|group| ((group.path.as_str(), group.device.as_str()), group)).collect();
+    let rates = |group: &CgroupIo| {
+        let before = before.get(&(group.path.as_str(), group.device.as_str()))?;
+        (*before != group).then(|| CgroupRates {
+            path: group.path.clone(),
+            device: names.get(group.device.as_str()).map_or(group.device.as_str(), |name| name).to_owned(),
+            read_iops: per.second(before.reads, group.reads),
+            write_iops: per.second(before.writes, group.writes),
+            read_bytes_per_s: per.second(before.read_bytes, group.read_bytes),
+            write_bytes_per_s: per.second(before.write_bytes, group.write_bytes),
+        })
+    };
+    let mut all: Vec<CgroupRates> = later.cgroups.iter().filter_map(rates).collect();
+    all.sort_by(|one, other| {
+        busiest(one.read_bytes_per_s, one.write_bytes_per_s, other.read_bytes_per_s, other.write_bytes_per_s)
+            .then_with(|| one.path.cmp(&other.path))
+    });
+    all
+}
+
+fn guests(earlier: &Snapshot, later: &Snapshot, waits: &HashMap<&str, f64>, per: Per) -> Vec<GuestRates> {
+    let mut rows = Vec::new();
+    for guest in &later.guests {
+        let before = earlier.guests.iter().find(|before| before.pid == guest.pid);
+        let disks = guest_disks(before, guest, waits, per);
+        let io = |snapshot: &Snapshot| {
+            snapshot.processes.iter().find(|process| process.pid == guest.pid).map(|process| process.io)
+        };
+        let io = io(earlier).zip(io(later));
+        let sum = |figure: fn(&GuestRates) -> Option<f64>| {
+            let all: Option<Vec<f64>> = disks.iter().map(figure).collect();
+            all.filter(|all| !all.is_empty()).map(|all| all.iter().sum())
+        };
+        rows.push(GuestRates {
+            guest: guest.name.clone(),
+            pid: guest.pid,
+            read_iops: sum(|disk| disk.read_iops),
+            write_iops: sum(|disk| disk.write_iops),
+            read_bytes_per_s: io.and_then(|(a, b)| per.second(a.read_bytes, b.read_bytes)),
+            write_bytes_per_s: io.and_then(|(a, b)| per.second(a.write_bytes, b.write_bytes)),
+            ..GuestRates::default()
+        });
+        rows.extend(disks);
+    }
+    rows
+}
+
+/// The disks of a guest: those that QEMU counts, else those of its command line.
+fn guest_disks(
+    before: Option<&Guest>,
+    guest: &Guest,
+    waits: &HashMap<&str, f64>,
+    per: Per,
+) -> Vec<GuestRates> {
+    let row = |disk: &str, device: Option<&str>| GuestRates {
+        guest: guest.name.clone(),
+        pid: guest.pid,
+        disk: Some(disk.to_owned()),
+        device: device.map(str::to_owned),
+        host_latency_ns: device.and_then(|device| waits.get(device).copied()),
+        ..GuestRates::default()
+    };
+    let Some(counted) = &guest.qemu else {
+        return guest.disks.iter().map(|disk| row(&disk.path, disk.device.as_deref())).collect();
+    };
+    let earlier = |name: &str| before?.qemu.as_ref()?.iter().find(|disk| disk.name == name);
+    let device = |path: Option<&str>| {
+        let named = guest.disks.iter().find(|disk| Some(disk.path.as_str()) == path);
+        // A snapshot's overlay is in no command line.
+        let only = if let [only] = &guest.disks[..] { Some(only) } else { None };
+        named.or(only)?.device.as_deref()
+    };
+    counted
+        .iter()
+        .map(|disk| {
+            let path = disk.path.as_deref();
+            let row = row(path.unwrap_or(&disk.name), device(path));
+            earlier(&disk.name).map_or(row.clone(), |earlier| counted_disk(row, earlier, disk, per))
+        })
+        .collect()
+}
+
+fn counted_disk(row: GuestRates, a: &QemuDisk, b: &QemuDisk, per: Per) -> GuestRates {
+    let sum = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
+    let ns = sum(since(a.read_ns, b.read_ns), since(a.write_ns, b.write_ns));
+    let ios = sum(since(a.reads, b.reads), since(a.writes, b.writes));
+    let guest_latency_ns = mean(ns, ios);
+    let above = guest_latency_ns.zip(row.host_latency_ns).map(|(guest, host)| guest - host);
+    GuestRates {
+        read_iops: per.second(a.reads, b.reads),
+        write_iops: per.second(a.writes, b.writes),
+        read_bytes_per_s: per.second(a.read_bytes, b.read_bytes),
+        write_bytes_per_s: per.second(a.write_bytes, b.write_bytes),
+        guest_latency_ns,
+        // Below zero the two are of different I/Os: the host's cache served the guest, or others use the device.
+        above_latency_ns: above.filter(|ns| *ns >= 0.0),
+        ..row
+    }
+}
+
+fn interfaces(earlier: &Snapshot, later: &Snapshot, per: Per) -> Vec<InterfaceRates> {
+    let before: HashMap<&str, &NicActivity> =
+        earlier.interfaces.iter().map(|(name, totals)| (name.as_str(), totals)).collect();
+    let rates = |name: &str, b: &NicActivity| {
+        let name = name.to_owned();
+        let Some(a) = before.get(name.as_str()) else {
+            return InterfaceRates { name, ..InterfaceRates::default() };
+        };
+        InterfaceRates {
+            name,
+            rx_bytes_per_s: per.second(a.rx_bytes, b.rx_bytes),
+            tx_bytes_per_s: per.second(a.tx_bytes, b.tx_bytes),
+            rx_packets_per_s: per.second(a.rx_packets, b.rx_packets),
+            tx_packets_per_s: per.second(a.tx_packets, b.tx_packets),
+            rx_drops_per_s: per.second(a.rx_drops, b.rx_drops),
+            tx_drops_per_s: per.second(a.tx_drops, b.tx_drops),
+        }
+    };
+    later.interfaces.iter().map(|(name, totals)| rates(name, totals)).collect()
+}
+
+fn pressure(earlier: &Snapshot, later: &Snapshot, per: Per) -> Option<PressureRates> {
+    let (a, b) = (earlier.pressure?, later.pressure?);
+    let share = |a: u64, b: u64| Some((since(a, b)? / (per.seconds * NS_PER_S)).min(1.0));
+    Some(PressureRates {
+        io_some: share(a.io_some_ns, b.io_some_ns),
+        io_full: share(a.io_full_ns, b.io_full_ns),
+        cpu_some: share(a.cpu_some_ns, b.cpu_some_ns),
+        memory_some: share(a.memory_some_ns, b.memory_some_ns),
+    })
+}

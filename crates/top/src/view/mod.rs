@@ -1,0 +1,136 @@
+//! The screen: a live view, or a walk through a recording.
+
+mod app;
+mod screen;
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use iotax_testbed::interrupt::Interrupt;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::rates::Frame;
+use app::{App, Change, Place};
+
+/// How long a key is waited for before signals are looked at.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Reads the next frame; `None` if there is no earlier reading to compare with. The error is shown.
+pub type Live<'a> = dyn FnMut() -> Result<Option<Frame>, String> + 'a;
+/// Reads the frame with an index. The error is shown.
+pub type Recorded<'a> = dyn FnMut(usize) -> Result<Frame, String> + 'a;
+
+/// Where frames come from.
+pub enum Feed<'a> {
+    /// This machine, at an interval.
+    Live {
+        /// Reads the next frame.
+        read: &'a mut Live<'a>,
+        /// The time between readings.
+        interval: Duration,
+    },
+    /// A recording.
+    Replay {
+        /// Reads a frame.
+        read: &'a mut Recorded<'a>,
+        /// The number of frames.
+        count: usize,
+    },
+}
+
+/// Shows frames until `q` is pressed or `stop` is set. The terminal is restored, also after a panic.
+pub fn run(feed: Feed<'_>, host: &str, stop: &Interrupt) -> io::Result<()> {
+    let mut terminal = ratatui::try_init()?;
+    let shown = match feed {
+        Feed::Live { read, interval } => live(&mut terminal, read, App::live(host, interval), stop),
+        Feed::Replay { read, count } => replay(&mut terminal, read, App::replay(host, count), stop),
+    };
+    ratatui::try_restore()?;
+    shown
+}
+
+fn live(
+    terminal: &mut ratatui::DefaultTerminal,
+    read: &mut Live<'_>,
+    mut app: App,
+    stop: &Interrupt,
+) -> io::Result<()> {
+    let mut due = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        if Instant::now() >= due {
+            // Without drift: a late reading does not move those after it, unless a whole interval was missed.
+            due = (due + app.interval).max(Instant::now());
+            let next = read();
+            if !app.is_paused {
+                match next {
+                    Ok(frame) => app.show(frame),
+                    Err(reason) => app.fail(reason),
+                }
+            }
+        }
+        terminal.draw(|frame| screen::draw(frame, &mut app))?;
+        let before = app.interval;
+        match next_change(&mut app, due.saturating_duration_since(Instant::now()).min(PATIENCE))? {
+            Change::Quit => return Ok(()),
+            _ if app.interval != before => due = Instant::now() + app.interval,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn replay(
+    terminal: &mut ratatui::DefaultTerminal,
+    read: &mut Recorded<'_>,
+    mut app: App,
+    stop: &Interrupt,
+) -> io::Result<()> {
+    let mut shown = None;
+    while !stop.load(Ordering::Relaxed) {
+        if let Place::Recorded { at, .. } = app.place
+            && shown != Some(at)
+        {
+            shown = Some(at);
+            match read(at) {
+                Ok(frame) => app.show(Some(frame)),
+                Err(reason) => app.fail(reason),
+            }
+        }
+        terminal.draw(|frame| screen::draw(frame, &mut app))?;
+        if next_change(&mut app, PATIENCE)? == Change::Quit {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a key; also returns on a resize and when nothing comes in time.
+fn next_change(app: &mut App, patience: Duration) -> io::Result<Change> {
+    if !is_there(patience)? {
+        return Ok(Change::Quit);
+    }
+    while event::poll(Duration::ZERO)? {
+        if let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+            && app.press(key) == Change::Quit
+        {
+            return Ok(Change::Quit);
+        }
+    }
+    Ok(Change::Nothing)
+}
+
+/// Waits for input, and returns false if the terminal is gone: crossterm would read its end forever.
+fn is_there(patience: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut terminal = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut terminal, Timespec::try_from(patience).ok().as_ref()) {
+        // A signal, such as that of a resize.
+        Err(Errno::INTR) => Ok(true),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(!terminal[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
+    }
+}

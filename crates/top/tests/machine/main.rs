@@ -1,0 +1,5 @@
+//! Readings of recorded machines and of this one.
+
+mod cost;
+mod live;
+mod recorded;
