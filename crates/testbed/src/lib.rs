@@ -23,5 +23,6 @@ pub mod program;
 pub mod refusal;
 pub mod remote;
 pub mod stack;
+pub mod survey;
 pub mod target;
 pub mod undo;

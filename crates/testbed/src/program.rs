@@ -72,12 +72,31 @@ impl Program {
         self.run_with(Stdio::null(), arguments, &Interrupt::default())
     }
 
+    /// As [`Self::run`], and kills it after `patience`: for a look at a machine on which something may hang.
+    pub(crate) fn look<S: AsRef<OsStr>>(
+        self,
+        arguments: impl IntoIterator<Item = S>,
+        patience: Duration,
+    ) -> Result<Vec<u8>, ProgramError> {
+        self.run_for(Stdio::null(), arguments, &Interrupt::default(), patience)
+    }
+
     /// As [`Self::run`], with a given stdin; an interrupt ends it.
     pub(crate) fn run_with<S: AsRef<OsStr>>(
         self,
         stdin: Stdio,
         arguments: impl IntoIterator<Item = S>,
         interrupt: &Interrupt,
+    ) -> Result<Vec<u8>, ProgramError> {
+        self.run_for(stdin, arguments, interrupt, PATIENCE)
+    }
+
+    fn run_for<S: AsRef<OsStr>>(
+        self,
+        stdin: Stdio,
+        arguments: impl IntoIterator<Item = S>,
+        interrupt: &Interrupt,
+        patience: Duration,
     ) -> Result<Vec<u8>, ProgramError> {
         let mut command = Command::new(self.name);
         command.args(arguments).env("LC_ALL", "C").env("PATH", search_path()).stdin(stdin).process_group(0);
@@ -86,10 +105,13 @@ impl Program {
             words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
         };
         let shown = shown();
-        let output = output(&mut command, interrupt).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ProgramError::NotFound { program: self.name, package: self.package },
-            _ => ProgramError::Failed { command: shown.clone(), reason: error.to_string() },
-        })?;
+        let output =
+            output_within(&mut command, interrupt, patience).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => {
+                    ProgramError::NotFound { program: self.name, package: self.package }
+                }
+                _ => ProgramError::Failed { command: shown.clone(), reason: error.to_string() },
+            })?;
         if output.status.success() {
             return Ok(output.stdout);
         }
@@ -104,12 +126,16 @@ impl Program {
 /// Runs a program and collects its output. Kills it with all its children after the timeout. On an interrupt it gets SIGTERM first, so that
 /// LVM does not leave half-written metadata.
 pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> io::Result<Output> {
+    output_within(command, interrupt, PATIENCE)
+}
+
+fn output_within(command: &mut Command, interrupt: &Interrupt, patience: Duration) -> io::Result<Output> {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let group = Pid::from_child(&child);
     let (sender, ended) = mpsc::channel();
     // A program blocked in the kernel survives SIGKILL; its thread then remains.
     thread::spawn(move || sender.send(child.wait_with_output()));
-    let (mut end, mut asked) = (Instant::now() + PATIENCE, false);
+    let (mut end, mut asked) = (Instant::now() + patience, false);
     loop {
         if let Ok(output) = ended.recv_timeout(POLL) {
             return if asked { Err(io::ErrorKind::Interrupted.into()) } else { output };
@@ -120,8 +146,8 @@ pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> io::Result
         }
         if Instant::now() >= end {
             let _ = kill_process_group(group, Signal::KILL);
-            let minutes = PATIENCE.as_secs() / 60;
-            let late = format!("it did not end within {minutes} minutes; does a device or a server hang?");
+            let late =
+                format!("it did not end within {} s; does a device or a server hang?", patience.as_secs());
             return Err(if asked { io::ErrorKind::Interrupted.into() } else { io::Error::other(late) });
         }
     }

@@ -10,6 +10,7 @@ mod confirm;
 mod csv_dir;
 mod curve;
 mod destination;
+mod doctor;
 mod estimate;
 mod examples;
 mod export;
@@ -84,6 +85,10 @@ enum Command {
     ///
     /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512, --runtime 60, --blackout 100ms, and --verify xxh3 for what writes.
     Watch(Box<watch::Args>),
+    /// Check the setup of this machine, a path, a guest or another machine, without measuring
+    ///
+    /// Names settings that endanger data or cost I/O, each with its evidence and a remedy. Only looks, and changes nothing.
+    Doctor(doctor::Args),
     /// Mark this moment in the watches that are measuring
     ///
     /// A mark stands among a watch's events, with the gap and the recovery that follow it.
@@ -180,6 +185,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Curve(args) => curve::main(&args),
         Command::Ask(args) => ask::main(&args),
         Command::Watch(args) => watch::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Mark(args) => mark::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),

@@ -20,7 +20,9 @@ const WALLS: &[(&str, &[&str])] = &[
     ("iotax-netperf", &["iotax-model", "iotax-engine", "iotax-testkit"]),
     ("iotax-testbed", &["iotax-model", "iotax-testkit"]),
     ("iotax-analysis", &["iotax-model", "iotax-testkit"]),
-    ("iotax-report", &["iotax-model", "iotax-analysis", "iotax-testkit"]),
+    // Its tests read recorded trees by the testbed's readers.
+    ("iotax-doctor", &["iotax-model", "iotax-testbed", "iotax-testkit"]),
+    ("iotax-report", &["iotax-model", "iotax-analysis", "iotax-doctor", "iotax-testkit"]),
     ("iotax-interop", &["iotax-model", "iotax-analysis", "iotax-report", "iotax-testkit"]),
     (
         "iotax",
@@ -30,6 +32,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "iotax-netperf",
             "iotax-testbed",
             "iotax-analysis",
+            "iotax-doctor",
             "iotax-report",
             "iotax-interop",
             "iotax-testkit",
@@ -55,6 +58,7 @@ const ROOMS: [(&str, &[&str]); 4] = [
             "iotax_testbed::refusal",
             "iotax_testbed::build_error",
             "iotax_testbed::interfaces",
+            "iotax_testbed::survey",
         ],
     ),
     ("init", &["iotax_model", "iotax_engine", "iotax_testbed::monitor", "iotax_testbed::interfaces"]),
@@ -62,12 +66,13 @@ const ROOMS: [(&str, &[&str]); 4] = [
     ("serve", &["iotax_model", "iotax_analysis", "iotax_report"]),
 ];
 
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "iotax_model",
     "iotax_engine",
     "iotax_netperf",
     "iotax_testbed",
     "iotax_analysis",
+    "iotax_doctor",
     "iotax_report",
     "iotax_interop",
 ];
