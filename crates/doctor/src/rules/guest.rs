@@ -85,7 +85,10 @@ pub(super) const RULES: &[Rule] = &[
         source: "qemu(1), -drive aio=native",
         check: |survey| {
             guest_disks(survey, |guest, disk| {
-                let cache = disk.cache.as_ref().filter(|cache| !DIRECT.contains(&cache.value.as_str()))?;
+                // Unsafe says nothing of direct I/O.
+                let buffered =
+                    |cache: &&Fact<String>| ["writeback", "writethrough"].contains(&cache.value.as_str());
+                let cache = disk.cache.as_ref().filter(buffered)?;
                 let aio = disk.aio.as_ref().filter(|aio| aio.value == "native")?;
                 let value = format!("aio=native with cache={}", cache.value);
                 seen(place(guest, &disk.name), value, aio, "cache='none' io='native'")
@@ -119,7 +122,7 @@ pub(super) const RULES: &[Rule] = &[
         subject: Subject::Guest,
         sureness: Sureness::Fault,
         title: "A guest wants io_uring, and the host forbids it",
-        why: "QEMU does not start with aio=io_uring, or falls back to threads.",
+        why: "QEMU cannot open the disk with aio=io_uring, and the guest does not start.",
         source: "Linux: Documentation/admin-guide/sysctl/kernel.rst, io_uring_disabled",
         check: |survey| {
             let forbidden = survey.machine.io_uring_disabled.as_ref().filter(|state| state.value == 2);
@@ -155,7 +158,7 @@ pub(super) const RULES: &[Rule] = &[
         sureness: Sureness::Cost,
         title: "A guest has more CPUs than the host",
         why: "They wait for each other: a CPU that holds a lock may not be running.",
-        source: "QEMU: docs/system/cpu-hotplug.rst; Linux: Documentation/virt/kvm/halt-polling.rst",
+        source: "Linux: Documentation/virt/paravirt_ops.rst and Documentation/virt/kvm/x86/cpuid.rst, KVM_FEATURE_PV_UNHALT",
         check: |survey| {
             let of = |guest: &GuestSetup| {
                 let host = u64::from(survey.machine.environment.cpus?);
@@ -213,7 +216,7 @@ pub(super) const RULES: &[Rule] = &[
         sureness: Sureness::Cost,
         title: "A guest's disk is emulated hardware",
         why: "IDE, SATA and SCSI controllers take several exits per I/O where virtio takes one or none.",
-        source: "QEMU: docs/system/devices/virtio; libvirt domain XML, target bus",
+        source: "libvirt domain XML, target bus; Virtio 1.1, section 5.2",
         check: |survey| {
             guest_disks(survey, |guest, disk| {
                 setting(

@@ -92,7 +92,7 @@ pub(super) const RULES: &[Rule] = &[
         subject: Subject::Layer,
         sureness: Sureness::Depends,
         title: "A loop device goes through the page cache",
-        why: "Data is cached twice, and writes are at the mercy of writeback; for reads that repeat it can be faster.",
+        why: "Data is cached twice, and writes reach the disk when writeback gets to them; reads that repeat can be faster.",
         source: "losetup(8), --direct-io",
         check: |survey| {
             disks(survey, |disk| {
@@ -329,7 +329,7 @@ pub(super) const RULES: &[Rule] = &[
         sureness: Sureness::Fault,
         title: "A multipath device has one path",
         why: "The next failure of a cable, a switch or a controller stops its I/O.",
-        source: "multipath(8); Linux: Documentation/admin-guide/device-mapper/dm-queue-length.rst",
+        source: "multipath(8)",
         check: |survey| {
             disks(survey, |disk| {
                 let uuid =
@@ -368,7 +368,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "multipath-waits-forever",
         subject: Subject::Layer,
         sureness: Sureness::Depends,
-        title: "A multipath device without paths queues its I/O for ever",
+        title: "A multipath device without paths queues its I/O forever",
         why: "Programs then hang instead of failing, and so does a shutdown. Some clusters want that, most hosts want a limit.",
         source: "multipath.conf(5), no_path_retry",
         check: |survey| {

@@ -12,8 +12,7 @@ use iotax_model::units::Bytes;
 use iotax_testbed::device::{DeviceClaim, Permission, claim, usage};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight;
-
-use crate::tree;
+use iotax_testkit::tree;
 
 const HELD: &str = include_str!("trees/held.tree");
 

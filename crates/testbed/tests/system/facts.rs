@@ -2,8 +2,7 @@ use std::path::Path;
 
 use iotax_model::record::Environment;
 use iotax_testbed::host_info::{environment, free_space};
-
-use crate::tree;
+use iotax_testkit::tree;
 
 #[test]
 fn a_recorded_machine_is_read_exactly() {

@@ -8,5 +8,4 @@ mod monitor;
 mod network;
 mod stack;
 mod timeouts;
-mod tree;
 mod users;

@@ -4,8 +4,7 @@ use std::path::Path;
 use iotax_model::target::LayerKind::{Device, Dm, File, Filesystem, Loop, Md, Partition};
 use iotax_model::target::{Layer, LayerKind};
 use iotax_testbed::stack::{LayerStack, of_path};
-
-use crate::tree;
+use iotax_testkit::tree;
 
 const VIRTIO: &str = include_str!("trees/virtio.tree");
 const STORAGE: &str = include_str!("trees/storage.tree");

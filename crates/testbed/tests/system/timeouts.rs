@@ -2,8 +2,7 @@ use std::path::Path;
 
 use iotax_model::record::TimeoutKind::{self, *};
 use iotax_testbed::stack::of_path;
-
-use crate::tree;
+use iotax_testkit::tree;
 
 const RECORDED: &str = include_str!("trees/timeouts.tree");
 
