@@ -72,13 +72,15 @@ impl Program {
         self.run_with(Stdio::null(), arguments, &Interrupt::default())
     }
 
-    /// As [`Self::run`], and kills it after `patience`: for a look at a machine on which something may hang.
+    /// Runs a tool that only looks, and kills it after `patience`: something may hang. What it printed counts also if its exit status tells
+    /// of what it saw, as smartctl's does of a disk that fails.
     pub(crate) fn look<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
         patience: Duration,
     ) -> Result<Vec<u8>, ProgramError> {
-        self.run_for(Stdio::null(), arguments, &Interrupt::default(), patience)
+        let (shown, output) = self.output(Stdio::null(), arguments, &Interrupt::default(), patience)?;
+        if output.stdout.is_empty() { succeeded(shown, output) } else { Ok(output.stdout) }
     }
 
     /// As [`Self::run`], with a given stdin; an interrupt ends it.
@@ -88,16 +90,18 @@ impl Program {
         arguments: impl IntoIterator<Item = S>,
         interrupt: &Interrupt,
     ) -> Result<Vec<u8>, ProgramError> {
-        self.run_for(stdin, arguments, interrupt, PATIENCE)
+        let (shown, output) = self.output(stdin, arguments, interrupt, PATIENCE)?;
+        succeeded(shown, output)
     }
 
-    fn run_for<S: AsRef<OsStr>>(
+    /// Its command line and output.
+    fn output<S: AsRef<OsStr>>(
         self,
         stdin: Stdio,
         arguments: impl IntoIterator<Item = S>,
         interrupt: &Interrupt,
         patience: Duration,
-    ) -> Result<Vec<u8>, ProgramError> {
+    ) -> Result<(String, Output), ProgramError> {
         let mut command = Command::new(self.name);
         command.args(arguments).env("LC_ALL", "C").env("PATH", search_path()).stdin(stdin).process_group(0);
         let shown = || {
@@ -112,15 +116,20 @@ impl Program {
                 }
                 _ => ProgramError::Failed { command: shown.clone(), reason: error.to_string() },
             })?;
-        if output.status.success() {
-            return Ok(output.stdout);
-        }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(ProgramError::Failed {
-            command: shown,
-            reason: if said.is_empty() { output.status.to_string() } else { said },
-        })
+        Ok((shown, output))
     }
+}
+
+/// The stdout of a tool that succeeded.
+fn succeeded(command: String, output: Output) -> Result<Vec<u8>, ProgramError> {
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(ProgramError::Failed {
+        command,
+        reason: if said.is_empty() { output.status.to_string() } else { said },
+    })
 }
 
 /// Runs a program and collects its output. Kills it with all its children after the timeout. On an interrupt it gets SIGTERM first, so that
@@ -174,5 +183,17 @@ mod tests {
         for error in [none.find().expect_err("absent"), none.run(["x"]).expect_err("absent")] {
             assert!(error.to_string().contains("apt-get install nothing"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_look_takes_what_was_printed_and_ends_in_time() {
+        let sh = Program { name: "sh", package: "dash" };
+        let look = |line: &str, patience| sh.look(["-c", line], patience);
+        let long = Duration::from_mins(1);
+        assert_eq!(look("echo seen; exit 4", long).expect("printed"), b"seen\n");
+        let error = look("echo broken >&2; exit 1", long).expect_err("failed").to_string();
+        assert!(error.ends_with("broken"), "{error}");
+        let error = look("sleep 60", Duration::from_millis(100)).expect_err("late").to_string();
+        assert!(error.contains("did not end within") && error.contains("hang"), "{error}");
     }
 }

@@ -296,7 +296,9 @@ pub(super) const RULES: &[Rule] = &[
         source: "Linux: Documentation/ABI/stable/sysfs-block, max_sectors_kb",
         check: |survey| {
             disks(survey, |disk| {
-                let most = disk.request_max_kib.as_ref().filter(|most| most.value < SMALL_REQUEST_KIB)?;
+                // Layers above have the limit of the disk.
+                let most = disk.request_max_kib.as_ref().filter(|_| disk.below.is_empty())?;
+                let most = Some(most).filter(|most| most.value < SMALL_REQUEST_KIB)?;
                 let hardware =
                     disk.hardware_request_max_kib.as_ref().filter(|hardware| hardware.value > most.value)?;
                 let value = format!(

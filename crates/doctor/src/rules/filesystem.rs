@@ -19,7 +19,8 @@ fn is_nfs(filesystem: &Filesystem) -> bool {
 }
 
 fn is_writable(filesystem: &Filesystem) -> bool {
-    filesystem.has("rw")
+    // A mount of its own may be read-only on a filesystem that is not.
+    !filesystem.has("ro")
 }
 
 fn remount(filesystem: &Filesystem, option: &str) -> String {

@@ -48,9 +48,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "image-larger-than-space",
         subject: Subject::Image,
-        sureness: Sureness::Fault,
+        sureness: Sureness::Depends,
         title: "An image can grow beyond the space that is left",
-        why: "When the filesystem is full, the guest's writes fail or QEMU pauses the guest.",
+        why: "When the filesystem is full, the guest's writes fail or QEMU pauses the guest. Whoever overcommits on purpose watches the free space.",
         source: "QEMU: qemu-img(1), preallocation; libvirt domain XML, error_policy='enospace'",
         check: |survey| {
             images(survey, |image| {

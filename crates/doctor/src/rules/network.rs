@@ -19,14 +19,23 @@ fn mtu_set(interface: &str, mtu: u64) -> String {
     format!("ip link set {interface} mtu {mtu}")
 }
 
-/// The partner of a port or veth whose MTU must be the same.
+/// The interface that gets frames from this one, or sends it some, with another MTU.
 fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a NetworkInterface> {
-    let is_lower_tunnel = interface.kind.is_some();
-    let peer =
-        interface.lower.as_ref().filter(|_| !is_lower_tunnel).and_then(|peer| named(survey, &peer.value));
+    let own = interface.mtu.as_ref()?.value;
+    let mtu = |other: &&NetworkInterface| other.mtu.as_ref().map(|mtu| mtu.value);
+    if let Some(master) = &interface.master {
+        // What the bridge sends must fit the port; what the port receives must fit the other ports.
+        let larger = named(survey, &master.value).filter(|master| mtu(master).is_some_and(|mtu| mtu > own));
+        let is_port =
+            |other: &&NetworkInterface| other.master.as_ref().is_some_and(|of| of.value == master.value);
+        let smallest =
+            survey.interfaces.iter().filter(is_port).min_by_key(|port| mtu(port).unwrap_or(u64::MAX));
+        return larger.or(smallest.filter(|port| mtu(port).is_some_and(|mtu| mtu < own)));
+    }
+    let peer = interface.lower.as_ref().filter(|_| interface.kind.is_none());
+    let peer = peer.and_then(|peer| named(survey, &peer.value));
     // Of two ends of a veth one is enough.
-    let peer = peer.filter(|peer| interface.name < peer.name);
-    interface.master.as_ref().and_then(|master| named(survey, &master.value)).or(peer)
+    peer.filter(|peer| interface.name < peer.name && mtu(peer).is_some_and(|mtu| mtu != own))
 }
 
 fn tcp_off(fact: Option<&Fact<u64>>, name: &str) -> Vec<Sighting> {
@@ -65,8 +74,7 @@ pub(super) const RULES: &[Rule] = &[
                     format!("MTU {}, {} has {} ({})", own.value, partner.name, other.value, other.source);
                 let (smaller, larger) =
                     if own.value < other.value { (interface, other.value) } else { (partner, own.value) };
-                (own.value != other.value)
-                    .then(|| seen(&interface.name, value, own, mtu_set(&smaller.name, larger)))?
+                seen(&interface.name, value, own, mtu_set(&smaller.name, larger))
             })
         },
     },

@@ -1,9 +1,7 @@
-use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use iotax_testkit::require;
-use rustix::fs::{FallocateFlags, fallocate};
 use tempfile::TempDir;
 
 use crate::{ids, run, text};
@@ -61,30 +59,6 @@ fn images_are_known_by_their_headers() {
     }
     let found = ids(Path::new(&probed), text(at));
     assert_eq!(found, ["image-format-probed", "image-chain-long"]);
-}
-
-#[test]
-fn an_image_in_a_thousand_pieces_is_found() {
-    require!(program "filefrag");
-    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let path = dir.path().join("pieces");
-    let files = [&path, &dir.path().join("between")].map(|path| File::create(path).expect("a file"));
-    // Blocks of two files in turn, so that neither has two in a row.
-    for block in 0..1200 {
-        for file in &files {
-            let allocated = fallocate(file, FallocateFlags::empty(), block * 4096, 4096);
-            if let Err(error) = allocated {
-                iotax_testkit::skip!("this filesystem does not allocate in advance: {error}");
-            }
-        }
-    }
-    let found = ids(&path, "pieces");
-    let extents = run("filefrag", &[text(&path)]);
-    let number: u32 = extents.rsplit_once(": ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).expect("a number");
-    if number <= 1000 {
-        iotax_testkit::skip!("this filesystem places blocks so that files stay whole: {extents}");
-    }
-    assert_eq!(found, ["image-fragmented"]);
 }
 
 /// A QEMU that does not run its guest; killed when it is dropped.

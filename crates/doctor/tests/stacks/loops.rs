@@ -1,7 +1,9 @@
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use iotax_testkit::require;
+use rustix::fs::{FallocateFlags, fallocate};
 use tempfile::TempDir;
 
 use crate::{ids, run, text};
@@ -73,6 +75,7 @@ fn a_partition_that_begins_at_sector_63_is_found() {
     run("partx", &["--add", "--nr", "1", text(&device.0)]);
     let partition = PathBuf::from(format!("{}p1", text(&device.0)));
     assert_eq!(ids(&partition, device.name()), ["partition-misaligned"]);
+    assert_eq!(ids(&device.0, device.name()), ["partition-misaligned"], "what is on a device belongs to it");
 }
 
 #[test]
@@ -128,4 +131,27 @@ fn a_full_filesystem_and_an_image_that_does_not_fit_are_found() {
     let block = run("stat", &["-f", "-c", "%S", text(&mounted.0)]).parse::<u64>().expect("bytes");
     run("fallocate", &["-l", &(free * block - (1 << 20)).to_string(), text(&filler)]);
     assert_eq!(ids(&filler, text(&mounted.0)), ["filesystem-nearly-full"]);
+}
+
+#[test]
+fn an_image_in_a_thousand_pieces_is_found() {
+    require!(root);
+    require!(program "losetup", "truncate", "mkfs.ext4", "mount", "umount", "stat", "filefrag");
+    let dir = place();
+    let Some(device) = Loop::attach(dir.path(), "disk", "64M", &["--direct-io=on"]) else { return };
+    run("mkfs.ext4", &["-q", "-m", "0", "-b", "4096", text(&device.0)]);
+    let mounted = Mounted::mount(&device.0, dir.path().join("mnt"), "relatime");
+    // All that is left of a full filesystem is every other block.
+    let filler = File::create(mounted.0.join("filler")).expect("a file");
+    let free = run("stat", &["-f", "-c", "%a", text(&mounted.0)]).parse::<u64>().expect("blocks");
+    fallocate(&filler, FallocateFlags::empty(), 0, free * 4096).expect("allocated");
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for number in 0..1400 {
+        fallocate(&filler, hole, number * 8192, 4096).expect("punched");
+    }
+    filler.sync_all().expect("synced");
+    let path = mounted.0.join("pieces");
+    fallocate(File::create(&path).expect("a file"), FallocateFlags::empty(), 0, 1200 * 4096)
+        .expect("allocated");
+    assert_eq!(ids(&path, "pieces"), ["image-fragmented"]);
 }

@@ -7,6 +7,7 @@ mod compare;
 mod curve;
 mod device;
 mod disk;
+mod doctor;
 mod escapes;
 mod failing;
 mod fallback;

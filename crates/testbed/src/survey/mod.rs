@@ -12,9 +12,10 @@ mod qemu;
 mod reader;
 
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use iotax_model::survey::{GuestSetup, Survey};
+use iotax_model::survey::{Disk, GuestSetup, Survey};
 
 use crate::stack::{self, StackError, mount};
 use reader::Reader;
@@ -42,6 +43,13 @@ pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     let mut survey = Survey::default();
     add_path(&reader, &mut survey, path)?;
     let inside = inside(root, path);
+    if root
+        .join(inside.strip_prefix("/").unwrap_or(&inside))
+        .metadata()
+        .is_ok_and(|found| found.file_type().is_block_device())
+    {
+        add_above(&reader, &mut survey);
+    }
     survey.guests = qemu::running(&reader);
     survey.guests.retain_mut(|guest| {
         guest.disks.retain(|disk| {
@@ -88,6 +96,22 @@ fn add_path(reader: &Reader<'_>, survey: &mut Survey, path: &Path) -> Result<(),
     let inside = inside(reader.root(), path);
     survey.images.extend(image::image(reader, &inside.to_string_lossy()));
     Ok(())
+}
+
+/// Adds the partitions and volumes on the topmost device: a device that is named stands for what is on it too.
+fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
+    let mut names: Vec<String> = survey.disks.last().map(|top| top.name.clone()).into_iter().collect();
+    let mut others = disk::disks(reader, &disk::all(reader));
+    loop {
+        let is_above = |disk: &Disk| disk.below.iter().any(|name| names.contains(name));
+        let (above, rest): (Vec<Disk>, Vec<Disk>) = others.into_iter().partition(is_above);
+        if above.is_empty() {
+            return;
+        }
+        names.extend(above.iter().map(|disk| disk.name.clone()));
+        survey.disks.extend(above);
+        others = rest;
+    }
 }
 
 /// A path without links, relative to the root; as it is given if it cannot be reached.
