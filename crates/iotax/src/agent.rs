@@ -26,7 +26,7 @@ use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCO
 use iotax_netperf::Server;
 use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::preflight;
-use iotax_testbed::{host_info, interfaces};
+use iotax_testbed::{host_info, interfaces, survey};
 
 use crate::say::say;
 use activity::ActivityRecorder;
@@ -243,6 +243,7 @@ impl Agent {
             Request::Describe { path, size } => {
                 describe(Path::new(&path), size).map(|found| Event::Described(Box::new(found)))
             }
+            Request::Survey { path } => surveyed(path.as_deref().map(Path::new)),
             Request::Create { path, size } => {
                 lock(&self.files).create(Path::new(&path), size).map(|()| Event::Created)
             }
@@ -332,6 +333,16 @@ fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let stack = stack::of_path(root, standing).map_err(|error| error.to_string())?;
     let LayerStack { layers, timeouts, .. } = stack;
     Ok(Description { length, layers, timeouts, environment: host_info::environment(root) })
+}
+
+/// Surveys what is below a path, or the whole machine.
+fn surveyed(path: Option<&Path>) -> Result<Event, String> {
+    let root = Path::new("/");
+    let found = match path {
+        Some(path) => survey::path(root, path).map_err(|error| error.to_string())?,
+        None => survey::machine(root),
+    };
+    Ok(Event::Surveyed(Box::new(found)))
 }
 
 /// The message that a panic carries.

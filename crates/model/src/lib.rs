@@ -12,6 +12,7 @@ pub mod plan;
 pub mod record;
 pub mod schedule;
 pub mod suite;
+pub mod survey;
 pub mod target;
 pub mod units;
 pub mod verify_errors;

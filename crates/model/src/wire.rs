@@ -12,13 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::Peer;
 use crate::record::{CacheDrop, Environment, Interface, Outcome, Sample, Timeout};
+use crate::survey::Survey;
 use crate::target::Layer;
 use crate::units::{Bytes, Nanos};
 use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Protocol version; both ends must have the same.
-pub const PROTOCOL: u16 = 11;
+pub const PROTOCOL: u16 = 12;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -84,6 +85,11 @@ pub enum Request {
         path: String,
         /// The size of a file to be created there.
         size: Bytes,
+    },
+    /// Reads the setup of the machine, or of what is below a path; read-only. Answered by [`Event::Surveyed`].
+    Survey {
+        /// Absolute path; `None` for the machine with all its disks.
+        path: Option<String>,
     },
     /// Creates a file where nothing exists. The agent removes it on exit. Answered by [`Event::Created`].
     Create {
@@ -236,6 +242,8 @@ pub enum Event {
     Audited(Recovery),
     /// The description of a path.
     Described(Box<Description>),
+    /// The setup that was read.
+    Surveyed(Box<Survey>),
     /// The file was created.
     Created,
     /// The file will be kept.

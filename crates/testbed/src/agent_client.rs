@@ -19,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_model::record::{CacheDrop, Interface, Outcome};
+use iotax_model::survey::Survey;
 use iotax_model::units::Bytes;
 use iotax_model::verify_errors::Recovery;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
@@ -278,6 +279,14 @@ impl AgentClient {
         let request = Request::Describe { path: path.display().to_string(), size };
         self.follow("describe", &request, PROMPT, |event| match event {
             Event::Described(description) => Heard::Answer(*description),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// The setup of the agent's machine, or of what is below a path there.
+    pub fn survey(&mut self, path: Option<&Path>) -> Result<Survey, AgentError> {
+        self.follow("survey", &Request::Survey { path: text(path) }, PREPARED, |event| match event {
+            Event::Surveyed(survey) => Heard::Answer(*survey),
             other => Heard::foreign(&other),
         })
     }

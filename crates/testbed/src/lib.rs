@@ -25,5 +25,6 @@ pub mod refusal;
 pub mod remote;
 pub mod settings;
 pub mod stack;
+pub mod survey;
 pub mod target;
 pub mod undo;

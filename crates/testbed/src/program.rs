@@ -72,6 +72,17 @@ impl Program {
         self.run_with(Stdio::null(), arguments, &Interrupt::default())
     }
 
+    /// Runs a tool that only looks, and kills it after `patience`: something may hang. What it printed counts also if its exit status tells
+    /// of what it saw, as smartctl's does of a disk that fails.
+    pub(crate) fn look<S: AsRef<OsStr>>(
+        self,
+        arguments: impl IntoIterator<Item = S>,
+        patience: Duration,
+    ) -> Result<Vec<u8>, ProgramError> {
+        let (shown, output) = self.output(Stdio::null(), arguments, &Interrupt::default(), patience)?;
+        if output.stdout.is_empty() { succeeded(shown, output) } else { Ok(output.stdout) }
+    }
+
     /// As [`Self::run`], with a given stdin; an interrupt ends it.
     pub(crate) fn run_with<S: AsRef<OsStr>>(
         self,
@@ -79,6 +90,18 @@ impl Program {
         arguments: impl IntoIterator<Item = S>,
         interrupt: &Interrupt,
     ) -> Result<Vec<u8>, ProgramError> {
+        let (shown, output) = self.output(stdin, arguments, interrupt, PATIENCE)?;
+        succeeded(shown, output)
+    }
+
+    /// Its command line and output.
+    fn output<S: AsRef<OsStr>>(
+        self,
+        stdin: Stdio,
+        arguments: impl IntoIterator<Item = S>,
+        interrupt: &Interrupt,
+        patience: Duration,
+    ) -> Result<(String, Output), ProgramError> {
         let mut command = Command::new(self.name);
         command.args(arguments).env("LC_ALL", "C").env("PATH", search_path()).stdin(stdin).process_group(0);
         let shown = || {
@@ -86,30 +109,42 @@ impl Program {
             words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
         };
         let shown = shown();
-        let output = output(&mut command, interrupt).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => ProgramError::NotFound { program: self.name, package: self.package },
-            _ => ProgramError::Failed { command: shown.clone(), reason: error.to_string() },
-        })?;
-        if output.status.success() {
-            return Ok(output.stdout);
-        }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(ProgramError::Failed {
-            command: shown,
-            reason: if said.is_empty() { output.status.to_string() } else { said },
-        })
+        let output =
+            output_within(&mut command, interrupt, patience).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => {
+                    ProgramError::NotFound { program: self.name, package: self.package }
+                }
+                _ => ProgramError::Failed { command: shown.clone(), reason: error.to_string() },
+            })?;
+        Ok((shown, output))
     }
+}
+
+/// The stdout of a tool that succeeded.
+fn succeeded(command: String, output: Output) -> Result<Vec<u8>, ProgramError> {
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(ProgramError::Failed {
+        command,
+        reason: if said.is_empty() { output.status.to_string() } else { said },
+    })
 }
 
 /// Runs a program and collects its output. Kills it with all its children after the timeout. On an interrupt it gets SIGTERM first, so that
 /// LVM does not leave half-written metadata.
 pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> io::Result<Output> {
+    output_within(command, interrupt, PATIENCE)
+}
+
+fn output_within(command: &mut Command, interrupt: &Interrupt, patience: Duration) -> io::Result<Output> {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let group = Pid::from_child(&child);
     let (sender, ended) = mpsc::channel();
     // A program blocked in the kernel survives SIGKILL; its thread then remains.
     thread::spawn(move || sender.send(child.wait_with_output()));
-    let (mut end, mut asked) = (Instant::now() + PATIENCE, false);
+    let (mut end, mut asked) = (Instant::now() + patience, false);
     loop {
         if let Ok(output) = ended.recv_timeout(POLL) {
             return if asked { Err(io::ErrorKind::Interrupted.into()) } else { output };
@@ -120,8 +155,8 @@ pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> io::Result
         }
         if Instant::now() >= end {
             let _ = kill_process_group(group, Signal::KILL);
-            let minutes = PATIENCE.as_secs() / 60;
-            let late = format!("it did not end within {minutes} minutes; does a device or a server hang?");
+            let late =
+                format!("it did not end within {} s; does a device or a server hang?", patience.as_secs());
             return Err(if asked { io::ErrorKind::Interrupted.into() } else { io::Error::other(late) });
         }
     }
@@ -148,5 +183,17 @@ mod tests {
         for error in [none.find().expect_err("absent"), none.run(["x"]).expect_err("absent")] {
             assert!(error.to_string().contains("apt-get install nothing"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_look_takes_what_was_printed_and_ends_in_time() {
+        let sh = Program { name: "sh", package: "dash" };
+        let look = |line: &str, patience| sh.look(["-c", line], patience);
+        let long = Duration::from_mins(1);
+        assert_eq!(look("echo seen; exit 4", long).expect("printed"), b"seen\n");
+        let error = look("echo broken >&2; exit 1", long).expect_err("failed").to_string();
+        assert!(error.ends_with("broken"), "{error}");
+        let error = look("sleep 60", Duration::from_millis(100)).expect_err("late").to_string();
+        assert!(error.contains("did not end within") && error.contains("hang"), "{error}");
     }
 }

@@ -3,9 +3,9 @@
 //! The mount table maps a path to its filesystem, /sys/dev/block maps that to a device, and each device's directory lists the devices below
 //! it. Everything is read below a root path, `/` on a live system.
 
-mod device;
+pub(crate) mod device;
 pub(crate) mod mount;
-mod timeouts;
+pub(crate) mod timeouts;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,6 +29,8 @@ pub struct LayerStack {
     pub disks: Vec<String>,
     /// How long I/O may hang in these layers, and what they do after an error, as far as it can be read; from the bottom up.
     pub timeouts: Vec<Timeout>,
+    /// The mounts of the filesystems among the layers, from the bottom up.
+    pub(crate) mounts: Vec<Mount>,
 }
 
 /// An error while reading the stack of a path.
@@ -134,6 +136,7 @@ impl Walk<'_> {
         let on_device = self.add_source(&mount);
         self.add_layer(filesystem(&mount, on_device));
         self.add_filesystem_timeouts(&mount);
+        self.stack.mounts.push(mount);
         if kind.is_file() {
             let name = inside.file_name().unwrap_or(inside.as_os_str()).to_string_lossy();
             let detail = format!("{}, {}", inside.display(), human::bytes(found.len()));

@@ -1,6 +1,6 @@
 //! Recorded trees of /proc and /sys in text form.
 //!
-//! One entry per line: `path = content` is a file (`\n` in the content is a newline), `path -> target` a
+//! One entry per line: `path = content` is a file (`\n` in the content is a newline, `\x00` the byte of this number), `path -> target` a
 //! symbolic link, `path/` a directory. Empty lines and lines that start with `#` are ignored.
 
 use std::fs;
@@ -12,24 +12,53 @@ use tempfile::TempDir;
 /// Creates a recorded tree in a new directory.
 pub fn build(recorded: &str) -> TempDir {
     let root = tempfile::tempdir().expect("a temporary directory");
-    for line in recorded.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        if let Some((path, content)) = line.split_once(" = ") {
-            write(root.path(), path, &content.replace("\\n", "\n"));
-        } else if let Some((path, target)) = line.split_once(" -> ") {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().expect("below the root")).expect("created");
-            symlink(target, path).expect("linked");
-        } else {
-            assert!(line.ends_with('/'), "neither file, link nor directory: {line:?}");
-            fs::create_dir_all(root.path().join(line)).expect("created");
+    let lines = recorded.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.for_each(|line| add(root.path(), line));
+    root
+}
+
+/// Adds the entry of one line.
+pub fn add(root: &Path, line: &str) {
+    if let Some((path, content)) = line.split_once(" = ") {
+        write(root, path, &content.replace("\\n", "\n"));
+    } else if let Some((path, target)) = line.split_once(" -> ") {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("below the root")).expect("created");
+        symlink(target, path).expect("linked");
+    } else {
+        assert!(line.ends_with('/'), "neither file, link nor directory: {line:?}");
+        fs::create_dir_all(root.join(line)).expect("created");
+    }
+}
+
+/// Removes a file or link of a tree, and the directories that are empty without it.
+pub fn remove(root: &Path, path: &str) {
+    let path = root.join(path);
+    fs::remove_file(&path).expect("removed");
+    for directory in path.ancestors().skip(1).take_while(|directory| *directory != root) {
+        if fs::remove_dir(directory).is_err() {
+            break;
         }
     }
-    root
 }
 
 /// Writes one file of a tree, in place if it exists, so that open handles see the change as in /proc.
 pub fn write(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().expect("below the root")).expect("created");
-    fs::write(path, format!("{content}\n")).expect("written");
+    let mut bytes = bytes(content);
+    bytes.push(b'\n');
+    fs::write(path, bytes).expect("written");
+}
+
+/// The content with its bytes in hexadecimal.
+fn bytes(content: &str) -> Vec<u8> {
+    let mut parts = content.split("\\x");
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at(2);
+        bytes.push(u8::from_str_radix(digits, 16).expect("two hexadecimal digits"));
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    bytes
 }

@@ -97,6 +97,15 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ("iotax top --record night.top --interval 10", "Record, and later: iotax top --replay night.top"),
         ],
     ),
+    (
+        "doctor",
+        &[
+            ("iotax doctor", "This machine with its disks and network"),
+            ("iotax doctor /var/lib/libvirt/images/web1.qcow2", "All below an image, and its running guest"),
+            ("iotax doctor web1", "A libvirt domain, by name or as an XML file"),
+            ("iotax doctor ssh://root@box/srv --fail-if cost", "A path on another machine, for a script"),
+        ],
+    ),
     ("mark", &[("iotax mark 'cable pulled'", "From another terminal, while a watch measures")]),
     (
         "suite",

@@ -10,6 +10,7 @@ mod confirm;
 mod csv_dir;
 mod curve;
 mod destination;
+mod doctor;
 mod estimate;
 mod examples;
 mod export;
@@ -41,8 +42,8 @@ mod suite;
 mod target_args;
 mod terminal;
 mod time;
-mod tune;
 mod top;
+mod tune;
 mod verify;
 mod watch;
 
@@ -92,6 +93,10 @@ enum Command {
     Tune(Box<tune::Args>),
     /// What goes on right now: devices and layers, guests, processes, network; live, recorded and replayed
     Top(top::Args),
+    /// Check the setup of this machine, a path, a guest or another machine, without measuring
+    ///
+    /// Names settings that endanger data or cost I/O, each with its evidence and a remedy. Only looks, and changes nothing.
+    Doctor(doctor::Args),
     /// Mark this moment in the watches that are measuring
     ///
     /// A mark stands among a watch's events, with the gap and the recovery that follow it.
@@ -190,6 +195,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Watch(args) => watch::main(&args),
         Command::Tune(args) => tune::main(&args),
         Command::Top(args) => top::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Mark(args) => mark::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),

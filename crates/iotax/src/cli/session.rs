@@ -437,7 +437,7 @@ fn hint_at_leftovers(undo_dir: &Path) {
     }
 }
 
-fn say_not_undone(failure: &NotUndone) {
+pub(super) fn say_not_undone(failure: &NotUndone) {
     say!("not undone: {}: {} (try: iotax clean)", failure.effect, failure.reason);
 }
 

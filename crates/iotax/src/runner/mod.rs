@@ -53,7 +53,7 @@ use network::NetworkPath;
 use phases::Phases;
 pub(crate) use progress::{Progress, Step};
 use remote_agent::RemoteAgent;
-pub(crate) use remote_agent::{RemoteAgents, RemoteOptions};
+pub(crate) use remote_agent::{RemoteAgents, RemoteOptions, survey as remote_survey};
 
 use target::{GuestSite, HostSite, NetworkSite, RemoteSite, Site, Target};
 

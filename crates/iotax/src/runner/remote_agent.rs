@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use iotax_model::plan::Plan;
 use iotax_model::record::{CacheDrop, TargetRecord};
+use iotax_model::survey::Survey;
 use iotax_model::target::{Layer, LayerKind, NetworkEnds, NetworkStack, Remote, Stack, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
@@ -289,6 +290,26 @@ impl RemoteAgent {
             lost: None,
         }
     }
+}
+
+/// Has an agent survey a path on another machine, or the machine if there is none. Leaves nothing behind.
+pub(crate) fn survey(
+    host: &SshHost,
+    path: Option<&Path>,
+    options: RemoteOptions,
+    undo_log: &mut UndoLog,
+    stop: &Interrupt,
+) -> anyhow::Result<Survey> {
+    let program =
+        AgentProgram::read(own_program()).context("cannot read the program that is to be copied")?;
+    let target = path.unwrap_or(Path::new("/"));
+    let (mut client, (_, entry)) = connect(host, target, &program, options, undo_log, stop)?;
+    client.hello(AGENT_START).map_err(interrupted)?;
+    let found = client.survey(path).map_err(interrupted);
+    if client.end(FAREWELL).is_some_and(|status| status.success()) {
+        undo_log.commit(entry)?;
+    }
+    found
 }
 
 /// Starts an agent, recorded in the undo log.

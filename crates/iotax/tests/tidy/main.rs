@@ -20,8 +20,10 @@ const WALLS: &[(&str, &[&str])] = &[
     ("iotax-netperf", &["iotax-model", "iotax-engine", "iotax-testkit"]),
     ("iotax-testbed", &["iotax-model", "iotax-testkit"]),
     ("iotax-analysis", &["iotax-model", "iotax-testkit"]),
-    ("iotax-report", &["iotax-model", "iotax-analysis", "iotax-testkit"]),
     ("iotax-top", &["iotax-model", "iotax-testbed", "iotax-testkit"]),
+    // Its tests read recorded trees by the testbed's readers.
+    ("iotax-doctor", &["iotax-model", "iotax-testbed", "iotax-testkit"]),
+    ("iotax-report", &["iotax-model", "iotax-analysis", "iotax-doctor", "iotax-testkit"]),
     ("iotax-interop", &["iotax-model", "iotax-analysis", "iotax-report", "iotax-testkit"]),
     (
         "iotax",
@@ -31,6 +33,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "iotax-netperf",
             "iotax-testbed",
             "iotax-analysis",
+            "iotax-doctor",
             "iotax-report",
             "iotax-interop",
             "iotax-top",
@@ -57,6 +60,7 @@ const ROOMS: [(&str, &[&str]); 4] = [
             "iotax_testbed::refusal",
             "iotax_testbed::build_error",
             "iotax_testbed::interfaces",
+            "iotax_testbed::survey",
         ],
     ),
     ("init", &["iotax_model", "iotax_engine", "iotax_testbed::monitor", "iotax_testbed::interfaces"]),
@@ -64,12 +68,13 @@ const ROOMS: [(&str, &[&str]); 4] = [
     ("serve", &["iotax_model", "iotax_analysis", "iotax_report"]),
 ];
 
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "iotax_model",
     "iotax_engine",
     "iotax_netperf",
     "iotax_testbed",
     "iotax_analysis",
+    "iotax_doctor",
     "iotax_report",
     "iotax_interop",
     "iotax_top",

@@ -5,6 +5,7 @@ mod ask;
 pub(super) mod certainty;
 mod compared;
 mod curve;
+mod doctor;
 pub(crate) mod figures;
 mod grid;
 mod guests;
@@ -21,6 +22,7 @@ mod watch;
 
 pub use answer::{answer, so_far};
 pub use compared::{SHOWN, compared, gates};
+pub use doctor::{doctor, rules};
 pub use figures::figures;
 pub use history::history;
 pub use run::run;

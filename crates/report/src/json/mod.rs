@@ -7,6 +7,7 @@ mod cell;
 mod certainty;
 pub mod comparison;
 mod curve;
+pub mod doctor;
 mod grid;
 pub mod history;
 mod parts;

@@ -69,7 +69,7 @@ pub(super) fn choose<'a, 'i>(root: Node<'a, 'i>, wanted: Option<&str>) -> Result
     }
 }
 
-fn name<'a>(disk: Node<'a, '_>) -> &'a str {
+pub(super) fn name<'a>(disk: Node<'a, '_>) -> &'a str {
     child(disk, "target").and_then(|target| target.attribute("dev")).unwrap_or_default()
 }
 
@@ -139,7 +139,7 @@ fn bus(root: Node<'_, '_>, disk: Node<'_, '_>) -> Result<Bus, DomainError> {
 }
 
 /// The SCSI controller of a SCSI disk.
-fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
+pub(super) fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
     let index = child(disk, "address").and_then(|address| address.attribute("controller")).unwrap_or("0");
     child(root, "devices")?.children().find(|node| {
         node.tag_name().name() == "controller"
@@ -168,7 +168,7 @@ fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
 }
 
 /// The number of I/O threads: `iothread='1'`, or several in `<iothreads>`.
-fn threads(driver: Node<'_, '_>) -> u32 {
+pub(super) fn threads(driver: Node<'_, '_>) -> u32 {
     let several = child(driver, "iothreads").map_or(0, |threads| {
         threads.children().filter(|thread| thread.tag_name().name() == "iothread").count()
     });
@@ -185,7 +185,7 @@ fn number(node: Node<'_, '_>, key: &str) -> Result<Option<u32>, DomainError> {
 }
 
 /// The local file or device of the disk.
-fn source(disk: Node<'_, '_>) -> Option<PathBuf> {
+pub(super) fn source(disk: Node<'_, '_>) -> Option<PathBuf> {
     let source = child(disk, "source")?;
     source.attribute("file").or_else(|| source.attribute("dev")).map(PathBuf::from)
 }

@@ -6,6 +6,7 @@
 mod alternatives;
 mod disk;
 mod image;
+mod setup;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use roxmltree::{Document, Node};
 use crate::program::{Program, ProgramError};
 
 pub use alternatives::alternatives;
+pub use setup::setup;
 
 const VIRSH: Program = Program { name: "virsh", package: "libvirt-clients" };
 
@@ -80,21 +82,8 @@ pub fn dumpxml(domain: &str) -> Result<String, ProgramError> {
 
 /// Reads a domain and one of its disks: that with the target name `disk`, or else the first.
 pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
-    let document = Document::parse(xml).map_err(|error| {
-        let place = error.pos();
-        // The text ends in the position.
-        let error = error.to_string();
-        let reason = error.strip_suffix(&format!(" at {place}")).unwrap_or(&error);
-        DomainError { place: Some((place.row, place.col)), message: format!("this is not XML: {reason}") }
-    })?;
-    let root = document.root_element();
-    if root.tag_name().name() != "domain" {
-        let found = root.tag_name().name();
-        return Err(DomainError::at(
-            root,
-            format!("<{found}>: accepted: <domain>, as virsh dumpxml prints it"),
-        ));
-    }
+    let document = Document::parse(xml).map_err(|error| not_xml(&error))?;
+    let root = domain(&document)?;
     let mut notes = Vec::new();
     let mut guest = machine(root, &mut notes)?;
     let node = disk::choose(root, disk)?;
@@ -107,6 +96,24 @@ pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
     let name = child(root, "name").map(text).filter(|name| !name.is_empty());
     let name = name.unwrap_or("domain").to_owned();
     Ok(Domain { name, disk: disk.name, source: disk.source, guest, file: disk.file, notes })
+}
+
+fn not_xml(error: &roxmltree::Error) -> DomainError {
+    let place = error.pos();
+    // The text ends in the position.
+    let error = error.to_string();
+    let reason = error.strip_suffix(&format!(" at {place}")).unwrap_or(&error);
+    DomainError { place: Some((place.row, place.col)), message: format!("this is not XML: {reason}") }
+}
+
+/// The root of a document, which must be a domain.
+fn domain<'a, 'i>(document: &'a Document<'i>) -> Result<Node<'a, 'i>, DomainError> {
+    let root = document.root_element();
+    if root.tag_name().name() == "domain" {
+        return Ok(root);
+    }
+    let found = root.tag_name().name();
+    Err(DomainError::at(root, format!("<{found}>: accepted: <domain>, as virsh dumpxml prints it")))
 }
 
 /// CPUs, memory and machine. The disk gets the settings of a domain that has none.

@@ -136,7 +136,7 @@ impl Walk<'_> {
 }
 
 /// The sorted entries of a directory; none if it cannot be read.
-pub(super) fn sorted(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn sorted(directory: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     entries.sort();
@@ -144,7 +144,7 @@ pub(super) fn sorted(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// The directories of the devices directly below this one.
-fn below(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     sorted(&directory.join("slaves")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
 
@@ -183,7 +183,7 @@ fn device(directory: &Path, name: &str) -> Layer {
 }
 
 /// Returns whether the device with this directory is on a virtio bus.
-pub(super) fn is_on_virtio(directory: &Path) -> bool {
+pub(crate) fn is_on_virtio(directory: &Path) -> bool {
     directory.ancestors().any(is_virtio)
 }
 
@@ -194,7 +194,7 @@ fn is_virtio(place: &Path) -> bool {
 }
 
 /// The active scheduler, in brackets; a single one has none.
-fn in_use(schedulers: &str) -> &str {
+pub(crate) fn in_use(schedulers: &str) -> &str {
     schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(schedulers, |(name, _)| name)
 }
 

@@ -155,7 +155,7 @@ fn sys_block(directory: &Path, file: &str) -> String {
 }
 
 /// The nearest directory above whose name is this prefix and then begins with a digit.
-fn ancestor(directory: &Path, prefix: &str) -> Option<String> {
+pub(crate) fn ancestor(directory: &Path, prefix: &str) -> Option<String> {
     let names = directory.ancestors().filter_map(|place| place.file_name()?.to_str());
     names.skip(1).find(|name| is_numbered(name, prefix)).map(str::to_owned)
 }

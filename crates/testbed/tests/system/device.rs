@@ -12,7 +12,6 @@ use iotax_model::units::Bytes;
 use iotax_testbed::device::{DeviceClaim, Permission, claim, usage};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight;
-
 use iotax_testkit::tree;
 
 const HELD: &str = include_str!("trees/held.tree");

@@ -2,7 +2,6 @@ use std::path::Path;
 
 use iotax_model::record::Environment;
 use iotax_testbed::host_info::{environment, free_space};
-
 use iotax_testkit::tree;
 
 #[test]

@@ -2,9 +2,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use iotax_testbed::monitor::kernel::{KernelThreads, between, total_ns};
-use tempfile::TempDir;
-
 use iotax_testkit::tree;
+use tempfile::TempDir;
 
 const DISKSTATS: &str = "254 0 vda 1 1 1 1\n254 16 vdb 1 1 1 1\n253 1 dm-1 1 1 1 1\n7 0 loop0 1 1 1 1";
 

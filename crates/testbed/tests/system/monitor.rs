@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use iotax_model::record::{CpuTime, DiskActivity, HostActivity, HostCpu, NicActivity, Pressure};
 use iotax_testbed::monitor::{GuestThreads, Monitor, MonitorSnapshot, delta};
 use iotax_testbed::stack;
-use tempfile::TempDir;
-
 use iotax_testkit::tree;
+use tempfile::TempDir;
 
 /// A mirror with one leg in an older kernel's format, a device with an in-flight request, a guest with three threads.
 const BEFORE: &str = "\

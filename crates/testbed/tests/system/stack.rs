@@ -4,7 +4,6 @@ use std::path::Path;
 use iotax_model::target::LayerKind::{Device, Dm, File, Filesystem, Loop, Md, Partition};
 use iotax_model::target::{Layer, LayerKind};
 use iotax_testbed::stack::{LayerStack, of_path};
-
 use iotax_testkit::tree;
 
 const VIRTIO: &str = include_str!("trees/virtio.tree");

@@ -2,7 +2,6 @@ use std::path::Path;
 
 use iotax_model::record::TimeoutKind::{self, *};
 use iotax_testbed::stack::of_path;
-
 use iotax_testkit::tree;
 
 const RECORDED: &str = include_str!("trees/timeouts.tree");

@@ -28,10 +28,11 @@ impl Target {
                 (stack, site.running())
             }
             Site::Network(site) => {
-                let mut layers = network_layers(&site.spec);
+                let mut stack = LayerStack::default();
+                stack.layers.extend(network_layers(&site.spec));
                 let guest = site.client.guest();
-                layers.extend(guest.iter().flat_map(|(spec, running)| guest_layers(spec, *running)));
-                (LayerStack { layers, ..LayerStack::default() }, guest.and_then(|(_, running)| running))
+                stack.layers.extend(guest.iter().flat_map(|(spec, running)| guest_layers(spec, *running)));
+                (stack, guest.and_then(|(_, running)| running))
             }
         };
         Ok(TargetRecord {

@@ -1,0 +1,30 @@
+//! Rules that tell from a machine's setup what endangers its data or costs it I/O.
+//!
+//! A rule reads a [`Survey`] and nothing else. It reports what was seen, where, and a remedy; without evidence it says nothing. A new rule is
+//! one entry in a file of [`rules`] and one line of docs/doctor.md.
+
+mod rule;
+pub mod rules;
+
+use iotax_model::survey::Survey;
+
+pub use rule::{Rule, Sighting, Subject, Sureness};
+
+/// A rule that found something.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// The evidence.
+    pub sighting: Sighting,
+}
+
+/// Applies all rules: faults first, then costs, then what depends; within each in the rules' order.
+#[must_use]
+pub fn examine(survey: &Survey) -> Vec<Finding> {
+    let mut found: Vec<Finding> = rules::all()
+        .flat_map(|rule| (rule.check)(survey).into_iter().map(move |sighting| Finding { rule, sighting }))
+        .collect();
+    found.sort_by_key(|finding| finding.rule.sureness);
+    found
+}

@@ -1,0 +1,168 @@
+//! The shape of a rule and of what it finds.
+
+use iotax_model::survey::{
+    Disk, Fact, Filesystem, GuestDisk, GuestNic, GuestSetup, Image, NetworkInterface, Survey,
+};
+use iotax_model::words::WordError;
+
+/// The part of a machine that a rule is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// A disk or partition.
+    Disk,
+    /// A layer between disk and filesystem: LVM, RAID, loop, multipath, bcache.
+    Layer,
+    /// A filesystem.
+    Filesystem,
+    /// A disk image.
+    Image,
+    /// A guest's definition.
+    Guest,
+    /// The machine as a whole.
+    Machine,
+    /// A network interface, or TCP.
+    Network,
+}
+
+impl Subject {
+    /// Its word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Disk => "disk",
+            Self::Layer => "layer",
+            Self::Filesystem => "filesystem",
+            Self::Image => "image",
+            Self::Guest => "guest",
+            Self::Machine => "machine",
+            Self::Network => "network",
+        }
+    }
+}
+
+/// How sure it is that a finding matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sureness {
+    /// Data is at risk, or a setting is plainly wrong.
+    Fault,
+    /// It costs time by documentation or published measurements.
+    Cost,
+    /// It depends on the work; measure it.
+    Depends,
+}
+
+impl Sureness {
+    /// Every sureness, the surest first.
+    pub const ALL: [Self; 3] = [Self::Fault, Self::Cost, Self::Depends];
+
+    /// Its word in JSON and on the command line.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Fault => "fault",
+            Self::Cost => "cost",
+            Self::Depends => "depends",
+        }
+    }
+
+    /// Its words for a person.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Fault => "known fault",
+            Self::Cost => "costs",
+            Self::Depends => "depends",
+        }
+    }
+}
+
+impl std::str::FromStr for Sureness {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        let found = Self::ALL.into_iter().find(|sureness| sureness.word() == text);
+        found.ok_or_else(|| WordError::new("sureness", text, &Self::ALL.map(Self::word)))
+    }
+}
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// Its name, unique.
+    pub id: &'static str,
+    /// What it is about.
+    pub subject: Subject,
+    /// How sure a finding is.
+    pub sureness: Sureness,
+    /// What is wrong, in a few words.
+    pub title: &'static str,
+    /// Why it matters.
+    pub why: &'static str,
+    /// The document that says so.
+    pub source: &'static str,
+    /// Finds it.
+    pub check: fn(&Survey) -> Vec<Sighting>,
+}
+
+/// What a rule saw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sighting {
+    /// The thing that it is about, such as `sda1` or a guest's name.
+    pub place: String,
+    /// The value that was seen.
+    pub seen: String,
+    /// The file or command that shows it.
+    pub source: String,
+    /// A command that helps, or the next step.
+    pub remedy: String,
+}
+
+/// A sighting by a fact.
+pub(crate) fn seen<T>(
+    place: impl Into<String>,
+    seen: impl Into<String>,
+    fact: &Fact<T>,
+    remedy: impl Into<String>,
+) -> Option<Sighting> {
+    Some(Sighting {
+        place: place.into(),
+        seen: seen.into(),
+        source: fact.source.clone(),
+        remedy: remedy.into(),
+    })
+}
+
+pub(crate) fn disks(survey: &Survey, check: impl Fn(&Disk) -> Option<Sighting>) -> Vec<Sighting> {
+    survey.disks.iter().filter_map(check).collect()
+}
+
+pub(crate) fn filesystems(survey: &Survey, check: impl Fn(&Filesystem) -> Option<Sighting>) -> Vec<Sighting> {
+    survey.filesystems.iter().filter_map(check).collect()
+}
+
+pub(crate) fn images(survey: &Survey, check: impl Fn(&Image) -> Option<Sighting>) -> Vec<Sighting> {
+    survey.images.iter().filter_map(check).collect()
+}
+
+pub(crate) fn guest_disks(
+    survey: &Survey,
+    check: impl Fn(&GuestSetup, &GuestDisk) -> Option<Sighting>,
+) -> Vec<Sighting> {
+    let all = survey.guests.iter().flat_map(|guest| guest.disks.iter().map(move |disk| (guest, disk)));
+    all.filter_map(|(guest, disk)| check(guest, disk)).collect()
+}
+
+pub(crate) fn guest_nics(
+    survey: &Survey,
+    check: impl Fn(&GuestSetup, &GuestNic) -> Option<Sighting>,
+) -> Vec<Sighting> {
+    let all = survey.guests.iter().flat_map(|guest| guest.nics.iter().map(move |nic| (guest, nic)));
+    all.filter_map(|(guest, nic)| check(guest, nic)).collect()
+}
+
+pub(crate) fn interfaces(
+    survey: &Survey,
+    check: impl Fn(&NetworkInterface) -> Option<Sighting>,
+) -> Vec<Sighting> {
+    survey.interfaces.iter().filter_map(check).collect()
+}

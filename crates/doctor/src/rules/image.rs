@@ -1,0 +1,321 @@
+//! Disk images.
+
+use iotax_model::survey::{Image, Survey};
+use iotax_model::units::human;
+
+use crate::rule::{Rule, Subject, Sureness, images, seen};
+
+/// QEMU's default limit of the cache for a qcow2 image's tables.
+const L2_CACHE: u64 = 32 << 20;
+/// Bytes of an entry in these tables.
+const L2_ENTRY: u64 = 8;
+/// QEMU's default cluster size.
+const CLUSTER: u64 = 64 << 10;
+/// Images below one from which a chain is long.
+const LONG_CHAIN: usize = 4;
+/// Extents below this size are many for an image.
+const SMALL_EXTENT: u64 = 1 << 20;
+/// Extents that any file may have.
+const FEW_EXTENTS: u64 = 1000;
+
+/// The cache for an image's tables as a guest sets it.
+fn l2_cache(survey: &Survey, image: &Image) -> Option<u64> {
+    let disks = survey.guests.iter().flat_map(|guest| &guest.disks);
+    let mut own = disks.filter(|disk| disk.path.as_ref().is_some_and(|path| path.value == image.path));
+    own.find_map(|disk| Some(disk.l2_cache_bytes.as_ref()?.value))
+}
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        id: "image-corrupt",
+        subject: Subject::Image,
+        sureness: Sureness::Fault,
+        title: "QEMU marked an image corrupt",
+        why: "QEMU found its tables inconsistent and opens it for reading only.",
+        source: "QEMU: docs/interop/qcow2.rst, corrupt bit",
+        check: |survey| {
+            images(survey, |image| {
+                let header = image.qcow2.as_ref().filter(|header| header.value.corrupt == Some(true))?;
+                seen(
+                    &image.path,
+                    "corrupt: true",
+                    header,
+                    format!("back it up, then: qemu-img check -r all {}", image.path),
+                )
+            })
+        },
+    },
+    Rule {
+        id: "image-larger-than-space",
+        subject: Subject::Image,
+        sureness: Sureness::Depends,
+        title: "An image can grow beyond the space that is left",
+        why: "When the filesystem is full, the guest's writes fail or QEMU pauses the guest. Whoever overcommits on purpose watches the free space.",
+        source: "QEMU: qemu-img(1), preallocation; libvirt domain XML, error_policy='enospace'",
+        check: |survey| {
+            images(survey, |image| {
+                let file = image.file.as_ref()?;
+                let space = survey.filesystem_of(&image.path)?.space.as_ref()?;
+                let left = image.disk_bytes()?.saturating_sub(file.value.allocated_bytes);
+                let is_over = left > space.value.available_bytes;
+                let value = format!(
+                    "{} are not allocated yet, {} are free ({})",
+                    human::bytes(left),
+                    human::bytes(space.value.available_bytes),
+                    space.source
+                );
+                is_over.then(|| seen(&image.path, value, file, "free space, or move the image; fstrim in the guest with discard=unmap gives some back"))?
+            })
+        },
+    },
+    Rule {
+        id: "image-format-probed",
+        subject: Subject::Image,
+        sureness: Sureness::Fault,
+        title: "An overlay does not name the format of the image below",
+        why: "QEMU guesses it from bytes that a guest can write, and then reads whatever file those bytes name.",
+        source: "QEMU: docs/about/removed-features.rst, qemu-img backing file without format",
+        check: |survey| {
+            images(survey, |image| {
+                let header = image.qcow2.as_ref().filter(|header| header.value.probes_backing)?;
+                let below = header.value.backing.first().map_or("BASE", String::as_str);
+                seen(
+                    &image.path,
+                    "no backing-filename-format",
+                    header,
+                    format!("qemu-img rebase -u -b {below} -F raw {} (or -F qcow2)", image.path),
+                )
+            })
+        },
+    },
+    Rule {
+        id: "image-aes",
+        subject: Subject::Image,
+        sureness: Sureness::Fault,
+        title: "An image has qcow2's old encryption",
+        why: "Its design is broken, and QEMU no longer runs guests on it.",
+        source: "QEMU: docs/system/qemu-block-drivers.rst.inc, encrypt.format=aes",
+        check: |survey| {
+            images(survey, |image| {
+                let header = image
+                    .qcow2
+                    .as_ref()
+                    .filter(|header| header.value.encryption.as_deref() == Some("aes"))?;
+                seen(
+                    &image.path,
+                    "encrypt.format aes",
+                    header,
+                    "qemu-img convert to a new image with encrypt.format=luks",
+                )
+            })
+        },
+    },
+    Rule {
+        id: "image-tables-beyond-cache",
+        subject: Subject::Image,
+        sureness: Sureness::Cost,
+        title: "An image is larger than the cache for its tables covers",
+        why: "Random I/O over all of it reads a table from the image for each I/O whose entry is not cached.",
+        source: "QEMU: docs/qcow2-cache.txt",
+        check: |survey| {
+            images(survey, |image| {
+                let header = image.qcow2.as_ref()?;
+                let (disk, cluster) = (header.value.virtual_bytes?, header.value.cluster_bytes?);
+                let entry = if header.value.extended_l2 == Some(true) { 2 * L2_ENTRY } else { L2_ENTRY };
+                let covered = (l2_cache(survey, image).unwrap_or(L2_CACHE) / entry).checked_mul(cluster)?;
+                let value = format!(
+                    "{} with clusters of {}; the cache covers {}",
+                    human::bytes(disk),
+                    human::bytes(cluster),
+                    human::bytes(covered)
+                );
+                let needed = disk.div_ceil(cluster) * entry;
+                (disk > covered).then(|| {
+                    seen(
+                        &image.path,
+                        value,
+                        header,
+                        format!("l2-cache-size={needed}, or <metadata_cache><max_size> of libvirt"),
+                    )
+                })?
+            })
+        },
+    },
+    Rule {
+        id: "image-small-clusters",
+        subject: Subject::Image,
+        sureness: Sureness::Cost,
+        title: "An image has clusters below QEMU's default",
+        why: "It has more tables to read and update for the same data, and each allocation is smaller.",
+        source: "QEMU: docs/qcow2-cache.txt; qemu-img(1), cluster_size",
+        check: |survey| {
+            images(survey, |image| {
+                let header = image.qcow2.as_ref()?;
+                let cluster = header.value.cluster_bytes.filter(|size| *size < CLUSTER)?;
+                seen(
+                    &image.path,
+                    format!("clusters of {}", human::bytes(cluster)),
+                    header,
+                    "qemu-img convert -O qcow2 to a new image with the default cluster size",
+                )
+            })
+        },
+    },
+    Rule {
+        id: "overlay-copies-clusters",
+        subject: Subject::Image,
+        sureness: Sureness::Cost,
+        title: "An overlay copies large clusters for small writes",
+        why: "The first write to a cluster copies the rest of it from the image below.",
+        source: "QEMU: docs/interop/qcow2.rst, extended L2 entries; qemu-img(1), extended_l2",
+        check: |survey| {
+            images(survey, |image| {
+                let header = image.qcow2.as_ref().filter(|header| !header.value.backing.is_empty())?;
+                let cluster = header.value.cluster_bytes.filter(|size| *size > CLUSTER)?;
+                let is_whole = header.value.extended_l2 != Some(true);
+                let value = format!("clusters of {} on a backing image", human::bytes(cluster));
+                is_whole.then(|| {
+                    seen(
+                        &image.path,
+                        value,
+                        header,
+                        "make overlays with cluster_size=64k, or with extended_l2=on",
+                    )
+                })?
+            })
+        },
+    },
+    Rule {
+        id: "image-chain-long",
+        subject: Subject::Image,
+        sureness: Sureness::Depends,
+        title: "An image is on a long chain of others",
+        why: "A read of what the upper ones lack asks each of them, and each has tables and a cache of its own.",
+        source: "QEMU: docs/interop/live-block-operations.rst",
+        check: |survey| {
+            images(survey, |image| {
+                let header = image.qcow2.as_ref()?;
+                let depth = header.value.backing.len();
+                let value = format!("{depth} images below it");
+                (depth >= LONG_CHAIN).then(|| {
+                    seen(&image.path, value, header, "virsh blockcommit, or offline: qemu-img commit")
+                })?
+            })
+        },
+    },
+    Rule {
+        id: "image-internal-snapshots",
+        subject: Subject::Image,
+        sureness: Sureness::Depends,
+        title: "An image has snapshots within it",
+        why: "The first write to each cluster after a snapshot allocates a new one; deleting snapshots later takes long.",
+        source: "QEMU: docs/interop/qcow2.rst, snapshots",
+        check: |survey| {
+            images(survey, |image| {
+                let header = image.qcow2.as_ref().filter(|header| header.value.snapshots > 0)?;
+                let value = format!("{} snapshots", header.value.snapshots);
+                seen(
+                    &image.path,
+                    value,
+                    header,
+                    format!(
+                        "qemu-img snapshot -l {0}; while it is not in use: qemu-img snapshot -d TAG {0}",
+                        image.path
+                    ),
+                )
+            })
+        },
+    },
+    Rule {
+        id: "image-old-version",
+        subject: Subject::Image,
+        sureness: Sureness::Depends,
+        title: "An image has qcow2's old version",
+        why: "Version 0.10 cannot mark zeros without writing them, and has no lazy refcounts.",
+        source: "qemu-img(1), compat",
+        check: |survey| {
+            images(survey, |image| {
+                let header =
+                    image.qcow2.as_ref().filter(|header| header.value.compat.as_deref() == Some("0.10"))?;
+                seen(
+                    &image.path,
+                    "compat 0.10",
+                    header,
+                    format!("while it is not in use: qemu-img amend -o compat=1.1 {}", image.path),
+                )
+            })
+        },
+    },
+    Rule {
+        id: "image-foreign-format",
+        subject: Subject::Image,
+        sureness: Sureness::Depends,
+        title: "An image has another hypervisor's format",
+        why: "QEMU reads and writes these formats for exchange; raw and qcow2 are the ones that it is built to run.",
+        source: "QEMU: docs/system/images.rst, Disk image file formats",
+        check: |survey| {
+            images(survey, |image| {
+                let format = image.format.as_ref().filter(|format| format.value != "qcow2")?;
+                seen(
+                    &image.path,
+                    format.value.clone(),
+                    format,
+                    format!("qemu-img convert -O qcow2 {} NEW.qcow2", image.path),
+                )
+            })
+        },
+    },
+    Rule {
+        id: "image-fragmented",
+        subject: Subject::Image,
+        sureness: Sureness::Depends,
+        title: "An image is in many pieces",
+        why: "A request over the border of two extents becomes two; on a rotating disk each border is a seek.",
+        source: "filefrag(8)",
+        check: |survey| {
+            images(survey, |image| {
+                let extents = image.extents.as_ref().filter(|extents| extents.value > FEW_EXTENTS)?;
+                let allocated = image.file.as_ref()?.value.allocated_bytes;
+                let mean = allocated.checked_div(extents.value)?;
+                let value = format!("{} extents of {} on average", extents.value, human::bytes(mean));
+                (mean < SMALL_EXTENT).then(|| {
+                    seen(
+                        &image.path,
+                        value,
+                        extents,
+                        "copy it while the guest is off: cp --sparse=auto; preallocation=falloc for new ones",
+                    )
+                })?
+            })
+        },
+    },
+    Rule {
+        id: "image-copy-on-write",
+        subject: Subject::Image,
+        sureness: Sureness::Cost,
+        title: "An image is on btrfs with copy on write",
+        why: "Each overwrite goes to a new place: random writes fragment the image without end.",
+        source: "btrfs(5), nodatacow; chattr(1), C",
+        check: |survey| {
+            images(survey, |image| {
+                let in_place = image.in_place.as_ref().filter(|in_place| !in_place.value)?;
+                let filesystem = survey.filesystem_of(&image.path)?;
+                let is_copied = !filesystem.has("nodatacow");
+                let is_image = image.format.is_some()
+                    || survey
+                        .guests
+                        .iter()
+                        .flat_map(|guest| &guest.disks)
+                        .any(|disk| disk.path.as_ref().is_some_and(|path| path.value == image.path));
+                (is_copied && is_image).then(|| {
+                    seen(
+                        &image.path,
+                        "no attribute C",
+                        in_place,
+                        "chattr +C on an empty directory, then copy the image into it",
+                    )
+                })?
+            })
+        },
+    },
+];

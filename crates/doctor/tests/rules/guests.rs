@@ -1,0 +1,134 @@
+//! Guests as libvirt defines them and as QEMU's command line does.
+
+use std::path::Path;
+
+use iotax_doctor::{Sureness, examine};
+use iotax_model::survey::Survey;
+use iotax_testbed::{libvirt, survey};
+use iotax_testkit::tree;
+
+/// Files of libvirt's XML that the testbed's tests read too.
+fn domain(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/tests/system/libvirt").join(name);
+    std::fs::read_to_string(path).expect("a domain")
+}
+
+fn survey_of(xml: &str) -> Survey {
+    let root = tree::build("sys/devices/system/cpu/online = 0-63");
+    survey::guest(root.path(), libvirt::setup(xml, "virsh dumpxml web1").expect("a domain"))
+}
+
+fn ids(survey: &Survey) -> Vec<&'static str> {
+    let mut ids: Vec<&str> = examine(survey).iter().map(|finding| finding.rule.id).collect();
+    ids.dedup();
+    ids
+}
+
+#[test]
+fn domains_as_tools_define_them_have_no_fault() {
+    for name in [
+        "virt-install.xml",
+        "virt-manager.xml",
+        "nova.xml",
+        "nova-rbd.xml",
+        "cloud-image.xml",
+        "proxmox-like.xml",
+        "windows.xml",
+    ] {
+        let survey = survey_of(&domain(name));
+        let found = examine(&survey);
+        let faults: Vec<_> =
+            found.iter().filter(|finding| finding.rule.sureness == Sureness::Fault).collect();
+        assert!(faults.is_empty(), "{name}: {faults:?}");
+        assert!(!survey.guests[0].disks.is_empty(), "{name}");
+        println!("{name}: {:?}", ids(&survey));
+    }
+}
+
+/// A domain with one disk and one card.
+fn of(disk: &str, nic: &str) -> String {
+    format!(
+        "<domain type='kvm'><name>web1</name><vcpu>4</vcpu><cpu mode='host-passthrough'/><devices>{disk}\
+         <controller type='scsi' index='0' model='virtio-scsi'><driver queues='4' iothread='1'/></controller>{nic}</devices></domain>"
+    )
+}
+
+#[test]
+fn faults_of_a_domain_are_found_by_its_xml() {
+    const GOOD_NIC: &str = "<interface type='bridge'><source bridge='br0'/><model type='virtio'/><driver name='vhost' queues='4'/></interface>";
+    let disk = |driver: &str, more: &str, bus: &str| {
+        format!(
+            "<disk type='file' device='disk'><driver name='qemu' {driver}/><source file='/srv/a'/><target dev='vda' bus='{bus}'/>{more}</disk>"
+        )
+    };
+    let good = "type='qcow2' cache='none' io='native' discard='unmap' iothread='1' queues='4'";
+    let cases: &[(String, &[&str])] = &[
+        (of(&disk(good, "", "virtio"), GOOD_NIC), &[]),
+        (of(&disk("type='qcow2' cache='none' io='native' discard='unmap'", "", "scsi"), GOOD_NIC), &[]),
+        (
+            of(&disk(&good.replace("none", "unsafe").replace("native", "threads"), "", "virtio"), GOOD_NIC),
+            &["cache-unsafe"],
+        ),
+        (of(&disk(&good.replace("none", "directsync"), "", "virtio"), GOOD_NIC), &["cache-writethrough"]),
+        (of(&disk(&good.replace("none", "writeback"), "", "virtio"), GOOD_NIC), &["native-aio-buffered"]),
+        (of(&disk(&good.replace("native", "threads"), "", "virtio"), GOOD_NIC), &["threads-for-direct-io"]),
+        (of(&disk(&good.replace("unmap", "ignore"), "", "virtio"), GOOD_NIC), &["guest-discards-dropped"]),
+        (of(&disk(&good.replace("iothread='1'", ""), "", "virtio"), GOOD_NIC), &["no-iothread"]),
+        (of(&disk(&good.replace("queues='4'", "queues='1'"), "", "virtio"), GOOD_NIC), &["disk-one-queue"]),
+        (
+            of(&disk(&format!("{good} error_policy='ignore'"), "", "virtio"), GOOD_NIC),
+            &["write-errors-ignored"],
+        ),
+        (of(&disk(good, "<shareable/>", "virtio"), GOOD_NIC), &["image-shared"]),
+        (
+            of(&disk(good, "<iotune><total_iops_sec>100</total_iops_sec></iotune>", "virtio"), GOOD_NIC),
+            &["guest-throttled"],
+        ),
+        (of(&disk("type='raw'", "", "sata"), GOOD_NIC), &["disk-emulated"]),
+        (
+            of(&disk(good, "", "virtio"), "<interface type='user'><model type='e1000'/></interface>"),
+            &["nic-emulated", "nic-user-mode"],
+        ),
+        (of(&disk(good, "", "virtio"), &GOOD_NIC.replace("vhost", "qemu")), &["nic-without-vhost"]),
+        (of(&disk(good, "", "virtio"), GOOD_NIC).replace("kvm'", "qemu'"), &["guest-emulated"]),
+        (
+            of(&disk(good, "", "virtio"), GOOD_NIC).replace("<vcpu>4", "<vcpu>128"),
+            &["guest-cpus-beyond-host"],
+        ),
+    ];
+    for (xml, expected) in cases {
+        assert_eq!(ids(&survey_of(xml)), *expected, "{xml}");
+    }
+}
+
+#[test]
+fn a_command_line_with_drive_is_read() {
+    let line = "proc/77/cmdline = qemu-system-x86_64\\x00-M\\x00q35,accel=kvm\\x00-smp\\x002\\x00-drive\\x00file=/srv/a,,b.img,if=virtio,format=raw,cache=unsafe,aio=threads,discard=unmap,iops=100\\x00-drive\\x00file=/srv/c.img,if=none,id=c,format=raw,cache=none,aio=native\\x00-device\\x00virtio-scsi-pci,id=scsi0,iothread=io0\\x00-device\\x00scsi-hd,drive=c,bus=scsi0.0\\x00-nic\\x00user,model=virtio-net-pci\n\
+                proc/78/cmdline = vim\\x00qemu-system-x86_64";
+    let root = tree::build(line);
+    let survey = survey::machine(root.path());
+    assert_eq!(survey.guests.len(), 1);
+    let guest = &survey.guests[0];
+    assert_eq!(
+        (guest.name.as_str(), guest.emulated.as_ref().map(|fact| fact.value)),
+        ("QEMU 77", Some(false))
+    );
+    let disks: Vec<_> = guest
+        .disks
+        .iter()
+        .map(|disk| {
+            let word = |fact: &Option<iotax_model::survey::Fact<String>>| {
+                fact.as_ref().map_or("", |fact| fact.value.as_str()).to_owned()
+            };
+            [&disk.path, &disk.bus, &disk.cache, &disk.aio, &disk.throttle].map(word)
+        })
+        .collect();
+    assert_eq!(
+        disks,
+        [
+            ["/srv/c.img", "virtio-scsi", "none", "native", ""],
+            ["/srv/a,b.img", "virtio-blk", "unsafe", "threads", "iops=100"]
+        ]
+    );
+    assert_eq!(ids(&survey), ["cache-unsafe", "nic-user-mode", "guest-throttled"]);
+}

@@ -1,0 +1,36 @@
+//! Faults on real stacks of this machine: loop devices, mounts, images, a running QEMU.
+
+mod images;
+mod loops;
+mod machine;
+
+use std::path::Path;
+use std::process::Command;
+
+use iotax_doctor::{Finding, examine};
+use iotax_testbed::survey;
+
+/// Runs a program that a test required, and returns what it printed.
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(iotax_testkit::program(program)).args(arguments).output().expect("it starts");
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn found(path: &Path) -> Vec<Finding> {
+    examine(&survey::path(Path::new("/"), path).expect("a path"))
+}
+
+/// The rules that fire for things whose names contain `place`. Other tests have devices of their own.
+fn ids(path: &Path, place: &str) -> Vec<&'static str> {
+    let found = found(path);
+    found
+        .iter()
+        .filter(|finding| finding.sighting.place.contains(place))
+        .map(|finding| finding.rule.id)
+        .collect()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}

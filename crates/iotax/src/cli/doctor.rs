@@ -1,0 +1,121 @@
+//! `iotax doctor`: tells from a machine's setup what endangers data or costs I/O.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_doctor::{Finding, Sureness, examine};
+use iotax_model::exit::Exit;
+use iotax_model::survey::Survey;
+use iotax_model::target::Remote;
+use iotax_report::document;
+use iotax_report::json::doctor;
+use iotax_testbed::remote::SshHost;
+use iotax_testbed::undo::UndoLog;
+use iotax_testbed::{libvirt, survey};
+
+use super::destination::Destination;
+use super::known_words::known_words;
+use super::say::{self, say};
+use super::session::{say_not_undone, watch_signals};
+use super::terminal::PageArgs;
+use super::{Failure, OrExit, args, input, usage};
+use crate::runner::{self, RemoteOptions};
+
+/// Flags of `iotax doctor`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// A path, a block device, a libvirt domain or its XML file, or ssh://user@host:port/path on another machine; without a
+    /// path there, the whole machine [default: this machine]
+    target: Option<String>,
+    /// Exit with code 1 if there is a finding at least this sure: fault, cost or depends
+    #[arg(long, value_name = "SURENESS", value_parser = known_words(str::parse::<Sureness>, Sureness::ALL.map(Sureness::word)))]
+    fail_if: Option<Sureness>,
+    /// Write findings and facts as JSON; - (or no value) is stdout, with nothing else on it
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+    /// List the rules instead
+    #[arg(long, conflicts_with_all = ["target", "fail_if", "json"])]
+    rules: bool,
+    /// Run the agent under sudo on another machine
+    #[arg(long)]
+    sudo: bool,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    if args.rules {
+        args.page.show(&document::rules(), false);
+        return Ok(Exit::Fine);
+    }
+    let json = args.json.as_deref().map(|path| Destination::open(path, doctor::MARK)).transpose()?;
+    let subject = args.target.as_deref().unwrap_or("this machine");
+    let survey = look(args)?;
+    let findings = examine(&survey);
+    let is_on_stdout = json.as_ref().is_some_and(Destination::is_stdout);
+    args.page.show(&document::doctor(subject, &survey, &findings), is_on_stdout);
+    if let Some(json) = json {
+        json.write(say::json(&doctor::document(subject, &survey, &findings)).as_bytes())?;
+    }
+    Ok(if is_tripped(args.fail_if, &findings) { Exit::Gate } else { Exit::Fine })
+}
+
+/// A finding that is surer than the limit counts too.
+fn is_tripped(limit: Option<Sureness>, findings: &[Finding]) -> bool {
+    limit.is_some_and(|limit| findings.iter().any(|finding| finding.rule.sureness <= limit))
+}
+
+fn look(args: &Args) -> Result<Survey, Failure> {
+    let root = Path::new("/");
+    let Some(target) = &args.target else { return Ok(survey::machine(root)) };
+    let path = Path::new(target);
+    if Remote::is_meant(path) {
+        return elsewhere(target, args.sudo);
+    }
+    if path.exists() && is_domain(path) {
+        return domain(&input::text(path, input::DOMAIN)?, target);
+    }
+    if path.exists() || target.contains('/') {
+        return survey::path(root, path).or_exit(Exit::Usage);
+    }
+    let xml = libvirt::dumpxml(target)
+        .with_context(|| {
+            format!("{target:?} is no path, and libvirt cannot be asked for a domain of this name; accepted: PATH, DEVICE, DOMAIN, FILE.xml, ssh://host/path")
+        })
+        .or_exit(Exit::Environment)?;
+    domain(&xml, &format!("virsh dumpxml {target}"))
+}
+
+fn is_domain(path: &Path) -> bool {
+    path.is_file() && path.extension().is_some_and(|extension| extension == "xml")
+}
+
+fn domain(xml: &str, source: &str) -> Result<Survey, Failure> {
+    let guest = libvirt::setup(xml, source).with_context(|| source.to_owned()).or_exit(Exit::Usage)?;
+    Ok(survey::guest(Path::new("/"), guest))
+}
+
+/// Has an agent look at another machine.
+fn elsewhere(target: &str, sudo: bool) -> Result<Survey, Failure> {
+    // Without a path the whole machine is meant.
+    let is_whole = target.trim_end_matches('/').matches('/').count() <= 2;
+    let text = if is_whole { format!("{}/.", target.trim_end_matches('/')) } else { target.to_owned() };
+    let Remote { destination, port, path } = Remote::parse(&text).map_err(usage)?;
+    let host = SshHost { destination, port, sudo };
+    let stop = watch_signals().or_exit(Exit::Environment)?;
+    let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
+    let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
+    undo_log.set_interrupt(&stop);
+    let options = RemoteOptions { leave_agent: false, ask: io::stdin().is_terminal() };
+    let path = (!is_whole).then_some(path.as_path());
+    let found = runner::remote_survey(&host, path, options, &mut undo_log, &stop);
+    let (_, failures) = undo_log.undo_all();
+    failures.iter().for_each(say_not_undone);
+    if stop.load(std::sync::atomic::Ordering::Relaxed) {
+        say!("Interrupted.");
+        return Err(runner::Interrupted).or_exit(Exit::Interrupted);
+    }
+    found.or_exit(Exit::Environment)
+}

@@ -1,0 +1,28 @@
+//! A value and where it was read.
+
+use serde::{Deserialize, Serialize};
+
+/// A value and the file or command that shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fact<T> {
+    /// The value.
+    pub value: T,
+    /// The path of a file, or a command line.
+    pub source: String,
+}
+
+/// A fact that may be unknown.
+pub type Known<T> = Option<Fact<T>>;
+
+impl<T> Fact<T> {
+    /// A value with its source.
+    pub fn new(value: T, source: impl Into<String>) -> Self {
+        Self { value, source: source.into() }
+    }
+
+    /// Another reading of the same source; `None` if the value has none.
+    pub fn read<U>(&self, reading: impl FnOnce(&T) -> Option<U>) -> Known<U> {
+        Some(Fact { value: reading(&self.value)?, source: self.source.clone() })
+    }
+}

@@ -1,0 +1,69 @@
+//! Facts about disk images.
+
+use serde::{Deserialize, Serialize};
+
+use super::fact::Known;
+
+/// A disk image, or another file that holds a disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Absolute path.
+    pub path: String,
+    /// The format by its first bytes: `qcow2`, `vmdk`, `vdi`, `vhdx`, `vpc`; `None` for a raw or unreadable one.
+    pub format: Known<String>,
+    /// Its length, and what is allocated for it.
+    pub file: Known<ImageFile>,
+    /// Extents that the filesystem keeps it in.
+    pub extents: Known<u64>,
+    /// True if the filesystem overwrites its blocks in place (chattr +C); `None` where there is no such attribute.
+    pub in_place: Known<bool>,
+    /// The header of a qcow2 image.
+    pub qcow2: Known<Qcow2>,
+}
+
+/// The space of an image's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageFile {
+    /// The file's length.
+    pub length_bytes: u64,
+    /// Bytes that the filesystem allocated.
+    pub allocated_bytes: u64,
+}
+
+/// The header of a qcow2 image.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Qcow2 {
+    /// The size of its disk.
+    pub virtual_bytes: Option<u64>,
+    /// The cluster size.
+    pub cluster_bytes: Option<u64>,
+    /// Its version: `0.10` or `1.1`.
+    pub compat: Option<String>,
+    /// True if clusters are allocated in 32 parts.
+    pub extended_l2: Option<bool>,
+    /// True if QEMU marked it corrupt.
+    pub corrupt: Option<bool>,
+    /// Snapshots within the image.
+    pub snapshots: u64,
+    /// The encryption, such as `luks` or `aes`.
+    pub encryption: Option<String>,
+    /// Images below it, from the nearest.
+    pub backing: Vec<String>,
+    /// True if it names an image below and not its format.
+    pub probes_backing: bool,
+}
+
+impl Image {
+    /// The size of the disk that it holds.
+    #[must_use]
+    pub fn disk_bytes(&self) -> Option<u64> {
+        match (&self.qcow2, &self.format) {
+            (Some(qcow2), _) => qcow2.value.virtual_bytes,
+            (None, None) => self.file.as_ref().map(|file| file.value.length_bytes),
+            (None, Some(_)) => None,
+        }
+    }
+}

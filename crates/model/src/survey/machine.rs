@@ -1,0 +1,82 @@
+//! Facts about a machine as a whole.
+
+use serde::{Deserialize, Serialize};
+
+use super::fact::{Fact, Known};
+use crate::record::Environment;
+
+/// A machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineSetup {
+    /// Kernel, CPUs, memory, hypervisor.
+    pub environment: Environment,
+    /// The kernel's clocksource.
+    pub clocksource: Known<String>,
+    /// The driver of CPU frequencies.
+    pub frequency_driver: Known<String>,
+    /// The governor of CPU 0.
+    pub governor: Known<String>,
+    /// The kernel's command line.
+    pub command_line: Known<String>,
+    /// Dirty memory at which writers wait, in percent of what is available; 0 if it is given in bytes.
+    pub dirty_percent: Known<u64>,
+    /// The same in bytes; 0 if it is given in percent.
+    pub dirty_bytes: Known<u64>,
+    /// Dirty memory at which writeback begins, in percent; 0 if it is given in bytes.
+    pub dirty_background_percent: Known<u64>,
+    /// The same in bytes; 0 if it is given in percent.
+    pub dirty_background_bytes: Known<u64>,
+    /// The kernel's swappiness.
+    pub swappiness: Known<u64>,
+    /// Swap areas in use.
+    pub swaps: Known<Vec<String>>,
+    /// The kernel's `zone_reclaim_mode`.
+    pub zone_reclaim: Known<u64>,
+    /// What the kernel does for a huge page that is not free.
+    pub huge_page_defrag: Known<String>,
+    /// The share of the last 5 minutes in which all tasks waited for memory, in percent.
+    pub memory_stalls_percent: Known<f64>,
+    /// The share of CPU time since boot that the hypervisor gave to others, in percent.
+    pub steal_percent: Known<f64>,
+    /// Asynchronous I/Os reserved by all processes.
+    pub aio: Known<u64>,
+    /// The most of them.
+    pub aio_max: Known<u64>,
+    /// The kernel's `io_uring_disabled`.
+    pub io_uring_disabled: Known<u64>,
+    /// NUMA nodes.
+    pub nodes: Known<u64>,
+    /// True if a timer trims filesystems.
+    pub trim_timer: Known<bool>,
+    /// Limits of the control groups of this process and of guests.
+    pub limits: Vec<CgroupLimit>,
+    /// Settings of TCP.
+    pub tcp: Tcp,
+}
+
+/// A limit of a control group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CgroupLimit {
+    /// Who is in the group: `this process` or a guest.
+    pub of: String,
+    /// The file's name: `io.max`, `cpu.max` and their like.
+    pub file: String,
+    /// The limit as the file has it, one line.
+    pub limit: Fact<String>,
+}
+
+/// Settings of TCP.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tcp {
+    /// 1 if windows may exceed 64 KiB.
+    pub window_scaling: Known<u64>,
+    /// 1 if single lost segments are sent again.
+    pub selective_ack: Known<u64>,
+    /// The largest receive buffer that the kernel chooses by itself.
+    pub receive_max_bytes: Known<u64>,
+    /// The largest send buffer that the kernel chooses by itself.
+    pub send_max_bytes: Known<u64>,
+}

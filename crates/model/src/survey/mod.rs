@@ -1,0 +1,77 @@
+//! Facts about the setup of a machine and its storage, each with the file or command that shows it.
+//!
+//! A survey judges nothing. Facts that could not be read are absent, and [`Survey::unread`] says why.
+
+mod disk;
+mod fact;
+mod filesystem;
+mod guest;
+mod image;
+mod machine;
+mod network;
+
+use serde::{Deserialize, Serialize};
+
+pub use disk::{
+    Bcache, Disk, DiskKind, Interrupt, LoopFile, Mapped, MapperTarget, PciLink, Raid, Scsi, Wear,
+};
+pub use fact::{Fact, Known};
+pub use filesystem::{Filesystem, Space};
+pub use guest::{GuestDisk, GuestNic, GuestSetup};
+pub use image::{Image, ImageFile, Qcow2};
+pub use machine::{CgroupLimit, MachineSetup, Tcp};
+pub use network::{Feature, NetworkInterface, Ring};
+
+/// The setup of a machine, or of the part of it that is below a path.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Survey {
+    /// The machine itself.
+    pub machine: MachineSetup,
+    /// Block devices, each after those that it is on.
+    pub disks: Vec<Disk>,
+    /// Mounted filesystems.
+    pub filesystems: Vec<Filesystem>,
+    /// Disk images: the path surveyed, and those of guests.
+    pub images: Vec<Image>,
+    /// Guests, running or defined.
+    pub guests: Vec<GuestSetup>,
+    /// Network interfaces.
+    pub interfaces: Vec<NetworkInterface>,
+    /// Reasons for facts that are absent, one sentence each.
+    pub unread: Vec<String>,
+}
+
+impl Survey {
+    /// The block device with this kernel name.
+    #[must_use]
+    pub fn disk(&self, name: &str) -> Option<&Disk> {
+        self.disks.iter().find(|disk| disk.name == name)
+    }
+
+    /// The filesystem that holds an absolute path: the one with the longest mount point.
+    #[must_use]
+    pub fn filesystem_of(&self, path: &str) -> Option<&Filesystem> {
+        let holds = |filesystem: &&Filesystem| std::path::Path::new(path).starts_with(&filesystem.point);
+        self.filesystems.iter().filter(holds).max_by_key(|filesystem| filesystem.point.len())
+    }
+
+    /// The disks at the bottom of a device.
+    #[must_use]
+    pub fn bottoms(&self, name: &str) -> Vec<&Disk> {
+        let (mut open, mut seen, mut found) = (vec![name.to_owned()], Vec::new(), Vec::new());
+        while let Some(name) = open.pop() {
+            if seen.contains(&name) {
+                continue;
+            }
+            if let Some(disk) = self.disk(&name) {
+                if disk.below.is_empty() {
+                    found.push(disk);
+                }
+                open.extend(disk.below.iter().cloned());
+            }
+            seen.push(name);
+        }
+        found
+    }
+}

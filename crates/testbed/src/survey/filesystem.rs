@@ -1,0 +1,88 @@
+//! Facts about mounted filesystems.
+
+use std::fs;
+
+use iotax_model::survey::{Fact, Filesystem, Known, Space};
+
+use super::reader::Reader;
+use crate::program::Program;
+use crate::stack::mount::Mount;
+
+const STAT: Program = Program { name: "stat", package: "coreutils" };
+
+/// The first mount of each block device. Others are left alone: asking a server that is gone takes long.
+pub(super) fn on_disks(reader: &Reader<'_>, mounts: &[Mount]) -> Vec<Filesystem> {
+    let mut known: Vec<&str> = Vec::new();
+    let mut found = Vec::new();
+    for mount in mounts {
+        let is_on_disk = mount.source.starts_with("/dev/");
+        if is_on_disk && !known.contains(&mount.number.as_str()) {
+            known.push(&mount.number);
+            found.push(filesystem(reader, mount));
+        }
+    }
+    found
+}
+
+pub(super) fn filesystem(reader: &Reader<'_>, mount: &Mount) -> Filesystem {
+    let point = mount.point.to_string_lossy().into_owned();
+    let device = device(reader, mount);
+    let options = mount.options.split(',').map(str::to_owned).collect();
+    let (errors, missing_devices) = match (mount.kind.as_str(), &device) {
+        ("ext2" | "ext3" | "ext4", Some(device)) => {
+            (reader.number(&format!("/sys/fs/ext4/{device}/errors_count")), None)
+        }
+        ("btrfs", Some(device)) => btrfs(reader, device),
+        _ => (None, None),
+    };
+    Filesystem {
+        kind: mount.kind.clone(),
+        device,
+        options: Fact::new(options, "/proc/self/mountinfo"),
+        space: space(reader, &point),
+        errors,
+        missing_devices,
+        point,
+    }
+}
+
+/// The kernel name of its device; for btrfs that of its source.
+fn device(reader: &Reader<'_>, mount: &Mount) -> Option<String> {
+    let number = fs::canonicalize(reader.place("sys/dev/block").join(&mount.number)).ok();
+    let source = || fs::canonicalize(reader.place(&mount.source)).ok();
+    let place = number.or_else(|| mount.source.starts_with("/dev/").then(source).flatten())?;
+    Some(place.file_name()?.to_string_lossy().replace('!', "/"))
+}
+
+/// By stat(1) and not in this process: a server that is gone would block it.
+fn space(reader: &Reader<'_>, point: &str) -> Known<Space> {
+    let told = reader.command(STAT, &["-f", "-c", "%S %b %a %c %d", point])?;
+    told.read(|text| {
+        let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [block, blocks, available, inodes, free_inodes] = numbers[..] else { return None };
+        Some(Space {
+            total_bytes: block.checked_mul(blocks)?,
+            available_bytes: block.checked_mul(available)?,
+            inodes,
+            free_inodes,
+        })
+    })
+}
+
+/// The recorded errors and missing members of the btrfs that is on this device.
+fn btrfs(reader: &Reader<'_>, device: &str) -> (Known<u64>, Known<u64>) {
+    let all = reader.names("/sys/fs/btrfs").into_iter().map(|id| format!("/sys/fs/btrfs/{id}"));
+    let own = all.into_iter().find(|id| reader.place(&format!("{id}/devices/{device}")).exists());
+    let Some(info) = own.map(|own| format!("{own}/devinfo")) else { return (None, None) };
+    let members = reader.names(&info);
+    let errors = members.iter().filter_map(|member| {
+        let counts = reader.text(&format!("{info}/{member}/error_stats"))?;
+        let number = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
+        Some(Fact::new(counts.value.lines().filter_map(number).sum(), counts.source.clone()))
+    });
+    let missing =
+        members.iter().filter_map(|member| reader.number::<u64>(&format!("{info}/{member}/missing")));
+    // The first member that has something to tell.
+    let worst = |facts: Vec<Fact<u64>>| facts.into_iter().max_by_key(|fact| fact.value);
+    (worst(errors.collect()), worst(missing.collect()))
+}

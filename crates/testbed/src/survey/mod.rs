@@ -1,0 +1,128 @@
+//! Reads the setup of a machine, of what is below a path, or of a libvirt domain, as [`Survey`]s.
+//!
+//! Only looks: no device is opened for writing, and each program has a time limit. On a recorded tree the outputs of programs are files.
+
+mod disk;
+mod filesystem;
+mod image;
+mod machine;
+mod mapper;
+mod network;
+mod qemu;
+mod reader;
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use iotax_model::survey::{Disk, GuestSetup, Survey};
+
+use crate::stack::{self, StackError, mount};
+use reader::Reader;
+
+/// The machine with all its disks, filesystems, interfaces and running guests.
+#[must_use]
+pub fn machine(root: &Path) -> Survey {
+    let reader = Reader::new(root);
+    let mut survey = Survey { guests: qemu::running(&reader), ..Survey::default() };
+    let paths: Vec<String> = guest_paths(&survey.guests);
+    for path in paths {
+        survey.images.extend(image::image(&reader, &path));
+    }
+    let names = disk::all(&reader);
+    survey.disks = disk::disks(&reader, &names);
+    let mounts = mount::table(&reader.place("proc/self")).unwrap_or_default();
+    survey.filesystems = filesystem::on_disks(&reader, &mounts);
+    survey.interfaces = network::interfaces(&reader);
+    finish(reader, survey)
+}
+
+/// What is below an existing file, directory or block device, and the guests that use it.
+pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
+    let reader = Reader::new(root);
+    let mut survey = Survey::default();
+    add_path(&reader, &mut survey, path)?;
+    let inside = inside(root, path);
+    if root
+        .join(inside.strip_prefix("/").unwrap_or(&inside))
+        .metadata()
+        .is_ok_and(|found| found.file_type().is_block_device())
+    {
+        add_above(&reader, &mut survey);
+    }
+    survey.guests = qemu::running(&reader);
+    survey.guests.retain_mut(|guest| {
+        guest.disks.retain(|disk| {
+            disk.path.as_ref().is_some_and(|used| self::inside(root, Path::new(&used.value)) == inside)
+        });
+        guest.nics.clear();
+        !guest.disks.is_empty()
+    });
+    Ok(finish(reader, survey))
+}
+
+/// A guest as it is defined, with what is below its disks here.
+#[must_use]
+pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
+    let reader = Reader::new(root);
+    let mut survey = Survey { guests: vec![guest], ..Survey::default() };
+    for path in guest_paths(&survey.guests) {
+        if let Err(error) = add_path(&reader, &mut survey, Path::new(&path)) {
+            reader.leave_out(error.to_string());
+        }
+    }
+    finish(reader, survey)
+}
+
+/// The local files and devices of guests' disks.
+fn guest_paths(guests: &[GuestSetup]) -> Vec<String> {
+    let disks = guests.iter().flat_map(|guest| &guest.disks);
+    disks.filter_map(|disk| Some(disk.path.as_ref()?.value.clone())).collect()
+}
+
+/// Adds the layers below a path and, for a file, the file as an image.
+fn add_path(reader: &Reader<'_>, survey: &mut Survey, path: &Path) -> Result<(), StackError> {
+    let stack = stack::of_path(reader.root(), path)?;
+    for disk in disk::disks(reader, &stack.disks) {
+        if survey.disk(&disk.name).is_none() {
+            survey.disks.push(disk);
+        }
+    }
+    for filesystem in stack.mounts.iter().map(|mount| filesystem::filesystem(reader, mount)) {
+        if !survey.filesystems.contains(&filesystem) {
+            survey.filesystems.push(filesystem);
+        }
+    }
+    let inside = inside(reader.root(), path);
+    survey.images.extend(image::image(reader, &inside.to_string_lossy()));
+    Ok(())
+}
+
+/// Adds the partitions and volumes on the topmost device: a device that is named stands for what is on it too.
+fn add_above(reader: &Reader<'_>, survey: &mut Survey) {
+    let mut names: Vec<String> = survey.disks.last().map(|top| top.name.clone()).into_iter().collect();
+    let mut others = disk::disks(reader, &disk::all(reader));
+    loop {
+        let is_above = |disk: &Disk| disk.below.iter().any(|name| names.contains(name));
+        let (above, rest): (Vec<Disk>, Vec<Disk>) = others.into_iter().partition(is_above);
+        if above.is_empty() {
+            return;
+        }
+        names.extend(above.iter().map(|disk| disk.name.clone()));
+        survey.disks.extend(above);
+        others = rest;
+    }
+}
+
+/// A path without links, relative to the root; as it is given if it cannot be reached.
+fn inside(root: &Path, path: &Path) -> PathBuf {
+    let Ok(path) = std::path::absolute(path) else { return path.to_owned() };
+    let found = fs::canonicalize(root.join(path.strip_prefix("/").unwrap_or(&path)));
+    let (Ok(found), Ok(root)) = (found, fs::canonicalize(root)) else { return path };
+    Path::new("/").join(found.strip_prefix(root).unwrap_or(&found))
+}
+
+fn finish(reader: Reader<'_>, survey: Survey) -> Survey {
+    let machine = machine::machine(&reader, &survey.guests);
+    Survey { machine, unread: reader.into_unread(), ..survey }
+}

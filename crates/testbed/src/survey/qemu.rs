@@ -1,0 +1,365 @@
+//! Guests by the command lines of running QEMU processes.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use iotax_model::survey::{Fact, GuestDisk, GuestNic, GuestSetup, Known};
+use serde_json::Value;
+
+use super::reader::Reader;
+
+/// The options of a QEMU that are read.
+type Options = Vec<(String, BTreeMap<String, String>)>;
+
+/// Running guests.
+pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
+    let processes = reader.names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
+    let guest = |pid: u32| {
+        let source = format!("/proc/{pid}/cmdline");
+        let line = fs::read(reader.place(&source)).ok()?;
+        let words: Vec<String> = String::from_utf8_lossy(&line)
+            .trim_end_matches(['\0', '\n'])
+            .split('\0')
+            .map(str::to_owned)
+            .collect();
+        let program = words.first()?.rsplit('/').next()?;
+        let is_qemu = program.starts_with("qemu-system-") || ["kvm", "qemu-kvm"].contains(&program);
+        is_qemu.then(|| GuestSetup { pid: Some(pid), ..setup(&words[1..], &source, pid) })
+    };
+    processes.filter_map(guest).collect()
+}
+
+/// The key of a value without one, for each option with such values.
+const FIRST: [(&str, &str); 11] = [
+    ("device", "driver"),
+    ("drive", "file"),
+    ("blockdev", "driver"),
+    ("accel", "accel"),
+    ("machine", "type"),
+    ("M", "type"),
+    ("smp", "cpus"),
+    ("netdev", "type"),
+    ("nic", "type"),
+    ("cpu", "model"),
+    ("name", "guest"),
+];
+
+fn options(words: &[String]) -> Options {
+    let mut found = Options::new();
+    let mut words = words.iter().peekable();
+    while let Some(word) = words.next() {
+        let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else { continue };
+        let value = match FIRST.iter().find(|(name, _)| *name == option) {
+            Some((_, first)) => words.next().map(|text| keys(text, first)).unwrap_or_default(),
+            None => BTreeMap::new(),
+        };
+        found.push((option.to_owned(), value));
+    }
+    found
+}
+
+/// `key=value` pairs, in which a doubled comma stands for one, or a JSON object, whose nested keys are joined by dots.
+fn keys(text: &str, first: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    if text.starts_with('{') {
+        flatten("", &serde_json::from_str(text).unwrap_or_default(), &mut found);
+        return found;
+    }
+    let text = text.replace(",,", "\0");
+    for (index, part) in text.split(',').enumerate() {
+        let part = part.replace('\0', ",");
+        match part.split_once('=') {
+            Some((key, value)) => found.insert(key.to_owned(), value.to_owned()),
+            None if index == 0 => found.insert(first.to_owned(), part),
+            None => found.insert(part, "on".to_owned()),
+        };
+    }
+    found
+}
+
+fn flatten(prefix: &str, value: &Value, found: &mut BTreeMap<String, String>) {
+    let below = |key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, value)| flatten(&below(key), value, found)),
+        Value::Array(list) => {
+            for (index, value) in list.iter().enumerate() {
+                flatten(&below(&index.to_string()), value, found);
+            }
+        }
+        Value::String(text) => drop(found.insert(prefix.to_owned(), text.clone())),
+        Value::Bool(flag) => {
+            drop(found.insert(prefix.to_owned(), if *flag { "on" } else { "off" }.to_owned()))
+        }
+        Value::Null => {}
+        Value::Number(number) => drop(found.insert(prefix.to_owned(), number.to_string())),
+    }
+}
+
+/// One option's values, and the source that its facts have.
+struct Line<'a> {
+    keys: &'a BTreeMap<String, String>,
+    source: &'a str,
+}
+
+impl Line<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.keys.get(key).map(String::as_str)
+    }
+
+    fn text(&self, key: &str) -> Known<String> {
+        self.get(key).map(|value| Fact::new(value.to_owned(), self.source))
+    }
+
+    fn number(&self, key: &str) -> Known<u64> {
+        self.text(key)?.read(|text| text.parse().ok())
+    }
+
+    /// A number of bytes, perhaps with a binary suffix.
+    fn bytes(&self, key: &str) -> Known<u64> {
+        self.text(key)?.read(|text| {
+            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            let shift = match text[digits.len()..].chars().next().map(|c| c.to_ascii_lowercase()) {
+                None | Some('b') => 0,
+                Some('k') => 10,
+                Some('m') => 20,
+                Some('g') => 30,
+                Some(_) => return None,
+            };
+            digits.parse::<u64>().ok()?.checked_shl(shift)
+        })
+    }
+
+    fn is(&self, key: &str, value: &str) -> bool {
+        self.get(key) == Some(value)
+    }
+}
+
+fn setup(words: &[String], source: &str, pid: u32) -> GuestSetup {
+    let options = options(words);
+    let all = |name: &'static str| {
+        options.iter().filter(move |(option, _)| option == name).map(|(_, keys)| Line { keys, source })
+    };
+    let machines = || all("machine").chain(all("M"));
+    let accel = all("accel")
+        .filter_map(|line| line.get("accel").map(str::to_owned))
+        .chain(machines().filter_map(|line| line.get("accel").map(str::to_owned)))
+        .next();
+    let has_kvm = options.iter().any(|(option, _)| option == "enable-kvm");
+    // Several accelerators are tried in turn, so that only the first being TCG is certain.
+    let emulated = match accel {
+        Some(accel) if accel.starts_with("tcg") => Some(true),
+        Some(accel) if accel.contains("tcg") => None,
+        Some(_) => Some(false),
+        None => Some(!has_kvm && !words.is_empty()),
+    };
+    let devices: Vec<Line<'_>> = all("device").collect();
+    let nodes: Vec<Line<'_>> = all("blockdev").collect();
+    let mut disks: Vec<GuestDisk> = devices
+        .iter()
+        .filter_map(|device| attached(device, &devices, &nodes, &all("drive").collect::<Vec<_>>()))
+        .collect();
+    disks.extend(all("drive").filter(|drive| !drive.is("if", "none")).filter_map(|drive| legacy(&drive)));
+    let netdevs: Vec<Line<'_>> = all("netdev").collect();
+    let mut nics: Vec<GuestNic> = devices.iter().filter_map(|device| nic(device, &netdevs)).collect();
+    nics.extend(all("nic").filter(|line| !line.is("type", "none")).map(|line| GuestNic {
+        name: line.get("id").or(line.get("model")).unwrap_or("nic").to_owned(),
+        model: line.text("model").map(model),
+        backend: line.text("type"),
+        vhost: on_off(&line, "vhost"),
+        queues: line.number("queues"),
+    }));
+    GuestSetup {
+        name: all("name")
+            .next()
+            .and_then(|line| line.get("guest").map(str::to_owned))
+            .unwrap_or_else(|| format!("QEMU {pid}")),
+        pid: None,
+        emulated: emulated.map(|emulated| Fact::new(emulated, source)),
+        vcpus: all("smp").next().and_then(|line| line.number("cpus")),
+        cpu_model: all("cpu").next().and_then(|line| line.text("model")),
+        disks,
+        nics,
+    }
+}
+
+fn on_off(line: &Line<'_>, key: &str) -> Known<bool> {
+    line.text(key)?.read(|word| Some(word == "on" || word == "true"))
+}
+
+/// The disk of a device with a `drive`, through the nodes below it.
+fn attached(
+    device: &Line<'_>,
+    devices: &[Line<'_>],
+    nodes: &[Line<'_>],
+    drives: &[Line<'_>],
+) -> Option<GuestDisk> {
+    let driver = device.get("driver")?;
+    let drive = device.get("drive")?;
+    if driver.contains("cd") || driver == "floppy" {
+        return None;
+    }
+    let controller = device
+        .get("bus")
+        .and_then(|bus| bus.split('.').next())
+        .and_then(|id| devices.iter().find(|other| other.is("id", id)));
+    let of_scsi = || {
+        controller.or_else(|| {
+            devices
+                .iter()
+                .find(|other| other.get("driver").is_some_and(|driver| driver.starts_with("virtio-scsi")))
+        })
+    };
+    let (bus, queueing) = match driver {
+        _ if driver.starts_with("virtio-blk") => ("virtio-blk", Some(device)),
+        _ if driver.starts_with("scsi-") => match of_scsi() {
+            Some(controller)
+                if controller.get("driver").is_some_and(|driver| driver.starts_with("virtio-scsi")) =>
+            {
+                ("virtio-scsi", Some(controller))
+            }
+            _ => ("scsi", None),
+        },
+        "ide-hd" | "ide-drive" => {
+            let is_ahci = controller.is_some_and(|controller| {
+                controller.get("driver").is_some_and(|driver| driver.contains("ahci"))
+            });
+            (if is_ahci { "sata" } else { "ide" }, None)
+        }
+        _ if driver.starts_with("nvme") => ("nvme", None),
+        _ if driver.starts_with("usb") => ("usb", None),
+        _ => return None,
+    };
+    let mut disk = GuestDisk {
+        name: device.get("id").unwrap_or(drive).to_owned(),
+        bus: Some(Fact::new(bus.to_owned(), device.source)),
+        queues: queueing.and_then(|line| line.number("num-queues").or_else(|| line.number("num_queues"))),
+        iothreads: queueing.map(|line| Fact::new(threads(line), device.source)),
+        logical_block_bytes: device.number("logical_block_size"),
+        shared: on_off(device, "share-rw"),
+        write_error: device.text("werror"),
+        ..GuestDisk::default()
+    };
+    if let Some(drive) = drives.iter().find(|line| line.is("id", drive)) {
+        add_drive(&mut disk, drive);
+    } else {
+        add_nodes(&mut disk, device, drive, nodes);
+    }
+    Some(disk)
+}
+
+fn threads(line: &Line<'_>) -> u64 {
+    let several =
+        line.keys.keys().filter(|key| key.starts_with("iothread-vq-mapping.") && key.ends_with(".iothread"));
+    match several.count() as u64 {
+        0 => u64::from(line.get("iothread").is_some()),
+        count => count,
+    }
+}
+
+/// What `-drive` says.
+fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
+    disk.path = drive.text("file").filter(|file| file.value.starts_with('/'));
+    disk.format = drive.text("format");
+    disk.cache = drive.text("cache");
+    disk.aio = drive.text("aio");
+    disk.discard = drive.text("discard").map(discard);
+    disk.write_error = disk.write_error.take().or_else(|| drive.text("werror"));
+    disk.l2_cache_bytes = drive.bytes("l2-cache-size");
+    let limits = drive.keys.iter().filter(|(key, _)| {
+        key.starts_with("throttling.") || key.starts_with("iops") || key.starts_with("bps")
+    });
+    let limits: Vec<String> = limits.map(|(key, value)| format!("{key}={value}")).collect();
+    disk.throttle = (!limits.is_empty()).then(|| Fact::new(limits.join(" "), drive.source));
+}
+
+/// What the nodes of `-blockdev` say, from the one that the device names down to the file.
+fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'_>]) {
+    let (mut direct, mut unsafe_, mut stated) = (false, false, false);
+    let mut next = Some(top.to_owned());
+    for _ in nodes {
+        let Some(node) =
+            next.as_deref().and_then(|name| nodes.iter().find(|node| node.is("node-name", name)))
+        else {
+            break;
+        };
+        let driver = node.get("driver").unwrap_or_default();
+        match driver {
+            "throttle" => disk.throttle = node.text("throttle-group"),
+            "file" | "host_device" => {
+                disk.path = node.text("filename").filter(|file| file.value.starts_with('/'));
+                disk.aio = node.text("aio");
+            }
+            _ if disk.format.is_none() => disk.format = node.text("driver"),
+            _ => {}
+        }
+        if disk.discard.is_none() {
+            disk.discard = node.text("discard").map(discard);
+        }
+        disk.l2_cache_bytes = disk.l2_cache_bytes.take().or_else(|| node.bytes("l2-cache-size"));
+        direct |= node.is("cache.direct", "on");
+        unsafe_ |= node.is("cache.no-flush", "on");
+        stated |= node.get("cache.direct").is_some() || node.get("cache.no-flush").is_some();
+        next = node.get("file").map(str::to_owned);
+        // A file that is described within its format's node.
+        if let Some(file) = node.get("file.filename") {
+            disk.path =
+                Some(Fact::new(file.to_owned(), node.source)).filter(|file| file.value.starts_with('/'));
+            disk.aio = node.text("file.aio");
+            direct |= node.is("file.cache.direct", "on");
+        }
+    }
+    let writes_through = device.is("write-cache", "off");
+    let mode = match (unsafe_, direct, writes_through) {
+        (true, _, _) => "unsafe",
+        (_, true, true) => "directsync",
+        (_, true, false) => "none",
+        (_, false, true) => "writethrough",
+        (_, false, false) => "writeback",
+    };
+    disk.cache = (stated || writes_through).then(|| Fact::new(mode.to_owned(), device.source));
+}
+
+/// QEMU takes `on` and `off` for the two words as well.
+fn discard(word: Fact<String>) -> Fact<String> {
+    let value = if ["unmap", "on"].contains(&word.value.as_str()) { "unmap" } else { "ignore" };
+    Fact { value: value.to_owned(), ..word }
+}
+
+/// A disk of `-drive if=...`, which has no device of its own in the command line.
+fn legacy(drive: &Line<'_>) -> Option<GuestDisk> {
+    let bus = match drive.get("if") {
+        Some("virtio") => "virtio-blk",
+        Some("scsi") => "scsi",
+        Some("ide") | None => "ide",
+        Some(_) => return None,
+    };
+    if drive.is("media", "cdrom") || drive.get("file").is_none() {
+        return None;
+    }
+    let mut disk = GuestDisk {
+        name: drive.get("id").or(drive.get("file")).unwrap_or_default().to_owned(),
+        bus: Some(Fact::new(bus.to_owned(), drive.source)),
+        iothreads: (bus == "virtio-blk").then(|| Fact::new(0, drive.source)),
+        ..GuestDisk::default()
+    };
+    add_drive(&mut disk, drive);
+    Some(disk)
+}
+
+fn nic(device: &Line<'_>, netdevs: &[Line<'_>]) -> Option<GuestNic> {
+    let netdev = device.get("netdev")?;
+    let backend = netdevs.iter().find(|line| line.is("id", netdev));
+    Some(GuestNic {
+        name: device.get("id").unwrap_or(netdev).to_owned(),
+        model: device.text("driver").map(model),
+        backend: backend.and_then(|line| line.text("type")),
+        vhost: backend.and_then(|line| on_off(line, "vhost")),
+        queues: backend.and_then(|line| line.number("queues")),
+    })
+}
+
+/// The model of a card without what its bus adds to the name.
+fn model(driver: Fact<String>) -> Fact<String> {
+    let value = if driver.value.starts_with("virtio") { "virtio".to_owned() } else { driver.value };
+    Fact { value, source: driver.source }
+}

@@ -1,0 +1,97 @@
+//! Reads files and runs programs, and keeps where each answer came from.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use iotax_model::survey::{Fact, Known};
+
+use crate::host_info::text;
+use crate::program::{Program, ProgramError};
+
+/// Time limit of a program: one that takes longer waits for something that hangs.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The directory of a recorded tree that has what programs printed, each in a file with the command line as its name; a slash in it is
+/// an exclamation mark.
+const RECORDED: &str = "commands";
+
+/// A machine: live, or recorded below a directory.
+pub(super) struct Reader<'a> {
+    root: &'a Path,
+    unread: RefCell<Vec<String>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(root: &'a Path) -> Self {
+        Self { root, unread: RefCell::default() }
+    }
+
+    pub(super) const fn root(&self) -> &'a Path {
+        self.root
+    }
+
+    /// The place of an absolute path in this tree.
+    pub(super) fn place(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The trimmed content of a file; `None` if it is empty or cannot be read.
+    pub(super) fn text(&self, path: &str) -> Known<String> {
+        text(&self.place(path)).map(|text| Fact::new(text, path))
+    }
+
+    /// A number from a file.
+    pub(super) fn number<T: FromStr>(&self, path: &str) -> Known<T> {
+        self.text(path)?.read(|text| text.parse().ok())
+    }
+
+    /// A flag from a file with 0 or 1.
+    pub(super) fn flag(&self, path: &str) -> Known<bool> {
+        self.number::<u64>(path)?.read(|number| Some(*number != 0))
+    }
+
+    /// The sorted names in a directory; none if it cannot be read.
+    pub(super) fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.place(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// The output of a program that only looks. If it fails, the reason goes to the list of what was not read.
+    pub(super) fn command(&self, program: Program, arguments: &[&str]) -> Known<String> {
+        let line =
+            std::iter::once(program.name).chain(arguments.iter().copied()).collect::<Vec<_>>().join(" ");
+        if self.root != Path::new("/") {
+            let recorded = self.root.join(RECORDED).join(line.replace('/', "!"));
+            return text(&recorded).map(|text| Fact::new(text, line));
+        }
+        match program.look(arguments, PATIENCE) {
+            Ok(output) => Some(Fact::new(String::from_utf8_lossy(&output).trim().to_owned(), line)),
+            Err(ProgramError::NotFound { program, package }) => {
+                self.leave_out(format!("{program} is not installed (Debian: {package})"));
+                None
+            }
+            Err(error) => {
+                self.leave_out(error.to_string().lines().next().unwrap_or_default().to_owned());
+                None
+            }
+        }
+    }
+
+    /// Records why something is not known.
+    pub(super) fn leave_out(&self, reason: String) {
+        let mut unread = self.unread.borrow_mut();
+        if !unread.contains(&reason) {
+            unread.push(reason);
+        }
+    }
+
+    pub(super) fn into_unread(self) -> Vec<String> {
+        self.unread.into_inner()
+    }
+}
