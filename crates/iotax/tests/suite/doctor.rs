@@ -32,6 +32,14 @@ fn a_domain_is_judged_by_its_file() {
         assert_eq!(status.code(), Some(code), "{limit}");
     }
     let document = lab.json(&["doctor", file, "--json"]);
+    let schema = include_str!("../../../report/schema/iotax-doctor-1.schema.json");
+    let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
+    let errors: Vec<String> = jsonschema::validator_for(&schema)
+        .expect("a schema")
+        .iter_errors(&document)
+        .map(|error| error.to_string())
+        .collect();
+    assert_eq!(errors, Vec::<String>::new());
     assert_eq!(document["schema"], "iotax-doctor/1");
     assert_eq!(document["findings"][0]["rule"], "cache-unsafe");
     assert_eq!(document["findings"][0]["evidence"], file);
@@ -169,7 +177,7 @@ const IN_A_GUEST: &[(&str, &str, &str)] = &[
         "",
     ),
     (
-        "dmsetup info -c --noheadings --separator : -o major,minor leg > new_dev && echo 0 > dev-dm-*/slot && echo insync > dev-dm-*/state && echo active > array_state && cd /",
+        "dmsetup info -c --noheadings --separator : -o major,minor leg > new_dev && cd dev-dm-* && echo 4096 > size && echo 0 > slot && cd .. && echo active > array_state && cd /",
         "md127",
         "raid-degraded",
     ),
@@ -178,7 +186,7 @@ const IN_A_GUEST: &[(&str, &str, &str)] = &[
     ("echo 1048576 > /proc/sys/vm/dirty_bytes", "machine", "dirty-limit-small"),
     ("echo 0 > /proc/sys/net/ipv4/tcp_sack", "tcp", "tcp-sack-off"),
     (
-        "echo acpi_pm > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+        "cd /sys/devices/system/clocksource/clocksource0; grep -qw hpet available_clocksource && echo hpet > current_clocksource || echo acpi_pm > current_clocksource; cd /",
         "machine",
         "clocksource-slow",
     ),
