@@ -85,7 +85,7 @@ enum Command {
     ///
     /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512, --runtime 60, --blackout 100ms, and --verify xxh3 for what writes.
     Watch(Box<watch::Args>),
-    /// Check the setup of this machine, a path, a guest or another machine, without measuring
+    /// Check how a machine or path or guest is set up; nothing is measured
     ///
     /// Names settings that endanger data or cost I/O, each with its evidence and a remedy. Only looks, and changes nothing.
     Doctor(doctor::Args),
