@@ -68,7 +68,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             disks(survey, |disk| {
                 let state = disk.scsi.as_ref()?.state.as_ref()?;
-                let is_lost = ["offline", "transport-offline", "blocked"].contains(&state.value.as_str());
+                let is_lost = ["offline", "transport-offline"].contains(&state.value.as_str());
                 let remedy = format!("dmesg | grep {}; then echo running > {}", disk.name, state.source);
                 is_lost.then(|| seen(&disk.name, format!("its state is {}", state.value), state, remedy))?
             })
@@ -93,7 +93,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "disk-media-errors",
         subject: Subject::Disk,
         sureness: Sureness::Fault,
-        title: "An NVMe disk lost data",
+        title: "An NVMe disk has media errors",
         why: "Each of these errors is data that the disk could not correct.",
         source: "NVM Express Base Specification, SMART / Health Information log, Media and Data Integrity Errors",
         check: |survey| {

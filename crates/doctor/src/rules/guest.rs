@@ -179,7 +179,7 @@ pub(super) const RULES: &[Rule] = &[
         sureness: Sureness::Depends,
         title: "A guest has QEMU's smallest CPU model",
         why: "It lacks the instructions for encryption, checksums and copies that the host has; it can move between any two hosts in turn.",
-        source: "QEMU: docs/system/qemu-cpu-models.rst",
+        source: "QEMU: docs/system/cpu-models-x86.rst.inc",
         check: |survey| {
             let of = |guest: &GuestSetup| {
                 let model = guest.cpu_model.as_ref();

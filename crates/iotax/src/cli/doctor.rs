@@ -26,8 +26,8 @@ use crate::runner::{self, RemoteOptions};
 /// Flags of `iotax doctor`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A path, a block device, a libvirt domain or its XML file, or ssh://user@host:port/path on another machine; without a
-    /// path there, the whole machine [default: this machine]
+    /// What to look at: a path, device, libvirt domain, XML file of one or ssh://user@host:port/path; without a path there, the
+    /// whole machine [default: this machine]
     target: Option<String>,
     /// Exit with code 1 if there is a finding at least this sure: fault, cost or depends
     #[arg(long, value_name = "SURENESS", value_parser = known_words(str::parse::<Sureness>, Sureness::ALL.map(Sureness::word)))]
@@ -78,7 +78,7 @@ fn look(args: &Args) -> Result<Survey, Failure> {
         return domain(&input::text(path, input::DOMAIN)?, target);
     }
     if path.exists() || target.contains('/') {
-        return survey::path(root, path).or_exit(Exit::Usage);
+        return survey::path(root, path).map_err(usage);
     }
     let xml = libvirt::dumpxml(target)
         .with_context(|| {

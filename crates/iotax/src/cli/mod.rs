@@ -93,7 +93,7 @@ enum Command {
     Tune(Box<tune::Args>),
     /// What goes on right now: devices and layers, guests, processes, network; live, recorded and replayed
     Top(top::Args),
-    /// Check the setup of this machine, a path, a guest or another machine, without measuring
+    /// Check how a machine or path or guest is set up; nothing is measured
     ///
     /// Names settings that endanger data or cost I/O, each with its evidence and a remedy. Only looks, and changes nothing.
     Doctor(doctor::Args),

@@ -32,6 +32,14 @@ fn a_domain_is_judged_by_its_file() {
         assert_eq!(status.code(), Some(code), "{limit}");
     }
     let document = lab.json(&["doctor", file, "--json"]);
+    let schema = include_str!("../../../report/schema/iotax-doctor-1.schema.json");
+    let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
+    let errors: Vec<String> = jsonschema::validator_for(&schema)
+        .expect("a schema")
+        .iter_errors(&document)
+        .map(|error| error.to_string())
+        .collect();
+    assert_eq!(errors, Vec::<String>::new());
     assert_eq!(document["schema"], "iotax-doctor/1");
     assert_eq!(document["findings"][0]["rule"], "cache-unsafe");
     assert_eq!(document["findings"][0]["evidence"], file);
@@ -82,11 +90,13 @@ fn links_whose_ends_differ_are_found() {
     ip("netns add NS");
     let looked = std::panic::catch_unwind(|| {
         for line in [
-            "-n NS link add a type veth peer name b",
-            "-n NS link set a mtu 9000",
+            "-n NS link add left type veth peer name right",
+            "-n NS link set left mtu 9000",
             "-n NS link add low type veth peer name far",
             "-n NS link add tunnel type vxlan id 7 dev low dstport 4789",
-            "-n NS link set tunnel mtu 1500",
+            // The kernel sees to it that a tunnel fits when it is made, and not later.
+            "-n NS link set low mtu 1400",
+            "-n NS link set far mtu 1400",
         ] {
             ip(line);
         }
@@ -103,7 +113,7 @@ fn links_whose_ends_differ_are_found() {
     });
     ip("netns del NS");
     let found = looked.expect("looked");
-    let expected = [("a", "mtu-mismatch"), ("tunnel", "tunnel-mtu")];
+    let expected = [("left", "mtu-mismatch"), ("tunnel", "tunnel-mtu")];
     assert_eq!(found, expected.map(|(place, rule)| (place.to_owned(), rule.to_owned())));
 }
 
@@ -169,7 +179,7 @@ const IN_A_GUEST: &[(&str, &str, &str)] = &[
         "",
     ),
     (
-        "dmsetup info -c --noheadings --separator : -o major,minor leg > new_dev && echo 0 > dev-dm-*/slot && echo insync > dev-dm-*/state && echo active > array_state && cd /",
+        "dmsetup info -c --noheadings --separator : -o major,minor leg > new_dev && cd dev-dm-* && echo 4096 > size && echo 0 > slot && cd .. && echo active > array_state && cd /",
         "md127",
         "raid-degraded",
     ),
@@ -178,7 +188,7 @@ const IN_A_GUEST: &[(&str, &str, &str)] = &[
     ("echo 1048576 > /proc/sys/vm/dirty_bytes", "machine", "dirty-limit-small"),
     ("echo 0 > /proc/sys/net/ipv4/tcp_sack", "tcp", "tcp-sack-off"),
     (
-        "echo acpi_pm > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+        "cd /sys/devices/system/clocksource/clocksource0; grep -qw hpet available_clocksource && echo hpet > current_clocksource || echo acpi_pm > current_clocksource; cd /",
         "machine",
         "clocksource-slow",
     ),

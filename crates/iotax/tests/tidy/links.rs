@@ -6,8 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 const TOPS: [&str; 4] = ["crates/", "docs/", "scripts/", "examples/"];
 
 /// The same, of places below `crates/`.
-const CRATES: [&str; 7] =
-    ["model/src", "engine/src", "testbed/src", "analysis/src", "report/src", "interop/src", "iotax/src"];
+const CRATES: [&str; 8] = [
+    "model/src",
+    "engine/src",
+    "testbed/src",
+    "analysis/src",
+    "doctor/src",
+    "report/src",
+    "interop/src",
+    "iotax/src",
+];
 
 /// Dead links and missing places in documents (path and text); `paths` are those of all files.
 pub(super) fn dead_links(documents: &BTreeMap<&str, &str>, paths: &BTreeSet<&str>) -> Vec<String> {

@@ -1,4 +1,5 @@
-//! The document `iotax-doctor/1`: findings, and the facts that they rest on.
+//! The document `iotax-doctor/1`, whose JSON Schema is `crates/report/schema/iotax-doctor-1.schema.json`: findings, and the facts that they
+//! rest on.
 
 use iotax_doctor::Finding;
 use iotax_model::survey::Survey;

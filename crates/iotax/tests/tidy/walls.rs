@@ -1,0 +1,70 @@
+//! Which crates and rooms may use which.
+
+/// The workspace crates that each crate may depend on.
+pub(crate) const WALLS: &[(&str, &[&str])] = &[
+    ("iotax-model", &[]),
+    ("iotax-testkit", &[]),
+    ("iotax-engine", &["iotax-model", "iotax-testkit"]),
+    ("iotax-netperf", &["iotax-model", "iotax-engine", "iotax-testkit"]),
+    ("iotax-testbed", &["iotax-model", "iotax-testkit"]),
+    ("iotax-analysis", &["iotax-model", "iotax-testkit"]),
+    // Its tests read recorded trees by the testbed's readers.
+    ("iotax-doctor", &["iotax-model", "iotax-testbed", "iotax-testkit"]),
+    ("iotax-report", &["iotax-model", "iotax-analysis", "iotax-doctor", "iotax-testkit"]),
+    ("iotax-top", &["iotax-model", "iotax-testbed", "iotax-testkit"]),
+    ("iotax-interop", &["iotax-model", "iotax-analysis", "iotax-report", "iotax-testkit"]),
+    (
+        "iotax",
+        &[
+            "iotax-model",
+            "iotax-engine",
+            "iotax-netperf",
+            "iotax-testbed",
+            "iotax-analysis",
+            "iotax-doctor",
+            "iotax-report",
+            "iotax-interop",
+            "iotax-top",
+            "iotax-testkit",
+        ],
+    ),
+];
+
+/// The crates or modules that parts of the binary, matched by the beginning of their names, may use. A part that is not
+/// listed may use everything.
+pub(crate) const ROOMS: [(&str, &[&str]); 4] = [
+    (
+        "agent",
+        &[
+            "iotax_model",
+            "iotax_engine",
+            "iotax_netperf",
+            "iotax_testbed::monitor",
+            "iotax_testbed::stack",
+            "iotax_testbed::host_info",
+            "iotax_testbed::undo",
+            "iotax_testbed::target",
+            "iotax_testbed::device",
+            "iotax_testbed::refusal",
+            "iotax_testbed::build_error",
+            "iotax_testbed::interfaces",
+            "iotax_testbed::survey",
+        ],
+    ),
+    ("init", &["iotax_model", "iotax_engine", "iotax_testbed::monitor", "iotax_testbed::interfaces"]),
+    ("runner", &["iotax_model", "iotax_testbed", "iotax_analysis"]),
+    ("serve", &["iotax_model", "iotax_analysis", "iotax_report"]),
+];
+
+/// The crates that rooms are held to.
+pub(crate) const CRATES: [&str; 9] = [
+    "iotax_model",
+    "iotax_engine",
+    "iotax_netperf",
+    "iotax_testbed",
+    "iotax_analysis",
+    "iotax_doctor",
+    "iotax_report",
+    "iotax_interop",
+    "iotax_top",
+];
