@@ -123,8 +123,8 @@ fn a_setting_with_an_effect_is_recommended_and_one_without_is_not() {
     let all = format!("cat {ahead} /proc/sys/vm/dirty_expire_centisecs /proc/sys/vm/dirty_ratio");
     let before = guest.sh(&all);
     let tried = "read_ahead_kb=4:256,dirty_expire_centisecs=6000";
-    let work = "--rw read --bs 4k --direct=0 --size 16m --runtime 250ms --ramp-time 0s";
-    let command = format!("iotax tune /dev/mapper/slow --try {tried} {work} --time 16s --yes --json");
+    let work = "--rw read --bs 4k --direct=0 --size 16m --runtime 150ms --ramp-time 0s";
+    let command = format!("iotax tune /dev/mapper/slow --try {tried} {work} --time 10s --yes --json");
     let (code, printed) = guest.try_sh(&format!("{command} 2> /tmp/said"));
     let said = guest.sh("cat /tmp/said");
     let json: Value =
@@ -174,8 +174,8 @@ fn multipath_settings_are_compared_by_maps_over_the_same_paths() {
         format!("[[target]]\\nname = \"{name}\"\\npath = \"/dev/mapper/{name}\"\\n")
     };
     let targets = maps.iter().map(target).collect::<String>();
-    let work = "[[workload]]\\nrw = \"randread\"\\niodepth = 32\\nsize = \"8m\"\\nruntime = \"250ms\"\\nramp_time = \"50ms\"\\n";
-    guest.sh(&format!("printf 'repeat = 4\\n{targets}{work}' > /tmp/plan.toml"));
+    let work = "[[workload]]\\nrw = \"randread\"\\niodepth = 32\\nsize = \"8m\"\\nruntime = \"150ms\"\\nramp_time = \"50ms\"\\n";
+    guest.sh(&format!("printf 'repeat = 3\\n{targets}{work}' > /tmp/plan.toml"));
     let (code, printed) = guest.try_sh("iotax run /tmp/plan.toml --yes --json - 2> /tmp/said");
     let said = guest.sh("cat /tmp/said");
     eprintln!("{said}");
