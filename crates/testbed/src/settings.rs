@@ -84,7 +84,9 @@ impl KernelSettings {
 
     /// Records every file in the undo log, before the first change.
     pub fn record(&self, undo_log: &mut UndoLog) -> Result<(), UndoLogError> {
-        self.files.iter().try_for_each(|file| undo_log.record(Effect::Setting(file.clone())).map(drop))
+        self.files
+            .iter()
+            .try_for_each(|file| undo_log.record(Effect::Setting(Box::new(file.clone()))).map(drop))
     }
 
     /// Applies and restores the settings of a target once, so that what the kernel refuses is found before anything is measured.

@@ -80,7 +80,7 @@ pub enum Effect {
     /// A network interface in iotax's namespace; removed.
     Interface(NetnsInterface),
     /// A setting of the kernel; put back.
-    Setting(KernelFile),
+    Setting(Box<KernelFile>),
 }
 
 impl Effect {

@@ -24,7 +24,7 @@ fn stand_in_for_a_run() {
     let mut undo_log = UndoLog::create(&place.join("state"), "run").expect("an undo log");
     let setting = KernelFile::read(&place.join(SETTING)).expect("read");
     let setting = KernelFile { values: vec!["64".into()], ..setting };
-    undo_log.record(Effect::Setting(setting.clone())).expect("recorded");
+    undo_log.record(Effect::Setting(Box::new(setting.clone()))).expect("recorded");
     setting.set("64").expect("set");
     undo_log.make_file(&place.join("work/new")).expect("made");
     let dir_entry = undo_log.make_directory(&dir).expect("made");

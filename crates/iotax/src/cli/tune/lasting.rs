@@ -179,13 +179,15 @@ fn apply_now(root: &Path, target: &TargetSpec) -> anyhow::Result<()> {
 fn of_guest(target: &TargetSpec, tuning: &Tuning) -> Option<String> {
     let guest = target.guest.as_ref()?;
     let chosen = |key: &str| tuning.candidates().find(|one| one.key == key).map(|one| one.value.as_str());
-    let mut driver = String::new();
-    for (key, attribute) in [("cache", "cache"), ("aio", "io"), ("queues", "queues")] {
-        driver += &chosen(key).map(|value| format!(" {attribute}='{value}'")).unwrap_or_default();
-    }
-    if let Some(threads) = chosen("iothread").filter(|value| *value != "0") {
-        driver += &format!(" iothread='{threads}'");
-    }
+    let threads = chosen("iothread").filter(|value| *value != "0");
+    let attributes = [
+        ("cache", chosen("cache")),
+        ("io", chosen("aio")),
+        ("queues", chosen("queues")),
+        ("iothread", threads),
+    ];
+    let driver: String =
+        attributes.iter().filter_map(|(name, value)| Some(format!(" {name}='{}'", (*value)?))).collect();
     let bus = chosen("bus").map(|_| format!("<target dev='...' bus='{}'/>", guest.bus));
     let driver = (!driver.is_empty()).then(|| format!("<driver name='qemu' ...{driver}/>"));
     let lines: Vec<String> = driver.into_iter().chain(bus).collect();
