@@ -215,7 +215,7 @@ fn a_guest_of_qemu_is_found_and_its_disk_is_counted() {
         .args(["-qmp", &format!("unix:{},server=on,wait=off", socket.display())])
         .spawn()
         .expect("QEMU starts");
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while !socket.exists() {
         assert!(Instant::now() < end && qemu.try_wait().expect("a child").is_none(), "no socket");
         thread::sleep(Duration::from_millis(20));
