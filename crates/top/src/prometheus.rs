@@ -67,7 +67,9 @@ fn group<R>(
         }
         let name = name(kind, figure.id, figure.unit);
         let _ = writeln!(out, "# HELP {name} {}.\n# TYPE {name} gauge", figure.help);
-        samples.iter().for_each(|sample| out.push_str(&format!("{name}{sample}\n")));
+        for sample in samples {
+            let _ = writeln!(out, "{name}{sample}");
+        }
     }
 }
 

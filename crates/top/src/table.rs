@@ -1,5 +1,7 @@
 //! Frames as tables of text, for `--once` and for the screen.
 
+use std::fmt::Write as _;
+
 use iotax_model::visible;
 
 use crate::diagnosis;
@@ -50,13 +52,16 @@ fn lay_out<R>(
     let mut shown: Vec<&Figure<R>> = Vec::new();
     for figure in figures {
         let Some(left) = room.checked_sub(figure.width() + 1) else { break };
-        (room, _) = (left, shown.push(figure));
+        room = left;
+        shown.push(figure);
     }
     let line = |name: &str, cells: &mut dyn Iterator<Item = String>, remark: &str| {
         let mut line = format!("{:<names$}", cut(name, names));
-        shown.iter().zip(cells).for_each(|(figure, cell)| line += &format!(" {cell:>0$}", figure.width()));
+        for (figure, cell) in shown.iter().zip(cells) {
+            let _ = write!(line, " {cell:>0$}", figure.width());
+        }
         if !remark.is_empty() && room > SHORTEST_NAME + 4 {
-            line += &format!("  {}", cut(remark, room - 2));
+            let _ = write!(line, "  {}", cut(remark, room - 2));
         }
         line.trim_end().to_owned()
     };
@@ -231,16 +236,16 @@ pub fn text(frame: &Frame, width: usize) -> String {
         let is_cause = matches!(table.title, "PROCESS" | "CGROUP");
         let hidden = if is_cause { table.rows.len().saturating_sub(MOST_CAUSES) } else { 0 };
         table.rows.truncate(table.rows.len() - hidden);
-        text += &format!("\n{}\n{}\n", table.head, table.rows.join("\n"));
+        let _ = write!(text, "\n{}\n{}\n", table.head, table.rows.join("\n"));
         if table.title == "GUEST" {
             text.extend(diagnosis::guests(frame).iter().map(|line| format!("{}\n", visible::line(line))));
         }
         if hidden > 0 {
-            text += &format!("and {hidden} more (--json has all)\n");
+            let _ = writeln!(text, "and {hidden} more (--json has all)");
         }
     }
     if !frame.remarks.is_empty() {
-        text += &format!("\n{}\n", visible::text(&frame.remarks.join("\n")));
+        let _ = writeln!(text, "\n{}", visible::text(&frame.remarks.join("\n")));
     }
     text
 }

@@ -32,7 +32,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
     let screens = screens(text, found);
     let timed = screens.into_iter().filter(|screen| !screen.since_boot && !screen.disks.is_empty());
-    let mut intervals: Vec<Interval> = timed.filter_map(|screen| screen.interval()).collect();
+    let mut intervals: Vec<Interval> = timed.filter_map(Screen::interval).collect();
     intervals.extend(parseable::intervals(text, found));
     intervals
 }

@@ -51,13 +51,12 @@ pub struct Intervals {
 #[must_use]
 pub fn intervals(text: &str) -> Option<Intervals> {
     let text = clean(text);
-    let readers: [(&'static str, fn(&str, &mut Found) -> Vec<Interval>); 2] =
-        [("iostat", iostat::intervals), ("atop", atop::intervals)];
-    readers.into_iter().find_map(|(tool, read)| {
+    let told = |tool, read: fn(&str, &mut Found) -> Vec<Interval>| {
         let mut found = Found::default();
         let intervals = read(&text, &mut found);
         (!intervals.is_empty()).then_some(Intervals { tool, intervals, not_understood: found.not_understood })
-    })
+    };
+    told("iostat", iostat::intervals).or_else(|| told("atop", atop::intervals))
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ fn a_delay_of_a_device_is_its_mean_and_its_p99_and_layers_add_up() {
          echo 5000000 > completion_nsec && echo 1 > power");
     guest.map("above", &["0 131072 linear /dev/slow 0".to_owned()]);
     guest.sh("dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=1 2>/dev/null");
-    guest.sh("(while dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=2000 2>/dev/null; do :; done) & sleep 1");
-    let told = guest.sh("iotax top --once --json - --interval 2");
+    guest.sh("(while dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=2000 2>/dev/null; do :; done) &");
+    let told = guest.sh("iotax top --once --json - --interval 500ms");
     let frame: Value = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
     assert_eq!(frame["percentiles"]["source"], "bpf", "{frame}");
     let layer = |name: &str| {
@@ -63,7 +63,7 @@ fn record(lab: &Lab, name: &str, readings: usize) {
         .stdout(Stdio::null())
         .spawn()
         .expect("it starts");
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     // Each reading has a mark of its own.
     let is_enough = || {
         let bytes = std::fs::read(&file).unwrap_or_default();
@@ -123,7 +123,7 @@ fn prometheus_gets_the_last_interval() {
         stream.read_to_string(&mut answer).expect("answered");
         answer
     };
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     let metrics = loop {
         let answer = get("/metrics");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
@@ -185,7 +185,7 @@ impl Terminal {
 
     /// Waits until the screen shows something.
     fn until(&self, is_shown: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_mins(1);
         loop {
             let screen = self.tmux(&["capture-pane", "-p"]);
             if is_shown(&screen) {
@@ -227,7 +227,7 @@ fn a_screen_is_live_obeys_keys_and_gives_the_terminal_back() {
         terminal.keys("d");
         terminal.until(|screen| screen.contains("LAYER") && screen.lines().count() <= 30);
         terminal.keys("q");
-        let left = terminal.until(|screen| screen.contains("ready: ") && !screen.contains("LAYER"));
+        let left = terminal.until(|screen| screen.contains("ready:") && !screen.contains("LAYER"));
         assert!(!left.contains("panicked"), "{left}");
         // An echo shows that the terminal has its mode again.
         terminal.tmux(&["send-keys", "echo a$((1+1))b", "Enter"]);
@@ -255,7 +255,7 @@ fn a_recording_is_walked_on_the_screen_and_a_signal_gives_the_terminal_back() {
     let shell = terminal.tmux(&["display-message", "-p", "#{pane_pid}"]);
     let ended = Command::new(program("pkill")).args(["-TERM", "-P", shell.trim(), "iotax"]).status();
     assert!(ended.expect("pkill runs").success());
-    terminal.until(|screen| screen.contains("ready: ") && !screen.contains("LAYER"));
+    terminal.until(|screen| screen.contains("ready:") && !screen.contains("LAYER"));
     terminal.tmux(&["send-keys", "echo a$((1+1))b", "Enter"]);
     terminal.until(|screen| screen.contains("\na2b"));
 }
@@ -273,7 +273,7 @@ fn a_screen_ends_with_its_terminal() {
     terminal.until(|screen| screen.contains("NETWORK"));
     let process = Path::new("/proc").join(std::fs::read_to_string(&number).expect("written").trim());
     drop(terminal);
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while process.exists() {
         assert!(Instant::now() < end, "it goes on without a terminal");
         thread::sleep(Duration::from_millis(50));

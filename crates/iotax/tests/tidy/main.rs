@@ -357,7 +357,6 @@ fn the_house_is_tidy() {
     for path in &paths {
         let place = top.join(path);
         wrong.extend(file_size(path, place.metadata().expect("listed a moment ago").len()));
-        // Skips what is not text.
         let Ok(text) = std::fs::read_to_string(&place) else { continue };
         wrong.extend(text_rules(path, &text));
         if is_kind(path, &["rs"]) {

@@ -44,7 +44,7 @@ impl Guests {
             bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
         let command = Command::of(&words);
         let disks = command.disks.iter().map(|path| {
-            let path = self.opened(&process, path, &command.descriptors);
+            let path = Self::opened(&process, path, &command.descriptors);
             let stack = stack::of_path(&self.root, &path).unwrap_or_default();
             GuestDisk { path: path.display().to_string(), device: stack.disks.last().cloned() }
         });
@@ -53,7 +53,7 @@ impl Guests {
     }
 
     /// The file that QEMU means by a name: what it was given as a descriptor, or relative to its directory.
-    fn opened(&self, process: &Path, name: &str, descriptors: &HashMap<String, String>) -> PathBuf {
+    fn opened(process: &Path, name: &str, descriptors: &HashMap<String, String>) -> PathBuf {
         let by_set = || {
             let descriptor = descriptors.get(name.strip_prefix("/dev/fdset/")?)?;
             fs::read_link(process.join("fd").join(descriptor)).ok()

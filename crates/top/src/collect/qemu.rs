@@ -100,7 +100,7 @@ fn disks(stats: &Value, nodes: &Value) -> Vec<QemuDisk> {
             word(entry, "qdev").or_else(|| word(entry, "device")).or_else(|| word(entry, "node-name"))?;
         Some(QemuDisk {
             name: name.trim_start_matches("/machine/peripheral/").to_owned(),
-            path: inserted.and_then(|inserted| file(inserted)),
+            path: inserted.and_then(file),
             reads: count("rd_operations")?,
             writes: count("wr_operations")?,
             read_bytes: count("rd_bytes")?,

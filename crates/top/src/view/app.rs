@@ -17,7 +17,7 @@ const INTERVALS: [Duration; 8] = [
     Duration::from_secs(5),
     Duration::from_secs(10),
     Duration::from_secs(30),
-    Duration::from_secs(60),
+    Duration::from_mins(1),
 ];
 
 /// Frames that `[` and `]` go over.

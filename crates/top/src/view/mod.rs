@@ -73,10 +73,12 @@ fn live(
         }
         terminal.draw(|frame| screen::draw(frame, &mut app))?;
         let before = app.interval;
-        match next_change(&mut app, due.saturating_duration_since(Instant::now()).min(PATIENCE))? {
-            Change::Quit => return Ok(()),
-            _ if app.interval != before => due = Instant::now() + app.interval,
-            _ => {}
+        let patience = due.saturating_duration_since(Instant::now()).min(PATIENCE);
+        if next_change(&mut app, patience)? == Change::Quit {
+            return Ok(());
+        }
+        if app.interval != before {
+            due = Instant::now() + app.interval;
         }
     }
     Ok(())

@@ -189,3 +189,77 @@ impl Lines<'_, '_> {
         fitting
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+    use crate::rates::{GuestRates, InterfaceRates, LayerRates, ProcessRates};
+
+    fn frame() -> Frame {
+        let layer = |name: &str, depth| LayerRates {
+            name: name.to_owned(),
+            title: name.to_owned(),
+            depth,
+            read_iops: Some(1200.0),
+            read_latency_ns: Some(85_000.0),
+            busy: Some(0.42),
+            ..LayerRates::default()
+        };
+        let disk = GuestRates {
+            guest: "web".to_owned(),
+            disk: Some("/srv/web.qcow2".to_owned()),
+            device: Some("sda".to_owned()),
+            guest_latency_ns: Some(2e6),
+            host_latency_ns: Some(1.5e6),
+            above_latency_ns: Some(5e5),
+            ..GuestRates::default()
+        };
+        let process = |pid| ProcessRates { pid, name: "fio\u{1b}[31m".to_owned(), ..ProcessRates::default() };
+        Frame {
+            at_ms: Some(1_795_557_725_000),
+            interval_ns: Some(1_000_000_000),
+            layers: vec![layer("sda", 0), layer("sda1", 1), layer("a-very-long-name-of-a-volume", 2)],
+            guests: vec![GuestRates { guest: "web".to_owned(), ..GuestRates::default() }, disk],
+            processes: (1..=40).map(process).collect(),
+            interfaces: vec![InterfaceRates { name: "eth0".to_owned(), ..InterfaceRates::default() }],
+            ..Frame::default()
+        }
+    }
+
+    fn drawn(app: &mut App, size: (u16, u16)) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).expect("in memory");
+        terminal.draw(|terminal| draw(terminal, app)).expect("in memory");
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn all_fits_every_screen() {
+        let mut app = App::live("box", Duration::from_secs(1));
+        assert!(drawn(&mut app, (80, 24)).contains("the first interval is being measured"));
+        app.show(Some(frame()));
+        insta::assert_snapshot!("all_80x24", drawn(&mut app, (80, 24)));
+        let wide = drawn(&mut app, (200, 60));
+        assert!(wide.contains("40 fio") && !wide.contains('\u{1b}'), "{wide}");
+        for size in [(10, 3), (1, 1), (300, 2)] {
+            drawn(&mut app, size);
+        }
+    }
+
+    #[test]
+    fn the_marked_row_is_on_the_screen_and_explained() {
+        let mut app = App::live("box", Duration::from_secs(1));
+        app.show(Some(frame()));
+        (app.page, app.selected) = (Page::Guests, 1);
+        assert!(drawn(&mut app, (120, 24)).contains("1.50 ms (75%) at the host's sda"));
+        (app.page, app.selected) = (Page::Processes, 39);
+        let last = drawn(&mut app, (80, 24));
+        assert!(last.contains("40 fio") && !last.contains("\"1 fio"), "{last}");
+        app.fail("the disk is full".to_owned());
+        assert!(drawn(&mut app, (80, 24)).contains("the disk is full"));
+    }
+}

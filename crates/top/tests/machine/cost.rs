@@ -63,7 +63,7 @@ fn cost() {
         assert!(json::document(&frame).to_string().len() > 1000);
         before = after;
     }
-    let each = (cpu_time() - began) / READINGS;
+    let each = cpu_time().saturating_sub(began) / READINGS;
     eprintln!(
         "{DEVICES} devices, {GUESTS} guests, {PROCESSES} other processes: {each:?} of CPU time for a reading"
     );

@@ -190,3 +190,47 @@ fn percentiles_are_of_the_requests_that_diskstats_counts() {
         assert!(new.device_ns as f64 / new.device_ios as f64 <= mean_ns * (1.0 + buckets::RELATIVE_ERROR));
     }
 }
+
+/// QEMU that emulates nothing but a disk: stopped before its first instruction, it counts no I/O.
+#[test]
+fn a_guest_of_qemu_is_found_and_its_disk_is_counted() {
+    require!(program "qemu-system-x86_64");
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let sockets = tempfile::tempdir().expect("a directory with a short path");
+    let (disk, socket) = (dir.path().join("web,1.img"), sockets.path().join("qmp"));
+    std::fs::write(&disk, vec![0; 1 << 20]).expect("written");
+    let disk = disk.display().to_string();
+    let mut qemu = Command::new(program("qemu-system-x86_64"))
+        .args([
+            "-name",
+            "guest=web-17,debug-threads=on",
+            "-nodefaults",
+            "-display",
+            "none",
+            "-S",
+            "-accel",
+            "tcg",
+        ])
+        .args(["-drive", &format!("file={},format=raw,if=virtio,id=d0", disk.replace(',', ",,"))])
+        .args(["-qmp", &format!("unix:{},server=on,wait=off", socket.display())])
+        .spawn()
+        .expect("QEMU starts");
+    let end = Instant::now() + Duration::from_mins(1);
+    while !socket.exists() {
+        assert!(Instant::now() < end && qemu.try_wait().expect("a child").is_none(), "no socket");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let missing = sockets.path().join("none");
+    let options = Options { root: "/".into(), percentiles: false, qmp: vec![socket, missing.clone()] };
+    let read = Collector::new(&options, &Interrupt::default()).snapshot();
+    let guest = read.guests.iter().find(|guest| guest.pid == qemu.id()).cloned();
+    let _ = qemu.kill();
+    let _ = qemu.wait();
+    let guest = guest.unwrap_or_else(|| panic!("not found: {:?}", read.guests));
+    assert_eq!(guest.name, "web-17");
+    assert_eq!(guest.disks.iter().map(|disk| disk.path.as_str()).collect::<Vec<_>>(), [disk.as_str()]);
+    let [counted] = &guest.qemu.expect("connected")[..] else { panic!("one disk") };
+    assert_eq!((counted.path.as_deref(), counted.writes), (Some(disk.as_str()), 0));
+    let is_named = |remark: &String| remark.starts_with(&missing.display().to_string());
+    assert!(read.remarks.iter().any(is_named), "{:?}", read.remarks);
+}

@@ -48,12 +48,11 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
             busy: rate(busy_ms, 1e-3),
             ..DeviceInterval::default()
         };
-        match intervals.last_mut().filter(|last| last.end == end) {
-            Some(last) => last.devices.push(device),
-            None => {
-                let length_ns = seconds.checked_mul(1_000_000_000);
-                intervals.push(Interval { end, length_ns, devices: vec![device] });
-            }
+        if let Some(last) = intervals.last_mut().filter(|last| last.end == end) {
+            last.devices.push(device);
+        } else {
+            let length_ns = seconds.checked_mul(1_000_000_000);
+            intervals.push(Interval { end, length_ns, devices: vec![device] });
         }
     }
     intervals
