@@ -193,6 +193,8 @@ pub struct Tuning {
     pub chosen: Vec<usize>,
     /// The run that confirms, and what it shows; absent if nothing seemed to pay.
     pub confirmation: Option<(i64, Confirmation)>,
+    /// True if a guest was emulated: its figures are not those of a virtual machine in production.
+    pub emulated: bool,
 }
 
 impl Tuning {

@@ -14,6 +14,12 @@ use iotax_analysis::{Comparison, Metric};
 pub fn tuned(tuning: &Tuning) -> Page {
     let mut page = Page::default();
     page.add_lines(answer(tuning));
+    if tuning.emulated {
+        page.add(Part::Sentence(
+            "The guests were emulated (TCG): tune on a host whose KVM runs them before you change one."
+                .into(),
+        ));
+    }
     if let Some((run, confirmed)) = &tuning.confirmation {
         page.add(Part::Head(format!("Elsewhere, against the present settings (run {run})")));
         page.add(Part::Table(elsewhere(confirmed)));

@@ -19,6 +19,7 @@ pub fn document(tuning: &Tuning) -> Value {
         ("tried", Some(tuning.tried.iter().zip(0..).map(|(one, place)| tried(tuning, one, place)).collect())),
         ("confirmation", tuning.confirmation.as_ref().map(|(run, confirmed)| confirmation(*run, confirmed))),
         ("recommended", Some(recommended)),
+        ("emulated", Some(tuning.emulated.into())),
     ])
 }
 

@@ -105,7 +105,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let (run, exit) = tuner.measured(screening.plan.clone(), true)?;
     let Some(run) = run.filter(|_| exit == Exit::Fine) else { return Ok(exit) };
     let tried = screening.judge(&run, args.objective);
-    let mut tuning = Tuning { screening: None, tried, chosen: vec![0], confirmation: None };
+    let emulated = run.targets.iter().any(|target| target.emulated);
+    let mut tuning = Tuning { screening: None, tried, chosen: vec![0], confirmation: None, emulated };
     if is_screened {
         tuning.screening = Some(run.id);
         tuning.chosen = choose(&tuning.tried, margin);
