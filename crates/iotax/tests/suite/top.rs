@@ -87,7 +87,7 @@ fn a_recording_is_replayed_as_lines_of_json_and_up_to_where_it_is_cut() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         let frames: Vec<Value> =
             text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        (frames, text(&output.stderr).to_string())
+        (frames, text(&output.stderr))
     };
     let (frames, said) = replay("r");
     assert!(frames.len() >= 3 && said.is_empty(), "{said}");
@@ -171,7 +171,7 @@ impl Terminal {
             .output()
             .expect("tmux runs");
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-        text(&output.stdout).to_string()
+        text(&output.stdout)
     }
 
     fn keys(&self, keys: &str) {
