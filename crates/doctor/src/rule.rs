@@ -118,6 +118,7 @@ pub struct Sighting {
 }
 
 /// A sighting by a fact.
+#[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 pub(crate) fn seen<T>(
     place: impl Into<String>,
     seen: impl Into<String>,

@@ -11,6 +11,7 @@ const NEARLY_FULL_PERCENT: u64 = 90;
 const PARITY: [&str; 3] = ["raid4", "raid5", "raid6"];
 
 /// A sighting by a line of dmsetup.
+#[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 fn seen_in(disk: &Disk, value: String, line: &MapperTarget, remedy: String) -> Option<Sighting> {
     Some(Sighting { place: title(disk), seen: value, source: line.source.clone(), remedy })
 }
@@ -99,7 +100,9 @@ pub(super) const RULES: &[Rule] = &[
                 let file = disk.loop_file.as_ref()?;
                 let direct = file.direct.as_ref().filter(|direct| !direct.value)?;
                 // What is only read, such as a package's image, is well served by the cache.
-                let is_image = file.path.as_ref().is_none_or(|path| !path.value.ends_with(".snap"));
+                let is_image = file.path.as_ref().is_none_or(|path| {
+                    std::path::Path::new(&path.value).extension().is_none_or(|end| end != "snap")
+                });
                 is_image.then(|| {
                     seen(&disk.name, "dio 0", direct, format!("losetup --direct-io=on /dev/{}", disk.name))
                 })?

@@ -7,6 +7,7 @@ use crate::words::words;
 
 words! {
     /// The kind of a block device.
+    #[derive(Default)]
     DiskKind, "kind of disk" {
         /// A namespace of an NVMe controller.
         Nvme = "nvme",
@@ -25,6 +26,7 @@ words! {
         /// A bcache device.
         Bcache = "bcache",
         /// Anything else.
+        #[default]
         Other = "other",
     }
 }
@@ -93,12 +95,6 @@ pub struct Disk {
     pub bcache: Option<Bcache>,
     /// The health that an NVMe disk reports.
     pub wear: Option<Wear>,
-}
-
-impl Default for DiskKind {
-    fn default() -> Self {
-        Self::Other
-    }
 }
 
 /// An interrupt of a queue.

@@ -24,7 +24,7 @@ pub fn setup(xml: &str, source: &str) -> Result<GuestSetup, DomainError> {
     let cpu_model = cpu
         .and_then(|cpu| child(cpu, "model").map(text).or_else(|| cpu.attribute("mode")).map(str::to_owned));
     Ok(GuestSetup {
-        name: child(root, "name").map(text).unwrap_or("domain").to_owned(),
+        name: child(root, "name").map_or("domain", text).to_owned(),
         pid: None,
         emulated: root.attribute("type").map(|kind| Fact::new(kind == "qemu", source)),
         vcpus: vcpus.map(|count| Fact::new(count, source)),

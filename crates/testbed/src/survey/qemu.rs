@@ -88,7 +88,7 @@ fn flatten(prefix: &str, value: &Value, found: &mut BTreeMap<String, String>) {
         }
         Value::String(text) => drop(found.insert(prefix.to_owned(), text.clone())),
         Value::Bool(flag) => {
-            drop(found.insert(prefix.to_owned(), if *flag { "on" } else { "off" }.to_owned()))
+            drop(found.insert(prefix.to_owned(), if *flag { "on" } else { "off" }.to_owned()));
         }
         Value::Null => {}
         Value::Number(number) => drop(found.insert(prefix.to_owned(), number.to_string())),
