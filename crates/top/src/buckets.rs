@@ -72,7 +72,7 @@ mod tests {
         if power as usize >= FIRST_POWER as usize + POWERS {
             return u16::try_from(COUNT - 1).expect("few");
         }
-        let index = ((power - FIRST_POWER) << SUB_BITS) as u64 + ((ns >> (power - SUB_BITS)) & 15);
+        let index = u64::from((power - FIRST_POWER) << SUB_BITS) + ((ns >> (power - SUB_BITS)) & 15);
         u16::try_from(index).expect("few")
     }
 

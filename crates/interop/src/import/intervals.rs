@@ -60,7 +60,6 @@ pub fn intervals(text: &str) -> Option<Intervals> {
 }
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "a figure is the text's to its last digit")]
 mod tests {
     use super::*;
 

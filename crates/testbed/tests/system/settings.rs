@@ -7,7 +7,7 @@ use iotax_model::target::{Setting, TargetSpec};
 use iotax_testbed::settings::{KernelSettings, changeable, devices, offered};
 use iotax_testbed::undo::UndoLog;
 
-use crate::tree;
+use iotax_testkit::tree;
 
 /// A disk with a partition and LVM on it, a multipath map over two disks, and a loop device over a file on LVM.
 const SETTINGS: &str = "
