@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use iotax_testkit::require;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -33,6 +33,8 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
+        // Partitions that were asked for would outlast the device.
+        let _ = Command::new("partx").arg("--delete").arg(&self.0).stderr(Stdio::null()).status();
         let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
     }
 }
