@@ -47,7 +47,7 @@ pub(crate) fn value(path: &Path) -> io::Result<String> {
 
 /// The sequence number of the disk that a file of /sys belongs to.
 fn diskseq(path: &Path) -> Option<String> {
-    text(&path.parent()?.parent()?.join("diskseq"))
+    path.ancestors().skip(2).take(2).find_map(|directory| text(&directory.join("diskseq")))
 }
 
 impl KernelFile {
@@ -61,6 +61,17 @@ impl KernelFile {
             diskseq: diskseq(path),
             path: path.to_owned(),
         })
+    }
+
+    /// Fails if the value is no longer the one that was read.
+    pub(crate) fn check_former(&self) -> io::Result<()> {
+        let now = value(&self.path)?;
+        if now == self.was {
+            return Ok(());
+        }
+        let words =
+            format!("it is {now} and was {} when the run was begun; somebody else changed it", self.was);
+        Err(io::Error::other(words))
     }
 
     /// Writes a value and reads it back.

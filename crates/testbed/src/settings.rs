@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
 use iotax_model::target::{DiskStack, LayerKind, Setting, SettingScope, Stack, TargetSpec};
-use rustix::fs::Access;
+use rustix::fs::{Access, FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::kernel_file::{self, KernelFile};
 use crate::refusal::Refusal;
@@ -26,7 +27,7 @@ const FOLLOWING: [(Setting, &[&str]); 3] = [
 ];
 
 /// Files in the order of the undo log. Changes and restoring go from the last to the first: a scheduler resets the depth, so it comes
-/// before it, and a number of bytes resets the share of memory.
+/// before it, and a number of bytes resets the share of memory. Files that are not listed, the tunables of a scheduler, come before all.
 const ORDER: [&str; 13] = [
     "nr_requests",
     "wbt_lat_usec",
@@ -45,19 +46,21 @@ const ORDER: [&str; 13] = [
 
 /// A setting that could not be applied or restored.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}")]
+#[error("{path}")]
 pub struct SettingFailure {
     path: PathBuf,
     source: io::Error,
 }
 
 /// The kernel's files that a plan's settings change.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct KernelSettings {
     /// In the order of [`ORDER`].
     files: Vec<KernelFile>,
     /// By target: each file that it touches and the value that it writes; `None` for one that follows.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
+    /// The same files, locked while the run lives: of two runs the second would take the first one's values for the former ones.
+    locked: Vec<fs::File>,
 }
 
 impl KernelSettings {
@@ -79,7 +82,27 @@ impl KernelSettings {
         }
         let mut files: Vec<KernelFile> = files.into_values().collect();
         files.sort_by_key(|file| ORDER.iter().position(|name| file.path.ends_with(name)));
-        Ok(Self { files, touched })
+        Ok(Self { files, touched, locked: Vec::new() })
+    }
+
+    /// Locks every file against other runs, until this is dropped. Fails if another run has one, or if a value has changed since it was
+    /// read.
+    pub fn claim(&mut self) -> Result<(), SettingFailure> {
+        for file in &self.files {
+            let opened = fs::File::open(&file.path).map_err(failed(file))?;
+            flock(&opened, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
+                let source = match errno {
+                    Errno::WOULDBLOCK => {
+                        io::Error::other("another iotax is trying values of it; wait until that ends")
+                    }
+                    errno => errno.into(),
+                };
+                failed(file)(source)
+            })?;
+            self.locked.push(opened);
+            file.check_former().map_err(failed(file))?;
+        }
+        Ok(())
     }
 
     /// Records every file in the undo log, before the first change.
@@ -99,14 +122,7 @@ impl KernelSettings {
     pub fn apply(&self, target: usize) -> Result<(), SettingFailure> {
         let files = || self.files_of(target).rev();
         for (file, _) in files() {
-            let now = kernel_file::value(&file.path).map_err(failed(file))?;
-            if now != file.was {
-                let words = format!(
-                    "it is {now} and was {} when the run was begun; somebody else changed it",
-                    file.was
-                );
-                return Err(failed(file)(io::Error::other(words)));
-            }
+            file.check_former().map_err(failed(file))?;
         }
         let mut written = files().filter_map(|(file, new)| Some((file, new?)));
         written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
@@ -136,6 +152,16 @@ fn of_target(root: &Path, target: &TargetSpec) -> Result<BTreeMap<PathBuf, Optio
             let path = place.join(setting.word());
             check(&path, setting, &value)?;
             touched.insert(path, Some(value.clone()));
+            if setting == Setting::Scheduler {
+                // Another scheduler takes its own tunables along; the present one's come back as defaults.
+                let tunables = stack::device::sorted(&place.join("iosched"));
+                touched.extend(
+                    tunables
+                        .into_iter()
+                        .filter(|path| kernel_file::value(path).is_ok())
+                        .map(|path| (path, None)),
+                );
+            }
             let following = FOLLOWING.iter().filter(|(of, _)| *of == setting).flat_map(|(_, names)| *names);
             for path in following.map(|name| place.join(name)) {
                 // A queue without writeback throttling has a file that cannot be read.

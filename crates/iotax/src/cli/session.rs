@@ -1,10 +1,11 @@
 //! The common steps of every command that measures: check, show the plan, ask, run, report.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use iotax_analysis::judge;
@@ -164,6 +165,7 @@ impl<'a> Session<'a> {
         self.refuse_taken(&outputs)?;
         let undo_dir = args::undo_dir()?;
         hint_at_leftovers(&undo_dir);
+        refuse_changed_settings(&undo_dir, &self.plan)?;
         let mut store = self.output.store.open()?;
 
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
@@ -407,6 +409,11 @@ fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failu
 /// process at once and leaves the rest to `iotax clean`.
 pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    // Of a command that measures twice the first Ctrl-C would otherwise count twice, and the second one ends the process.
+    static WATCHED: OnceLock<Interrupt> = OnceLock::new();
+    if let Some(stop) = WATCHED.get() {
+        return Ok(Arc::clone(stop));
+    }
     let stop = Interrupt::default();
     let pressed = Arc::clone(&PRESSED);
     let watch = || {
@@ -416,14 +423,33 @@ pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
             Arc::clone(&pressed),
         )?;
         signal_hook::flag::register(SIGINT, pressed)?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let hangup = (!ignores_hangups()).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         io::Result::Ok(())
     };
     watch().context("cannot watch for signals")?;
     say::heed(&stop);
-    Ok(stop)
+    Ok(Arc::clone(WATCHED.get_or_init(|| stop)))
+}
+
+/// True under nohup(1): what goes on then goes on after a logout.
+fn ignores_hangups() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Values that a run left behind would be taken for the former ones.
+fn refuse_changed_settings(undo_dir: &Path, plan: &Plan) -> Result<(), Failure> {
+    let tries_settings = plan.targets.iter().any(|target| !target.setting_values().is_empty());
+    let left = undo::leftovers(undo_dir).unwrap_or_default();
+    match left.iter().find(|left| tries_settings && left.is_setting()) {
+        Some(left) => Err(anyhow::anyhow!("an earlier run left a {left}; run iotax clean first"))
+            .or_exit(Exit::Environment),
+        None => Ok(()),
+    }
 }
 
 fn hint_at_leftovers(undo_dir: &Path) {
@@ -460,5 +486,16 @@ fn conclude(ended: Ended, run: i64, plan: &Plan) -> Exit {
             say!("Interrupted; what was measured is kept. Go on with: iotax resume {run}");
             Exit::Interrupted
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_watched_once_for_all_runs_of_a_command() {
+        let first = watch_signals().expect("watched");
+        assert!(Arc::ptr_eq(&first, &watch_signals().expect("watched")));
     }
 }

@@ -58,14 +58,20 @@ fn answer(tuning: &Tuning) -> Vec<String> {
             format!("{chosen}: {}, but {}.", said(Verdict::Faster), said(Verdict::Slower)),
             "That is a trade, so nothing is recommended; tune one workload alone (--workloads), or choose yourself.".into(),
         ],
-        Outcome::Unproven => vec![
-            "Nothing tried pays here: leave it as it is.".into(),
-            format!(
-                "{chosen} looked best, and {} did not confirm it: {}.",
-                counted(rounds, fresh.trim_end_matches('s')),
-                listed(&confirmed.objective.iter().map(amount).collect::<Vec<String>>())
-            ),
-        ],
+        Outcome::Unproven if confirmed.objective.iter().all(|c| c.ratio.withheld.is_some()) => {
+            vec![format!("{chosen}: nothing can be said of it; the reasons are below.")]
+        }
+        Outcome::Unproven => {
+            let looked = if tuning.screening.is_some() { " looked best, and" } else { ":" };
+            vec![
+                "Nothing tried pays here: leave it as it is.".into(),
+                format!(
+                    "{chosen}{looked} {} did not confirm it: {}.",
+                    counted(rounds, fresh.trim_end_matches('s')),
+                    listed(&confirmed.objective.iter().map(amount).collect::<Vec<String>>())
+                ),
+            ]
+        }
     }
 }
 

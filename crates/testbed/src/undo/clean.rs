@@ -71,6 +71,12 @@ pub struct Leftover {
 }
 
 impl Leftover {
+    /// True if it is a changed setting of the kernel.
+    #[must_use]
+    pub const fn is_setting(&self) -> bool {
+        matches!(self.standing.effect, Effect::Setting(_))
+    }
+
     /// The reason why it cannot be undone at the moment. Accesses its filesystem, which may take long.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {

@@ -53,6 +53,7 @@ tmp/
 ";
 
 const SCHEDULER: &str = "sys/devices/ata1/block/sda/queue/scheduler";
+const BATCH: &str = "sys/devices/ata1/block/sda/queue/iosched/fifo_batch";
 const DEPTH: &str = "sys/devices/ata1/block/sda/queue/nr_requests";
 
 fn plan(targets: &[&str]) -> Plan {
@@ -141,8 +142,9 @@ fn each_target_has_its_settings_and_all_is_put_back() {
 
     // Somebody else's value is neither taken for the former one nor overwritten.
     fs::write(root.path().join(DEPTH), "32\n").expect("written");
-    let refused = settings.apply(1).expect_err("changed").to_string();
-    assert!(refused.contains("it is 32 and was 256"), "{refused}");
+    let refused = settings.apply(1).expect_err("changed");
+    let reason = std::error::Error::source(&refused).expect("a reason").to_string();
+    assert!(reason.contains("it is 32 and was 256"), "{refused}: {reason}");
     let (_, failures) = undo_log.undo_all();
     assert_eq!(now(DEPTH), "32\n");
     assert!(failures.len() == 1 && failures[0].reason.contains("set it to 32"), "{failures:?}");
@@ -151,16 +153,40 @@ fn each_target_has_its_settings_and_all_is_put_back() {
 #[test]
 fn what_the_kernel_changes_along_is_put_back_too() {
     let root = tree::build(&SETTINGS.replace("none [mq-deadline] kyber", "none"));
+    tree::write(root.path(), BATCH, "7");
     let plan = plan(&["file = { dir = '/home' }\nsettings = { scheduler = 'none' }"]);
     let state = tempfile::tempdir().expect("a directory");
     let mut undo_log = UndoLog::create(state.path(), "run").expect("a log");
     let settings = KernelSettings::find(root.path(), &plan).expect("found");
     settings.record(&mut undo_log).expect("recorded");
     settings.apply(0).expect("applied");
-    // A scheduler brings its own depth.
+    // A scheduler brings its own depth, and the one before comes back with defaults.
     fs::write(root.path().join(DEPTH), "31\n").expect("written");
+    fs::write(root.path().join(BATCH), "16\n").expect("written");
     settings.restore(0).expect("restored");
     assert_eq!(fs::read_to_string(root.path().join(DEPTH)).expect("read"), "256\n");
+    assert_eq!(fs::read_to_string(root.path().join(BATCH)).expect("read"), "7\n");
     let (undone, failures) = undo_log.undo_all();
-    assert_eq!((undone.len(), failures.len()), (3, 0), "{failures:?}");
+    assert_eq!((undone.len(), failures.len()), (4, 0), "{failures:?}");
+}
+
+#[test]
+fn a_setting_is_one_runs_at_a_time() {
+    let root = tree::build(&SETTINGS.replace("none [mq-deadline] kyber", "none"));
+    let plan = plan(&["file = { dir = '/home' }\nsettings = { nr_requests = 64 }"]);
+    let found = || KernelSettings::find(root.path(), &plan).expect("found");
+    let (mut first, mut second) = (found(), found());
+    first.claim().expect("free");
+    let refused = second.claim().expect_err("the first one has it");
+    let reason = std::error::Error::source(&refused).expect("a reason").to_string();
+    assert!(
+        refused.to_string().ends_with("nr_requests") && reason.contains("another iotax"),
+        "{refused}: {reason}"
+    );
+    drop(first);
+    // Read while the first run tried another value.
+    fs::write(root.path().join(DEPTH), "8\n").expect("written");
+    assert!(second.claim().is_err(), "its former value is not the former one");
+    fs::write(root.path().join(DEPTH), "256\n").expect("written");
+    found().claim().expect("free again");
 }
