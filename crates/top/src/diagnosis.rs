@@ -54,14 +54,18 @@ fn described(row: &LayerRates) -> String {
     [Some(kind), on, mounts].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
+/// I/O time per second from which a counter of milliseconds tells queue and device apart.
+const LEAST_WAIT_NS: f64 = 20e6;
+
 /// Mean times in the kernel's queue and in the device.
 fn split(row: &LayerRates) -> Option<(f64, f64)> {
     let device = row.device_latency_ns?;
     let (reads, writes) = (row.read_iops?, row.write_iops?);
     let wait = |iops: f64, latency: Option<f64>| if iops > 0.0 { Some(iops * latency?) } else { Some(0.0) };
-    let mean = (wait(reads, row.read_latency_ns)? + wait(writes, row.write_latency_ns)?) / (reads + writes);
-    // diskstats counts in milliseconds: the difference of short times may come out below zero.
-    mean.is_finite().then(|| ((mean - device).max(0.0), device))
+    let per_second = wait(reads, row.read_latency_ns)? + wait(writes, row.write_latency_ns)?;
+    let mean = per_second / (reads + writes);
+    // diskstats counts in milliseconds, so the difference of short times is noise.
+    (per_second >= LEAST_WAIT_NS && mean.is_finite()).then(|| ((mean - device).max(0.0), device))
 }
 
 /// A sentence for each guest's disk that had I/O.

@@ -12,6 +12,8 @@ use crate::rates::Frame;
 
 /// The time that a client has for its request and for taking the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Clients that are answered at once.
+const MOST_CLIENTS: usize = 64;
 /// The longest request, in bytes.
 const LONGEST_REQUEST: u64 = 8192;
 
@@ -104,8 +106,14 @@ impl Server {
         let last = Arc::clone(&server.last);
         thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
-                // One client's error is no other's.
-                let _ = answer(&stream, &last);
+                // A client that says nothing holds up no other; beyond the limit it is hung up on.
+                if Arc::strong_count(&last) > MOST_CLIENTS {
+                    continue;
+                }
+                let last = Arc::clone(&last);
+                let answer = move || answer(&stream, &last);
+                // One client's error is no other's, and neither is a thread that cannot be had.
+                let _ = thread::Builder::new().name("prometheus-client".to_owned()).spawn(answer);
             }
         })?;
         Ok(server)

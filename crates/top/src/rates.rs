@@ -277,7 +277,9 @@ fn layer(before: Option<&Device>, device: &Device, per: Per) -> LayerRates {
     let keeps_time = keeps_time(b);
     let mean_ms = |sums: (u64, u64), counts: (u64, u64)| {
         keeps_time.then_some(())?;
-        Some(mean(since(sums.0, sums.1), since(counts.0, counts.1))? * NS_PER_MS)
+        // Less than a millisecond in all is more than the counter tells.
+        let sum = since(sums.0, sums.1).filter(|ms| *ms > 0.0);
+        Some(mean(sum, since(counts.0, counts.1))? * NS_PER_MS)
     };
     let interval_ms = per.seconds * 1e3;
     let flush_ms = a.flush_ms.zip(b.flush_ms).and_then(|(a, b)| since(a, b));
@@ -420,7 +422,14 @@ fn guests(earlier: &Snapshot, later: &Snapshot, waits: &HashMap<&str, f64>, per:
             write_bytes_per_s: io.and_then(|(a, b)| per.second(a.write_bytes, b.write_bytes)),
             ..GuestRates::default()
         });
-        rows.extend(disks);
+        // The device's time is that of others if the guest had it do nothing.
+        let is_idle = io.is_some_and(|(a, b)| (a.read_bytes, a.write_bytes) == (b.read_bytes, b.write_bytes));
+        rows.extend(
+            disks.into_iter().map(|disk| GuestRates {
+                host_latency_ns: disk.host_latency_ns.filter(|_| !is_idle),
+                ..disk
+            }),
+        );
     }
     rows
 }

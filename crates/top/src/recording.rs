@@ -38,7 +38,7 @@ pub enum RecordingError {
         path: PathBuf,
     },
     /// The file cannot be read or written.
-    #[error("{path}: {source}")]
+    #[error("{path}")]
     Io {
         /// The file.
         path: PathBuf,

@@ -61,7 +61,7 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
 )];
 
 /// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 6] = ["completions", "man", "export", "verify", "mark", "resume"];
+const SELDOM: [&str; 7] = ["completions", "man", "export", "verify", "mark", "resume", "plan"];
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;

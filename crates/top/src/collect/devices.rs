@@ -16,8 +16,8 @@ pub(super) struct Devices {
     diskstats: Source,
     /// Devices in display order, with counters of zero.
     order: Vec<Device>,
-    /// Devices that diskstats lists and that have no place in `order`: they have no size.
-    left_out: BTreeSet<String>,
+    /// Devices that diskstats lists and that have no place in `order`, with their counters: they had no size.
+    left_out: BTreeMap<String, DeviceCounters>,
 }
 
 impl Devices {
@@ -26,7 +26,7 @@ impl Devices {
             root: root.to_owned(),
             diskstats: Source::new(root.join("proc/diskstats")),
             order: Vec::new(),
-            left_out: BTreeSet::new(),
+            left_out: BTreeMap::new(),
         }
     }
 
@@ -38,24 +38,29 @@ impl Devices {
     /// Reads the stack of devices again.
     pub(super) fn refresh(&mut self) {
         let Some(text) = self.diskstats.read() else { return };
-        let all: Vec<(String, String)> =
-            lines(text).map(|(name, number, _)| (name.to_owned(), number)).collect();
+        let of_line = |(name, number, fields): (&str, String, Vec<u64>)| {
+            (name.to_owned(), number, parse(&fields).unwrap_or_default())
+        };
+        let all: Vec<(String, String, DeviceCounters)> = lines(text).map(of_line).collect();
         let mounts = stack::mount_points(&self.root);
         let (present, absent): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|(name, _)| has_size(&self.root, name));
-        self.left_out = absent.into_iter().map(|(name, _)| name).collect();
-        let found: Vec<Device> =
-            present.into_iter().map(|(name, number)| describe(&self.root, &mounts, name, number)).collect();
+            all.into_iter().partition(|(name, ..)| has_size(&self.root, name));
+        self.left_out = absent.into_iter().map(|(name, _, counters)| (name, counters)).collect();
+        let found: Vec<Device> = present
+            .into_iter()
+            .map(|(name, number, _)| describe(&self.root, &mounts, name, number))
+            .collect();
         self.order = in_stack_order(found);
     }
 
     /// Reads all counters.
     pub(super) fn read(&mut self) -> Vec<Device> {
         let mut counters = self.counters();
-        let is_known = |name: &String| {
-            self.left_out.contains(name) || self.order.iter().any(|device| device.name == *name)
+        // A loop device that got a file meanwhile does I/O now.
+        let is_known = |(name, counters): (&String, &DeviceCounters)| {
+            self.left_out.get(name) == Some(counters) || self.order.iter().any(|device| device.name == *name)
         };
-        if !counters.keys().all(is_known) {
+        if !counters.iter().all(is_known) {
             self.refresh();
             counters = self.counters();
         }

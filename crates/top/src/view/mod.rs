@@ -52,6 +52,13 @@ pub fn run(feed: Feed<'_>, host: &str, stop: &Interrupt) -> io::Result<()> {
     shown
 }
 
+/// When to read next. Without drift: a late reading does not move those after it, unless a whole interval was missed.
+#[must_use]
+pub fn next_reading(due: Instant, interval: Duration, now: Instant) -> Instant {
+    let next = due + interval;
+    if next > now { next } else { now + interval }
+}
+
 fn live(
     terminal: &mut ratatui::DefaultTerminal,
     read: &mut Live<'_>,
@@ -61,8 +68,7 @@ fn live(
     let mut due = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         if Instant::now() >= due {
-            // Without drift: a late reading does not move those after it, unless a whole interval was missed.
-            due = (due + app.interval).max(Instant::now());
+            due = next_reading(due, app.interval, Instant::now());
             let next = read();
             if !app.is_paused {
                 match next {

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::units::Nanos;
@@ -29,6 +30,9 @@ use output::Output;
 
 /// The shortest interval: below it the kernel's counters of milliseconds say little.
 const SHORTEST: Duration = Duration::from_millis(100);
+
+/// Without it there is nothing to show.
+const DISKSTATS: &str = "/proc/diskstats";
 
 /// Flags of `iotax top`.
 #[derive(Debug, ClapArgs)]
@@ -110,7 +114,7 @@ fn go_on(
                 return Ok(Exit::Fine);
             }
         }
-        due = (due + interval).max(Instant::now());
+        due = view::next_reading(due, interval, Instant::now());
         while Instant::now() < due {
             if stop.load(Ordering::Relaxed) {
                 return Ok(if is_once { Exit::Interrupted } else { Exit::Fine });
@@ -138,6 +142,7 @@ impl Reader {
         if let Some(server) = &server {
             note!("Prometheus: http://{}/metrics", server.address());
         }
+        std::fs::File::open(DISKSTATS).context(DISKSTATS).or_exit(Exit::Environment)?;
         let options = Options { root: PathBuf::from("/"), percentiles: true, qmp: args.qmp.clone() };
         let collector = Collector::new(&options, stop);
         Ok(Self { collector, before: None, writer: writer.or_exit(Exit::Environment)?, server })
@@ -147,7 +152,7 @@ impl Reader {
     fn next(&mut self) -> Result<Option<Frame>, String> {
         let snapshot = self.collector.snapshot();
         if let Some(writer) = &mut self.writer {
-            writer.append(&snapshot).map_err(|error| error.to_string())?;
+            writer.append(&snapshot).map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         }
         let frame = self.before.as_ref().and_then(|before| rates::between(before, &snapshot));
         self.before = Some(snapshot);
