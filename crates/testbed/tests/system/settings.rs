@@ -187,6 +187,7 @@ fn a_setting_is_one_runs_at_a_time() {
     // Read while the first run tried another value.
     fs::write(root.path().join(DEPTH), "8\n").expect("written");
     assert!(second.claim().is_err(), "its former value is not the former one");
+    drop(second);
     fs::write(root.path().join(DEPTH), "256\n").expect("written");
     found().claim().expect("free again");
 }
