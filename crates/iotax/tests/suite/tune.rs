@@ -65,6 +65,8 @@ fn every_setting_is_put_back_byte_for_byte() {
         (vec!["--try", "scheduler=fifo"], 2, vec!["scheduler = fifo", "offers none", "mq-deadline"]),
         (vec!["--try", "nr_request"], 2, vec!["did you mean \"nr_requests\""]),
         (vec!["--try", "nr_requests"], 2, vec!["say which values", "nr_requests=64:256"]),
+        (vec!["--try", "nomerges"], 2, vec!["say which values", "nomerges=0:2"]),
+        (vec!["--try", "scheduler=none"], 2, vec!["scheduler=none: that is the present value"]),
         (vec!["--try", "nr_requests=1"], 2, vec!["nr_requests = 1", "4 to 65536"]),
         (vec!["--try", "cache"], 2, vec!["RUNG:DIR"]),
         (vec!["--try", "cache=none"], 2, vec!["RUNG:DIR"]),

@@ -32,7 +32,13 @@ pub(super) fn asked(base: &TargetSpec, list: &[String]) -> Result<Vec<Tryable>, 
             Some((key, values)) => (key, values.split(':').map(str::to_owned).collect()),
             None => (item.as_str(), all_values(base, item)?),
         };
+        let now = key.parse().ok().and_then(|setting| present(base, setting));
         for value in &values {
+            if now.as_ref() == Some(value) {
+                return Err(usage(format!(
+                    "--try {key}={value}: that is the present value; name another one"
+                )));
+            }
             all.push(candidate(base, key, value)?);
         }
     }
@@ -61,7 +67,9 @@ fn all_values(base: &TargetSpec, key: &str) -> Result<Vec<String>, Failure> {
     let others: Vec<String> = words.into_iter().filter(|word| Some(word) != now.as_ref()).collect();
     if others.is_empty() {
         let now = now.map(|now| format!(" (it is {now})")).unwrap_or_default();
-        return Err(usage(format!("--try {key}: say which values{now}, such as {key}=64:256")));
+        let small = key.parse::<Setting>().ok().and_then(Setting::range).filter(|(_, most)| *most < 256);
+        let (one, other) = small.unwrap_or((64, 256));
+        return Err(usage(format!("--try {key}: say which values{now}, such as {key}={one}:{other}")));
     }
     Ok(others)
 }
