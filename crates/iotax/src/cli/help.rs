@@ -61,7 +61,7 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
 )];
 
 /// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 7] = ["completions", "man", "export", "verify", "mark", "resume", "plan"];
+const SELDOM: [&str; 8] = ["completions", "man", "export", "verify", "mark", "resume", "plan", "import"];
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;
