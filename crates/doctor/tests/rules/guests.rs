@@ -132,3 +132,32 @@ fn a_command_line_with_drive_is_read() {
     );
     assert_eq!(ids(&survey), ["cache-unsafe", "nic-user-mode", "guest-throttled"]);
 }
+
+#[test]
+fn the_header_of_a_raw_disk_is_not_followed() {
+    let root = tree::build(
+        "sys/devices/system/cpu/online = 0-63\nproc/self/mountinfo = 1 0 0:5 / / rw - ext4 none rw\nsrv/b = data",
+    );
+    tree::add(root.path(), &crate::qcow2::line("srv/a base=/srv/b"));
+    let look = |format: &str| {
+        let xml = of(
+            &format!(
+                "<disk type='file' device='disk'><driver name='qemu' type='{format}' discard='unmap' iothread='1'/><source file='/srv/a'/><target dev='vda' bus='virtio'/></disk>"
+            ),
+            "",
+        );
+        survey::guest(root.path(), libvirt::setup(&xml, "virsh dumpxml web1").expect("a domain"))
+    };
+    let (raw, declared) = (look("raw"), look("qcow2"));
+    assert_eq!((raw.images[0].format.is_none(), raw.images[0].qcow2.is_none()), (true, true));
+    assert!(!ids(&raw).iter().any(|id| id.starts_with("image-")), "{:?}", ids(&raw));
+    assert!(ids(&declared).contains(&"image-raw-base-probed"), "{:?}", ids(&declared));
+    // The same by the command line of a guest that runs, which names its disk by a link.
+    tree::add(
+        root.path(),
+        "proc/77/cmdline = qemu-system-x86_64\\x00-drive\\x00file=/srv/link,if=virtio,format=raw",
+    );
+    tree::add(root.path(), "srv/link -> a");
+    let running = survey::path(root.path(), Path::new("/srv/a")).expect("a path");
+    assert_eq!((running.guests.len(), running.images[0].qcow2.is_none()), (1, true));
+}
