@@ -161,3 +161,25 @@ fn the_header_of_a_raw_disk_is_not_followed() {
     let running = survey::path(root.path(), Path::new("/srv/a")).expect("a path");
     assert_eq!((running.guests.len(), running.images[0].qcow2.is_none()), (1, true));
 }
+
+#[test]
+fn a_guest_is_known_by_every_way_to_name_its_file() {
+    let cases = [
+        "-drive\\x00file=a,,b=c.img,if=virtio,format=raw",
+        "-drive\\x00file=file:/srv/a,,b=c.img,if=virtio,format=raw",
+        "-drive\\x00driver=raw,file.driver=file,file.filename=a,,b=c.img,if=virtio",
+        "-hda\\x00a,b=c.img",
+        "-blockdev\\x00raw,node-name=n,file.driver=file,file.filename=a,,b=c.img\\x00-device\\x00virtio-blk,drive=n",
+        "-blockdev\\x00driver=file,filename=/srv/a,,b=c.img,node-name=s\\x00-blockdev\\x00driver=raw,file=s,node-name=n\\x00-device\\x00virtio-blk,drive=n",
+        r#"-blockdev\x00{"driver":"throttle","node-name":"n","throttle-group":"g","file":{"driver":"raw","file":{"driver":"file","filename":"a,b=c.img"}}}\x00-device\x00virtio-blk,drive=n"#,
+        r#"-blockdev\x00{"driver":"throttle","node-name":"t","throttle-group":"g","file":{"driver":"raw","node-name":"n","file":{"driver":"file","filename":"a,b=c.img"}}}\x00-device\x00virtio-blk,drive=n"#,
+    ];
+    for case in cases {
+        let root = tree::build(
+            "proc/self/mountinfo = 1 0 0:5 / / rw - ext4 none rw\nproc/77/cwd -> /srv\nsrv/a,b=c.img = data",
+        );
+        tree::add(root.path(), &format!("proc/77/cmdline = qemu-system-x86_64\\x00{case}"));
+        let survey = survey::path(root.path(), Path::new("/srv/a,b=c.img")).expect("a path");
+        assert_eq!(survey.guests.len(), 1, "{case}");
+    }
+}
