@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use iotax_model::survey::{Disk, GuestSetup, Survey};
+use iotax_model::survey::{Disk, GuestSetup, Image, Survey};
 
 use crate::stack::{self, StackError, mount};
 use reader::Reader;
@@ -93,8 +93,10 @@ pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
     for path in guest_paths(&survey.guests) {
         if let Err(reason) = answers(root, Path::new(&path)) {
             reader.leave_out(format!("{path}: {reason}"));
+            survey.images.push(Image { path, unread: Some(reason), ..Image::default() });
         } else if let Err(error) = add_path(&reader, &mut survey, Path::new(&path)) {
             reader.leave_out(error.to_string());
+            survey.images.push(Image { path, unread: Some(error.to_string()), ..Image::default() });
         }
     }
     finish(reader, survey)
