@@ -133,6 +133,15 @@ pub(crate) fn seen<T>(
     })
 }
 
+/// A word for a shell, in quotes if it needs them.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte);
+    if !word.is_empty() && !word.starts_with('-') && word.bytes().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 pub(crate) fn disks(survey: &Survey, check: impl Fn(&Disk) -> Option<Sighting>) -> Vec<Sighting> {
     survey.disks.iter().filter_map(check).collect()
 }
@@ -166,4 +175,16 @@ pub(crate) fn interfaces(
     check: impl Fn(&NetworkInterface) -> Option<Sighting>,
 ) -> Vec<Sighting> {
     survey.interfaces.iter().filter_map(check).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("/srv/a-1.img"), "/srv/a-1.img");
+        assert_eq!(quoted("/srv/a b"), "'/srv/a b'");
+        assert_eq!(quoted("$(id)'x"), r"'$(id)'\''x'");
+    }
 }

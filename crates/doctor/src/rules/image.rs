@@ -1,9 +1,9 @@
 //! Disk images.
 
-use iotax_model::survey::{Image, Survey};
+use iotax_model::survey::{BrokenChain, Image, ProbedBacking, Survey};
 use iotax_model::units::human;
 
-use crate::rule::{Rule, Subject, Sureness, images, seen};
+use crate::rule::{Rule, Sighting, Subject, Sureness, images, quoted, seen};
 
 /// QEMU's default limit of the cache for a qcow2 image's tables.
 const L2_CACHE: u64 = 32 << 20;
@@ -25,6 +25,27 @@ fn l2_cache(survey: &Survey, image: &Image) -> Option<u64> {
     own.find_map(|disk| Some(disk.l2_cache_bytes.as_ref()?.value))
 }
 
+/// A base whose format QEMU guesses, if its format by the header is of this kind.
+fn probed(image: &Image, is_meant: fn(Option<&str>) -> bool) -> Option<Sighting> {
+    let header = image.qcow2.as_ref()?;
+    let ProbedBacking { overlay, base, format } = header.value.probed.as_ref()?;
+    let format = format.as_deref();
+    if !is_meant(format) {
+        return None;
+    }
+    let value = match format {
+        Some(format) => format!("{overlay} names {base} without its format; by its header it is {format}"),
+        None => format!("{overlay} names {base} without its format"),
+    };
+    let remedy = format!(
+        "with the guest off: qemu-img rebase -u -b {} -F {} {}",
+        quoted(base),
+        format.unwrap_or("FORMAT"),
+        quoted(overlay)
+    );
+    seen(&image.path, value, header, remedy)
+}
+
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "image-corrupt",
@@ -40,7 +61,7 @@ pub(super) const RULES: &[Rule] = &[
                     &image.path,
                     "corrupt: true",
                     header,
-                    format!("back it up, then: qemu-img check -r all {}", image.path),
+                    format!("back it up, then: qemu-img check -r all {}", quoted(&image.path)),
                 )
             })
         },
@@ -69,24 +90,60 @@ pub(super) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        id: "image-format-probed",
+        id: "image-backing-missing",
         subject: Subject::Image,
         sureness: Sureness::Fault,
-        title: "An overlay does not name the format of the image below",
-        why: "QEMU guesses it from bytes that a guest can write, and then reads whatever file those bytes name.",
-        source: "QEMU: docs/about/removed-features.rst, qemu-img backing file without format",
+        title: "An image below an overlay is missing",
+        why: "QEMU cannot open the overlay, and what only the image below holds is lost with it.",
+        source: "QEMU: docs/interop/qcow2.rst, backing file name; qemu-img(1), rebase",
         check: |survey| {
             images(survey, |image| {
-                let header = image.qcow2.as_ref().filter(|header| header.value.probes_backing)?;
-                let below = header.value.backing.first().map_or("BASE", String::as_str);
-                seen(
-                    &image.path,
-                    "no backing-filename-format",
-                    header,
-                    format!("qemu-img rebase -u -b {below} -F raw {} (or -F qcow2)", image.path),
-                )
+                let header = image.qcow2.as_ref()?;
+                let Some(BrokenChain::Missing { overlay, base }) = &header.value.broken else { return None };
+                let remedy = format!(
+                    "restore it; if it was moved, with the guest off: qemu-img rebase -u -b NEW_PLACE -F FORMAT {}",
+                    quoted(overlay)
+                );
+                seen(&image.path, format!("{overlay} is on {base}, which does not exist"), header, remedy)
             })
         },
+    },
+    Rule {
+        id: "image-backing-loop",
+        subject: Subject::Image,
+        sureness: Sureness::Fault,
+        title: "An image is below itself",
+        why: "QEMU cannot open a chain of images that has no end.",
+        source: "QEMU: docs/interop/qcow2.rst, backing file name; qemu-img(1), rebase",
+        check: |survey| {
+            images(survey, |image| {
+                let header = image.qcow2.as_ref()?;
+                let Some(BrokenChain::Loop { overlay, base }) = &header.value.broken else { return None };
+                let remedy = format!(
+                    "name the right base, with the guest off: qemu-img rebase -u -b BASE -F FORMAT {}",
+                    quoted(overlay)
+                );
+                seen(&image.path, format!("{overlay} is on {base}, which is above it"), header, remedy)
+            })
+        },
+    },
+    Rule {
+        id: "image-raw-base-probed",
+        subject: Subject::Image,
+        sureness: Sureness::Fault,
+        title: "An overlay does not say that the image below is raw",
+        why: "QEMU guesses the format from bytes that a guest may have written, and then reads whatever file those bytes name.",
+        source: "QEMU: docs/about/removed-features.rst, qemu-img backing file without format",
+        check: |survey| images(survey, |image| probed(image, |format| format == Some("raw"))),
+    },
+    Rule {
+        id: "image-format-probed",
+        subject: Subject::Image,
+        sureness: Sureness::Depends,
+        title: "An overlay does not name the format of the image below",
+        why: "QEMU guesses it from the image's first bytes, which is unsafe if a guest ever wrote the image as a raw disk.",
+        source: "QEMU: docs/about/removed-features.rst, qemu-img backing file without format",
+        check: |survey| images(survey, |image| probed(image, |format| format != Some("raw"))),
     },
     Rule {
         id: "image-aes",
@@ -198,7 +255,12 @@ pub(super) const RULES: &[Rule] = &[
                 let depth = header.value.backing.len();
                 let value = format!("{depth} images below it");
                 (depth >= LONG_CHAIN).then(|| {
-                    seen(&image.path, value, header, "virsh blockcommit, or offline: qemu-img commit")
+                    seen(
+                        &image.path,
+                        value,
+                        header,
+                        "virsh blockcommit; with the guest off, qemu-img commit merges one image into the next, which no other overlay may use",
+                    )
                 })?
             })
         },
@@ -220,7 +282,7 @@ pub(super) const RULES: &[Rule] = &[
                     header,
                     format!(
                         "qemu-img snapshot -l {0}; while it is not in use: qemu-img snapshot -d TAG {0}",
-                        image.path
+                        quoted(&image.path)
                     ),
                 )
             })
@@ -241,7 +303,7 @@ pub(super) const RULES: &[Rule] = &[
                     &image.path,
                     "compat 0.10",
                     header,
-                    format!("while it is not in use: qemu-img amend -o compat=1.1 {}", image.path),
+                    format!("while it is not in use: qemu-img amend -o compat=1.1 {}", quoted(&image.path)),
                 )
             })
         },
@@ -260,7 +322,7 @@ pub(super) const RULES: &[Rule] = &[
                     &image.path,
                     format.value.clone(),
                     format,
-                    format!("qemu-img convert -O qcow2 {} NEW.qcow2", image.path),
+                    format!("qemu-img convert -O qcow2 {} NEW.qcow2", quoted(&image.path)),
                 )
             })
         },

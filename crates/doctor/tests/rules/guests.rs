@@ -132,3 +132,54 @@ fn a_command_line_with_drive_is_read() {
     );
     assert_eq!(ids(&survey), ["cache-unsafe", "nic-user-mode", "guest-throttled"]);
 }
+
+#[test]
+fn the_header_of_a_raw_disk_is_not_followed() {
+    let root = tree::build(
+        "sys/devices/system/cpu/online = 0-63\nproc/self/mountinfo = 1 0 0:5 / / rw - ext4 none rw\nsrv/b = data",
+    );
+    tree::add(root.path(), &crate::qcow2::line("srv/a base=/srv/b"));
+    let look = |format: &str| {
+        let xml = of(
+            &format!(
+                "<disk type='file' device='disk'><driver name='qemu' type='{format}' discard='unmap' iothread='1'/><source file='/srv/a'/><target dev='vda' bus='virtio'/></disk>"
+            ),
+            "",
+        );
+        survey::guest(root.path(), libvirt::setup(&xml, "virsh dumpxml web1").expect("a domain"))
+    };
+    let (raw, declared) = (look("raw"), look("qcow2"));
+    assert_eq!((raw.images[0].format.is_none(), raw.images[0].qcow2.is_none()), (true, true));
+    assert!(!ids(&raw).iter().any(|id| id.starts_with("image-")), "{:?}", ids(&raw));
+    assert!(ids(&declared).contains(&"image-raw-base-probed"), "{:?}", ids(&declared));
+    // The same by the command line of a guest that runs, which names its disk by a link.
+    tree::add(
+        root.path(),
+        "proc/77/cmdline = qemu-system-x86_64\\x00-drive\\x00file=/srv/link,if=virtio,format=raw",
+    );
+    tree::add(root.path(), "srv/link -> a");
+    let running = survey::path(root.path(), Path::new("/srv/a")).expect("a path");
+    assert_eq!((running.guests.len(), running.images[0].qcow2.is_none()), (1, true));
+}
+
+#[test]
+fn a_guest_is_known_by_every_way_to_name_its_file() {
+    let cases = [
+        "-drive\\x00file=a,,b=c.img,if=virtio,format=raw",
+        "-drive\\x00file=file:/srv/a,,b=c.img,if=virtio,format=raw",
+        "-drive\\x00driver=raw,file.driver=file,file.filename=a,,b=c.img,if=virtio",
+        "-hda\\x00a,b=c.img",
+        "-blockdev\\x00raw,node-name=n,file.driver=file,file.filename=a,,b=c.img\\x00-device\\x00virtio-blk,drive=n",
+        "-blockdev\\x00driver=file,filename=/srv/a,,b=c.img,node-name=s\\x00-blockdev\\x00driver=raw,file=s,node-name=n\\x00-device\\x00virtio-blk,drive=n",
+        r#"-blockdev\x00{"driver":"throttle","node-name":"n","throttle-group":"g","file":{"driver":"raw","file":{"driver":"file","filename":"a,b=c.img"}}}\x00-device\x00virtio-blk,drive=n"#,
+        r#"-blockdev\x00{"driver":"throttle","node-name":"t","throttle-group":"g","file":{"driver":"raw","node-name":"n","file":{"driver":"file","filename":"a,b=c.img"}}}\x00-device\x00virtio-blk,drive=n"#,
+    ];
+    for case in cases {
+        let root = tree::build(
+            "proc/self/mountinfo = 1 0 0:5 / / rw - ext4 none rw\nproc/77/cwd -> /srv\nsrv/a,b=c.img = data",
+        );
+        tree::add(root.path(), &format!("proc/77/cmdline = qemu-system-x86_64\\x00{case}"));
+        let survey = survey::path(root.path(), Path::new("/srv/a,b=c.img")).expect("a path");
+        assert_eq!(survey.guests.len(), 1, "{case}");
+    }
+}

@@ -3,6 +3,7 @@
 mod documented;
 mod faults;
 mod guests;
+mod qcow2;
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use iotax_testbed::survey;
 use iotax_testkit::require;
 use tempfile::TempDir;
 
@@ -113,4 +114,37 @@ fn a_running_guest_is_known_by_its_command_line() {
     for (path, expected) in paths.iter().zip(cases) {
         assert_eq!(ids(Path::new(path), "iotax-test"), expected, "{path}");
     }
+}
+
+#[test]
+fn an_image_that_cannot_be_read_is_not_taken_for_a_good_one() {
+    require!(program "qemu-img", "mkfifo");
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let at = dir.path();
+    let base = create(at, "base", &[], "64M");
+    let on_missing = create(at, "on_missing", &["-b", &base, "-F", "qcow2"], "64M");
+    let low = create(at, "low", &[], "64M");
+    let high = create(at, "high", &["-b", &low, "-F", "qcow2"], "64M");
+    run("qemu-img", &["rebase", "-u", "-b", &high, "-F", "qcow2", &low]);
+    std::fs::remove_file(&base).expect("removed");
+    let on_fifo = create(at, "on_fifo", &["-u", "-b", "pipe", "-F", "raw"], "64M");
+    run("mkfifo", &[text(&at.join("pipe"))]);
+    let remote = create(at, "remote", &["-u", "-b", "nbd://127.0.0.1:1/x", "-F", "raw"], "64M");
+    let cut = create(at, "cut", &[], "64M");
+    std::fs::File::options().write(true).open(&cut).expect("the image").set_len(80).expect("cut off");
+    std::fs::write(at.join("garbage.qcow2"), "garbage").expect("written");
+    let garbage = text(&at.join("garbage.qcow2")).to_owned();
+
+    assert_eq!(ids(Path::new(&on_missing), text(at)), ["image-backing-missing"]);
+    assert_eq!(ids(Path::new(&high), text(at)), ["image-backing-loop"]);
+    let survey = |path: &str| survey::path(Path::new("/"), Path::new(path)).expect("a path");
+    for (path, reason) in
+        [(&on_fifo, "neither a regular file"), (&cut, "table ends at byte"), (&garbage, "no such header")]
+    {
+        let unread = survey(path).subject_unread.unwrap_or_default();
+        assert!(unread.contains(reason), "{path}: {unread}");
+    }
+    let survey = survey(&remote);
+    assert_eq!(survey.subject_unread, None);
+    assert!(survey.unread.iter().any(|reason| reason.contains("nbd://127.0.0.1:1/x")), "{:?}", survey.unread);
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args as ClapArgs;
 use iotax_doctor::{Finding, Sureness, examine};
 use iotax_model::exit::Exit;
@@ -59,7 +59,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if let Some(json) = json {
         json.write(say::json(&doctor::document(subject, &survey, &findings)).as_bytes())?;
     }
-    Ok(if is_tripped(args.fail_if, &findings) { Exit::Gate } else { Exit::Fine })
+    Ok(match survey.subject_unread {
+        _ if is_tripped(args.fail_if, &findings) => Exit::Gate,
+        Some(_) => Exit::Environment,
+        None => Exit::Fine,
+    })
 }
 
 /// A finding that is surer than the limit counts too.
@@ -73,6 +77,13 @@ fn look(args: &Args) -> Result<Survey, Failure> {
     let path = Path::new(target);
     if Remote::is_meant(path) {
         return elsewhere(target, args.sudo);
+    }
+    survey::answers(root, path)
+        .map_err(|reason| anyhow!("{target}: {reason}; its mount may be dead"))
+        .or_exit(Exit::Environment)?;
+    if path.is_symlink() && !path.exists() {
+        let end = path.read_link().unwrap_or_default();
+        return Err(usage(format!("{target} is a link to {}, which does not exist", end.display())));
     }
     if path.exists() && is_domain(path) {
         return domain(&input::text(path, input::DOMAIN)?, target);

@@ -18,8 +18,10 @@ pub struct Image {
     pub extents: Known<u64>,
     /// True if the filesystem overwrites its blocks in place (chattr +C); `None` where there is no such attribute.
     pub in_place: Known<bool>,
-    /// The header of a qcow2 image.
+    /// The header of a qcow2 image; absent if a guest uses the file as a raw disk, as the guest then writes these bytes.
     pub qcow2: Known<Qcow2>,
+    /// Why it, or an image below, could not be read.
+    pub unread: Option<String>,
 }
 
 /// The space of an image's file.
@@ -52,8 +54,42 @@ pub struct Qcow2 {
     pub encryption: Option<String>,
     /// Images below it, from the nearest.
     pub backing: Vec<String>,
-    /// True if it names an image below and not its format.
-    pub probes_backing: bool,
+    /// The first image below whose overlay does not name its format.
+    pub probed: Option<ProbedBacking>,
+    /// The place where the chain of images below breaks off.
+    pub broken: Option<BrokenChain>,
+}
+
+/// An image whose overlay leaves its format to QEMU's guess.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbedBacking {
+    /// The image that names it.
+    pub overlay: String,
+    /// The image below.
+    pub base: String,
+    /// The base's format by its first bytes; `None` for a device.
+    pub format: Option<String>,
+}
+
+/// A backing file that cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum BrokenChain {
+    /// The backing file does not exist.
+    Missing {
+        /// The image that names it.
+        overlay: String,
+        /// The absent file.
+        base: String,
+    },
+    /// The backing file is an image further up.
+    Loop {
+        /// The image that names it.
+        overlay: String,
+        /// The image that is further up.
+        base: String,
+    },
 }
 
 impl Image {

@@ -18,7 +18,7 @@ pub use disk::{
 pub use fact::{Fact, Known};
 pub use filesystem::{Filesystem, Space};
 pub use guest::{GuestDisk, GuestNic, GuestSetup};
-pub use image::{Image, ImageFile, Qcow2};
+pub use image::{BrokenChain, Image, ImageFile, ProbedBacking, Qcow2};
 pub use machine::{CgroupLimit, MachineSetup, Tcp};
 pub use network::{Feature, NetworkInterface, Ring};
 
@@ -38,6 +38,8 @@ pub struct Survey {
     pub guests: Vec<GuestSetup>,
     /// Network interfaces.
     pub interfaces: Vec<NetworkInterface>,
+    /// Why the path that was named could not be read.
+    pub subject_unread: Option<String>,
     /// Reasons for facts that are absent, one sentence each.
     pub unread: Vec<String>,
 }

@@ -9,7 +9,7 @@ use super::{Page, Part};
 /// The answer first, then each finding with its evidence, reason and remedy.
 #[must_use]
 pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
-    let mut parts = vec![Part::Sentence(format!("{subject}: {}.", answer(findings)))];
+    let mut parts = vec![Part::Sentence(format!("{subject}: {}", ended(&headline(survey, findings))))];
     for finding in findings {
         let Rule { id, sureness, title, why, source, .. } = finding.rule;
         let sighting = &finding.sighting;
@@ -22,12 +22,31 @@ pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
     }
     parts.push(Part::Sentence(looked_at(survey)));
     if !survey.unread.is_empty() {
-        parts.push(Part::Sentence(format!("Not known: {}.", survey.unread.join("; "))));
+        let unread: Vec<&str> = survey.unread.iter().map(|reason| reason.trim_end_matches('.')).collect();
+        parts.push(Part::Sentence(format!("Not known: {}", ended(&unread.join("; ")))));
     }
     Page { parts }
 }
 
-/// Such as `2 known faults, 1 cost, 3 depend`.
+/// A sentence with a period, unless it ends with a mark already.
+fn ended(sentence: &str) -> String {
+    let is_ended = sentence.ends_with(['.', '?', '!']);
+    format!("{sentence}{}", if is_ended { "" } else { "." })
+}
+
+/// What was found, or why it is not known.
+fn headline(survey: &Survey, findings: &[Finding]) -> String {
+    match &survey.subject_unread {
+        Some(reason) if findings.is_empty() => format!("could not be read: {reason}"),
+        Some(reason) => format!("{}; could not be read: {reason}", answer(findings)),
+        None if findings.is_empty() && survey.images.iter().any(|image| image.unread.is_some()) => {
+            "nothing found in what could be read".to_owned()
+        }
+        None => answer(findings),
+    }
+}
+
+/// Such as `2 known faults, 1 cost, 3 that depend on your workload`.
 fn answer(findings: &[Finding]) -> String {
     let counts = Sureness::ALL.map(|sureness| {
         let count = findings.iter().filter(|finding| finding.rule.sureness == sureness).count();
@@ -37,8 +56,8 @@ fn answer(findings: &[Finding]) -> String {
             (Sureness::Fault, _) => "known faults",
             (Sureness::Cost, 1) => "cost",
             (Sureness::Cost, _) => "costs",
-            (Sureness::Depends, 1) => "depends",
-            (Sureness::Depends, _) => "depend",
+            (Sureness::Depends, 1) => "that depends on your workload",
+            (Sureness::Depends, _) => "that depend on your workload",
         };
         Some(format!("{count} {words}"))
     });
@@ -51,7 +70,7 @@ fn looked_at(survey: &Survey) -> String {
     let numbers = [
         (survey.disks.len(), "block device"),
         (survey.filesystems.len(), "filesystem"),
-        (survey.images.len(), "image"),
+        (survey.images.iter().filter(|image| image.unread.is_none()).count(), "image"),
         (survey.guests.len(), "guest"),
         (survey.interfaces.len(), "network interface"),
     ];
@@ -69,4 +88,28 @@ pub fn rules() -> Page {
         format!("{} ({}, {}): {}", rule.id, rule.subject.word(), rule.sureness.title(), rule.title)
     };
     Page { parts: vec![Part::Lines(iotax_doctor::rules::all().map(line).collect())] }
+}
+
+#[cfg(test)]
+mod tests {
+    use iotax_model::survey::Image;
+
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_read_is_not_without_findings() {
+        let unread = |reason: &str| Survey { subject_unread: Some(reason.to_owned()), ..Survey::default() };
+        assert_eq!(headline(&unread("it is cut off"), &[]), "could not be read: it is cut off");
+        let image = Image { unread: Some("no answer".to_owned()), ..Image::default() };
+        let survey = Survey { images: vec![image], ..Survey::default() };
+        assert_eq!(headline(&survey, &[]), "nothing found in what could be read");
+        assert_eq!(looked_at(&survey), "Looked at: the machine.");
+        assert_eq!(headline(&Survey::default(), &[]), "nothing found");
+    }
+
+    #[test]
+    fn a_sentence_ends_once() {
+        assert_eq!(ended("is /proc mounted here?"), "is /proc mounted here?");
+        assert_eq!(ended("nothing found"), "nothing found.");
+    }
 }

@@ -1,18 +1,15 @@
 //! Facts about disk images.
 
-use std::fs::File;
-use std::io::Read;
+use iotax_model::survey::{Fact, Image, ImageFile, Known};
 
-use iotax_model::survey::{Fact, Image, ImageFile, Known, Qcow2};
-use serde_json::Value;
-
+use super::look::look;
+use super::qcow2;
 use super::reader::Reader;
 use crate::program::Program;
 
 const STAT: Program = Program { name: "stat", package: "coreutils" };
 const FILEFRAG: Program = Program { name: "filefrag", package: "e2fsprogs" };
 const LSATTR: Program = Program { name: "lsattr", package: "e2fsprogs" };
-const QEMU_IMG: Program = Program { name: "qemu-img", package: "qemu-utils" };
 
 /// The first bytes of image formats.
 const MARKS: [(&[u8], &str); 6] = [
@@ -24,27 +21,46 @@ const MARKS: [(&[u8], &str); 6] = [
     (b"conectix", "vpc"),
 ];
 
-/// The regular file at a path; `None` for anything else.
-pub(super) fn image(reader: &Reader<'_>, path: &str) -> Option<Image> {
-    let place = reader.place(path);
-    if !place.metadata().ok()?.is_file() {
+/// The format by a file's first bytes.
+pub(super) fn format_of(start: &[u8]) -> Option<&'static str> {
+    MARKS.iter().find(|(mark, _)| start.starts_with(mark)).map(|(_, name)| *name)
+}
+
+/// The regular file at a path; `None` for anything else. `declared` is the format that a guest uses it in: the header of a raw disk is the
+/// guest's to write and means nothing.
+pub(super) fn image(reader: &Reader<'_>, path: &str, declared: Option<&str>) -> Option<Image> {
+    let found = match look(&reader.place(path)) {
+        Ok(found) => found,
+        Err(error) => {
+            let unread = Some(error.to_string());
+            reader.leave_out(format!("{path}: {error}"));
+            return Some(Image { path: path.to_owned(), unread, ..Image::default() });
+        }
+    };
+    if !found.metadata.is_file() {
         return None;
     }
-    let mut start = Vec::new();
-    let read = File::open(&place).and_then(|file| file.take(64).read_to_end(&mut start));
-    if let Err(error) = read {
-        reader.leave_out(format!("{path}: {error}"));
+    let format = if declared == Some("raw") { None } else { format_of(&found.start) };
+    let is_meant = declared == Some("qcow2") || declared.is_none() && path.ends_with(".qcow2");
+    let (qcow2, unread) = match format {
+        Some("qcow2") => match qcow2::chain(reader, path, &found) {
+            Ok((header, unread)) => (Some(Fact::new(header, path)), unread),
+            Err(reason) => (None, Some(reason)),
+        },
+        None if is_meant => (None, Some("it should be a qcow2 image and has no such header".to_owned())),
+        _ => (None, None),
+    };
+    if let Some(reason) = &unread {
+        reader.leave_out(format!("{path}: {reason}"));
     }
-    let format = MARKS.iter().find(|(mark, _)| start.starts_with(mark)).map(|(_, name)| *name);
-    let format = format.map(|name| Fact::new(name.to_owned(), path));
-    let is_qcow2 = format.as_ref().is_some_and(|format| format.value == "qcow2");
     Some(Image {
         path: path.to_owned(),
         file: file(reader, path),
         extents: extents(reader, path),
         in_place: in_place(reader, path),
-        qcow2: if is_qcow2 { header(reader, path) } else { None },
-        format,
+        qcow2,
+        unread,
+        format: format.map(|name| Fact::new(name.to_owned(), path)),
     })
 }
 
@@ -70,30 +86,4 @@ fn in_place(reader: &Reader<'_>, path: &str) -> Known<bool> {
         return None;
     }
     reader.command(LSATTR, &["-d", path])?.read(|text| Some(text.split_whitespace().next()?.contains('C')))
-}
-
-/// The header and those of the images below. `-U` reads an image that is in use; the format is given, as a probed one could be the guest's
-/// choice.
-fn header(reader: &Reader<'_>, path: &str) -> Known<Qcow2> {
-    let told =
-        reader.command(QEMU_IMG, &["info", "-U", "--output=json", "--backing-chain", "-f", "qcow2", path])?;
-    told.read(|text| {
-        let chain: Vec<Value> = serde_json::from_str(text).ok()?;
-        let (own, below) = chain.split_first()?;
-        let data = &own["format-specific"]["data"];
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        Some(Qcow2 {
-            virtual_bytes: own["virtual-size"].as_u64(),
-            cluster_bytes: own["cluster-size"].as_u64(),
-            compat: text(&data["compat"]),
-            extended_l2: data["extended-l2"].as_bool(),
-            corrupt: data["corrupt"].as_bool(),
-            snapshots: own["snapshots"].as_array().map_or(0, |all| all.len() as u64),
-            encryption: text(&data["encrypt"]["format"]),
-            backing: below.iter().filter_map(|info| text(&info["filename"])).collect(),
-            probes_backing: chain.iter().any(|info| {
-                info["backing-filename"].is_string() && info["backing-filename-format"].is_null()
-            }),
-        })
-    })
 }

@@ -5,17 +5,20 @@
 mod disk;
 mod filesystem;
 mod image;
+mod look;
 mod machine;
 mod mapper;
 mod network;
+mod qcow2;
 mod qemu;
 mod reader;
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use iotax_model::survey::{Disk, GuestSetup, Survey};
+use iotax_model::survey::{Disk, GuestSetup, Image, Survey};
 
 use crate::stack::{self, StackError, mount};
 use reader::Reader;
@@ -25,9 +28,9 @@ use reader::Reader;
 pub fn machine(root: &Path) -> Survey {
     let reader = Reader::new(root);
     let mut survey = Survey { guests: qemu::running(&reader), ..Survey::default() };
-    let paths: Vec<String> = guest_paths(&survey.guests);
-    for path in paths {
-        survey.images.extend(image::image(&reader, &path));
+    for path in guest_paths(&survey.guests) {
+        let declared = declared(&survey.guests, &path);
+        survey.images.extend(image::image(&reader, &path, declared.as_deref()));
     }
     let names = disk::all(&reader);
     survey.disks = disk::disks(&reader, &names);
@@ -41,24 +44,45 @@ pub fn machine(root: &Path) -> Survey {
 pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     let reader = Reader::new(root);
     let mut survey = Survey::default();
-    add_path(&reader, &mut survey, path)?;
+    if let Err(reason) = answers(root, path) {
+        survey.subject_unread = Some(reason);
+        return Ok(finish(reader, survey));
+    }
     let inside = inside(root, path);
-    if root
-        .join(inside.strip_prefix("/").unwrap_or(&inside))
+    survey.guests = qemu::running(&reader);
+    survey.guests.retain_mut(|guest| {
+        guest.disks.retain_mut(|disk| {
+            let Some(used) = &mut disk.path else { return false };
+            let place = Path::new(&used.value);
+            let is_this = answers(root, place).is_ok() && self::inside(root, place) == inside;
+            if is_this {
+                // The guest may name it by a link.
+                used.value = inside.to_string_lossy().into_owned();
+            }
+            is_this
+        });
+        guest.nics.clear();
+        !guest.disks.is_empty()
+    });
+    add_path(&reader, &mut survey, path)?;
+    if reader
+        .place(&inside.to_string_lossy())
         .metadata()
         .is_ok_and(|found| found.file_type().is_block_device())
     {
         add_above(&reader, &mut survey);
     }
-    survey.guests = qemu::running(&reader);
-    survey.guests.retain_mut(|guest| {
-        guest.disks.retain(|disk| {
-            disk.path.as_ref().is_some_and(|used| self::inside(root, Path::new(&used.value)) == inside)
-        });
-        guest.nics.clear();
-        !guest.disks.is_empty()
-    });
+    survey.subject_unread = survey.images.iter().find_map(|image| image.unread.clone());
     Ok(finish(reader, survey))
+}
+
+/// Fails with the reason if a path hangs, as on a dead mount. One that is absent answers.
+pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
+    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+    match look::answers(&root.join(path.strip_prefix("/").unwrap_or(&path))) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error.to_string()),
+        _ => Ok(()),
+    }
 }
 
 /// A guest as it is defined, with what is below its disks here.
@@ -67,8 +91,12 @@ pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
     let reader = Reader::new(root);
     let mut survey = Survey { guests: vec![guest], ..Survey::default() };
     for path in guest_paths(&survey.guests) {
-        if let Err(error) = add_path(&reader, &mut survey, Path::new(&path)) {
+        if let Err(reason) = answers(root, Path::new(&path)) {
+            reader.leave_out(format!("{path}: {reason}"));
+            survey.images.push(Image { path, unread: Some(reason), ..Image::default() });
+        } else if let Err(error) = add_path(&reader, &mut survey, Path::new(&path)) {
             reader.leave_out(error.to_string());
+            survey.images.push(Image { path, unread: Some(error.to_string()), ..Image::default() });
         }
     }
     finish(reader, survey)
@@ -78,6 +106,14 @@ pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
 fn guest_paths(guests: &[GuestSetup]) -> Vec<String> {
     let disks = guests.iter().flat_map(|guest| &guest.disks);
     disks.filter_map(|disk| Some(disk.path.as_ref()?.value.clone())).collect()
+}
+
+/// The format in which guests use a file: raw if any does, as that guest then writes the header.
+fn declared(guests: &[GuestSetup], path: &str) -> Option<String> {
+    let disks = guests.iter().flat_map(|guest| &guest.disks);
+    let own = disks.filter(|disk| disk.path.as_ref().is_some_and(|used| used.value == path));
+    let formats: Vec<&String> = own.filter_map(|disk| Some(&disk.format.as_ref()?.value)).collect();
+    formats.iter().find(|format| **format == "raw").or(formats.first()).map(|format| (*format).clone())
 }
 
 /// Adds the layers below a path and, for a file, the file as an image.
@@ -94,7 +130,11 @@ fn add_path(reader: &Reader<'_>, survey: &mut Survey, path: &Path) -> Result<(),
         }
     }
     let inside = inside(reader.root(), path);
-    survey.images.extend(image::image(reader, &inside.to_string_lossy()));
+    let inside = inside.to_string_lossy();
+    // A definition may name the file by a link.
+    let declared =
+        declared(&survey.guests, &inside).or_else(|| declared(&survey.guests, &path.to_string_lossy()));
+    survey.images.extend(image::image(reader, &inside, declared.as_deref()));
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use iotax_model::survey::{Fact, GuestDisk, GuestNic, GuestSetup, Known};
 use serde_json::Value;
@@ -10,6 +11,9 @@ use super::reader::Reader;
 
 /// The options of a QEMU that are read.
 type Options = Vec<(String, BTreeMap<String, String>)>;
+
+/// Nodes of a disk, far more than there are; a command line may name them in a circle.
+const MOST_NODES: usize = 32;
 
 /// Running guests.
 pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
@@ -24,9 +28,27 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
             .collect();
         let program = words.first()?.rsplit('/').next()?;
         let is_qemu = program.starts_with("qemu-system-") || ["kvm", "qemu-kvm"].contains(&program);
-        is_qemu.then(|| GuestSetup { pid: Some(pid), ..setup(&words[1..], &source, pid) })
+        is_qemu.then(|| {
+            let mut guest = GuestSetup { pid: Some(pid), ..setup(&words[1..], &source, pid) };
+            let directory = fs::read_link(reader.place(&format!("/proc/{pid}/cwd"))).ok();
+            for disk in &mut guest.disks {
+                disk.path =
+                    disk.path.take().and_then(|path| path.read(|name| local(name, directory.as_deref())));
+            }
+            guest
+        })
     };
     processes.filter_map(guest).collect()
+}
+
+/// The absolute path of a file that QEMU names; `None` if the name is of a protocol, such as `nbd:` or `json:`.
+fn local(name: &str, directory: Option<&Path>) -> Option<String> {
+    let name = name.strip_prefix("file:").unwrap_or(name);
+    if name.starts_with('/') {
+        return Some(name.to_owned());
+    }
+    let is_protocol = name.split('/').next().unwrap_or_default().contains(':');
+    (!name.is_empty() && !is_protocol).then(|| directory?.join(name).to_str().map(str::to_owned))?
 }
 
 /// The key of a value without one, for each option with such values.
@@ -49,6 +71,13 @@ fn options(words: &[String]) -> Options {
     let mut words = words.iter().peekable();
     while let Some(word) = words.next() {
         let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else { continue };
+        if ["hda", "hdb", "hdc", "hdd"].contains(&option) {
+            // Its file name is no list of keys.
+            let file = words.next().cloned().unwrap_or_default();
+            let keys = [("file".to_owned(), file), ("id".to_owned(), option.to_owned())];
+            found.push(("drive".to_owned(), BTreeMap::from(keys)));
+            continue;
+        }
         let value = match FIRST.iter().find(|(name, _)| *name == option) {
             Some((_, first)) => words.next().map(|text| keys(text, first)).unwrap_or_default(),
             None => BTreeMap::new(),
@@ -258,8 +287,9 @@ fn threads(line: &Line<'_>) -> u64 {
 
 /// What `-drive` says.
 fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
-    disk.path = drive.text("file").filter(|file| file.value.starts_with('/'));
-    disk.format = drive.text("format");
+    let names = ["file", "file.filename", "file.file.filename"];
+    disk.path = names.iter().find_map(|key| drive.text(key));
+    disk.format = drive.text("format").or_else(|| drive.text("driver"));
     disk.cache = drive.text("cache");
     disk.aio = drive.text("aio");
     disk.discard = drive.text("discard").map(discard);
@@ -272,41 +302,50 @@ fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
     disk.throttle = (!limits.is_empty()).then(|| Fact::new(limits.join(" "), drive.source));
 }
 
+/// A node of `-blockdev`: its option, and the beginning of its keys if it is described within another one, such as `file.`.
+type Node<'a> = (&'a Line<'a>, String);
+
+/// The node with this name.
+fn node_named<'a>(nodes: &'a [Line<'a>], name: &str) -> Option<Node<'a>> {
+    nodes.iter().find_map(|line| {
+        let key = line.keys.iter().find_map(|(key, value)| {
+            key.strip_suffix("node-name")
+                .filter(|before| value == name && (before.is_empty() || before.ends_with('.')))
+        })?;
+        Some((line, key.to_owned()))
+    })
+}
+
 /// What the nodes of `-blockdev` say, from the one that the device names down to the file.
 fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'_>]) {
     let (mut direct, mut unsafe_, mut stated) = (false, false, false);
-    let mut next = Some(top.to_owned());
-    for _ in nodes {
-        let Some(node) =
-            next.as_deref().and_then(|name| nodes.iter().find(|node| node.is("node-name", name)))
-        else {
-            break;
-        };
-        let driver = node.get("driver").unwrap_or_default();
-        match driver {
-            "throttle" => disk.throttle = node.text("throttle-group"),
+    let mut next = node_named(nodes, top);
+    for _ in 0..MOST_NODES {
+        let Some((line, before)) = next else { break };
+        let key = |name: &str| format!("{before}{name}");
+        match line.get(&key("driver")).unwrap_or_default() {
+            "throttle" => disk.throttle = line.text(&key("throttle-group")),
             "file" | "host_device" => {
-                disk.path = node.text("filename").filter(|file| file.value.starts_with('/'));
-                disk.aio = node.text("aio");
+                disk.path = line.text(&key("filename"));
+                disk.aio = line.text(&key("aio"));
             }
-            _ if disk.format.is_none() => disk.format = node.text("driver"),
+            _ if disk.format.is_none() => disk.format = line.text(&key("driver")),
             _ => {}
         }
         if disk.discard.is_none() {
-            disk.discard = node.text("discard").map(discard);
+            disk.discard = line.text(&key("discard")).map(discard);
         }
-        disk.l2_cache_bytes = disk.l2_cache_bytes.take().or_else(|| node.bytes("l2-cache-size"));
-        direct |= node.is("cache.direct", "on");
-        unsafe_ |= node.is("cache.no-flush", "on");
-        stated |= node.get("cache.direct").is_some() || node.get("cache.no-flush").is_some();
-        next = node.get("file").map(str::to_owned);
-        // A file that is described within its format's node.
-        if let Some(file) = node.get("file.filename") {
-            disk.path =
-                Some(Fact::new(file.to_owned(), node.source)).filter(|file| file.value.starts_with('/'));
-            disk.aio = node.text("file.aio");
-            direct |= node.is("file.cache.direct", "on");
-        }
+        disk.l2_cache_bytes = disk.l2_cache_bytes.take().or_else(|| line.bytes(&key("l2-cache-size")));
+        let (own_direct, own_flush) = (key("cache.direct"), key("cache.no-flush"));
+        direct |= line.is(&own_direct, "on");
+        unsafe_ |= line.is(&own_flush, "on");
+        stated |= line.get(&own_direct).is_some() || line.get(&own_flush).is_some();
+        // The node below is named, or described within this one.
+        let below = key("file.");
+        next = match line.get(&key("file")) {
+            Some(name) => node_named(nodes, name),
+            None => line.keys.keys().any(|key| key.starts_with(&below)).then_some((line, below)),
+        };
     }
     let writes_through = device.is("write-cache", "off");
     let mode = match (unsafe_, direct, writes_through) {
@@ -333,7 +372,7 @@ fn legacy(drive: &Line<'_>) -> Option<GuestDisk> {
         Some("ide") | None => "ide",
         Some(_) => return None,
     };
-    if drive.is("media", "cdrom") || drive.get("file").is_none() {
+    if drive.is("media", "cdrom") || drive.get("file").or(drive.get("file.filename")).is_none() {
         return None;
     }
     let mut disk = GuestDisk {

@@ -11,8 +11,8 @@ use iotax_model::survey::{Fact, Known};
 use crate::host_info::text;
 use crate::program::{Program, ProgramError};
 
-/// Time limit of a program: one that takes longer waits for something that hangs.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Time limit of a program or a path: one that takes longer waits for something that hangs.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The directory of a recorded tree that has what programs printed, each in a file with the command line as its name; a slash in it is
 /// an exclamation mark.

@@ -1,0 +1,70 @@
+//! Looks at a path with a time limit: a dead mount never answers.
+
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use super::reader::PATIENCE;
+
+/// Bytes of a file's start; QEMU keeps a qcow2 header with the backing file's name within the first 64 KiB.
+const START: u64 = 64 << 10;
+
+/// A path that answered.
+pub(super) struct Look {
+    pub(super) metadata: Metadata,
+    /// The first bytes of a regular file, empty for anything else.
+    pub(super) start: Vec<u8>,
+}
+
+/// Reads a regular file's start. Nothing else is opened: a FIFO would block, a device could react. The thread stays behind if the path hangs.
+pub(super) fn look(place: &Path) -> io::Result<Look> {
+    let path = place.to_owned();
+    within_patience(move || {
+        let metadata = fs::metadata(&path)?;
+        let mut start = Vec::new();
+        if metadata.is_file() {
+            // What is there now may be another file than the one of the metadata.
+            let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+            let flags = i32::try_from(flags.bits()).unwrap_or_default();
+            let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+            if file.metadata()?.is_file() {
+                file.take(START).read_to_end(&mut start)?;
+            }
+        }
+        Ok(Look { metadata, start })
+    })
+}
+
+/// Fails if the filesystem of a path does not answer.
+pub(super) fn answers(place: &Path) -> io::Result<()> {
+    let path = place.to_owned();
+    within_patience(move || fs::metadata(path).map(drop))
+}
+
+fn within_patience<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::Builder::new().spawn(move || sender.send(work()))?;
+    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let reason = format!("no answer within {} s", PATIENCE.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, reason))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_hangs_is_given_up() {
+        let error = within_patience(|| -> io::Result<()> {
+            thread::sleep(2 * PATIENCE);
+            Ok(())
+        });
+        assert_eq!(error.expect_err("a hang").to_string(), "no answer within 3 s");
+    }
+}
