@@ -41,6 +41,7 @@ pub(crate) fn line(described: &str) -> String {
         extensions,
         base.into_bytes(),
     ];
-    let escaped: String = header.concat().iter().map(|byte| format!("\\x{byte:02x}")).collect();
+    let escaped: String =
+        header.concat().iter().map(|byte| format!("\\x{byte:02x}")).collect::<Vec<_>>().concat();
     format!("{path} = {escaped}")
 }

@@ -1,5 +1,7 @@
 //! Facts about disk images.
 
+use std::path::Path;
+
 use iotax_model::survey::{Fact, Image, ImageFile, Known};
 
 use super::look::look;
@@ -41,7 +43,9 @@ pub(super) fn image(reader: &Reader<'_>, path: &str, declared: Option<&str>) -> 
         return None;
     }
     let format = if declared == Some("raw") { None } else { format_of(&found.start) };
-    let is_meant = declared == Some("qcow2") || declared.is_none() && path.ends_with(".qcow2");
+    let is_meant = declared == Some("qcow2")
+        || declared.is_none()
+            && Path::new(path).extension().is_some_and(|end| end.eq_ignore_ascii_case("qcow2"));
     let (qcow2, unread) = match format {
         Some("qcow2") => match qcow2::chain(reader, path, &found) {
             Ok((header, unread)) => (Some(Fact::new(header, path)), unread),
