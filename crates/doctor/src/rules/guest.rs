@@ -41,18 +41,13 @@ pub(super) const RULES: &[Rule] = &[
         subject: Subject::Guest,
         sureness: Sureness::Fault,
         title: "A guest's flushes are ignored",
-        why: "cache=unsafe keeps writes in the host's memory whatever the guest asks: a crash of the host destroys its filesystem.",
+        why: "cache=unsafe keeps writes in the host's memory whatever the guest asks: a crash of the host can destroy its filesystem.",
         source: "qemu(1), -drive cache=unsafe",
         check: |survey| {
             guest_disks(survey, |guest, disk| {
-                setting(
-                    guest,
-                    disk,
-                    "cache",
-                    disk.cache.as_ref(),
-                    &["unsafe"],
-                    "cache='none' or 'writeback' in the definition",
-                )
+                let remedy = "cache='none' or 'writeback' in the definition (-drive cache=none of QEMU)";
+                setting(guest, disk, "cache", disk.cache.as_ref(), &["unsafe"], remedy)
+                    .filter(|_| disk.nothing_lasts.is_none())
             })
         },
     },

@@ -69,6 +69,14 @@ fn faults_of_a_domain_are_found_by_its_xml() {
             of(&disk(&good.replace("none", "unsafe").replace("native", "threads"), "", "virtio"), GOOD_NIC),
             &["cache-unsafe"],
         ),
+        // Nothing is lost that would have lasted.
+        (
+            of(
+                &disk(&good.replace("none", "unsafe").replace("native", "threads"), "<transient/>", "virtio"),
+                GOOD_NIC,
+            ),
+            &[],
+        ),
         (of(&disk(&good.replace("none", "directsync"), "", "virtio"), GOOD_NIC), &["cache-writethrough"]),
         (of(&disk(&good.replace("none", "writeback"), "", "virtio"), GOOD_NIC), &["native-aio-buffered"]),
         (of(&disk(&good.replace("native", "threads"), "", "virtio"), GOOD_NIC), &["threads-for-direct-io"]),
@@ -131,6 +139,21 @@ fn a_command_line_with_drive_is_read() {
         ]
     );
     assert_eq!(ids(&survey), ["cache-unsafe", "nic-user-mode", "guest-throttled"]);
+}
+
+#[test]
+fn flushes_may_be_ignored_where_nothing_lasts() {
+    for (more, expected) in [
+        ("", &["cache-unsafe"][..]),
+        (",readonly=on", &[]),
+        (",snapshot=on", &[]),
+        (",snapshot=off", &["cache-unsafe"]),
+    ] {
+        let root = tree::build(&format!(
+            "proc/77/cmdline = qemu-system-x86_64\\x00-M\\x00q35,accel=kvm\\x00-drive\\x00file=/srv/a.img,if=virtio,format=raw,cache=unsafe{more}"
+        ));
+        assert_eq!(ids(&survey::machine(root.path())), expected, "{more}");
+    }
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct GuestDisk {
     pub logical_block_bytes: Known<u64>,
     /// Limits on its I/O, as they are set.
     pub throttle: Known<String>,
+    /// True if nothing that the guest writes lasts: read-only, or on an overlay that ends with QEMU.
+    pub nothing_lasts: Known<bool>,
     /// True if several guests may write to it.
     pub shared: Known<bool>,
 }

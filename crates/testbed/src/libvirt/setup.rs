@@ -78,6 +78,9 @@ fn guest_disk(root: Node<'_, '_>, node: Node<'_, '_>, source: &str) -> GuestDisk
         l2_cache_bytes: l2_cache.and_then(|size| bytes(size, source)),
         logical_block_bytes: block.map(|bytes| Fact::new(bytes, source)),
         throttle: throttle.map(|limits| fact(&limits)),
+        nothing_lasts: child(node, "readonly")
+            .or_else(|| child(node, "transient"))
+            .map(|_| Fact::new(true, source)),
         shared: child(node, "shareable").map(|_| Fact::new(true, source)),
     }
 }

@@ -291,6 +291,8 @@ fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
     disk.path = names.iter().find_map(|key| drive.text(key));
     disk.format = drive.text("format").or_else(|| drive.text("driver"));
     disk.cache = drive.text("cache");
+    let lost = ["readonly", "read-only", "snapshot"].into_iter().any(|key| drive.is(key, "on"));
+    disk.nothing_lasts = lost.then(|| Fact::new(true, drive.source));
     disk.aio = drive.text("aio");
     disk.discard = drive.text("discard").map(discard);
     disk.write_error = disk.write_error.take().or_else(|| drive.text("werror"));
@@ -339,6 +341,9 @@ fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'
         let (own_direct, own_flush) = (key("cache.direct"), key("cache.no-flush"));
         direct |= line.is(&own_direct, "on");
         unsafe_ |= line.is(&own_flush, "on");
+        if disk.nothing_lasts.is_none() && line.is(&key("read-only"), "on") {
+            disk.nothing_lasts = Some(Fact::new(true, line.source));
+        }
         stated |= line.get(&own_direct).is_some() || line.get(&own_flush).is_some();
         // The node below is named, or described within this one.
         let below = key("file.");
