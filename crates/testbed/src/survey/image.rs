@@ -4,6 +4,7 @@ use std::path::Path;
 
 use iotax_model::survey::{Fact, Image, ImageFile, Known};
 
+use super::image_format::format_of;
 use super::look::look;
 use super::qcow2;
 use super::reader::Reader;
@@ -12,21 +13,6 @@ use crate::program::Program;
 const STAT: Program = Program { name: "stat", package: "coreutils" };
 const FILEFRAG: Program = Program { name: "filefrag", package: "e2fsprogs" };
 const LSATTR: Program = Program { name: "lsattr", package: "e2fsprogs" };
-
-/// The first bytes of image formats.
-const MARKS: [(&[u8], &str); 6] = [
-    (b"QFI\xfb", "qcow2"),
-    (b"KDMV", "vmdk"),
-    (b"# Disk DescriptorFile", "vmdk"),
-    (b"<<< ", "vdi"),
-    (b"vhdxfile", "vhdx"),
-    (b"conectix", "vpc"),
-];
-
-/// The format by a file's first bytes.
-pub(super) fn format_of(start: &[u8]) -> Option<&'static str> {
-    MARKS.iter().find(|(mark, _)| start.starts_with(mark)).map(|(_, name)| *name)
-}
 
 /// The regular file at a path; `None` for anything else. `declared` is the format that a guest uses it in: the header of a raw disk is the
 /// guest's to write and means nothing.

@@ -5,6 +5,7 @@
 mod disk;
 mod filesystem;
 mod image;
+mod image_format;
 mod look;
 mod machine;
 mod mapper;

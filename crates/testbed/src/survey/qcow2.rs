@@ -8,7 +8,7 @@ use std::path::Path;
 
 use iotax_model::survey::{BrokenChain, ProbedBacking, Qcow2};
 
-use super::image::format_of;
+use super::image_format::format_of;
 use super::look::{Look, look};
 use super::reader::Reader;
 

@@ -1,4 +1,4 @@
-//! Reads a machine's counters. Files stay open, and what changes seldom is looked at every [`REFRESH`].
+//! Reads a machine's counters. Files stay open, and what changes seldom is looked at every ten seconds.
 
 mod cgroups;
 mod devices;
