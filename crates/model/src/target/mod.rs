@@ -101,14 +101,15 @@ impl TargetSpec {
         self.settings.as_ref().map(Settings::values).unwrap_or_default()
     }
 
-    /// Returns whether another target is the same storage: both differ in name and settings alone, and it is not a guest's.
+    /// Returns whether this target has settings and is otherwise the same storage as another, and not a guest's.
     #[must_use]
     pub fn is_same_storage(&self, other: &Self) -> bool {
         let bare = |spec: &Self| Self { name: String::new(), settings: None, ..spec.clone() };
         let shareable =
             self.guest.is_none() && self.network.is_none() && self.lvm.is_none() && self.filesystem.is_none();
         let has_snapshot = self.file.as_ref().is_some_and(|file| file.snapshot.is_some());
-        shareable && !has_snapshot && bare(self) == bare(other)
+        // Two targets without settings are two files: A against A.
+        !self.setting_values().is_empty() && shareable && !has_snapshot && bare(self) == bare(other)
     }
 
     /// The filesystem that the guest creates on its disk.
