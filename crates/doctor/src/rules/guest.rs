@@ -271,12 +271,7 @@ pub(super) const RULES: &[Rule] = &[
                 let value = format!("cache={} with aio=threads", cache.value);
                 let fact = disk.aio.as_ref().unwrap_or(cache);
                 is_threads.then(|| {
-                    seen(
-                        place(guest, &disk.name),
-                        value,
-                        fact,
-                        format!("measure it: iotax ladder DIR --like {}", guest.name),
-                    )
+                    seen(place(guest, &disk.name), value, fact, "measure it: iotax tune vm-raw:DIR --try aio")
                 })?
             })
         },
@@ -297,7 +292,7 @@ pub(super) const RULES: &[Rule] = &[
                     place(guest, &disk.name),
                     "no iothread",
                     threads,
-                    format!("measure it: iotax ladder DIR --like {}", guest.name),
+                    "measure it: iotax tune vm-raw:DIR --try iothread",
                 )
             })
         },

@@ -45,7 +45,7 @@ pub fn tuned(tuning: &Tuning) -> Page {
 /// The recommendation, or that there is none.
 fn answer(tuning: &Tuning) -> Vec<String> {
     let Some((_, confirmed)) = &tuning.confirmation else {
-        return vec!["Nothing tried pays here: leave it as it is.".into()];
+        return vec!["Nothing tried is shown to pay here: leave it as it is.".into()];
     };
     let chosen = settings(tuning.candidates());
     let of = |verdict: Verdict| confirmed.objective.iter().filter(move |c| c.ratio.verdict == verdict);
@@ -64,7 +64,7 @@ fn answer(tuning: &Tuning) -> Vec<String> {
         Outcome::Unproven => {
             let looked = if tuning.screening.is_some() { " looked best, and" } else { ":" };
             vec![
-                "Nothing tried pays here: leave it as it is.".into(),
+                "Nothing tried is shown to pay here: leave it as it is.".into(),
                 format!(
                     "{chosen}{looked} {} did not confirm it: {}.",
                     counted(rounds, fresh.trim_end_matches('s')),
