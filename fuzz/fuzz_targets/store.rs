@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use iotax_analysis::judge;
-use iotax_analysis::store::{NewRun, RunState, Store};
+use iotax_model::RunState;
+use iotax_store::{NewRun, Store};
 use iotax_interop::import::{recognise, runs};
 use iotax_report::{document, terminal};
 use libfuzzer_sys::fuzz_target;

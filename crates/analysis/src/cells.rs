@@ -6,7 +6,7 @@ use iotax_model::TargetSpec;
 use iotax_model::Warning;
 use iotax_model::record::Measurement;
 
-use crate::store::Run;
+use iotax_model::Run;
 
 /// (workload, target) in the plan's order.
 pub(crate) fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> {

@@ -4,7 +4,7 @@ use iotax_model::TargetSpec;
 use iotax_model::target::LayerKind;
 
 use crate::stack_diff::{Part, QCOW2, parts};
-use crate::store::Run;
+use iotax_model::Run;
 
 /// Further edges into one target would repeat the same comparison.
 const MOST_INCOMING: usize = 2;

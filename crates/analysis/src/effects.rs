@@ -11,7 +11,7 @@ use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 use crate::metric::Metric;
 use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// Sweeps after which the parts no longer move.
 const SWEEPS: usize = 200;

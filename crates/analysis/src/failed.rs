@@ -5,7 +5,7 @@ use iotax_model::{Warning, WarningKind};
 
 use crate::cells::place_of;
 use crate::finding::Finding;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// A measurement of which a larger share failed measured how errors are made.
 const MOST: f64 = 0.01;

@@ -6,7 +6,7 @@ use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tallies};
 use iotax_model::target::LayerKind;
 
 use crate::percentile::percentile;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// I/Os per second over the window by the agent's clock, both directions; absent without a window.
 pub(crate) fn iops(measurement: &Measurement) -> Option<f64> {

@@ -8,7 +8,7 @@ use iotax_model::{Warning, WarningKind};
 use crate::cells::Place;
 use crate::cells::place_of;
 use crate::finding::Finding;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// The result of all checks on one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

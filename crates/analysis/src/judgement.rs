@@ -25,11 +25,11 @@ use crate::sample::decide_family;
 use crate::samples::{MeasuredFigures, PendingComparison, families};
 use crate::standing::Standing;
 use crate::stats::verdict::Decision;
-use crate::store::Run;
 use crate::summary::Summary;
 use crate::timing::Timing;
 use crate::{amplification::IoAmplification, cpu_breakdown::CpuByRole};
 use crate::{checks, failed, grade, looks, samples};
+use iotax_model::Run;
 
 /// Everything that is derived from a run's records.
 #[derive(Debug, Clone, PartialEq)]

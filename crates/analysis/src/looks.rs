@@ -33,7 +33,7 @@ use crate::standing::{Standing, Stopped};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
 use crate::stats::verdict::{decide_by, needed_rounds};
-use crate::store::{Run, RunState};
+use iotax_model::{Run, RunState};
 
 /// A comparison is given up if its two sides were measured together in none of this many rounds, nor since the look before.
 const PATIENCE: u32 = 3;

@@ -11,7 +11,7 @@ use crate::failed::Failed;
 use crate::figures::is_stream;
 use crate::metric::Metric;
 use crate::stats::median;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// Fewest rounds that show what is usual.
 const FEWEST_ROUNDS: usize = 4;

@@ -8,7 +8,7 @@ use iotax_model::Workload;
 use iotax_model::record::{Measurement, Tally};
 use iotax_model::units::{Bytes, Nanos};
 
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_report::mark::{Mark, Place};
 
 /// A version of the format.

@@ -3,7 +3,7 @@
 use crate::Unfit;
 use crate::{bonnie, fio, iozone, parquet, prometheus, vdbench};
 use iotax_analysis::Judgement;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_report::csv;
 use iotax_report::mark::{Mark, Place};
 

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use iotax_model::suite::SuiteShape;
 
-use iotax_analysis::store::Run;
 use iotax_analysis::suite::{Point, TargetSeries, tests};
+use iotax_model::Run;
 use iotax_report::mark::Mark;
 
 /// The line before the tables: iozone too has a few of its own there, which readers pass over.

@@ -9,7 +9,7 @@ use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::parser::parse_message_type;
 
 use iotax_analysis::Judgement;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_report::mark::{Mark, Place};
 use iotax_report::rows::{Kind, Value, columns, figures, measurements as rows};
 

@@ -10,8 +10,8 @@ use iotax_analysis::ask::{self, Found};
 use iotax_analysis::compare::account::Kinds;
 use iotax_analysis::curve::{self, Located};
 use iotax_analysis::figures::lasted;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric};
+use iotax_model::Run;
 use iotax_report::mark::{Mark, Place};
 use iotax_report::rows::{emulated, figures};
 

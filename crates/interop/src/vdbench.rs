@@ -9,8 +9,8 @@ use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
 
 use crate::Unfit;
-use iotax_analysis::store::Run;
 use iotax_analysis::time::{month, utc};
+use iotax_model::Run;
 use iotax_report::mark::Mark;
 
 /// The first line, which vdbench does not have.

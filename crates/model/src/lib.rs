@@ -10,6 +10,7 @@ pub mod jobs;
 pub mod net;
 pub mod plan;
 pub mod record;
+pub mod run;
 pub mod schedule;
 pub mod suite;
 pub mod survey;
@@ -24,6 +25,7 @@ pub mod workload;
 
 pub use histogram::Histogram;
 pub use plan::Plan;
+pub use run::{Run, RunState};
 pub use schedule::Cell;
 pub use suite::Suite;
 pub use target::TargetSpec;

@@ -2,6 +2,7 @@
 //!
 //! Unknown values are absent. Times are in nanoseconds.
 
+mod fleet_member;
 mod imported_metrics;
 mod net_stats;
 mod pace;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use fleet_member::{FleetMember, FleetMode};
 pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics};
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
 pub use pace::CpuPace;
@@ -501,6 +503,9 @@ pub struct TargetRecord {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Environment {
+    /// Host name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Name and version of the distribution.

@@ -2,7 +2,7 @@
 
 use iotax_analysis::ask::{Against, Answer, Answers, Condition, Found, Held, Possible};
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::human::listed;
 use iotax_model::units::{Nanos, human};

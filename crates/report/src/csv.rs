@@ -13,9 +13,9 @@ use iotax_analysis::compare::{Account, History};
 use iotax_analysis::network::word;
 use iotax_analysis::percentile::percentile;
 use iotax_analysis::stats::paired::Interval;
-use iotax_analysis::store::Run;
 use iotax_analysis::time::utc;
 use iotax_analysis::{Comparison, Judgement};
+use iotax_model::Run;
 
 /// A CSV file.
 #[derive(Debug, Clone, PartialEq, Eq)]

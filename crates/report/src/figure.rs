@@ -9,8 +9,8 @@ use iotax_model::workload::{Distribution, Kind, Test};
 
 use iotax_analysis::fairness::Fairness;
 use iotax_analysis::stats::paired::Interval;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Metric, Tax};
+use iotax_model::Run;
 
 /// The geometric mean over all rounds of a cell; absent if unknown. Comparisons are ratios of such means, which a median
 /// could contradict.

@@ -23,8 +23,8 @@ mod sweep;
 pub mod terminal;
 mod watch;
 
-use iotax_analysis::store::Run;
 use iotax_model::Plan;
+use iotax_model::Run;
 
 /// The run's plan as a file that `iotax run` reads, with the seed that the run used. A seed beyond TOML's integers
 /// (2^63 - 1) is left out.

@@ -4,8 +4,8 @@ use iotax_model::Workload;
 use iotax_model::units::human::listed;
 
 use super::figure::{grouped, share};
-use iotax_analysis::store::Run;
 use iotax_analysis::{Failure, Judgement};
+use iotax_model::Run;
 
 /// The mark of a target that the run went on without.
 pub(super) const LOST: &str = "lost";

@@ -5,8 +5,8 @@ use iotax_model::net::NetTest;
 use iotax_model::units::human;
 
 use super::figure::{evenness, or_unknown, share};
-use iotax_analysis::store::Run;
 use iotax_analysis::{Metric, NeighbourLoad};
+use iotax_model::Run;
 
 /// `60.0k IOPS, 246 MB/s`, with the names and units of the neighbour's own workload.
 /// TCP shows no packets: the kernel chooses their size.

@@ -7,8 +7,8 @@ use iotax_model::{Histogram, Workload};
 use super::figure::{change_with, evenness, gigabits, grouped, share, tax};
 use iotax_analysis::network::Way;
 use iotax_analysis::percentile::percentile;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Metric, Network, Summary};
+use iotax_model::Run;
 
 /// A table without columns that are unknown in every row.
 #[derive(Debug)]

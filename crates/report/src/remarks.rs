@@ -9,7 +9,7 @@ use iotax_model::{Warning, WarningKind};
 
 use crate::figure::{counted, listed_briefly};
 use iotax_analysis::stats::median;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// A finding with one way to fix it.
 #[derive(Debug, Clone, PartialEq, Eq)]

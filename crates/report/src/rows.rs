@@ -6,8 +6,8 @@ use iotax_model::record::Measurement;
 use iotax_analysis::compare::account::Kinds;
 use iotax_analysis::figures::{began, lasted};
 use iotax_analysis::metric::Unit;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric};
+use iotax_model::Run;
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

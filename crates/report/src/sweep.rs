@@ -5,9 +5,9 @@ use iotax_model::suite::SuiteShape;
 use iotax_model::units::human;
 
 use super::figure::{self, change, or_unknown};
-use iotax_analysis::store::Run;
 use iotax_analysis::suite::filecopy;
 use iotax_analysis::suite::{Knee, Point, TargetSeries, Test, Transition};
+use iotax_model::Run;
 
 /// The misfit above which fixed cost plus bandwidth does not describe the times well.
 const POOR_FIT: f64 = 0.3;

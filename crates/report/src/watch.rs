@@ -2,10 +2,10 @@
 
 pub(super) mod timeouts;
 
-use iotax_analysis::store::Run;
 use iotax_analysis::watch::{
     Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, Sight, Stalled, episodes, prices,
 };
+use iotax_model::Run;
 use iotax_model::Workload;
 use iotax_model::plan::{Limit, Requirement, WatchSpec};
 use iotax_model::record::Stop;

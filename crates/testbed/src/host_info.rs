@@ -59,6 +59,7 @@ pub fn environment(root: &Path) -> Environment {
         cpus: read("sys/devices/system/cpu/online").and_then(|list| length_of_list(&list)),
         memory_bytes: read("proc/meminfo").and_then(|text| memory(&text, "MemTotal")),
         governor: read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        hostname: read("proc/sys/kernel/hostname"),
         clocksource: read("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         mitigations: mitigations(&root.join("sys/devices/system/cpu/vulnerabilities")),
         hypervisor: hypervisor(root, &cpuinfo),

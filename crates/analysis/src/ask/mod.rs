@@ -20,7 +20,7 @@ use crate::metric::Metric;
 use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
 use crate::stats::verdict::Verdict;
-use crate::store::Run;
+use iotax_model::Run;
 use root::{Draws, Root};
 use trials::trials;
 

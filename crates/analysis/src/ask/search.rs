@@ -4,7 +4,7 @@ use iotax_model::Workload;
 use iotax_model::plan::{AskSpec, rounded};
 
 use super::{Found, Search, measured};
-use crate::store::Run;
+use iotax_model::Run;
 
 /// The first rounds measure the closed loop: the first after a target was filled is often another.
 pub const CAPACITY_ROUNDS: u32 = 2;

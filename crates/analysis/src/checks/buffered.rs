@@ -7,7 +7,7 @@ use iotax_model::{IoEngine, Warning, WarningKind, Workload};
 
 use super::Case;
 use crate::finding::Finding;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// A smaller growth of the page cache can come from inspecting the file.
 const FLOOR: u64 = 64 << 10;

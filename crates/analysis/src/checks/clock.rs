@@ -7,7 +7,7 @@ use iotax_model::{TargetSpec, Warning, WarningKind};
 use super::{Case, about_target};
 use crate::finding::Finding;
 use crate::stats::median;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// The agent's clock may differ from the host's by this share.
 const CLOCK: f64 = 0.01;

@@ -7,7 +7,7 @@ use iotax_model::{Warning, WarningKind, Workload};
 
 use super::{Case, about_target};
 use crate::finding::Finding;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// A larger share of an area without data behind it, or with data that others share, changes its figures.
 const HOLES: f64 = 0.01;

@@ -14,7 +14,7 @@ use crate::failed::{Failed, SYNC};
 use crate::figures::done;
 use crate::finding::Finding;
 use crate::standing::Standing;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// Finds missing measurements. In a run that adds rounds, cells left out because they are decided are not missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {

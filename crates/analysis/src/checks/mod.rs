@@ -22,7 +22,7 @@ use crate::edges::Edge;
 use crate::failed::Failed;
 use crate::finding::Finding;
 use crate::standing::Standing;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// A measurement with its run, workload and target.
 struct Case<'a> {

@@ -14,7 +14,7 @@ use crate::figures::is_stream;
 use crate::finding::Finding;
 use crate::network::{GAP_NS, flows, is_server_here, seen, share, word};
 use crate::packets::over_flows;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// Bytes that an interface must have counted of those that were carried. The host sees a window begin and end by messages that may be
 /// 50 ms late.

@@ -14,8 +14,8 @@ use crate::finding::Finding;
 use crate::metric::Metric;
 use crate::stats::median;
 use crate::stats::steady::steadiness;
-use crate::store::Run;
 use crate::warm_up::warm_up;
+use iotax_model::Run;
 
 /// Fewest measurements that make a series over a run.
 const MEASUREMENTS: usize = 12;

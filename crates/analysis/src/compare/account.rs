@@ -14,8 +14,8 @@ use crate::cells::Place;
 use crate::cells::place;
 use crate::cells::place_of;
 use crate::metric::Metric;
-use crate::store::Run;
 use crate::time::utc;
+use iotax_model::Run;
 
 /// A target's settings as a plan file writes them: dotted keys and values. Two targets are the same if these are equal.
 pub type Settings = BTreeMap<String, String>;

@@ -10,7 +10,7 @@ use crate::curve::{self, Located};
 use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
 use crate::stats::verdict::Verdict;
-use crate::store::Run;
+use iotax_model::Run;
 
 use super::{TargetPair, Which, WorkloadPair};
 

@@ -18,7 +18,7 @@ use crate::metric::Metric;
 use crate::percentile::percentile;
 use crate::stats::paired::Differences;
 use crate::stats::{ALPHA, Estimate, median};
-use crate::store::Run;
+use iotax_model::Run;
 
 /// A rate is sustained if at least this share of the I/Os that were due completes within the windows.
 pub const SUSTAINED: f64 = 0.98;

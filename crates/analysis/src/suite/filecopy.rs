@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use crate::store::Run;
+use iotax_model::Run;
 
 /// The copies: name, UnixBench's title, baseline in KiB/s.
 const BASELINES: [(&str, &str, f64); 3] = [

@@ -13,7 +13,7 @@ pub use transition::Transition;
 
 use crate::metric::Metric;
 use crate::stats::median;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// One test of a suite.
 #[derive(Debug, Clone, PartialEq)]

@@ -11,8 +11,8 @@ use crate::comparison::{Comparison, Ratio};
 use crate::judgement::judge_by;
 use crate::metric::Metric;
 use crate::sample::{Sample, decide_family};
-use crate::store::Run;
 use crate::{Grade, stats::verdict::Decision};
+use iotax_model::Run;
 
 /// The first rows of the designs, from the shortest.
 const FIRST_ROWS: [&str; 5] =

@@ -12,7 +12,7 @@ use crate::comparison::Comparison;
 use crate::judgement::judge;
 use crate::metric::Metric;
 use crate::stats::verdict::Verdict;
-use crate::store::Run;
+use iotax_model::Run;
 
 /// A value of a setting to try, and the target that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use clock::HostClock;
 use recovery::{Course, Normal};
 
 use crate::failed::Failed;
-use crate::store::Run;
+use iotax_model::Run;
 use timeouts::LongestHang;
 
 pub use timeouts::{JudgedTimeout, TimeoutOwner, TimeoutVerdict};

@@ -11,7 +11,7 @@ use super::{Effect, Episode, Recovery};
 use crate::percentile::percentile;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
-use crate::store::Run;
+use iotax_model::Run;
 
 /// The shortest time that is held against the control.
 const SHORTEST_NS: u64 = 1_000_000_000;

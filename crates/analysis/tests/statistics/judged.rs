@@ -1,7 +1,8 @@
 //! Whole runs, judged: drift and outliers.
 
-use iotax_analysis::store::RunState;
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
+use iotax_model::RunState;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, Measurement, Outcome, Tallies, Tally};
 use iotax_model::{Histogram, WarningKind};
@@ -34,6 +35,7 @@ fn run(plan: &Plan, figures: &[Vec<Vec<f64>>], orders: &[Vec<Vec<u32>>]) -> Run 
         warnings: vec![],
         phases: vec![],
         source: None,
+        fleet: None,
     }
 }
 

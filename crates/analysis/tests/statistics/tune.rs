@@ -1,9 +1,9 @@
 //! How often tuning recommends settings without effect, and finds those that have one.
 
-use iotax_analysis::Run;
-use iotax_analysis::store::RunState;
 use iotax_analysis::tune::{Candidate, Outcome, Tried, choose, confirm, mixed, screen};
 use iotax_model::Histogram;
+use iotax_model::Run;
+use iotax_model::RunState;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, Measurement, Outcome as Measured, Tallies, Tally};
 
@@ -70,6 +70,7 @@ fn run(effects: &[f64], rounds: u32, model: Model, random: &mut Random) -> Run {
         warnings: vec![],
         phases: vec![],
         source: None,
+        fleet: None,
     }
 }
 

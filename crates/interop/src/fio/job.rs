@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::rounds::MergedRounds;
 use crate::Unfit;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// Keys of a workload that fio does not have, or means something else by.
 const NOT_FIOS: [&str; 9] = [

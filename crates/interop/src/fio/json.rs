@@ -9,7 +9,7 @@ use super::job::{Direction, Disk, Job, Series};
 use super::latency::{CLASSES, LAST_CLASS, Shares, Spread, bins, percentiles};
 use super::{BATCHES, LEVELS, VERSION, ctime};
 use crate::Unfit;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// Keys in the order in which they were put in.
 #[derive(Debug, Default)]

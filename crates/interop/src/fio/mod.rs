@@ -11,8 +11,8 @@ mod rounds;
 mod terse;
 
 use super::Unfit;
-use iotax_analysis::store::Run;
 use iotax_analysis::time::{month, utc};
+use iotax_model::Run;
 use iotax_report::mark::{Mark, Place, Value};
 
 /// Takes the place of fio's version: readers take the figures before the second dash for the version of the format.

@@ -11,7 +11,7 @@ use super::json::whole;
 use super::latency::{CLASSES, LAST_CLASS, Shares, Spread, percentiles};
 use super::{BATCHES, LEVELS, VERSION, ctime, shown_share};
 use crate::Unfit;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// The figures that fio shows of an amount.
 const FIGURES: usize = 4;

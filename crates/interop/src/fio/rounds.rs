@@ -3,7 +3,7 @@
 use iotax_model::record::{ErrorCount, Measurement, Share};
 
 use crate::Unfit;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// A workload on a target. fio knows no rounds: whoever reads its formats takes two jobs of one name for two jobs.
 pub(super) struct MergedRounds {

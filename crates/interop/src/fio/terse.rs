@@ -7,7 +7,7 @@ use super::json::whole;
 use super::latency::{PERCENTILES, Shares, Spread, percentiles};
 use super::{LEVELS, VERSION, shown_share};
 use crate::Unfit;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// The fields that fio reserves for percentiles.
 const PLACES: usize = 20;

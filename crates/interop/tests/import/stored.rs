@@ -1,14 +1,16 @@
 //! An imported run on its way through store, judgement, reports and comparison.
 
 use iotax_analysis::compare::{Account, CompareError, Question, Side, Which, compare};
+use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::{NewRun, RunState, Store};
 use iotax_analysis::{Grade, Metric};
-use iotax_analysis::{Run, judge};
 use iotax_interop::import::{Imported, recognise, runs};
+use iotax_model::Run;
+use iotax_model::RunState;
 use iotax_model::record::{Dated, Measurement};
 use iotax_report::{csv, json};
 use iotax_report::{document, html, markdown};
+use iotax_store::{NewRun, Store};
 
 use super::data;
 
@@ -20,7 +22,8 @@ fn imported(files: &[(&str, String)]) -> Vec<Imported> {
 /// As `iotax import` keeps it.
 fn kept(store: &mut Store, run: &Imported) -> Run {
     let started_at_ms = run.started_at_ms.unwrap_or(1);
-    let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms }).expect("created");
+    let id =
+        store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms, fleet: None }).expect("created");
     store.set_source(id, &run.source).expect("kept");
     store.put_measurements(id, run.measurements()).expect("kept");
     store.set_state(id, RunState::Complete).expect("kept");

@@ -1,6 +1,7 @@
 //! The answer on the first screen.
 
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
 use iotax_report::terminal::set;
 use iotax_report::{document, markdown};
 

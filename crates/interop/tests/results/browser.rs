@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
 use iotax_report::html;
 use tempfile::TempDir;
 

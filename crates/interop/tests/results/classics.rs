@@ -5,10 +5,11 @@ use std::process::{Command, Stdio};
 
 use iotax_analysis::compare::{Account, Question, Side, Which, compare};
 use iotax_analysis::suite::filecopy;
-use iotax_analysis::{Metric, Run, judge};
+use iotax_analysis::{Metric, judge};
 use iotax_interop::bonnie::{self, Version};
 use iotax_interop::import;
 use iotax_model::Histogram;
+use iotax_model::Run;
 use iotax_model::record::{CpuTime, Environment, Measurement, Outcome, Tallies, Tally};
 use iotax_model::suite::{Suite, SuiteOptions};
 use iotax_report as report;

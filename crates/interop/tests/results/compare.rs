@@ -5,8 +5,9 @@ use iotax_analysis::compare::{
     Account, Compared, Difference, Direction, Gate, Matched, Question, Side, Which, compare, history,
 };
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::{Judgement, Run, judge};
+use iotax_analysis::{Judgement, judge};
 use iotax_model::Nanos;
+use iotax_model::Run;
 use iotax_model::units::Bytes;
 use iotax_report::csv;
 use iotax_report::json::comparison;

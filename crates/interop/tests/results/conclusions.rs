@@ -1,6 +1,7 @@
 //! The conclusions from a run: a synthetic run for each possible sentence.
 
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
 use iotax_model::workload::Workload;
 use iotax_report::sentences::conclusions;
 

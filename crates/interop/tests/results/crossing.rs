@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::{
     Carried, CpuTime, Flow, HostActivity, HostCpu, Interface, Measurement, NicActivity, Outcome, Probes,

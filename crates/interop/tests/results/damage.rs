@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use iotax_analysis::store::Run;
-use iotax_analysis::store::{Store, StoreError};
+use iotax_model::Run;
+use iotax_store::{Store, StoreError};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tempfile::TempDir;
@@ -103,10 +103,11 @@ fn a_flipped_bit_is_refused_or_makes_no_difference() {
         if bit % 7 == 0
             && let Ok(mut store) = Store::open(&path)
         {
-            let more = store.create_run(&iotax_analysis::store::NewRun {
+            let more = store.create_run(&iotax_store::NewRun {
                 plan: &runs[0].plan,
                 seed: 1,
                 started_at_ms: 1,
+                fleet: None,
             });
             let more = more.map(|id| store.put_measurement(id, &runs[0].measurements[0]).is_ok());
             drop(store);

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use iotax_analysis::{Judgement, Run, judge};
+use iotax_analysis::{Judgement, judge};
 use iotax_interop::{parquet as ours, prometheus};
+use iotax_model::Run;
 use iotax_report::csv as sheets;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;

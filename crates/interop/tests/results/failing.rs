@@ -1,7 +1,8 @@
 //! Devices that fail most of their I/O: said in every table, explained by nothing else, and the base of no verdict.
 
+use iotax_analysis::judge;
 use iotax_analysis::{Failed, Grade};
-use iotax_analysis::{Run, judge};
+use iotax_model::Run;
 use iotax_model::WarningKind;
 use iotax_model::record::ErrorCount;
 use iotax_report::{document, html, markdown, terminal};

@@ -1,8 +1,9 @@
 //! A figure that is defined once is in everything that people and programs read.
 
 use iotax_analysis::metric::{Better, Definition, Names, OverRounds, Unit};
-use iotax_analysis::{Judgement, Metric, Run, judge, judge_by};
+use iotax_analysis::{Judgement, Metric, judge, judge_by};
 use iotax_interop::export::{Document, FORMATS};
+use iotax_model::Run;
 use iotax_report::{csv, document, html, json, markdown, terminal};
 
 use crate::synthetic::{HOST, Truth, run};

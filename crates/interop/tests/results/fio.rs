@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use iotax_analysis::store::Run;
 use iotax_interop::fio;
 use iotax_model::Histogram;
+use iotax_model::Run;
 use iotax_model::record::{ErrorCount, ImportSource, ImportedMetrics, ProcessCounts, Share, Tallies, Tally};
 use iotax_model::workload::Workload;
 use serde_json::Value;

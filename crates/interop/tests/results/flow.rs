@@ -1,6 +1,7 @@
 //! I/O amplification: each layer's I/Os and bytes compared with those of the layer above.
 
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
 use iotax_report::{document, json, terminal};
 
 use crate::observed::both_ladders;

@@ -1,8 +1,9 @@
 //! Each check sees what it is for and stays silent where that is not so.
 
+use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Grade, Metric};
-use iotax_analysis::{Run, judge};
+use iotax_model::Run;
 use iotax_model::record::{
     Allocation, CpuPace, CpuTime, DiskActivity, ErrorCount, HostCpu, Mapper, PageCache, SampledContent, Stop,
     Tally,

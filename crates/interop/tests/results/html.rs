@@ -1,7 +1,8 @@
 //! The HTML report: whole, self-contained, and safe whatever the names are.
 
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
 use iotax_model::Plan;
+use iotax_model::Run;
 use iotax_report::{html, plan_toml};
 
 use crate::observed::{both_ladders, crowd};

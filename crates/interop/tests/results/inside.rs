@@ -4,7 +4,8 @@ use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::by_count;
 use iotax_analysis::latency_breakdown::View;
 use iotax_analysis::{CpuByRole, LatencyBreakdown};
-use iotax_analysis::{Judgement, Run, judge};
+use iotax_analysis::{Judgement, judge};
+use iotax_model::Run;
 use iotax_model::target::GuestFs;
 
 use crate::observed::{SEEN, both_ladders, crowd, look_inside};

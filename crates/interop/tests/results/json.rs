@@ -1,6 +1,7 @@
 //! The document holds to its schema.
 
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
 use iotax_model::record::{Allocation, CpuPace, DiskActivity, Mapper, PageCache, SampledContent};
 use iotax_model::suite::{SUITES, SuiteOptions};
 use iotax_model::workload::KEYS;

@@ -2,7 +2,8 @@
 
 use iotax_analysis::Metric;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::{Judgement, Run, judge};
+use iotax_analysis::{Judgement, judge};
+use iotax_model::Run;
 use iotax_model::record::{CacheDrop, CpuTime, DiskActivity, ErrorCount, Pacing, Stop};
 use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Findings;

@@ -1,11 +1,11 @@
 //! Rates that two runs located, held against one another.
 
-use iotax_analysis::Run;
 use iotax_analysis::compare::rates::{KNEE, LocatedRate};
 use iotax_analysis::compare::{Account, Question, Which, compare};
 use iotax_analysis::curve::Located;
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::verdict::Verdict;
+use iotax_model::Run;
 use iotax_report::json::comparison;
 use iotax_report::{document, terminal};
 

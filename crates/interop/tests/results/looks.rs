@@ -1,9 +1,10 @@
 //! Runs that add rounds until all is decided, judged from their records.
 
+use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::RunState;
 use iotax_analysis::{Judgement, Metric, SequentialState, Stopped};
-use iotax_analysis::{Run, judge};
+use iotax_model::Run;
+use iotax_model::RunState;
 use iotax_model::plan::UntilDecided;
 use iotax_model::record::Measurement;
 use iotax_model::{Cell, Warning, WarningKind};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::record::{
     BlockStats, BlockTally, CpuTime, DiskActivity, HostActivity, HostCpu, Measurement, RunPhase, Share, Tally,
 };

@@ -1,6 +1,7 @@
 //! Changes over a run and within a measurement, and outliers.
 
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
 use iotax_model::{Warning, WarningKind};
 use iotax_report::{document, terminal};
 

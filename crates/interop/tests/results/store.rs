@@ -4,16 +4,22 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use iotax_analysis::store::Run;
-use iotax_analysis::store::{NewRun, RunState, Store, StoreError};
+use iotax_model::Run;
+use iotax_model::RunState;
 use iotax_model::record::{Environment, ErrorCount, Pressure};
 use iotax_model::{Warning, WarningKind};
+use iotax_store::{NewRun, Store, StoreError};
 use tempfile::TempDir;
 
 use crate::synthetic::{self, HOST, ladder};
 
 pub(crate) fn fill(store: &mut Store, run: &Run) -> i64 {
-    let new = NewRun { plan: &run.plan, seed: run.seed, started_at_ms: run.started_at_ms };
+    let new = NewRun {
+        plan: &run.plan,
+        seed: run.seed,
+        started_at_ms: run.started_at_ms,
+        fleet: run.fleet.as_ref(),
+    };
     let id = store.create_run(&new).expect("created");
     store.set_environment(id, &run.environment).expect("known");
     for target in &run.targets {
@@ -242,7 +248,7 @@ fn victim() {
     let mut store = Store::open(Path::new(&path)).expect("new");
     let mut run = synthetic::bench();
     run.plan.repeat = 1000;
-    let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0 };
+    let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
     let id = store.create_run(&new).expect("created");
     for round in 1.. {
         let m = synthetic::measurement(&run.plan.workloads[0], "disk.img", HOST, round, 0);

@@ -1,8 +1,9 @@
 //! Runs of suites: knees that are found, tests side by side, and what iozone's readers read.
 
-use iotax_analysis::{Run, judge, suite};
+use iotax_analysis::{judge, suite};
 use iotax_interop::export::{Document, FORMATS};
 use iotax_interop::iozone::{self, Why};
+use iotax_model::Run;
 use iotax_model::suite::SuiteOptions;
 use iotax_model::{Suite, Workload};
 use iotax_report::json::document;

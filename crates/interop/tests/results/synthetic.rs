@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use iotax_analysis::store::Run;
-use iotax_analysis::store::RunState;
+use iotax_model::Run;
+use iotax_model::RunState;
 use iotax_model::plan::Margin;
 use iotax_model::record::{
     CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Pressure,
@@ -327,6 +327,7 @@ pub(crate) fn planned(
         warnings: vec![],
         phases: vec![],
         source: None,
+        fleet: None,
     }
 }
 

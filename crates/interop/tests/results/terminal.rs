@@ -1,6 +1,7 @@
 //! Output for people in a terminal.
 
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
 use iotax_report::terminal::set;
 use iotax_report::{document, markdown};
 

@@ -2,7 +2,8 @@
 
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, Question, Side, Which, compare};
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
 use iotax_model::WarningKind;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::plan::Neighbour;

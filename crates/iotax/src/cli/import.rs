@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
-use iotax_analysis::store::{NewRun, RunState, Store};
 use iotax_interop::import::{self, Found, Imported};
+use iotax_model::RunState;
 use iotax_model::exit::Exit;
 use iotax_report::json;
+use iotax_store::{NewRun, Store};
 
 use super::output::OutputArgs;
 use super::say::{note, say};
@@ -113,7 +114,7 @@ fn nothing(names: &[String]) -> String {
 
 fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
     let started_at_ms = run.started_at_ms.unwrap_or_else(runner::now_ms);
-    let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms })?;
+    let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms, fleet: None })?;
     store.set_source(id, &run.source)?;
     store.put_measurements(id, run.measurements())?;
     store.set_state(id, RunState::Complete)?;

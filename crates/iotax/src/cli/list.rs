@@ -1,10 +1,10 @@
 //! `iotax list`: lists the runs in the store.
 
 use clap::Args as ClapArgs;
-use iotax_analysis::store::{RunSummary, StoreError};
 use iotax_analysis::time::utc;
 use iotax_model::exit::Exit;
 use iotax_model::visible;
+use iotax_store::{RunSummary, StoreError};
 use serde_json::json;
 
 use super::output::StoreArgs;

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use iotax_analysis::store::{Run, Store, StoreError};
 use iotax_analysis::{Judgement, judge};
+use iotax_model::Run;
 use iotax_model::exit::Exit;
 use iotax_report as report;
 use iotax_report::mark::Mark;
+use iotax_store::{Store, StoreError};
 
 use super::destination::{self, Destination};
 use super::output_formats::{self, FormatArgs};

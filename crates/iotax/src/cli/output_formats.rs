@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use iotax_analysis::Judgement;
-use iotax_analysis::store::Run;
 use iotax_interop::export::{Document, FORMATS, Format};
+use iotax_model::Run;
 use iotax_model::exit::Exit;
 use iotax_model::words::WordError;
 use iotax_report::mark::{self, Mark};

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use iotax_analysis::ask::{Possible, answers};
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::exit::Exit;
 use iotax_model::units::human;
 

@@ -6,10 +6,10 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_analysis::compare::{Account, history};
 use iotax_analysis::judge;
-use iotax_analysis::store::Store;
 use iotax_model::exit::Exit;
 use iotax_report::document;
 use iotax_report::{csv, json};
+use iotax_store::Store;
 
 use super::output::{OutputArgs, load};
 use super::terminal::PageArgs;

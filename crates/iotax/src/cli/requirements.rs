@@ -1,7 +1,7 @@
 //! The exit code of a watch.
 
-use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Episode, episodes};
+use iotax_model::Run;
 use iotax_model::exit::Exit;
 
 /// Fails if a requirement does not hold, and if an event did not happen; not judged if that is undecided of one, or nothing was measured.

@@ -2,8 +2,9 @@
 
 use clap::Args as ClapArgs;
 use iotax_analysis::Stopped;
-use iotax_analysis::store::RunState;
-use iotax_analysis::{Run, judge};
+use iotax_analysis::judge;
+use iotax_model::Run;
+use iotax_model::RunState;
 use iotax_model::exit::Exit;
 use iotax_model::units::Nanos;
 

@@ -9,7 +9,6 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use iotax_analysis::judge;
-use iotax_analysis::store::{NewRun, Store};
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, TargetRecord};
@@ -17,6 +16,7 @@ use iotax_model::target::Remote;
 use iotax_model::units::Nanos;
 use iotax_model::{Warning, WarningKind};
 use iotax_report::{document, json, terminal};
+use iotax_store::{NewRun, Store};
 use iotax_testbed::device::Permission;
 use iotax_testbed::interrupt::{Interrupt, PRESSED};
 use iotax_testbed::refusal::Refusal;
@@ -268,7 +268,7 @@ impl<'a> Session<'a> {
             }
             (earlier.run, earlier.done.clone())
         } else {
-            let new = NewRun { plan, seed, started_at_ms: runner::now_ms() };
+            let new = NewRun { plan, seed, started_at_ms: runner::now_ms(), fleet: None };
             (store.create_run(&new).or_exit(Exit::Environment)?, HashSet::new())
         };
         let _claimed = match claimed {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use iotax_analysis::ask::{self, Found, Next};
-use iotax_analysis::store::{Run, Store};
 use iotax_model::Cell;
+use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Plan, rounded};
 use iotax_model::schedule;
 use iotax_model::units::human;
 use iotax_model::workload::Workload;
+use iotax_store::Store;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::undo::UndoLog;
 

@@ -30,13 +30,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use iotax_analysis::store::{RunState, Store};
+use iotax_model::RunState;
 use iotax_model::plan::{BETWEEN, Plan};
 use iotax_model::record::{Environment, RunPhase, TargetRecord};
 use iotax_model::target::{Accel, NetworkEnds, NetworkStack, Stack, StorageStack, TargetSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::verify_errors::Recovery;
 use iotax_model::warning::Warning;
+use iotax_store::Store;
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::device::Permission;
 use iotax_testbed::host_info;

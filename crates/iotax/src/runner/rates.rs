@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use iotax_analysis::store::Store;
 use iotax_analysis::{Metric, curve};
 use iotax_model::Cell;
 use iotax_model::plan::{Plan, Scouted};
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
+use iotax_store::Store;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::undo::UndoLog;
 

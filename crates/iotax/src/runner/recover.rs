@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use iotax_analysis::store::Store;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Measurement, TargetRecord};
 use iotax_model::schedule::Cell;
 use iotax_model::warning::{Warning, WarningKind};
+use iotax_store::Store;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::undo::UndoLog;
 

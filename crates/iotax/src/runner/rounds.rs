@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use iotax_analysis::store::Store;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Measurement, Stop};
 use iotax_model::schedule::{self, Cell};
+use iotax_store::Store;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::undo::UndoLog;
 

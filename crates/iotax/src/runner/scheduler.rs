@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use iotax_analysis::store::Run;
 use iotax_analysis::{SequentialState, Standing, Stopped};
+use iotax_model::Run;
 use iotax_model::record::Measurement;
 use iotax_model::schedule;
 use iotax_model::units::human;

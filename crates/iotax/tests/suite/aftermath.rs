@@ -3,7 +3,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use iotax_analysis::store::{RunState, Store};
+use iotax_model::RunState;
+use iotax_store::Store;
 use iotax_testkit::{require, thorough};
 
 use crate::lab::{Lab, start_until, text};

@@ -1,7 +1,8 @@
 //! Several guests at once, neighbours, and one window seen from every side.
 
-use iotax_analysis::store::{Run, Store};
+use iotax_model::Run;
 use iotax_model::record::{BlockTally, Measurement, Share};
+use iotax_store::Store;
 use iotax_testkit::require;
 
 use crate::lab::{Lab, spawn_until, text};

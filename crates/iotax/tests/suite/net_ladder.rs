@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use iotax_analysis::store::{Run, Store};
+use iotax_model::Run;
 use iotax_model::record::Measurement;
+use iotax_store::Store;
 use iotax_testkit::require;
 use serde_json::Value;
 

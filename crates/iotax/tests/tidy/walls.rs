@@ -8,11 +8,15 @@ pub(crate) const WALLS: &[(&str, &[&str])] = &[
     ("iotax-netperf", &["iotax-model", "iotax-engine", "iotax-testkit"]),
     ("iotax-testbed", &["iotax-model", "iotax-testkit"]),
     ("iotax-analysis", &["iotax-model", "iotax-testkit"]),
+    ("iotax-store", &["iotax-model", "iotax-testkit"]),
+    ("iotax-fleet", &["iotax-model", "iotax-testkit"]),
+    ("iotax-serve", &["iotax-model", "iotax-analysis", "iotax-report", "iotax-store", "iotax-testkit"]),
     // Its tests read recorded trees by the testbed's readers.
     ("iotax-doctor", &["iotax-model", "iotax-testbed", "iotax-testkit"]),
     ("iotax-report", &["iotax-model", "iotax-analysis", "iotax-doctor", "iotax-testkit"]),
     ("iotax-top", &["iotax-model", "iotax-testbed", "iotax-testkit"]),
-    ("iotax-interop", &["iotax-model", "iotax-analysis", "iotax-report", "iotax-testkit"]),
+    // Its tests keep runs.
+    ("iotax-interop", &["iotax-model", "iotax-analysis", "iotax-report", "iotax-store", "iotax-testkit"]),
     (
         "iotax",
         &[
@@ -25,6 +29,9 @@ pub(crate) const WALLS: &[(&str, &[&str])] = &[
             "iotax-report",
             "iotax-interop",
             "iotax-top",
+            "iotax-store",
+            "iotax-serve",
+            "iotax-fleet",
             "iotax-testkit",
         ],
     ),
@@ -32,7 +39,7 @@ pub(crate) const WALLS: &[(&str, &[&str])] = &[
 
 /// The crates or modules that parts of the binary, matched by the beginning of their names, may use. A part that is not
 /// listed may use everything.
-pub(crate) const ROOMS: [(&str, &[&str]); 4] = [
+pub(crate) const ROOMS: [(&str, &[&str]); 3] = [
     (
         "agent",
         &[
@@ -52,12 +59,11 @@ pub(crate) const ROOMS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("init", &["iotax_model", "iotax_engine", "iotax_testbed::monitor", "iotax_testbed::interfaces"]),
-    ("runner", &["iotax_model", "iotax_testbed", "iotax_analysis"]),
-    ("serve", &["iotax_model", "iotax_analysis", "iotax_report"]),
+    ("runner", &["iotax_model", "iotax_testbed", "iotax_analysis", "iotax_store"]),
 ];
 
 /// The crates that rooms are held to.
-pub(crate) const CRATES: [&str; 9] = [
+pub(crate) const CRATES: [&str; 12] = [
     "iotax_model",
     "iotax_engine",
     "iotax_netperf",
@@ -67,4 +73,7 @@ pub(crate) const CRATES: [&str; 9] = [
     "iotax_report",
     "iotax_interop",
     "iotax_top",
+    "iotax_store",
+    "iotax_serve",
+    "iotax_fleet",
 ];

@@ -1,8 +1,8 @@
 //! The cost of each layer, one line per layer. Steps of a ladder with the same verdicts share a line.
 
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
+use iotax_model::Run;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 

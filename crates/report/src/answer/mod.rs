@@ -7,7 +7,7 @@ mod table;
 mod together;
 
 use iotax_analysis::Judgement;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 pub(crate) use remarks::{grave, trust};
 pub(crate) use table::{Cell, Change, Table};

@@ -3,8 +3,8 @@
 use iotax_analysis::cells::{place, place_of};
 use iotax_analysis::grade::Grade;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Metric, Stopped};
+use iotax_model::Run;
 use iotax_model::record::Measurement;
 use iotax_model::units::human::listed;
 use iotax_model::{Warning, WarningKind};

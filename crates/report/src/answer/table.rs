@@ -1,8 +1,8 @@
 //! All cells of a run in one table: the figure of each target on each workload, and its change from the baseline.
 
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Metric};
+use iotax_model::Run;
 use iotax_model::Workload;
 use iotax_model::units::human;
 use iotax_model::workload::Kind;

@@ -1,6 +1,6 @@
 //! Several workloads under one name: `everywhere`, `reads`, `random writes`.
 
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::Workload;
 use iotax_model::units::human::listed;
 use iotax_model::workload::Kind;

@@ -3,7 +3,7 @@
 use iotax_analysis::ask::{self, Answer, Found};
 use iotax_analysis::curve::{self, Curve, Located};
 use iotax_analysis::percentile::percentile;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 use super::{Row, high, known, low};
 

@@ -1,8 +1,8 @@
 //! The answer of a run on one screen.
 
 use iotax_analysis::curve::{self, Curves, curves};
-use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric};
+use iotax_model::Run;
 use iotax_model::Workload;
 use iotax_model::units::human;
 

@@ -4,7 +4,7 @@ use super::{Grid, Page, Part, figure};
 use crate::ask::{heading, sentences};
 use crate::figure::or_unknown;
 use iotax_analysis::ask::{Answer, Step, answers};
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::human;
 

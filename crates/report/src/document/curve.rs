@@ -6,7 +6,7 @@ use crate::figure::{UNKNOWN, or_unknown};
 use crate::plot::{Line, plot};
 use iotax_analysis::Judgement;
 use iotax_analysis::curve::{Curve, Curves, Point};
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::units::human;
 
 /// A heading, a sentence per target, and the response times by rate.

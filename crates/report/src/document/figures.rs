@@ -5,8 +5,8 @@ use iotax_model::Workload;
 use super::{Grid, Page, Part, figure, words};
 use crate::figure::{or_unknown, title_in};
 use iotax_analysis::metric::Unit;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric, Summary};
+use iotax_model::Run;
 
 /// A table for each workload, over all rounds.
 #[must_use]

@@ -6,8 +6,8 @@ use iotax_model::units::human;
 use super::{Field, Grid, figure, words};
 use crate::figure::{evenness, or_unknown, rate};
 use crate::neighbours;
-use iotax_analysis::store::Run;
 use iotax_analysis::{GroupFairness, Judgement, MemberKind, Metric};
+use iotax_model::Run;
 
 /// One row per guest or job, then one for all together; absent if no target has several.
 pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Option<Grid> {

@@ -7,8 +7,8 @@ use super::{Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown, rate_of};
 use iotax_analysis::cells::by_cell;
 use iotax_analysis::stats::median;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric, Summary};
+use iotax_model::Run;
 
 /// The metrics of the overview, with their column heads.
 const SHOWN: [(Metric, &str); 8] = [

@@ -8,7 +8,7 @@ use crate::figure::UNKNOWN;
 use crate::marks::marks;
 use crate::network::{self, Table};
 use iotax_analysis::Judgement;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// One row per target; absent if none was measured.
 pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {

@@ -13,9 +13,9 @@ use crate::marks;
 use crate::remarks::{checks, engine, notes, remarks};
 use crate::sentences::conclusions;
 use iotax_analysis::percentile::percentile;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, MemberKind, Metric};
 use iotax_analysis::{curve, suite};
+use iotax_model::Run;
 
 /// The whole report: for each workload its figures, the cost of each layer, the share of each guest and its latency
 /// breakdown; then conclusions and remarks. A suite has one table per test.

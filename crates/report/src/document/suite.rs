@@ -10,9 +10,9 @@ use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{megabytes, or_unknown};
 use crate::{marks, sweep};
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
 use iotax_analysis::suite::{Point, TargetSeries, Test};
 use iotax_analysis::{Comparison, Judgement, Metric};
+use iotax_model::Run;
 
 /// Marks a figure in a map that cannot be used.
 const UNUSABLE: &str = " (unusable)";

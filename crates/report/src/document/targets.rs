@@ -6,8 +6,8 @@ use iotax_model::units::human;
 use super::{Field, Grid, figure, verdict, words};
 use crate::figure::{UNKNOWN, megabytes, or_unknown, tax};
 use crate::marks;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric};
+use iotax_model::Run;
 
 /// One row per target; absent if none was measured.
 pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {

@@ -7,8 +7,8 @@ use super::colour;
 use crate::amplification::{DIRECTIONS, remarkable};
 use crate::figure::or_unknown;
 use iotax_analysis::amplification::{Level, Passed};
-use iotax_analysis::store::Run;
 use iotax_analysis::{IoAmplification, Judgement};
+use iotax_model::Run;
 
 /// Notable layers in sentences, and the counts of every layer; nothing if no layer below the program was counted.
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &str) -> Markup {

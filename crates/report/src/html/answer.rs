@@ -1,8 +1,8 @@
 //! The answer at the top: a line for each layer and one table of all cells, coloured by how much they differ.
 
 use iotax_analysis::Judgement;
-use iotax_analysis::store::Run;
 use iotax_analysis::suite::Test;
+use iotax_model::Run;
 use maud::{Markup, html};
 
 use crate::answer::{Answer, Cell, Change, Table};

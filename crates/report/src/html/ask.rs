@@ -6,7 +6,7 @@ use super::chart::{Axis, Cell, Chart, Place, Plot, Unit};
 use super::{COLOURS, colours};
 use crate::ask::{heading, sentences};
 use iotax_analysis::ask::{Answers, Found, answers};
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::Nanos;
 

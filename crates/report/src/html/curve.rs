@@ -7,7 +7,7 @@ use super::{colours, taxes};
 use crate::curve::{LEGEND, heading, sentences};
 use iotax_analysis::Judgement;
 use iotax_analysis::curve::{Curve, Curves, Point};
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// All works, a section for each.
 pub(super) fn sections(run: &Run, judgement: &Judgement, works: &[Curves<'_>]) -> Markup {

@@ -1,7 +1,7 @@
 //! Reads against writes: lines of equal latency over the two rates.
 
 use iotax_analysis::curve::{Grid, Located, Ray};
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::units::human;
 use maud::{Markup, html};
 

@@ -10,8 +10,8 @@ use super::latency::logarithmic;
 use crate::figure::{UNKNOWN, evenness, or_unknown, rate};
 use crate::neighbours;
 use iotax_analysis::fairness::{Member, by_count};
-use iotax_analysis::store::Run;
 use iotax_analysis::{GroupFairness, Judgement, MemberKind, Metric};
+use iotax_model::Run;
 
 const SHOWN: [Metric; 3] = [Metric::LATENCY_P50, Metric::LATENCY_P99, Metric::LATENCY_P99_9];
 

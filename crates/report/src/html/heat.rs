@@ -7,7 +7,7 @@ use super::chart::{Cell, Chart, Plot};
 use super::clock::Clock;
 use super::colours;
 use super::timeline::span;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// Bins for each factor of ten.
 const PER_DECADE: f64 = 12.0;

@@ -9,7 +9,7 @@ use super::colours;
 use crate::figure::grouped;
 use iotax_analysis::Summary;
 use iotax_analysis::percentile::{Value, name, needed};
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// The largest step between points of the distribution, as a share of all I/Os.
 const STEP: f64 = 0.02;

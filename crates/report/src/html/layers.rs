@@ -11,8 +11,8 @@ use super::verdict::{verdict, with_interval};
 use super::{colour, place};
 use crate::figure::{cpu_unit, geometric_mean, or_unknown, signed_time, step_in_words, tax, title};
 use iotax_analysis::stats::paired::Interval;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Edge, Judgement, Metric, Tax};
+use iotax_model::Run;
 
 /// One rung, in nanoseconds.
 struct Rung {

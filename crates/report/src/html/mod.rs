@@ -40,9 +40,9 @@ use crate::mark::Mark;
 use iotax_analysis::Judgement;
 use iotax_analysis::curve::Curves;
 use iotax_analysis::grade::Grade;
-use iotax_analysis::store::Run;
 use iotax_analysis::suite::Test;
 use iotax_analysis::time::utc;
+use iotax_model::Run;
 
 /// Colours of targets in the style sheet; an eleventh target shares the first one's.
 const COLOURS: usize = 10;

@@ -14,8 +14,8 @@ use crate::network::{self, Row, Table};
 use iotax_analysis::network::word;
 use iotax_analysis::stats::paired::Differences;
 use iotax_analysis::stats::{ALPHA, Estimate};
-use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Metric};
+use iotax_model::Run;
 
 /// The figures of each of these workloads, a table for each.
 pub(super) fn tables(run: &Run, judgement: &Judgement, workloads: &[&Workload]) -> Markup {

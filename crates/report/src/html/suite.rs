@@ -9,8 +9,8 @@ use super::{colour, colours, surface, taxes};
 use crate::figure::or_unknown;
 use crate::sweep::{self, Map};
 use iotax_analysis::Judgement;
-use iotax_analysis::store::Run;
 use iotax_analysis::suite::{Point, TargetSeries, Test};
+use iotax_model::Run;
 
 /// All tests.
 pub(super) fn sections(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {

@@ -10,8 +10,8 @@ use crate::document::figures::cells;
 use crate::figure::{UNKNOWN, megabytes, or_unknown, rate_of, tax, title_in};
 use crate::marks::{failures, marks};
 use iotax_analysis::percentile::percentile;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Metric, Summary};
+use iotax_model::Run;
 
 /// The table of all workloads; nothing if nothing was measured.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {

@@ -11,7 +11,7 @@ use super::colours;
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::figures::{bottom_disks, done, is_stream};
 use iotax_analysis::stats::median;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// The number of columns that identify an interval: target, round, beginning, end.
 const WHEN: usize = 4;

@@ -6,7 +6,7 @@ use crate::figure::counted;
 use crate::sentences::margin;
 use iotax_analysis::Comparison;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// The verdict, with the reason if it is withheld or the rounds that would decide.
 pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {

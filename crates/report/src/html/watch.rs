@@ -10,8 +10,8 @@ use crate::watch::{
     is_repeated, is_side_by_side, recovery, recovery_of_price, sentences, side_by_side, sights, summary,
     timeouts, verdict, verdicts_of_all,
 };
-use iotax_analysis::store::Run;
 use iotax_analysis::watch::{Change, Episode, Price, episodes, prices};
+use iotax_model::Run;
 use iotax_model::record::{Sample, Tally};
 use iotax_model::units::human;
 

@@ -9,8 +9,8 @@ use super::{amplification, guests, heat, latency, latency_breakdown, network, pl
 use crate::document::certainty::over_the_run;
 use crate::document::figures;
 use crate::figure::title_in;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Judgement, Summary};
+use iotax_model::Run;
 
 /// The most intervals in all timelines together: more would dominate the file, and no eye could tell them apart.
 const INTERVALS: usize = 6_000;

@@ -1,7 +1,7 @@
 //! The JSON of answers: the highest rate that keeps conditions.
 
 use iotax_analysis::ask::{Answer, Found, answers};
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 use iotax_model::plan::AskSpec;
 use serde_json::Value;
 

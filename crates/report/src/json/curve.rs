@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{filled, number, object};
 use iotax_analysis::curve::{Curve, Curves, Located, Point, curves};
 use iotax_analysis::percentile::percentile;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// The curves of a run; absent for a run of none.
 pub(super) fn all(run: &Run) -> Option<Value> {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::curve::located;
 use super::{filled, number, object};
 use iotax_analysis::curve::{Grid, Ray, curves, grids};
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 /// The grids of a run; absent for a run of none.
 pub(super) fn all(run: &Run) -> Option<Value> {

@@ -28,9 +28,9 @@ use iotax_analysis::fairness::fairness;
 use iotax_analysis::figures::{began, done, lasted};
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::series::series;
-use iotax_analysis::store::Run;
 use iotax_analysis::time::utc;
 use iotax_analysis::{Comparison, Grade, Judgement, Metric, Ratio, Standing, Tax};
+use iotax_model::Run;
 
 /// The value of `schema`. Its number rises when a key changes its meaning or goes; new keys come with a new edition of
 /// the schema's file.

@@ -8,7 +8,7 @@ use super::{filled, number, object};
 use iotax_analysis::figures::bottom_of;
 use iotax_analysis::latency_breakdown::quantile;
 use iotax_analysis::percentile::percentile;
-use iotax_analysis::store::Run;
+use iotax_model::Run;
 
 fn per_second(count: u64, duration_ns: u64) -> Option<Value> {
     (duration_ns > 0).then(|| number(Some(count as f64 / (duration_ns as f64 / 1e9)))).flatten()

@@ -4,9 +4,9 @@ use iotax_model::suite::SuiteShape;
 use serde_json::Value;
 
 use super::{any, filled, number, object};
-use iotax_analysis::store::Run;
 use iotax_analysis::suite::filecopy;
 use iotax_analysis::suite::{Knee, Point, TargetSeries, Test, Transition, tests};
+use iotax_model::Run;
 
 /// The suite of a run; absent for a run of none.
 pub(super) fn suite(run: &Run) -> Option<Value> {

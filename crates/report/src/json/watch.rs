@@ -1,10 +1,10 @@
 //! The JSON of a watch.
 
-use iotax_analysis::store::Run;
 use iotax_analysis::watch::{
     Change, Effect, Episode, Gap, Judged, JudgedTimeout, Machine, Price, Recovery, Sight, Stalled,
     TimeoutOwner, TimeoutVerdict, episodes, prices,
 };
+use iotax_model::Run;
 use serde_json::Value;
 
 use super::{filled, number, object};

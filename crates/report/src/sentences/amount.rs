@@ -3,8 +3,8 @@
 use iotax_model::units::human;
 
 use super::Versus;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Metric};
+use iotax_model::Run;
 
 /// The figure that a ratio belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use super::amount::{absolute, range, relative};
 use super::{Versus, margin, places};
 use crate::figure::listed_briefly;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Edge, Metric};
+use iotax_model::Run;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 

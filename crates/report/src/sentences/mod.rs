@@ -13,8 +13,8 @@ use iotax_model::verify_errors::Findings;
 
 use crate::figure::{counted, listed_briefly};
 use crate::marks::is_emulated;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
+use iotax_model::Run;
 
 /// The sentences, most important first: the cost of each layer, every other target against the baseline, withheld
 /// verdicts with their reason, undecided comparisons.

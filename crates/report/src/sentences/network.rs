@@ -7,8 +7,8 @@ use super::amount::{absolute, range};
 use super::{Versus, margin};
 use crate::figure::{counted, listed_briefly};
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Metric};
+use iotax_model::Run;
 
 /// One sentence per pair with a decided comparison, the ladder's steps first. Targets that a step leads to share one
 /// sentence against the baseline, because their steps already account for the cost.

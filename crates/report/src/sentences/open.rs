@@ -3,8 +3,8 @@
 use super::pair;
 use crate::figure::{counted, listed_briefly};
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Standing, Stopped};
+use iotax_model::Run;
 
 /// The most additional rounds worth advising.
 const MANY_ROUNDS: u32 = 50;

@@ -3,8 +3,8 @@
 use super::amount::{Of, range, ratios, share};
 use super::{Versus, margin, places};
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::store::Run;
 use iotax_analysis::{Comparison, Judgement, Metric};
+use iotax_model::Run;
 use iotax_model::units::human;
 
 /// One sentence for all targets whose layers have sentences of their own; one each, with CPU time, for the others.

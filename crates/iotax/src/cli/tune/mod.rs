@@ -6,8 +6,8 @@ mod screening;
 
 use clap::Args as ClapArgs;
 use iotax_analysis::Metric;
-use iotax_analysis::store::Run;
 use iotax_analysis::tune::{Candidate, Tried, Tuning, choose, confirm};
+use iotax_model::Run;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{BETWEEN, Plan, PlanError};

@@ -1,8 +1,8 @@
 //! The run that screens: one factor at a time, or mixes of all where time is short.
 
 use iotax_analysis::Metric;
-use iotax_analysis::store::Run;
 use iotax_analysis::tune::{Candidate, Tried, mixed, screen};
+use iotax_model::Run;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{BETWEEN, Plan};

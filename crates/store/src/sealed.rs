@@ -3,13 +3,13 @@
 //! SQLite does not detect flipped bits in its file. So each row has a checksum over itself and its run, and the row of a run
 //! holds the number of its measurements and the sum of their checksums, so that a missing one is detected.
 
-use iotax_model::record::{Environment, ImportSource, Measurement, RunPhase, TargetRecord};
-use iotax_model::{Plan, Warning};
+use iotax_model::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
+use iotax_model::{Plan, RunState, Warning};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, RunState};
+use super::Fault;
 
 /// Contents are JSON under zstd, seals are [`Row::seal`].
 pub(super) const SCHEMA: &str = "
@@ -27,6 +27,12 @@ CREATE TABLE measurement (
     content  BLOB    NOT NULL,  -- model::record::Measurement
     seal     INTEGER NOT NULL,
     PRIMARY KEY (run, target, workload, round)
+) STRICT;
+
+CREATE TABLE note (
+    run  INTEGER PRIMARY KEY REFERENCES run (id),
+    tags TEXT NOT NULL,  -- one a line
+    text TEXT NOT NULL
 ) STRICT;
 ";
 
@@ -48,6 +54,7 @@ pub(super) struct Head {
     pub(super) warnings: Vec<Warning>,
     pub(super) phases: Vec<RunPhase>,
     pub(super) source: Option<ImportSource>,
+    pub(super) fleet: Option<FleetMember>,
     pub(super) measured: Measured,
 }
 

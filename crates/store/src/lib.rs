@@ -5,20 +5,22 @@
 
 mod claim;
 mod file;
+mod live;
+mod location;
 mod sealed;
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use iotax_model::record::{Environment, ImportSource, Measurement, RunPhase, TargetRecord};
-use iotax_model::{Plan, Warning, WarningKind};
+use iotax_model::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
+use iotax_model::{Plan, Run, RunState, Warning, WarningKind};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use serde::{Deserialize, Serialize};
 
 pub use self::claim::Claim;
 use self::file::located;
+pub use self::location::Location;
 use self::sealed::{Head, Measured, Sealed};
 
 /// Why the store could not do it.
@@ -158,39 +160,6 @@ impl Fault {
     }
 }
 
-/// The state of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunState {
-    /// A process works on it.
-    Running,
-    /// Every round of its plan is there.
-    Complete,
-    /// Stopped by the user, or its process was killed; it can be resumed.
-    Interrupted,
-    /// Stopped by an error; it can be resumed.
-    Failed,
-}
-
-impl RunState {
-    /// The word for it.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Complete => "complete",
-            Self::Interrupted => "interrupted",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-impl fmt::Display for RunState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
 /// A run that begins.
 #[derive(Debug, Clone, Copy)]
 pub struct NewRun<'a> {
@@ -200,52 +169,36 @@ pub struct NewRun<'a> {
     pub seed: u64,
     /// Start time in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: u64,
+    /// The fleet that it is part of; absent for a run of one machine.
+    pub fleet: Option<&'a FleetMember>,
 }
 
-/// A run as it is stored, finished or not.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Run {
-    /// Its number in its store, from 1.
-    pub id: i64,
-    /// Its state.
-    pub state: RunState,
-    /// Seed of the order and the payload.
-    pub seed: u64,
-    /// Start time in milliseconds since 1970-01-01 UTC.
-    pub started_at_ms: u64,
-    /// Its plan.
-    pub plan: Plan,
-    /// The machine. All absent until it is set.
-    pub environment: Environment,
-    /// The targets that were built, in the plan's order.
-    pub targets: Vec<TargetRecord>,
-    /// The measurements in the order of execution.
-    pub measurements: Vec<Measurement>,
-    /// The warnings raised while measuring, in that order.
-    pub warnings: Vec<Warning>,
-    /// Wall time by phase.
-    pub phases: Vec<RunPhase>,
-    /// Its source if another tool measured it; absent for a run of iotax.
-    pub source: Option<ImportSource>,
+/// What people say of a run. Changing it changes nothing that was measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// Tags, sorted, each once.
+    pub tags: Vec<String>,
+    /// A text.
+    pub text: String,
 }
 
-impl Run {
-    /// A copy without the measurements.
-    pub(crate) fn without_measurements(&self) -> Self {
-        Self {
-            id: self.id,
-            state: self.state,
-            seed: self.seed,
-            started_at_ms: self.started_at_ms,
-            plan: self.plan.clone(),
-            environment: self.environment.clone(),
-            targets: self.targets.clone(),
-            measurements: Vec::new(),
-            warnings: self.warnings.clone(),
-            phases: self.phases.clone(),
-            source: self.source.clone(),
-        }
-    }
+/// Which runs a list has. The default has all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Words that the name, a target, a workload, the machine, a tag or the note has, in any case.
+    pub text: String,
+    /// Tags that all must be there.
+    pub tags: Vec<String>,
+    /// The state.
+    pub state: Option<RunState>,
+    /// The machine's host name.
+    pub machine: Option<String>,
+    /// The fleet's id.
+    pub fleet: Option<String>,
+    /// Runs before this one alone, for paging.
+    pub before: Option<i64>,
+    /// At most this many, the newest.
+    pub limit: Option<u32>,
 }
 
 /// A line of `iotax list`.
@@ -261,6 +214,12 @@ pub struct RunSummary {
     pub started_at_ms: u64,
     /// The targets' names, in the plan's order.
     pub targets: Vec<String>,
+    /// The machine's host name; absent if it is not known.
+    pub machine: Option<String>,
+    /// The fleet that it is part of.
+    pub fleet: Option<FleetMember>,
+    /// Its tags.
+    pub tags: Vec<String>,
     /// Measurements stored.
     pub measured: u64,
     /// Measurements that the plan asks for. For a run that adds rounds until all is decided: the most there can be, or once it is
@@ -284,12 +243,14 @@ impl Store {
     /// Opens the store to write it, or makes one where there is no file or an empty one. The directory must exist.
     ///
     /// A file that is not an iotax store, is of another version or is damaged, is refused and left as it is.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    pub fn open(place: impl Into<Location>) -> Result<Self, StoreError> {
+        let Location::File(path) = &place.into() else { unimplemented!("PostgreSQL") };
         Ok(Self { path: path.to_owned(), connection: file::to_write(path)? })
     }
 
     /// Opens a store that is there to read it, also where nothing can be written. Of a damaged one what is sound can be read.
-    pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+    pub fn open_to_read(place: impl Into<Location>) -> Result<Self, StoreError> {
+        let Location::File(path) = &place.into() else { unimplemented!("PostgreSQL") };
         Ok(Self { path: path.to_owned(), connection: file::to_read(path)? })
     }
 
@@ -305,6 +266,7 @@ impl Store {
             warnings: Vec::new(),
             phases: Vec::new(),
             source: None,
+            fleet: run.fleet.cloned(),
             measured: Measured::default(),
         };
         let created = self.transaction().and_then(|transaction| {
@@ -438,6 +400,7 @@ impl Store {
             warnings: head.warnings,
             phases: head.phases,
             source: head.source,
+            fleet: head.fleet,
         })
     }
 
@@ -459,6 +422,60 @@ impl Store {
         Ok((1..=self.last()?).map(|run| (run, summary(run))).collect())
     }
 
+    /// The runs that a filter lets through, the newest first, without a look at their measurements.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
+        let last = filter.before.map_or(self.last()?, |before| before - 1);
+        let mut found = Vec::new();
+        for run in (1..=last).rev() {
+            let head = sealed::head(&self.connection, run).and_then(|head| head.ok_or(Fault::Unknown));
+            let head = head.map_err(|fault| self.of_run(run, fault))?;
+            let mut summary = self.summary(run, &head, None);
+            summary.tags = self.notes(run)?.tags;
+            let is_in = filter.state.is_none_or(|state| state == summary.state)
+                && filter.tags.iter().all(|tag| summary.tags.contains(tag))
+                && summary.name.to_lowercase().contains(&filter.text.to_lowercase());
+            if is_in {
+                found.push(summary);
+            }
+            if filter.limit.is_some_and(|limit| found.len() >= limit as usize) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// What people said of a run; empty if nothing.
+    pub fn notes(&self, run: i64) -> Result<Notes, StoreError> {
+        let read = || -> Result<Notes, Fault> {
+            let mut query = self.connection.prepare_cached("SELECT tags, text FROM note WHERE run = ?")?;
+            let mut rows = query.query([run])?;
+            let Some(row) = rows.next()? else { return Ok(Notes::default()) };
+            let tags: String = row.get(0)?;
+            Ok(Notes { tags: tags.lines().map(str::to_owned).collect(), text: row.get(1)? })
+        };
+        read().map_err(|fault| self.of_run(run, fault))
+    }
+
+    /// Keeps what people say of a run in place of what they said before.
+    pub fn set_notes(&mut self, run: i64, notes: &Notes) -> Result<(), StoreError> {
+        let put = self.connection.execute(
+            "INSERT OR REPLACE INTO note (run, tags, text) VALUES (?, ?, ?)",
+            rusqlite::params![run, notes.tags.join("\n"), notes.text],
+        );
+        put.map(|_| ()).map_err(|fault| self.of_run(run, fault.into()))
+    }
+
+    /// Shows everyone who looks at this store how far a run is: any document, in place of the one before. Nothing is written to a disk.
+    pub fn put_live(&mut self, run: i64, state: &serde_json::Value) -> Result<(), StoreError> {
+        live::put(&self.path, run, state)
+            .map_err(|source| StoreError::Open { path: self.path.clone(), source })
+    }
+
+    /// How far a run is that is measuring somewhere; absent if nobody says.
+    pub fn live(&self, run: i64) -> Result<Option<serde_json::Value>, StoreError> {
+        Ok(live::get(&self.path, run).filter(|_| claim::is_claimed(&self.path, run)))
+    }
+
     /// The newest run, if there is any.
     pub fn latest(&self) -> Result<Option<i64>, StoreError> {
         Ok(Some(self.last()?).filter(|last| *last > 0))
@@ -477,6 +494,9 @@ impl Store {
             state,
             started_at_ms: head.started_at_ms,
             targets: plan.targets.iter().map(|target| target.name.clone()).collect(),
+            machine: head.environment.hostname.clone(),
+            fleet: head.fleet.clone(),
+            tags: Vec::new(),
             measured,
             planned: if has_all { measured } else { all },
             damage,

@@ -1,0 +1,8 @@
+//! One plan on many machines: the messages between a coordinator and its members, and what carries them.
+//!
+//! A member carries the plan out with the runner of its own machine, so a fleet has no second way to measure. What members tell is small: where
+//! they are, one merged sample per interval, and each measurement once it is kept. The coordinator's store is the truth; a member keeps
+//! what was not acknowledged.
+
+pub mod link;
+pub mod message;

@@ -1,0 +1,62 @@
+//! What carries messages. An ssh connection and NATS each have one implementation of both ends.
+
+use std::time::Duration;
+
+use crate::message::{FromMember, ToMember};
+
+/// Why a link no longer carries anything.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+pub enum LinkError {
+    /// The other end is gone.
+    #[error("the connection has ended: {0}")]
+    Closed(String),
+    /// The other end sent what is no message.
+    #[error("unexpected message: {0}")]
+    Garbled(String),
+}
+
+/// Whom a message is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum To<'a> {
+    /// The member of this name.
+    One(&'a str),
+    /// Every member that has enlisted.
+    All,
+}
+
+/// What comes in at the coordinator.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Incoming {
+    /// A member says something.
+    Message {
+        /// Its name.
+        member: String,
+        /// The words.
+        message: FromMember,
+        /// When it came in, by the coordinator's monotonic clock.
+        at_ns: u64,
+    },
+    /// A member's link has ended.
+    Lost {
+        /// Its name.
+        member: String,
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// The coordinator's end: the links to all members.
+pub trait Hub: Send {
+    /// Sends a message. A member that is gone is no error: its loss comes in.
+    fn send(&mut self, to: To<'_>, message: &ToMember) -> Result<(), LinkError>;
+    /// Waits up to `patience` for what comes in next.
+    fn receive(&mut self, patience: Duration) -> Result<Option<Incoming>, LinkError>;
+}
+
+/// A member's end.
+pub trait MemberLink: Send {
+    /// Sends a message.
+    fn send(&mut self, message: &FromMember) -> Result<(), LinkError>;
+    /// Waits up to `patience` for the next message.
+    fn receive(&mut self, patience: Duration) -> Result<Option<ToMember>, LinkError>;
+}

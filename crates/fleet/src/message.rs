@@ -1,0 +1,160 @@
+//! What a coordinator and its members say to each other. Clocks are monotonic and each machine's own; names end in whose clock it is.
+
+use iotax_model::record::{Environment, FleetMode, Measurement, RunPhase, TargetRecord};
+use iotax_model::{Histogram, Plan, RunState, Warning};
+use serde::{Deserialize, Serialize};
+
+/// The version of these messages. A member of another one is refused, with both versions named.
+pub const PROTOCOL: u32 = 1;
+
+/// One execution of one cell: the same number means the same cell and round on every member.
+pub type Step = u64;
+
+/// From the coordinator to a member.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ToMember {
+    /// The member is not taken.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// Carry this plan out.
+    Assign(Box<Assignment>),
+    /// Answer at once: the round trip tells how far the clocks are apart.
+    Ping {
+        /// Comes back in the answer.
+        number: u64,
+    },
+    /// Begin a step at this moment.
+    Go {
+        /// The step.
+        step: Step,
+        /// The moment by the member's clock.
+        at_member_ns: u64,
+    },
+    /// Leave a step out: other members do not measure it.
+    Skip {
+        /// The step.
+        step: Step,
+        /// Why.
+        reason: String,
+    },
+    /// The coordinator has what this number was about on its disk.
+    Acknowledge {
+        /// The number in [`FromMember::Kept`].
+        number: u64,
+    },
+    /// Stop, undo everything, and say [`FromMember::Over`].
+    Cancel,
+    /// Finish what is assigned and take no more.
+    Drain,
+}
+
+/// A plan to carry out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assignment {
+    /// The fleet's id.
+    pub fleet: String,
+    /// What the members measure together. With [`FleetMode::Shared`] each step waits for [`ToMember::Go`].
+    pub mode: FleetMode,
+    /// The plan of this member: rates for the whole are divided already, targets are its own.
+    pub plan: Plan,
+    /// The seed, which is the same for all: cells come in the same order everywhere.
+    pub seed: u64,
+    /// Rounds that the coordinator has already, if this goes on with an earlier attempt.
+    pub rounds_there: u32,
+}
+
+/// From a member to the coordinator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FromMember {
+    /// The first message.
+    Hello {
+        /// [`PROTOCOL`] of the member.
+        protocol: u32,
+        /// Version and commit of the member.
+        version: String,
+        /// Its machine.
+        environment: Box<Environment>,
+    },
+    /// The answer to [`ToMember::Ping`].
+    Pong {
+        /// The number that was asked with.
+        number: u64,
+        /// When the question was read.
+        received_member_ns: u64,
+        /// When the answer was sent.
+        sent_member_ns: u64,
+        /// What chrony says that this machine's wall clock may err, if it runs.
+        chrony_error_ns: Option<u64>,
+    },
+    /// What it does now, in a word or two: provisioning, booting guests, round 3 of 5.
+    Doing(String),
+    /// A step is set up and can begin.
+    Ready {
+        /// The step.
+        step: Step,
+    },
+    /// A step has begun.
+    Began {
+        /// The step.
+        step: Step,
+        /// When it was to begin.
+        intended_member_ns: u64,
+        /// When it began.
+        at_member_ns: u64,
+    },
+    /// An interval of a step.
+    Sample(Merged),
+    /// Something that belongs to the run is kept here until it is acknowledged.
+    Kept {
+        /// Counts from 1 for each member.
+        number: u64,
+        /// The thing.
+        part: Box<Part>,
+    },
+    /// The assignment has ended and nothing is left behind.
+    Over {
+        /// How.
+        state: RunState,
+        /// Why it failed; what could not be undone.
+        reason: Option<String>,
+    },
+}
+
+/// A part of a member's run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Part {
+    /// The machine.
+    Environment(Environment),
+    /// A target as it was built.
+    Target(TargetRecord),
+    /// A measurement.
+    Measurement(Measurement),
+    /// A warning.
+    Warning(Warning),
+    /// Wall time by phase.
+    Phases(Vec<RunPhase>),
+}
+
+/// An interval of one member, or of several merged on the way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Merged {
+    /// The step.
+    pub step: Step,
+    /// The interval's number in the step, from 0.
+    pub interval: u32,
+    /// How many members it sums up.
+    pub members: u32,
+    /// I/Os of them all.
+    pub ios: u64,
+    /// Bytes of them all.
+    pub bytes: u64,
+    /// Latencies of them all.
+    pub latency: Histogram,
+}

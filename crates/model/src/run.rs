@@ -1,0 +1,91 @@
+//! A run: a plan that was carried out, its machine and all that was measured.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
+use crate::{Plan, Warning};
+
+/// The state of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// A process works on it.
+    Running,
+    /// Every round of its plan is there.
+    Complete,
+    /// Stopped by the user, or its process was killed; it can be resumed.
+    Interrupted,
+    /// Stopped by an error; it can be resumed.
+    Failed,
+}
+
+impl RunState {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Complete => "complete",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// A run as it is stored, finished or not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// Its number in its store, from 1.
+    pub id: i64,
+    /// Its state.
+    pub state: RunState,
+    /// Seed of the order and the payload.
+    pub seed: u64,
+    /// Start time in milliseconds since 1970-01-01 UTC.
+    pub started_at_ms: u64,
+    /// Its plan.
+    pub plan: Plan,
+    /// The machine. All absent until it is set.
+    pub environment: Environment,
+    /// The targets that were built, in the plan's order.
+    pub targets: Vec<TargetRecord>,
+    /// The measurements in the order of execution.
+    pub measurements: Vec<Measurement>,
+    /// The warnings raised while measuring, in that order.
+    pub warnings: Vec<Warning>,
+    /// Wall time by phase.
+    pub phases: Vec<RunPhase>,
+    /// Its source if another tool measured it; absent for a run of iotax.
+    pub source: Option<ImportSource>,
+    /// The fleet that it is part of; absent for a run of one machine.
+    pub fleet: Option<FleetMember>,
+}
+
+impl Run {
+    /// A copy without the measurements.
+    #[must_use]
+    pub fn without_measurements(&self) -> Self {
+        Self {
+            id: self.id,
+            state: self.state,
+            seed: self.seed,
+            started_at_ms: self.started_at_ms,
+            plan: self.plan.clone(),
+            environment: self.environment.clone(),
+            targets: self.targets.clone(),
+            measurements: Vec::new(),
+            warnings: self.warnings.clone(),
+            phases: self.phases.clone(),
+            source: self.source.clone(),
+            fleet: self.fleet.clone(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Shows a store in a browser: runs, comparisons, trends and what is being measured now.
