@@ -36,6 +36,7 @@ pub mod suite;
 pub mod summary;
 pub mod time;
 pub mod timing;
+pub mod trend;
 pub mod tune;
 mod warm_up;
 pub mod watch;

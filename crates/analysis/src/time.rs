@@ -11,6 +11,14 @@ pub fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS))).to_string()
 }
 
+/// Milliseconds since 1970-01-01 UTC of a day or a time in UTC: `2026-01-31`, `2026-01-31T12:00:00Z`.
+#[must_use]
+pub fn parsed(text: &str) -> Option<u64> {
+    let time = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
+    let since = humantime::parse_rfc3339_weak(&time).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
+}
+
 /// The month of what [`utc`] gives, in three letters.
 pub fn month(utc: &str) -> &'static str {
     const MONTHS: [&str; 12] =

@@ -506,12 +506,18 @@ pub struct Environment {
     /// Host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// Name of the user who ran it; under sudo, of the one who called it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Name and version of the distribution.
     pub os: Option<String>,
     /// CPU model.
     pub cpu_model: Option<String>,
+    /// Revision of the CPU's microcode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub microcode: Option<String>,
     /// CPUs online.
     pub cpus: Option<u32>,
     /// Memory in bytes.

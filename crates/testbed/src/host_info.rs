@@ -56,6 +56,7 @@ pub fn environment(root: &Path) -> Environment {
             .iter()
             .find_map(|key| field(&cpuinfo, key))
             .map(str::to_owned),
+        microcode: field(&cpuinfo, "microcode").map(str::to_owned),
         cpus: read("sys/devices/system/cpu/online").and_then(|list| length_of_list(&list)),
         memory_bytes: read("proc/meminfo").and_then(|text| memory(&text, "MemTotal")),
         governor: read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -65,6 +66,21 @@ pub fn environment(root: &Path) -> Environment {
         hypervisor: hypervisor(root, &cpuinfo),
         ..Environment::default()
     }
+}
+
+/// Name of the user of this process, and under sudo of the one who called it.
+#[must_use]
+pub fn user(root: &Path) -> Option<String> {
+    let uid = rustix::process::getuid();
+    let caller = std::env::var("SUDO_USER").ok().filter(|name| uid.is_root() && !name.is_empty());
+    caller.or_else(|| user_name(&text(&root.join("etc/passwd"))?, uid.as_raw()))
+}
+
+/// The name of a user id in passwd(5).
+fn user_name(passwd: &str, uid: u32) -> Option<String> {
+    let fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let of_user = |fields: &Vec<&str>| fields.get(2).and_then(|id| id.parse().ok()) == Some(uid);
+    fields.into_iter().find(of_user).map(|fields| fields[0].to_owned())
 }
 
 /// The id of the running kernel's boot; changes with every reboot.

@@ -222,7 +222,7 @@ pub fn subjects(targets: &[TargetSpec], neighbours: &[Neighbour], records: &[Tar
 }
 
 /// Dotted keys and the values as text; what is absent has no key.
-pub(super) fn flat(tree: &Value) -> Settings {
+pub(crate) fn flat(tree: &Value) -> Settings {
     fn add(value: &Value, key: &str, found: &mut Settings) {
         match value {
             Value::Null => {}

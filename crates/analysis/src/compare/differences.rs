@@ -36,6 +36,7 @@ pub fn machines(a: &Environment, b: &Environment) -> Vec<Difference> {
     let text = |what, of: fn(&Environment) -> Option<String>| Difference::between(what, of(a), of(b));
     let mut found: Vec<Difference> = [
         text("CPU", |e| e.cpu_model.clone()),
+        text("microcode", |e| e.microcode.clone()),
         text("CPUs", |e| e.cpus.map(|n| n.to_string())),
         text("memory", |e| e.memory_bytes.map(human::bytes)),
         text("hypervisor", |e| e.hypervisor.clone()),
@@ -62,6 +63,23 @@ pub fn machines(a: &Environment, b: &Environment) -> Vec<Difference> {
         found.extend(Difference::between("engine's CPU per I/O", floor(a), floor(b)));
     }
     found
+}
+
+/// Differences between the tags of two runs. Of tags `key=value` a key with another value is one difference.
+#[must_use]
+pub fn tags(a: &[String], b: &[String]) -> Vec<Difference> {
+    fn by_key(tags: &[String]) -> Settings {
+        let tag = |tag: &String| match tag.split_once('=') {
+            Some((key, value)) => (key.to_owned(), value.to_owned()),
+            None => (tag.clone(), "yes".to_owned()),
+        };
+        tags.iter().map(tag).collect()
+    }
+    let (a, b) = (by_key(a), by_key(b));
+    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let between =
+        |key: &String| Difference::between(format!("tag {key}"), a.get(key).cloned(), b.get(key).cloned());
+    keys.into_iter().filter_map(between).collect()
 }
 
 /// Differences between two targets: first as planned, then as built.

@@ -10,7 +10,8 @@ use crate::metric::Metric;
 
 /// Workload keys for duration and care rather than content: a difference in them is reported, and the workloads still match. A
 /// difference in any other key means another workload.
-const HOW_LONG: [&str; 5] = ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
+pub(crate) const HOW_LONG: [&str; 5] =
+    ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
 /// Reason for which two targets are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,7 @@ pub use account::{Account, Subject};
 pub use differences::Difference;
 pub use gate::{Direction, Gate, GateError};
 pub use history::{History, Point, Track, history};
+pub(crate) use matching::HOW_LONG;
 pub use matching::{Matched, Missing};
 pub use rates::{LocatedRate, RateCell};
 

@@ -12,5 +12,6 @@ mod page;
 mod power;
 mod sequential;
 mod simulate;
+mod trend;
 mod tune;
 mod within;

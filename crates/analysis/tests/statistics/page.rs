@@ -11,10 +11,15 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     line(&head) + &line(&rule).replace(' ', "") + &rows
 }
 
-/// Holds the page to a table that was made just now, or writes it there with `IOTAX_UPDATE_DOCS=1`.
+/// Holds docs/statistics.md to a table that was made just now, or writes it there with `IOTAX_UPDATE_DOCS=1`.
 pub(crate) fn holds(name: &str, made: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/statistics.md");
-    let page = std::fs::read_to_string(&path).expect("docs/statistics.md is there");
+    holds_in("statistics.md", name, made);
+}
+
+/// As [`holds`], for a page of docs.
+pub(crate) fn holds_in(page: &str, name: &str, made: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let page = std::fs::read_to_string(&path).expect("the page is there");
     let begin = format!("<!-- simulated: {name} -->\n");
     let (before, rest) =
         page.split_once(&begin).unwrap_or_else(|| panic!("the page has no place for {name}"));
@@ -25,7 +30,8 @@ pub(crate) fn holds(name: &str, made: &str) {
     let asked = std::env::var_os("IOTAX_UPDATE_DOCS").is_some();
     assert!(
         asked,
-        "docs/statistics.md is not what is simulated; IOTAX_UPDATE_DOCS=1 writes it anew:\n{made}\nthere:\n{there}"
+        "{} is not what is simulated; IOTAX_UPDATE_DOCS=1 writes it anew:\n{made}\nthere:\n{there}",
+        path.display()
     );
     std::fs::write(&path, format!("{before}{begin}{made}<!-- end -->{after}")).expect("written");
 }

@@ -28,5 +28,6 @@ mod store;
 mod suites;
 mod synthetic;
 mod terminal;
+mod trend;
 mod vdbench;
 mod ways;

@@ -209,6 +209,14 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "trend",
+        &[
+            ("iotax trend", "Changes over all runs of the newest run's plan"),
+            ("iotax trend nightly --target vm-qcow2 --metric latency_p99 --detail", "One cell, run by run"),
+            ("iotax trend --plan nightly.toml --since 2026-11-01 --fail-if 'slower > 3%'", "A gate for CI"),
+        ],
+    ),
+    (
         "verify",
         &[(
             "iotax verify /srv/disk/new.dat --journal /srv/other/journal",

@@ -1,26 +1,39 @@
-//! `iotax export`: writes a run in another format.
+//! `iotax export`: writes a run in another format, or any number as a data set.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_analysis::judge;
 use iotax_interop::export::{FORMATS, Format};
+use iotax_interop::parquet::dataset::{self, table_names};
+use iotax_model::RunState;
 use iotax_model::exit::Exit;
+use iotax_store::{Filter, Store};
 
+use super::destination::Destination;
 use super::known_words::known_words;
 use super::output::{StoreArgs, load};
-use super::{Failure, output_formats};
+use super::say::note;
+use super::{Failure, OrExit, output_formats, usage};
 
 /// Flags of `iotax export`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Run number from iotax list
-    run: i64,
-    #[arg(long, value_name = "FORMAT", value_parser = known_words(output_formats::exported, FORMATS.iter().map(|format| format.name)), help = formats())]
-    format: &'static Format,
+    /// Run number from iotax list; several with --parquet [default with --parquet: all]
+    #[arg(value_name = "RUN")]
+    runs: Vec<i64>,
+    #[arg(long, value_name = "FORMAT", required_unless_present = "parquet", conflicts_with = "parquet", value_parser = known_words(output_formats::exported, FORMATS.iter().map(|format| format.name)), help = formats())]
+    format: Option<&'static Format>,
     /// File to write, or for csv the directory [default: stdout]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "parquet")]
     output: Option<PathBuf>,
+    /// Write runs as Parquet files into this directory, in tables that DuckDB and pandas read together: runs, environment, targets,
+    /// measurements, samples and histograms, each by year and month; what an earlier export wrote of these runs is replaced
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
 }
@@ -32,8 +45,49 @@ fn formats() -> String {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let run = load(&args.store.open_existing()?, args.run)?;
+    let store = args.store.open_existing()?;
+    let (Some(format), [run]) = (args.format, args.runs.as_slice()) else {
+        let Some(dir) = &args.parquet else {
+            return Err(usage(format!(
+                "{} runs: --format takes one run; --parquet DIR takes several",
+                args.runs.len()
+            )));
+        };
+        return write_dataset(dir, &store, &args.runs);
+    };
+    let run = load(&store, *run)?;
     let judgement = judge(&run);
-    output_formats::export(args.format, &(run, judgement), args.output.as_deref())?;
+    output_formats::export(format, &(run, judgement), args.output.as_deref())?;
+    Ok(Exit::Fine)
+}
+
+/// Writes these runs, or all that are not running. A run's files are written once all of them may be.
+fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
+    let listed = store.list(&Filter::default()).or_exit(Exit::Environment)?;
+    let all = listed.iter().rev().filter(|run| run.state != RunState::Running).map(|run| run.id);
+    let ids: Vec<i64> = if runs.is_empty() { all.collect() } else { runs.to_vec() };
+    let tags: HashMap<i64, &[String]> = listed.iter().map(|run| (run.id, run.tags.as_slice())).collect();
+    for id in &ids {
+        let run = load(store, *id)?;
+        let files = dataset::files(&run, &judge(&run), tags.get(id).copied().unwrap_or_default());
+        let open = |file: &dataset::DatasetFile| {
+            let path = dir.join(&file.path);
+            let parent = path.parent().unwrap_or(dir);
+            fs::create_dir_all(parent)
+                .with_context(|| format!("cannot make {}", parent.display()))
+                .or_exit(if parent.exists() { Exit::Usage } else { Exit::Environment })?;
+            Destination::open(&path, file.mark.clone())
+        };
+        let places = files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        for (place, file) in places.iter().zip(&files) {
+            place.write(&file.bytes)?;
+        }
+    }
+    note!(
+        "Parquet: {} runs in {}: {}",
+        ids.len(),
+        dir.display(),
+        table_names().collect::<Vec<_>>().join(", ")
+    );
     Ok(Exit::Fine)
 }

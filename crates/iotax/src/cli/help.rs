@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use super::{Cli, examples};
 
 /// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
-const EVERYDAY: [(&str, &str); 15] = [
+const EVERYDAY: [(&str, &str); 16] = [
     (
         "bench",
         "target rw bs iodepth numjobs size runtime rwmixread ioengine rate_iops verify job json html overwrite",
@@ -34,6 +34,7 @@ const EVERYDAY: [(&str, &str); 15] = [
     ("plan check", "plan target overwrite accel"),
     ("plan show", "plan target json toml repeat runtime size"),
     ("resume", "run repeat max_time db json html yes"),
+    ("trend", "name plan tag target workload metric control last since fail_if detail json"),
     ("report", "runs detail timing csv markdown db json html"),
 ];
 
@@ -61,7 +62,8 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
 )];
 
 /// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 8] = ["completions", "man", "export", "verify", "mark", "resume", "plan", "import"];
+const SELDOM: [&str; 9] =
+    ["completions", "man", "export", "verify", "mark", "resume", "plan", "import", "trend"];
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;

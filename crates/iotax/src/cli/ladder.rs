@@ -252,7 +252,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let places = [&args.device, &args.dir].into_iter().flatten().map(|path| path.display().to_string());
     let place = places.collect::<Vec<_>>().join(" and ");
     let seed = args.run.session.seed;
-    let plan = Plan { seed, ..Plan::new(format!("ladder {place}"), targets, workloads) };
+    // The bare rung shows the machine itself.
+    let control = targets.iter().find(|target| target.guest.is_none() && targets.len() > 1);
+    let control = control.map(|target| target.name.clone());
+    let plan = Plan { seed, control, ..Plan::new(format!("ladder {place}"), targets, workloads) };
     let plan = if args.curve {
         let curve = CurveSpec { time: Some(args.length.time()), ..CurveSpec::default() };
         let mut plan = Plan { curve: Some(curve), ..plan };

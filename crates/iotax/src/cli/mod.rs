@@ -43,6 +43,7 @@ mod target_args;
 mod terminal;
 mod time;
 mod top;
+mod trend;
 mod tune;
 mod verify;
 mod watch;
@@ -124,6 +125,10 @@ enum Command {
     Export(export::Args),
     /// Compare two runs, or two targets of one
     Compare(compare::Args),
+    /// Changes over a history of runs: when, by how much, and what else changed then
+    ///
+    /// Names levels that differ, not single runs. With a control (a target that shows the bare machine) the machine's own days are taken out.
+    Trend(trend::Args),
     /// Check a target against the journal of its acknowledged writes
     Verify(verify::Args),
     /// Undo what an interrupted run left behind
@@ -207,6 +212,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Report(args) => report::main(&args),
         Command::Export(args) => export::main(&args),
         Command::Compare(args) => compare::main(&args),
+        Command::Trend(args) => trend::main(&args),
         Command::Verify(args) => verify::main(&args),
         Command::Clean(args) => clean::main(&args),
         Command::Completions { shell } => {

@@ -479,6 +479,7 @@ fn own_program() -> &'static Path {
 pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
     Environment {
         tool: Some(crate::version().to_owned()),
+        user: host_info::user(Path::new("/")),
         qemu: guests.map(|guests| guests.qemu_version().to_owned()),
         accel: guests.map(|guests| guests.accel().word().to_owned()),
         accel_reason: guests.map(|guests| guests.accel_reason().to_owned()),

@@ -46,6 +46,7 @@ mod store;
 mod suites;
 mod throttle;
 mod top;
+mod trend;
 mod tune;
 mod undo;
 mod until;

@@ -16,7 +16,7 @@ const README: &str = include_str!("../../../../README.md");
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../interop/tests/data/import/fio-3.33.json");
 
 /// The commands in an order in which each finds what it needs, with the words that make them short.
-const COMMANDS: [(&str, &str); 21] = [
+const COMMANDS: [(&str, &str); 22] = [
     ("iotax", ""),
     ("iotax COMMAND -h", ""),
     ("iotax run PLAN.toml", "--repeat 3 --runtime 0.2 --ramp-time 0 --yes"),
@@ -35,6 +35,7 @@ const COMMANDS: [(&str, &str); 21] = [
     ("iotax top --once", "--interval 0.2"),
     ("iotax curve DIR", "--size 16m --time 10s --points 4 --yes"),
     ("iotax compare A B --fail-if 'slower > 5%'", ""),
+    ("iotax trend", ""),
     ("iotax run job.fio --target DIR --target vm-qcow2:DIR", "--repeat 1 --yes"),
     (
         "iotax suite bonnie DIR vm-raw:DIR",

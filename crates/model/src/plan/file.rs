@@ -55,6 +55,8 @@ pub(super) struct PlanHead {
     margin: Option<Margin>,
     /// Name of the target that the others are compared with [default: the first]
     baseline: Option<String>,
+    /// Name of the target that shows the machine's own state, so that a bad day is taken out of trends [default: none]
+    control: Option<String>,
     /// Determines order, offsets and payload [default: random]
     seed: Option<u64>,
     /// Default keys for all workloads.
@@ -161,6 +163,7 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
         watch: head.watch,
         margin: head.margin.unwrap_or_default(),
         baseline: head.baseline.or(first).unwrap_or_default(),
+        control: head.control,
         seed: head.seed,
         targets,
         workloads,

@@ -70,6 +70,9 @@ pub struct Plan {
     pub margin: Margin,
     /// Name of the target that the others are compared with.
     pub baseline: String,
+    /// Name of the target that shows the machine's own state: `iotax trend` takes its changes out of the others'.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub control: Option<String>,
     /// Determines order, offsets and payload. If absent, drawn at the start of the run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u64>,
@@ -168,6 +171,7 @@ impl Plan {
             watch: None,
             margin: Margin::default(),
             baseline: targets.first().map(|target| target.name.clone()).unwrap_or_default(),
+            control: None,
             seed: None,
             targets,
             workloads,
@@ -249,13 +253,10 @@ impl Plan {
                 self.workloads.len(),
             ));
         }
-        if !names().any(|name| name == self.baseline) {
+        for (key, name) in [("baseline", Some(&self.baseline)), ("control", self.control.as_ref())] {
+            let Some(name) = name.filter(|name| !names().any(|known| known == *name)) else { continue };
             let known: Vec<&str> = names().collect();
-            return refuse(format!(
-                "baseline = {:?} is not a target; accepted: {}",
-                self.baseline,
-                known.join(", ")
-            ));
+            return refuse(format!("{key} = {name:?} is not a target; accepted: {}", known.join(", ")));
         }
         for target in &self.targets {
             target.check()?;

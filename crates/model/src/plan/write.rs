@@ -34,6 +34,9 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
         line(format_args!("margin = {}", Value::try_from(plan.margin)?));
     }
     line(format_args!("baseline = {}", Value::from(plan.baseline.as_str())));
+    if let Some(control) = &plan.control {
+        line(format_args!("control = {}", Value::from(control.as_str())));
+    }
     if let Some(seed) = plan.seed {
         line(format_args!("seed = {}", Value::try_from(seed)?));
     }

@@ -17,6 +17,7 @@ mod run;
 mod suite;
 mod targets;
 mod timing;
+mod trend;
 mod tune;
 mod watch;
 
@@ -27,6 +28,7 @@ pub use figures::figures;
 pub use history::history;
 pub use run::run;
 pub use timing::timing;
+pub use trend::trend;
 pub use tune::tuned;
 
 use iotax_model::visible;

@@ -19,6 +19,7 @@ mod suite;
 mod surface;
 mod taxes;
 mod timeline;
+mod trend;
 mod verdict;
 mod watch;
 mod workload;
@@ -30,6 +31,7 @@ use iotax_model::visible;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use chart::{Cell, Place};
+pub use trend::trend;
 
 use super::figure::counted;
 use super::marks::{LOST, is_emulated, is_lost};

@@ -13,6 +13,7 @@ pub mod history;
 mod parts;
 pub mod read;
 mod suite;
+pub mod trend;
 pub mod tune;
 mod watch;
 

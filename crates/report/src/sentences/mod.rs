@@ -6,6 +6,7 @@ mod layers;
 mod network;
 mod open;
 mod totals;
+pub mod trend;
 
 pub(crate) use open::lost;
 

@@ -1,5 +1,7 @@
 //! Measurements as a Parquet file, for data frames and databases: the columns of `measurements.csv`, typed.
 
+pub mod dataset;
+
 use std::sync::Arc;
 
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -23,15 +25,25 @@ pub(super) const MARK: Mark = Mark { format: "parquet", place: Place::ParquetAut
 #[must_use]
 pub fn measurements(runs: &[(Run, Judgement)]) -> Vec<u8> {
     let rows: Vec<Vec<Value>> = runs.iter().flat_map(|(run, judgement)| rows(run, judgement)).collect();
+    written(AUTHOR, &columns(figures(runs)), &rows)
+}
+
+/// A table as the bytes of a file.
+fn written(author: &str, columns: &[(String, Kind)], rows: &[Vec<Value>]) -> Vec<u8> {
     let mut file = Vec::new();
-    write(&columns(figures(runs)), &rows, &mut file)
+    write(author, columns, rows, &mut file)
         .expect("memory takes everything, and every row has a value for each column");
     file
 }
 
-fn write(names: &[(String, Kind)], rows: &[Vec<Value>], file: &mut Vec<u8>) -> Result<(), ParquetError> {
+fn write(
+    author: &str,
+    names: &[(String, Kind)],
+    rows: &[Vec<Value>],
+    file: &mut Vec<u8>,
+) -> Result<(), ParquetError> {
     let schema = Arc::new(parse_message_type(&schema(names))?);
-    let properties = WriterProperties::builder().set_created_by(AUTHOR.to_owned()).build();
+    let properties = WriterProperties::builder().set_created_by(author.to_owned()).build();
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     let mut group = writer.next_row_group()?;
     let mut columns = names.iter().enumerate();

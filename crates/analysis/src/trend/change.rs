@@ -1,0 +1,158 @@
+//! The changes of one series of logarithms: where, by how much, and what the newest runs may turn out to be.
+
+use super::energy::{self, LEAST_SIDE};
+use crate::stats::median;
+use crate::stats::paired::Interval;
+use statrs::distribution::{ContinuousCDF, Normal};
+
+/// By how much less likely than the best place, in natural logarithms, a place may be and still be in the interval. By simulation (docs/trend.md)
+/// the interval then holds the true place in at least 95% of changes.
+const LIKELIHOOD: f64 = 3.0;
+
+/// A median absolute deviation of normal noise times this is its standard deviation.
+const MAD_TO_SD: f64 = 1.4826;
+
+/// Distance of the newest runs from the rest, in standard errors, from which they are said to be a possible change.
+const SUSPICIOUS: f64 = 4.0;
+
+/// Most runs ahead that a forecast looks.
+const AHEAD: usize = 12;
+
+/// A change of level.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Index of the first point of the new level, as far as can be told.
+    pub at: usize,
+    /// The earliest and latest index that the first point of the new level may have, at 95%.
+    pub between: (usize, usize),
+    /// Index of the first point of the level before it.
+    pub from: usize,
+    /// Index after the last point of the level after it.
+    pub to: usize,
+    /// The logarithm of the ratio of the new level to the old: the Hodges-Lehmann estimate, the median of all differences.
+    pub shift: f64,
+    /// Its 95% interval, from the order of all differences as in Mann and Whitney's test.
+    pub interval: Interval,
+}
+
+/// The newest points look like a new level and are too few to tell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pending {
+    /// How many they are.
+    pub points: usize,
+    /// The logarithm of the ratio of their level to the one before.
+    pub shift: f64,
+    /// How many more points like these make it a change; absent if [`AHEAD`] would not.
+    pub needed: Option<usize>,
+}
+
+/// Divides a series until no part of it divides any more. In the order of the series.
+#[must_use]
+pub fn changes(values: &[f64]) -> Vec<Change> {
+    let mut places = Vec::new();
+    divide(values, 0, &mut places);
+    places.sort_unstable();
+    let bounds = |places: &[usize], i: usize| {
+        let from = if i == 0 { 0 } else { places[i - 1] };
+        (from, places.get(i + 1).copied().unwrap_or(values.len()))
+    };
+    // A place was found while other changes were in the same part; between its neighbours it is placed anew.
+    for i in 0..places.len() {
+        let (from, to) = bounds(&places, i);
+        places[i] = from + most_likely(&values[from..to]).0;
+    }
+    let each = (0..places.len()).map(|i| {
+        let (from, to) = bounds(&places, i);
+        let (at, (earliest, latest)) = (places[i], most_likely(&values[from..to]).1);
+        let (shift, interval) = shift(&values[from..at], &values[at..to]);
+        Change { at, between: (from + earliest, from + latest), from, to, shift, interval }
+    });
+    each.collect()
+}
+
+fn divide(values: &[f64], offset: usize, places: &mut Vec<usize>) {
+    if let Some(at) = energy::division(values) {
+        places.push(offset + at);
+        divide(&values[..at], offset, places);
+        divide(&values[at..], offset + at, places);
+    }
+}
+
+/// The most likely place of one change in a part, and the earliest and latest likely one. The noise is taken as Laplace's, whose likelihood
+/// counts absolute distances from medians, so that an outlier is no level.
+fn most_likely(part: &[f64]) -> (usize, (usize, usize)) {
+    let places = LEAST_SIDE..=part.len() - LEAST_SIDE;
+    let distance = |at: usize| spread(&part[..at]) + spread(&part[at..]);
+    let distances: Vec<f64> = places.clone().map(distance).collect();
+    let least = distances.iter().copied().fold(f64::INFINITY, f64::min);
+    let at = distances.iter().position(|distance| *distance <= least).unwrap_or_default();
+    // Both medians were fitted, which takes two degrees of freedom.
+    let scale = least / (part.len() as f64 - 2.0);
+    let is_likely = |distance: &f64| *distance - least <= LIKELIHOOD * scale;
+    let first = distances.iter().position(is_likely).unwrap_or(at);
+    let last = distances.iter().rposition(is_likely).unwrap_or(at);
+    (at + LEAST_SIDE, (first + LEAST_SIDE, last + LEAST_SIDE))
+}
+
+/// Sum of the distances from the median.
+fn spread(values: &[f64]) -> f64 {
+    let middle = median(values).unwrap_or_default();
+    values.iter().map(|value| (value - middle).abs()).sum()
+}
+
+/// The Hodges-Lehmann estimate of the shift from one sample to the other, and its 95% interval (Hollander, Wolfe and Chicken,
+/// Nonparametric Statistical Methods, 3rd edition, 2014, sections 4.2 and 4.3, with the normal approximation).
+pub(super) fn shift(before: &[f64], after: &[f64]) -> (f64, Interval) {
+    let mut all: Vec<f64> = after.iter().flat_map(|y| before.iter().map(move |x| y - x)).collect();
+    all.sort_by(f64::total_cmp);
+    let (m, k) = (before.len() as f64, after.len() as f64);
+    let quantile = Normal::standard().inverse_cdf(0.975);
+    let outside = (m * k / 2.0 - quantile * (m * k * (m + k + 1.0) / 12.0).sqrt()).floor().max(0.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, below the number of pairs"
+    )]
+    let low = (outside as usize).saturating_sub(1).min(all.len().saturating_sub(1) / 2);
+    let middle = median(&all).unwrap_or_default();
+    (middle, Interval { low: all[low], high: all[all.len() - 1 - low] })
+}
+
+/// The standard deviation of a series about its levels, by the median of the absolute deviations; absent for too few points.
+pub(super) fn noise(values: &[f64], changes: &[Change]) -> Option<f64> {
+    let ends = changes.iter().map(|change| change.at).chain([values.len()]);
+    let mut from = 0;
+    let mut deviations = Vec::new();
+    for to in ends {
+        let level = median(&values[from..to])?;
+        deviations.extend(values[from..to].iter().map(|value| (value - level).abs()));
+        from = to;
+    }
+    median(&deviations).filter(|_| values.len() > LEAST_SIDE).map(|deviation| deviation * MAD_TO_SD)
+}
+
+/// Judges the newest points of the last level.
+#[must_use]
+pub fn pending(values: &[f64], changes: &[Change]) -> Option<Pending> {
+    let level = &values[changes.last().map_or(0, |change| change.at)..];
+    let most = AHEAD.min(level.len().checked_sub(2 * LEAST_SIDE)?);
+    // The most points that stand out together.
+    (1..=most).rev().find_map(|points| {
+        let (rest, newest) = level.split_at(level.len() - points);
+        let (before, now) = (median(rest)?, median(newest)?);
+        let spread = noise(rest, &[])?;
+        let is_above = |value: &f64| *value > before;
+        let are_together = newest.iter().all(is_above) || !newest.iter().any(is_above);
+        let stands_out = |value: &f64| (value - before).abs() > spread * 1.5;
+        let far = (now - before).abs() > SUSPICIOUS * spread / (points as f64).sqrt();
+        (far && are_together && newest.iter().all(stands_out)).then(|| Pending {
+            points,
+            shift: now - before,
+            needed: (1..=AHEAD).find(|more| {
+                let mut ahead = level.to_vec();
+                ahead.extend(newest.iter().cycle().take(*more));
+                energy::division(&ahead).is_some()
+            }),
+        })
+    })
+}

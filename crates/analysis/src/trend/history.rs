@@ -1,0 +1,209 @@
+//! What a trend keeps of each run, and which cells of several runs are one series.
+
+use std::collections::HashMap;
+
+use iotax_model::record::Environment;
+use iotax_model::{Run, Workload};
+
+use crate::checks;
+use crate::compare::HOW_LONG;
+use crate::compare::account::{Settings, Subject, flat, subjects};
+use crate::compare::differences::{self, Difference};
+use crate::metric::Metric;
+use crate::stats::paired::Differences;
+
+/// A run as a trend needs it: a few kilobytes, whatever the run holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PastRun {
+    /// Its number in its store.
+    pub id: i64,
+    /// Start time in milliseconds since 1970-01-01 UTC.
+    pub started_at_ms: u64,
+    /// The machine.
+    pub environment: Environment,
+    /// Tags, such as `commit=4f1c2a`.
+    pub tags: Vec<String>,
+    /// What a user noted about it.
+    pub note: String,
+    control: Option<String>,
+    subjects: Vec<Subject>,
+    workloads: Vec<Workload>,
+    figures: HashMap<(String, String), Vec<Round>>,
+}
+
+/// The figures of one measurement.
+#[derive(Debug, Clone, PartialEq)]
+struct Round {
+    round: u32,
+    metrics: Vec<(Metric, f64)>,
+}
+
+impl PastRun {
+    /// Keeps what is needed of a run. Measurements that no verdict may rest on are left out.
+    #[must_use]
+    pub fn of(run: &Run, metrics: &[Metric], tags: Vec<String>, note: String) -> Self {
+        let findings = checks::of_measurements(run);
+        let is_unusable = |target: &str, workload: &str, round: u32| {
+            let is = |named: Option<&str>, name: &str| named.is_none_or(|named| named == name);
+            findings.iter().filter(|finding| finding.unusable).map(|finding| &finding.warning).any(|w| {
+                is(w.target.as_deref(), target)
+                    && is(w.workload.as_deref(), workload)
+                    && w.round.is_none_or(|of| of == round)
+            })
+        };
+        let mut figures: HashMap<_, Vec<Round>> = HashMap::new();
+        for m in &run.measurements {
+            if !is_unusable(&m.target, &m.workload, m.round) {
+                let known = metrics.iter().filter_map(|metric| Some((*metric, metric.of(m)?)));
+                let round = Round { round: m.round, metrics: known.collect() };
+                figures.entry((m.target.clone(), m.workload.clone())).or_default().push(round);
+            }
+        }
+        Self {
+            id: run.id,
+            started_at_ms: run.started_at_ms,
+            environment: run.environment.clone(),
+            tags,
+            note,
+            control: run.plan.control.clone(),
+            subjects: subjects(&run.plan.targets, &run.plan.neighbours, &run.targets),
+            workloads: run.plan.workloads.clone(),
+            figures,
+        }
+    }
+
+    /// The names of its targets, in the plan's order.
+    pub fn targets(&self) -> impl Iterator<Item = &str> {
+        self.subjects.iter().map(|subject| subject.name.as_str())
+    }
+
+    /// The names of its workloads, in the plan's order.
+    pub fn workloads(&self) -> impl Iterator<Item = &str> {
+        self.workloads.iter().map(|workload| workload.name.as_str())
+    }
+
+    fn workload(&self, name: &str) -> Option<&Workload> {
+        self.workloads.iter().find(|workload| workload.name == name)
+    }
+
+    fn subject(&self, name: &str) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.name == name)
+    }
+
+    /// The target's logarithm in each round by number.
+    fn logs(&self, target: &str, workload: &str, metric: Metric) -> HashMap<u32, f64> {
+        let rounds = self.figures.get(&(target.to_owned(), workload.to_owned()));
+        let logs = rounds.into_iter().flatten().filter_map(|round| {
+            let (_, value) = round.metrics.iter().find(|(known, _)| *known == metric)?;
+            Some((round.round, value.ln()))
+        });
+        logs.collect()
+    }
+
+    /// What differs between this run and a later one beside the results of a cell.
+    #[must_use]
+    pub fn differences(&self, later: &Self, target: &str, workload: &str) -> Vec<Difference> {
+        let mut found = differences::machines(&self.environment, &later.environment);
+        if let (Some(one), Some(other)) = (self.subject(target), later.subject(target)) {
+            found.extend(differences::targets(one, other));
+        }
+        if let (Some(one), Some(other)) = (self.workload(workload), later.workload(workload)) {
+            found.extend(differences::workloads(one, other));
+        }
+        found.extend(differences::tags(&self.tags, &later.tags));
+        found
+    }
+}
+
+/// Names one series: a target and a workload. A workload whose keys change is another one, however it is named; how long it is
+/// measured may change.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct CellKey {
+    pub(super) target: String,
+    pub(super) workload: String,
+    keys: String,
+}
+
+/// The cells of all runs in the order of first appearance, each with its workload as last planned.
+pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
+    let mut found: Vec<(CellKey, Workload)> = Vec::new();
+    let mut places: HashMap<CellKey, usize> = HashMap::new();
+    for run in runs {
+        for workload in &run.workloads {
+            let keys = keys(workload);
+            for subject in &run.subjects {
+                let key = CellKey {
+                    target: subject.name.clone(),
+                    workload: workload.name.clone(),
+                    keys: keys.clone(),
+                };
+                match places.get(&key) {
+                    Some(place) => found[*place].1 = workload.clone(),
+                    None => {
+                        places.insert(key.clone(), found.len());
+                        found.push((key, workload.clone()));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// A workload's settings as one text, without those of its duration.
+fn keys(workload: &Workload) -> String {
+    let mut keys: Settings = flat(&serde_json::to_value(workload).unwrap_or_default());
+    keys.retain(|key, _| !HOW_LONG.contains(&key.as_str()));
+    format!("{keys:?}")
+}
+
+/// A run's point in a series, in logarithms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct LogPoint {
+    /// Index of the run.
+    pub(super) run: usize,
+    /// The target's mean.
+    pub(super) target: f64,
+    /// The control's mean.
+    pub(super) control: Option<f64>,
+    /// The mean of what is followed: target less control in each round that has both, else the target's.
+    pub(super) value: f64,
+    /// Rounds that it rests on.
+    pub(super) rounds: usize,
+}
+
+/// The points of a cell by a metric, of the runs that have it. With a control, of the runs that measured both in some round.
+pub(super) fn points(
+    runs: &[PastRun],
+    cell: &CellKey,
+    metric: Metric,
+    control: Option<&str>,
+) -> Vec<LogPoint> {
+    let of_run = |(i, run): (usize, &PastRun)| {
+        let has_it = run.workload(&cell.workload).is_some_and(|workload| keys(workload) == cell.keys);
+        let logs = if has_it { run.logs(&cell.target, &cell.workload, metric) } else { HashMap::new() };
+        let Some(control) = control else {
+            let mean = mean(logs.into_values())?;
+            return Some(LogPoint { run: i, target: mean.0, control: None, value: mean.0, rounds: mean.1 });
+        };
+        let of_control = run.logs(control, &cell.workload, metric);
+        let both: Vec<(f64, f64)> =
+            logs.iter().filter_map(|(round, log)| Some((*log, *of_control.get(round)?))).collect();
+        let (target, rounds) = mean(both.iter().map(|pair| pair.0))?;
+        let (control, _) = mean(both.iter().map(|pair| pair.1))?;
+        Some(LogPoint { run: i, target, control: Some(control), value: target - control, rounds })
+    };
+    runs.iter().enumerate().filter_map(of_run).collect()
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<(f64, usize)> {
+    // In a fixed order, so that a sum is the same every time.
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    Differences::new(values).map(|sample| (crate::stats::Estimate::mean(&sample), sample.n()))
+}
+
+/// The control of the newest plan that names one.
+pub(super) fn planned_control(runs: &[PastRun]) -> Option<&str> {
+    runs.iter().rev().find_map(|run| run.control.as_deref())
+}
