@@ -279,6 +279,7 @@ fn measurement(
         standstills: watch::told_by_qemu(view.standstills, &occurrences),
         occurrences,
         stated: None,
+        fleet: None,
     })
 }
 

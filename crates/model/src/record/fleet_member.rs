@@ -12,6 +12,9 @@ pub struct FleetMember {
     pub member: String,
     /// What the members measure together.
     pub mode: FleetMode,
+    /// Its link, by which it is reached again: `ssh://root@box`, `local`.
+    #[serde(default)]
+    pub link: String,
 }
 
 /// What the members of a fleet measure together.
@@ -22,4 +25,14 @@ pub enum FleetMode {
     Each,
     /// All measure one storage that they share, each round at the same time: sums and shares count.
     Shared,
+}
+
+/// The beginning of a measurement in a fleet whose members begin together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FleetStart {
+    /// From the moment at which all windows were to begin to the beginning of this one, by the coordinator's clock. Negative if it was early.
+    pub late_ns: i64,
+    /// Bound on the error of `late_ns`, which is that of the clocks' offset.
+    pub uncertainty_ns: u64,
 }
