@@ -151,7 +151,6 @@ impl Imported {
             duration_ns: entry.duration_ns.unwrap_or_default(),
             tallies: entry.tallies,
             stated: entry.stated,
-            fleet: None,
             notes: entry.notes,
         });
     }
