@@ -4,5 +4,14 @@
 //! they are, one merged sample per interval, and each measurement once it is kept. The coordinator's store is the truth; a member keeps
 //! what was not acknowledged.
 
+mod clock;
+pub mod coordinator;
 pub mod link;
+pub mod member;
 pub mod message;
+pub mod pipe;
+
+pub use clock::ClockOffset;
+pub use coordinator::{Action, Coordinator, MemberState, MemberStatus, News};
+pub use member::{Member, Wish};
+pub use pipe::{PipeHub, PipeLink, monotonic_ns};

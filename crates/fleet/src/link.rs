@@ -51,12 +51,14 @@ pub trait Hub: Send {
     fn send(&mut self, to: To<'_>, message: &ToMember) -> Result<(), LinkError>;
     /// Waits up to `patience` for what comes in next.
     fn receive(&mut self, patience: Duration) -> Result<Option<Incoming>, LinkError>;
+    /// Ends the link to a member that is of no use any more; the member then stops and undoes everything.
+    fn close(&mut self, member: &str);
 }
 
-/// A member's end.
-pub trait MemberLink: Send {
+/// A member's end, which several threads share: one waits for messages while others send.
+pub trait MemberLink: Send + Sync {
     /// Sends a message.
-    fn send(&mut self, message: &FromMember) -> Result<(), LinkError>;
+    fn send(&self, message: &FromMember) -> Result<(), LinkError>;
     /// Waits up to `patience` for the next message.
-    fn receive(&mut self, patience: Duration) -> Result<Option<ToMember>, LinkError>;
+    fn receive(&self, patience: Duration) -> Result<Option<ToMember>, LinkError>;
 }

@@ -1,5 +1,7 @@
 //! What a coordinator and its members say to each other. Clocks are monotonic and each machine's own; names end in whose clock it is.
 
+use std::path::PathBuf;
+
 use iotax_model::record::{Environment, FleetMode, Measurement, RunPhase, TargetRecord};
 use iotax_model::{Histogram, Plan, RunState, Warning};
 use serde::{Deserialize, Serialize};
@@ -26,19 +28,14 @@ pub enum ToMember {
         /// Comes back in the answer.
         number: u64,
     },
+    /// Every member can carry its plan out: begin.
+    Begin,
     /// Begin a step at this moment.
     Go {
         /// The step.
         step: Step,
         /// The moment by the member's clock.
         at_member_ns: u64,
-    },
-    /// Leave a step out: other members do not measure it.
-    Skip {
-        /// The step.
-        step: Step,
-        /// Why.
-        reason: String,
     },
     /// The coordinator has what this number was about on its disk.
     Acknowledge {
@@ -47,7 +44,7 @@ pub enum ToMember {
     },
     /// Stop, undo everything, and say [`FromMember::Over`].
     Cancel,
-    /// Finish what is assigned and take no more.
+    /// Finish the measurement that goes on, then stop, undo everything, and say [`FromMember::Over`].
     Drain,
 }
 
@@ -63,8 +60,15 @@ pub struct Assignment {
     pub plan: Plan,
     /// The seed, which is the same for all: cells come in the same order everywhere.
     pub seed: u64,
-    /// Rounds that the coordinator has already, if this goes on with an earlier attempt.
-    pub rounds_there: u32,
+    /// Steps that are not measured, because the coordinator has them from an earlier attempt.
+    #[serde(default)]
+    pub done: Vec<Step>,
+    /// Devices that the user allows to be overwritten.
+    #[serde(default)]
+    pub overwrite: Vec<PathBuf>,
+    /// True to overwrite them even if they have the signature of a filesystem, RAID, LVM or partition table.
+    #[serde(default)]
+    pub overwrite_signature: bool,
 }
 
 /// From a member to the coordinator.
@@ -90,6 +94,13 @@ pub enum FromMember {
         sent_member_ns: u64,
         /// What chrony says that this machine's wall clock may err, if it runs.
         chrony_error_ns: Option<u64>,
+    },
+    /// The answer to [`ToMember::Assign`]. Nothing was touched yet.
+    Checked {
+        /// Bytes that the plan takes on the member's filesystems.
+        space_bytes: u64,
+        /// Why the plan cannot be carried out there; absent if it can.
+        refusal: Option<String>,
     },
     /// What it does now, in a word or two: provisioning, booting guests, round 3 of 5.
     Doing(String),
@@ -131,6 +142,8 @@ pub enum FromMember {
 pub enum Part {
     /// The machine.
     Environment(Environment),
+    /// The plan with the rates that were placed for it.
+    Plan(Plan),
     /// A target as it was built.
     Target(TargetRecord),
     /// A measurement.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use fleet_member::{FleetMember, FleetMode};
+pub use fleet_member::{FleetMember, FleetMode, FleetStart};
 pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics};
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
 pub use pace::CpuPace;
@@ -441,6 +441,9 @@ pub struct Measurement {
     /// The metrics of an imported measurement; `outcome` then holds only what the source has.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stated: Option<ImportedMetrics>,
+    /// When it began; only in a fleet whose members begin together.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fleet: Option<FleetStart>,
 }
 
 impl Measurement {

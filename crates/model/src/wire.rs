@@ -303,8 +303,13 @@ pub enum WireError {
     #[error("expected a frame and got the bytes {0:?}: is the other end an iotax of the same version?")]
     Marker([u8; 4]),
     /// A frame above the size limit.
-    #[error("a frame of {0} bytes is above the limit of {MAX_FRAME}")]
-    TooLarge(u32),
+    #[error("a frame of {length} bytes is above the limit of {limit}")]
+    TooLarge {
+        /// Its bytes.
+        length: u32,
+        /// The limit.
+        limit: u32,
+    },
     /// A payload that is not a valid message.
     #[error("a message that is not understood ({error}): {excerpt}")]
     Message {
@@ -317,13 +322,18 @@ pub enum WireError {
 
 /// Sends one message and flushes.
 pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), WireError> {
+    send_up_to(stream, message, MAX_FRAME)
+}
+
+/// As [`send`], with another limit on the payload in bytes.
+pub fn send_up_to<T: Serialize>(stream: &mut impl Write, message: &T, limit: u32) -> Result<(), WireError> {
     let mut frame = Vec::with_capacity(256);
     frame.extend_from_slice(&MARKER);
     frame.extend_from_slice(&[0; 4]);
     serde_json::to_writer(&mut frame, message).map_err(io::Error::from)?;
     let length = u32::try_from(frame.len() - 8).unwrap_or(u32::MAX);
-    if length > MAX_FRAME {
-        return Err(WireError::TooLarge(length));
+    if length > limit {
+        return Err(WireError::TooLarge { length, limit });
     }
     frame[4..8].copy_from_slice(&length.to_le_bytes());
     stream.write_all(&frame)?;
@@ -333,6 +343,11 @@ pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), Wi
 
 /// Receives one message; `None` if the stream ended before a frame began.
 pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<Option<T>, WireError> {
+    receive_up_to(stream, MAX_FRAME)
+}
+
+/// As [`receive`], with another limit on the payload in bytes.
+pub fn receive_up_to<T: DeserializeOwned>(stream: &mut impl Read, limit: u32) -> Result<Option<T>, WireError> {
     let mut head = [0; 8];
     let mut filled = 0;
     while filled < head.len() {
@@ -349,8 +364,8 @@ pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<Option<T>,
         }
     }
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-    if length > MAX_FRAME {
-        return Err(WireError::TooLarge(length));
+    if length > limit {
+        return Err(WireError::TooLarge { length, limit });
     }
     let mut payload = vec![0; length as usize];
     stream.read_exact(&mut payload)?;

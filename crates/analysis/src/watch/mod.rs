@@ -493,6 +493,7 @@ mod tests {
             standstills: Vec::new(),
             occurrences: Vec::new(),
             stated: None,
+            fleet: None,
         }
     }
 }

@@ -59,6 +59,7 @@ fn measurement(workload: &str, round: u32, duration_ns: u64, cpu_ns: u64, tallie
         standstills: Vec::new(),
         occurrences: Vec::new(),
         stated: None,
+        fleet: None,
     }
 }
 

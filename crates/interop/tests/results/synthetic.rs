@@ -247,6 +247,7 @@ pub(crate) fn measurement(
         standstills: Vec::new(),
         occurrences: Vec::new(),
         stated: None,
+        fleet: None,
     }
 }
 

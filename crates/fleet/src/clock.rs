@@ -1,0 +1,104 @@
+//! How far a member's clock is from the coordinator's, by round trips.
+//!
+//! F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989: the member read its clock some time within the round
+//! trip, so its middle is off by half of it at most. The shortest trip of late is the best one; a clock strays meanwhile by up to
+//! [`STRAY_PPM`], as NTP has it (PHI in RFC 5905).
+
+use std::collections::VecDeque;
+
+/// Round trips that are kept.
+const KEPT: usize = 16;
+/// Parts per million by which two clocks may drift apart.
+const STRAY_PPM: u64 = 15;
+
+/// One round trip.
+#[derive(Debug, Clone, Copy)]
+struct Trip {
+    /// The member's clock minus the coordinator's.
+    offset_ns: i64,
+    /// The time on the way, both ways together.
+    trip_ns: u64,
+    /// When the answer came in.
+    at_ns: u64,
+}
+
+/// The distance of two clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClockOffset {
+    /// The member's clock minus the coordinator's.
+    pub offset_ns: i64,
+    /// Bound on the error of it.
+    pub uncertainty_ns: u64,
+}
+
+/// The round trips of one member.
+#[derive(Debug, Default)]
+pub(crate) struct Trips(VecDeque<Trip>);
+
+impl Trips {
+    /// Adds an answer: when it was asked for and came in, and when the member read the question and answered.
+    pub(crate) fn add(&mut self, asked_ns: u64, at_ns: u64, received_member_ns: u64, sent_member_ns: u64) {
+        let away = at_ns.saturating_sub(asked_ns);
+        let there = sent_member_ns.saturating_sub(received_member_ns);
+        let trip_ns = away.saturating_sub(there);
+        let middle = |a: u64, b: u64| i128::from(a) + i128::from(b);
+        let offset = (middle(received_member_ns, sent_member_ns) - middle(asked_ns, at_ns)) / 2;
+        let Ok(offset_ns) = i64::try_from(offset) else { return };
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(Trip { offset_ns, trip_ns, at_ns });
+    }
+
+    /// The offset by the trip that says most at this moment; absent before the first one.
+    pub(crate) fn offset(&self, now_ns: u64) -> Option<ClockOffset> {
+        let bound = |trip: &Trip| trip.trip_ns / 2 + now_ns.saturating_sub(trip.at_ns) / 1_000_000 * STRAY_PPM;
+        let best = self.0.iter().min_by_key(|trip| bound(trip))?;
+        Some(ClockOffset { offset_ns: best.offset_ns, uncertainty_ns: bound(best) })
+    }
+
+    /// The longest round trip of late.
+    pub(crate) fn longest_ns(&self) -> u64 {
+        self.0.iter().map(|trip| trip.trip_ns).max().unwrap_or(0)
+    }
+}
+
+impl ClockOffset {
+    /// A moment of the coordinator's clock by the member's.
+    #[must_use]
+    pub fn to_member(self, at_ns: u64) -> u64 {
+        u64::try_from(i128::from(at_ns) + i128::from(self.offset_ns)).unwrap_or(0)
+    }
+
+    /// A moment of the member's clock by the coordinator's.
+    #[must_use]
+    pub fn to_coordinator(self, at_member_ns: u64) -> i128 {
+        i128::from(at_member_ns) - i128::from(self.offset_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_truth_lies_within_the_bound(
+            offset in -1_000_000_000_i64..1_000_000_000,
+            trips in prop::collection::vec((0_u64..5_000_000, 0_u64..5_000_000, 0_u64..50_000), 1..40),
+        ) {
+            let mut all = Trips::default();
+            let mut now = 10_000_000_000_u64;
+            for (there, back, busy) in trips {
+                let asked = now;
+                let received = (asked + there).checked_add_signed(offset).expect("positive");
+                now = asked + there + busy + back;
+                all.add(asked, now, received, received + busy);
+                now += 1_000_000_000;
+            }
+            let found = all.offset(now).expect("there are trips");
+            prop_assert!(found.offset_ns.abs_diff(offset) <= found.uncertainty_ns + 1, "{found:?}, {offset}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Leads a fleet: what each message of a member means, and what to do about it.
+//!
+//! It neither waits nor reads a clock: messages and moments go in, [`Action`]s come out. Whoever drives it carries those out in their order,
+//! keeps what is to be kept on a disk, and says so with [`Coordinator::stored`].
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use iotax_model::record::{Environment, FleetMode};
+
+use crate::link::Incoming;
+use crate::message::{Assignment, FromMember, Merged, PROTOCOL, Part, Step, ToMember};
+use state::Member;
+pub use state::{MemberState, MemberStatus};
+
+/// Time from one ping to the next.
+const PING: u64 = 1_000_000_000;
+/// Least time from [`ToMember::Go`] to the moment that it names: a member must have it by then.
+const LEAD_NS: u64 = 50_000_000;
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Send a message.
+    Send {
+        /// To this member.
+        member: String,
+        /// The message.
+        message: ToMember,
+    },
+    /// Keep a part of a member's run on a disk, and tell [`Coordinator::stored`].
+    Keep {
+        /// The member.
+        member: String,
+        /// The part's number.
+        number: u64,
+        /// The part.
+        part: Box<Part>,
+    },
+    /// End the link to a member.
+    Close {
+        /// The member.
+        member: String,
+    },
+    /// Something to show.
+    Tell(News),
+}
+
+/// What people may want to know.
+#[derive(Debug, Clone, PartialEq)]
+pub enum News {
+    /// A member has joined.
+    Joined {
+        /// The member.
+        member: String,
+        /// Its machine.
+        environment: Box<Environment>,
+    },
+    /// Every member has said whether it can carry its plan out, or is lost.
+    Answered,
+    /// A member is lost, and why.
+    Lost {
+        /// The member.
+        member: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A step goes off on this many members.
+    Going {
+        /// The step.
+        step: Step,
+        /// How many begin it.
+        members: usize,
+    },
+    /// An interval of one member.
+    Sample {
+        /// The member.
+        member: String,
+        /// The interval.
+        merged: Box<Merged>,
+    },
+    /// A member has ended.
+    Over {
+        /// The member.
+        member: String,
+    },
+}
+
+/// Leads one fleet.
+#[derive(Debug)]
+pub struct Coordinator {
+    mode: FleetMode,
+    /// Version and commit that members must have.
+    version: String,
+    /// Silence after which a member counts as lost.
+    silence_ns: u64,
+    members: BTreeMap<String, Member>,
+    /// The moments at which steps went off, by the coordinator's clock.
+    gone: BTreeMap<Step, u64>,
+    has_begun: bool,
+    answered: bool,
+    pings: u64,
+}
+
+impl Coordinator {
+    /// Leads these members through their assignments. `version` is the one that all must have; a member from which nothing was heard for
+    /// `silence`, though it was asked, is lost.
+    #[must_use]
+    pub fn new(
+        mode: FleetMode,
+        version: &str,
+        silence: Duration,
+        assignments: impl IntoIterator<Item = (String, Assignment)>,
+    ) -> Self {
+        let members = assignments.into_iter().map(|(name, assignment)| (name, Member::new(assignment)));
+        Self {
+            mode,
+            version: version.to_owned(),
+            silence_ns: u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX),
+            members: members.collect(),
+            gone: BTreeMap::new(),
+            has_begun: false,
+            answered: false,
+            pings: 0,
+        }
+    }
+
+    /// The members by name.
+    pub fn members(&self) -> impl Iterator<Item = (&str, MemberStatus<'_>)> {
+        self.members.iter().map(|(name, member)| (name.as_str(), member.status()))
+    }
+
+    /// True once no member is at work any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.members.values().all(Member::is_gone)
+    }
+
+    /// Takes what came in, at this moment.
+    pub fn take(&mut self, incoming: Incoming, now_ns: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match incoming {
+            Incoming::Lost { member, reason } => self.lose(&member, &reason, &mut actions),
+            Incoming::Message { member, message, at_ns } => {
+                // Whoever is not expected has no plan, and whoever was given up has come too late.
+                if let Some(known) = self.members.get_mut(&member).filter(|known| !known.is_gone()) {
+                    known.hear();
+                    self.message(&member, message, at_ns, &mut actions);
+                }
+            }
+        }
+        self.settle(&mut actions);
+        self.let_go(now_ns, &mut actions);
+        actions
+    }
+
+    /// Lets time pass: pings, gives up silent members, and has steps go off whose members are ready.
+    pub fn tick(&mut self, now_ns: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let silent: Vec<String> = self
+            .members
+            .iter()
+            .filter(|(_, member)| !member.is_gone() && member.is_silent(now_ns, self.silence_ns))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in silent {
+            let reason = format!("it gave no sign of life for {} s", self.silence_ns / 1_000_000_000);
+            self.lose(&name, &reason, &mut actions);
+        }
+        for (name, member) in &mut self.members {
+            if member.wants_ping(now_ns, PING) {
+                self.pings += 1;
+                member.ping(self.pings, now_ns);
+                send(name, ToMember::Ping { number: self.pings }, &mut actions);
+            }
+        }
+        self.settle(&mut actions);
+        self.let_go(now_ns, &mut actions);
+        actions
+    }
+
+    /// Gives up the members that have not joined.
+    pub fn give_up_absent(&mut self, reason: &str) -> Vec<Action> {
+        let absent: Vec<String> = self.members.iter().filter(|(_, member)| member.is_absent()).map(|(name, _)| name.clone()).collect();
+        let mut actions = Vec::new();
+        absent.iter().for_each(|name| self.lose(name, reason, &mut actions));
+        self.settle(&mut actions);
+        actions
+    }
+
+    /// Has every member begin that can carry its plan out.
+    pub fn begin(&mut self) -> Vec<Action> {
+        self.has_begun = true;
+        let mut actions = Vec::new();
+        for (name, member) in &mut self.members {
+            if member.begin() {
+                send(name, ToMember::Begin, &mut actions);
+            }
+        }
+        actions
+    }
+
+    /// A part that was to be kept is on the disk.
+    pub fn stored(&mut self, member: &str, number: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if let Some(known) = self.members.get_mut(member) {
+            known.stored(number);
+            send(member, ToMember::Acknowledge { number }, &mut actions);
+        }
+        actions
+    }
+
+    /// Has all members stop at once.
+    pub fn cancel(&self) -> Vec<Action> {
+        self.tell_all(&ToMember::Cancel)
+    }
+
+    /// Has all members stop after the measurement that goes on.
+    pub fn drain(&self) -> Vec<Action> {
+        self.tell_all(&ToMember::Drain)
+    }
+
+    fn tell_all(&self, message: &ToMember) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (name, _) in self.members.iter().filter(|(_, member)| !member.is_gone()) {
+            send(name, message.clone(), &mut actions);
+        }
+        actions
+    }
+
+    fn message(&mut self, name: &str, message: FromMember, at_ns: u64, actions: &mut Vec<Action>) {
+        let Some(member) = self.members.get_mut(name) else { return };
+        match message {
+            FromMember::Hello { protocol, version, environment } => {
+                if protocol != PROTOCOL || version != self.version {
+                    let reason = format!(
+                        "it is iotax {version} (fleet protocol {protocol}), and this is {} (fleet protocol {PROTOCOL}); use the same \
+                         version everywhere",
+                        self.version
+                    );
+                    send(name, ToMember::Refused { reason: reason.clone() }, actions);
+                    return self.lose(name, &reason, actions);
+                }
+                // A second greeting would begin everything anew.
+                if member.join() {
+                    actions.push(Action::Tell(News::Joined { member: name.to_owned(), environment }));
+                    send(name, ToMember::Assign(Box::new(member.assignment().clone())), actions);
+                }
+            }
+            FromMember::Checked { space_bytes, refusal } => member.checked(space_bytes, refusal),
+            FromMember::Pong { number, received_member_ns, sent_member_ns, chrony_error_ns } => {
+                member.pong(number, at_ns, received_member_ns, sent_member_ns, chrony_error_ns);
+            }
+            FromMember::Doing(what) => member.does(what),
+            FromMember::Ready { step } => {
+                member.ready(step);
+            }
+            FromMember::Began { step, intended_member_ns, at_member_ns } => {
+                member.began(step, intended_member_ns, at_member_ns, at_ns);
+            }
+            FromMember::Sample(merged) => {
+                actions.push(Action::Tell(News::Sample { member: name.to_owned(), merged: Box::new(merged) }));
+            }
+            FromMember::Kept { number, part } => match member.keeps(number, part) {
+                Some(part) => actions.push(Action::Keep { member: name.to_owned(), number, part }),
+                // It was kept before; only the word for it was lost.
+                None => send(name, ToMember::Acknowledge { number }, actions),
+            },
+            FromMember::Over { state, reason } => {
+                member.over(state, reason);
+                actions.push(Action::Tell(News::Over { member: name.to_owned() }));
+                actions.push(Action::Close { member: name.to_owned() });
+            }
+        }
+    }
+
+    fn lose(&mut self, name: &str, reason: &str, actions: &mut Vec<Action>) {
+        let Some(member) = self.members.get_mut(name).filter(|member| !member.is_gone()) else { return };
+        member.lose(reason);
+        actions.push(Action::Close { member: name.to_owned() });
+        actions.push(Action::Tell(News::Lost { member: name.to_owned(), reason: reason.to_owned() }));
+    }
+
+    /// Tells once that all have answered.
+    fn settle(&mut self, actions: &mut Vec<Action>) {
+        if !self.answered && self.members.values().all(Member::has_answered) {
+            self.answered = true;
+            actions.push(Action::Tell(News::Answered));
+        }
+    }
+
+    /// Has the earliest step go off for which anyone waits, once every member that is at work waits.
+    fn let_go(&mut self, now_ns: u64, actions: &mut Vec<Action>) {
+        let at_work = || self.members.values().filter(|member| member.is_at_work());
+        if at_work().any(|member| member.waits_for().is_none() || member.offset(now_ns).is_none()) {
+            return;
+        }
+        let Some(step) = at_work().filter_map(Member::waits_for).min() else { return };
+        let longest = at_work().map(Member::longest_trip_ns).max().unwrap_or(0);
+        let at_ns = now_ns + LEAD_NS + 2 * longest;
+        // A second attempt of one member is not what the others measured.
+        let after_others_ns = at_ns - *self.gone.entry(step).or_insert(at_ns);
+        let mut members = 0;
+        for (name, member) in &mut self.members {
+            if member.is_at_work()
+                && member.waits_for() == Some(step)
+                && let Some(offset) = member.offset(now_ns)
+            {
+                let at_member_ns = member.go(at_ns, after_others_ns, offset);
+                send(name, ToMember::Go { step, at_member_ns }, actions);
+                members += 1;
+            }
+        }
+        actions.push(Action::Tell(News::Going { step, members }));
+    }
+
+    /// What the members measure together.
+    #[must_use]
+    pub const fn mode(&self) -> FleetMode {
+        self.mode
+    }
+
+    /// True once the members were told to begin.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+}
+
+fn send(member: &str, message: ToMember, actions: &mut Vec<Action>) {
+    actions.push(Action::Send { member: member.to_owned(), message });
+}

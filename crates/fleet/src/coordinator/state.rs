@@ -1,0 +1,260 @@
+//! What the coordinator knows of one member.
+
+use std::collections::BTreeMap;
+
+use iotax_model::RunState;
+use iotax_model::record::FleetStart;
+
+use crate::clock::{ClockOffset, Trips};
+use crate::message::{Assignment, Part, Step};
+
+/// Where a member is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberState {
+    /// It has not joined yet.
+    Expected,
+    /// It looks whether it can carry its plan out.
+    Checking,
+    /// It can, or says why it cannot.
+    Checked {
+        /// Bytes that the plan takes there.
+        space_bytes: u64,
+        /// Why it cannot; absent if it can.
+        refusal: Option<String>,
+    },
+    /// It carries its plan out.
+    AtWork,
+    /// It has ended, with nothing left behind there unless the reason says so.
+    Over {
+        /// How.
+        state: RunState,
+        /// Why it failed.
+        reason: Option<String>,
+    },
+    /// Its link ended, or it was given up.
+    Lost {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A member as others see it.
+#[derive(Debug, Clone, Copy)]
+pub struct MemberStatus<'a> {
+    /// Where it is.
+    pub state: &'a MemberState,
+    /// What it says that it does.
+    pub doing: &'a str,
+    /// The step that it waits to begin.
+    pub waits_for: Option<Step>,
+    /// How far its clock is from the coordinator's.
+    pub offset: Option<ClockOffset>,
+    /// What chrony says that its wall clock may err.
+    pub chrony_error_ns: Option<u64>,
+}
+
+/// How a step was begun.
+#[derive(Debug, Clone, Copy)]
+struct Went {
+    /// What was known of the member's clock.
+    offset_ns: i64,
+    /// From the moment of the others to its own.
+    after_others_ns: u64,
+}
+
+/// One member.
+#[derive(Debug)]
+pub(super) struct Member {
+    assignment: Assignment,
+    state: MemberState,
+    doing: String,
+    waits_for: Option<Step>,
+    trips: Trips,
+    offset: Option<ClockOffset>,
+    chrony_error_ns: Option<u64>,
+    /// The last ping: its number, when it was sent, and whether it was answered.
+    pinged: Option<(u64, u64, bool)>,
+    /// The oldest ping that was sent since anything was heard.
+    unanswered_since_ns: Option<u64>,
+    /// The step that it was last told to begin.
+    went: Option<Went>,
+    /// How its steps began.
+    starts: BTreeMap<Step, FleetStart>,
+    stored: u64,
+}
+
+impl Member {
+    pub(super) fn new(assignment: Assignment) -> Self {
+        Self {
+            assignment,
+            state: MemberState::Expected,
+            doing: String::new(),
+            waits_for: None,
+            trips: Trips::default(),
+            offset: None,
+            chrony_error_ns: None,
+            pinged: None,
+            unanswered_since_ns: None,
+            went: None,
+            starts: BTreeMap::new(),
+            stored: 0,
+        }
+    }
+
+    pub(super) fn status(&self) -> MemberStatus<'_> {
+        MemberStatus {
+            state: &self.state,
+            doing: &self.doing,
+            waits_for: self.waits_for,
+            offset: self.offset,
+            chrony_error_ns: self.chrony_error_ns,
+        }
+    }
+
+    pub(super) const fn assignment(&self) -> &Assignment {
+        &self.assignment
+    }
+
+    pub(super) const fn is_gone(&self) -> bool {
+        matches!(self.state, MemberState::Over { .. } | MemberState::Lost { .. })
+    }
+
+    pub(super) const fn is_absent(&self) -> bool {
+        matches!(self.state, MemberState::Expected)
+    }
+
+    pub(super) const fn is_at_work(&self) -> bool {
+        matches!(self.state, MemberState::AtWork)
+    }
+
+    pub(super) const fn has_answered(&self) -> bool {
+        !matches!(self.state, MemberState::Expected | MemberState::Checking)
+    }
+
+    pub(super) const fn waits_for(&self) -> Option<Step> {
+        self.waits_for
+    }
+
+    pub(super) fn offset(&self, now_ns: u64) -> Option<ClockOffset> {
+        self.trips.offset(now_ns)
+    }
+
+    pub(super) fn longest_trip_ns(&self) -> u64 {
+        self.trips.longest_ns()
+    }
+
+    pub(super) const fn hear(&mut self) {
+        self.unanswered_since_ns = None;
+    }
+
+    pub(super) fn is_silent(&self, now_ns: u64, silence_ns: u64) -> bool {
+        let asked = self.unanswered_since_ns.unwrap_or(u64::MAX);
+        now_ns.saturating_sub(asked) >= silence_ns
+    }
+
+    /// Whether to ping it now. One that has not joined may not be able to hear yet; whoever starts it bounds that.
+    pub(super) fn wants_ping(&self, now_ns: u64, every_ns: u64) -> bool {
+        let is_due = self.pinged.is_none_or(|(_, at_ns, _)| now_ns.saturating_sub(at_ns) >= every_ns);
+        !self.is_gone() && self.state != MemberState::Expected && is_due
+    }
+
+    pub(super) fn ping(&mut self, number: u64, now_ns: u64) {
+        self.pinged = Some((number, now_ns, false));
+        self.unanswered_since_ns.get_or_insert(now_ns);
+    }
+
+    pub(super) fn pong(
+        &mut self,
+        number: u64,
+        at_ns: u64,
+        received_member_ns: u64,
+        sent_member_ns: u64,
+        chrony_error_ns: Option<u64>,
+    ) {
+        self.chrony_error_ns = chrony_error_ns;
+        if let Some((last, asked_ns, answered @ false)) = &mut self.pinged
+            && *last == number
+        {
+            *answered = true;
+            self.trips.add(*asked_ns, at_ns, received_member_ns, sent_member_ns);
+            self.offset = self.trips.offset(at_ns);
+        }
+    }
+
+    /// Returns whether it was not there before.
+    pub(super) fn join(&mut self) -> bool {
+        let is_new = self.state == MemberState::Expected;
+        if is_new {
+            self.state = MemberState::Checking;
+        }
+        is_new
+    }
+
+    pub(super) fn checked(&mut self, space_bytes: u64, refusal: Option<String>) {
+        if self.state == MemberState::Checking {
+            self.state = MemberState::Checked { space_bytes, refusal };
+        }
+    }
+
+    /// Returns whether it can begin.
+    pub(super) fn begin(&mut self) -> bool {
+        let can = matches!(&self.state, MemberState::Checked { refusal: None, .. });
+        if can {
+            self.state = MemberState::AtWork;
+        }
+        can
+    }
+
+    pub(super) fn does(&mut self, what: String) {
+        self.doing = what;
+    }
+
+    pub(super) const fn ready(&mut self, step: Step) {
+        self.waits_for = Some(step);
+    }
+
+    /// Has it begin what it waits for at a moment of the coordinator's clock, `after_others_ns` after the others began the same step. Returns
+    /// the moment by its clock.
+    pub(super) fn go(&mut self, at_ns: u64, after_others_ns: u64, offset: ClockOffset) -> u64 {
+        self.waits_for = None;
+        self.went = Some(Went { offset_ns: offset.offset_ns, after_others_ns });
+        offset.to_member(at_ns)
+    }
+
+    /// Its window began, which was to begin at `intended_member_ns`.
+    pub(super) fn began(&mut self, step: Step, intended_member_ns: u64, at_member_ns: u64, now_ns: u64) {
+        let Some((went, offset)) = self.went.take().zip(self.trips.offset(now_ns)) else { return };
+        // The moment that it was told rests on what was known of its clock then.
+        let known_better = i128::from(went.offset_ns) - i128::from(offset.offset_ns);
+        let late = i128::from(at_member_ns) - i128::from(intended_member_ns);
+        let late = late + known_better + i128::from(went.after_others_ns);
+        if let Ok(late_ns) = i64::try_from(late) {
+            self.starts.insert(step, FleetStart { late_ns, uncertainty_ns: offset.uncertainty_ns });
+        }
+    }
+
+    /// What is to be kept, with its beginning; `None` if it is kept already.
+    pub(super) fn keeps(&self, number: u64, mut part: Box<Part>) -> Option<Box<Part>> {
+        if number <= self.stored {
+            return None;
+        }
+        if let Part::Measurement(measurement) = part.as_mut() {
+            measurement.fleet = self.starts.get(&u64::from(measurement.order)).copied();
+        }
+        Some(part)
+    }
+
+    pub(super) fn stored(&mut self, number: u64) {
+        self.stored = self.stored.max(number);
+    }
+
+    pub(super) fn over(&mut self, state: RunState, reason: Option<String>) {
+        self.waits_for = None;
+        self.state = MemberState::Over { state, reason };
+    }
+
+    pub(super) fn lose(&mut self, reason: &str) {
+        self.waits_for = None;
+        self.state = MemberState::Lost { reason: reason.to_owned() };
+    }
+}
