@@ -107,8 +107,7 @@ fn launch(args: &Args) -> Result<Launch, Failure> {
     if let Some(dir) = args.plans.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(usage(format!("--plans {}: this is not a directory", dir.display())));
     }
-    let program = runner::own_program().or_exit(Exit::Environment)?;
-    Ok(Launch { program, plans: args.plans.clone() })
+    Ok(Launch { program: runner::own_program().to_owned(), plans: args.plans.clone() })
 }
 
 /// Whether notes can be kept. Where runs may be begun a store is made if there is none.
