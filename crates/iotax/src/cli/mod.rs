@@ -24,6 +24,7 @@ mod jobs;
 mod known_words;
 mod ladder;
 mod list;
+mod live;
 mod mark;
 mod net;
 mod output;
@@ -38,6 +39,7 @@ mod report;
 mod requirements;
 mod resume;
 mod run;
+mod serve;
 mod session;
 mod suite;
 mod target_args;
@@ -122,6 +124,11 @@ enum Command {
     Import(import::Args),
     /// List the runs in the store
     List(list::Args),
+    /// Show the store in a browser: runs, comparisons, trends, machines and what is being measured now
+    ///
+    /// Pages work without scripts and load nothing from elsewhere. It listens to this machine alone unless a token or clients'
+    /// certificates say who may look.
+    Serve(Box<serve::Args>),
     /// Show the results of a run again, or of several runs side by side
     #[command(visible_alias = "show")]
     Report(report::Args),
@@ -214,6 +221,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Resume(args) => resume::main(&args),
         Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
+        Command::Serve(args) => serve::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Export(args) => export::main(&args),
         Command::Compare(args) => compare::main(&args),

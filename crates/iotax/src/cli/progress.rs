@@ -7,7 +7,9 @@ use iotax_model::record::Sample;
 use iotax_model::units::{Bytes, human};
 use iotax_model::visible;
 use iotax_report::terminal::Styled;
+use serde_json::Value;
 
+use super::live::Live;
 use super::say::{self, Stream, note};
 use crate::runner::{Progress, Step};
 
@@ -33,10 +35,12 @@ pub(super) struct Watcher<'a> {
     /// IOPS of the current cell's intervals.
     iops: Vec<f64>,
     cell: String,
+    /// Tells those who look from elsewhere; absent if the store cannot.
+    live: Option<Live>,
 }
 
 impl<'a> Watcher<'a> {
-    pub(super) fn new(line: Option<&'a Line<'a>>, so_far: &'a SoFar<'a>) -> Self {
+    pub(super) fn new(line: Option<&'a Line<'a>>, so_far: &'a SoFar<'a>, live: Option<Live>) -> Self {
         let is_shown = Stream::Stderr.obeys_escapes() && !say::is_quiet();
         let draw_on = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, draw_on);
@@ -54,11 +58,18 @@ impl<'a> Watcher<'a> {
             first: None,
             iops: Vec::new(),
             cell: String::new(),
+            live,
         }
     }
 
     pub(super) fn is_on_terminal(&self) -> bool {
         self.terminal
+    }
+
+    fn tell<const N: usize>(&self, changes: [(&'static str, Option<Value>); N]) {
+        if let Some(live) = &self.live {
+            live.set(changes);
+        }
     }
 
     fn show(&self, text: &str) {
@@ -90,6 +101,7 @@ fn eighth(share: f64) -> usize {
 
 impl Progress for Watcher<'_> {
     fn phase(&mut self, what: &str) {
+        self.tell([("phase", Some(what.into()))]);
         if self.terminal {
             self.show(what);
         } else {
@@ -98,6 +110,11 @@ impl Progress for Watcher<'_> {
     }
 
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes) {
+        let share = human::bytes(done.0);
+        self.tell([(
+            "phase",
+            Some(format!("filling {target}: {share} of {}", human::bytes(total.0)).into()),
+        )]);
         self.show(&format!("filling {target}: {} of {}", human::bytes(done.0), human::bytes(total.0)));
         if !self.terminal && done >= total {
             note!("filled {target}: {}", human::bytes(total.0));
@@ -106,8 +123,22 @@ impl Progress for Watcher<'_> {
 
     fn cell(&mut self, step: Step<'_>) {
         let (start, first) = *self.first.get_or_insert((Instant::now(), step.cell));
-        let eta = if step.cell > first {
-            let each = start.elapsed().as_secs_f64() / (step.cell - first) as f64;
+        let each = (step.cell > first).then(|| start.elapsed().as_secs_f64() / (step.cell - first) as f64);
+        let eta_s = each.map(|each| each * (step.cells - step.cell + 1) as f64);
+        self.tell([
+            ("phase", None),
+            ("round", Some(step.round.into())),
+            ("rounds", Some(step.rounds.into())),
+            ("cell", Some(step.cell.into())),
+            ("cells", Some(step.cells.into())),
+            ("open", step.open.map(|(open, _)| open.into())),
+            ("eta_s", eta_s.map(Value::from)),
+            ("target", Some(step.target.as_str().into())),
+            ("workload", Some(step.workload.into())),
+            ("iops", None),
+            ("oldest_ns", None),
+        ]);
+        let eta = if let Some(each) = each {
             let left = |cells: usize| human::duration(each * (cells - step.cell + 1) as f64);
             let most = if step.at_most > step.cells { left(step.at_most) } else { String::new() };
             let most = if most.is_empty() { most } else { format!(", at most {most}") };
@@ -130,12 +161,14 @@ impl Progress for Watcher<'_> {
     }
 
     fn sample(&mut self, name: &str, sample: &Sample) {
+        self.tell([("latency_mean_ns", sample.tallies.latency().mean().map(Value::from))]);
         if let Some(line) = self.line {
             self.note(&line(&self.workload, name, sample));
         }
     }
 
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>) {
+        self.tell([("iops", Some(iops.into())), ("oldest_ns", oldest_ns.map(Value::from))]);
         if self.line.is_some() {
             return;
         }

@@ -24,6 +24,7 @@ use iotax_testbed::target::preflight::{self, Needs};
 use iotax_testbed::undo::{self, NotUndone, UndoLog};
 
 use super::args::{GuestArgs, SessionArgs};
+use super::live::Live;
 use super::output::{Destinations, OutputArgs};
 use super::progress::{Line, Watcher};
 use super::quit_key::QuitKey;
@@ -301,7 +302,9 @@ impl<'a> Session<'a> {
             let page = document::so_far(&run, &judge(&run));
             Some(terminal::set(&page, width, Stream::Stderr.has_colour()))
         };
-        let mut watcher = Watcher::new(self.live.line, &so_far);
+        // A store of its own, since this one is the runner's.
+        let live = self.output.store.open().ok().map(|store| Live::of(run, store));
+        let mut watcher = Watcher::new(self.live.line, &so_far, live);
         let quit_key = watcher.is_on_terminal().then(|| QuitKey::watch(stop, undo_log.socket())).flatten();
         if quit_key.is_some() {
             watcher.note("q ends it with what was measured until then");

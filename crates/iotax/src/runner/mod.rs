@@ -475,7 +475,7 @@ fn interrupted(error: AgentError) -> anyhow::Error {
 
 /// The program of this process, also that of agents and of guests' PID 1. The kernel's link leads to it even if a new build has replaced
 /// the file.
-fn own_program() -> &'static Path {
+pub(crate) fn own_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }
 

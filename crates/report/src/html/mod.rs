@@ -10,10 +10,12 @@ mod curve;
 mod grid;
 mod guests;
 mod heat;
+mod history;
 mod latency;
 mod latency_breakdown;
 mod layers;
 mod network;
+mod page;
 mod script;
 mod suite;
 mod surface;
@@ -46,6 +48,13 @@ use iotax_analysis::suite::Test;
 use iotax_analysis::time::utc;
 use iotax_model::Run;
 
+pub use history::history;
+pub use page::set;
+pub use script::SCRIPTS;
+
+/// The style sheet of every page.
+pub const STYLE: &str = include_str!("style.css");
+
 /// Colours of targets in the style sheet; an eleventh target shares the first one's.
 const COLOURS: usize = 10;
 
@@ -69,11 +78,11 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
                 meta http-equiv="Content-Security-Policy" content=(script::policy());
                 link rel="icon" href="data:,";
                 title { (visible::line(&run.plan.name)) " - iotax run " (run.id) }
-                style { (PreEscaped(include_str!("style.css"))) }
+                style { (PreEscaped(STYLE)) }
             }
             body {
                 a.skip href="#main" { "To the report" }
-                (PreEscaped(visible::text(&report(run, judgement).into_string())))
+                (main(run, judgement))
                 (script::scripts())
             }
         }
@@ -81,7 +90,23 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
     page.into_string()
 }
 
-/// The readable part. The caller escapes hidden characters: they can only come from foreign names and texts.
+/// The readable part, a `main` element, for a page that brings [`STYLE`] and [`SCRIPTS`].
+#[must_use]
+pub fn main(run: &Run, judgement: &Judgement) -> Markup {
+    shown(&report(run, judgement))
+}
+
+/// The cost of each layer of a run, a section, for such a page; nothing if nothing was compared.
+#[must_use]
+pub fn layers(run: &Run, judgement: &Judgement) -> Markup {
+    shown(&layers::section(run, judgement))
+}
+
+/// Escapes hidden characters: they can only come from foreign names and texts.
+fn shown(markup: &Markup) -> Markup {
+    PreEscaped(visible::text(&markup.0).into_owned())
+}
+
 fn report(run: &Run, judgement: &Judgement) -> Markup {
     let tests = iotax_analysis::suite::tests(run);
     let curves = iotax_analysis::curve::curves(run);
@@ -319,7 +344,9 @@ fn timing(judgement: &Judgement) -> Markup {
     }
 }
 
-fn environment(run: &Run) -> Markup {
+/// The machine that a run was made on, a section, for such a page.
+#[must_use]
+pub fn environment(run: &Run) -> Markup {
     let e = &run.environment;
     let text = |value: &Option<String>| value.clone();
     let facts: [(&str, Option<String>); 12] = [

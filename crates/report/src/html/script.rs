@@ -7,12 +7,12 @@ use sha2::{Digest, Sha256};
 /// The plotting library, unchanged.
 const PLOTLY: &str = include_str!("plotly/plotly-cartesian.min.js");
 
-/// `draw.js` turns tables into plots, `report.js` decides when to draw.
-const OURS: [&str; 2] = [include_str!("draw.js"), include_str!("report.js")];
+/// All scripts with the names of their files, dependencies first: `draw.js` turns tables into plots, `report.js` decides when to draw.
+pub const SCRIPTS: [(&str, &str); 3] =
+    [("plotly.js", PLOTLY), ("draw.js", include_str!("draw.js")), ("report.js", include_str!("report.js"))];
 
-/// All scripts, dependencies first.
 fn all() -> impl Iterator<Item = &'static str> {
-    [PLOTLY].into_iter().chain(OURS)
+    SCRIPTS.into_iter().map(|(_, text)| text)
 }
 
 /// The script elements for the end of the page, so that the text does not wait for them.

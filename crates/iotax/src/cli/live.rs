@@ -1,0 +1,60 @@
+//! Shows everyone who looks at the store how far a run is.
+//!
+//! A thread of its own writes the state, at most once a second and only if it changed, so that a slow store holds up no measurement.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use iotax_store::Store;
+use serde_json::{Map, Value};
+
+/// From one state to the next.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The state of a run, told until this is dropped.
+pub(super) struct Live {
+    state: Arc<Mutex<Map<String, Value>>>,
+    /// Dropping it ends the thread.
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Live {
+    /// Tells the state of a run through a store that is open for it alone.
+    pub(super) fn of(run: i64, mut store: Store) -> Self {
+        let state = Arc::<Mutex<Map<String, Value>>>::default();
+        let (end, ended) = mpsc::channel();
+        let told = Arc::clone(&state);
+        let thread = thread::spawn(move || {
+            let mut last = Map::new();
+            while matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
+                let now = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                // A state that cannot be told is missed by nobody but those who look.
+                if now != last && store.put_live(run, &Value::Object(now.clone())).is_ok() {
+                    last = now;
+                }
+            }
+        });
+        Self { state, end: Some(end), thread: Some(thread) }
+    }
+
+    /// Changes a part of the state; `None` takes it out.
+    pub(super) fn set(&self, changes: impl IntoIterator<Item = (&'static str, Option<Value>)>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, value) in changes {
+            match value {
+                Some(value) => state.insert(key.to_owned(), value),
+                None => state.remove(key),
+            };
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

@@ -1,0 +1,173 @@
+//! `iotax serve`: shows the store in a browser.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_serve::{Config, Launch, ServeError, Tls};
+use iotax_store::{Location, StoreError};
+
+use super::output::StoreArgs;
+use super::say::say;
+use super::{Failure, OrExit, usage};
+use crate::runner;
+
+/// The variable with the token.
+const TOKEN: &str = "IOTAX_TOKEN";
+/// The shortest token: as many hexadecimal digits have 64 bits.
+const SHORTEST: usize = 16;
+
+/// Flags of `iotax serve`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Address and port to listen on; port 0 takes a free one. Addresses other than this machine's own need --token-file or
+    /// --client-ca
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Path below which a reverse proxy has this server, such as /iotax
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true, value_parser = base_path)]
+    base_path: String,
+    /// Name that browsers call this server by, if a reverse proxy passes it on; may be repeated
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// File with the token that browsers and programs must bring; the variable IOTAX_TOKEN has it too
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Certificate of the server, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Authority of the certificates that clients must bring, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    client_ca: Option<PathBuf>,
+    /// Change nothing: no notes, no runs. A store that cannot be written is shown so in any case
+    #[arg(long, conflicts_with = "allow_run")]
+    read_only: bool,
+    /// Let browsers begin and stop runs of the store's plans on this machine; devices are never overwritten
+    #[arg(long)]
+    allow_run: bool,
+    /// Directory whose plans can be begun too
+    #[arg(long, value_name = "DIR", requires = "allow_run")]
+    plans: Option<PathBuf>,
+    /// Requests that each peer may make in a second, over ten seconds
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    rate_limit: u32,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+fn base_path(text: &str) -> Result<String, String> {
+    let path = text.trim_end_matches('/');
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-._~".contains(c);
+    let fits = path.is_empty() || (path.starts_with('/') && !path.contains("//"));
+    if fits && path.chars().all(is_plain) {
+        return Ok(path.to_owned());
+    }
+    Err("accepted: a path of letters and digits, such as /iotax".into())
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let tls = args.tls_cert.clone().zip(args.tls_key.clone());
+    let tls = tls.map(|(cert, key)| Tls { cert, key, client_ca: args.client_ca.clone() });
+    let launch = args.allow_run.then(|| launch(args)).transpose()?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let (base, has_launch) = (args.base_path.clone(), launch.is_some());
+    let config = Config {
+        read_only: !is_writable(args)?,
+        store: Location::from(&args.store.path()?),
+        listen: args.listen,
+        base: args.base_path.clone(),
+        hosts: args.host.clone(),
+        token: token(args)?,
+        tls,
+        launch,
+        rate: args.rate_limit,
+    };
+    let read_only = config.read_only;
+    let listening = |address: SocketAddr| {
+        let way = if read_only { " (read only)" } else { "" };
+        say!("Serving {} at {scheme}://{address}{base}/{way}; Ctrl-C ends it", config.store);
+        if has_launch {
+            say!("Whoever reaches it can begin runs on this machine.");
+        }
+    };
+    iotax_serve::serve(config.clone(), listening).map_err(|error| Failure {
+        exit: if matches!(error, ServeError::System(_)) { Exit::Environment } else { Exit::Usage },
+        error: error.into(),
+    })?;
+    Ok(Exit::Fine)
+}
+
+fn launch(args: &Args) -> Result<Launch, Failure> {
+    if let Some(dir) = args.plans.as_ref().filter(|dir| !dir.is_dir()) {
+        return Err(usage(format!("--plans {}: this is not a directory", dir.display())));
+    }
+    Ok(Launch { program: runner::own_program().to_owned(), plans: args.plans.clone() })
+}
+
+/// Whether notes can be kept. Where runs may be begun a store is made if there is none.
+fn is_writable(args: &Args) -> Result<bool, Failure> {
+    if !args.allow_run {
+        args.store.open_existing()?;
+    }
+    if args.read_only {
+        return Ok(false);
+    }
+    match args.store.open() {
+        Ok(_) => Ok(true),
+        Err(failure) if !args.allow_run && is_unwritable(&failure) => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn is_unwritable(failure: &Failure) -> bool {
+    matches!(
+        failure.error.downcast_ref(),
+        Some(StoreError::Unwritable { .. } | StoreError::Sql { .. } | StoreError::Damaged { .. })
+    )
+}
+
+/// The token, from its file or the variable.
+fn token(args: &Args) -> Result<Option<String>, Failure> {
+    let (token, place) = match &args.token_file {
+        Some(path) => {
+            let place = path.display().to_string();
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("--token-file {place}"))
+                .or_exit(Exit::Usage)?;
+            (text, place)
+        }
+        None => match std::env::var(TOKEN) {
+            Ok(text) => (text, TOKEN.to_owned()),
+            Err(_) => return Ok(None),
+        },
+    };
+    let token = token.trim();
+    if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(usage(format!(
+            "{place}: the token is {} bytes; accepted: one line of at least {SHORTEST} visible ASCII characters, such as \
+             openssl rand -hex 32 prints",
+            token.len()
+        )));
+    }
+    Ok(Some(token.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base_path;
+
+    #[test]
+    fn a_base_path_begins_with_a_slash_and_ends_without() {
+        assert_eq!(base_path("/iotax/").as_deref(), Ok("/iotax"));
+        assert_eq!(base_path("/").as_deref(), Ok(""));
+        for wrong in ["iotax", "//x", "/a b", "/<x>", "/a?b"] {
+            assert!(base_path(wrong).is_err(), "{wrong}");
+        }
+    }
+}

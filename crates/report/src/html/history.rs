@@ -1,0 +1,82 @@
+//! Cells over several runs as charts: a chart for each workload, a line for each target.
+
+use iotax_analysis::Metric;
+use iotax_analysis::compare::{Account, History, Track};
+use maud::{Markup, html};
+
+use super::chart::{Across, Axis, Cell, Chart, Panel, Place, Plot, Unit};
+use super::{COLOURS, shown};
+
+/// The height of a chart's panel, in pixels.
+const HEIGHT: u32 = 220;
+
+/// A chart for each workload by one metric, with the 95% intervals over the rounds, for a page that brings [`super::STYLE`] and
+/// [`super::SCRIPTS`]; nothing if no run has the metric.
+#[must_use]
+pub fn history(accounts: &[Account], history: &History, metric: Metric) -> Markup {
+    let tracks: Vec<&Track> = history.tracks.iter().filter(|track| track.metric == metric).collect();
+    let mut workloads: Vec<&str> = Vec::new();
+    for track in &tracks {
+        if !workloads.contains(&track.workload.as_str()) {
+            workloads.push(&track.workload);
+        }
+    }
+    let last = accounts.last().map_or(0, |account| account.id);
+    shown(&html! {
+        @for (number, workload) in (1..).zip(workloads) {
+            @let of: Vec<&Track> = tracks.iter().filter(|track| track.workload == workload).copied().collect();
+            (chart(accounts, &of, workload, metric).figure(Place { run: last, workload, number }))
+        }
+    })
+}
+
+fn chart(accounts: &[Account], tracks: &[&Track], workload: &str, metric: Metric) -> Chart {
+    // The page's charts have microseconds, whatever the record has.
+    let scaled = |value: f64| if metric.is_time() { value / 1e3 } else { value };
+    let unit = if metric.is_time() {
+        Unit::Time
+    } else if metric == Metric::BYTES_PER_S {
+        Unit::Rate
+    } else {
+        Unit::Count
+    };
+    let name = if metric.is_time() { format!("{}_us", metric.word()) } else { metric.word().to_owned() };
+    let mut rows = Vec::new();
+    // By runs, so that the runs stand in their order even where a target is missing in some.
+    for (run, account) in accounts.iter().enumerate() {
+        for track in tracks {
+            let Some(point) = track.points.iter().find(|point| point.run == run) else { continue };
+            rows.push(vec![
+                Cell::from(track.target.as_str()),
+                Cell::from(account.label.as_str()),
+                Cell::Figure(scaled(point.mean)),
+                point.band.map(|band| scaled(band.low)).into(),
+                point.band.map(|band| scaled(band.high)).into(),
+            ]);
+        }
+    }
+    let axis = Axis { label: metric.name().into(), unit, log: false, at_least: 0.0 };
+    let colours =
+        tracks.iter().zip(0..).map(|(track, i)| (track.target.clone(), format!("t{}", i % COLOURS)));
+    Chart {
+        key: format!("history-{}", metric.word()),
+        title: workload.into(),
+        note: format!("{} over {} runs, with 95% intervals", metric.name(), accounts.len()),
+        message: format!("{} by run", metric.name()),
+        columns: vec![
+            "target".into(),
+            "run".into(),
+            name.clone(),
+            format!("low_95_{name}"),
+            format!("high_95_{name}"),
+        ],
+        rows,
+        colours: colours.collect(),
+        plot: Plot::Lines {
+            series: 0,
+            across: Across::Words { column: 1, label: String::new() },
+            panels: vec![Panel { column: 2, axis, height: HEIGHT, ends: Some((3, 4)) }],
+            marks: true,
+        },
+    }
+}

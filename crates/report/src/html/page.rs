@@ -1,0 +1,83 @@
+//! A page of headings, tables and sentences as markup, beside its forms for terminals and as Markdown.
+
+use maud::{Markup, html};
+
+use crate::document::{Field, Grid, Page, Part};
+
+/// The page as the content of a `main` element: headings of the second level, tables that scroll where they are too wide.
+#[must_use]
+pub fn set(page: &Page) -> Markup {
+    let page = page.visible();
+    let mut title = "Table";
+    html! {
+        @for part in &page.parts {
+            @match part {
+                Part::Head(head) => {
+                    @let _ = title = head;
+                    h2 { (head) }
+                },
+                Part::Sentence(sentence) => p { (sentence) },
+                Part::Table(grid) => (table(grid, title)),
+                Part::Lines(lines) => (list(lines)),
+                Part::Plot(lines) => pre { (lines.join("\n")) },
+                Part::List(head, sentences) => {
+                    section.means { h2 { (head) } (list(sentences)) }
+                },
+            }
+        }
+    }
+}
+
+fn list(sentences: &[String]) -> Markup {
+    html! { ul { @for sentence in sentences { li { (sentence) } } } }
+}
+
+fn table(grid: &Grid, title: &str) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(title) {
+            table {
+                thead { tr {
+                    @for field in &grid.head {
+                        // Not every column has a name.
+                        @if field.text.is_empty() { td {} } @else {
+                            th.left[!field.is_figure] scope="col" {
+                                (field.text) @if let Some(unit) = &field.unit { small { " " (unit) } }
+                            }
+                        }
+                    }
+                } }
+                tbody { @for fields in &grid.rows { tr { @for field in fields { (cell(field)) } } } }
+            }
+        }
+    }
+}
+
+fn cell(field: &Field) -> Markup {
+    html! {
+        td.left[!field.is_figure] {
+            @match field.verdict {
+                Some(verdict) => span class=(verdict.word()) { (field.text) },
+                None => (field.text),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{figure, words};
+
+    #[test]
+    fn names_are_text_and_figures_stand_right() {
+        let grid = Grid {
+            head: vec![words("target"), figure("p99")],
+            rows: vec![vec![words("<b>\u{202e}"), figure("1.2 ms")]],
+        };
+        let page = Page { parts: vec![Part::Head("<i>".into()), Part::Table(grid)] };
+        let text = set(&page).into_string();
+        assert!(text.contains("<h2>&lt;i&gt;</h2>"), "{text}");
+        assert!(text.contains(r"&lt;b&gt;\u{202e}</td><td>1.2 ms</td>"), "{text}");
+        assert!(text.contains("aria-label=\"&lt;i&gt;\""), "{text}");
+    }
+}

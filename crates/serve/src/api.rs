@@ -1,0 +1,122 @@
+//! The JSON API. Its documents are those that the commands print with `--json`.
+
+use axum::Router;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Json, Path, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use iotax_analysis::time::utc;
+use iotax_model::visible;
+use iotax_report::json;
+use iotax_store::RunSummary;
+use serde_json::{Value, json};
+
+use crate::app::Shared;
+use crate::compare::{Asked, comparison, history_document};
+use crate::judged::summary;
+use crate::notes::{self, NotesDocument};
+use crate::openapi::{self, PATHS};
+use crate::problem::Problem;
+use crate::query::Pairs;
+use crate::runs::list;
+use crate::{live, machines};
+
+/// A document as an answer.
+fn answer(document: &Value) -> Response {
+    let text = visible::json(&document.to_string()).into_owned();
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// The API's routes: exactly the paths of its description.
+pub(crate) fn router() -> Router<Shared> {
+    PATHS.iter().fold(Router::new(), |router, path| router.route(path.path, handler(path.path)))
+}
+
+fn handler(path: &str) -> MethodRouter<Shared> {
+    match path {
+        "/openapi.json" => get(async || answer(&openapi::document())),
+        "/runs" => get(runs),
+        "/runs/{id}" => get(run),
+        "/runs/{id}/summary" => get(run_summary),
+        "/runs/{id}/notes" => get(notes).put(put_notes),
+        "/runs/{id}/live" => get(live),
+        "/compare" => get(compare),
+        "/history" => get(history),
+        "/machines" => get(machines),
+        other => unreachable!("{other} is described and has no handler"),
+    }
+}
+
+async fn runs(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
+    let filter = pairs.filter()?;
+    let runs = app.pool.read(move |store| list(store, &filter)).await?;
+    Ok(answer(&json!({ "runs": runs.iter().map(line).collect::<Vec<_>>() })))
+}
+
+/// A run of the list, as `iotax list --json` has it, with its machine and tags.
+fn line(run: &RunSummary) -> Value {
+    let mut line = json!({
+        "id": run.id,
+        "name": run.name,
+        "state": run.state.word(),
+        "started_at": utc(run.started_at_ms),
+        "targets": run.targets,
+        "measured": run.measured,
+        "planned": run.planned,
+        "tags": run.tags,
+    });
+    if let Some(machine) = &run.machine {
+        line["machine"] = machine.as_str().into();
+    }
+    line
+}
+
+async fn run(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+    let handle = app.clone();
+    let document = app.pool.read(move |store| {
+        let judged = handle.cache.get(store, id)?;
+        Ok(json::document(&judged.run, &judged.judgement))
+    });
+    Ok(answer(&document.await?))
+}
+
+async fn run_summary(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+    let found = app.pool.read(move |store| summary(store, id)?.ok_or_else(|| notes::unknown(store, id)));
+    Ok(answer(&line(&found.await?)))
+}
+
+async fn notes(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+    let found = app.pool.read(move |store| {
+        summary(store, id)?.ok_or_else(|| notes::unknown(store, id))?;
+        Ok(NotesDocument::from(store.notes(id)?))
+    });
+    Ok(answer(&json!(found.await?)))
+}
+
+async fn put_notes(
+    State(app): State<Shared>,
+    Path(id): Path<i64>,
+    sent: Result<Json<NotesDocument>, JsonRejection>,
+) -> Result<Response, Problem> {
+    let Json(sent) = sent.map_err(|error| Problem::new(error.status(), error.body_text()))?;
+    Ok(answer(&json!(NotesDocument::from(notes::keep(&app, id, sent).await?))))
+}
+
+async fn live(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+    Ok(answer(&app.pool.read(move |store| live::document(store, id)).await?))
+}
+
+async fn compare(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
+    let (asked, handle) = (Asked::read(&pairs)?, app.clone());
+    Ok(answer(&app.pool.read(move |store| comparison(&handle, store, &asked)).await?))
+}
+
+async fn history(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
+    let (asked, handle) = (Asked::read(&pairs)?, app.clone());
+    Ok(answer(&app.pool.read(move |store| history_document(&handle, store, &asked)).await?))
+}
+
+async fn machines(State(app): State<Shared>) -> Result<Response, Problem> {
+    Ok(answer(&app.pool.read(machines::document).await?))
+}

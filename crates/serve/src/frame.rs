@@ -1,0 +1,155 @@
+//! The frame of every page.
+
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
+use iotax_model::visible;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::app::App;
+use crate::assets;
+use crate::guard::HasCharts;
+
+/// Places that every page leads to: path and name.
+const PLACES: [(&str, &str); 5] = [
+    ("/runs", "Runs"),
+    ("/compare", "Compare"),
+    ("/trends", "Trends"),
+    ("/machines", "Machines"),
+    ("/plans", "Plans"),
+];
+
+/// A page.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) title: String,
+    /// The place that it belongs to.
+    pub(crate) place: &'static str,
+    /// One `main` element with the id `main`, and what stands beside it.
+    pub(crate) body: Content,
+    /// It has charts.
+    pub(crate) charts: bool,
+    /// Seconds after which a browser without scripts asks again.
+    pub(crate) again: Option<u32>,
+}
+
+/// Markup with a default: nothing.
+#[derive(Debug)]
+pub(crate) struct Content(pub(crate) Markup);
+
+impl Default for Content {
+    fn default() -> Self {
+        Self(html! {})
+    }
+}
+
+impl From<Markup> for Content {
+    fn from(markup: Markup) -> Self {
+        Self(markup)
+    }
+}
+
+impl Page {
+    pub(crate) fn answer(self, app: &App) -> Response {
+        let text = render(app, &self);
+        let mut answer = Html(text).into_response();
+        if self.charts {
+            answer.extensions_mut().insert(HasCharts);
+        }
+        answer
+    }
+}
+
+/// The page of a request that failed.
+pub(crate) fn problem(app: &App, status: StatusCode, detail: &str) -> String {
+    let reason = status.canonical_reason().unwrap_or("Error");
+    let body = html! {
+        main id="main" tabindex="-1" {
+            h1 { (reason) }
+            p { (detail) }
+            p { a href=(app.link("/runs")) { "All runs" } }
+        }
+    };
+    render(app, &Page { title: reason.to_owned(), body: body.into(), ..Page::default() })
+}
+
+fn render(app: &App, page: &Page) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                link rel="icon" href="data:,";
+                title { (page.title) " - iotax" }
+                link rel="stylesheet" href=(app.link(&assets::path("site.css")));
+                @if let Some(seconds) = page.again {
+                    noscript { meta http-equiv="refresh" content=(seconds); }
+                }
+            }
+            body {
+                a.skip href="#main" { "To the content" }
+                header.site {
+                    a.home href=(app.link("/runs")) { "iotax" }
+                    nav aria-label="Site" {
+                        @for (path, name) in PLACES {
+                            a href=(app.link(path)) aria-current=[(path == page.place).then_some("page")] { (name) }
+                        }
+                    }
+                    @if !app.secrets.are_open() {
+                        form method="post" action=(app.link("/logout")) {
+                            (form_token(app))
+                            button.plain { "Log out" }
+                        }
+                    }
+                }
+                (page.body.0)
+                @if page.charts {
+                    @for name in ["plotly.js", "draw.js", "report.js"] {
+                        script src=(app.link(&assets::path(name))) {}
+                    }
+                }
+                script src=(app.link(&assets::path("site.js"))) {}
+            }
+        }
+    };
+    shown(&page)
+}
+
+/// Markup without hidden characters: they can only come from foreign names and texts.
+pub(crate) fn shown(markup: &Markup) -> String {
+    visible::text(&markup.0).into_owned()
+}
+
+/// The hidden field that every form has.
+pub(crate) fn form_token(app: &App) -> Markup {
+    html! { input type="hidden" name="form_token" value=(app.secrets.form_token()); }
+}
+
+/// A text that people edit, for the content of a `textarea`: hidden characters are written by their numbers and so come back as they are.
+pub(crate) fn editable(text: &str) -> Markup {
+    use std::fmt::Write as _;
+
+    let mut out = String::from("\n");
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            c if visible::is_hidden(c) && c != '\n' => {
+                let _ = write!(out, "&#x{:x};", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    PreEscaped(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edited_text_keeps_its_hidden_characters() {
+        let text = shown(&editable("</textarea>\u{2764}\u{fe0f}\n&"));
+        assert_eq!(text, "\n&lt;/textarea>\u{2764}&#xfe0f;\n&amp;");
+    }
+}

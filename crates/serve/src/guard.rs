@@ -1,0 +1,254 @@
+//! The outermost layer: it admits or refuses each request, and sees to the form of every answer.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::app::{App, Shared};
+use crate::frame;
+use crate::problem::Problem;
+
+/// Longest wait for an answer to begin.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest path with its query.
+const LONGEST: usize = 8192;
+/// Requests that a failed login counts as.
+const FAILED_LOGIN: f64 = 20.0;
+
+/// Headers of every answer. Charts need styles of elements, which `charts` permits.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// Marks the answer of a page with charts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HasCharts;
+
+/// Whether the connection brought a certificate that the server's authority signed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HasCertificate;
+
+pub(crate) async fn guard(
+    State(app): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let start = Instant::now();
+    let is_tls = app.config.tls.is_some();
+    let answered = match admit(&app, peer, &mut request, start) {
+        Ok(()) => {
+            let path = request.uri().path().to_owned();
+            let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
+            let answer = answer.unwrap_or_else(|_| Problem::busy("the answer took too long").into_response());
+            if path == "/login" && answer.status() == StatusCode::FORBIDDEN {
+                app.limiter.take(peer.ip(), FAILED_LOGIN, Instant::now());
+            }
+            (path, answer)
+        }
+        Err(problem) => (request.uri().path().to_owned(), problem.into_response()),
+    };
+    let (path, answer) = answered;
+    let mut answer = told(&app, &path, answer);
+    secure(&mut answer, is_tls);
+    let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+    app.counters.count(answer.status().as_u16(), micros);
+    answer
+}
+
+/// Admits a request, and takes the reverse proxy's path off it.
+fn admit(app: &App, peer: SocketAddr, request: &mut Request, now: Instant) -> Result<(), Problem> {
+    let uri = request.uri();
+    if uri.path_and_query().is_some_and(|all| all.as_str().len() > LONGEST) {
+        return Err(Problem::new(
+            StatusCode::URI_TOO_LONG,
+            format!("the address has more than {LONGEST} bytes"),
+        ));
+    }
+    let without = without_base(&app.config.base, uri);
+    let Some(uri) = without else {
+        return Err(Problem::not_found(format!("pages of this server are below {}/", app.config.base)));
+    };
+    *request.uri_mut() = uri;
+    let (path, headers) = (request.uri().path(), request.headers());
+    check_host(app, request.uri(), headers)?;
+    let is_asset = path.starts_with("/static/");
+    if !is_asset && !app.limiter.take(peer.ip(), 1.0, now) {
+        return Err(Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            format!("more than {} requests a second; try again in a few seconds", app.config.rate),
+        ));
+    }
+    let is_free = is_asset || matches!(path, "/login" | "/healthz");
+    let has_certificate = request.extensions().get::<Option<HasCertificate>>().is_some_and(Option::is_some);
+    if !is_free && !has_certificate && !app.secrets.admit(headers) {
+        return Err(Problem::new(StatusCode::UNAUTHORIZED, "the server's token is needed"));
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+        check_origin(headers)?;
+    }
+    Ok(())
+}
+
+fn without_base(base: &str, uri: &Uri) -> Option<Uri> {
+    let all = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let rest = all.strip_prefix(base)?;
+    let rest = match rest.chars().next() {
+        None => "/".to_owned(),
+        Some('?') => format!("/{rest}"),
+        Some('/') => rest.to_owned(),
+        // `/iotaxes` is not below `/iotax`.
+        Some(_) => return None,
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(rest.parse().ok()?);
+    // A path alone: the authority, where a client names it there, was the base of the check of hosts.
+    Uri::from_parts(parts).ok()
+}
+
+/// Refuses names that nobody gave this server: a page elsewhere could have its own name lead here (DNS rebinding).
+fn check_host(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    // Elsewhere than on the loopback interface a token or certificate is needed, which such a page has not.
+    if !app.config.listen.ip().is_loopback() {
+        return Ok(());
+    }
+    let named = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    let named = uri.host().or(named.map(without_port));
+    let is_ours = |name: &str| {
+        let name = name.trim_matches(['[', ']']);
+        name.eq_ignore_ascii_case("localhost")
+            || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            || app.config.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+    };
+    match named {
+        Some(name) if is_ours(name) => Ok(()),
+        Some(name) => Err(Problem::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            format!("{name:?} is not a name of this server; start it with --host {name} if it is"),
+        )),
+        None => Err(Problem::bad_request("the request names no host")),
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    }
+}
+
+/// Refuses what a page of another server sends: browsers say where it comes from.
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let foreign = || Err(Problem::forbidden("the request comes from a page of another server"));
+    if text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return foreign();
+    }
+    let host = text("host").unwrap_or_default();
+    match text("origin") {
+        None => Ok(()),
+        Some(origin) if origin.split_once("://").is_some_and(|(_, name)| name.eq_ignore_ascii_case(host)) => {
+            Ok(())
+        }
+        // Over HTTP/2 the name is not a header; browsers that speak it send `sec-fetch-site` too.
+        Some(_) if host.is_empty() => Ok(()),
+        Some(_) => foreign(),
+    }
+}
+
+/// The answer of a request that failed in the form for its reader.
+fn told(app: &App, path: &str, mut answer: Response) -> Response {
+    let status = answer.status();
+    if !status.is_client_error() && !status.is_server_error() {
+        return answer;
+    }
+    let reason = status.canonical_reason().unwrap_or("error");
+    let problem = answer.extensions_mut().remove::<Problem>();
+    let detail = problem.map_or_else(|| reason.to_lowercase(), |problem| problem.detail);
+    if path == "/healthz" {
+        return answer;
+    }
+    let is_api = path.starts_with("/api/") || path == "/metrics";
+    let body = if is_api {
+        let problem = json!({ "title": reason, "status": status.as_u16(), "detail": detail });
+        Body::from(iotax_model::visible::json(&problem.to_string()).into_owned())
+    } else if status == StatusCode::UNAUTHORIZED {
+        return (StatusCode::SEE_OTHER, [(header::LOCATION, app.link("/login"))]).into_response();
+    } else {
+        Body::from(frame::problem(app, status, &detail))
+    };
+    let kind = if is_api { "application/problem+json" } else { "text/html; charset=utf-8" };
+    let (mut parts, _) = answer.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    if is_api && status == StatusCode::UNAUTHORIZED {
+        parts.headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"iotax\""));
+    }
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        parts.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    }
+    Response::from_parts(parts, body)
+}
+
+fn secure(answer: &mut Response, is_tls: bool) {
+    let styles = if answer.extensions().get::<HasCharts>().is_some() { " 'unsafe-inline'" } else { "" };
+    let policy = format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'{styles}; img-src 'self' data:; connect-src 'self'; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    );
+    let headers = answer.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Ok(policy) = policy.parse() {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    if is_tls {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_base_is_taken_off_whole_words() {
+        let rest = |base: &str, uri: &str| {
+            without_base(base, &uri.parse().expect("an address")).map(|uri| uri.to_string())
+        };
+        assert_eq!(rest("", "/runs?a=b").as_deref(), Some("/runs?a=b"));
+        assert_eq!(rest("/iotax", "/iotax/runs?a=b").as_deref(), Some("/runs?a=b"));
+        assert_eq!(rest("/iotax", "/iotax").as_deref(), Some("/"));
+        assert_eq!(rest("/iotax", "/iotax?a=b").as_deref(), Some("/?a=b"));
+        assert_eq!(rest("/iotax", "/iotaxes"), None);
+        assert_eq!(rest("/iotax", "/runs"), None);
+    }
+
+    #[test]
+    fn ports_are_no_part_of_names() {
+        for (host, name) in [
+            ("localhost:8080", "localhost"),
+            ("localhost", "localhost"),
+            ("[::1]:80", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("a:b", "a:b"),
+        ] {
+            assert_eq!(without_port(host), name, "{host}");
+        }
+    }
+}

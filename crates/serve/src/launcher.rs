@@ -1,0 +1,151 @@
+//! Runs that are begun from the browser: one at a time, each a process of its own.
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use iotax_store::Location;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::app::Launch;
+use crate::problem::Problem;
+
+/// What is kept of the words of a process, in bytes.
+const KEPT: usize = 16 << 10;
+/// From one look at a process that ends to the next.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a run may take to undo what it did when the server ends.
+const FAREWELL: Duration = Duration::from_mins(2);
+
+/// A run that was begun, and where it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Begun {
+    /// The plan's name.
+    pub(crate) name: String,
+    /// The end of what it said.
+    pub(crate) said: String,
+    /// How it ended; absent while it goes on.
+    pub(crate) ended: Option<String>,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    begun: Begun,
+}
+
+/// Begins runs.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    pub(crate) launch: Launch,
+    store: Location,
+    /// The last one that was begun.
+    last: Arc<Mutex<Option<Process>>>,
+}
+
+impl Launcher {
+    pub(crate) fn new(launch: Launch, store: Location) -> Self {
+        Self { launch, store, last: Arc::default() }
+    }
+
+    /// The last run that was begun.
+    pub(crate) fn last(&self) -> Option<Begun> {
+        lock(&self.last).as_ref().map(|process| process.begun.clone())
+    }
+
+    /// Begins a run of a plan, unless one goes on: two would measure each other.
+    ///
+    /// The plan's text goes to the process's stdin and the store's place is an argument of its own, so no shell reads either. Devices are
+    /// never overwritten: the process gets no permission, and refuses by itself.
+    pub(crate) fn begin(&self, name: &str, plan: String) -> Result<(), Problem> {
+        let mut last = lock(&self.last);
+        if let Some(process) = last.as_ref().filter(|process| process.begun.ended.is_none()) {
+            let name = &process.begun.name;
+            return Err(Problem::conflict(format!(
+                "{name:?} is still going on; two runs at once would measure each other"
+            )));
+        }
+        let spawned = Command::new(&self.launch.program)
+            .args(["run", "/dev/stdin", "--yes", "--db"])
+            .arg(self.store.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            // Ctrl-C at the server's terminal is not for it: the server ends it.
+            .process_group(0)
+            .spawn();
+        let mut child = spawned.map_err(|error| {
+            Problem::internal(format!("{} cannot be started: {error}", self.launch.program.display()))
+        })?;
+        let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+        let begun = Begun { name: name.to_owned(), said: String::new(), ended: None };
+        *last = Some(Process { child, begun });
+        drop(last);
+        let of = Arc::clone(&self.last);
+        thread::spawn(move || {
+            if let Some(mut stdin) = stdin {
+                // A process that ends before it reads says why.
+                let _ = stdin.write_all(plan.as_bytes());
+            }
+            stderr.into_iter().for_each(|stderr| listen(stderr, &of));
+            while !has_ended(&of) {
+                thread::sleep(PAUSE);
+            }
+        });
+        Ok(())
+    }
+
+    /// Asks the run that goes on to stop, which it does after it has undone what it did.
+    pub(crate) fn cancel(&self) -> Result<(), Problem> {
+        let last = lock(&self.last);
+        let process = last.as_ref().filter(|process| process.begun.ended.is_none());
+        let process = process.ok_or_else(|| Problem::conflict("no run of this server goes on"))?;
+        kill_process(Pid::from_child(&process.child), Signal::INT)
+            .map_err(|error| Problem::internal(format!("the run cannot be stopped: {error}")))
+    }
+
+    /// Ends the run that goes on, if there is one, and waits for it.
+    pub(crate) fn stop(&self) {
+        if self.cancel().is_err() {
+            return;
+        }
+        let until = Instant::now() + FAREWELL;
+        while self.last().is_some_and(|begun| begun.ended.is_none()) && Instant::now() < until {
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+fn lock(last: &Mutex<Option<Process>>) -> std::sync::MutexGuard<'_, Option<Process>> {
+    last.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps the end of what a process says, until it says no more.
+fn listen(mut stderr: impl Read, of: &Mutex<Option<Process>>) {
+    let (mut buffer, mut said) = ([0; 4096], Vec::new());
+    while let Ok(read @ 1..) = stderr.read(&mut buffer) {
+        said.extend_from_slice(&buffer[..read]);
+        if said.len() > KEPT {
+            said.drain(..said.len() - KEPT);
+        }
+        if let Some(process) = lock(of).as_mut() {
+            process.begun.said = String::from_utf8_lossy(&said).into_owned();
+        }
+    }
+}
+
+/// Takes in how a process ended, once it has.
+fn has_ended(of: &Mutex<Option<Process>>) -> bool {
+    let mut last = lock(of);
+    let Some(process) = last.as_mut() else { return true };
+    let ended = match process.child.try_wait() {
+        Ok(None) => return false,
+        Ok(Some(status)) => status.to_string(),
+        Err(error) => error.to_string(),
+    };
+    process.begun.ended = Some(ended);
+    true
+}

@@ -1,0 +1,76 @@
+//! How many requests each peer may make.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Seconds whose requests a peer may make at once.
+const BURST: f64 = 10.0;
+/// Peers that are remembered; beyond it those are forgotten that have been quiet the longest.
+const PEERS: usize = 4096;
+
+/// A bucket of requests for each peer, which fills at a steady rate.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    per_second: f64,
+    peers: Mutex<HashMap<IpAddr, Bucket>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl Limiter {
+    pub(crate) fn new(per_second: u32) -> Self {
+        Self { per_second: f64::from(per_second), peers: Mutex::default() }
+    }
+
+    /// Takes requests from a peer's bucket; false if it is empty.
+    pub(crate) fn take(&self, peer: IpAddr, requests: f64, now: Instant) -> bool {
+        let full = self.per_second * BURST;
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if peers.len() >= PEERS && !peers.contains_key(&peer) {
+            let oldest = peers.iter().min_by_key(|(_, bucket)| bucket.at).map(|(peer, _)| *peer);
+            oldest.map(|peer| peers.remove(&peer));
+        }
+        let bucket = peers.entry(peer).or_insert(Bucket { left: full, at: now });
+        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
+        bucket.left = (bucket.left + since * self.per_second).min(full);
+        bucket.at = now;
+        let is_enough = bucket.left >= requests;
+        if is_enough {
+            bucket.left -= requests;
+        }
+        is_enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_has_its_burst_and_then_its_rate() {
+        let (limiter, peer, start) = (Limiter::new(2), IpAddr::from([127, 0, 0, 1]), Instant::now());
+        let taken = (0..30).filter(|_| limiter.take(peer, 1.0, start)).count();
+        assert_eq!(taken, 20, "ten seconds' worth");
+        assert!(limiter.take(IpAddr::from([127, 0, 0, 2]), 1.0, start), "another peer has its own");
+        assert!(!limiter.take(peer, 1.0, start + Duration::from_millis(400)));
+        assert!(limiter.take(peer, 1.0, start + Duration::from_millis(600)));
+    }
+
+    #[test]
+    fn peers_without_end_take_no_memory_without_end() {
+        let (limiter, start) = (Limiter::new(2), Instant::now());
+        for i in 0..10_000_u32 {
+            limiter.take(Ipv4Addr::from_bits(i).into(), 1.0, start + Duration::from_micros(i.into()));
+        }
+        assert_eq!(limiter.peers.lock().expect("sound").len(), PEERS);
+    }
+}

@@ -1,0 +1,186 @@
+//! The server's sockets, from the first connection to the last.
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum_server::Handle;
+use axum_server::accept::{Accept, DefaultAcceptor};
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::Layer as _;
+
+use crate::app::{App, Config, Shared, Tls};
+use crate::guard::HasCertificate;
+use crate::routes;
+
+/// Connections at one time.
+const CONNECTIONS: usize = 256;
+/// Longest time for the headers of a request.
+const HEADERS: Duration = Duration::from_secs(10);
+/// Longest time that answers may take to end once the server is asked to.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Everybody on the network could read, and nobody asked for that.
+    #[error(
+        "{0} can be reached from other machines, so a token (--token-file FILE or the variable IOTAX_TOKEN) or clients' certificates \
+         (--client-ca FILE) are needed; without either listen on 127.0.0.1"
+    )]
+    Open(SocketAddr),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of certificates cannot be used.
+    #[error("{}: {reason}; accepted: {accepted} as PEM", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What it should have.
+        accepted: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The system refused.
+    #[error("the server cannot go on: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Serves until SIGINT or SIGTERM. `listening` is told the address, once connections are accepted.
+///
+/// # Errors
+/// An address or a certificate that cannot be used, or that more than this machine could read without a token.
+pub fn serve(config: Config, listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
+    let has_clients = config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    if !config.listen.ip().is_loopback() && config.token.is_none() && !has_clients {
+        return Err(ServeError::Open(config.listen));
+    }
+    let tls = config.tls.as_ref().map(certificates).transpose()?;
+    let address = config.listen;
+    let socket = TcpListener::bind(address).map_err(|source| ServeError::Listen { address, source })?;
+    listening(socket.local_addr()?);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let app = App::new(config)?;
+    runtime.block_on(until_stopped(&app, socket, tls))?;
+    if let Some(launcher) = &app.launcher {
+        launcher.stop();
+    }
+    // A thread that still reads the store is not waited for.
+    runtime.shutdown_timeout(FAREWELL);
+    Ok(())
+}
+
+async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConfig>) -> io::Result<()> {
+    let handle = Handle::new();
+    let (mut int, mut term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (stop, followers) = (handle.clone(), Arc::clone(&app.followers));
+    tokio::spawn(async move {
+        tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+        // Those who follow a run would stay for hours.
+        followers.close();
+        stop.graceful_shutdown(Some(FAREWELL));
+    });
+    let has_client_ca = app.config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    let service = routes::service(app).into_make_service_with_connect_info::<SocketAddr>();
+    let mut server = axum_server::from_tcp(socket)?.handle(handle).first_request_timeout(HEADERS);
+    server.http_builder().http1().header_read_timeout(HEADERS);
+    server.http_builder().http2().max_concurrent_streams(32).max_header_list_size(32 << 10);
+    let limit = Limit { free: Arc::new(Semaphore::new(CONNECTIONS)), has_certificate: has_client_ca };
+    match tls {
+        None => server.acceptor(limit).serve(service).await,
+        Some(config) => {
+            let config = RustlsConfig::from_config(Arc::new(config));
+            server.acceptor(RustlsAcceptor::new(config).acceptor(limit)).serve(service).await
+        }
+    }
+}
+
+/// Accepts so many connections at one time; the others are closed at once.
+#[derive(Debug, Clone)]
+struct Limit {
+    free: Arc<Semaphore>,
+    /// Every connection that gets through has a certificate.
+    has_certificate: bool,
+}
+
+/// A connection's share of them, given back when the connection's service is dropped.
+type Permit = Extension<Arc<OwnedSemaphorePermit>>;
+type Limited<S> = <Permit as tower::Layer<S>>::Service;
+type Certified<S> = <Extension<Option<HasCertificate>> as tower::Layer<S>>::Service;
+
+impl<I: Send + 'static, S: Send + 'static> Accept<I, S> for Limit
+where
+    Certified<Limited<S>>: Send,
+{
+    type Stream = I;
+    type Service = Certified<Limited<S>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(I, Self::Service)>> + Send>>;
+
+    fn accept(&self, stream: I, service: S) -> Self::Future {
+        let permit = Arc::clone(&self.free).try_acquire_owned();
+        let certificate = self.has_certificate.then_some(HasCertificate);
+        Box::pin(async move {
+            let permit = permit.map_err(|_| io::Error::other("too many connections"))?;
+            let (stream, service) = DefaultAcceptor::new().accept(stream, service).await?;
+            let service = Extension(Arc::new(permit)).layer(service);
+            Ok((stream, Extension(certificate).layer(service)))
+        })
+    }
+}
+
+fn certificates(tls: &Tls) -> Result<ServerConfig, ServeError> {
+    let unfit = |path: &Path, accepted, reason: &dyn std::fmt::Display| ServeError::Certificate {
+        path: path.to_owned(),
+        accepted,
+        reason: reason.to_string(),
+    };
+    let chain = chain(&tls.cert).map_err(|reason| unfit(&tls.cert, "a certificate", &reason))?;
+    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|error| unfit(&tls.key, "a key", &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| unfit(&tls.cert, "a certificate", &error))?;
+    let config = match &tls.client_ca {
+        None => config.with_no_client_auth(),
+        Some(path) => {
+            let unfit = |reason: &dyn std::fmt::Display| unfit(path, "an authority's certificate", reason);
+            let mut roots = RootCertStore::empty();
+            for certificate in self::chain(path).map_err(|reason| unfit(&reason))? {
+                roots.add(certificate).map_err(|error| unfit(&error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            config.with_client_cert_verifier(verifier.map_err(|error| unfit(&error))?)
+        }
+    };
+    let mut config = config
+        .with_single_cert(chain, key)
+        .map_err(|error| unfit(&tls.cert, "the key's certificate", &error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(chain) if chain.is_empty() => Err("it has no certificate".into()),
+        Ok(chain) => Ok(chain),
+        Err(error) => Err(error.to_string()),
+    }
+}

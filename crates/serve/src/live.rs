@@ -1,0 +1,154 @@
+//! A run that is measuring: where it is, and the table of what it has so far.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use iotax_model::RunState;
+use iotax_model::units::human;
+use iotax_report::{document, html as report};
+use iotax_store::Store;
+use maud::{Markup, html};
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::app::{App, Shared};
+use crate::frame::shown;
+use crate::judged::{Judged, summary};
+use crate::notes::unknown;
+use crate::problem::Problem;
+
+/// From one look at a run to the next.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What a page shows of a run that is measuring.
+pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
+    let run = &judged.run;
+    html! {
+        main id="main" tabindex="-1" {
+            h1 { (run.plan.name) small { "run " (run.id) } }
+            div data-events=(app.link(&format!("/runs/{}/events", run.id))) {
+                (state(store.live(run.id).ok().flatten().as_ref(), judged))
+            }
+            noscript { p.note { "This page asks again every 5 seconds." } }
+        }
+    }
+}
+
+/// Where a run is, by what its runner told last, and its results so far.
+fn state(told: Option<&Value>, judged: &Judged) -> Markup {
+    let run = &judged.run;
+    html! {
+        p { span.state class=(run.state.word()) { (run.state.word()) }
+            @if let Some(phase) = text(told, "phase") { ", " (phase) } }
+        @if let Some(told) = told { (progress(told)) }
+        @if !run.measurements.is_empty() {
+            h2 { "So far" small { (run.measurements.len()) " measurements" } }
+            (report::set(&document::so_far(run, &judged.judgement)))
+        }
+    }
+}
+
+fn progress(told: &Value) -> Markup {
+    let whole = |key: &str| told[key].as_u64();
+    let number = |key: &str| told[key].as_f64();
+    html! {
+        @if let (Some(cell), Some(cells)) = (whole("cell"), whole("cells")) {
+            progress aria-label="Cells" value=(cell.saturating_sub(1)) max=(cells) {}
+        }
+        div.now {
+            @if let (Some(round), Some(rounds)) = (whole("round"), whole("rounds")) {
+                div { b { (round) "/" (rounds) } span { "round" } }
+            }
+            @if let (Some(cell), Some(cells)) = (whole("cell"), whole("cells")) {
+                div { b { (cell) "/" (cells) } span { "cell" } }
+            }
+            @if let Some(left) = number("eta_s") { div { b { (human::duration(left)) } span { "left" } } }
+            @if let Some(open) = whole("open") { div { b { (open) } span { "comparisons open" } } }
+            @if let Some(iops) = number("iops") { div { b { (human::count(iops)) } span { "IOPS now" } } }
+            @if let Some(latency) = number("latency_mean_ns") { div { b { (human::time(latency)) } span { "mean latency now" } } }
+            @if let (Some(target), Some(workload)) = (text(Some(told), "target"), text(Some(told), "workload")) {
+                div { b { (target) } span { (workload) } }
+            }
+        }
+    }
+}
+
+fn text<'a>(told: Option<&'a Value>, key: &str) -> Option<&'a str> {
+    told?[key].as_str()
+}
+
+/// The state of a run as a document.
+pub(crate) fn document(store: &Store, id: i64) -> Result<Value, Problem> {
+    let summary = summary(store, id)?.ok_or_else(|| unknown(store, id))?;
+    let mut document = json!({
+        "run": id,
+        "state": summary.state.word(),
+        "measured": summary.measured,
+        "planned": summary.planned,
+    });
+    if let Some(now) = store.live(id)? {
+        document["now"] = now;
+    }
+    Ok(document)
+}
+
+/// A follower of a run.
+struct Follower {
+    app: Shared,
+    id: i64,
+    /// What was sent last.
+    sent: String,
+    is_first: bool,
+    has_ended: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Sends the state of a run whenever it changes, and `end` when the run is no longer measuring.
+pub(crate) async fn events(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+    let place = app.followers.clone().try_acquire_owned();
+    let place = place
+        .map_err(|_| Problem::busy("too many followers of runs; the page shows the state without them"))?;
+    // Nobody follows what is not there.
+    app.pool.read(move |store| summary(store, id)?.ok_or_else(|| unknown(store, id)).map(|_| ())).await?;
+    let follower = Follower { app, id, sent: String::new(), is_first: true, has_ended: false, _place: place };
+    let events = stream::unfold(follower, |mut follower| async move {
+        let event = follower.next().await?;
+        Some((Ok::<_, Infallible>(event), follower))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))).into_response())
+}
+
+impl Follower {
+    /// The next event; none when there will be no more.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if self.has_ended || self.app.followers.is_closed() {
+                return None;
+            }
+            if !std::mem::take(&mut self.is_first) {
+                tokio::time::sleep(EVERY).await;
+            }
+            let (app, id) = (self.app.clone(), self.id);
+            let looked = self.app.pool.read(move |store| {
+                let judged = app.cache.get(store, id)?;
+                let told = store.live(id)?;
+                Ok((judged.run.state, shown(&state(told.as_ref(), &judged)), told))
+            });
+            // What cannot be read now may be later.
+            let Ok((run_state, html, told)) = looked.await else { continue };
+            if run_state != RunState::Running {
+                self.has_ended = true;
+                return Some(Event::default().event("end").data(run_state.word()));
+            }
+            if html != self.sent {
+                let state = json!({ "state": run_state.word(), "now": told, "html": html });
+                self.sent = html;
+                return Some(Event::default().event("state").data(state.to_string()));
+            }
+        }
+    }
+}

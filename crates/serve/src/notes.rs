@@ -1,0 +1,142 @@
+//! What people say of a run: tags and a text.
+
+use axum::extract::{Form, Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use iotax_store::Notes;
+use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
+
+use crate::app::{App, Shared};
+use crate::frame::{editable, form_token};
+use crate::problem::Problem;
+use crate::runs::tags;
+
+/// The most of each.
+const TAGS: usize = 32;
+const TAG_BYTES: usize = 100;
+const TEXT_BYTES: usize = 64 << 10;
+
+/// Notes as they are sent and shown.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NotesDocument {
+    #[serde(default)]
+    pub(crate) tags: Vec<String>,
+    #[serde(default)]
+    pub(crate) text: String,
+}
+
+impl From<Notes> for NotesDocument {
+    fn from(Notes { tags, text }: Notes) -> Self {
+        Self { tags, text }
+    }
+}
+
+impl NotesDocument {
+    /// The notes as they are kept: tags sorted, each once.
+    fn checked(self) -> Result<Notes, Problem> {
+        let mut tags: Vec<String> =
+            self.tags.iter().map(|tag| tag.trim().to_owned()).filter(|tag| !tag.is_empty()).collect();
+        tags.sort();
+        tags.dedup();
+        if tags.len() > TAGS {
+            return Err(Problem::bad_request(format!("{} tags; accepted: up to {TAGS}", tags.len())));
+        }
+        let is_unfit =
+            |tag: &&String| tag.len() > TAG_BYTES || tag.contains(|c: char| c.is_control() || c == ',');
+        if let Some(tag) = tags.iter().find(is_unfit) {
+            return Err(Problem::bad_request(format!(
+                "the tag {tag:?}; accepted: up to {TAG_BYTES} bytes without commas, line ends or control characters"
+            )));
+        }
+        // A form's line ends.
+        let text = self.text.replace("\r\n", "\n").trim_end().to_owned();
+        if text.len() > TEXT_BYTES {
+            return Err(Problem::bad_request(format!(
+                "a text of {} bytes; accepted: up to {TEXT_BYTES}",
+                text.len()
+            )));
+        }
+        if let Some(c) = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+            return Err(Problem::bad_request(format!(
+                "the text has the control character {c:?}; accepted: line ends and tabs"
+            )));
+        }
+        Ok(Notes { tags, text })
+    }
+}
+
+/// Keeps notes; refused where nothing may be changed.
+pub(crate) async fn keep(app: &Shared, id: i64, notes: NotesDocument) -> Result<Notes, Problem> {
+    if app.config.read_only {
+        return Err(Problem::forbidden(
+            "this server is for reading only; notes are changed where it runs without --read-only",
+        ));
+    }
+    let notes = notes.checked()?;
+    // The run must be there before anything is opened to write.
+    app.pool
+        .read(move |store| crate::judged::summary(store, id)?.ok_or_else(|| unknown(store, id)).map(|_| ()))
+        .await?;
+    let kept = notes.clone();
+    app.pool.write(move |store| Ok(store.set_notes(id, &kept)?)).await?;
+    Ok(notes)
+}
+
+/// Why there is no such run, in the words of the store.
+pub(crate) fn unknown(store: &iotax_store::Store, id: i64) -> Problem {
+    store.load(id).err().map_or_else(|| Problem::not_found(format!("there is no run {id}")), Problem::from)
+}
+
+/// The fields of the form.
+#[derive(Debug, Deserialize)]
+pub(crate) struct NotesForm {
+    form_token: String,
+    tags: String,
+    text: String,
+}
+
+pub(crate) async fn save(
+    State(app): State<Shared>,
+    Path(id): Path<i64>,
+    Form(form): Form<NotesForm>,
+) -> Result<Response, Problem> {
+    check_form(&app, &form.form_token)?;
+    let tags = form.tags.split(',').map(str::to_owned).collect();
+    keep(&app, id, NotesDocument { tags, text: form.text }).await?;
+    Ok(Redirect::to(&app.link(&format!("/runs/{id}#notes"))).into_response())
+}
+
+/// Refuses a form that this server has not made.
+pub(crate) fn check_form(app: &App, token: &str) -> Result<(), Problem> {
+    if app.secrets.is_form_token(token) {
+        return Ok(());
+    }
+    Err(Problem::forbidden("the form is from before the server's start; open its page again"))
+}
+
+/// The notes of a run, and the form that changes them.
+pub(crate) fn section(app: &App, id: i64, notes: &Notes) -> Markup {
+    html! {
+        section id="notes" {
+            h2 { "Notes" }
+            @if !notes.tags.is_empty() { p.tags { (tags(app, &notes.tags)) } }
+            @if !notes.text.is_empty() { p.note-text { (notes.text) } }
+            @if app.config.read_only {
+                @if notes.tags.is_empty() && notes.text.is_empty() { p.note { "None." } }
+            } @else {
+                details {
+                    summary { "Change" }
+                    form method="post" action=(app.link(&format!("/runs/{id}/notes"))) {
+                        (form_token(app))
+                        p { label for="tags" { "Tags, with commas between them" } br;
+                            input id="tags" name="tags" value=(notes.tags.join(", ")) maxlength="3500"; }
+                        p { label for="text" { "Text" } br;
+                            textarea id="text" name="text" maxlength="60000" { (editable(&notes.text)) } }
+                        p { button.main { "Keep" } }
+                    }
+                }
+            }
+        }
+    }
+}

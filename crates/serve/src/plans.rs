@@ -1,0 +1,199 @@
+//! Plans to look at, and to begin where that is allowed.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use axum::extract::{Form, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use iotax_model::RunState;
+use iotax_report::plan_toml;
+use iotax_store::{Filter, RunSummary, Store};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::app::{App, Shared};
+use crate::frame::{Page, form_token};
+use crate::launcher::{Begun, Launcher};
+use crate::notes::check_form;
+use crate::problem::Problem;
+use crate::runs::{list, table};
+
+/// Runs whose plans are offered.
+const LOOKED_AT: u32 = 500;
+/// Longest plan.
+const LONGEST: u64 = 1 << 20;
+
+pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem> {
+    let read = app.pool.read(|store| {
+        let running = Filter { state: Some(RunState::Running), limit: Some(20), ..Filter::default() };
+        Ok((newest(store)?, list(store, &running)?))
+    });
+    let (plans, running) = read.await?;
+    let launcher = app.launcher.as_ref();
+    let begun = launcher.and_then(Launcher::last);
+    let is_free = begun.as_ref().is_none_or(|begun| begun.ended.is_some());
+    let files = launcher.and_then(|launcher| launcher.launch.plans.as_deref()).map(files).unwrap_or_default();
+    let can_begin = launcher.is_some() && is_free;
+    let body = html! {
+        main id="main" tabindex="-1" {
+            h1 { "Plans" }
+            @if let Some(begun) = &begun { (last(&app, begun)) }
+            @if !running.is_empty() { h2 { "Measuring now" } (table(&app, &running, false)) }
+            h2 { "Of the store" small { "the newest run of each" } }
+            @if plans.is_empty() { p { "No run is stored yet." } } @else { (of_runs(&app, &plans, can_begin)) }
+            @if !files.is_empty() {
+                h2 { "Of the server's directory" }
+                ul { @for file in &files { li { (file) " " @if can_begin { (begin(&app, "file", file, file)) } } } }
+            }
+            @if launcher.is_none() {
+                p.note { "Runs can be begun here where the server is started with " code { "--allow-run" } "." }
+            }
+        }
+    };
+    let again = (!is_free).then_some(5);
+    Ok(Page { title: "Plans".into(), place: "/plans", body: body.into(), again, ..Page::default() }
+        .answer(&app))
+}
+
+/// The newest run of each plan.
+fn newest(store: &Store) -> Result<Vec<RunSummary>, Problem> {
+    let mut runs = list(store, &Filter { limit: Some(LOOKED_AT), ..Filter::default() })?;
+    let mut seen = HashSet::new();
+    runs.retain(|run| seen.insert(run.name.clone()));
+    Ok(runs)
+}
+
+fn of_runs(app: &App, plans: &[RunSummary], can_begin: bool) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label="Plans" {
+            table.runs {
+                thead { tr {
+                    th scope="col" { "Plan" } th.figure scope="col" { "Run" } th scope="col" { "Targets" } th scope="col" { "As a file" }
+                    @if can_begin { th scope="col" { "Begin" } }
+                } }
+                tbody {
+                    @for run in plans {
+                        tr {
+                            td.name { (run.name) }
+                            td.figure { a href=(app.link(&format!("/runs/{}", run.id))) { (run.id) } }
+                            td.name { (run.targets.join(", ")) }
+                            td { a href=(app.link(&format!("/runs/{}/plan.toml", run.id)))
+                                aria-label=(format!("Plan of run {} as TOML", run.id)) { "TOML" } }
+                            @if can_begin { td { (begin(app, "run", &run.id.to_string(), &format!("the plan of run {}", run.id))) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn begin(app: &App, field: &str, value: &str, what: &str) -> Markup {
+    html! {
+        form method="post" action=(app.link("/plans/begin")) {
+            (form_token(app))
+            input type="hidden" name=(field) value=(value);
+            button aria-label=(format!("Begin {what}")) { "Begin" }
+        }
+    }
+}
+
+fn last(app: &App, begun: &Begun) -> Markup {
+    html! {
+        section.means {
+            h2 { (begun.name) }
+            @match &begun.ended {
+                Some(ended) => p { "Ended: " (ended) "." },
+                None => {
+                    p { "Begun here, going on." }
+                    form method="post" action=(app.link("/plans/cancel")) { (form_token(app)) button { "Stop it" } }
+                },
+            }
+            @if !begun.said.is_empty() { pre tabindex="0" { (begun.said) } }
+        }
+    }
+}
+
+/// The plans in a directory by the names of their files: files themselves, no links.
+fn files(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let plans = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let names = plans.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
+    names.sort();
+    names
+}
+
+/// The fields of the form.
+#[derive(Debug, Deserialize)]
+pub(crate) struct BeginForm {
+    form_token: String,
+    run: Option<i64>,
+    file: Option<String>,
+}
+
+/// The fields of the form to stop a run.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CancelForm {
+    form_token: String,
+}
+
+pub(crate) async fn begin_run(
+    State(app): State<Shared>,
+    Form(form): Form<BeginForm>,
+) -> Result<Response, Problem> {
+    check_form(&app, &form.form_token)?;
+    let launcher = allowed(&app)?;
+    let (name, plan) = match (form.run, form.file) {
+        (Some(id), None) => {
+            let handle = app.clone();
+            let read = app.pool.read(move |store| {
+                let judged = handle.cache.get(store, id)?;
+                let plan = plan_toml(&judged.run);
+                let plan = plan.map_err(|error| {
+                    Problem::conflict(format!("the plan cannot be written as TOML: {error}"))
+                })?;
+                Ok((judged.run.plan.name.clone(), without_seed(&plan)))
+            });
+            read.await?
+        }
+        (None, Some(name)) => {
+            let dir = launcher.launch.plans.as_deref();
+            let found = dir.filter(|dir| files(dir).contains(&name)).map(|dir| dir.join(&name));
+            let path = found
+                .ok_or_else(|| Problem::not_found(format!("the server's directory has no plan {name:?}")))?;
+            let unfit = |reason: &dyn std::fmt::Display| Problem::conflict(format!("{name}: {reason}"));
+            let length = std::fs::metadata(&path).map_err(|error| unfit(&error))?.len();
+            if length > LONGEST {
+                return Err(unfit(&format_args!("{length} bytes; accepted: up to {LONGEST}")));
+            }
+            let plan = std::fs::read_to_string(&path).map_err(|error| unfit(&error))?;
+            (name, plan)
+        }
+        _ => return Err(Problem::bad_request("name a plan: run=RUN or file=NAME")),
+    };
+    launcher.begin(&name, plan)?;
+    Ok(Redirect::to(&app.link("/plans")).into_response())
+}
+
+pub(crate) async fn cancel(
+    State(app): State<Shared>,
+    Form(form): Form<CancelForm>,
+) -> Result<Response, Problem> {
+    check_form(&app, &form.form_token)?;
+    allowed(&app)?.cancel()?;
+    Ok(Redirect::to(&app.link("/plans")).into_response())
+}
+
+fn allowed(app: &App) -> Result<&Launcher, Problem> {
+    app.launcher
+        .as_ref()
+        .ok_or_else(|| Problem::forbidden("runs can be begun where the server is started with --allow-run"))
+}
+
+/// A plan to be run anew draws its own seed: with the old one it would be the same order again.
+fn without_seed(plan: &str) -> String {
+    plan.lines()
+        .filter(|line| !line.starts_with("seed = "))
+        .fold(String::new(), |text, line| text + line + "\n")
+}

@@ -1,0 +1,73 @@
+//! Open stores for requests, a few at a time, on threads that may block.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use iotax_store::{Location, Store};
+use tokio::sync::Semaphore;
+
+use crate::problem::Problem;
+
+/// Stores that are open at one time.
+const OPEN: usize = 8;
+/// Longest wait for one of them.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Stores that are open to read.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    place: Location,
+    idle: Arc<Mutex<Vec<Store>>>,
+    free: Arc<Semaphore>,
+}
+
+impl Pool {
+    pub(crate) fn new(place: Location) -> Self {
+        Self { place, idle: Arc::default(), free: Arc::new(Semaphore::new(OPEN)) }
+    }
+
+    /// Does something with a store that is open to read.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (place, idle) = (self.place.clone(), Arc::clone(&self.idle));
+        self.blocking(move || {
+            let taken = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let store = taken.map_or_else(|| Store::open_to_read(place), Ok)?;
+            let done = work(&store);
+            // A store that failed may have lost its connection: the next request opens one anew.
+            if !matches!(&done, Err(problem) if problem.is_of_the_store()) {
+                idle.lock().unwrap_or_else(PoisonError::into_inner).push(store);
+            }
+            done
+        })
+        .await
+    }
+
+    /// Does something with a store that is open to write.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Store) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let place = self.place.clone();
+        self.blocking(move || work(&mut Store::open(place)?)).await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let free = Arc::clone(&self.free);
+        let permit = tokio::time::timeout(PATIENCE, free.acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
+            return Err(Problem::busy("too many requests wait for the store"));
+        };
+        let done = tokio::task::spawn_blocking(move || {
+            // Held until the work ends, also if nobody waits for it any longer.
+            let _permit = permit;
+            work()
+        });
+        done.await.unwrap_or_else(|_| Err(Problem::internal("the request could not be carried out")))
+    }
+}

@@ -1,0 +1,70 @@
+//! What is wrong with a request: a page for people, `application/problem+json` (RFC 9457) for programs.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use iotax_store::StoreError;
+
+/// Why a request is not answered as asked. The guard writes it in the form that its client reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    /// A sentence: what happened, the input, what is accepted.
+    pub(crate) detail: String,
+    of_the_store: bool,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), of_the_store: false }
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    pub(crate) fn busy(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    pub(crate) fn internal(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    }
+
+    /// The store itself failed, not what was asked of it.
+    pub(crate) fn is_of_the_store(&self) -> bool {
+        self.of_the_store
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let status = match &error {
+            StoreError::UnknownRun { .. } => StatusCode::NOT_FOUND,
+            StoreError::Value { .. } => StatusCode::BAD_REQUEST,
+            StoreError::Claimed { .. } => StatusCode::CONFLICT,
+            StoreError::Damaged { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self { status, detail: error.to_string(), of_the_store: status.is_server_error() }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,115 @@
+//! The queries of pages: every key once or several times, in any order, and an error that names what is accepted.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use iotax_model::RunState;
+use iotax_store::Filter;
+
+use crate::problem::Problem;
+
+/// Longest value.
+const LONGEST: usize = 1000;
+/// Runs on a page where nothing else is asked for, and the most.
+pub(crate) const PAGE: u32 = 100;
+pub(crate) const MOST: u32 = 1000;
+
+/// The pairs of a query, in their order; empty values count as absent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pairs(Vec<(String, String)>);
+
+impl<S: Sync> FromRequestParts<S> for Pairs {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
+        let pairs = query
+            .map_err(|_| Problem::bad_request("the query is not a form's: key=value&key=value, in UTF-8"))?
+            .0;
+        let pairs: Vec<_> = pairs.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        match pairs.iter().find(|(_, value)| value.len() > LONGEST) {
+            Some((key, _)) => Err(Problem::bad_request(format!("{key:?} has more than {LONGEST} bytes"))),
+            None => Ok(Self(pairs)),
+        }
+    }
+}
+
+impl Pairs {
+    /// All values of a key.
+    pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The first value of a key.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The first value of a key, read.
+    pub(crate) fn parsed<T: std::str::FromStr>(
+        &self,
+        key: &str,
+        accepted: &str,
+    ) -> Result<Option<T>, Problem> {
+        let read = |text: &str| {
+            text.parse().map_err(|_| Problem::bad_request(format!("{key}={text:?}; accepted: {accepted}")))
+        };
+        self.get(key).map(read).transpose()
+    }
+
+    /// The runs that the query asks for.
+    pub(crate) fn filter(&self) -> Result<Filter, Problem> {
+        let state = self.get("state").map(state).transpose()?;
+        let limit = self.parsed("limit", "a number from 1 to 1000")?.unwrap_or(PAGE);
+        if !(1..=MOST).contains(&limit) {
+            return Err(Problem::bad_request(format!("limit={limit}; accepted: a number from 1 to {MOST}")));
+        }
+        let before: Option<i64> = self.parsed("before", "the number of a run")?;
+        Ok(Filter {
+            text: self.get("text").unwrap_or_default().trim().to_owned(),
+            tags: self.all("tag").map(|tag| tag.trim().to_owned()).collect(),
+            state,
+            machine: self.get("machine").map(str::to_owned),
+            fleet: self.get("fleet").map(str::to_owned),
+            before: before.map(|before| before.max(1)),
+            limit: Some(limit),
+        })
+    }
+
+    /// The query again with one key changed, or taken out.
+    pub(crate) fn with(&self, key: &str, value: Option<&str>) -> String {
+        let kept = self.0.iter().filter(|(known, _)| known != key);
+        let kept = kept.map(|(known, value)| (known.as_str(), value.as_str()));
+        let pairs: Vec<String> = kept.chain(value.map(|value| (key, value))).map(pair).collect();
+        pairs.join("&")
+    }
+}
+
+fn pair((key, value): (&str, &str)) -> String {
+    format!("{}={}", encoded(key), encoded(value))
+}
+
+/// A text as it can stand in a path or query.
+pub(crate) fn encoded(text: &str) -> String {
+    use std::fmt::Write as _;
+
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~,:".contains(&byte) {
+            out.push(byte.into());
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+/// The states by their words.
+pub(crate) const STATES: [RunState; 4] =
+    [RunState::Running, RunState::Complete, RunState::Interrupted, RunState::Failed];
+
+fn state(text: &str) -> Result<RunState, Problem> {
+    let found = STATES.into_iter().find(|state| state.word() == text);
+    found.ok_or_else(|| {
+        Problem::bad_request(format!("state={text:?}; accepted: running, complete, interrupted or failed"))
+    })
+}

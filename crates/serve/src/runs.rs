@@ -1,0 +1,144 @@
+//! The list of runs.
+
+use axum::extract::State;
+use axum::response::Response;
+use iotax_analysis::time::utc;
+use iotax_store::{Filter, RunSummary, Store};
+use maud::{Markup, html};
+
+use crate::app::{App, Shared};
+use crate::frame::Page;
+use crate::problem::Problem;
+use crate::query::{Pairs, STATES, encoded};
+
+/// The runs that a filter lets through. A run's number beyond the newest is taken as the newest.
+pub(crate) fn list(store: &Store, filter: &Filter) -> Result<Vec<RunSummary>, Problem> {
+    let beyond = store.latest()?.unwrap_or_default().saturating_add(1);
+    let before = filter.before.map(|before| before.min(beyond));
+    Ok(store.list(&Filter { before, ..filter.clone() })?)
+}
+
+pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
+    let filter = pairs.filter()?;
+    let asked = filter.clone();
+    let runs = app.pool.read(move |store| list(store, &asked)).await?;
+    let body = html! {
+        main id="main" tabindex="-1" {
+            h1 { "Runs" }
+            (search(&app, &filter))
+            @if runs.is_empty() {
+                p { @if pairs.with("limit", None).is_empty() { "No run is stored yet. The first: " code { "iotax ladder DIR" } }
+                    @else { "No run is like that." } }
+            } @else {
+                form data-compare action=(app.link("/compare")) {
+                    (table(&app, &runs, true))
+                    p { button.main { "Compare the chosen runs" } }
+                }
+                div.pages { (pages(&app, &filter, &runs, &pairs)) }
+            }
+        }
+    };
+    Ok(Page { title: "Runs".into(), place: "/runs", body: body.into(), ..Page::default() }.answer(&app))
+}
+
+fn search(app: &App, filter: &Filter) -> Markup {
+    html! {
+        form.bar role="search" action=(app.link("/runs")) {
+            label { "Name, target, workload, note" input type="search" name="text" value=(filter.text) maxlength="200"; }
+            label { "State"
+                select name="state" {
+                    option value="" { "any" }
+                    @for state in STATES {
+                        option value=(state.word()) selected[filter.state == Some(state)] { (state.word()) }
+                    }
+                }
+            }
+            label { "Machine" input name="machine" value=[filter.machine.as_ref()] maxlength="200"; }
+            label { "Tag" input name="tag" value=[filter.tags.first()] maxlength="200"; }
+            button { "Search" }
+        }
+    }
+}
+
+/// The table of runs; `can_choose` those to be compared.
+pub(crate) fn table(app: &App, runs: &[RunSummary], can_choose: bool) -> Markup {
+    html! {
+        div.wide tabindex="0" role="region" aria-label="Runs" {
+            table.runs {
+                thead { tr {
+                    th.figure scope="col" { "Run" }
+                    @if can_choose { th scope="col" { "Compare" } }
+                    th scope="col" { "Name" }
+                    th scope="col" { "State" }
+                    th.figure scope="col" { "Measured" }
+                    th scope="col" { "Began" }
+                    th scope="col" { "Machine" }
+                    th scope="col" { "Targets" }
+                    th scope="col" { "Tags" }
+                } }
+                tbody { @for run in runs { (row(app, run, can_choose)) } }
+            }
+        }
+    }
+}
+
+fn row(app: &App, run: &RunSummary, can_choose: bool) -> Markup {
+    html! {
+        tr {
+            td.figure { a href=(app.link(&format!("/runs/{}", run.id))) { (run.id) } }
+            @if can_choose {
+                td { input type="checkbox" name="run" value=(run.id) aria-label=(format!("Compare run {}", run.id)); }
+            }
+            td.name { a href=(app.link(&format!("/runs/{}", run.id))) { (run.name) } }
+            td { (state(run)) }
+            td.figure { (run.measured) "/" (run.planned) }
+            td { (utc(run.started_at_ms)) }
+            td { @if let Some(machine) = &run.machine { (machine_link(app, machine)) } }
+            td.name { (targets(&run.targets)) }
+            td.tags { (tags(app, &run.tags)) }
+        }
+    }
+}
+
+/// A machine's name, as a link to its page.
+pub(crate) fn machine_link(app: &App, machine: &str) -> Markup {
+    html! { a href=(app.link(&format!("/machine?name={}", encoded(machine)))) { (machine) } }
+}
+
+/// A run's state with its colour.
+pub(crate) fn state(run: &RunSummary) -> Markup {
+    html! { span.state class=(run.state.word()) { (run.state.word()) } }
+}
+
+/// A run's tags, as links to the runs that have them.
+pub(crate) fn tags(app: &App, tags: &[String]) -> Markup {
+    html! {
+        @for tag in tags {
+            a.tag href=(app.link(&format!("/runs?tag={}", encoded(tag)))) { (tag) } " "
+        }
+    }
+}
+
+/// The first targets by name, and how many more there are.
+fn targets(all: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown = all[..all.len().min(SHOWN)].join(", ");
+    match all.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Links to older and to the newest runs.
+fn pages(app: &App, filter: &Filter, runs: &[RunSummary], pairs: &Pairs) -> Markup {
+    let is_full = filter.limit.is_some_and(|limit| runs.len() >= limit as usize);
+    let oldest = runs.last().map(|run| run.id).filter(|id| is_full && *id > 1);
+    html! {
+        @if filter.before.is_some() {
+            a href=(app.link(&format!("/runs?{}", pairs.with("before", None)))) { "Newest" }
+        }
+        @if let Some(oldest) = oldest {
+            a rel="next" href=(app.link(&format!("/runs?{}", pairs.with("before", Some(&oldest.to_string()))))) { "Older" }
+        }
+    }
+}

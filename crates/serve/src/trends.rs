@@ -1,0 +1,146 @@
+//! Runs of one plan over time: each workload's figures, a line for each target.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use iotax_analysis::Metric;
+use iotax_analysis::compare::{Account, history};
+use iotax_model::RunState;
+use iotax_report::{document, html as report};
+use iotax_store::{Filter, Store};
+use maud::{Markup, html};
+
+use crate::app::{App, Shared};
+use crate::compare::MOST;
+use crate::frame::{Content, Page};
+use crate::judged::Judged;
+use crate::problem::Problem;
+use crate::query::Pairs;
+use crate::runs::list;
+
+/// Runs whose plans are offered.
+const LOOKED_AT: u32 = 500;
+
+/// What the page shows.
+#[derive(Debug)]
+struct Asked {
+    plan: Option<String>,
+    target: Option<String>,
+    workload: Option<String>,
+    machine: Option<String>,
+    metric: Metric,
+}
+
+pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
+    let text = |key| pairs.get(key).map(str::to_owned);
+    let metric = pairs.get("metric").map(str::parse::<Metric>).transpose();
+    let metric = metric.map_err(|error| Problem::bad_request(error.to_string()))?;
+    let asked = Asked {
+        plan: text("plan"),
+        target: text("target"),
+        workload: text("workload"),
+        machine: text("machine"),
+        metric: metric.filter(|metric| metric.is_compared()).unwrap_or(Metric::LATENCY_MEAN),
+    };
+    let handle = app.clone();
+    let body = app.pool.read(move |store| body(&handle, store, &asked)).await?;
+    let page = Page { title: "Trends".into(), place: "/trends", body, charts: true, again: None };
+    Ok(page.answer(&app))
+}
+
+fn body(app: &App, store: &Store, asked: &Asked) -> Result<Content, Problem> {
+    let filter = Filter {
+        state: Some(RunState::Complete),
+        machine: asked.machine.clone(),
+        limit: Some(LOOKED_AT),
+        ..Filter::default()
+    };
+    let runs = list(store, &filter)?;
+    let mut plans: Vec<(&str, usize)> = Vec::new();
+    for run in &runs {
+        match plans.iter_mut().find(|(name, _)| *name == run.name) {
+            Some((_, count)) => *count += 1,
+            None => plans.push((&run.name, 1)),
+        }
+    }
+    // Of the newest plan that was run more than once there is something to see.
+    let first = plans.iter().find(|(_, count)| *count > 1).map(|(name, _)| (*name).to_owned());
+    let plan = asked.plan.clone().or(first);
+    let of_plan = runs.iter().filter(|run| Some(&run.name) == plan.as_ref()).take(MOST);
+    let mut judged = of_plan.map(|run| app.cache.get(store, run.id)).collect::<Result<Vec<_>, _>>()?;
+    judged.reverse();
+    Ok(html! {
+        main id="main" tabindex="-1" {
+            h1 { "Trends" @if let Some(plan) = &plan { small { (plan) } } }
+            (choice(app, asked, &plans, plan.as_deref(), &judged))
+            @if judged.len() < 2 {
+                p { "Two complete runs of a plan are needed. The same plan again: " code { "iotax run PLAN" } }
+            } @else {
+                (tracks(asked, &judged))
+            }
+        }
+    }
+    .into())
+}
+
+/// The place where change points of `analysis` can join: it has the runs in their order and the history over them.
+fn tracks(asked: &Asked, judged: &[Arc<Judged>]) -> Markup {
+    let accounts: Vec<Account> = judged.iter().map(|judged| judged.account.clone()).collect();
+    let margin = judged.iter().map(|judged| judged.run.plan.margin.share()).fold(0.0, f64::max);
+    let mut history = history(&accounts, margin);
+    let is_asked = |name: &str, wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| wanted == name);
+    history
+        .tracks
+        .retain(|track| is_asked(&track.target, &asked.target) && is_asked(&track.workload, &asked.workload));
+    html! {
+        div.pair { (report::history(&accounts, &history, asked.metric)) }
+        (report::set(&document::history(&accounts, &history)))
+    }
+}
+
+fn choice(
+    app: &App,
+    asked: &Asked,
+    plans: &[(&str, usize)],
+    plan: Option<&str>,
+    judged: &[Arc<Judged>],
+) -> Markup {
+    let newest = judged.last().map(|judged| &judged.run.plan);
+    html! {
+        form.bar action=(app.link("/trends")) {
+            label { "Plan"
+                select name="plan" {
+                    @for (name, count) in plans {
+                        option value=(name) selected[plan == Some(name)] { (name) " (" (count) ")" }
+                    }
+                }
+            }
+            label { "Target"
+                select name="target" {
+                    option value="" { "all" }
+                    @for target in newest.iter().flat_map(|plan| &plan.targets) {
+                        option selected[asked.target.as_ref() == Some(&target.name)] { (target.name) }
+                    }
+                }
+            }
+            label { "Workload"
+                select name="workload" {
+                    option value="" { "all" }
+                    @for workload in newest.iter().flat_map(|plan| &plan.workloads) {
+                        option selected[asked.workload.as_ref() == Some(&workload.name)] { (workload.name) }
+                    }
+                }
+            }
+            label { "Figure"
+                select name="metric" {
+                    @for metric in Metric::compared() {
+                        option value=(metric.word()) selected[asked.metric == metric] { (metric.name()) }
+                    }
+                }
+            }
+            label { "Machine" input name="machine" value=[asked.machine.as_ref()] maxlength="200"; }
+            button { "Show" }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The server as its clients see it: over sockets, on a store with runs whose truth is known.
+
+mod api;
+mod browser;
+mod hostile;
+mod live;
+mod metrics;
+mod pages;
+mod security;
+mod server;
+#[path = "../../../interop/tests/results/synthetic.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
+mod synthetic;
