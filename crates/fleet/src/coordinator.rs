@@ -254,7 +254,8 @@ impl Coordinator {
                 member.began(step, intended_member_ns, at_member_ns, at_ns);
             }
             FromMember::Sample(merged) => {
-                actions.push(Action::Tell(News::Sample { member: name.to_owned(), merged: Box::new(merged) }));
+                actions
+                    .push(Action::Tell(News::Sample { member: name.to_owned(), merged: Box::new(merged) }));
             }
             FromMember::Kept { number, part } => match member.keeps(number, part) {
                 Some(part) => actions.push(Action::Keep { member: name.to_owned(), number, part }),

@@ -8,6 +8,7 @@ mod clock;
 pub mod coordinator;
 pub mod link;
 pub mod message;
+pub mod nats;
 pub mod pipe;
 
 pub use clock::ClockOffset;
