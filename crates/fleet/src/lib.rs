@@ -7,9 +7,12 @@
 mod clock;
 pub mod coordinator;
 pub mod link;
+pub mod member;
 pub mod message;
 pub mod nats;
 pub mod pipe;
 
 pub use clock::ClockOffset;
 pub use coordinator::{Action, Coordinator, MemberState, MemberStatus, News};
+pub use member::{Member, Wish};
+pub use pipe::{PipeHub, PipeLink, monotonic_ns};

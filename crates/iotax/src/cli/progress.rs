@@ -61,15 +61,17 @@ impl<'a> Watcher<'a> {
         self.terminal
     }
 
-    pub(super) fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-
     fn show(&self, text: &str) {
         if self.terminal {
             self.bar.set_message(visible::line(text).into_owned());
             self.bar.tick();
         }
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
     }
 }
 

@@ -32,7 +32,7 @@ use super::say::{self, Stream, note, say};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, auth, confirm, requirements, usage};
 use crate::runner::{
-    self, Ended, GuestOptions, Guests, Interrupted, Order, Progress as _, RemoteAgents, RemoteOptions,
+    self, Ended, Gate, GuestOptions, Guests, Interrupted, Open, Order, Progress, RemoteAgents, RemoteOptions,
 };
 
 /// A run to resume.
@@ -91,6 +91,18 @@ pub(super) struct Session<'a> {
     pub(super) live: LiveOutput<'a>,
     /// Fails a search that finds too low a rate.
     pub(super) gate: Option<RateGate>,
+    /// The fleet that this machine is a member of.
+    pub(super) fleet: Option<&'a dyn Membership>,
+}
+
+/// A fleet, as seen by the session of one of its members.
+pub(super) trait Membership: Gate {
+    /// Steps that are not to be measured again: target, workload, round.
+    fn done(&self) -> HashSet<(String, String, u32)>;
+    /// The run has this number in the member's store.
+    fn begins(&self, run: i64);
+    /// The progress that the fleet is told of, which passes it on.
+    fn watch<'a>(&'a self, watcher: Watcher<'a>) -> Box<dyn Progress + 'a>;
 }
 
 /// Output during a measurement.
@@ -118,6 +130,7 @@ impl<'a> Session<'a> {
             report: false,
             live: LiveOutput::default(),
             gate: None,
+            fleet: None,
         }
     }
 
@@ -269,8 +282,12 @@ impl<'a> Session<'a> {
             (earlier.run, earlier.done.clone())
         } else {
             let new = NewRun { plan, seed, started_at_ms: runner::now_ms(), fleet: None };
-            (store.create_run(&new).or_exit(Exit::Environment)?, HashSet::new())
+            let done = self.fleet.map_or_else(HashSet::new, Membership::done);
+            (store.create_run(&new).or_exit(Exit::Environment)?, done)
         };
+        if let Some(fleet) = self.fleet {
+            fleet.begins(run);
+        }
         let _claimed = match claimed {
             Some(claimed) => claimed,
             None => store.claim(run).or_exit(Exit::Environment)?,
@@ -306,10 +323,15 @@ impl<'a> Session<'a> {
             interval: self.live.interval,
             tokens,
             before,
+            gate: self.fleet.map_or(&Open as &dyn Gate, |fleet| fleet),
         };
-        let ended = runner::carry_out(&order, remote_agents, tag, undo_log, store, &mut watcher, stop);
-        drop(quit_key);
-        watcher.finish();
+        let mut watcher: Box<dyn Progress + '_> = match self.fleet {
+            Some(fleet) => fleet.watch(watcher),
+            None => Box::new(watcher),
+        };
+        let ended =
+            runner::carry_out(&order, remote_agents, tag, undo_log, store, watcher.as_mut(), stop);
+        drop((quit_key, watcher));
         Ok(Some(Measured { run, ended }))
     }
 

@@ -113,7 +113,10 @@ impl Runner<'_> {
         progress.cell(place.step(&plan));
         let scheduled = ScheduledCell { cell, round, order: u32::try_from(number)? };
         match self.measure_alive(scheduled, undo_log, progress, stop) {
-            Ok(measurement) => store.put_measurement(self.order.run, &measurement)?,
+            Ok(measurement) => {
+                store.put_measurement(self.order.run, &measurement)?;
+                self.order.gate.stored(&measurement);
+            }
             Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
             Err(error) => {
                 self.failed(cell, round, &error, undo_log, store, progress, stop)?;

@@ -14,6 +14,7 @@ use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::undo::UndoLog;
 
 use super::common_window;
+use super::gate::Entry;
 use super::occurrences::Happenings;
 use super::operations::Operations;
 use super::target::{HostSite, Site, Target};
@@ -135,8 +136,14 @@ impl Runner<'_> {
         // Targets that are measured together have no settings.
         let setting = wanted.first().map_or(usize::MAX, |(target, _)| *target);
         let applied = self.settings.apply(setting).context("a setting cannot be applied");
-        let performed = applied
-            .and_then(|()| window::perform(&mut parts, happenings.as_ref(), &mut self.local, progress));
+        let entry = Entry {
+            gate: self.order.gate,
+            order: scheduled.first().map_or(0, |first| first.order),
+            warm_up: prepared.first().map_or(Nanos(0), |first| first.workload.ramp_time),
+        };
+        let performed = applied.and_then(|()| {
+            window::perform(&mut parts, entry, happenings.as_ref(), &mut self.local, progress)
+        });
         let restored = self.settings.restore(setting).context("a setting is not as it was");
         drop(happenings);
         self.phases.begin(phases::FINISH);

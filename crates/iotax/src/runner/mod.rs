@@ -5,6 +5,7 @@
 mod ask;
 mod cell;
 mod common_window;
+mod gate;
 mod guests;
 pub(crate) mod marks;
 mod network;
@@ -50,6 +51,7 @@ pub(crate) use guests::{
     GuestOptions, Guests, check_all as check_guests, possible as guests_possible,
     possible_on as guests_possible_on,
 };
+pub(crate) use gate::{Gate, Open};
 use network::NetworkPath;
 use phases::Phases;
 pub(crate) use progress::{Progress, Step};
@@ -80,6 +82,8 @@ pub(crate) struct Order<'a> {
     pub(crate) tokens: &'a HashMap<String, String>,
     /// The targets' records from an earlier part of the run.
     pub(crate) before: &'a [TargetRecord],
+    /// Others that measure at the same time.
+    pub(crate) gate: &'a dyn Gate,
 }
 
 /// The end of a run.

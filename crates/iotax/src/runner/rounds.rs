@@ -74,6 +74,7 @@ impl Runner<'_> {
             let error = match result {
                 Ok(measurement) => {
                     store.put_measurement(self.order.run, &measurement)?;
+                    self.order.gate.stored(&measurement);
                     scheduler.measured(cell, &measurement);
                     // It ended early, and is kept.
                     is_interrupted |= self.plan.watch.is_some() && stop.load(Ordering::Relaxed);

@@ -11,6 +11,8 @@ use iotax_model::record::Outcome;
 use iotax_model::wire::{Event, Job};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 
+use super::gate::Entry;
+
 /// An agent and its job.
 pub(super) struct Participant<'a> {
     /// A guest's number, or a server's address.
@@ -38,9 +40,14 @@ pub(super) enum EventKind {
     Ended(Box<Result<Outcome, AgentError>>),
 }
 
-/// Runs all jobs; `on_event` gets the events in the order of their arrival.
-pub(super) fn run(participants: Vec<Participant<'_>>, on_event: &mut dyn FnMut(AgentEvent)) {
+/// Runs all jobs once the gate lets them; `on_event` gets the events in the order of their arrival.
+pub(super) fn run(
+    participants: Vec<Participant<'_>>,
+    entry: Entry<'_>,
+    on_event: &mut dyn FnMut(AgentEvent),
+) {
     let (sender, events) = mpsc::channel();
+    let mut unbegun = participants.iter().filter(|one| !one.is_neighbour).count();
     let mut barrier = Barrier::new(&participants);
     thread::scope(|scope| {
         for (number, participant) in participants.into_iter().enumerate() {
@@ -63,7 +70,13 @@ pub(super) fn run(participants: Vec<Participant<'_>>, on_event: &mut dyn FnMut(A
         }
         drop(sender);
         for event in events {
-            barrier.pass(&event);
+            barrier.pass(&event, entry);
+            if matches!(event.kind, EventKind::Event(Event::Measuring)) && !barrier.is_neighbour[event.participant] {
+                unbegun = unbegun.saturating_sub(1);
+                if unbegun == 0 {
+                    entry.began(event.at);
+                }
+            }
             on_event(event);
         }
     });
@@ -93,7 +106,7 @@ impl Barrier {
         }
     }
 
-    fn pass(&mut self, event: &AgentEvent) {
+    fn pass(&mut self, event: &AgentEvent, entry: Entry<'_>) {
         let number = event.participant;
         match event.kind {
             EventKind::Ready => self.unready[number] = false,
@@ -107,6 +120,7 @@ impl Barrier {
         let none = |waiting: &[bool]| !waiting.contains(&true);
         if none(&self.unready) && !self.neighbours_started {
             self.neighbours_started = true;
+            entry.pass();
             self.start(true);
         }
         if self.neighbours_started && none(&self.warming_up) && !self.measured_started {

@@ -13,6 +13,7 @@ use iotax_testbed::interrupt::{self, POLL};
 
 use super::Progress;
 use super::common_window;
+use super::gate::Entry;
 use super::occurrences::{self, Happenings, Scene, Seen};
 use super::start_barrier::{self, AgentEvent, Participant};
 use super::target::{OwnAgent, Target};
@@ -55,6 +56,7 @@ pub(super) struct Performed {
 /// before it was gone.
 pub(super) fn perform(
     parts: &mut [Part<'_>],
+    entry: Entry<'_>,
     happenings: Option<&Happenings<'_>>,
     run_agent: &mut AgentClient,
     progress: &mut dyn Progress,
@@ -96,14 +98,14 @@ pub(super) fn perform(
     disks.dedup();
     let mut all = Watches(watches);
     let Some(happenings) = happenings else {
-        start_barrier::run(participants, &mut |event| drop(all.see(event, progress)));
+        start_barrier::run(participants, entry, &mut |event| drop(all.see(event, progress)));
         let watched =
             all.finish().map(|watched| Ok(Performed { watched: watched?, occurrences: Vec::new() }));
         return Ok(watched.collect());
     };
     let Seen { occurrences, remarks, began, news } = occurrences::during(happenings, &disks, |scene| {
         let mut has_begun = false;
-        start_barrier::run(participants, &mut |event| {
+        start_barrier::run(participants, entry, &mut |event| {
             let goes_on = all.see(event, progress);
             scene.news().iter().chain(&goes_on).for_each(|line| progress.note(line));
             if let (Some(at), false) = (all.began(), has_begun) {

@@ -1,0 +1,221 @@
+//! A member's side: one thread waits for messages while another carries the plan out and tells of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use iotax_model::RunState;
+use iotax_model::record::Environment;
+
+use crate::link::{LinkError, MemberLink};
+use crate::message::{Assignment, FromMember, Merged, PROTOCOL, Part, Step, ToMember};
+use crate::pipe::monotonic_ns;
+
+/// How long to wait for a message before looking at what was not acknowledged.
+const LOOK: Duration = Duration::from_secs(1);
+/// Time after which what was not acknowledged is sent again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// What the coordinator wants, apart from what [`Member`] does by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wish {
+    /// The member is not taken, for this reason.
+    Refused(String),
+    /// Look whether this can be carried out.
+    Assign(Box<Assignment>),
+    /// Carry it out.
+    Begin,
+    /// Nothing: the fleet ended before this member began.
+    End,
+}
+
+/// One member of a fleet, shared by its threads.
+#[derive(Debug)]
+pub struct Member<L> {
+    link: L,
+    /// Set when everything is to stop.
+    stop: Arc<AtomicBool>,
+    chrony_error_ns: Option<u64>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The last step that was told to begin, and when.
+    went: Option<(Step, u64)>,
+    is_draining: bool,
+    /// The link is of no use any more.
+    has_ended: bool,
+    /// The number of the last part.
+    last: u64,
+    /// Parts that were not acknowledged, with the time when they were sent last.
+    kept: Vec<(u64, Box<Part>, Instant)>,
+}
+
+impl<L: MemberLink> Member<L> {
+    /// A member that sets `stop` when it is cancelled or its link ends. `chrony_error_ns` is what chrony says that the wall clock may err.
+    pub fn new(link: L, stop: Arc<AtomicBool>, chrony_error_ns: Option<u64>) -> Self {
+        Self { link, stop, chrony_error_ns, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Introduces itself.
+    ///
+    /// # Errors
+    /// The link has ended.
+    pub fn greet(&self, version: &str, environment: Environment) -> Result<(), LinkError> {
+        let (protocol, version) = (PROTOCOL, version.to_owned());
+        self.link.send(&FromMember::Hello { protocol, version, environment: Box::new(environment) })
+    }
+
+    /// Answers an assignment: the bytes that it takes here, and why it cannot be carried out if it cannot.
+    ///
+    /// # Errors
+    /// The link has ended.
+    pub fn answer(&self, space_bytes: u64, refusal: Option<String>) -> Result<(), LinkError> {
+        self.link.send(&FromMember::Checked { space_bytes, refusal })
+    }
+
+    /// Waits for the next wish of the coordinator, while nothing is carried out.
+    ///
+    /// # Errors
+    /// The link has ended.
+    pub fn next(&self) -> Result<Wish, LinkError> {
+        while !self.stop.load(Ordering::Relaxed) {
+            match self.link.receive(LOOK)? {
+                Some(ToMember::Refused { reason }) => return Ok(Wish::Refused(reason)),
+                Some(ToMember::Assign(assignment)) => return Ok(Wish::Assign(assignment)),
+                Some(ToMember::Begin) => return Ok(Wish::Begin),
+                Some(ToMember::Cancel | ToMember::Drain) => break,
+                Some(other) => self.take(other)?,
+                None => {}
+            }
+        }
+        Ok(Wish::End)
+    }
+
+    /// Answers the coordinator while the plan is carried out and until the link ends, which stops the run.
+    pub fn serve(&self) {
+        while let Ok(message) = self.link.receive(LOOK) {
+            if message.is_some_and(|message| self.take(message).is_err()) {
+                break;
+            }
+            self.send_again();
+        }
+        self.stop.store(true, Ordering::Relaxed);
+        self.state().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    fn take(&self, message: ToMember) -> Result<(), LinkError> {
+        match message {
+            ToMember::Ping { number } => {
+                let received_member_ns = monotonic_ns();
+                let chrony_error_ns = self.chrony_error_ns;
+                let sent_member_ns = monotonic_ns();
+                self.link.send(&FromMember::Pong {
+                    number,
+                    received_member_ns,
+                    sent_member_ns,
+                    chrony_error_ns,
+                })?;
+            }
+            ToMember::Go { step, at_member_ns } => self.state().went = Some((step, at_member_ns)),
+            ToMember::Acknowledge { number } => self.state().kept.retain(|(kept, ..)| *kept != number),
+            ToMember::Cancel => self.stop.store(true, Ordering::Relaxed),
+            ToMember::Drain => self.state().is_draining = true,
+            ToMember::Refused { .. } | ToMember::Assign(_) | ToMember::Begin => {}
+        }
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Waits until a step that is ready may begin, and to the moment of it. Returns that moment by this machine's clock; `None` if the run is to stop
+    /// instead.
+    pub fn pass(&self, step: Step) -> Option<u64> {
+        self.state().went = None;
+        self.link.send(&FromMember::Ready { step }).ok()?;
+        let mut state = self.state();
+        let at_ns = loop {
+            if state.has_ended || self.stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            match state.went {
+                Some((went, at_ns)) if went == step => break at_ns,
+                _ => state = self.wait(state),
+            }
+        };
+        drop(state);
+        std::thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
+        Some(at_ns)
+    }
+
+    /// Tells when a step began.
+    pub fn began(&self, step: Step, intended_member_ns: u64, at_member_ns: u64) {
+        self.tell(&FromMember::Began { step, intended_member_ns, at_member_ns });
+    }
+
+    /// Tells what is done now.
+    pub fn does(&self, what: &str) {
+        self.tell(&FromMember::Doing(what.to_owned()));
+    }
+
+    /// Tells an interval.
+    pub fn sample(&self, merged: Merged) {
+        self.tell(&FromMember::Sample(merged));
+    }
+
+    /// Sends a part of the run, again and again until the coordinator has it.
+    pub fn keep(&self, part: Part) {
+        let mut state = self.state();
+        state.last += 1;
+        let number = state.last;
+        let part = Box::new(part);
+        state.kept.push((number, part.clone(), Instant::now()));
+        drop(state);
+        self.tell(&FromMember::Kept { number, part });
+    }
+
+    /// Returns whether the run is to stop after the measurement that goes on.
+    pub fn is_draining(&self) -> bool {
+        self.state().is_draining
+    }
+
+    /// Waits until the coordinator has everything, and says that the run is over.
+    pub fn end(&self, run: RunState, reason: Option<String>) {
+        let mut state = self.state();
+        while !state.kept.is_empty() && !state.has_ended {
+            state = self.wait(state);
+        }
+        drop(state);
+        self.tell(&FromMember::Over { state: run, reason });
+    }
+
+    fn send_again(&self) {
+        let mut state = self.state();
+        let mut late = Vec::new();
+        for (number, part, sent) in &mut state.kept {
+            if sent.elapsed() >= AGAIN {
+                *sent = Instant::now();
+                late.push(FromMember::Kept { number: *number, part: part.clone() });
+            }
+        }
+        drop(state);
+        late.iter().for_each(|message| self.tell(message));
+    }
+
+    /// Sends what may be lost with the link, whose end stops the run anyway.
+    fn tell(&self, message: &FromMember) {
+        let _ = self.link.send(message);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        // Signals set the flag without a word.
+        let waited = self.changed.wait_timeout(state, Duration::from_millis(100));
+        waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state)
+    }
+}
