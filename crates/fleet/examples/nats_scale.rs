@@ -23,7 +23,9 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["members", url, first, count, seconds] => members(url, number(first), number(count), number(seconds)),
+        ["members", url, first, count, seconds] => {
+            members(url, number(first), number(count), number(seconds))
+        }
         ["leaf", url, name] => leaf(url, name),
         [members, seconds, leaves] => study(number(members), number(seconds), number(leaves), 1),
         [members, seconds, leaves, processes] => {
@@ -61,12 +63,15 @@ fn member(address: &Address, index: u64, seconds: u64) {
     let mut agent = Agent::enlist(address, &who).expect("a server");
     while agent.wait(Duration::from_secs(3600)).expect("a server").is_none() {}
     let environment = Box::new(Environment::default());
-    agent.send(&FromMember::Hello { protocol: PROTOCOL, version: VERSION.into(), environment }).expect("sent");
+    agent
+        .send(&FromMember::Hello { protocol: PROTOCOL, version: VERSION.into(), environment })
+        .expect("sent");
     let mut begun: Option<Instant> = None;
     let mut told = 0;
     loop {
         let due = begun.map(|begun| begun + Duration::from_secs(u64::from(told) + 1));
-        let patience = due.map_or(Duration::from_mins(1), |due| due.saturating_duration_since(Instant::now()));
+        let patience =
+            due.map_or(Duration::from_mins(1), |due| due.saturating_duration_since(Instant::now()));
         match agent.next(patience) {
             Ok(Some(Told::Coordinator(ToMember::Assign(_)))) => {
                 agent.send(&FromMember::Checked { space_bytes: 0, refusal: None }).expect("sent");
@@ -161,7 +166,10 @@ fn study(count: u64, seconds: u64, leaves: u64, processes: u64) {
     let address = format!("{}?expect={count}&wait=5m", server.url()).parse().expect("a URL");
     let patience = Duration::from_mins(2);
     let mut hub = NatsHub::open_with(&address, "scale", VERSION, None, patience).expect("all members");
-    println!("{count} members work for the coordinator after {:.1} s; {leaves} leaves", asked.elapsed().as_secs_f64());
+    println!(
+        "{count} members work for the coordinator after {:.1} s; {leaves} leaves",
+        asked.elapsed().as_secs_f64()
+    );
 
     let plan = Plan::from_toml(PLAN).expect("a plan");
     let assignment = Assignment {
@@ -188,7 +196,9 @@ fn study(count: u64, seconds: u64, leaves: u64, processes: u64) {
         while turn.elapsed() < Duration::from_millis(100)
             && let Some(incoming) = hub.receive(patience).expect("a server")
         {
-            if let iotax_fleet::link::Incoming::Message { message: FromMember::Sample(merged), .. } = &incoming {
+            if let iotax_fleet::link::Incoming::Message { message: FromMember::Sample(merged), .. } =
+                &incoming
+            {
                 samples += 1;
                 sampled += u64::from(merged.members);
             }
@@ -199,7 +209,9 @@ fn study(count: u64, seconds: u64, leaves: u64, processes: u64) {
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
                 match action {
-                    Action::Send { member, message } => hub.send(To::One(&member), &message).expect("a server"),
+                    Action::Send { member, message } => {
+                        hub.send(To::One(&member), &message).expect("a server")
+                    }
                     Action::Keep { member, number, .. } => {
                         kept += 1;
                         actions.extend(coordinator.stored(&member, number));
@@ -227,8 +239,16 @@ fn study(count: u64, seconds: u64, leaves: u64, processes: u64) {
             let [(sent, sent_bytes), (received, received_bytes)] = traffic;
             let (sent_now, received_now) = (hub.sent(), hub.received());
             println!("over {elapsed:.1} s, for each member and second:");
-            println!("  coordinator  {:8.1} us of CPU, {:.0} MiB in all", per(spent[0]) * 1e6, usage(std::process::id()).1);
-            println!("  nats-server  {:8.1} us of CPU, {:.0} MiB in all", per(spent[1]) * 1e6, usage(all[1]).1);
+            println!(
+                "  coordinator  {:8.1} us of CPU, {:.0} MiB in all",
+                per(spent[0]) * 1e6,
+                usage(std::process::id()).1
+            );
+            println!(
+                "  nats-server  {:8.1} us of CPU, {:.0} MiB in all",
+                per(spent[1]) * 1e6,
+                usage(all[1]).1
+            );
             let leaves = usize::try_from(leaves).expect("small");
             println!("  leaves       {:8.1} us of CPU", per(spent[2..2 + leaves].iter().sum::<f64>()) * 1e6);
             println!("  members      {:8.1} us of CPU", per(spent[2 + leaves..].iter().sum::<f64>()) * 1e6);
@@ -242,7 +262,11 @@ fn study(count: u64, seconds: u64, leaves: u64, processes: u64) {
                 per((received_now.0 - received) as f64),
                 per((received_now.1 - received_bytes) as f64)
             );
-            println!("  samples      {:8.2} messages for {:.2} members", per(samples as f64), per(sampled as f64));
+            println!(
+                "  samples      {:8.2} messages for {:.2} members",
+                per(samples as f64),
+                per(sampled as f64)
+            );
         }
     }
     let mut ends: BTreeMap<String, usize> = BTreeMap::new();

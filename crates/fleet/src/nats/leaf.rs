@@ -1,5 +1,6 @@
 //! Leaves: they merge the samples of many members, so that the coordinator gets as many per interval as there are leaves.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ pub struct LeafCounts {
     pub samples: u64,
     /// Messages that went on to a coordinator.
     pub passed: u64,
-    /// Samples that came after their interval was passed on, and went on alone.
+    /// Samples that came after their interval was passed on, and went on later.
     pub late: u64,
 }
 
@@ -46,20 +47,15 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// Takes a sample. One that comes late is returned, to be passed on alone.
-    pub fn add(&mut self, fleet: &str, sample: Merged, now_ns: u64) -> Option<Merged> {
+    /// Takes a sample. Those that come late are merged among themselves.
+    pub fn add(&mut self, fleet: &str, sample: Merged, now_ns: u64) {
         self.counts.samples += 1;
         let key = (fleet.to_owned(), sample.step, sample.interval);
-        if self.passed.contains(&key) {
-            self.counts.late += 1;
-            self.counts.passed += 1;
-            return Some(sample);
-        }
+        self.counts.late += u64::from(self.passed.contains(&key));
         match self.open.entry(key) {
-            std::collections::btree_map::Entry::Vacant(place) => drop(place.insert((sample, now_ns))),
-            std::collections::btree_map::Entry::Occupied(mut place) => merge(&mut place.get_mut().0, &sample),
+            Entry::Vacant(place) => drop(place.insert((sample, now_ns))),
+            Entry::Occupied(mut place) => merge(&mut place.get_mut().0, &sample),
         }
-        None
     }
 
     /// The intervals that are old enough to be passed on, with their fleets.
@@ -74,8 +70,9 @@ impl Merger {
                 self.counts.passed += 1;
                 due.push((key.0.clone(), merged));
             }
-            self.passed.insert(key.clone());
-            self.order.push_back(key);
+            if self.passed.insert(key.clone()) {
+                self.order.push_back(key);
+            }
             if self.order.len() > REMEMBERED
                 && let Some(oldest) = self.order.pop_front()
             {
@@ -179,10 +176,8 @@ impl Leaf {
         let [_, fleet, _] = names.as_slice() else { return };
         let message = Frame::decode(&payload).and_then(|frame| unpack(frame.is_compressed, frame.payload));
         let sample = message.ok().and_then(|message| serde_json::from_slice(&message).ok());
-        if let Some(FromMember::Sample(sample)) = sample
-            && let Some(late) = self.merger.add(fleet, sample, at_ns)
-        {
-            self.pass(fleet, late);
+        if let Some(FromMember::Sample(sample)) = sample {
+            self.merger.add(fleet, sample, at_ns);
         }
     }
 }
@@ -212,20 +207,20 @@ mod tests {
             for (index, (step, interval, latencies, pause)) in given.iter().enumerate() {
                 let sample = sample(*step, *interval, latencies);
                 match truth.entry((*step, *interval)) {
-                    std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(sample.clone())),
-                    std::collections::btree_map::Entry::Occupied(mut place) => merge(place.get_mut(), &sample),
+                    Entry::Vacant(place) => drop(place.insert(sample.clone())),
+                    Entry::Occupied(mut place) => merge(place.get_mut(), &sample),
                 }
                 now += pause;
                 let leaf = &mut leaves[index % 2];
                 passed.extend(leaf.due(now).into_iter().map(|(_, merged)| merged));
-                passed.extend(leaf.add("f", sample, now));
+                leaf.add("f", sample, now);
             }
             passed.extend(leaves.iter_mut().flat_map(|leaf| leaf.due(u64::MAX)).map(|(_, merged)| merged));
             let mut sums: BTreeMap<(Step, u32), Merged> = BTreeMap::new();
             for merged in passed {
                 match sums.entry((merged.step, merged.interval)) {
-                    std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(merged)),
-                    std::collections::btree_map::Entry::Occupied(mut place) => merge(place.get_mut(), &merged),
+                    Entry::Vacant(place) => drop(place.insert(merged)),
+                    Entry::Occupied(mut place) => merge(place.get_mut(), &merged),
                 }
             }
             prop_assert_eq!(sums, truth);
@@ -233,15 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn a_late_sample_passes_alone_and_is_counted() {
+    fn a_late_sample_passes_later_and_is_counted() {
         let mut leaf = Merger::default();
-        assert_eq!(leaf.add("f", sample(1, 0, &[5]), 0), None);
-        assert_eq!(leaf.add("f", sample(1, 0, &[7]), 1), None);
+        leaf.add("f", sample(1, 0, &[5]), 0);
+        leaf.add("f", sample(1, 0, &[7]), 1);
         assert_eq!(leaf.due(1), []);
         assert_eq!(leaf.due(nanos(HOLD))[0].1.members, 2);
-        assert!(leaf.add("f", sample(1, 0, &[9]), nanos(HOLD) + 1).is_some());
+        leaf.add("f", sample(1, 0, &[9]), nanos(HOLD));
         // Another fleet's step of the same number is none of it.
-        assert_eq!(leaf.add("g", sample(1, 0, &[9]), nanos(HOLD) + 1), None);
-        assert_eq!(leaf.counts(), LeafCounts { samples: 4, passed: 2, late: 1 });
+        leaf.add("g", sample(1, 0, &[9]), nanos(HOLD));
+        assert_eq!(leaf.due(nanos(2 * HOLD)).len(), 2);
+        assert_eq!(leaf.counts(), LeafCounts { samples: 4, passed: 3, late: 1 });
     }
 }

@@ -117,7 +117,7 @@ fn samples_of_many_members_come_as_one_from_a_leaf() {
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     let counts = leaf.join().unwrap();
     assert_eq!((counts.samples, counts.passed), (8, messages as u64));
-    assert_eq!(counts.passed, counts.late + 1);
+    assert!(counts.passed <= counts.late + 1, "{counts:?}");
     drop(doubles);
 }
 
