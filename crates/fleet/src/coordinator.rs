@@ -140,8 +140,8 @@ impl Coordinator {
         self.members.values().all(Member::is_gone)
     }
 
-    /// Takes what came in.
-    pub fn take(&mut self, incoming: Incoming) -> Vec<Action> {
+    /// Takes what came in, at this moment.
+    pub fn take(&mut self, incoming: Incoming, now_ns: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         match incoming {
             Incoming::Lost { member, reason } => self.lose(&member, &reason, &mut actions),
@@ -154,6 +154,7 @@ impl Coordinator {
             }
         }
         self.settle(&mut actions);
+        self.let_go(now_ns, &mut actions);
         actions
     }
 
@@ -179,6 +180,15 @@ impl Coordinator {
         }
         self.settle(&mut actions);
         self.let_go(now_ns, &mut actions);
+        actions
+    }
+
+    /// Gives up the members that have not joined.
+    pub fn give_up_absent(&mut self, reason: &str) -> Vec<Action> {
+        let absent: Vec<String> = self.members.iter().filter(|(_, member)| member.is_absent()).map(|(name, _)| name.clone()).collect();
+        let mut actions = Vec::new();
+        absent.iter().for_each(|name| self.lose(name, reason, &mut actions));
+        self.settle(&mut actions);
         actions
     }
 
@@ -248,7 +258,6 @@ impl Coordinator {
             FromMember::Doing(what) => member.does(what),
             FromMember::Ready { step } => {
                 member.ready(step);
-                self.let_go(at_ns, actions);
             }
             FromMember::Began { step, intended_member_ns, at_member_ns } => {
                 member.began(step, intended_member_ns, at_member_ns, at_ns);
@@ -266,7 +275,6 @@ impl Coordinator {
                 member.over(state, reason);
                 actions.push(Action::Tell(News::Over { member: name.to_owned() }));
                 actions.push(Action::Close { member: name.to_owned() });
-                self.let_go(at_ns, actions);
             }
         }
     }

@@ -29,7 +29,8 @@ use crate::interrupt::{Interrupt, POLL, SILENCE};
 use ending::Ending;
 use heard::Heard;
 use local::status;
-pub(crate) use local::{AgentProcess, keep_last};
+pub use local::{AgentProcess, start_member};
+pub(crate) use local::keep_last;
 
 /// Timeout for requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);

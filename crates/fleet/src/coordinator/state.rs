@@ -119,6 +119,10 @@ impl Member {
         matches!(self.state, MemberState::Over { .. } | MemberState::Lost { .. })
     }
 
+    pub(super) const fn is_absent(&self) -> bool {
+        matches!(self.state, MemberState::Expected)
+    }
+
     pub(super) const fn is_at_work(&self) -> bool {
         matches!(self.state, MemberState::AtWork)
     }

@@ -50,6 +50,11 @@ pub(super) struct OverwriteArgs {
 }
 
 impl OverwriteArgs {
+    /// The devices as the user named them, and whether their signatures may go.
+    pub(super) fn named(&self) -> (Vec<PathBuf>, bool) {
+        (self.overwrite.clone(), self.overwrite_signature)
+    }
+
     pub(super) fn permission(&self) -> Result<Permission, Failure> {
         let devices = self.overwrite.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>();
         Ok(Permission::new(devices.or_exit(Exit::Environment)?, self.overwrite_signature))

@@ -14,6 +14,7 @@ mod doctor;
 mod estimate;
 mod examples;
 mod export;
+mod fleet;
 mod flags;
 mod from_libvirt;
 mod help;
@@ -105,6 +106,9 @@ enum Command {
     Run(run::Args),
     /// Run a classic benchmark suite on one or more targets: sizes, threads, stream, orion, records and others
     Suite(Box<suite::Args>),
+    /// Run one plan on many machines
+    #[command(subcommand)]
+    Fleet(fleet::Command),
     /// Measure the network
     #[command(subcommand)]
     Net(net::Command),
@@ -199,6 +203,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Mark(args) => mark::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),
+        Command::Fleet(command) => fleet::main(&command),
         Command::Net(command) => net::main(&command),
         Command::Plan(command) => plan::main(&command),
         Command::Resume(args) => resume::main(&args),

@@ -27,6 +27,11 @@ pub(super) struct StoreArgs {
 }
 
 impl StoreArgs {
+    /// The store in this file.
+    pub(super) const fn at(path: PathBuf) -> Self {
+        Self { db: Some(path) }
+    }
+
     pub(super) fn path(&self) -> Result<PathBuf, Failure> {
         self.db.clone().map_or_else(|| Ok(args::directories()?.data_dir().join("iotax.db")), Ok)
     }

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use iotax_model::exit::Exit;
 use iotax_model::jobs::vdbench;
-use iotax_model::plan::{self, LeftOut, Plan, PlanAxis, PlanFile};
+use iotax_model::plan::{self, FleetSpec, LeftOut, Plan, PlanAxis, PlanFile};
 use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_model::visible;
@@ -83,17 +83,32 @@ pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
 impl PlanInput {
     /// Reads a plan file or a job file of fio; the command line overrides it.
     pub(super) fn read(&self, permission: &Permission) -> Result<PlanFile, Failure> {
+        self.parse(&self.text()?, permission)
+    }
+
+    /// The file's text.
+    pub(super) fn text(&self) -> Result<String, Failure> {
+        input::text(&self.plan, input::PLAN)
+    }
+
+    /// As [`Self::read`], of a text that stands for the file's.
+    pub(super) fn parse(&self, text: &str, permission: &Permission) -> Result<PlanFile, Failure> {
         let Self { plan: path, jobs, overrides } = self;
         let place = path.display();
-        let text = input::text(path, input::PLAN)?;
         let mut overrides = overrides.clone();
-        let mut reading = if jobs::is_meant(path, &text) {
-            let is_fios = !vdbench::is_meant(&text);
-            let plan = jobs.plan(path, &text, overrides.size.take_if(|_| is_fios), permission)?;
-            PlanFile { plan, time: None, axes: Vec::new(), left_out: Vec::new() }
+        let mut reading = if jobs::is_meant(path, text) {
+            let is_fios = !vdbench::is_meant(text);
+            let plan = jobs.plan(path, text, overrides.size.take_if(|_| is_fios), permission)?;
+            PlanFile {
+                plan,
+                time: None,
+                axes: Vec::new(),
+                left_out: Vec::new(),
+                fleet: FleetSpec::default(),
+            }
         } else {
             jobs.refuse_for_plan(path)?;
-            Plan::read(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?
+            Plan::read(text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?
         };
         overrides.apply(&mut reading).with_context(|| place.to_string()).or_exit(Exit::Usage)?;
         Ok(reading)

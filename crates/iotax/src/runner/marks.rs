@@ -1,4 +1,5 @@
-//! Marks from outside: a watch listens on a socket next to its undo log, where only its user and root come.
+//! Words from outside: a watch takes marks, and a coordinator of a fleet commands, on a socket next to its undo log, where only its user
+//! and root come.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,15 +21,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Precedes the answer to a mark that was taken, or not.
 const ANSWERS: [&str; 2] = ["+", "-"];
 
-/// The socket of a watch, removed when dropped.
-pub(super) struct MarkSocket {
+/// The socket of a watch or a fleet, removed when dropped.
+pub(crate) struct MarkSocket {
     path: PathBuf,
     listener: UnixListener,
 }
 
 impl MarkSocket {
     /// Replaces what an earlier measurement left.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -41,7 +42,7 @@ impl MarkSocket {
     }
 
     /// Waits for a mark, at most `patience`, and answers with what `take` makes of it.
-    pub(super) fn answer(&self, patience: Duration, take: impl FnOnce(&str) -> Result<String, String>) {
+    pub(crate) fn answer(&self, patience: Duration, take: impl FnOnce(&str) -> Result<String, String>) {
         let patience = Timespec::try_from(patience).unwrap_or_default();
         let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
         if !poll(&mut fds, Some(&patience)).is_ok_and(|ready| ready > 0) {

@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
 use super::place::{Text, find_key, words};
 use super::{
-    AskSpec, CurveSpec, DEFAULT_REPEAT, Margin, Neighbour, Plan, PlanError, UntilDecided, WatchSpec,
+    AskSpec, CurveSpec, DEFAULT_REPEAT, FleetSpec, Margin, Neighbour, Plan, PlanError, UntilDecided, WatchSpec,
 };
 use crate::target::TargetSpec;
 use crate::units::Nanos;
@@ -29,6 +29,8 @@ pub struct PlanFile {
     pub axes: Vec<PlanAxis>,
     /// Combinations of values that cannot be built.
     pub left_out: Vec<LeftOut>,
+    /// How several machines carry it out.
+    pub fleet: FleetSpec,
 }
 
 /// The top level of a plan file. Its tables are parsed one by one later.
@@ -51,6 +53,8 @@ pub(super) struct PlanHead {
     ask: Option<AskSpec>,
     /// Holds a known load while events happen.
     watch: Option<WatchSpec>,
+    /// How several machines carry it out, with `iotax fleet run`.
+    fleet: Option<FleetSpec>,
     /// Ratios closer to 1 than this count as equal [default: 2%]
     margin: Option<Margin>,
     /// Name of the target that the others are compared with [default: the first]
@@ -180,7 +184,7 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
         Some(time) => plan.within(time).map_err(|error| reader.locate(error, &document))?,
     };
     plan.check().map_err(|error| reader.locate(error, &document))?;
-    Ok(PlanFile { plan, time: head.time, axes: reader.axes, left_out: reader.left_out })
+    Ok(PlanFile { plan, time: head.time, axes: reader.axes, left_out: reader.left_out, fleet: head.fleet.unwrap_or_default() })
 }
 
 impl<'i> Reader<'i> {

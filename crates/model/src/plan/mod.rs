@@ -7,6 +7,7 @@ mod curve_rates;
 mod difference;
 mod event;
 mod file;
+mod fleet;
 mod place;
 mod rates;
 mod schema;
@@ -33,6 +34,7 @@ pub use curve::CurveSpec;
 pub use curve_rates::Scouted;
 pub use difference::TargetDifference;
 pub use file::PlanFile;
+pub use fleet::{FleetRates, FleetSpec};
 pub use rates::rounded;
 pub use schema::schema;
 pub use until::{

@@ -1,5 +1,6 @@
 //! A run's place in a fleet.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The fleet that a run is part of. Each member has a run of its own.
@@ -18,10 +19,11 @@ pub struct FleetMember {
 }
 
 /// What the members of a fleet measure together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetMode {
     /// Each measures its own storage: hosts are compared.
+    #[default]
     Each,
     /// All measure one storage that they share, each round at the same time: sums and shares count.
     Shared,

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,19 +16,48 @@ const LAST_BREATH: Duration = Duration::from_millis(200);
 const STDERR_KEPT: usize = 4096;
 
 /// A process with an agent behind its pipes.
-pub(crate) struct AgentProcess<R> {
-    pub(crate) child: Child,
-    pub(crate) stdin: ChildStdin,
-    /// Positioned at the first frame.
-    pub(crate) stdout: R,
+#[derive(Debug)]
+pub struct AgentProcess<R> {
+    /// The process, which may be ssh.
+    pub child: Child,
+    /// What it reads.
+    pub stdin: ChildStdin,
+    /// What it writes, positioned at the first frame.
+    pub stdout: R,
     /// The tail of its stderr.
-    pub(crate) said: Arc<Mutex<Vec<u8>>>,
+    pub said: Arc<Mutex<Vec<u8>>>,
+}
+
+/// Carries a plan out as a member of a fleet, and undoes what it could not undo itself, however it ended.
+const MEMBER: &str = r#"
+trap : HUP INT TERM PIPE
+export XDG_STATE_HOME="$2"
+"$1" fleet member || "$1" clean </dev/null >&2
+"#;
+
+/// Starts the program as a member of a fleet on this machine, optionally in a network namespace. Its state goes to a directory of its own.
+///
+/// # Errors
+/// No shell can be started.
+pub fn start_member(
+    namespace: Option<&str>,
+    program: &Path,
+    state: &Path,
+) -> io::Result<AgentProcess<ChildStdout>> {
+    let mut command = netns::command_in(namespace, Path::new("/bin/sh"));
+    command.args(["-c", MEMBER, "sh"]).args([program, state]);
+    piped(command)
 }
 
 /// Starts `exe agent`, optionally in a network namespace.
 pub(super) fn start(namespace: Option<&str>, exe: &Path) -> io::Result<AgentProcess<ChildStdout>> {
-    let mut child = netns::command_in(namespace, exe)
-        .arg("agent")
+    let mut command = netns::command_in(namespace, exe);
+    command.arg("agent");
+    piped(command)
+}
+
+fn piped(mut command: Command) -> io::Result<AgentProcess<ChildStdout>> {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,11 +1,11 @@
 # Makes a place on this machine for the agent's program, takes the program from stdin unless it is here already, and has it serve
-# stdin and stdout. For any POSIX shell. Called as: enter TAG MARK SHA256 LENGTH LEAVE SUDO
+# stdin and stdout. For any POSIX shell. Called as: enter TAG MARK SHA256 LENGTH LEAVE SUDO ROLE
 enter() {
     LC_ALL=C
     export LC_ALL
     umask 077
     set -f
-    tag=$1 mark=$2 hash=$3 length=$4 leave=$5 sudo=$6
+    tag=$1 mark=$2 hash=$3 length=$4 leave=$5 sudo=$6 role=$7
     place= why=
     cache=${XDG_CACHE_HOME:-$HOME/.cache}
     kept=$cache/iotax/$hash
@@ -89,6 +89,6 @@ enter() {
     say agent
     # A shell that a lost connection killed would leave its directory behind.
     trap : HUP INT TERM PIPE
-    $sudo sh -c 'export XDG_STATE_HOME="$PWD/state"; exec ./iotax agent'
+    $sudo sh -c 'export XDG_STATE_HOME="$PWD/state"; exec ./iotax "$@"' sh $role
     remove
 }

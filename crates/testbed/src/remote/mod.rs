@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::agent_client::AgentClient;
+use crate::agent_client::{AgentClient, AgentProcess};
 use crate::interrupt::Interrupt;
 use crate::program::ProgramError;
 pub use error::RemoteError;
@@ -168,8 +168,29 @@ pub struct AgentLaunch<'a> {
     pub program: &'a AgentProgram,
     /// True to keep the program on the machine, so that it need not be copied again.
     pub leave: bool,
+    /// What the program does there.
+    pub role: RemoteRole,
     /// True if ssh may prompt on the terminal, for a password or a host key.
     pub ask: bool,
+}
+
+/// What a copied program does on another machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoteRole {
+    /// It makes load for a runner here.
+    Agent,
+    /// It carries out plans as a member of a fleet.
+    FleetMember,
+}
+
+impl RemoteRole {
+    /// The words after the program's name.
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::FleetMember => "fleet member",
+        }
+    }
 }
 
 /// Records an agent in the undo log.
@@ -184,16 +205,28 @@ pub fn enter(
     interrupt: &Interrupt,
     record: RecordAgent<'_>,
 ) -> Result<AgentClient, RemoteError> {
-    let AgentLaunch { host, tag, program, leave, ask, .. } = *visit;
+    let process = start(visit, interrupt, record)?;
+    Ok(AgentClient::through(process, format!("the agent on {}", visit.host), interrupt))
+}
+
+/// As [`enter`], for a program that says anything in frames.
+pub fn start(
+    visit: &AgentLaunch<'_>,
+    interrupt: &Interrupt,
+    record: RecordAgent<'_>,
+) -> Result<AgentProcess<BufReader<ChildStdout>>, RemoteError> {
+    let AgentLaunch { host, tag, program, leave, role, ask, .. } = *visit;
     let (mark, sudo) = (mark(tag), host.sudo_command());
     let leave = if leave { "yes" } else { "" };
-    let call = format!("enter {tag} {mark} {} {} '{leave}' '{sudo}'\n", program.sha256, program.length);
+    let call = format!(
+        "enter {tag} {mark} {} {} '{leave}' '{sudo}' '{}'\n",
+        program.sha256,
+        program.length,
+        role.command()
+    );
     let mut session = SshSession::open(host, tag, ask, &format!("{ENTER}{call}"))?;
     match converse(&mut session, visit, interrupt, record) {
-        Ok(stdout) => {
-            let process = session.into_process(stdout);
-            Ok(AgentClient::through(process, format!("the agent on {host}"), interrupt))
-        }
+        Ok(stdout) => Ok(session.into_process(stdout)),
         Err(error) => {
             session.end();
             Err(error)

@@ -1,0 +1,89 @@
+//! Speaks to a coordinator of this user and machine, through the socket beside its undo log.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use iotax_fleet::{Coordinator, MemberState};
+use iotax_model::exit::Exit;
+use iotax_model::units::human;
+use iotax_testbed::undo;
+
+use super::super::say::print_line;
+use super::super::{Failure, args, usage};
+use crate::runner::marks;
+
+pub(super) const STATUS: &str = "fleet status";
+pub(super) const DRAIN: &str = "fleet drain";
+pub(super) const CANCEL: &str = "fleet cancel";
+
+/// Flags of `iotax fleet status`, `drain` and `cancel`.
+#[derive(Debug, ClapArgs)]
+pub(in crate::cli) struct Args {
+    /// The fleet's id, as iotax fleet run shows it
+    fleet: String,
+}
+
+/// The tag of a coordinator's undo log.
+pub(super) fn tag(fleet: &str) -> String {
+    format!("fleet-{fleet}")
+}
+
+fn socket(fleet: &str) -> Result<PathBuf, Failure> {
+    if fleet.is_empty() || !fleet.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return Err(usage(format!("{fleet:?} is no fleet's id; accepted: letters and digits, as iotax fleet run shows it")));
+    }
+    Ok(args::undo_dir()?.join(format!("{}.{}", tag(fleet), undo::SOCKET)))
+}
+
+fn ask(fleet: &str, what: &str) -> Result<String, Failure> {
+    let answer = marks::send(&socket(fleet)?, what).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => usage(format!(
+            "no process of this user leads the fleet {fleet:?} on this machine; its results: iotax fleet report {fleet}; go on with it: \
+             iotax fleet resume {fleet}"
+        )),
+        _ => Failure { exit: Exit::Environment, error: error.into() },
+    })?;
+    if answer.is_marked { Ok(answer.text) } else { Err(usage(answer.text)) }
+}
+
+pub(super) fn status(args: &Args) -> Result<Exit, Failure> {
+    print_line!("{}", ask(&args.fleet, STATUS)?);
+    Ok(Exit::Fine)
+}
+
+pub(super) fn tell(args: &Args, what: &str) -> Result<Exit, Failure> {
+    print_line!("{}", ask(&args.fleet, what)?);
+    Ok(Exit::Fine)
+}
+
+/// A line for each member.
+pub(super) fn lines(coordinator: &Coordinator) -> String {
+    let members: Vec<_> = coordinator.members().collect();
+    let width = members.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let lines = members.iter().map(|(name, status)| {
+        let state = match status.state {
+            MemberState::Expected => "expected".to_owned(),
+            MemberState::Checking => "checking the plan".into(),
+            MemberState::Checked { refusal: None, .. } => "can carry the plan out".into(),
+            MemberState::Checked { refusal: Some(reason), .. } => format!("refuses: {reason}"),
+            MemberState::AtWork => match status.waits_for {
+                Some(step) => format!("ready for step {step}"),
+                None if status.doing.is_empty() => "at work".into(),
+                None => status.doing.to_owned(),
+            },
+            MemberState::Over { state, reason: None } => state.to_string(),
+            MemberState::Over { state, reason: Some(reason) } => format!("{state}: {reason}"),
+            MemberState::Lost { reason } => format!("lost: {reason}"),
+        };
+        let clock = status.offset.map(|offset| {
+            format!(
+                "  (clock {:+.3} ms +- {})",
+                offset.offset_ns as f64 / 1e6,
+                human::time(offset.uncertainty_ns as f64)
+            )
+        });
+        format!("{name:<width$}  {state}{}", clock.unwrap_or_default())
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

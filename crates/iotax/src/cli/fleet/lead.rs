@@ -1,0 +1,395 @@
+//! Leads a fleet from the first greeting to the last member's end.
+
+use std::io::{self, IsTerminal};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use iotax_fleet::link::{Hub, To};
+use iotax_fleet::message::{Assignment, Part, ToMember};
+use iotax_fleet::{Action, Coordinator, MemberState, News, PipeHub, monotonic_ns};
+use iotax_model::exit::Exit;
+use iotax_model::record::{FleetMember, FleetMode};
+use iotax_model::units::human;
+use iotax_model::{RunState, Warning, WarningKind};
+use iotax_store::{Claim, NewRun, Store, StoreError};
+use iotax_testbed::interrupt::{Interrupt, SILENCE};
+use iotax_testbed::undo::UndoLog;
+
+use super::super::output::{Destinations, OutputArgs};
+use super::super::say::{note, say};
+use super::super::session::{say_not_undone, watch_signals};
+use super::super::terminal::PageArgs;
+use super::super::{Failure, OrExit, args, confirm, estimate, usage};
+use super::hosts::Host;
+use super::{control, report, start};
+use crate::runner::{self, marks::MarkSocket};
+
+/// Time for a member to greet once its process has started: a busy machine may be slow to start a program.
+const JOINED: Duration = Duration::from_secs(60);
+/// Time from one look at what time alone brings about to the next.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A fleet to lead.
+pub(super) struct Lead<'a> {
+    pub(super) fleet: String,
+    pub(super) mode: FleetMode,
+    pub(super) members: Vec<Seat>,
+    pub(super) output: &'a OutputArgs,
+    pub(super) yes: bool,
+}
+
+/// A member to be.
+pub(super) struct Seat {
+    pub(super) host: Host,
+    pub(super) assignment: Assignment,
+    /// Its run in the store, if this goes on with an earlier attempt.
+    pub(super) run: Option<i64>,
+}
+
+/// A run of the store that a member's parts go to.
+struct Kept {
+    name: String,
+    run: i64,
+    _claim: Claim,
+}
+
+impl Lead<'_> {
+    pub(super) fn carry_out(self) -> Result<Exit, Failure> {
+        let stop = watch_signals().or_exit(Exit::Environment)?;
+        if !self.yes && !io::stdin().is_terminal() {
+            return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
+        }
+        let outputs = report::open(self.output)?;
+        let mut store = self.output.store.open()?;
+        let undo_dir = args::undo_dir()?;
+        let mut undo_log =
+            UndoLog::create(&undo_dir, &control::tag(&self.fleet)).or_exit(Exit::Environment)?;
+        undo_log.set_interrupt(&stop);
+        let mut hub = PipeHub::default();
+        let hosts: Vec<Host> = self.members.iter().map(|seat| seat.host.clone()).collect();
+        let ask = !self.yes && io::stdin().is_terminal();
+        let led = start::all(&hosts, &mut hub, &mut undo_log, &self.fleet, ask, &stop).and_then(
+            |(started, failed)| {
+                let led = self.lead(&mut hub, &mut store, &undo_log, &started, failed, &stop);
+                // Members whose streams end stop and undo.
+                drop(hub);
+                started.end(&mut undo_log);
+                led
+            },
+        );
+        let (_, failures) = undo_log.undo_all();
+        failures.iter().for_each(say_not_undone);
+        let exit = match led? {
+            None => return Ok(Exit::Fine),
+            Some(exit) => exit,
+        };
+        self.report(&store, &outputs)?;
+        Ok(if exit == Exit::Fine && !failures.is_empty() { Exit::Environment } else { exit })
+    }
+
+    /// Has the members carry the plan out. `None` if the user declined.
+    fn lead(
+        &self,
+        hub: &mut PipeHub,
+        store: &mut Store,
+        undo_log: &UndoLog,
+        started: &start::Started,
+        failed: Vec<(String, String)>,
+        stop: &Interrupt,
+    ) -> Result<Option<Exit>, Failure> {
+        let assignments =
+            self.members.iter().map(|seat| (seat.host.name.clone(), seat.assignment.clone()));
+        let coordinator = Coordinator::new(self.mode, crate::version(), SILENCE, assignments);
+        let socket = MarkSocket::open(&undo_log.socket()).or_exit(Exit::Environment)?;
+        let mut at_work = AtWork {
+            lead: self,
+            hub,
+            store,
+            coordinator,
+            socket,
+            kept: Vec::new(),
+            started,
+            stop,
+            is_answered: false,
+            is_stopping: false,
+        };
+        for (member, reason) in failed {
+            let lost = iotax_fleet::link::Incoming::Lost { member, reason };
+            let actions = at_work.coordinator.take(lost, monotonic_ns());
+            at_work.act(actions)?;
+        }
+        let led = at_work.gather().and_then(|()| at_work.begin());
+        match led {
+            Ok(true) => at_work.measure().map(Some),
+            Ok(false) => {
+                at_work.leave()?;
+                Ok(None)
+            }
+            Err(failure) => {
+                at_work.leave()?;
+                Err(failure)
+            }
+        }
+    }
+
+    fn report(&self, store: &Store, outputs: &Destinations) -> Result<(), Failure> {
+        let runs = report::runs(store, &self.fleet)?;
+        report::show(&runs, outputs, PageArgs::default())?;
+        note!("Fleet {} kept; show it again with: iotax fleet report {}", self.fleet, self.fleet);
+        Ok(())
+    }
+}
+
+/// A fleet at work.
+struct AtWork<'a> {
+    lead: &'a Lead<'a>,
+    hub: &'a mut PipeHub,
+    store: &'a mut Store,
+    coordinator: Coordinator,
+    socket: MarkSocket,
+    kept: Vec<Kept>,
+    started: &'a start::Started,
+    stop: &'a Interrupt,
+    /// All members have said whether they can carry the plan out.
+    is_answered: bool,
+    /// They were told to stop.
+    is_stopping: bool,
+}
+
+impl AtWork<'_> {
+    /// Takes what comes in within a tick, and does what time brings about.
+    fn step(&mut self) -> Result<(), Failure> {
+        let mut patience = TICK;
+        while let Some(incoming) = self.hub.receive(patience).or_exit(Exit::Environment)? {
+            let actions = self.coordinator.take(incoming, monotonic_ns());
+            self.act(actions)?;
+            patience = Duration::ZERO;
+        }
+        let actions = self.coordinator.tick(monotonic_ns());
+        self.act(actions)?;
+        self.answer()
+    }
+
+    fn act(&mut self, actions: Vec<Action>) -> Result<(), Failure> {
+        for action in actions {
+            match action {
+                Action::Send { member, message } => self.send(&member, &message)?,
+                Action::Keep { member, number, part } => {
+                    self.keep(&member, &part).or_exit(Exit::Environment)?;
+                    let acknowledged = self.coordinator.stored(&member, number);
+                    self.act(acknowledged)?;
+                }
+                Action::Close { member } => self.hub.close(&member),
+                Action::Tell(news) => self.tell(news),
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, member: &str, message: &ToMember) -> Result<(), Failure> {
+        self.hub.send(To::One(member), message).or_exit(Exit::Environment)
+    }
+
+    /// Puts a part of a member's run on the disk.
+    fn keep(&mut self, member: &str, part: &Part) -> Result<(), StoreError> {
+        let Some(Kept { run, .. }) = self.kept.iter().find(|kept| kept.name == member) else { return Ok(()) };
+        match part {
+            Part::Environment(environment) => self.store.set_environment(*run, environment),
+            Part::Plan(plan) => self.store.set_plan(*run, plan),
+            Part::Target(target) => self.store.put_target(*run, target),
+            Part::Measurement(measurement) => self.store.put_measurement(*run, measurement),
+            Part::Warning(warning) => self.store.put_warning(*run, warning),
+            Part::Phases(phases) => self.store.add_phases(*run, phases),
+        }
+    }
+
+    fn tell(&mut self, news: News) {
+        match news {
+            News::Joined { .. } | News::Sample { .. } => {}
+            News::Answered => self.is_answered = true,
+            News::Lost { member, reason } => {
+                let words = self.started.words(&member);
+                let words = if words.is_empty() { words } else { format!("; it said: {words}") };
+                say!("{member} is lost: {reason}{words}");
+            }
+            News::Going { step, members } => note!("step {step} goes off on {members} members"),
+            News::Over { member } => {
+                let status = self.coordinator.members().find(|(name, _)| *name == member);
+                match status.map(|(_, status)| status.state) {
+                    Some(MemberState::Over { state: RunState::Complete, .. }) => note!("{member}: complete"),
+                    Some(MemberState::Over { state, reason }) => {
+                        let reason = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+                        say!("{member}: {state}{reason}");
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Answers whoever asks or commands at the socket.
+    fn answer(&mut self) -> Result<(), Failure> {
+        let (coordinator, mut actions) = (&self.coordinator, Vec::new());
+        let mut is_stopping = false;
+        self.socket.answer(Duration::ZERO, |text| match text {
+            control::STATUS => Ok(control::lines(coordinator)),
+            control::DRAIN => {
+                actions = coordinator.drain();
+                is_stopping = true;
+                Ok("the fleet stops after the measurement that goes on".into())
+            }
+            control::CANCEL => {
+                actions = coordinator.cancel();
+                is_stopping = true;
+                Ok("the fleet stops".into())
+            }
+            _ => Err("a fleet takes no marks".into()),
+        });
+        self.is_stopping |= is_stopping;
+        self.act(actions)
+    }
+
+    /// Waits until every member has said whether it can carry the plan out.
+    fn gather(&mut self) -> Result<(), Failure> {
+        let end = monotonic_ns() + u64::try_from(JOINED.as_nanos()).unwrap_or(u64::MAX);
+        while !self.is_answered {
+            self.step()?;
+            if self.stop.load(Ordering::Relaxed) || self.is_stopping {
+                return Err(runner::Interrupted).or_exit(Exit::Interrupted);
+            }
+            if monotonic_ns() > end {
+                let reason = format!("it did not greet within {} s", JOINED.as_secs());
+                let actions = self.coordinator.give_up_absent(&reason);
+                self.act(actions)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the plan, asks, and begins. Returns false if the user declined. Fails if one member cannot take part: nothing was touched yet.
+    fn begin(&mut self) -> Result<bool, Failure> {
+        let mut space = 0;
+        let mut against = Vec::new();
+        for (name, status) in self.coordinator.members() {
+            match status.state {
+                MemberState::Checked { space_bytes, refusal: None } => space += space_bytes,
+                MemberState::Checked { refusal: Some(reason), .. } | MemberState::Lost { reason } => {
+                    against.push(format!("{name}: {reason}"));
+                }
+                _ => against.push(format!("{name}: it ended before it began")),
+            }
+        }
+        if !against.is_empty() {
+            return Err(anyhow::anyhow!("nothing was begun, because not every member can take part:\n  {}", against.join("\n  ")))
+                .or_exit(Exit::Environment);
+        }
+        let lead = self.lead;
+        if let Some(first) = lead.members.first() {
+            let plan = &first.assignment.plan;
+            let together = match lead.mode {
+                FleetMode::Each => "each its own storage",
+                FleetMode::Shared => "all one shared storage, step by step together",
+            };
+            let here = lead.members.iter().filter(|seat| seat.host.link.is_here()).count();
+            say!(
+                "Fleet {}: {} members, {together}; {} targets x {} workloads, {}{}. Seed {}.",
+                lead.fleet,
+                lead.members.len(),
+                plan.targets.len(),
+                plan.workloads.len(),
+                estimate::time(plan, first.assignment.done.len(), None),
+                if space > 0 { format!(", {} in all", human::bytes(space)) } else { String::new() },
+                first.assignment.seed
+            );
+            if here > 1 {
+                say!("{here} of them are on this machine and share its CPUs: for trying a fleet out, not for comparing hosts");
+            }
+        }
+        if !lead.yes && !confirm::confirmed(self.stop) {
+            say!("Nothing was done.");
+            return Ok(false);
+        }
+        for seat in &lead.members {
+            let run = match seat.run {
+                Some(run) => run,
+                None => self.create(seat).or_exit(Exit::Environment)?,
+            };
+            let claim = self.store.claim(run).or_exit(Exit::Environment)?;
+            self.store.set_state(run, RunState::Running).or_exit(Exit::Environment)?;
+            self.kept.push(Kept { name: seat.host.name.clone(), run, _claim: claim });
+        }
+        let actions = self.coordinator.begin();
+        self.act(actions)?;
+        Ok(true)
+    }
+
+    fn create(&mut self, seat: &Seat) -> Result<i64, StoreError> {
+        let fleet = FleetMember {
+            fleet: self.lead.fleet.clone(),
+            member: seat.host.name.clone(),
+            mode: self.lead.mode,
+            link: seat.host.link.to_string(),
+        };
+        let Assignment { plan, seed, .. } = &seat.assignment;
+        let new = NewRun { plan, seed: *seed, started_at_ms: runner::now_ms(), fleet: Some(&fleet) };
+        self.store.create_run(&new)
+    }
+
+    /// Measures until all members are through.
+    fn measure(&mut self) -> Result<Exit, Failure> {
+        let measured = loop {
+            if self.coordinator.is_over() {
+                break Ok(());
+            }
+            if self.stop.load(Ordering::Relaxed) && !self.is_stopping {
+                say!("Stopping all members; what was measured is kept.");
+                self.is_stopping = true;
+                let actions = self.coordinator.cancel();
+                self.act(actions)?;
+            }
+            if let Err(failure) = self.step() {
+                break Err(failure);
+            }
+        };
+        let exit = self.settle().or_exit(Exit::Environment);
+        measured?;
+        exit
+    }
+
+    /// Ends all members before they began.
+    fn leave(&mut self) -> Result<(), Failure> {
+        let actions = self.coordinator.cancel();
+        self.act(actions)
+    }
+
+    /// Keeps how each member ended.
+    fn settle(&mut self) -> Result<Exit, StoreError> {
+        let mut worst = Exit::Fine;
+        for Kept { name, run, .. } in &self.kept {
+            let status = self.coordinator.members().find(|(known, _)| known == name);
+            let (state, reason) = match status.map(|(_, status)| status.state) {
+                Some(MemberState::Over { state, reason }) => (*state, reason.clone()),
+                Some(MemberState::Lost { reason }) => (RunState::Failed, Some(format!("the member was lost: {reason}"))),
+                _ => (RunState::Interrupted, None),
+            };
+            if let Some(evidence) = reason {
+                let warning = Warning {
+                    kind: WarningKind::Incomplete,
+                    target: None,
+                    workload: None,
+                    round: None,
+                    evidence,
+                    remedy: format!("go on with it: iotax fleet resume {}", self.lead.fleet),
+                };
+                self.store.put_warning(*run, &warning)?;
+            }
+            self.store.set_state(*run, state)?;
+            worst = match (worst, state) {
+                (Exit::Interrupted, _) | (_, RunState::Interrupted) => Exit::Interrupted,
+                (_, RunState::Failed | RunState::Running) => Exit::Measurement,
+                (worst, RunState::Complete) => worst,
+            };
+        }
+        Ok(worst)
+    }
+}

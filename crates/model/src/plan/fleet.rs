@@ -1,0 +1,87 @@
+//! How several machines carry one plan out.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Plan, PlanError};
+use crate::record::FleetMode;
+use crate::units::Bytes;
+
+/// The table `[fleet]` of a plan file, for `iotax fleet run`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FleetSpec {
+    /// What the members measure together: each its own storage, or all one that they share [default: each]
+    pub mode: FleetMode,
+    /// What the rates of the plan are for where all share one storage: the members together, or each of them [default: whole]
+    pub rates: FleetRates,
+}
+
+/// What the rates of a plan are for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetRates {
+    /// All members together; each gets its share.
+    #[default]
+    Whole,
+    /// Each member.
+    Each,
+}
+
+impl Plan {
+    /// Divides the rates of all workloads among `members`; the share of the one at `place`, from 0. The shares add up to the whole.
+    ///
+    /// # Errors
+    /// A rate of less than one I/O or byte per second for a member.
+    pub fn divide_rates(&mut self, place: u64, members: u64) -> Result<(), PlanError> {
+        let share = |key: &str, whole: u64| match whole / members.max(1) + u64::from(place < whole % members.max(1)) {
+            0 => Err(PlanError::Content(format!(
+                "{key} = {whole}: it is for all {members} members together and gives some of them none; raise it, or set rates = \"each\" \
+                 in [fleet]"
+            ))),
+            share => Ok(share),
+        };
+        for workload in &mut self.workloads {
+            let (first, beside) = (&mut workload.rate_iops, &mut workload.rate);
+            divide(first, beside, &share)?;
+            for job in &mut workload.beside {
+                divide(&mut job.rate_iops, &mut job.rate, &share)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn divide(
+    iops: &mut Option<u64>,
+    bytes: &mut Option<Bytes>,
+    share: &impl Fn(&str, u64) -> Result<u64, PlanError>,
+) -> Result<(), PlanError> {
+    *iops = iops.map(|whole| share("rate_iops", whole)).transpose()?;
+    *bytes = bytes.map(|whole| share("rate", whole.0)).transpose()?.map(Bytes);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(rate: u64) -> Plan {
+        Plan::from_toml(&format!("[[target]]\nname = \"a\"\npath = \"/a\"\n[[workload]]\nrw = \"read\"\nrate_iops = {rate}\n"))
+            .expect("a plan")
+    }
+
+    #[test]
+    fn the_shares_add_up_to_the_whole() {
+        let shares: Vec<u64> = (0..7)
+            .map(|place| {
+                let mut plan = plan(100);
+                plan.divide_rates(place, 7).expect("enough");
+                plan.workloads[0].rate_iops.expect("a rate")
+            })
+            .collect();
+        assert_eq!(shares, [15, 15, 14, 14, 14, 14, 14]);
+        let refused = plan(3).divide_rates(3, 7).expect_err("none is left").to_string();
+        assert!(refused.contains("rate_iops = 3") && refused.contains("7 members"), "{refused}");
+    }
+}
