@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use iotax_fleet::link::{Hub, To};
 use iotax_fleet::message::{Assignment, FromMember, Merged, PROTOCOL, Part, ToMember};
 use iotax_fleet::nats::{Address, Agent, AgentName, Leaf, NatsHub, Told};
-use iotax_fleet::pipe::monotonic_ns;
-use iotax_fleet::{Action, Coordinator, MemberState, News};
+use iotax_fleet::{Action, Coordinator, MemberState, News, monotonic_ns};
 use iotax_model::record::{Environment, FleetMode, Measurement, Outcome, Tallies, Tally};
 use iotax_model::{Histogram, Plan, RunState};
 use iotax_testkit::nats::NatsServer;
@@ -202,7 +201,7 @@ fn study(count: u64, seconds: u64, leaves: u64, processes: u64) {
                 samples += 1;
                 sampled += u64::from(merged.members);
             }
-            actions.extend(coordinator.take(incoming));
+            actions.extend(coordinator.take(incoming, monotonic_ns()));
             patience = Duration::ZERO;
         }
         actions.extend(coordinator.tick(monotonic_ns()));

@@ -185,7 +185,12 @@ impl Coordinator {
 
     /// Gives up the members that have not joined.
     pub fn give_up_absent(&mut self, reason: &str) -> Vec<Action> {
-        let absent: Vec<String> = self.members.iter().filter(|(_, member)| member.is_absent()).map(|(name, _)| name.clone()).collect();
+        let absent: Vec<String> = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.is_absent())
+            .map(|(name, _)| name.clone())
+            .collect();
         let mut actions = Vec::new();
         absent.iter().for_each(|name| self.lose(name, reason, &mut actions));
         self.settle(&mut actions);

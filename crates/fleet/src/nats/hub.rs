@@ -24,7 +24,7 @@ pub(super) const LONGEST_BEACON: Duration = Duration::from_secs(5);
 const LEAF_BEACONS: u32 = 3;
 
 /// How long either end may be silent before the other gives it up.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a member is told with the last frame.
 const DONE: &[u8] = b"the coordinator has ended its work";

@@ -183,6 +183,14 @@ impl Agent {
         self.tick(monotonic_ns()).map(drop)
     }
 
+    /// Answers those who call for `patience`, while what was set up is undone.
+    pub fn linger(&mut self, patience: Duration) -> Result<(), LinkError> {
+        if let Some(arrival) = self.connection.receive(patience)? {
+            self.take(arrival);
+        }
+        Ok(())
+    }
+
     /// Waits up to `patience` until the coordinator has all that was sent; returns whether it has.
     pub fn settle(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;

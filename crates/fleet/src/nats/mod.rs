@@ -30,7 +30,7 @@ mod subject;
 
 pub use address::{Address, AddressError};
 pub use connection::NatsError;
-pub use hub::{Losses, NatsHub};
+pub use hub::{Losses, NatsHub, PATIENCE};
 pub use leaf::{Leaf, LeafCounts, Merger};
 pub use member::{Agent, AgentName, Fleet, Told};
 pub use operator::Operator;
