@@ -18,6 +18,7 @@ pub mod failed;
 pub mod fairness;
 pub mod figures;
 mod finding;
+pub mod fleet;
 pub mod grade;
 pub mod judgement;
 pub mod latency_breakdown;

@@ -122,6 +122,20 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ("iotax net run box --time 10", "The throughput to a server"),
         ],
     ),
+    ("fleet", &[("iotax fleet run plan.toml --hosts ssh://root@a,ssh://root@b", "Are two machines alike?")]),
+    (
+        "fleet run",
+        &[
+            ("iotax fleet run plan.toml --hosts ssh://root@a,ssh://root@b", "Are two machines alike?"),
+            ("iotax fleet run plan.toml --hosts rack.txt --mode shared", "All against one shared storage"),
+            ("iotax fleet run plan.toml --hosts local:3", "A try on this machine"),
+        ],
+    ),
+    ("fleet report", &[("iotax fleet report 5f0c21aa", "The result of a fleet again")]),
+    ("fleet status", &[("iotax fleet status 5f0c21aa", "What its members do now")]),
+    ("fleet drain", &[("iotax fleet drain 5f0c21aa", "Stop after the measurement that goes on")]),
+    ("fleet cancel", &[("iotax fleet cancel 5f0c21aa", "Stop at once")]),
+    ("fleet resume", &[("iotax fleet resume 5f0c21aa", "Go on with it")]),
     (
         "net ladder",
         &[

@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use super::{Cli, examples};
 
 /// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
-const EVERYDAY: [(&str, &str); 15] = [
+const EVERYDAY: [(&str, &str); 18] = [
     (
         "bench",
         "target rw bs iodepth numjobs size runtime rwmixread ioengine rate_iops verify job json html overwrite",
@@ -28,6 +28,9 @@ const EVERYDAY: [(&str, &str); 15] = [
     ),
     ("tune", "target wanted objective time workloads rw bs iodepth size apply json print_plan yes overwrite"),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
+    ("fleet run", "plan hosts mode repeat size runtime yes overwrite db json"),
+    ("fleet resume", "fleet yes overwrite db json"),
+    ("fleet report", "fleet markdown db json"),
     ("net ladder", "rungs peer workloads together time repeat print_plan json html yes"),
     ("net run", "hosts port udp time bitrate reverse bidir parallel length interval json html"),
     ("net ping", "host port icmp tcp rate length time under_load json html"),
@@ -61,7 +64,8 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
 )];
 
 /// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 8] = ["completions", "man", "export", "verify", "mark", "resume", "plan", "import"];
+const SELDOM: [&str; 9] =
+    ["completions", "man", "export", "verify", "mark", "resume", "plan", "import", "fleet"];
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;
@@ -183,7 +187,7 @@ mod tests {
 
     /// Every command with its path.
     fn all(path: &str, command: &Command) -> Vec<(String, Command)> {
-        let subs = command.get_subcommands().filter(|sub| !["help", "agent"].contains(&sub.get_name()));
+        let subs = command.get_subcommands().filter(|sub| !["help", "agent", "member"].contains(&sub.get_name()));
         let subs = subs.flat_map(|sub| all(format!("{path} {}", sub.get_name()).trim_start(), sub));
         [(path.to_owned(), command.clone())].into_iter().chain(subs).collect()
     }

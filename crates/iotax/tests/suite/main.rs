@@ -15,6 +15,7 @@ mod faults;
 mod files;
 mod fio;
 mod fio_jobs;
+mod fleet;
 mod formats;
 mod ground_truth;
 mod guard;

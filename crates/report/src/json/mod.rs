@@ -8,6 +8,7 @@ mod certainty;
 pub mod comparison;
 mod curve;
 pub mod doctor;
+pub mod fleet;
 mod grid;
 pub mod history;
 mod parts;

@@ -85,6 +85,14 @@ fn is_nats(address: &str) -> bool {
     address.starts_with("nats://") || address.starts_with("tls://")
 }
 
+/// Reads how one member is reached, as a store has it.
+pub(super) fn link(given: &str) -> Result<Option<Link>, Failure> {
+    if is_nats(given) {
+        return Ok(Some(Link::Nats(given.to_owned())));
+    }
+    Ok(read(given)?.into_iter().next().map(|host| host.link))
+}
+
 /// The agents that wait at a NATS server.
 fn enlisted(url: &str) -> Result<Vec<Host>, Failure> {
     let address: Address = url.parse().map_err(|error| usage(format!("--hosts {error}")))?;
@@ -130,11 +138,6 @@ fn parse(line: &str) -> Result<Vec<Host>, String> {
     }
     if let Some(space) = address.strip_prefix("netns:").filter(|space| is_name(space)) {
         return Ok(vec![host(Link::Namespace(space.to_owned()), space)]);
-    }
-    if is_nats(address) {
-        // Only what is in a store names the agent too.
-        let named = name.clone().map(|_| vec![host(Link::Nats(address.to_owned()), "")]);
-        return named.ok_or_else(|| format!("{address:?}: accepted alone: --hosts nats://HOST[:PORT]"));
     }
     let Some(rest) = address.strip_prefix("ssh://") else {
         return Err(format!("{address:?} is no address of a member; accepted: {ACCEPTED}"));

@@ -1,9 +1,11 @@
 //! `iotax fleet report`: the result of a fleet.
 
+use anyhow::Context;
 use clap::Args as ClapArgs;
+use iotax_analysis::fleet::fleet;
 use iotax_model::Run;
 use iotax_model::exit::Exit;
-use iotax_report::json;
+use iotax_report::{document, json};
 use iotax_store::{Filter, Store};
 
 use super::super::output::{Destinations, OutputArgs, load};
@@ -30,7 +32,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 
 /// Checks where the results go.
 pub(super) fn open(output: &OutputArgs) -> Result<Destinations, Failure> {
-    output.open(json::MARK)
+    if output.html.is_some() {
+        return Err(usage("--html is for the members' own runs: iotax report RUN --html FILE"));
+    }
+    output.open(json::fleet::MARK)
 }
 
 /// The members' runs, in the order in which they were made.
@@ -51,6 +56,7 @@ pub(super) fn runs(store: &Store, fleet: &str) -> Result<Vec<Run>, Failure> {
 
 /// Shows the result and writes its documents.
 pub(super) fn show(runs: &[Run], outputs: &Destinations, page: PageArgs) -> Result<(), Failure> {
-    let _ = (runs, outputs, page);
-    Ok(())
+    let fleet = fleet(runs).context("these runs are no fleet's").or_exit(Exit::Environment)?;
+    page.show(&document::fleet(&fleet), outputs.stdout_is_taken());
+    outputs.write_json(&json::fleet::document(&fleet))
 }

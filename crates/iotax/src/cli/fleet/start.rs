@@ -14,9 +14,11 @@ use iotax_model::exit::Exit;
 use iotax_testbed::agent_client::{AgentProcess, start_member};
 use iotax_testbed::interrupt::{Interrupt, POLL};
 use iotax_testbed::remote::{self, AgentLaunch, AgentProgram, RecordedAgent, RemoteRole, SshHost};
-use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
+use iotax_testbed::undo::{self, Effect, UndoEntry, UndoLog};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::super::enlist::refused;
+use super::super::session::say_not_undone;
 use super::super::{Failure, OrExit, usage};
 use super::hosts::{Host, Link};
 use crate::runner;
@@ -38,6 +40,8 @@ struct Process {
     said: Arc<Mutex<Vec<u8>>>,
     /// Its record in the undo log, if it is on another machine.
     entry: Option<UndoEntry>,
+    /// The directory of its state, if it is on this machine.
+    state: Option<PathBuf>,
 }
 
 /// Starts all members and connects the hub to them. Those that cannot be started come back with their reasons.
@@ -126,10 +130,12 @@ fn here(
             Link::Namespace(name) => Some(name.as_str()),
             Link::Ssh(_) | Link::Nats(_) => continue,
         };
-        match start_member(namespace, program, &place.join(&host.name)) {
+        let state = place.join(&host.name);
+        match start_member(namespace, program, &state) {
             Ok(AgentProcess { child, stdin, stdout, said }) => {
                 hub.add(&host.name, stdout, stdin);
-                started.processes.push(Process { name: host.name.clone(), child, said, entry: None });
+                let (name, state) = (host.name.clone(), Some(state));
+                started.processes.push(Process { name, child, said, entry: None, state });
             }
             Err(error) => failed.push((host.name.clone(), error.to_string())),
         }
@@ -168,7 +174,22 @@ fn reach(
         Ok(())
     };
     let AgentProcess { child, stdin, stdout, said } = remote::start(&launch, stop, &mut record)?;
-    Ok((Process { name: name.to_owned(), child, said, entry }, (stdout, stdin)))
+    Ok((Process { name: name.to_owned(), child, said, entry, state: None }, (stdout, stdin)))
+}
+
+impl Process {
+    /// Kills it with all that it started, and undoes on this machine what it can no longer undo itself.
+    fn kill(&mut self) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.child.wait();
+        if let Some(state) = &self.state {
+            // The log is locked until the process is gone.
+            let undone = undo::clean(&state.join("iotax").join("undo"), false);
+            undone.iter().flat_map(|undone| &undone.failed).for_each(say_not_undone);
+        }
+    }
 }
 
 impl Started {
@@ -192,9 +213,8 @@ impl Started {
                 }
             };
             if status.is_none() {
-                // It hangs. Its machine's iotax clean undoes what it did.
-                let _ = process.child.kill();
-                let _ = process.child.wait();
+                // It hangs. On another machine the undo log has what is left.
+                process.kill();
             }
             if let (Some(entry), true) = (process.entry, status.is_some_and(|status| status.success())) {
                 // Without a mark the entry is only tried once more.

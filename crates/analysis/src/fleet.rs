@@ -1,0 +1,415 @@
+//! A fleet: hosts compared with one another, or what members got together of one storage that they share.
+
+use std::collections::BTreeMap;
+
+use iotax_model::record::{FleetMode, Measurement, Sample};
+use iotax_model::{Histogram, Run, RunState, WarningKind};
+
+use crate::fairness::{Fairness, jain};
+use crate::percentile::percentile;
+use crate::stats::paired::{Differences, Interval};
+use crate::stats::{ALPHA, Estimate, median};
+
+/// Fewest hosts that show what is usual.
+const FEWEST_HOSTS: usize = 5;
+/// The modified z-score beyond which a host is an outlier (B. Iglewicz, D. Hoaglin, How to Detect and Handle Outliers, ASQC Quality Press,
+/// 1993).
+const FAR: f64 = 3.5;
+/// Factor from the median absolute deviation to the score, by the same authors.
+const NORMAL: f64 = 0.6745;
+
+/// The answer of a fleet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fleet {
+    /// Its id.
+    pub id: String,
+    /// The plan's title.
+    pub name: String,
+    /// What its members measured together.
+    pub mode: FleetMode,
+    /// Its members, in the order in which they were named.
+    pub members: Vec<FleetRun>,
+    /// Hosts side by side, by workload and target; empty where they share one storage.
+    pub hosts: Vec<HostCell>,
+    /// What members got together, by workload and target; empty where each has its own storage.
+    pub shared: Vec<SharedCell>,
+}
+
+/// A member's run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetRun {
+    /// The member's name.
+    pub name: String,
+    /// Its machine's host name, if it is known.
+    pub machine: Option<String>,
+    /// Its run in the store.
+    pub run: i64,
+    /// The state of that.
+    pub state: RunState,
+    /// Measurements that are there.
+    pub measured: usize,
+    /// Why it did not come to its end, if it is known.
+    pub reason: Option<String>,
+}
+
+/// One workload and target on all hosts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostCell {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// The hosts that measured it.
+    pub hosts: Vec<HostFigures>,
+    /// The median of the hosts' mean latencies, in nanoseconds.
+    pub median_ns: f64,
+    /// False if too few hosts measured it to say which are unlike the others.
+    pub is_judged: bool,
+}
+
+/// One host in a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostFigures {
+    /// The member's name.
+    pub member: String,
+    /// Its rounds.
+    pub rounds: usize,
+    /// Median over the rounds of I/Os per second.
+    pub iops: Option<f64>,
+    /// Geometric mean over the rounds of the mean latency, in nanoseconds.
+    pub mean_ns: f64,
+    /// Student's t interval at 95% of it; absent for fewer than two rounds.
+    pub interval: Option<Interval>,
+    /// The 99th percentile of all I/Os, in nanoseconds; absent if fewer than ten lie beyond it.
+    pub p99_ns: Option<f64>,
+    /// `mean_ns` against the median host's.
+    pub ratio: f64,
+    /// Its modified z-score among the hosts' logarithms; absent where they do not differ.
+    pub score: Option<f64>,
+    /// True if it is unlike the other hosts: by its score, by more than the margin, and by its own interval.
+    pub is_outlier: bool,
+}
+
+/// One workload and target of members that share a storage.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedCell {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// By the members that were there, those of most rounds first.
+    pub groups: Vec<SharedGroup>,
+    /// Rounds that count for nothing.
+    pub withheld: Vec<WithheldRound>,
+}
+
+/// A round whose sums are not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithheldRound {
+    /// The round.
+    pub round: u32,
+    /// Why.
+    pub reason: String,
+}
+
+/// The rounds that the same members measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SharedGroup {
+    /// The members with their shares of the I/Os, 0 to 1.
+    pub shares: Vec<(String, f64)>,
+    /// The number of rounds.
+    pub rounds: usize,
+    /// Median over the rounds of the I/Os per second of all members.
+    pub iops: f64,
+    /// Student's t interval at 95% of the mean of these sums; absent for fewer than two rounds.
+    pub iops_interval: Option<Interval>,
+    /// Median over the rounds of the bytes per second of all members.
+    pub bytes_per_s: f64,
+    /// Jain's index of their I/Os per second.
+    pub fairness: Option<Fairness>,
+    /// I/Os that count.
+    pub ios: u64,
+    /// Service times of all members and rounds, merged: percentiles of it are those of all I/Os.
+    pub latency: Histogram,
+    /// How far apart they began.
+    pub skew: StartSkew,
+}
+
+/// How far apart the members of a fleet began their windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartSkew {
+    /// The 99th percentile over all beginnings of the distance to the first of its round.
+    pub p99_ns: u64,
+    /// The greatest of them.
+    pub longest_ns: u64,
+    /// Bound on the error of either, by the round trips that the clocks were compared by.
+    pub uncertainty_ns: u64,
+}
+
+impl SharedGroup {
+    /// A percentile of all I/Os in nanoseconds; absent if fewer than ten lie beyond it.
+    #[must_use]
+    pub fn percentile(&self, q: f64) -> Option<f64> {
+        percentile(&self.latency, q)
+    }
+}
+
+/// The answer of a fleet whose members' runs these are; `None` if they are none.
+#[must_use]
+pub fn fleet(runs: &[Run]) -> Option<Fleet> {
+    let first = runs.iter().find(|run| run.fleet.is_some())?;
+    let own = first.fleet.as_ref()?;
+    let members: Vec<(&str, &Run)> = runs
+        .iter()
+        .filter_map(|run| Some((run.fleet.as_ref().filter(|one| one.fleet == own.fleet)?.member.as_str(), run)))
+        .collect();
+    let cells: Vec<(String, String)> = first
+        .plan
+        .workloads
+        .iter()
+        .flat_map(|work| first.plan.targets.iter().map(|target| (work.name.clone(), target.name.clone())))
+        .collect();
+    let is_shared = own.mode == FleetMode::Shared;
+    let margin = first.plan.margin.share();
+    let hosts = cells.iter().filter(|_| !is_shared).filter_map(|cell| HostCell::of(cell, &members, margin));
+    let shared = cells.iter().filter(|_| is_shared).map(|cell| SharedCell::of(cell, &members));
+    Some(Fleet {
+        id: own.fleet.clone(),
+        name: first.plan.name.clone(),
+        mode: own.mode,
+        hosts: hosts.collect(),
+        shared: shared.collect(),
+        members: members.iter().map(|(name, run)| FleetRun::of(name, run)).collect(),
+    })
+}
+
+impl FleetRun {
+    fn of(name: &str, run: &Run) -> Self {
+        let about_all = run.warnings.iter().rev().find(|warning| {
+            warning.kind == WarningKind::Incomplete && warning.target.is_none() && warning.workload.is_none()
+        });
+        let reason = about_all.filter(|_| run.state != RunState::Complete).map(|warning| warning.evidence.clone());
+        Self {
+            name: name.to_owned(),
+            machine: run.environment.hostname.clone(),
+            run: run.id,
+            state: run.state,
+            measured: run.measurements.len(),
+            reason,
+        }
+    }
+}
+
+/// The measurements of a cell.
+fn of_cell<'a>(run: &'a Run, (workload, target): &'a (String, String)) -> impl Iterator<Item = &'a Measurement> {
+    run.measurements.iter().filter(move |m| m.workload == *workload && m.target == *target)
+}
+
+/// I/Os per second of a measurement.
+fn iops(m: &Measurement) -> Option<f64> {
+    let seconds = m.outcome.duration_ns as f64 / 1e9;
+    (seconds > 0.0).then(|| m.outcome.tallies.ios() as f64 / seconds)
+}
+
+impl HostCell {
+    /// `None` if no host measured it.
+    fn of(cell: &(String, String), members: &[(&str, &Run)], margin: f64) -> Option<Self> {
+        let mut hosts: Vec<HostFigures> =
+            members.iter().filter_map(|(name, run)| HostFigures::of(name, run, cell)).collect();
+        let logs: Vec<f64> = hosts.iter().map(|host| host.mean_ns.ln()).collect();
+        let centre = median(&logs)?;
+        let distances: Vec<f64> = logs.iter().map(|log| (log - centre).abs()).collect();
+        let spread = median(&distances)?;
+        let is_judged = hosts.len() >= FEWEST_HOSTS;
+        for host in &mut hosts {
+            let distance = host.mean_ns.ln() - centre;
+            host.ratio = distance.exp();
+            host.score = (spread > 0.0).then(|| NORMAL * distance / spread);
+            let is_far = host.score.map_or(distance != 0.0, |score| score.abs() > FAR);
+            let is_apart = host.interval.is_some_and(|own| !(own.low..=own.high).contains(&centre.exp()));
+            host.is_outlier = is_judged && is_far && is_apart && distance.abs() > margin.ln_1p();
+        }
+        let (workload, target) = cell.clone();
+        Some(Self { workload, target, hosts, median_ns: centre.exp(), is_judged })
+    }
+}
+
+impl HostFigures {
+    fn of(name: &str, run: &Run, cell: &(String, String)) -> Option<Self> {
+        let all: Vec<&Measurement> = of_cell(run, cell).collect();
+        let mean = |m: &&Measurement| m.outcome.tallies.latency().mean().filter(|mean| *mean > 0.0);
+        let logs: Vec<f64> = all.iter().filter_map(mean).map(f64::ln).collect();
+        let rounds = logs.len();
+        let logs = Differences::new(logs)?;
+        let mut latency = Histogram::new();
+        all.iter().for_each(|m| latency.merge(&m.outcome.tallies.latency()));
+        Some(Self {
+            member: name.to_owned(),
+            rounds,
+            iops: median(&all.iter().filter_map(|m| iops(m)).collect::<Vec<_>>()),
+            mean_ns: logs.mean().exp(),
+            interval: logs.interval(ALPHA).map(|interval| interval.map(f64::exp)),
+            p99_ns: percentile(&latency, 0.99),
+            ratio: 1.0,
+            score: None,
+            is_outlier: false,
+        })
+    }
+}
+
+/// What counts of one member in one round.
+struct Counted {
+    member: usize,
+    ios: u64,
+    bytes: u64,
+    seconds: f64,
+    latency: Histogram,
+    late_ns: i64,
+    uncertainty_ns: u64,
+}
+
+impl SharedCell {
+    fn of(cell: &(String, String), members: &[(&str, &Run)]) -> Self {
+        let measured: Vec<BTreeMap<u32, &Measurement>> = members
+            .iter()
+            .map(|(_, run)| run.measurements.iter().map(|m| (m.order, m)).collect())
+            .collect();
+        let mut steps: Vec<u32> = measured.iter().flat_map(|own| own.keys().copied()).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        let mut withheld = Vec::new();
+        let mut groups: BTreeMap<Vec<usize>, Vec<Vec<Counted>>> = BTreeMap::new();
+        for (at, step) in steps.iter().enumerate() {
+            let Some(one) = measured.iter().find_map(|own| own.get(step)) else { continue };
+            if (&one.workload, &one.target) != (&cell.0, &cell.1) {
+                continue;
+            }
+            // Whoever measured neither this step nor the one before it was gone already.
+            let was_there = |own: &BTreeMap<u32, &Measurement>| {
+                own.contains_key(step) || at.checked_sub(1).is_none_or(|before| own.contains_key(&steps[before]))
+            };
+            let there: Vec<usize> = (0..members.len()).filter(|member| was_there(&measured[*member])).collect();
+            match counted(&there, members, &measured, *step) {
+                Ok(round) => groups.entry(there).or_default().push(round),
+                Err(reason) => withheld.push(WithheldRound { round: one.round, reason }),
+            }
+        }
+        let mut groups: Vec<SharedGroup> = groups.into_values().map(|rounds| SharedGroup::of(members, &rounds)).collect();
+        groups.sort_by_key(|group| std::cmp::Reverse((group.rounds, group.shares.len())));
+        withheld.sort_by_key(|round| round.round);
+        let (workload, target) = cell.clone();
+        Self { workload, target, groups, withheld }
+    }
+}
+
+/// What counts of a step: the whole intervals of each member in the window that all share. Fails with the reason why nothing does.
+fn counted(
+    there: &[usize],
+    members: &[(&str, &Run)],
+    measured: &[BTreeMap<u32, &Measurement>],
+    step: u32,
+) -> Result<Vec<Counted>, String> {
+    let mut all = Vec::with_capacity(there.len());
+    for member in there {
+        let name = members[*member].0;
+        let m = measured[*member].get(&step).ok_or_else(|| format!("{name} did not measure it"))?;
+        let start = m.fleet.ok_or_else(|| format!("it is not known when {name} began"))?;
+        all.push((*member, *m, start));
+    }
+    let end = |m: &Measurement| m.samples.last().map_or(0, |sample| sample.at_ns);
+    let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+    let from = all.iter().map(|(_, _, start)| start.late_ns).max().unwrap_or(0);
+    let to = all.iter().map(|(_, m, start)| start.late_ns.saturating_add(signed(end(m)))).min().unwrap_or(0);
+    let counted: Vec<Counted> = all
+        .into_iter()
+        .map(|(member, m, start)| {
+            let is_within = |sample: &&Sample| {
+                let ends = start.late_ns.saturating_add(signed(sample.at_ns));
+                ends <= to && ends.saturating_sub(signed(sample.duration_ns)) >= from
+            };
+            let mut counted = Counted {
+                member,
+                ios: 0,
+                bytes: 0,
+                seconds: 0.0,
+                latency: Histogram::new(),
+                late_ns: start.late_ns,
+                uncertainty_ns: start.uncertainty_ns,
+            };
+            for sample in m.whole_samples().filter(is_within) {
+                counted.ios += sample.tallies.ios();
+                counted.bytes += sample.tallies.bytes();
+                counted.seconds += sample.duration_ns as f64 / 1e9;
+                counted.latency.merge(&sample.tallies.latency());
+            }
+            counted
+        })
+        .collect();
+    match counted.iter().find(|one| one.seconds <= 0.0) {
+        Some(none) => Err(format!("{} has no whole interval in the window that all share", members[none.member].0)),
+        None => Ok(counted),
+    }
+}
+
+impl SharedGroup {
+    fn of(members: &[(&str, &Run)], rounds: &[Vec<Counted>]) -> Self {
+        let sums = |of: fn(&Counted) -> u64| -> Vec<f64> {
+            rounds.iter().map(|round| round.iter().map(|one| of(one) as f64 / one.seconds).sum()).collect()
+        };
+        let iops = sums(|one| one.ios);
+        let even = rounds.iter().filter_map(|round| {
+            jain(&round.iter().map(|one| one.ios as f64 / one.seconds).collect::<Vec<_>>())
+        });
+        let mut got: BTreeMap<usize, f64> = BTreeMap::new();
+        let mut latency = Histogram::new();
+        for one in rounds.iter().flatten() {
+            *got.entry(one.member).or_default() += one.ios as f64 / one.seconds;
+            latency.merge(&one.latency);
+        }
+        let all: f64 = got.values().sum();
+        let least = 1.0 / got.len().max(1) as f64;
+        let share = |rate: f64| if all > 0.0 { rate / all } else { 0.0 };
+        Self {
+            shares: got.iter().map(|(member, rate)| (members[*member].0.to_owned(), share(*rate))).collect(),
+            rounds: rounds.len(),
+            iops: median(&iops).unwrap_or_default(),
+            iops_interval: Differences::new(iops).and_then(|iops| iops.interval(ALPHA)),
+            bytes_per_s: median(&sums(|one| one.bytes)).unwrap_or_default(),
+            fairness: Fairness::over(even.collect(), least),
+            ios: rounds.iter().flatten().map(|one| one.ios).sum(),
+            latency,
+            skew: StartSkew::of(rounds),
+        }
+    }
+}
+
+impl StartSkew {
+    fn of(rounds: &[Vec<Counted>]) -> Self {
+        let mut distances: Vec<u64> = rounds
+            .iter()
+            .flat_map(|round| {
+                let first = round.iter().map(|one| one.late_ns).min().unwrap_or(0);
+                round.iter().map(move |one| one.late_ns.abs_diff(first))
+            })
+            .collect();
+        distances.sort_unstable();
+        let place = (distances.len() * 99).div_ceil(100).saturating_sub(1);
+        // A distance is that of two clocks from the coordinator's.
+        let uncertainty_ns = rounds
+            .iter()
+            .map(|round| {
+                let mut bounds: Vec<u64> = round.iter().map(|one| one.uncertainty_ns).collect();
+                bounds.sort_unstable();
+                bounds.iter().rev().take(2).sum()
+            })
+            .max();
+        Self {
+            p99_ns: distances.get(place).copied().unwrap_or(0),
+            longest_ns: distances.last().copied().unwrap_or(0),
+            uncertainty_ns: uncertainty_ns.unwrap_or(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
