@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_nats::ConnectOptions;
 
 /// The accepted form.
-const FORM: &str = "nats://HOST[:PORT][?KEY=VALUE&...] or tls://..., with the keys group, expect, wait, prefix, creds, user, \
+const FORM: &str = "nats://HOST[:PORT][?KEY=VALUE&...] or tls://..., with the keys group, expect, wait, fleet, prefix, creds, user, \
                     password-file, nkey, ca, cert and key";
 
 /// Why a URL is not understood.
@@ -33,6 +33,8 @@ pub struct Address {
     pub expect: Option<usize>,
     /// The longest wait for agents.
     pub wait: Duration,
+    /// A fleet that is meant.
+    pub fleet: Option<String>,
     /// A file of nsc's kind with a JWT and a seed.
     pub creds: Option<PathBuf>,
     /// A user's name.
@@ -76,6 +78,7 @@ fn parse(given: &str) -> Result<Address, String> {
         group: None,
         expect: None,
         wait: Duration::from_secs(10),
+        fleet: None,
         creds: None,
         user: None,
         password_file: None,
@@ -108,6 +111,7 @@ fn set(address: &mut Address, key: &str, value: &str) -> Result<(), String> {
     let path = Some(PathBuf::from(value));
     match key {
         "group" => address.group = Some(value.to_owned()),
+        "fleet" => address.fleet = Some(value.to_owned()),
         "expect" => {
             let count = value.parse().ok().filter(|count| *count > 0);
             address.expect = Some(count.ok_or_else(|| format!("expect={value}: expected a number from 1"))?);

@@ -81,7 +81,8 @@ pub(super) fn read(given: &str) -> Result<Vec<Host>, Failure> {
     named(hosts.map_err(usage)?.concat()).map_err(|reason| usage(format!("--hosts {given:?}: {reason}")))
 }
 
-fn is_nats(address: &str) -> bool {
+/// Returns whether this is the URL of a NATS server.
+pub(super) fn is_nats(address: &str) -> bool {
     address.starts_with("nats://") || address.starts_with("tls://")
 }
 
