@@ -25,7 +25,8 @@ pub(crate) fn next(database: &mut dyn Database) -> Result<i64, Fault> {
 }
 
 fn read(database: &mut dyn Database, suffix: &str) -> Result<i64, Fault> {
-    let counter = database.query(&format!("SELECT last_run, seal FROM store WHERE one = 1{suffix}"), &[])?.pop();
+    let counter =
+        database.query(&format!("SELECT last_run, seal FROM store WHERE one = 1{suffix}"), &[])?.pop();
     let counter = counter.map(|mut row| Ok::<_, Fault>((row.int()?, row.int()?))).transpose()?;
     let counter = counter.and_then(|(last, seal)| (seal == sealed(last)).then_some(last));
     if let Some(last) = counter {

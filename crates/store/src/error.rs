@@ -29,11 +29,10 @@ pub enum StoreError {
         place: Location,
     },
     /// The store was written by another version of iotax. It was not changed.
-    #[error("the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; {}", if found < known {
-        "a command that writes to it, such as iotax store init, brings it up to date where this iotax knows how"
-    } else {
-        "use the iotax that wrote it or name another one with --db"
-    })]
+    #[error(
+        "the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; an older one is brought up to \
+         date by iotax store init {place}, for a newer one use the iotax that wrote it, or name another one with --db"
+    )]
     Version {
         /// The store.
         place: Location,

@@ -388,8 +388,7 @@ impl Store {
     /// but the number is known.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
         let mut database = self.database.borrow_mut();
-        let lines =
-            insist(database.as_mut(), Purpose::Read, &mut |database| summary::list(database, filter));
+        let lines = insist(database.as_mut(), Purpose::Read, &mut |database| summary::list(database, filter));
         let lines = lines.map_err(|fault| database.told(None, fault))?;
         let line = |(id, line): summary::Line| {
             line.unwrap_or_else(|fault| RunSummary::damaged(id, database.told(Some(id), fault)))

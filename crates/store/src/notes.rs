@@ -10,7 +10,8 @@ use crate::summary::searchable;
 
 /// The notes of a run with the time of their last change; absent if nobody said anything yet.
 pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<(Notes, i64)>, Fault> {
-    let found = database.query("SELECT text, words, changed_at_ms, seal FROM note WHERE run = $1", &[run.into()])?;
+    let found =
+        database.query("SELECT text, words, changed_at_ms, seal FROM note WHERE run = $1", &[run.into()])?;
     let tags = database.query("SELECT tag FROM tag WHERE run = $1", &[run.into()])?;
     let mut tags = tags.into_iter().map(|mut row| row.text()).collect::<Result<Vec<_>, _>>()?;
     tags.sort();
@@ -38,7 +39,10 @@ pub(crate) fn put(
     notes.tags.sort();
     notes.tags.dedup();
     if notes.text.contains('\0') || notes.tags.iter().any(|tag| tag.contains('\0') || tag.is_empty()) {
-        return Err(Fault::value("note", &"a note has no NUL character, and a tag has at least one character"));
+        return Err(Fault::value(
+            "note",
+            &"a note has no NUL character, and a tag has at least one character",
+        ));
     }
     // Waits for others that change the same notes.
     let lock = format!("SELECT id FROM run WHERE id = $1{}", database.to_change());
@@ -53,13 +57,8 @@ pub(crate) fn put(
                ON CONFLICT (run) DO UPDATE SET text = excluded.text, words = excluded.words, \
                changed_at_ms = excluded.changed_at_ms, seal = excluded.seal";
     let seal = seal_of(run, &notes, changed_at_ms);
-    let values = [
-        run.into(),
-        notes.text.as_str().into(),
-        words_of(&notes).into(),
-        changed_at_ms.into(),
-        seal.into(),
-    ];
+    let values =
+        [run.into(), notes.text.as_str().into(), words_of(&notes).into(), changed_at_ms.into(), seal.into()];
     database.execute(sql, &values)?;
     Ok(())
 }

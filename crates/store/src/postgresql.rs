@@ -79,7 +79,8 @@ impl Postgres {
         Self::to_write_by(url, schema::STEPS)
     }
 
-    fn to_write_by(url: &str, steps: &'static [Step]) -> Result<Self, StoreError> {
+    /// Like [`Self::to_write`], with the schema that these steps make.
+    pub(crate) fn to_write_by(url: &str, steps: &'static [Step]) -> Result<Self, StoreError> {
         let newest = schema::newest(steps);
         let mut store = Self::connect(url, false)?;
         let made = store.version().and_then(|found| match found {
@@ -92,8 +93,11 @@ impl Postgres {
 
     fn connect(url: &str, is_read_only: bool) -> Result<Self, StoreError> {
         let place: Location = url.into();
-        let connector = Connector::new(url)
-            .map_err(|reason| StoreError::Value { place: place.clone(), what: "the URL", reason })?;
+        let connector = Connector::new(url).map_err(|reason| StoreError::Value {
+            place: place.clone(),
+            what: "the URL",
+            reason,
+        })?;
         let session = Session::begin(&connector, is_read_only).map_err(|error| match fault(error) {
             // Nothing was there to be lost.
             Fault::Lost(reason) => StoreError::Unreachable { place: place.clone(), reason },
@@ -141,7 +145,10 @@ impl Postgres {
     }
 
     fn make_within(&mut self, steps: &'static [Step]) -> Result<i64, Fault> {
-        self.query("SELECT 1::bigint FROM (SELECT pg_advisory_xact_lock($1)) locked", &[i64::from(LOCKS).into()])?;
+        self.query(
+            "SELECT 1::bigint FROM (SELECT pg_advisory_xact_lock($1)) locked",
+            &[i64::from(LOCKS).into()],
+        )?;
         // Somebody else may have been first.
         let found = self.version()?;
         if found.is_none() {

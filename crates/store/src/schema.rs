@@ -157,3 +157,6 @@ pub(crate) fn of_postgres(step: &Step) -> String {
     let tables = step.both.replace("{int}", "BIGINT").replace("{bytes}", "BYTEA");
     tables.replace("{strict}", "") + step.postgres
 }
+
+#[cfg(test)]
+mod tests;

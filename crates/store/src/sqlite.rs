@@ -38,7 +38,7 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     /// Opens a store to read it. It need not be writable, and neither need its directory.
     pub(crate) fn to_read(path: &Path) -> Result<Self, StoreError> {
-        if is_new(path)? {
+        if is_new(path, schema::version())? {
             return Err(StoreError::Foreign { place: path.into() });
         }
         let store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -61,10 +61,10 @@ impl Sqlite {
         Self::to_write_by(path, schema::STEPS)
     }
 
-    fn to_write_by(path: &Path, steps: &'static [Step]) -> Result<Self, StoreError> {
-        let is_new = is_new(path)?;
-        let mut store =
-            Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    /// Like [`Self::to_write`], with the schema that these steps make.
+    pub(crate) fn to_write_by(path: &Path, steps: &'static [Step]) -> Result<Self, StoreError> {
+        let is_new = is_new(path, schema::newest(steps))?;
+        let mut store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         if !is_new {
             check_pages(&store.connection).map_err(|fault| store.told(None, fault))?;
         }
@@ -256,7 +256,7 @@ fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault
 
 /// Reads only the file's first bytes, so that a foreign file is never opened as a database. Returns whether the file is new:
 /// absent or empty.
-fn is_new(path: &Path) -> Result<bool, StoreError> {
+fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
     let fail = |source| StoreError::Open { place: path.into(), source };
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -274,7 +274,6 @@ fn is_new(path: &Path) -> Result<bool, StoreError> {
         return Err(StoreError::Foreign { place: path.into() });
     }
     let found = i64::from(number(60).unwrap_or(0));
-    let known = schema::version();
     if !schema::is_known(found, known) {
         return Err(StoreError::Version { place: path.into(), found, known });
     }

@@ -192,7 +192,8 @@ fn condition(filter: &Filter, running: &BTreeSet<i64>) -> (String, Vec<Value>) {
     if let Some(state) = filter.state {
         // Numbers of ours: nothing to escape.
         let claimed: Vec<String> = running.iter().map(ToString::to_string).collect();
-        let is_claimed = format!("id IN ({})", if claimed.is_empty() { "0".into() } else { claimed.join(", ") });
+        let is_claimed =
+            format!("id IN ({})", if claimed.is_empty() { "0".into() } else { claimed.join(", ") });
         terms.push(match state {
             RunState::Running => format!("(state = 'running' AND {is_claimed})"),
             RunState::Interrupted => {

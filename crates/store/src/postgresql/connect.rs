@@ -38,9 +38,9 @@ impl Connector {
             }
         }
         let url = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-        let mut config: Config = url.parse().map_err(|error| {
-            format!("{}; accepted: postgres://USER@HOST:PORT/DATABASE", cause(&error))
-        })?;
+        let mut config: Config = url
+            .parse()
+            .map_err(|error| format!("{}; accepted: postgres://USER@HOST:PORT/DATABASE", cause(&error)))?;
         let (ssl, trust) = match mode.unwrap_or("prefer") {
             "disable" => (SslMode::Disable, None),
             "prefer" => (SslMode::Prefer, Some(tls::Trust::Anyone)),

@@ -24,9 +24,7 @@ pub(super) fn connect(trust: &Trust) -> Result<MakeRustlsConnect, String> {
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     let config = match trust {
-        Trust::Anyone => {
-            config.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider)))
-        }
+        Trust::Anyone => config.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))),
         Trust::Roots(file) => config.with_root_certificates(roots(file.as_deref())?),
     };
     Ok(MakeRustlsConnect::new(config.with_no_client_auth()))

@@ -65,9 +65,8 @@ fn directory() -> PathBuf {
 /// Refuses a directory that others can write to, or that is a link.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
-    let is_ours = found.is_dir()
-        && found.uid() == rustix::process::geteuid().as_raw()
-        && found.mode() & 0o077 == 0;
+    let is_ours =
+        found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
     if is_ours {
         return Ok(());
     }
