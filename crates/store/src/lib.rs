@@ -6,6 +6,8 @@
 //! A store of PostgreSQL blocks while it waits for the server, on a small runtime inside: call it from threads that may block
 //! (`spawn_blocking`), not from an asynchronous task.
 
+#[cfg(test)]
+mod bench;
 mod copy;
 mod counter;
 mod database;

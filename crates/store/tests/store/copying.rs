@@ -1,7 +1,9 @@
 //! Runs between stores.
 
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use iotax_model::{Run, RunState};
 use iotax_store::{Copied, Notes, Store, StoreError};
@@ -119,7 +121,64 @@ fn two_that_push_the_same_at_once_make_one_copy(place: &Place) {
     );
 }
 
+const VICTIM: &str = "IOTAX_TEST_PUSH_TO_BE_KILLED";
+
+#[test]
+#[ignore = "not a test of its own: a_push_that_is_killed_leaves_no_half_run starts it and kills it"]
+fn victim() {
+    let places = std::env::var(VICTIM).expect("started by its test");
+    let (from, to) = places.split_once(' ').expect("two places");
+    let from = Store::open_to_read(from).expect("there");
+    let mut to = Store::open(to).expect("there");
+    for (run, _) in from.runs().expect("listed") {
+        from.copy_run(run, &mut to).expect("copied");
+    }
+}
+
+fn a_push_that_is_killed_leaves_no_half_run(place: &Place) {
+    let from = Place::file();
+    let mut store = from.open();
+    for _ in 0..12 {
+        fill(&mut store, &synthetic::ladder(false));
+    }
+    let there = place.open();
+    let count = || there.list(&iotax_store::Filter::default()).expect("listed").len();
+    let begun = Instant::now();
+    // Killed at some point of some run, again and again until all are there.
+    for wait in [1, 7, 13] {
+        let before = count();
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--ignored", "--exact", "copying::victim", "--nocapture"])
+            .env(VICTIM, format!("{} {}", from.location, place.location))
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("starts");
+        while count() < before + 2 && child.try_wait().expect("asked").is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(120), "nothing is copied");
+            thread::sleep(Duration::from_millis(wait));
+        }
+        child.kill().expect("running or ended");
+        child.wait().expect("ended");
+        let listed = there.runs().expect("listed");
+        let is_whole = |run: &Result<iotax_store::RunSummary, StoreError>| {
+            run.as_ref().is_ok_and(|run| run.damage.is_none() && run.measured == 60)
+        };
+        assert!(listed.len() >= 2 && listed.iter().all(|(_, run)| is_whole(run)), "{listed:?}");
+    }
+    let mut to = place.open();
+    for run in 1..=12 {
+        store.copy_run(run, &mut to).expect("copied");
+        let id = match store.copy_run(run, &mut to).expect("again") {
+            Copied::Same { run } => run,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(store.fingerprint(run).expect("read"), to.fingerprint(id).expect("read"));
+    }
+    assert_eq!(count(), 12);
+}
+
 crate::place::both! {
+    a_push_that_is_killed_leaves_no_half_run,
     a_run_that_grew_is_completed,
     a_running_run_is_not_copied,
     two_that_push_the_same_at_once_make_one_copy,

@@ -1,6 +1,5 @@
 //! Tests of the store, on both of its databases where both can do it.
 
-mod bench;
 mod both;
 mod copying;
 mod damage;
