@@ -6,6 +6,7 @@
 //! prints `skipped:`, its name and the reason.
 
 pub mod nats;
+pub mod postgres;
 pub mod tree;
 
 use std::fmt::Display;

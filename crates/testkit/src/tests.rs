@@ -143,3 +143,18 @@ fn nobody_skips_by_hand() {
     let by_hand: Vec<String> = by_hand.map(|(path, _)| path).collect();
     assert_eq!(by_hand, Vec::<String>::new(), "use require! and skip!");
 }
+
+#[test]
+fn a_postgres_server_comes_and_goes() {
+    require!(file postgres::PROGRAM);
+    let mut server = postgres::Server::start();
+    let (port, directory) = (server.port(), server.socket_directory().to_owned());
+    assert!(server.database().contains("/test"));
+    server.sql("test0", "CREATE TABLE a (b int); INSERT INTO a VALUES (7)");
+    server.crash();
+    assert!(!postgres::is_listening(port));
+    server.start_again();
+    assert_eq!(server.sql("test0", "SELECT b, b + 1 FROM a"), "7|8");
+    drop(server);
+    assert!(!postgres::is_listening(port) && !directory.exists());
+}

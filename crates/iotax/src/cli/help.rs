@@ -65,8 +65,22 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
 )];
 
 /// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 10] =
-    ["completions", "man", "export", "verify", "mark", "resume", "plan", "import", "trend", "fleet"];
+const SELDOM: [&str; 14] = [
+    "completions",
+    "man",
+    "export",
+    "verify",
+    "mark",
+    "resume",
+    "plan",
+    "import",
+    "note",
+    "push",
+    "pull",
+    "store",
+    "trend",
+    "fleet",
+];
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;
@@ -188,7 +202,8 @@ mod tests {
 
     /// Every command with its path.
     fn all(path: &str, command: &Command) -> Vec<(String, Command)> {
-        let subs = command.get_subcommands().filter(|sub| !["help", "agent", "member"].contains(&sub.get_name()));
+        let subs =
+            command.get_subcommands().filter(|sub| !["help", "agent", "member"].contains(&sub.get_name()));
         let subs = subs.flat_map(|sub| all(format!("{path} {}", sub.get_name()).trim_start(), sub));
         [(path.to_owned(), command.clone())].into_iter().chain(subs).collect()
     }

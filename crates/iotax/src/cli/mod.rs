@@ -28,11 +28,14 @@ mod list;
 mod live;
 mod mark;
 mod net;
+mod note;
 mod output;
 mod output_formats;
 mod plan;
 mod print_plan;
 mod progress;
+mod pull;
+mod push;
 mod quit_key;
 mod rate_gate;
 mod replace;
@@ -42,6 +45,7 @@ mod resume;
 mod run;
 mod serve;
 mod session;
+mod store;
 mod suite;
 mod target_args;
 mod terminal;
@@ -130,6 +134,15 @@ enum Command {
     /// Pages work without scripts and load nothing from elsewhere. It listens to this machine alone unless a token or clients'
     /// certificates say who may look.
     Serve(Box<serve::Args>),
+    /// Say something of a run, and tag it
+    Note(note::Args),
+    /// Copy runs to another store: a file, or a PostgreSQL database that a team shares
+    Push(push::Args),
+    /// Copy runs from another store
+    Pull(pull::Args),
+    /// Make a store for a team
+    #[command(subcommand)]
+    Store(store::Command),
     /// Show the results of a run again, or of several runs side by side
     #[command(visible_alias = "show")]
     Report(report::Args),
@@ -223,6 +236,10 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
         Command::Serve(args) => serve::main(&args),
+        Command::Note(args) => note::main(&args),
+        Command::Push(args) => push::main(&args),
+        Command::Pull(args) => pull::main(&args),
+        Command::Store(command) => store::main(&command),
         Command::Report(args) => report::main(&args),
         Command::Export(args) => export::main(&args),
         Command::Compare(args) => compare::main(&args),

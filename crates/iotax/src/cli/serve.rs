@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_serve::{Config, Launch, ServeError, Tls};
-use iotax_store::{Location, StoreError};
+use iotax_store::StoreError;
 
 use super::output::StoreArgs;
 use super::say::say;
@@ -79,7 +79,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let (base, has_launch) = (args.base_path.clone(), launch.is_some());
     let config = Config {
         read_only: !is_writable(args)?,
-        store: Location::from(&args.store.path()?),
+        store: args.store.location()?,
         listen: args.listen,
         base: args.base_path.clone(),
         hosts: args.host.clone(),

@@ -211,7 +211,7 @@ impl<'a> Session<'a> {
         let targets = local.filter_map(|target| Some(("the target", target.path.clone()?)));
         let journals = self.plan.workloads.iter().filter_map(|workload| workload.write_journal.as_ref());
         let journals: Vec<PathBuf> = journals.map(PathBuf::from).collect();
-        let mut made = vec![("--db", self.output.store.path()?)];
+        let mut made: Vec<_> = self.output.store.file()?.into_iter().map(|db| ("--db", db)).collect();
         made.extend(targets);
         made.extend(journals.iter().map(|journal| ("--write-journal", journal.clone())));
         outputs.refuse_made(&made)?;
@@ -332,8 +332,7 @@ impl<'a> Session<'a> {
             Some(fleet) => fleet.watch(watcher),
             None => Box::new(watcher),
         };
-        let ended =
-            runner::carry_out(&order, remote_agents, tag, undo_log, store, watcher.as_mut(), stop);
+        let ended = runner::carry_out(&order, remote_agents, tag, undo_log, store, watcher.as_mut(), stop);
         drop((quit_key, watcher));
         Ok(Some(Measured { run, ended }))
     }

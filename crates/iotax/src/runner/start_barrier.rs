@@ -71,7 +71,9 @@ pub(super) fn run(
         drop(sender);
         for event in events {
             barrier.pass(&event, entry);
-            if matches!(event.kind, EventKind::Event(Event::Measuring)) && !barrier.is_neighbour[event.participant] {
+            if matches!(event.kind, EventKind::Event(Event::Measuring))
+                && !barrier.is_neighbour[event.participant]
+            {
                 unbegun = unbegun.saturating_sub(1);
                 if unbegun == 0 {
                     entry.began(event.at);

@@ -40,6 +40,7 @@ mod net_truth;
 mod plan;
 mod readme;
 mod results;
+mod shared_store;
 mod slowed;
 mod ssh;
 mod sshd;

@@ -1,0 +1,223 @@
+//! A PostgreSQL server for one test, from Debian's package: its own directory, a port of 127.0.0.1 and a Unix socket.
+//!
+//! It ends with the test, also if the test is killed: a shell holds the server and waits for the end of a pipe from the test.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The directory of Debian's programs. [`Server::start`] needs `require!(file postgres::PROGRAM)` first.
+const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
+/// The server's program.
+pub const PROGRAM: &str = "/usr/lib/postgresql/15/bin/postgres";
+/// The superuser of the server.
+const SUPERUSER: &str = "iotax";
+/// Longest wait for the server to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the server until the pipe from the test ends. SIGINT disconnects everyone and stops cleanly; the second argument says whether
+/// the directory goes too.
+const KEEPER: &str = r#"
+trap '' INT TERM HUP
+directory=$1 && shift
+(trap - INT TERM HUP; exec "$@") </dev/null >>"$directory/log" 2>&1 &
+server=$!
+read -r ending
+if [ "$ending" = crash ]; then kill -QUIT $server; else kill -INT $server; fi
+wait $server
+[ "$ending" = keep ] || [ "$ending" = crash ] || rm -rf "$directory"
+"#;
+
+/// Settings that differ from those of most tests.
+#[derive(Debug, Default)]
+pub struct Options<'a> {
+    /// Settings of the server, as in postgresql.conf.
+    pub settings: &'a [(&'a str, &'a str)],
+    /// Lines of pg_hba.conf that come first: everyone who comes by them needs no password otherwise.
+    pub access: &'a str,
+    /// Files that only the server can read: name in its directory, and contents.
+    pub files: &'a [(&'a str, &'a [u8])],
+}
+
+/// A running server. Dropping it ends it and removes its directory.
+#[derive(Debug)]
+pub struct Server {
+    directory: PathBuf,
+    port: u16,
+    user: Option<(u32, u32)>,
+    arguments: Vec<String>,
+    keeper: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server that does not sync: it only has to survive the test.
+    pub fn start() -> Self {
+        Self::with(&Options { settings: &[("fsync", "off")], ..Options::default() })
+    }
+
+    /// Starts a server with settings.
+    pub fn with(options: &Options<'_>) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("iotax-pg-{}-{count}", std::process::id()));
+        fs::create_dir(&directory).expect("a directory of its own");
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).expect("private");
+        let user = super::is_root().then(unprivileged);
+        let own = |path: &Path| {
+            if let Some((user, group)) = user {
+                chown(path, Some(user), Some(group)).expect("given to the server's user");
+            }
+        };
+        own(&directory);
+        let mut server = Self { port: free_port(), user, arguments: Vec::new(), keeper: None, directory };
+        let data = server.directory.join("data");
+        let (data, sockets) = (data.to_str().expect("text"), server.directory.to_str().expect("text"));
+        let args = ["-D", data, "-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"];
+        server.run("initdb", &args);
+        let port = server.port.to_string();
+        let mut arguments = vec![PROGRAM.to_owned(), "-D".into(), data.into(), "-p".into(), port];
+        for (name, value) in [("listen_addresses", "127.0.0.1"), ("unix_socket_directories", sockets)]
+            .iter()
+            .chain(options.settings)
+        {
+            arguments.extend(["-c".into(), format!("{name}={value}")]);
+        }
+        for (name, contents) in options.files {
+            let path = Path::new(data).join(name);
+            fs::write(&path, contents).expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("private");
+            own(&path);
+        }
+        let access = Path::new(data).join("pg_hba.conf");
+        let default = fs::read_to_string(&access).expect("made by initdb");
+        fs::write(&access, format!("{}\n{default}", options.access)).expect("written");
+        server.arguments = arguments;
+        server.start_again();
+        server
+    }
+
+    /// Starts the server after [`Self::stop`] or [`Self::crash`], on the same port with the same data.
+    pub fn start_again(&mut self) {
+        let mut command = self.command("sh");
+        command.args(["-c", KEEPER, "sh"]).arg(&self.directory).args(&self.arguments);
+        // A group of its own: it outlives the test long enough to clean up.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.keeper = Some(command.spawn().expect("sh starts"));
+        let begun = Instant::now();
+        let port = self.port.to_string();
+        let ready = ["-q", "-h", "127.0.0.1", "-p", &port, "-U", SUPERUSER];
+        while !self.output("pg_isready", &ready).status.success() {
+            let log = || fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+            assert!(begun.elapsed() < PATIENCE, "the server does not answer: {}", log());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Stops the server cleanly and keeps its data. Its sessions are ended.
+    pub fn stop(&mut self) {
+        self.end("keep");
+    }
+
+    /// Stops the server as a crash would, without a checkpoint, and keeps its data.
+    pub fn crash(&mut self) {
+        self.end("crash");
+    }
+
+    fn end(&mut self, how: &str) {
+        let Some(mut keeper) = self.keeper.take() else { return };
+        let pipe = keeper.stdin.take();
+        io::Write::write_all(&mut pipe.expect("piped"), format!("{how}\n").as_bytes()).expect("it reads");
+        keeper.wait().expect("it ends");
+    }
+
+    /// Makes a new empty database with a name of its own and gives its URL, for the superuser.
+    pub fn database(&self) -> String {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        self.url(SUPERUSER, &name)
+    }
+
+    /// The URL of a database for a user.
+    pub fn url(&self, user: &str, database: &str) -> String {
+        format!("postgres://{user}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The directory of the Unix socket.
+    pub fn socket_directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The port, on 127.0.0.1 and in the socket's name.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Carries out SQL as the superuser, and gives the rows: a line each, columns separated by `|`. An error is a panic.
+    pub fn sql(&self, database: &str, sql: &str) -> String {
+        let (port, name) = (self.port.to_string(), format!("--dbname={database}"));
+        let args = ["-h", "127.0.0.1", "-p", &port, "-U", SUPERUSER, &name];
+        let args = [&args[..], &["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-c", sql]].concat();
+        self.run("psql", &args)
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> String {
+        let output = self.output(program, args);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {args:?}: {error}");
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+    }
+
+    fn output(&self, program: &str, args: &[&str]) -> Output {
+        let program = Path::new(PROGRAMS).join(program);
+        self.command(program).args(args).output().expect("the program starts")
+    }
+
+    /// A command as the server's user, which is not root: the server refuses to run as root.
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.directory).env("LC_ALL", "C").env_remove("PGPASSWORD");
+        if let Some((user, group)) = self.user {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.keeper.is_some() {
+            self.end("remove");
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// User and group that own nothing that matters: PostgreSQL's own from its package, or nobody.
+fn unprivileged() -> (u32, u32) {
+    let users = fs::read_to_string("/etc/passwd").expect("the users");
+    let of = |name: &str| {
+        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2).map(|id| id.parse::<u32>().ok());
+        Some((fields.next()??, fields.next()??))
+    };
+    of("postgres").or_else(|| of("nobody")).expect("the user postgres or nobody")
+}
+
+/// A port that nobody listens on now.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
+/// Returns whether anything listens on a port of 127.0.0.1.
+pub fn is_listening(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
