@@ -316,6 +316,7 @@ pub(crate) fn planned(
             watch: None,
             margin: Margin::default(),
             baseline: targets[0].name.clone(),
+            control: None,
             seed: None,
             targets,
             workloads,

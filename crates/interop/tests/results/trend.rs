@@ -30,7 +30,8 @@ fn history() -> Vec<Run> {
             slowdown: slowdown * machine * (0.006 * stray(id, salt)).exp(),
             ..HOST
         };
-        let truths = [("host-file", truth(1.0, 2)), ("vm-raw", truth(1.4 * slower, 3)), ("vm-qcow2", truth(1.5, 4))];
+        let truths =
+            [("host-file", truth(1.0, 2)), ("vm-raw", truth(1.4 * slower, 3)), ("vm-qcow2", truth(1.5, 4))];
         let mut run = run(&truths, &["randread-4k-qd1"], 3, false);
         run.id = id;
         run.started_at_ms = 1_790_000_000_000 + id.unsigned_abs() * 86_400_000;

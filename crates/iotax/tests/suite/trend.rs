@@ -117,7 +117,10 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 fn the_analysis_of_the_page_is_carried_out() {
     require!(file "/usr/share/doc/python3-venv/copyright");
     if !Path::new(PYTHON).exists() {
-        assert!(std::env::var_os("IOTAX_REQUIRE").is_none(), "{PYTHON} is missing: scripts/setup --tests makes it");
+        assert!(
+            std::env::var_os("IOTAX_REQUIRE").is_none(),
+            "{PYTHON} is missing: scripts/setup --tests makes it"
+        );
         skip!("{PYTHON} is missing: scripts/setup --tests makes it");
     }
     let lab = Lab::new();
