@@ -456,6 +456,7 @@ proptest! {
                     watch: None,
                     margin: Margin::default(),
                     baseline: "t".into(),
+                    control: None,
                     seed: None,
                     targets: vec![target],
                     workloads: jobs.workloads,
