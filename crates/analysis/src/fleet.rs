@@ -161,7 +161,9 @@ pub fn fleet(runs: &[Run]) -> Option<Fleet> {
     let own = first.fleet.as_ref()?;
     let members: Vec<(&str, &Run)> = runs
         .iter()
-        .filter_map(|run| Some((run.fleet.as_ref().filter(|one| one.fleet == own.fleet)?.member.as_str(), run)))
+        .filter_map(|run| {
+            Some((run.fleet.as_ref().filter(|one| one.fleet == own.fleet)?.member.as_str(), run))
+        })
         .collect();
     let cells: Vec<(String, String)> = first
         .plan
@@ -188,7 +190,8 @@ impl FleetRun {
         let about_all = run.warnings.iter().rev().find(|warning| {
             warning.kind == WarningKind::Incomplete && warning.target.is_none() && warning.workload.is_none()
         });
-        let reason = about_all.filter(|_| run.state != RunState::Complete).map(|warning| warning.evidence.clone());
+        let reason =
+            about_all.filter(|_| run.state != RunState::Complete).map(|warning| warning.evidence.clone());
         Self {
             name: name.to_owned(),
             machine: run.environment.hostname.clone(),
@@ -201,7 +204,10 @@ impl FleetRun {
 }
 
 /// The measurements of a cell.
-fn of_cell<'a>(run: &'a Run, (workload, target): &'a (String, String)) -> impl Iterator<Item = &'a Measurement> {
+fn of_cell<'a>(
+    run: &'a Run,
+    (workload, target): &'a (String, String),
+) -> impl Iterator<Item = &'a Measurement> {
     run.measurements.iter().filter(move |m| m.workload == *workload && m.target == *target)
 }
 
@@ -270,10 +276,8 @@ struct Counted {
 
 impl SharedCell {
     fn of(cell: &(String, String), members: &[(&str, &Run)]) -> Self {
-        let measured: Vec<BTreeMap<u32, &Measurement>> = members
-            .iter()
-            .map(|(_, run)| run.measurements.iter().map(|m| (m.order, m)).collect())
-            .collect();
+        let measured: Vec<BTreeMap<u32, &Measurement>> =
+            members.iter().map(|(_, run)| run.measurements.iter().map(|m| (m.order, m)).collect()).collect();
         let mut steps: Vec<u32> = measured.iter().flat_map(|own| own.keys().copied()).collect();
         steps.sort_unstable();
         steps.dedup();
@@ -286,15 +290,18 @@ impl SharedCell {
             }
             // Whoever measured neither this step nor the one before it was gone already.
             let was_there = |own: &BTreeMap<u32, &Measurement>| {
-                own.contains_key(step) || at.checked_sub(1).is_none_or(|before| own.contains_key(&steps[before]))
+                own.contains_key(step)
+                    || at.checked_sub(1).is_none_or(|before| own.contains_key(&steps[before]))
             };
-            let there: Vec<usize> = (0..members.len()).filter(|member| was_there(&measured[*member])).collect();
+            let there: Vec<usize> =
+                (0..members.len()).filter(|member| was_there(&measured[*member])).collect();
             match counted(&there, members, &measured, *step) {
                 Ok(round) => groups.entry(there).or_default().push(round),
                 Err(reason) => withheld.push(WithheldRound { round: one.round, reason }),
             }
         }
-        let mut groups: Vec<SharedGroup> = groups.into_values().map(|rounds| SharedGroup::of(members, &rounds)).collect();
+        let mut groups: Vec<SharedGroup> =
+            groups.into_values().map(|rounds| SharedGroup::of(members, &rounds)).collect();
         groups.sort_by_key(|group| std::cmp::Reverse((group.rounds, group.shares.len())));
         withheld.sort_by_key(|round| round.round);
         let (workload, target) = cell.clone();
@@ -346,7 +353,9 @@ fn counted(
         })
         .collect();
     match counted.iter().find(|one| one.seconds <= 0.0) {
-        Some(none) => Err(format!("{} has no whole interval in the window that all share", members[none.member].0)),
+        Some(none) => {
+            Err(format!("{} has no whole interval in the window that all share", members[none.member].0))
+        }
         None => Ok(counted),
     }
 }

@@ -52,7 +52,8 @@ impl Trips {
 
     /// The offset by the trip that says most at this moment; absent before the first one.
     pub(crate) fn offset(&self, now_ns: u64) -> Option<ClockOffset> {
-        let bound = |trip: &Trip| trip.trip_ns / 2 + now_ns.saturating_sub(trip.at_ns) / 1_000_000 * STRAY_PPM;
+        let bound =
+            |trip: &Trip| trip.trip_ns / 2 + now_ns.saturating_sub(trip.at_ns) / 1_000_000 * STRAY_PPM;
         let best = self.0.iter().min_by_key(|trip| bound(trip))?;
         Some(ClockOffset { offset_ns: best.offset_ns, uncertainty_ns: bound(best) })
     }

@@ -185,7 +185,12 @@ impl Coordinator {
 
     /// Gives up the members that have not joined.
     pub fn give_up_absent(&mut self, reason: &str) -> Vec<Action> {
-        let absent: Vec<String> = self.members.iter().filter(|(_, member)| member.is_absent()).map(|(name, _)| name.clone()).collect();
+        let absent: Vec<String> = self
+            .members
+            .iter()
+            .filter(|(_, member)| member.is_absent())
+            .map(|(name, _)| name.clone())
+            .collect();
         let mut actions = Vec::new();
         absent.iter().for_each(|name| self.lose(name, reason, &mut actions));
         self.settle(&mut actions);
@@ -263,7 +268,8 @@ impl Coordinator {
                 member.began(step, intended_member_ns, at_member_ns, at_ns);
             }
             FromMember::Sample(merged) => {
-                actions.push(Action::Tell(News::Sample { member: name.to_owned(), merged: Box::new(merged) }));
+                actions
+                    .push(Action::Tell(News::Sample { member: name.to_owned(), merged: Box::new(merged) }));
             }
             FromMember::Kept { number, part } => match member.keeps(number, part) {
                 Some(part) => actions.push(Action::Keep { member: name.to_owned(), number, part }),

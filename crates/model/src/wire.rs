@@ -347,7 +347,10 @@ pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<Option<T>,
 }
 
 /// As [`receive`], with another limit on the payload in bytes.
-pub fn receive_up_to<T: DeserializeOwned>(stream: &mut impl Read, limit: u32) -> Result<Option<T>, WireError> {
+pub fn receive_up_to<T: DeserializeOwned>(
+    stream: &mut impl Read,
+    limit: u32,
+) -> Result<Option<T>, WireError> {
     let mut head = [0; 8];
     let mut filled = 0;
     while filled < head.len() {

@@ -28,9 +28,9 @@ use iotax_model::workload::Content;
 use crate::interrupt::{Interrupt, POLL, SILENCE};
 use ending::Ending;
 use heard::Heard;
+pub(crate) use local::keep_last;
 use local::status;
 pub use local::{AgentProcess, start_member};
-pub(crate) use local::keep_last;
 
 /// Timeout for requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);

@@ -69,7 +69,8 @@ fn a_slow_host_is_an_outlier_and_a_noisy_one_is_none() {
         });
         run(name, FleetMode::Each, rounds.collect())
     };
-    let mut runs: Vec<Run> = (0..7).map(|n| host(&format!("h{n}"), 100_000.0 + 500.0 * f64::from(n), 0.02)).collect();
+    let mut runs: Vec<Run> =
+        (0..7).map(|n| host(&format!("h{n}"), 100_000.0 + 500.0 * f64::from(n), 0.02)).collect();
     runs.push(host("slow", 160_000.0, 0.02));
     runs.push(host("noisy", 130_000.0, 1.5));
     let fleet = fleet(&runs).expect("a fleet");
@@ -82,7 +83,11 @@ fn a_slow_host_is_an_outlier_and_a_noisy_one_is_none() {
 #[test]
 fn few_hosts_have_no_outlier() {
     let host = |name: &str, value: u64| {
-        run(name, FleetMode::Each, (1..=4).map(|n| measurement(n, 0, &[vec![value + u64::from(n); 20]])).collect())
+        run(
+            name,
+            FleetMode::Each,
+            (1..=4).map(|n| measurement(n, 0, &[vec![value + u64::from(n); 20]])).collect(),
+        )
     };
     let fleet = fleet(&[host("a", 100), host("b", 101), host("c", 900)]).expect("a fleet");
     assert!(!fleet.hosts[0].is_judged && fleet.hosts[0].hosts.iter().all(|host| !host.is_outlier));
@@ -150,7 +155,8 @@ fn a_round_that_a_member_was_lost_in_is_withheld_and_later_ones_are_those_of_the
     let runs = [run("a", FleetMode::Shared, rounds(5)), lost, run("c", FleetMode::Shared, rounds(5))];
     let fleet = fleet(&runs).expect("a fleet");
     let cell = &fleet.shared[0];
-    let groups: Vec<(usize, usize)> = cell.groups.iter().map(|group| (group.shares.len(), group.rounds)).collect();
+    let groups: Vec<(usize, usize)> =
+        cell.groups.iter().map(|group| (group.shares.len(), group.rounds)).collect();
     assert_eq!(groups, [(3, 2), (2, 2)]);
     assert_eq!(cell.withheld, [WithheldRound { round: 3, reason: "b did not measure it".into() }]);
     assert_eq!(fleet.members[1].reason.as_deref(), Some("the member was lost: cut"));

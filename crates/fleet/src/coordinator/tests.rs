@@ -167,7 +167,9 @@ impl World {
                 self.act(actions);
             }
             Fate::Hangs(at) if at == step => member.is_silent = true,
-            _ if step > steps => self.hear(name, FromMember::Over { state: RunState::Complete, reason: None }),
+            _ if step > steps => {
+                self.hear(name, FromMember::Over { state: RunState::Complete, reason: None })
+            }
             _ => self.hear(name, FromMember::Ready { step }),
         }
     }
@@ -292,7 +294,8 @@ fn a_member_of_another_version_is_told_both_versions() {
 fn a_second_attempt_does_not_count_as_beginning_with_the_others() {
     let mut world = World::new(FleetMode::Shared, 1, false, &[Fate::Well]);
     world.run();
-    let mut coordinator = Coordinator::new(FleetMode::Shared, "v1", SILENCE, [("a".to_owned(), assignment(FleetMode::Shared))]);
+    let mut coordinator =
+        Coordinator::new(FleetMode::Shared, "v1", SILENCE, [("a".to_owned(), assignment(FleetMode::Shared))]);
     let mut go = |message, now_ns| {
         let incoming = Incoming::Message { member: "a".into(), message, at_ns: now_ns };
         let mut actions = coordinator.take(incoming, now_ns);
@@ -304,7 +307,12 @@ fn a_second_attempt_does_not_count_as_beginning_with_the_others() {
     };
     go(FromMember::Hello { protocol: PROTOCOL, version: "v1".into(), environment: Box::default() }, 0);
     go(FromMember::Checked { space_bytes: 0, refusal: None }, 1);
-    let pong = |number, at| FromMember::Pong { number, received_member_ns: at, sent_member_ns: at, chrony_error_ns: None };
+    let pong = |number, at| FromMember::Pong {
+        number,
+        received_member_ns: at,
+        sent_member_ns: at,
+        chrony_error_ns: None,
+    };
     go(pong(1, 1), 1);
     go(FromMember::Ready { step: 1 }, SECOND);
     let actions = go(FromMember::Ready { step: 1 }, 3 * SECOND);

@@ -187,7 +187,8 @@ mod tests {
 
     /// Every command with its path.
     fn all(path: &str, command: &Command) -> Vec<(String, Command)> {
-        let subs = command.get_subcommands().filter(|sub| !["help", "agent", "member"].contains(&sub.get_name()));
+        let subs =
+            command.get_subcommands().filter(|sub| !["help", "agent", "member"].contains(&sub.get_name()));
         let subs = subs.flat_map(|sub| all(format!("{path} {}", sub.get_name()).trim_start(), sub));
         [(path.to_owned(), command.clone())].into_iter().chain(subs).collect()
     }

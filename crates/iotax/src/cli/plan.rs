@@ -99,13 +99,7 @@ impl PlanInput {
         let mut reading = if jobs::is_meant(path, text) {
             let is_fios = !vdbench::is_meant(text);
             let plan = jobs.plan(path, text, overrides.size.take_if(|_| is_fios), permission)?;
-            PlanFile {
-                plan,
-                time: None,
-                axes: Vec::new(),
-                left_out: Vec::new(),
-                fleet: FleetSpec::default(),
-            }
+            PlanFile { plan, time: None, axes: Vec::new(), left_out: Vec::new(), fleet: FleetSpec::default() }
         } else {
             jobs.refuse_for_plan(path)?;
             Plan::read(text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?

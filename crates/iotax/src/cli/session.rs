@@ -329,8 +329,7 @@ impl<'a> Session<'a> {
             Some(fleet) => fleet.watch(watcher),
             None => Box::new(watcher),
         };
-        let ended =
-            runner::carry_out(&order, remote_agents, tag, undo_log, store, watcher.as_mut(), stop);
+        let ended = runner::carry_out(&order, remote_agents, tag, undo_log, store, watcher.as_mut(), stop);
         drop((quit_key, watcher));
         Ok(Some(Measured { run, ended }))
     }

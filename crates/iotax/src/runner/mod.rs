@@ -47,11 +47,11 @@ use iotax_testbed::settings::KernelSettings;
 use iotax_testbed::target::Builder;
 use iotax_testbed::undo::UndoLog;
 
+pub(crate) use gate::{Gate, Open};
 pub(crate) use guests::{
     GuestOptions, Guests, check_all as check_guests, possible as guests_possible,
     possible_on as guests_possible_on,
 };
-pub(crate) use gate::{Gate, Open};
 use network::NetworkPath;
 use phases::Phases;
 pub(crate) use progress::{Progress, Step};

@@ -14,7 +14,9 @@ use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::remote::{self, AgentLaunch, AgentProgram, RecordedAgent, RemoteError, RemoteRole, SshHost};
+use iotax_testbed::remote::{
+    self, AgentLaunch, AgentProgram, RecordedAgent, RemoteError, RemoteRole, SshHost,
+};
 use iotax_testbed::target::preflight;
 use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
 
@@ -323,8 +325,15 @@ fn connect(
 ) -> anyhow::Result<(AgentClient, (RecordedAgent, UndoEntry))> {
     let tag = format!("iotax-{:016x}", fresh_seed()?);
     let target = &target.to_string_lossy();
-    let launch =
-        AgentLaunch { host, tag: &tag, target, program, leave: options.leave_agent, role: RemoteRole::Agent, ask: options.ask };
+    let launch = AgentLaunch {
+        host,
+        tag: &tag,
+        target,
+        program,
+        leave: options.leave_agent,
+        role: RemoteRole::Agent,
+        ask: options.ask,
+    };
     let mut recorded: Option<(RecordedAgent, UndoEntry)> = None;
     let mut record = |agent: RecordedAgent| {
         let entry = undo_log.record(Effect::Agent(Box::new(agent.clone())))?;

@@ -73,7 +73,13 @@ fn signal(pid: i32, signal: Signal) {
 /// Starts a fleet whose stderr goes to `log`, up to this moment.
 fn start(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
     let log = fs::File::create(lab.path("log")).expect("made");
-    let child = lab.iotax().args(arguments).stderr(log).stdout(std::process::Stdio::null()).spawn().expect("it starts");
+    let child = lab
+        .iotax()
+        .args(arguments)
+        .stderr(log)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
     let end = Instant::now() + Duration::from_secs(60);
     while !fs::read_to_string(lab.path("log")).expect("there").contains(moment) {
         assert!(Instant::now() < end, "{}", fs::read_to_string(lab.path("log")).expect("there"));
@@ -97,7 +103,12 @@ fn await_nothing_left(lab: &Lab) {
 
 fn measurements(lab: &Lab, run: u32) -> Vec<u64> {
     let document = lab.json(&["report", &run.to_string(), "--db", "f.db", "--json"]);
-    document["measurements"].as_array().expect("a list").iter().map(|m| m["order"].as_u64().expect("a number")).collect()
+    document["measurements"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|m| m["order"].as_u64().expect("a number"))
+        .collect()
 }
 
 #[test]
@@ -111,7 +122,11 @@ fn members_that_share_a_storage_begin_together_and_are_summed_up() {
     assert_valid(&fleet);
     for cell in fleet["shared"].as_array().expect("cells") {
         let [group] = &cell["groups"].as_array().expect("groups")[..] else { panic!("{cell}") };
-        assert_eq!((group["rounds"].as_u64(), &cell["withheld"]), (Some(3), &serde_json::json!([])), "{cell}");
+        assert_eq!(
+            (group["rounds"].as_u64(), &cell["withheld"]),
+            (Some(3), &serde_json::json!([])),
+            "{cell}"
+        );
         // The rate is for the whole, and 225 of it each member's.
         let iops = group["iops"].as_f64().expect("known");
         assert!((700.0..1100.0).contains(&iops), "{cell}");
@@ -167,7 +182,10 @@ fn a_killed_member_is_cleaned_up_after_and_its_round_is_withheld() {
     let withheld: usize = cells.iter().map(|cell| cell["withheld"].as_array().expect("a list").len()).sum();
     assert_eq!(withheld, 1, "{result}");
     assert_eq!(result["members"][1]["state"], "failed");
-    assert!(result["members"][1]["reason"].as_str().is_some_and(|reason| reason.contains("lost")), "{result}");
+    assert!(
+        result["members"][1]["reason"].as_str().is_some_and(|reason| reason.contains("lost")),
+        "{result}"
+    );
 }
 
 #[test]
@@ -237,7 +255,8 @@ fn what_one_member_cannot_do_begins_nothing_anywhere() {
     let lab = Lab::new();
     let hosts = lab.path("hosts");
     let there = lab.work().display().to_string();
-    fs::write(&hosts, format!("local:1 name=a dir={there}\nlocal:1 name=b dir=/nowhere/at/all\n")).expect("written");
+    fs::write(&hosts, format!("local:1 name=a dir={there}\nlocal:1 name=b dir=/nowhere/at/all\n"))
+        .expect("written");
     let plan = lab.plan(
         "repeat = 1\n[[target]]\nname = \"host\"\nfile = { dir = \"${dir}\" }\n[[workload]]\nsize = \"1m\"\nruntime = \"1s\"\nrw = \"read\"\n",
     );
@@ -245,7 +264,10 @@ fn what_one_member_cannot_do_begins_nothing_anywhere() {
     let output = lab.run(&fleet_run(&plan.display().to_string(), &hosts, "each"));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains("nothing was begun") && said.contains("b: ") && said.contains("/nowhere/at/all"), "{said}");
+    assert!(
+        said.contains("nothing was begun") && said.contains("b: ") && said.contains("/nowhere/at/all"),
+        "{said}"
+    );
     lab.assert_nothing_left();
     let runs = lab.json(&["list", "--db", "f.db", "--json"]);
     assert_eq!(runs, serde_json::json!([]), "no run was made");
@@ -268,7 +290,12 @@ fn plans_that_a_fleet_cannot_carry_out_are_refused_with_the_reason() {
     assert!(relative.contains("absolute paths"), "{relative}");
     let far = refused(&format!("{target}path = \"ssh://box/x\"\n{work}rw = \"read\"\n"), "each");
     assert!(far.contains("ssh://box/x") && far.contains("--hosts"), "{far}");
-    let follows = refused(&format!("until_decided = {{}}\n{target}path = \"WORK/x\"\n[[target]]\nname = \"b\"\npath = \"WORK/y\"\n{work}rw = \"read\"\n"), "shared");
+    let follows = refused(
+        &format!(
+            "until_decided = {{}}\n{target}path = \"WORK/x\"\n[[target]]\nname = \"b\"\npath = \"WORK/y\"\n{work}rw = \"read\"\n"
+        ),
+        "shared",
+    );
     assert!(follows.contains("until_decided") && follows.contains("repeat"), "{follows}");
     let unknown = refused(&format!("{target}path = \"WORK/${{disk}}\"\n{work}rw = \"read\"\n"), "each");
     assert!(unknown.contains("${disk}") && unknown.contains("local-1"), "{unknown}");
@@ -291,7 +318,8 @@ fn a_fleet_over_ssh_leaves_nothing_on_the_other_machine() {
 #[test]
 fn a_member_whose_coordinator_is_gone_before_it_began_ends() {
     let lab = Lab::new();
-    let mut child = start_until(lab.iotax().args(["fleet", "member"]).stdin(std::process::Stdio::piped()), "");
+    let mut child =
+        start_until(lab.iotax().args(["fleet", "member"]).stdin(std::process::Stdio::piped()), "");
     // Its coordinator is gone before it began.
     drop(child.stdin.take());
     assert_ne!(child.wait().expect("it ends").code(), Some(0));

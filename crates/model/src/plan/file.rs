@@ -12,7 +12,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
 use super::place::{Text, find_key, words};
 use super::{
-    AskSpec, CurveSpec, DEFAULT_REPEAT, FleetSpec, Margin, Neighbour, Plan, PlanError, UntilDecided, WatchSpec,
+    AskSpec, CurveSpec, DEFAULT_REPEAT, FleetSpec, Margin, Neighbour, Plan, PlanError, UntilDecided,
+    WatchSpec,
 };
 use crate::target::TargetSpec;
 use crate::units::Nanos;
@@ -184,7 +185,13 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
         Some(time) => plan.within(time).map_err(|error| reader.locate(error, &document))?,
     };
     plan.check().map_err(|error| reader.locate(error, &document))?;
-    Ok(PlanFile { plan, time: head.time, axes: reader.axes, left_out: reader.left_out, fleet: head.fleet.unwrap_or_default() })
+    Ok(PlanFile {
+        plan,
+        time: head.time,
+        axes: reader.axes,
+        left_out: reader.left_out,
+        fleet: head.fleet.unwrap_or_default(),
+    })
 }
 
 impl<'i> Reader<'i> {

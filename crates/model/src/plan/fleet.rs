@@ -34,7 +34,9 @@ impl Plan {
     /// # Errors
     /// A rate of less than one I/O or byte per second for a member.
     pub fn divide_rates(&mut self, place: u64, members: u64) -> Result<(), PlanError> {
-        let share = |key: &str, whole: u64| match whole / members.max(1) + u64::from(place < whole % members.max(1)) {
+        let share = |key: &str, whole: u64| match whole / members.max(1)
+            + u64::from(place < whole % members.max(1))
+        {
             0 => Err(PlanError::Content(format!(
                 "{key} = {whole}: it is for all {members} members together and gives some of them none; raise it, or set rates = \"each\" \
                  in [fleet]"
@@ -67,8 +69,10 @@ mod tests {
     use super::*;
 
     fn plan(rate: u64) -> Plan {
-        Plan::from_toml(&format!("[[target]]\nname = \"a\"\npath = \"/a\"\n[[workload]]\nrw = \"read\"\nrate_iops = {rate}\n"))
-            .expect("a plan")
+        Plan::from_toml(&format!(
+            "[[target]]\nname = \"a\"\npath = \"/a\"\n[[workload]]\nrw = \"read\"\nrate_iops = {rate}\n"
+        ))
+        .expect("a plan")
     }
 
     #[test]

@@ -66,7 +66,9 @@ fn outliers(cell: &HostCell) -> String {
         .collect();
     let median = human::time(cell.median_ns);
     if !cell.is_judged {
-        return format!("The median host takes {median} per I/O. With fewer than 5 hosts none is called an outlier.");
+        return format!(
+            "The median host takes {median} per I/O. With fewer than 5 hosts none is called an outlier."
+        );
     }
     match found.as_slice() {
         [] => format!("No host is unlike the others; the median host takes {median} per I/O."),

@@ -31,7 +31,9 @@ pub(super) fn tag(fleet: &str) -> String {
 
 fn socket(fleet: &str) -> Result<PathBuf, Failure> {
     if fleet.is_empty() || !fleet.chars().all(|c| c.is_ascii_alphanumeric()) {
-        return Err(usage(format!("{fleet:?} is no fleet's id; accepted: letters and digits, as iotax fleet run shows it")));
+        return Err(usage(format!(
+            "{fleet:?} is no fleet's id; accepted: letters and digits, as iotax fleet run shows it"
+        )));
     }
     Ok(args::undo_dir()?.join(format!("{}.{}", tag(fleet), undo::SOCKET)))
 }

@@ -79,7 +79,8 @@ fn parse(line: &str) -> Result<Vec<Host>, String> {
     let address = words.next().unwrap_or_default();
     let mut values = BTreeMap::new();
     for word in words {
-        let (key, value) = word.split_once('=').ok_or(format!("{word:?} is not KEY=VALUE, such as disk=/dev/sdb"))?;
+        let (key, value) =
+            word.split_once('=').ok_or(format!("{word:?} is not KEY=VALUE, such as disk=/dev/sdb"))?;
         if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             return Err(format!("{key:?} is no key; accepted: letters, digits and _"));
         }
@@ -95,9 +96,11 @@ fn parse(line: &str) -> Result<Vec<Host>, String> {
         values: values.clone(),
     };
     if let Some(count) = address.strip_prefix("local:") {
-        let count: usize = count.parse().ok().filter(|count| (1..=MOST).contains(count)).ok_or_else(|| {
-            format!("{address:?}: accepted: local:N with N from 1 to {MOST}")
-        })?;
+        let count: usize = count
+            .parse()
+            .ok()
+            .filter(|count| (1..=MOST).contains(count))
+            .ok_or_else(|| format!("{address:?}: accepted: local:N with N from 1 to {MOST}"))?;
         return match (&name, count) {
             (Some(_), 2..) => Err("one name for several members".into()),
             (Some(_), _) => Ok(vec![host(Link::Local, "")]),
@@ -137,7 +140,8 @@ fn named(hosts: Vec<Host>) -> Result<Vec<Host>, String> {
     if hosts.is_empty() || hosts.len() > MOST {
         return Err(format!("{} members; accepted: 1 to {MOST}", hosts.len()));
     }
-    let twice = hosts.iter().enumerate().find(|(at, host)| hosts[..*at].iter().any(|it| it.name == host.name));
+    let twice =
+        hosts.iter().enumerate().find(|(at, host)| hosts[..*at].iter().any(|it| it.name == host.name));
     match twice {
         Some((_, Host { name, .. })) => {
             Err(format!("two members are named {name:?}; give one another name: ssh://HOST name=NAME"))
@@ -194,16 +198,25 @@ mod tests {
         assert_eq!(names("local:3"), ["local-1", "local-2", "local-3"]);
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("hosts");
-        fs::write(&file, "# the rack\nssh://root@a name=first disk=/dev/sdb\n\nlocal:1 name=here # this one\n")
-            .expect("written");
+        fs::write(
+            &file,
+            "# the rack\nssh://root@a name=first disk=/dev/sdb\n\nlocal:1 name=here # this one\n",
+        )
+        .expect("written");
         let hosts = read(&file.display().to_string()).expect("hosts");
         assert_eq!(hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>(), ["first", "here"]);
-        assert_eq!(hosts[0].fill_in("device = \"${disk}\" # ${number}", 1).expect("known"), "device = \"/dev/sdb\" # 1");
+        assert_eq!(
+            hosts[0].fill_in("device = \"${disk}\" # ${number}", 1).expect("known"),
+            "device = \"/dev/sdb\" # 1"
+        );
         let unknown = hosts[1].fill_in("${disk}", 2).expect_err("has none");
         assert!(unknown.contains("${disk}") && unknown.contains("here"), "{unknown}");
         fs::write(&file, "ssh://a\nftp://b\n").expect("written");
         let refused = refusal(&file.display().to_string());
-        assert!(refused.contains(":2:") && refused.contains("ftp://b") && refused.contains("accepted"), "{refused}");
+        assert!(
+            refused.contains(":2:") && refused.contains("ftp://b") && refused.contains("accepted"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -97,8 +97,7 @@ impl Lead<'_> {
         failed: Vec<(String, String)>,
         stop: &Interrupt,
     ) -> Result<Option<Exit>, Failure> {
-        let assignments =
-            self.members.iter().map(|seat| (seat.host.name.clone(), seat.assignment.clone()));
+        let assignments = self.members.iter().map(|seat| (seat.host.name.clone(), seat.assignment.clone()));
         let coordinator = Coordinator::new(self.mode, crate::version(), SILENCE, assignments);
         let socket = MarkSocket::open(&undo_log.socket()).or_exit(Exit::Environment)?;
         let mut at_work = AtWork {
@@ -280,8 +279,11 @@ impl AtWork<'_> {
             }
         }
         if !against.is_empty() {
-            return Err(anyhow::anyhow!("nothing was begun, because not every member can take part:\n  {}", against.join("\n  ")))
-                .or_exit(Exit::Environment);
+            return Err(anyhow::anyhow!(
+                "nothing was begun, because not every member can take part:\n  {}",
+                against.join("\n  ")
+            ))
+            .or_exit(Exit::Environment);
         }
         let lead = self.lead;
         if let Some(first) = lead.members.first() {
@@ -302,7 +304,9 @@ impl AtWork<'_> {
                 first.assignment.seed
             );
             if here > 1 {
-                say!("{here} of them are on this machine and share its CPUs: for trying a fleet out, not for comparing hosts");
+                say!(
+                    "{here} of them are on this machine and share its CPUs: for trying a fleet out, not for comparing hosts"
+                );
             }
         }
         if !lead.yes && !confirm::confirmed(self.stop) {
@@ -369,7 +373,9 @@ impl AtWork<'_> {
             let status = self.coordinator.members().find(|(known, _)| known == name);
             let (state, reason) = match status.map(|(_, status)| status.state) {
                 Some(MemberState::Over { state, reason }) => (*state, reason.clone()),
-                Some(MemberState::Lost { reason }) => (RunState::Failed, Some(format!("the member was lost: {reason}"))),
+                Some(MemberState::Lost { reason }) => {
+                    (RunState::Failed, Some(format!("the member was lost: {reason}")))
+                }
                 _ => (RunState::Interrupted, None),
             };
             if let Some(evidence) = reason {

@@ -49,7 +49,8 @@ pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
             Wish::End => return Ok(Exit::Interrupted),
             Wish::Assign(given) => {
                 let answered = check(&given);
-                let (space, refusal) = answered.map_or_else(|reason| (0, Some(reason)), |space| (space, None));
+                let (space, refusal) =
+                    answered.map_or_else(|reason| (0, Some(reason)), |space| (space, None));
                 member.answer(space, refusal).or_exit(Exit::Environment)?;
                 assignment = Some(given);
             }
@@ -100,8 +101,10 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
         Ok((run, measured)) => (run, measured),
         Err(failure) => (None, Err(failure)),
     };
-    let mut reasons: Vec<String> =
-        failures.iter().map(|failure| format!("not undone: {}: {}", failure.effect, failure.reason)).collect();
+    let mut reasons: Vec<String> = failures
+        .iter()
+        .map(|failure| format!("not undone: {}: {}", failure.effect, failure.reason))
+        .collect();
     let exit = match &measured {
         Ok((_, exit)) => *exit,
         Err(failure) => {
@@ -149,7 +152,8 @@ impl<'a, L: MemberLink> Seat<'a, L> {
             if told.is_none_or(|told| told.environment != run.environment) {
                 member.keep(Part::Environment(run.environment.clone()));
             }
-            let targets = run.targets.iter().filter(|one| told.is_none_or(|told| !told.targets.contains(one)));
+            let targets =
+                run.targets.iter().filter(|one| told.is_none_or(|told| !told.targets.contains(one)));
             targets.for_each(|target| member.keep(Part::Target(target.clone())));
             let warnings =
                 run.warnings.iter().filter(|one| told.is_none_or(|told| !told.warnings.contains(one)));
@@ -320,7 +324,10 @@ mod tests {
     fn chronys_word_is_offset_dispersion_and_half_the_delay() {
         let line = "A29FC801,time.example,4,1700000000.0,-0.000010,0.000002,0.000020,-5.1,0.001,0.02,0.004,0.001,64.5,Normal\n";
         assert_eq!(parse_tracking(line), Some(3_010_000));
-        assert_eq!(parse_tracking("00000000,,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised"), None);
+        assert_eq!(
+            parse_tracking("00000000,,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised"),
+            None
+        );
         assert_eq!(parse_tracking("506 Cannot talk to daemon"), None);
     }
 

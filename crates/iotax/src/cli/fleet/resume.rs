@@ -35,7 +35,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let runs = report::runs(&store, &args.fleet)?;
     drop(store);
     let mode = runs.iter().find_map(|run| run.fleet.as_ref()).map(|member| member.mode).unwrap_or_default();
-    let measured = |run: &Run| -> BTreeSet<Step> { run.measurements.iter().map(|m| u64::from(m.order)).collect() };
+    let measured =
+        |run: &Run| -> BTreeSet<Step> { run.measurements.iter().map(|m| u64::from(m.order)).collect() };
     // A step that one member has cannot be measured by all together any more.
     let by_any: BTreeSet<Step> = runs.iter().flat_map(measured).collect();
     let (overwrite, overwrite_signature) = args.overwrite.named();
@@ -81,10 +82,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 
 /// The member whose run this is, reached as before.
 fn host(run: &Run) -> Result<Host, Failure> {
-    let Some(member) = &run.fleet else { return Err(anyhow::anyhow!("run {} is no fleet's", run.id)).or_exit(Exit::Environment) };
+    let Some(member) = &run.fleet else {
+        return Err(anyhow::anyhow!("run {} is no fleet's", run.id)).or_exit(Exit::Environment);
+    };
     let link = hosts::read(&member.link)?.into_iter().next().map(|host| host.link);
     let Some(link) = link else {
-        return Err(anyhow::anyhow!("run {} does not say how its member is reached", run.id)).or_exit(Exit::Environment);
+        return Err(anyhow::anyhow!("run {} does not say how its member is reached", run.id))
+            .or_exit(Exit::Environment);
     };
     Ok(Host { name: member.member.clone(), link, values: BTreeMap::new() })
 }

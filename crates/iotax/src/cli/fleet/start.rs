@@ -52,7 +52,8 @@ pub(super) fn all(
 ) -> Result<(Started, Vec<(String, String)>), Failure> {
     let mut started = Started::default();
     let mut failed = Vec::new();
-    let program = std::env::current_exe().context("this program's file is not known").or_exit(Exit::Environment)?;
+    let program =
+        std::env::current_exe().context("this program's file is not known").or_exit(Exit::Environment)?;
     if hosts.iter().any(|host| host.link.is_here()) {
         here(hosts, &program, hub, undo_log, tag, &mut started, &mut failed)?;
     }
@@ -66,8 +67,9 @@ pub(super) fn all(
     if far.is_empty() {
         return Ok((started, failed));
     }
-    let program =
-        AgentProgram::read(&program).context("cannot read the program that is to be copied").or_exit(Exit::Environment)?;
+    let program = AgentProgram::read(&program)
+        .context("cannot read the program that is to be copied")
+        .or_exit(Exit::Environment)?;
     let undo_log = Mutex::new(undo_log);
     for some in far.chunks(AT_ONCE) {
         let reached: Vec<anyhow::Result<(Process, Streams)>> = thread::scope(|scope| {
