@@ -9,7 +9,7 @@ use iotax_model::units::Nanos;
 pub(crate) trait Gate: Sync {
     /// Blocks while all agents of a window are ready, until they may begin. `order` is the position of its first measurement.
     fn pass(&self, order: u32);
-    /// The windows of all agents have begun, after a warm-up of this length.
+    /// The windows of all agents began at this moment, after a warm-up of this length. Told once they are over.
     fn began(&self, order: u32, warm_up: Nanos, at: Instant);
     /// A measurement is in the store.
     fn stored(&self, measurement: &Measurement);

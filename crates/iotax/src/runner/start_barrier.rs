@@ -47,7 +47,7 @@ pub(super) fn run(
     on_event: &mut dyn FnMut(AgentEvent),
 ) {
     let (sender, events) = mpsc::channel();
-    let mut unbegun = participants.iter().filter(|one| !one.is_neighbour).count();
+    let mut began = Beginnings::new(&participants);
     let mut barrier = Barrier::new(&participants);
     thread::scope(|scope| {
         for (number, participant) in participants.into_iter().enumerate() {
@@ -71,17 +71,41 @@ pub(super) fn run(
         drop(sender);
         for event in events {
             barrier.pass(&event, entry);
-            if matches!(event.kind, EventKind::Event(Event::Measuring))
-                && !barrier.is_neighbour[event.participant]
-            {
-                unbegun = unbegun.saturating_sub(1);
-                if unbegun == 0 {
-                    entry.began(event.at);
-                }
-            }
+            began.see(&event);
             on_event(event);
         }
     });
+    if let Some(at) = began.last() {
+        entry.began(at);
+    }
+}
+
+/// When the measured agents' windows began. Messages come late on a busy machine and never early, so of all that tell it the earliest is
+/// right.
+struct Beginnings(Vec<Option<Option<Instant>>>);
+
+impl Beginnings {
+    fn new(participants: &[Participant<'_>]) -> Self {
+        Self(participants.iter().map(|one| (!one.is_neighbour).then_some(None)).collect())
+    }
+
+    fn see(&mut self, event: &AgentEvent) {
+        let began = match &event.kind {
+            EventKind::Event(Event::Measuring) => Some(event.at),
+            EventKind::Event(Event::Sample(sample)) => {
+                event.at.checked_sub(Duration::from_nanos(sample.at_ns))
+            }
+            _ => None,
+        };
+        if let (Some(Some(known)), Some(began)) = (self.0.get_mut(event.participant), began) {
+            *known = Some(known.map_or(began, |known| known.min(began)));
+        }
+    }
+
+    /// The last of them, if all have begun.
+    fn last(&self) -> Option<Instant> {
+        self.0.iter().flatten().copied().collect::<Option<Vec<Instant>>>()?.into_iter().max()
+    }
 }
 
 /// The agents that the others wait for.

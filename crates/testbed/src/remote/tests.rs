@@ -69,7 +69,7 @@ impl Machine {
     /// Runs the script until the directory exists and is not yet recorded.
     fn make_place(&self, leave: &str, sudo: &str) -> (Child, ChildStdin, BufReader<ChildStdout>, String) {
         let sha256 = sha256(PROGRAM.as_bytes());
-        let call = format!("enter {TAG} {} {sha256} {} '{leave}' '{sudo}'\n", mark(TAG), PROGRAM.len());
+        let call = format!("enter {TAG} {} {sha256} {} '{leave}' '{sudo}' agent\n", mark(TAG), PROGRAM.len());
         let before = self.cache();
         let (child, mut stdin, mut stdout) = self.start(&format!("{ENTER}{call}"));
         let mut line = String::new();
