@@ -95,7 +95,7 @@ fn render(app: &App, page: &Page) -> String {
                             a href=(app.link(path)) aria-current=[(path == page.place).then_some("page")] { (name) }
                         }
                     }
-                    @if !app.secrets.are_open() {
+                    @if !app.secrets.are_open() && !page.place.is_empty() {
                         form method="post" action=(app.link("/logout")) {
                             (form_token(app))
                             button.plain { "Log out" }

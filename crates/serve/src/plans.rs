@@ -65,7 +65,7 @@ fn newest(store: &Store) -> Result<Vec<RunSummary>, Problem> {
 
 fn of_runs(app: &App, plans: &[RunSummary], can_begin: bool) -> Markup {
     html! {
-        div.wide tabindex="0" role="region" aria-label="Plans" {
+        div.wide tabindex="0" role="group" aria-label="Plans" {
             table.runs {
                 thead { tr {
                     th scope="col" { "Plan" } th.figure scope="col" { "Run" } th scope="col" { "Targets" } th scope="col" { "As a file" }

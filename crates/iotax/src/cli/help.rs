@@ -61,7 +61,8 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
 )];
 
 /// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 8] = ["completions", "man", "export", "verify", "mark", "resume", "plan", "import"];
+const SELDOM: [&str; 9] =
+    ["completions", "man", "export", "verify", "mark", "resume", "plan", "import", "serve"];
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;

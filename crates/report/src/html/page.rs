@@ -34,7 +34,7 @@ fn list(sentences: &[String]) -> Markup {
 
 fn table(grid: &Grid, title: &str) -> Markup {
     html! {
-        div.wide tabindex="0" role="region" aria-label=(title) {
+        div.wide tabindex="0" role="group" aria-label=(title) {
             table {
                 thead { tr {
                     @for field in &grid.head {
