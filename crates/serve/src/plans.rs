@@ -119,7 +119,8 @@ fn files(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let plans = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     let names = plans.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
+    let mut names: Vec<String> =
+        names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "toml")).collect();
     names.sort();
     names
 }

@@ -16,7 +16,10 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A directory with the script and what it imports, as its lock file has it.
 fn installed() -> PathBuf {
-    let (from, to) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser"), Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser"));
+    let (from, to) = (
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser"),
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser"),
+    );
     let lock = std::fs::read(from.join("package-lock.json")).expect("read");
     let is_old = std::fs::read(to.join("installed.json")).ok().as_ref() != Some(&lock);
     std::fs::create_dir_all(&to).expect("a directory");
@@ -24,7 +27,11 @@ fn installed() -> PathBuf {
         std::fs::copy(from.join(name), to.join(name)).expect("copied");
     }
     if is_old {
-        let npm = Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&to).output().expect("npm starts");
+        let npm = Command::new("npm")
+            .args(["ci", "--no-audit", "--no-fund"])
+            .current_dir(&to)
+            .output()
+            .expect("npm starts");
         assert!(npm.status.success(), "npm ci: {}", String::from_utf8_lossy(&npm.stderr));
         std::fs::write(to.join("installed.json"), lock).expect("written");
     }
@@ -79,5 +86,9 @@ fn every_page_holds_in_a_browser() {
     let mut errors = String::new();
     node.stderr.take().expect("piped").read_to_string(&mut errors).expect("read");
     let status = node.wait().expect("it ends");
-    assert!(status.success() && said.last().is_some_and(|line| line == "done"), "{}\n{errors}", said.join("\n"));
+    assert!(
+        status.success() && said.last().is_some_and(|line| line == "done"),
+        "{}\n{errors}",
+        said.join("\n")
+    );
 }

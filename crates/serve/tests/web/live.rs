@@ -71,7 +71,10 @@ fn a_run_is_followed_to_its_end() {
         }
     };
     assert_eq!(last, "complete");
-    assert!(server.get(&format!("/runs/{id}")).body.contains("What each layer costs"), "the report stands in its place");
+    assert!(
+        server.get(&format!("/runs/{id}")).body.contains("What each layer costs"),
+        "the report stands in its place"
+    );
 }
 
 #[test]

@@ -28,17 +28,25 @@ fn promtool_accepts_the_metrics() {
 fn the_newest_results_are_there() {
     let text = Server::start().get("/metrics").body;
     let line = text.lines().find(|line| {
-        line.starts_with("iotax_latency_mean_seconds{") && line.contains("target=\"vm-raw\"") && line.contains("randread-4k-qd1\"")
+        line.starts_with("iotax_latency_mean_seconds{")
+            && line.contains("target=\"vm-raw\"")
+            && line.contains("randread-4k-qd1\"")
     });
-    let value: f64 = line.and_then(|line| line.rsplit_once(' ')).expect("a value").1.parse().expect("a number");
+    let value: f64 =
+        line.and_then(|line| line.rsplit_once(' ')).expect("a value").1.parse().expect("a number");
     assert!((1e-5..1e-2).contains(&value), "{value} s");
-    assert!(text.contains("iotax_run_number{plan=\"which disk format for our VMs\",machine=\"db7\"} 2"), "{text}");
+    assert!(
+        text.contains("iotax_run_number{plan=\"which disk format for our VMs\",machine=\"db7\"} 2"),
+        "{text}"
+    );
     assert!(text.contains("iotax_serve_responses_total{class=\"2xx\"}"), "{text}");
 }
 
 /// Names of metrics in an expression.
 fn names(expression: &str) -> impl Iterator<Item = &str> {
-    expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("iotax_"))
+    expression
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| word.starts_with("iotax_"))
 }
 
 #[test]
@@ -65,6 +73,9 @@ fn the_dashboard_asks_for_metrics_that_exist() {
     }
     for variable in dashboard["templating"]["list"].as_array().expect("variables") {
         let query = variable["query"].to_string();
-        assert!(variable["type"] == "datasource" || names(&query).all(|name| known.contains(name)), "{query}");
+        assert!(
+            variable["type"] == "datasource" || names(&query).all(|name| known.contains(name)),
+            "{query}"
+        );
     }
 }

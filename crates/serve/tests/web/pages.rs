@@ -11,7 +11,10 @@ use crate::server::{HOSTILE, Server, ladder};
 fn links(body: &str) -> BTreeSet<String> {
     let found = ["href=\"", "src=\"", "action=\""].into_iter().flat_map(|mark| body.split(mark).skip(1));
     let found = found.filter_map(|rest| rest.split_once('"')).map(|(link, _)| link.replace("&amp;", "&"));
-    found.map(|link| link.split('#').next().unwrap_or_default().to_owned()).filter(|link| link.starts_with('/')).collect()
+    found
+        .map(|link| link.split('#').next().unwrap_or_default().to_owned())
+        .filter(|link| link.starts_with('/'))
+        .collect()
 }
 
 /// Follows every link from the first page on, up to some pages of each kind.
@@ -28,7 +31,11 @@ fn walk(server: &Server) -> BTreeSet<String> {
             None if answer.header("content-disposition").is_some() => BTreeSet::new(),
             None => links(&answer.body),
         };
-        assert!(next.iter().all(|link| link.starts_with(&server.base)), "{link} leaves {:?}: {next:?}", server.base);
+        assert!(
+            next.iter().all(|link| link.starts_with(&server.base)),
+            "{link} leaves {:?}: {next:?}",
+            server.base
+        );
         open.extend(next);
     }
     seen
@@ -37,7 +44,17 @@ fn walk(server: &Server) -> BTreeSet<String> {
 #[test]
 fn every_link_leads_somewhere() {
     let seen = walk(&Server::start());
-    for page in ["/runs", "/runs/1", "/runs/4", "/compare", "/trends", "/machines", "/machine?name=db7", "/plans", "/runs/2/plan.toml"] {
+    for page in [
+        "/runs",
+        "/runs/1",
+        "/runs/4",
+        "/compare",
+        "/trends",
+        "/machines",
+        "/machine?name=db7",
+        "/plans",
+        "/runs/2/plan.toml",
+    ] {
         assert!(seen.contains(page), "{page} is not among {seen:?}");
     }
 }
@@ -54,7 +71,9 @@ fn below_a_path_every_link_stays_below_it() {
 fn a_run_is_its_report() {
     let server = Server::start();
     let page = server.get("/runs/1").body;
-    for part in ["What each layer costs", "vm-qcow2-snapshot", "id=\"environment\"", "How to reproduce", "Notes"] {
+    for part in
+        ["What each layer costs", "vm-qcow2-snapshot", "id=\"environment\"", "How to reproduce", "Notes"]
+    {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("<style"), "styles are a file");
@@ -78,13 +97,17 @@ fn runs_are_found_and_chosen_to_be_compared() {
     assert!(several.contains("vs previous") && several.contains("<figure"), "{several}");
     for (wrong, words) in [
         ("runs=1,x", "&quot;x&quot; is no run; accepted: RUN or RUN:TARGET"),
-        ("runs=1,1", "both are run 1"),
+        ("runs=1,1", "both are 1; within a run two targets can be compared"),
         ("runs=1,99", "there is no run 99"),
         ("runs=1,2&margin=9", "is not a margin; accepted"),
         ("runs=1:a,2", "has no target"),
     ] {
         let answer = server.get(&format!("/compare?{wrong}"));
-        assert!(matches!(answer.status, 400 | 404) && answer.body.contains(words), "{wrong}: {}", answer.body);
+        assert!(
+            matches!(answer.status, 400 | 404) && answer.body.contains(words),
+            "{wrong}: {}",
+            answer.body
+        );
     }
 }
 
@@ -98,11 +121,15 @@ fn a_machine_says_what_changed() {
 fn notes_are_kept_and_found() {
     let server = Server::start();
     let token = server.form_token("/runs/1");
-    let form = format!("form_token={token}&tags=slow,%20raid5&text=Battery%20of%20the%20controller%0D%0Ais%20dead");
+    let form =
+        format!("form_token={token}&tags=slow,%20raid5&text=Battery%20of%20the%20controller%0D%0Ais%20dead");
     let kept = server.post("/runs/1/notes", "", &form);
     assert_eq!((kept.status, kept.header("location")), (303, Some("/runs/1#notes")), "{}", kept.body);
     let page = server.get("/runs/1").body;
-    assert!(page.contains("Battery of the controller\nis dead") && page.contains("/runs?tag=raid5"), "{page}");
+    assert!(
+        page.contains("Battery of the controller\nis dead") && page.contains("/runs?tag=raid5"),
+        "{page}"
+    );
     let found = server.get("/runs?tag=raid5").body;
     assert!(found.contains("href=\"/runs/1\"") && !found.contains("href=\"/runs/2\""), "{found}");
     assert_eq!(server.store().notes(1).expect("read").tags, ["raid5", "slow"]);
@@ -111,7 +138,18 @@ fn notes_are_kept_and_found() {
 #[test]
 fn no_text_of_a_run_is_markup() {
     let server = Server::start();
-    for path in ["/runs", "/runs/4", "/plans", "/machines", "/compare?runs=1,4", "/compare?runs=1,2,4", "/trends", "/api/v1/runs/4", "/api/v1/runs", "/metrics"] {
+    for path in [
+        "/runs",
+        "/runs/4",
+        "/plans",
+        "/machines",
+        "/compare?runs=1,4",
+        "/compare?runs=1,2,4",
+        "/trends",
+        "/api/v1/runs/4",
+        "/api/v1/runs",
+        "/metrics",
+    ] {
         let answer = server.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         let is_page = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html"));

@@ -15,7 +15,8 @@ use tempfile::TempDir;
 use crate::synthetic;
 
 /// Markup and more that a run's texts may hold.
-pub(crate) const HOSTILE: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u{202e}\u{1b}[31m&amp;{{7*7}}";
+pub(crate) const HOSTILE: &str =
+    "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u{202e}\u{1b}[31m&amp;{{7*7}}";
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -138,14 +139,26 @@ impl Server {
         let text = String::from_utf8_lossy(&answer);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
-        let body = if head.to_lowercase().contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
+        let body = if head.to_lowercase().contains("transfer-encoding: chunked") {
+            unchunked(body)
+        } else {
+            body.to_owned()
+        };
         Answer { status, head: head.to_owned(), body }
     }
 
     pub(crate) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
-        let host = if headers.to_lowercase().starts_with("host:") { String::new() } else { format!("Host: {}\r\n", self.address) };
-        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        self.raw(format!("{method} {path} HTTP/1.1\r\n{host}{headers}{length}Connection: close\r\n\r\n{body}").as_bytes())
+        let host = if headers.to_lowercase().starts_with("host:") {
+            String::new()
+        } else {
+            format!("Host: {}\r\n", self.address)
+        };
+        let length =
+            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        self.raw(
+            format!("{method} {path} HTTP/1.1\r\n{host}{headers}{length}Connection: close\r\n\r\n{body}")
+                .as_bytes(),
+        )
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -161,7 +174,8 @@ impl Server {
     /// A form's token from a page.
     pub(crate) fn form_token(&self, path: &str) -> String {
         let page = self.get(path).body;
-        let rest = page.split_once("name=\"form_token\" value=\"").unwrap_or_else(|| panic!("{path} has no form")).1;
+        let rest =
+            page.split_once("name=\"form_token\" value=\"").unwrap_or_else(|| panic!("{path} has no form")).1;
         rest.split_once('"').expect("a value").0.to_owned()
     }
 }
@@ -169,7 +183,9 @@ impl Server {
 fn unchunked(body: &str) -> String {
     let (mut text, mut rest) = (Vec::new(), body.as_bytes());
     while let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
-        let size = std::str::from_utf8(&rest[..end]).ok().and_then(|size| usize::from_str_radix(size.trim(), 16).ok());
+        let size = std::str::from_utf8(&rest[..end])
+            .ok()
+            .and_then(|size| usize::from_str_radix(size.trim(), 16).ok());
         let Some(size @ 1..) = size else { break };
         let from = (end + 2).min(rest.len());
         let to = (from + size).min(rest.len());
