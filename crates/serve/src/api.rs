@@ -120,3 +120,16 @@ async fn history(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Pr
 async fn machines(State(app): State<Shared>) -> Result<Response, Problem> {
     Ok(answer(&app.pool.read(machines::document).await?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_is_described_once_and_has_a_handler() {
+        let document = openapi::document();
+        assert_eq!(document["paths"].as_object().map(serde_json::Map::len), Some(PATHS.len()));
+        // A path without a handler panics.
+        let _ = router();
+    }
+}

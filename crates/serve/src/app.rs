@@ -1,14 +1,12 @@
-//! What a server is told, and what its requests share.
+//! What the requests of a server share.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use iotax_store::Location;
 use tokio::sync::Semaphore;
 
 use crate::auth::Secrets;
+use crate::config::Config;
 use crate::judged::Cache;
 use crate::launcher::Launcher;
 use crate::limiter::Limiter;
@@ -16,49 +14,6 @@ use crate::pool::Pool;
 
 /// Followers of live runs at one time; each has a connection of its own.
 const FOLLOWERS: usize = 64;
-
-/// The options of a server.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The store that it shows.
-    pub store: Location,
-    /// The address to listen on; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// The path under which a reverse proxy passes its requests on: empty, or `/iotax`.
-    pub base: String,
-    /// Names beside those of the loopback interface that browsers may call this server by.
-    pub hosts: Vec<String>,
-    /// The token that every request must bring; absent: none.
-    pub token: Option<String>,
-    /// Certificates; absent: plain HTTP.
-    pub tls: Option<Tls>,
-    /// Nobody can change notes or begin runs.
-    pub read_only: bool,
-    /// How runs are begun; absent: they cannot be.
-    pub launch: Option<Launch>,
-    /// Requests of one peer per second, over ten seconds.
-    pub rate: u32,
-}
-
-/// Files of certificates, as PEM.
-#[derive(Debug, Clone)]
-pub struct Tls {
-    /// The server's certificate, and those that lead to its authority.
-    pub cert: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
-    /// The authority of the certificates that clients must bring; absent: they need none.
-    pub client_ca: Option<PathBuf>,
-}
-
-/// How runs are begun.
-#[derive(Debug, Clone)]
-pub struct Launch {
-    /// The program `iotax`.
-    pub program: PathBuf,
-    /// A directory whose plans can be begun, beside those of the store's runs.
-    pub plans: Option<PathBuf>,
-}
 
 /// What all requests share.
 #[derive(Debug)]

@@ -7,7 +7,6 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::app::App;
 use crate::assets;
-use crate::guard::HasCharts;
 
 /// Places that every page leads to: path and name.
 const PLACES: [(&str, &str); 5] = [
@@ -17,6 +16,10 @@ const PLACES: [(&str, &str); 5] = [
     ("/machines", "Machines"),
     ("/plans", "Plans"),
 ];
+
+/// Marks the answer of a page with charts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HasCharts;
 
 /// A page.
 #[derive(Debug, Default)]
@@ -95,7 +98,7 @@ fn render(app: &App, page: &Page) -> String {
                             a href=(app.link(path)) aria-current=[(path == page.place).then_some("page")] { (name) }
                         }
                     }
-                    @if !app.secrets.are_open() {
+                    @if !app.secrets.are_open() && !page.place.is_empty() {
                         form method="post" action=(app.link("/logout")) {
                             (form_token(app))
                             button.plain { "Log out" }

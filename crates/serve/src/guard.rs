@@ -12,11 +12,11 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::app::{App, Shared};
-use crate::frame;
+use crate::frame::{self, HasCharts};
 use crate::problem::Problem;
 
 /// Longest wait for an answer to begin.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Longest path with its query.
 const LONGEST: usize = 8192;
 /// Requests that a failed login counts as.
@@ -30,10 +30,6 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
-
-/// Marks the answer of a page with charts.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HasCharts;
 
 /// Whether the connection brought a certificate that the server's authority signed.
 #[derive(Debug, Clone, Copy)]

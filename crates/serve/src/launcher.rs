@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use iotax_store::Location;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::app::Launch;
+use crate::config::Launch;
 use crate::problem::Problem;
 
 /// What is kept of the words of a process, in bytes.

@@ -9,6 +9,7 @@ mod app;
 mod assets;
 mod auth;
 mod compare;
+mod config;
 mod frame;
 mod guard;
 mod judged;
@@ -29,5 +30,5 @@ mod run;
 mod runs;
 mod trends;
 
-pub use app::{Config, Launch, Tls};
+pub use config::{Config, Launch, Tls};
 pub use listen::{ServeError, serve};

@@ -20,7 +20,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::Layer as _;
 
-use crate::app::{App, Config, Shared, Tls};
+use crate::app::{App, Shared};
+use crate::config::{Config, Tls};
 use crate::guard::HasCertificate;
 use crate::routes;
 

@@ -42,7 +42,7 @@ pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
 fn state(told: Option<&Value>, judged: &Judged) -> Markup {
     let run = &judged.run;
     html! {
-        p { span.state class=(run.state.word()) { (run.state.word()) }
+        p { span class=(format!("state {}", run.state)) { (run.state.word()) }
             @if let Some(phase) = text(told, "phase") { ", " (phase) } }
         @if let Some(told) = told { (progress(told)) }
         @if !run.measurements.is_empty() {

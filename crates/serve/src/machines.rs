@@ -52,7 +52,7 @@ pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem>
         main id="main" tabindex="-1" {
             h1 { "Machines" }
             @if machines.is_empty() { p { "No run says which machine it was made on." } } @else {
-                div.wide tabindex="0" role="region" aria-label="Machines" {
+                div.wide tabindex="0" role="group" aria-label="Machines" {
                     table.narrow {
                         thead { tr {
                             th scope="col" { "Machine" } th scope="col" { "Runs" } th scope="col" { "Newest" }

@@ -65,7 +65,7 @@ fn newest(store: &Store) -> Result<Vec<RunSummary>, Problem> {
 
 fn of_runs(app: &App, plans: &[RunSummary], can_begin: bool) -> Markup {
     html! {
-        div.wide tabindex="0" role="region" aria-label="Plans" {
+        div.wide tabindex="0" role="group" aria-label="Plans" {
             table.runs {
                 thead { tr {
                     th scope="col" { "Plan" } th.figure scope="col" { "Run" } th scope="col" { "Targets" } th scope="col" { "As a file" }
@@ -119,7 +119,8 @@ fn files(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let plans = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     let names = plans.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
+    let mut names: Vec<String> =
+        names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "toml")).collect();
     names.sort();
     names
 }

@@ -64,13 +64,16 @@ impl Pairs {
             return Err(Problem::bad_request(format!("limit={limit}; accepted: a number from 1 to {MOST}")));
         }
         let before: Option<i64> = self.parsed("before", "the number of a run")?;
+        if let Some(before) = before.filter(|before| *before < 1) {
+            return Err(Problem::bad_request(format!("before={before}; accepted: the number of a run")));
+        }
         Ok(Filter {
             text: self.get("text").unwrap_or_default().trim().to_owned(),
             tags: self.all("tag").map(|tag| tag.trim().to_owned()).collect(),
             state,
             machine: self.get("machine").map(str::to_owned),
             fleet: self.get("fleet").map(str::to_owned),
-            before: before.map(|before| before.max(1)),
+            before,
             limit: Some(limit),
         })
     }

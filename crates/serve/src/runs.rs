@@ -63,7 +63,7 @@ fn search(app: &App, filter: &Filter) -> Markup {
 /// The table of runs; `can_choose` those to be compared.
 pub(crate) fn table(app: &App, runs: &[RunSummary], can_choose: bool) -> Markup {
     html! {
-        div.wide tabindex="0" role="region" aria-label="Runs" {
+        div.wide tabindex="0" role="group" aria-label="Runs" {
             table.runs {
                 thead { tr {
                     th.figure scope="col" { "Run" }
@@ -107,7 +107,7 @@ pub(crate) fn machine_link(app: &App, machine: &str) -> Markup {
 
 /// A run's state with its colour.
 pub(crate) fn state(run: &RunSummary) -> Markup {
-    html! { span.state class=(run.state.word()) { (run.state.word()) } }
+    html! { span class=(format!("state {}", run.state)) { (run.state.word()) } }
 }
 
 /// A run's tags, as links to the runs that have them.

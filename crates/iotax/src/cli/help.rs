@@ -65,7 +65,7 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
 )];
 
 /// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 14] = [
+const SELDOM: [&str; 15] = [
     "completions",
     "man",
     "export",
@@ -80,6 +80,7 @@ const SELDOM: [&str; 14] = [
     "store",
     "trend",
     "fleet",
+    "serve",
 ];
 
 /// The widest help, in columns.

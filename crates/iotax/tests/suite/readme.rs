@@ -52,11 +52,13 @@ const TUNED: &str = "iotax tune DIR";
 
 /// The server of the last two, which goes on until it is stopped.
 const SERVER: &str = "iotax net serve";
+/// Another that does not end by itself.
+const BROWSER: &str = "iotax serve";
 
 #[test]
 fn every_command_of_the_readme_is_carried_out_here() {
     let known: BTreeSet<&str> =
-        COMMANDS.iter().map(|(command, _)| *command).chain([SERVER, "iotax clean"]).collect();
+        COMMANDS.iter().map(|(command, _)| *command).chain([SERVER, BROWSER, "iotax clean"]).collect();
     assert_eq!(commands(README), known);
 }
 
@@ -72,6 +74,7 @@ fn the_readme_holds() {
         sshd.run(&["run", plan.to_str().expect("utf-8"), "--repeat", "3", "--ramp-time", "0", "--yes"]);
     assert!(first.status.success(), "{}", text(&first.stderr));
     let _server = Ends(start_until(&mut carried_out(&sshd, SERVER, ""), "listening on"));
+    let _browser = Ends(start_until(&mut carried_out(&sshd, BROWSER, "--listen 127.0.0.1:0"), "Serving"));
     for (command, more) in COMMANDS {
         if command == TUNED && !rustix::process::geteuid().is_root() {
             continue;

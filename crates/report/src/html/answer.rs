@@ -28,11 +28,11 @@ pub(super) fn section(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> M
 
 fn cells(table: &Table) -> Markup {
     html! {
-        div.wide {
+        div.wide tabindex="0" {
             table.cells {
                 thead {
                     tr {
-                        th {}
+                        td {}
                         @for (name, unit) in &table.workloads { th { (name) br; small { (unit) } } }
                     }
                 }

@@ -30,14 +30,14 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>, on: &Wo
             }
         }
         @if !crowds.is_empty() {
-            div.wide { (parts(run, judgement, &crowds, on)) }
+            div.wide tabindex="0" { (parts(run, judgement, &crowds, on)) }
             p.note {
                 "Fairness is Jain's index of the guests' I/Os per second, or bytes of streams: 1 if all got the same, 1/n if one got everything; mean \
                  over the rounds with its 95% interval."
             }
         }
         @if !jobs.is_empty() {
-            div.wide { (parts(run, judgement, &jobs, on)) }
+            div.wide tabindex="0" { (parts(run, judgement, &jobs, on)) }
             p.note { "Each job's rates are over the time in which it ran; the totals are over the whole window." }
         }
         div.pair {

@@ -55,7 +55,8 @@ fn chart(accounts: &[Account], tracks: &[&Track], workload: &str, metric: Metric
             ]);
         }
     }
-    let axis = Axis { label: metric.name().into(), unit, log: false, at_least: 0.0 };
+    let label = if metric.is_time() { format!("{}, us", metric.name()) } else { metric.name().to_owned() };
+    let axis = Axis { label, unit, log: false, at_least: 0.0 };
     let colours =
         tracks.iter().zip(0..).map(|(track, i)| (track.target.clone(), format!("t{}", i % COLOURS)));
     Chart {

@@ -33,7 +33,7 @@ pub(super) fn section(judgement: &Judgement, here: Place<'_>, on: &Workload) -> 
             }
             details {
                 summary { "Seen by each place, used by each role" }
-                div.wide { (views(&insides)) (roles(&cpus, on)) }
+                div.wide tabindex="0" { (views(&insides)) (roles(&cpus, on)) }
             }
         }
     }

@@ -210,7 +210,7 @@ pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Ma
         .collect();
     html! {
         @if !steps.is_empty() {
-            div.wide {
+            div.wide tabindex="0" {
                 table.steps {
                     thead {
                         tr {

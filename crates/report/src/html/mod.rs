@@ -325,7 +325,7 @@ fn timing(judgement: &Judgement) -> Markup {
         @if let Some(timing) = &judgement.timing {
             section {
                 h2 { "Time" small { (format!("{:.1}% outside the measured windows", timing.outside * 100.0)) } }
-                div.wide {
+                div.wide tabindex="0" {
                     table.narrow {
                         thead { tr { th { "phase" } th { "time" } th { "share" } } }
                         tbody {

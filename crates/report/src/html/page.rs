@@ -9,13 +9,16 @@ use crate::document::{Field, Grid, Page, Part};
 pub fn set(page: &Page) -> Markup {
     let page = page.visible();
     let mut title = "Table";
+    let titled = page.parts.iter().map(|part| {
+        if let Part::Head(head) = part {
+            title = head;
+        }
+        (title, part)
+    });
     html! {
-        @for part in &page.parts {
+        @for (title, part) in titled {
             @match part {
-                Part::Head(head) => {
-                    @let _ = title = head;
-                    h2 { (head) }
-                },
+                Part::Head(head) => h2 { (head) },
                 Part::Sentence(sentence) => p { (sentence) },
                 Part::Table(grid) => (table(grid, title)),
                 Part::Lines(lines) => (list(lines)),
@@ -34,7 +37,7 @@ fn list(sentences: &[String]) -> Markup {
 
 fn table(grid: &Grid, title: &str) -> Markup {
     html! {
-        div.wide tabindex="0" role="region" aria-label=(title) {
+        div.wide tabindex="0" role="group" aria-label=(title) {
             table {
                 thead { tr {
                     @for field in &grid.head {

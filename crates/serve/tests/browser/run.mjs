@@ -8,6 +8,8 @@ const { SITE, LOCKED, TOKEN, LIVE, PICTURES } = process.env;
 const PAGES = ["/runs", "/runs?text=nothing+is+like+this", "/runs/1", "/runs/3", "/runs/4", "/compare", "/compare?runs=1,2", "/compare?runs=1:vm-raw,1:vm-qcow2",
   "/compare?runs=1,2,4", "/trends", "/machines", "/machine?name=db7", "/plans", "/nothing", `/runs/${LIVE}`];
 const found = [];
+// Also where the script itself cannot go on.
+process.on("uncaughtException", (error) => { console.log([...found, error.stack].join("\n")); process.exit(1); });
 const expect = (is, what) => { if (!is) found.push(what); };
 
 const browser = await chromium.launch({
@@ -44,7 +46,9 @@ for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [375, "ligh
   for (const path of PAGES) {
     where = `${path} at ${width}, ${colorScheme}`;
     await page.goto(SITE + path);
-    if (await page.locator("figure .plot").count() > 0) await page.locator(".plot .main-svg").first().waitFor({ timeout: 60000 });
+    // Those in closed parts of the page are drawn when they are opened.
+    const plots = page.locator("figure .plot").filter({ visible: true });
+    if (await plots.count() > 0) await plots.first().locator(".main-svg").first().waitFor({ timeout: 60000 });
     await check(page, where);
     const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     expect(over <= 0, `${where}: ${over} pixels too wide`);
@@ -105,11 +109,11 @@ for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [375, "ligh
   await page.goto(`${LOCKED}/runs`);
   await check(page, "login");
   await page.getByLabel("The server's token").fill("not the token at all");
-  await page.getByRole("button").click();
+  await page.getByRole("button", { name: "Log in" }).click();
   expect((await page.locator("main").innerText()).includes("not the server's token"), "login: a wrong token is refused");
   await page.goto(`${LOCKED}/login`);
   await page.getByLabel("The server's token").fill(TOKEN);
-  await Promise.all([page.waitForURL(/\/runs$/), page.getByRole("button").click()]);
+  await Promise.all([page.waitForURL(/\/runs$/), page.getByRole("button", { name: "Log in" }).click()]);
   await check(page, "logged in");
   await page.getByRole("button", { name: "Log out" }).click();
   await page.goto(`${LOCKED}/runs`);

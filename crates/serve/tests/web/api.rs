@@ -20,7 +20,12 @@ fn documents_are_those_of_the_commands() {
     assert_eq!(document, json::document(&run, &judge(&run)));
     let schema: Value =
         serde_json::from_str(include_str!("../../../report/schema/iotax-1.schema.json")).expect("JSON");
-    assert!(jsonschema::is_valid(&schema, &document));
+    let found: Vec<String> = jsonschema::validator_for(&schema)
+        .expect("a schema")
+        .iter_errors(&document)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(found.is_empty(), "{found:?}");
 
     let (one, other) = (account(&server, 1), account(&server, 2));
     let (a, b) = (Side { account: &one, target: None }, Side { account: &other, target: None });

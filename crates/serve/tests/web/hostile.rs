@@ -157,8 +157,10 @@ fn a_thousand_hostile_requests_break_nothing() {
         let sent = String::from_utf8_lossy(&request[..request.len().min(300)]).into_owned();
         assert!(answer.status < 500, "{round}: {sent}\n{}\n{}", answer.head, answer.body);
         assert!(!answer.head.to_lowercase().contains("\nset-cookie: x=y"), "{sent}");
-        for markup in ["<script>alert", "<script>\"", "<img", "root:x:0"] {
-            assert!(!answer.body.contains(markup), "{round}: {sent} gives {markup}");
+        assert!(!answer.body.contains("root:x:0"), "{sent}");
+        let is_page = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
+        for markup in ["<script>alert", "<script>\"", "<img"] {
+            assert!(!is_page || !answer.body.contains(markup), "{round}: {sent} gives {markup}");
         }
         answered += u32::from(answer.status > 0);
     }

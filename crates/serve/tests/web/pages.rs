@@ -97,7 +97,7 @@ fn runs_are_found_and_chosen_to_be_compared() {
     assert!(several.contains("vs previous") && several.contains("<figure"), "{several}");
     for (wrong, words) in [
         ("runs=1,x", "&quot;x&quot; is no run; accepted: RUN or RUN:TARGET"),
-        ("runs=1,1", "both are run 1"),
+        ("runs=1,1", "both are 1; within a run two targets can be compared"),
         ("runs=1,99", "there is no run 99"),
         ("runs=1,2&margin=9", "is not a margin; accepted"),
         ("runs=1:a,2", "has no target"),

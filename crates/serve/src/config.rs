@@ -1,0 +1,49 @@
+//! What a server is told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use iotax_store::Location;
+
+/// The options of a server.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The store that it shows.
+    pub store: Location,
+    /// The address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The path under which a reverse proxy passes its requests on: empty, or `/iotax`.
+    pub base: String,
+    /// Names beside those of the loopback interface that browsers may call this server by.
+    pub hosts: Vec<String>,
+    /// The token that every request must bring; absent: none.
+    pub token: Option<String>,
+    /// Certificates; absent: plain HTTP.
+    pub tls: Option<Tls>,
+    /// Nobody can change notes or begin runs.
+    pub read_only: bool,
+    /// How runs are begun; absent: they cannot be.
+    pub launch: Option<Launch>,
+    /// Requests of one peer per second, over ten seconds.
+    pub rate: u32,
+}
+
+/// Files of certificates, as PEM.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// The server's certificate, and those that lead to its authority.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The authority of the certificates that clients must bring; absent: they need none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// How runs are begun.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The program `iotax`.
+    pub program: PathBuf,
+    /// A directory whose plans can be begun, beside those of the store's runs.
+    pub plans: Option<PathBuf>,
+}
