@@ -62,7 +62,7 @@ impl Columns {
     }
 
     pub(crate) fn maybe_int(&mut self) -> Result<Option<i64>, Fault> {
-        match self.next() {
+        match self.take() {
             Value::Int(value) => Ok(Some(value)),
             Value::Null => Ok(None),
             other => Err(unexpected("a number", &other)),
@@ -74,7 +74,7 @@ impl Columns {
     }
 
     pub(crate) fn maybe_text(&mut self) -> Result<Option<String>, Fault> {
-        match self.next() {
+        match self.take() {
             Value::Text(value) => Ok(Some(value)),
             Value::Null => Ok(None),
             other => Err(unexpected("a text", &other)),
@@ -82,13 +82,13 @@ impl Columns {
     }
 
     pub(crate) fn bytes(&mut self) -> Result<Vec<u8>, Fault> {
-        match self.next() {
+        match self.take() {
             Value::Bytes(value) => Ok(value),
             other => Err(unexpected("bytes", &other)),
         }
     }
 
-    fn next(&mut self) -> Value {
+    fn take(&mut self) -> Value {
         self.0.next().unwrap_or(Value::Null)
     }
 }

@@ -168,4 +168,17 @@ impl Fault {
     pub(crate) fn value(what: &'static str, reason: &dyn fmt::Display) -> Self {
         Self::Value(what, reason.to_string())
     }
+    /// Adds the place, and the run if it is about one, where the database itself has nothing better to say.
+    pub(crate) fn told(self, place: Location, run: Option<i64>) -> StoreError {
+        let damaged = |place, table, reason| StoreError::Damaged { place, run, table, reason };
+        match self {
+            Self::Sqlite(error) => StoreError::Sql { place, reason: error.to_string() },
+            Self::Postgres(error) => StoreError::Sql { place, reason: error.to_string() },
+            Self::Lost(reason) => StoreError::Unreachable { place, reason },
+            Self::Damaged(table, reason) => damaged(place, table, reason),
+            Self::Value(what, reason) => StoreError::Value { place, what, reason },
+            Self::Unknown => damaged(place, "table run", "its row is gone".into()),
+            Self::Told(error) => error,
+        }
+    }
 }

@@ -27,7 +27,7 @@ use crate::{Claim, Location};
 /// First key of the advisory locks of runs: "iotx". The second is the run's number.
 const LOCKS: i32 = i32::from_be_bytes(*b"iotx");
 /// Longest wait for a server that went away, and for locks.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// More statements than the code has, filters aside.
 const MOST_STATEMENTS: usize = 200;
 
@@ -98,12 +98,8 @@ impl Postgres {
             what: "the URL",
             reason,
         })?;
-        let session = Session::begin(&connector, is_read_only).map_err(|error| match fault(error) {
-            // Nothing was there to be lost.
-            Fault::Lost(reason) => StoreError::Unreachable { place: place.clone(), reason },
-            Fault::Postgres(error) => StoreError::Unreachable { place: place.clone(), reason: words(&error) },
-            other => told(&place, None, other),
-        })?;
+        let session =
+            Session::begin(&connector, is_read_only).map_err(|error| told(&place, None, fault(error)))?;
         Ok(Self { place, connector, is_read_only, session: Arc::new(Mutex::new(session)) })
     }
 
@@ -378,14 +374,7 @@ fn told(place: &Location, run: Option<i64>, fault: Fault) -> StoreError {
                 _ => StoreError::Sql { place, reason },
             }
         }
-        Fault::Sqlite(error) => StoreError::Sql { place, reason: error.to_string() },
-        Fault::Lost(reason) => StoreError::Unreachable { place, reason },
-        Fault::Damaged(table, reason) => StoreError::Damaged { place, run, table, reason },
-        Fault::Value(what, reason) => StoreError::Value { place, what, reason },
-        Fault::Unknown => {
-            StoreError::Damaged { place, run, table: "table run", reason: "its row is gone".into() }
-        }
-        Fault::Told(error) => error,
+        other => other.told(place, run),
     }
 }
 
@@ -394,7 +383,7 @@ fn fault(error: Error) -> Fault {
     // 08: connection exception; 57P: shutdown, crash, not yet started; 53300: too many connections.
     let is_lost = match error.code().map(SqlState::code) {
         Some(code) => code.starts_with("08") || code.starts_with("57P") || code == "53300",
-        None => error.is_closed() || sources(&error).any(|source| source.is::<std::io::Error>()),
+        None => error.is_closed() || sources(&error).any(<dyn std::error::Error>::is::<std::io::Error>),
     };
     if is_lost { Fault::Lost(words(&error)) } else { Fault::Postgres(error) }
 }

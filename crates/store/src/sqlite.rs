@@ -189,15 +189,7 @@ impl Database for Sqlite {
             Fault::Sqlite(error) if is_damage(&error) => {
                 StoreError::Damaged { place, run, table: "structure", reason: error.to_string() }
             }
-            Fault::Sqlite(error) => StoreError::Sql { place, reason: error.to_string() },
-            Fault::Postgres(error) => StoreError::Sql { place, reason: error.to_string() },
-            Fault::Lost(reason) => StoreError::Unreachable { place, reason },
-            Fault::Damaged(table, reason) => StoreError::Damaged { place, run, table, reason },
-            Fault::Value(what, reason) => StoreError::Value { place, what, reason },
-            Fault::Unknown => {
-                StoreError::Damaged { place, run, table: "table run", reason: "its row is gone".into() }
-            }
-            Fault::Told(error) => error,
+            other => other.told(place, run),
         }
     }
 }

@@ -83,7 +83,7 @@ fn complete(config: &mut Config) {
     if config.get_application_name().is_none() {
         config.application_name("iotax");
     }
-    config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_secs(60));
+    config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(Duration::from_mins(1));
 }
 
 /// A parameter's value with its %XX.

@@ -12,9 +12,10 @@ use super::claim;
 /// Replaces the state of a run.
 pub(super) fn put(store: &Path, run: i64, state: &str) -> io::Result<()> {
     let directory = directory();
-    match DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+    if let Err(error) = DirBuilder::new().mode(0o700).create(&directory)
+        && error.kind() != ErrorKind::AlreadyExists
+    {
+        return Err(error);
     }
     refuse_foreign(&directory)?;
     let path = directory.join(name(store, run)?);
