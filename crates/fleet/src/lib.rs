@@ -9,6 +9,7 @@ pub mod coordinator;
 pub mod link;
 pub mod member;
 pub mod message;
+pub mod nats;
 pub mod pipe;
 
 pub use clock::ClockOffset;

@@ -14,7 +14,7 @@ use crate::link::{Hub, Incoming, LinkError, MemberLink, To};
 use crate::message::{FromMember, ToMember};
 
 /// Largest message in bytes: a measurement with a histogram for each of its intervals.
-const MAX_MESSAGE: u32 = 64 << 20;
+pub(crate) const MAX_MESSAGE: u32 = 64 << 20;
 
 /// This machine's monotonic clock, which all its processes share.
 #[must_use]

@@ -5,6 +5,7 @@
 //! list was promised (`IOTAX_REQUIRE=all`, as `scripts/test` does on Debian) a test that lacks something fails; elsewhere it
 //! prints `skipped:`, its name and the reason.
 
+pub mod nats;
 pub mod tree;
 
 use std::fmt::Display;

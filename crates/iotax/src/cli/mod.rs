@@ -11,11 +11,12 @@ mod csv_dir;
 mod curve;
 mod destination;
 mod doctor;
+mod enlist;
 mod estimate;
 mod examples;
 mod export;
-mod fleet;
 mod flags;
+mod fleet;
 mod from_libvirt;
 mod help;
 mod import;
@@ -143,9 +144,9 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Serve a runner on stdin and stdout
+    /// Serve a runner on stdin and stdout, or wait at a NATS server for fleets to work for
     #[command(hide = true)]
-    Agent,
+    Agent(enlist::Args),
 }
 
 /// An error and the exit code that goes with it.
@@ -227,7 +228,10 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
             Ok(Exit::Fine)
         }
         Command::Man { dir: Some(dir) } => man_pages(&dir),
-        Command::Agent => return Ok(crate::agent::main(args::undo_dir().ok())),
+        Command::Agent(agent) => match agent.main() {
+            Some(exit) => exit,
+            None => return Ok(crate::agent::main(args::undo_dir().ok())),
+        },
     };
     exit.map(Into::into)
 }

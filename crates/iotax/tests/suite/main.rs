@@ -16,6 +16,7 @@ mod files;
 mod fio;
 mod fio_jobs;
 mod fleet;
+mod fleet_nats;
 mod formats;
 mod ground_truth;
 mod guard;

@@ -11,6 +11,7 @@ use iotax_testbed::undo;
 
 use super::super::say::print_line;
 use super::super::{Failure, args, usage};
+use super::operate;
 use crate::runner::marks;
 
 pub(super) const STATUS: &str = "fleet status";
@@ -20,7 +21,7 @@ pub(super) const CANCEL: &str = "fleet cancel";
 /// Flags of `iotax fleet status`, `drain` and `cancel`.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct Args {
-    /// The fleet's id, as iotax fleet run shows it
+    /// The fleet's id, as iotax fleet run shows it; or nats://HOST[:PORT] for the agents there
     fleet: String,
 }
 
@@ -48,12 +49,15 @@ fn ask(fleet: &str, what: &str) -> Result<String, Failure> {
 }
 
 pub(super) fn status(args: &Args) -> Result<Exit, Failure> {
-    print_line!("{}", ask(&args.fleet, STATUS)?);
-    Ok(Exit::Fine)
+    tell(args, STATUS)
 }
 
 pub(super) fn tell(args: &Args, what: &str) -> Result<Exit, Failure> {
-    print_line!("{}", ask(&args.fleet, what)?);
+    let answer = match operate::at_server(&args.fleet, what)? {
+        Some(answer) => answer,
+        None => ask(&args.fleet, what)?,
+    };
+    print_line!("{answer}");
     Ok(Exit::Fine)
 }
 

@@ -5,13 +5,15 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
+use iotax_fleet::nats::{Address, Operator};
 use iotax_model::exit::Exit;
 use iotax_testbed::remote::SshHost;
 
+use super::super::enlist::refused;
 use super::super::{Failure, OrExit, usage};
 
 /// What `--hosts` takes, for errors.
-const ACCEPTED: &str = "ssh://[USER@]HOST[:PORT], local:N, netns:NAME or a file with one of these a line";
+const ACCEPTED: &str = "ssh://[USER@]HOST[:PORT], local:N, netns:NAME or a file with one of these a line; or nats://HOST[:PORT] alone";
 /// Most members that are led from one machine.
 const MOST: usize = 1000;
 
@@ -33,6 +35,8 @@ pub(super) enum Link {
     Local,
     /// As `Local`, in a network namespace.
     Namespace(String),
+    /// An agent that waits at a NATS server, by the URL that was given.
+    Nats(String),
 }
 
 impl Link {
@@ -48,12 +52,16 @@ impl std::fmt::Display for Link {
             Self::Ssh(host) => write!(f, "ssh://{host}"),
             Self::Local => f.write_str("local:1"),
             Self::Namespace(name) => write!(f, "netns:{name}"),
+            Self::Nats(url) => f.write_str(url),
         }
     }
 }
 
 /// Reads `--hosts`.
 pub(super) fn read(given: &str) -> Result<Vec<Host>, Failure> {
+    if is_nats(given) {
+        return enlisted(given);
+    }
     let is_list = given.contains("://") || given.starts_with("local:") || given.starts_with("netns:");
     let hosts = if is_list {
         let entries = given.split(',').map(str::trim).filter(|entry| !entry.is_empty());
@@ -73,13 +81,36 @@ pub(super) fn read(given: &str) -> Result<Vec<Host>, Failure> {
     named(hosts.map_err(usage)?.concat()).map_err(|reason| usage(format!("--hosts {given:?}: {reason}")))
 }
 
+/// Returns whether this is the URL of a NATS server.
+pub(super) fn is_nats(address: &str) -> bool {
+    address.starts_with("nats://") || address.starts_with("tls://")
+}
+
+/// Reads how one member is reached, as a store has it.
+pub(super) fn link(given: &str) -> Result<Option<Link>, Failure> {
+    if is_nats(given) {
+        return Ok(Some(Link::Nats(given.to_owned())));
+    }
+    Ok(read(given)?.into_iter().next().map(|host| host.link))
+}
+
+/// The agents that wait at a NATS server.
+fn enlisted(url: &str) -> Result<Vec<Host>, Failure> {
+    let address: Address = url.parse().map_err(|error| usage(format!("--hosts {error}")))?;
+    let names =
+        Operator::connect(&address).and_then(|mut operator| operator.choose(&address, crate::version()));
+    let host = |name| Host { name, link: Link::Nats(url.to_owned()), values: BTreeMap::new() };
+    Ok(names.map_err(refused)?.into_iter().map(host).collect())
+}
+
 /// One line: the address, then words of the form KEY=VALUE, of which `name` names the member.
 fn parse(line: &str) -> Result<Vec<Host>, String> {
     let mut words = line.split_whitespace();
     let address = words.next().unwrap_or_default();
     let mut values = BTreeMap::new();
     for word in words {
-        let (key, value) = word.split_once('=').ok_or(format!("{word:?} is not KEY=VALUE, such as disk=/dev/sdb"))?;
+        let (key, value) =
+            word.split_once('=').ok_or(format!("{word:?} is not KEY=VALUE, such as disk=/dev/sdb"))?;
         if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
             return Err(format!("{key:?} is no key; accepted: letters, digits and _"));
         }
@@ -95,9 +126,11 @@ fn parse(line: &str) -> Result<Vec<Host>, String> {
         values: values.clone(),
     };
     if let Some(count) = address.strip_prefix("local:") {
-        let count: usize = count.parse().ok().filter(|count| (1..=MOST).contains(count)).ok_or_else(|| {
-            format!("{address:?}: accepted: local:N with N from 1 to {MOST}")
-        })?;
+        let count: usize = count
+            .parse()
+            .ok()
+            .filter(|count| (1..=MOST).contains(count))
+            .ok_or_else(|| format!("{address:?}: accepted: local:N with N from 1 to {MOST}"))?;
         return match (&name, count) {
             (Some(_), 2..) => Err("one name for several members".into()),
             (Some(_), _) => Ok(vec![host(Link::Local, "")]),
@@ -137,7 +170,8 @@ fn named(hosts: Vec<Host>) -> Result<Vec<Host>, String> {
     if hosts.is_empty() || hosts.len() > MOST {
         return Err(format!("{} members; accepted: 1 to {MOST}", hosts.len()));
     }
-    let twice = hosts.iter().enumerate().find(|(at, host)| hosts[..*at].iter().any(|it| it.name == host.name));
+    let twice =
+        hosts.iter().enumerate().find(|(at, host)| hosts[..*at].iter().any(|it| it.name == host.name));
     match twice {
         Some((_, Host { name, .. })) => {
             Err(format!("two members are named {name:?}; give one another name: ssh://HOST name=NAME"))
@@ -194,16 +228,25 @@ mod tests {
         assert_eq!(names("local:3"), ["local-1", "local-2", "local-3"]);
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("hosts");
-        fs::write(&file, "# the rack\nssh://root@a name=first disk=/dev/sdb\n\nlocal:1 name=here # this one\n")
-            .expect("written");
+        fs::write(
+            &file,
+            "# the rack\nssh://root@a name=first disk=/dev/sdb\n\nlocal:1 name=here # this one\n",
+        )
+        .expect("written");
         let hosts = read(&file.display().to_string()).expect("hosts");
         assert_eq!(hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>(), ["first", "here"]);
-        assert_eq!(hosts[0].fill_in("device = \"${disk}\" # ${number}", 1).expect("known"), "device = \"/dev/sdb\" # 1");
+        assert_eq!(
+            hosts[0].fill_in("device = \"${disk}\" # ${number}", 1).expect("known"),
+            "device = \"/dev/sdb\" # 1"
+        );
         let unknown = hosts[1].fill_in("${disk}", 2).expect_err("has none");
         assert!(unknown.contains("${disk}") && unknown.contains("here"), "{unknown}");
         fs::write(&file, "ssh://a\nftp://b\n").expect("written");
         let refused = refusal(&file.display().to_string());
-        assert!(refused.contains(":2:") && refused.contains("ftp://b") && refused.contains("accepted"), "{refused}");
+        assert!(
+            refused.contains(":2:") && refused.contains("ftp://b") && refused.contains("accepted"),
+            "{refused}"
+        );
     }
 
     #[test]

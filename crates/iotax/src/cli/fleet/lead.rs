@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use iotax_fleet::link::{Hub, To};
 use iotax_fleet::message::{Assignment, Part, ToMember};
-use iotax_fleet::{Action, Coordinator, MemberState, News, PipeHub, monotonic_ns};
+use iotax_fleet::nats;
+use iotax_fleet::{Action, Coordinator, MemberState, News, monotonic_ns};
 use iotax_model::exit::Exit;
 use iotax_model::record::{FleetMember, FleetMode};
 use iotax_model::units::human;
@@ -20,7 +21,7 @@ use super::super::say::{note, say};
 use super::super::session::{say_not_undone, watch_signals};
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, args, confirm, estimate, usage};
-use super::hosts::Host;
+use super::hosts::{Host, Link};
 use super::{control, report, start};
 use crate::runner::{self, marks::MarkSocket};
 
@@ -65,12 +66,11 @@ impl Lead<'_> {
         let mut undo_log =
             UndoLog::create(&undo_dir, &control::tag(&self.fleet)).or_exit(Exit::Environment)?;
         undo_log.set_interrupt(&stop);
-        let mut hub = PipeHub::default();
         let hosts: Vec<Host> = self.members.iter().map(|seat| seat.host.clone()).collect();
         let ask = !self.yes && io::stdin().is_terminal();
-        let led = start::all(&hosts, &mut hub, &mut undo_log, &self.fleet, ask, &stop).and_then(
-            |(started, failed)| {
-                let led = self.lead(&mut hub, &mut store, &undo_log, &started, failed, &stop);
+        let led = start::all(&hosts, &mut undo_log, &self.fleet, ask, &stop).and_then(
+            |(mut hub, started, failed)| {
+                let led = self.lead(hub.as_mut(), &mut store, &undo_log, &started, failed, &stop);
                 // Members whose streams end stop and undo.
                 drop(hub);
                 started.end(&mut undo_log);
@@ -90,16 +90,17 @@ impl Lead<'_> {
     /// Has the members carry the plan out. `None` if the user declined.
     fn lead(
         &self,
-        hub: &mut PipeHub,
+        hub: &mut dyn Hub,
         store: &mut Store,
         undo_log: &UndoLog,
         started: &start::Started,
         failed: Vec<(String, String)>,
         stop: &Interrupt,
     ) -> Result<Option<Exit>, Failure> {
-        let assignments =
-            self.members.iter().map(|seat| (seat.host.name.clone(), seat.assignment.clone()));
-        let coordinator = Coordinator::new(self.mode, crate::version(), SILENCE, assignments);
+        let assignments = self.members.iter().map(|seat| (seat.host.name.clone(), seat.assignment.clone()));
+        let is_enlisted = self.members.iter().any(|seat| matches!(seat.host.link, Link::Nats(_)));
+        let silence = if is_enlisted { nats::PATIENCE } else { SILENCE };
+        let coordinator = Coordinator::new(self.mode, crate::version(), silence, assignments);
         let socket = MarkSocket::open(&undo_log.socket()).or_exit(Exit::Environment)?;
         let mut at_work = AtWork {
             lead: self,
@@ -143,7 +144,7 @@ impl Lead<'_> {
 /// A fleet at work.
 struct AtWork<'a> {
     lead: &'a Lead<'a>,
-    hub: &'a mut PipeHub,
+    hub: &'a mut dyn Hub,
     store: &'a mut Store,
     coordinator: Coordinator,
     socket: MarkSocket,
@@ -280,8 +281,11 @@ impl AtWork<'_> {
             }
         }
         if !against.is_empty() {
-            return Err(anyhow::anyhow!("nothing was begun, because not every member can take part:\n  {}", against.join("\n  ")))
-                .or_exit(Exit::Environment);
+            return Err(anyhow::anyhow!(
+                "nothing was begun, because not every member can take part:\n  {}",
+                against.join("\n  ")
+            ))
+            .or_exit(Exit::Environment);
         }
         let lead = self.lead;
         if let Some(first) = lead.members.first() {
@@ -302,7 +306,9 @@ impl AtWork<'_> {
                 first.assignment.seed
             );
             if here > 1 {
-                say!("{here} of them are on this machine and share its CPUs: for trying a fleet out, not for comparing hosts");
+                say!(
+                    "{here} of them are on this machine and share its CPUs: for trying a fleet out, not for comparing hosts"
+                );
             }
         }
         if !lead.yes && !confirm::confirmed(self.stop) {
@@ -369,7 +375,9 @@ impl AtWork<'_> {
             let status = self.coordinator.members().find(|(known, _)| known == name);
             let (state, reason) = match status.map(|(_, status)| status.state) {
                 Some(MemberState::Over { state, reason }) => (*state, reason.clone()),
-                Some(MemberState::Lost { reason }) => (RunState::Failed, Some(format!("the member was lost: {reason}"))),
+                Some(MemberState::Lost { reason }) => {
+                    (RunState::Failed, Some(format!("the member was lost: {reason}")))
+                }
                 _ => (RunState::Interrupted, None),
             };
             if let Some(evidence) = reason {

@@ -4,6 +4,7 @@ mod control;
 mod hosts;
 mod lead;
 mod member;
+mod operate;
 mod plans;
 mod report;
 mod resume;

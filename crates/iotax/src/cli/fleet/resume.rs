@@ -82,7 +82,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 /// The member whose run this is, reached as before.
 fn host(run: &Run) -> Result<Host, Failure> {
     let Some(member) = &run.fleet else { return Err(anyhow::anyhow!("run {} is no fleet's", run.id)).or_exit(Exit::Environment) };
-    let link = hosts::read(&member.link)?.into_iter().next().map(|host| host.link);
+    let link = hosts::link(&member.link)?;
     let Some(link) = link else {
         return Err(anyhow::anyhow!("run {} does not say how its member is reached", run.id)).or_exit(Exit::Environment);
     };

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_fleet::PipeHub;
+use iotax_fleet::link::Hub;
+use iotax_fleet::nats::{AddressError, NatsHub};
 use iotax_model::exit::Exit;
 use iotax_testbed::agent_client::{AgentProcess, start_member};
 use iotax_testbed::interrupt::{Interrupt, POLL};
@@ -15,8 +17,9 @@ use iotax_testbed::remote::{self, AgentLaunch, AgentProgram, RecordedAgent, Remo
 use iotax_testbed::undo::{self, Effect, UndoEntry, UndoLog};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::super::enlist::refused;
 use super::super::session::say_not_undone;
-use super::super::{Failure, OrExit};
+use super::super::{Failure, OrExit, usage};
 use super::hosts::{Host, Link};
 use crate::runner;
 
@@ -44,30 +47,35 @@ struct Process {
 /// Starts all members and connects the hub to them. Those that cannot be started come back with their reasons.
 pub(super) fn all(
     hosts: &[Host],
-    hub: &mut PipeHub,
     undo_log: &mut UndoLog,
     tag: &str,
     ask: bool,
     stop: &Interrupt,
-) -> Result<(Started, Vec<(String, String)>), Failure> {
+) -> Result<(Box<dyn Hub>, Started, Vec<(String, String)>), Failure> {
+    if let Some(hub) = enlisted(hosts, tag)? {
+        return Ok((Box::new(hub), Started::default(), Vec::new()));
+    }
+    let mut hub = PipeHub::default();
     let mut started = Started::default();
     let mut failed = Vec::new();
-    let program = std::env::current_exe().context("this program's file is not known").or_exit(Exit::Environment)?;
+    let program =
+        std::env::current_exe().context("this program's file is not known").or_exit(Exit::Environment)?;
     if hosts.iter().any(|host| host.link.is_here()) {
-        here(hosts, &program, hub, undo_log, tag, &mut started, &mut failed)?;
+        here(hosts, &program, &mut hub, undo_log, tag, &mut started, &mut failed)?;
     }
     let far: Vec<(&Host, &SshHost)> = hosts
         .iter()
         .filter_map(|host| match &host.link {
             Link::Ssh(ssh) => Some((host, ssh)),
-            Link::Local | Link::Namespace(_) => None,
+            Link::Local | Link::Namespace(_) | Link::Nats(_) => None,
         })
         .collect();
     if far.is_empty() {
-        return Ok((started, failed));
+        return Ok((Box::new(hub), started, failed));
     }
-    let program =
-        AgentProgram::read(&program).context("cannot read the program that is to be copied").or_exit(Exit::Environment)?;
+    let program = AgentProgram::read(&program)
+        .context("cannot read the program that is to be copied")
+        .or_exit(Exit::Environment)?;
     let undo_log = Mutex::new(undo_log);
     for some in far.chunks(AT_ONCE) {
         let reached: Vec<anyhow::Result<(Process, Streams)>> = thread::scope(|scope| {
@@ -93,7 +101,15 @@ pub(super) fn all(
             }
         }
     }
-    Ok((started, failed))
+    Ok((Box::new(hub), started, failed))
+}
+
+/// The hub of agents that wait at a NATS server. Absent for others: `--hosts` never mixes the two.
+fn enlisted(hosts: &[Host], fleet: &str) -> Result<Option<NatsHub>, Failure> {
+    let Some(Host { link: Link::Nats(url), .. }) = hosts.first() else { return Ok(None) };
+    let address = url.parse().map_err(|error: AddressError| usage(error))?;
+    let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
+    NatsHub::open(&address, fleet, crate::version(), Some(&names)).map(Some).map_err(refused)
 }
 
 /// Starts the members of this machine.
@@ -112,7 +128,7 @@ fn here(
         let namespace = match &host.link {
             Link::Local => None,
             Link::Namespace(name) => Some(name.as_str()),
-            Link::Ssh(_) => continue,
+            Link::Ssh(_) | Link::Nats(_) => continue,
         };
         let state = place.join(&host.name);
         match start_member(namespace, program, &state) {

@@ -1,0 +1,243 @@
+//! The URL of a NATS server, with all that is needed to use it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_nats::ConnectOptions;
+
+/// The accepted form.
+const FORM: &str = "nats://HOST[:PORT][?KEY=VALUE&...] or tls://..., with the keys group, expect, wait, fleet, prefix, creds, user, \
+                    password-file, nkey, ca, cert and key";
+
+/// Why a URL is not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?}: {reason}; expected {FORM}")]
+pub struct AddressError {
+    given: String,
+    reason: String,
+}
+
+/// A NATS server, how to log in, and which of the agents there are meant.
+///
+/// Secrets are in files: a URL is seen by everyone who lists processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// `nats://HOST:PORT`, or `tls://` where TLS is demanded.
+    pub server: String,
+    /// What all subjects begin with.
+    pub prefix: String,
+    /// The agents of this group alone.
+    pub group: Option<String>,
+    /// The number of agents to wait for.
+    pub expect: Option<usize>,
+    /// The longest wait for agents.
+    pub wait: Duration,
+    /// A fleet that is meant.
+    pub fleet: Option<String>,
+    /// A file of nsc's kind with a JWT and a seed.
+    pub creds: Option<PathBuf>,
+    /// A user's name.
+    pub user: Option<String>,
+    /// A file whose first line is the user's password.
+    pub password_file: Option<PathBuf>,
+    /// A file whose first line is the seed of an nkey.
+    pub nkey: Option<PathBuf>,
+    /// Certificates that the server's must lead to, instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// The certificate of this end.
+    pub cert: Option<PathBuf>,
+    /// The key of `cert`.
+    pub key: Option<PathBuf>,
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(given: &str) -> Result<Self, AddressError> {
+        parse(given).map_err(|reason| AddressError { given: given.to_owned(), reason })
+    }
+}
+
+fn parse(given: &str) -> Result<Address, String> {
+    let (server, query) = given.split_once('?').unwrap_or((given, ""));
+    let host = server
+        .strip_prefix("nats://")
+        .or_else(|| server.strip_prefix("tls://"))
+        .ok_or("it begins with neither nats:// nor tls://")?
+        .trim_end_matches('/');
+    if host.contains('@') {
+        return Err("a URL is seen by everyone who lists processes: give user=NAME&password-file=FILE".into());
+    }
+    if host.is_empty() || host.contains(['/', ' ', '#']) {
+        return Err(format!("{host:?} is no host"));
+    }
+    let mut address = Address {
+        server: server.trim_end_matches('/').to_owned(),
+        prefix: "iotax".into(),
+        group: None,
+        expect: None,
+        wait: Duration::from_secs(10),
+        fleet: None,
+        creds: None,
+        user: None,
+        password_file: None,
+        nkey: None,
+        ca: None,
+        cert: None,
+        key: None,
+    };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').ok_or_else(|| format!("{pair:?} has no ="))?;
+        set(&mut address, key, &decode(value).ok_or_else(|| format!("{value:?}: expected %XX after a %"))?)?;
+    }
+    if address.cert.is_some() != address.key.is_some() {
+        return Err("cert and key belong together".into());
+    }
+    if address.user.is_some() != address.password_file.is_some() {
+        return Err("user and password-file belong together".into());
+    }
+    let ways = [address.creds.is_some(), address.user.is_some(), address.nkey.is_some()];
+    if ways.iter().filter(|way| **way).count() > 1 {
+        return Err("creds, user and nkey exclude each other".into());
+    }
+    Ok(address)
+}
+
+fn set(address: &mut Address, key: &str, value: &str) -> Result<(), String> {
+    if value.is_empty() {
+        return Err(format!("{key} has no value"));
+    }
+    let path = Some(PathBuf::from(value));
+    match key {
+        "group" => address.group = Some(value.to_owned()),
+        "fleet" => address.fleet = Some(value.to_owned()),
+        "expect" => {
+            let count = value.parse().ok().filter(|count| *count > 0);
+            address.expect = Some(count.ok_or_else(|| format!("expect={value}: expected a number from 1"))?);
+        }
+        "wait" => {
+            address.wait =
+                duration(value).ok_or_else(|| format!("wait={value}: expected 30s, 500ms or 5m"))?;
+        }
+        "prefix" => {
+            if !value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+                || value.split('.').any(str::is_empty)
+            {
+                return Err(format!("prefix={value}: expected letters, digits, - and _, with dots between"));
+            }
+            value.clone_into(&mut address.prefix);
+        }
+        "creds" => address.creds = path,
+        "user" => address.user = Some(value.to_owned()),
+        "password-file" => address.password_file = path,
+        "nkey" => address.nkey = path,
+        "ca" => address.ca = path,
+        "cert" => address.cert = path,
+        "key" => address.key = path,
+        _ => return Err(format!("unknown key {key:?}")),
+    }
+    Ok(())
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    Some(match unit {
+        "ms" => Duration::from_millis(number),
+        "s" | "" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.checked_mul(60)?),
+        _ => return None,
+    })
+}
+
+/// Replaces `%XX` by the byte.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The first line of a file.
+fn first_line(path: &PathBuf) -> Result<String, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+impl Address {
+    /// What a client of the server needs.
+    pub(super) fn options(&self) -> Result<ConnectOptions, String> {
+        let mut options = match (&self.creds, &self.user, &self.password_file, &self.nkey) {
+            (Some(creds), ..) => {
+                let text = std::fs::read_to_string(creds)
+                    .map_err(|error| format!("{}: {error}", creds.display()))?;
+                ConnectOptions::with_credentials(&text)
+                    .map_err(|error| format!("{}: {error}", creds.display()))?
+            }
+            (_, Some(user), Some(file), _) => {
+                ConnectOptions::with_user_and_password(user.clone(), first_line(file)?)
+            }
+            (_, _, _, Some(seed)) => ConnectOptions::with_nkey(first_line(seed)?),
+            _ => ConnectOptions::new(),
+        };
+        for file in [&self.ca, &self.cert, &self.key].into_iter().flatten() {
+            std::fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        if let Some(ca) = &self.ca {
+            options = options.add_root_certificates(ca.clone()).require_tls(true);
+        }
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            options = options.add_client_certificate(cert.clone(), key.clone()).require_tls(true);
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_everything() {
+        let url = "tls://hub.example:4443?group=rack%201&expect=64&wait=2m&prefix=lab.iotax&ca=/etc/ca.pem&cert=c&key=k&user=u&password-file=/p";
+        let address: Address = url.parse().unwrap();
+        assert_eq!(address.server, "tls://hub.example:4443");
+        assert_eq!(address.group.as_deref(), Some("rack 1"));
+        assert_eq!((address.expect, address.wait), (Some(64), Duration::from_secs(120)));
+        assert_eq!(address.prefix, "lab.iotax");
+        assert_eq!(address.ca, Some("/etc/ca.pem".into()));
+        let plain: Address = "nats://[::1]:4222/".parse().unwrap();
+        assert_eq!((plain.server.as_str(), plain.group), ("nats://[::1]:4222", None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_quoted_with_the_form() {
+        for (url, reason) in [
+            ("http://a", "neither nats://"),
+            ("nats://", "no host"),
+            ("nats://me:secret@a", "password-file=FILE"),
+            ("nats://a?expect=0", "expect=0: expected a number from 1"),
+            ("nats://a?wait=soon", "wait=soon: expected 30s"),
+            ("nats://a?colour=red", "unknown key \"colour\""),
+            ("nats://a?group", "has no ="),
+            ("nats://a?group=%4", "expected %XX"),
+            ("nats://a?prefix=a..b", "with dots between"),
+            ("nats://a?prefix=a.*", "with dots between"),
+            ("nats://a?cert=c", "cert and key belong together"),
+            ("nats://a?user=u", "password-file belong together"),
+            ("nats://a?creds=c&nkey=n", "exclude each other"),
+        ] {
+            let told = url.parse::<Address>().unwrap_err().to_string();
+            assert!(told.contains(reason) && told.contains("nats://HOST"), "{url}: {told}");
+        }
+    }
+}

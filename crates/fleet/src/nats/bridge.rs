@@ -1,0 +1,65 @@
+//! Connects an agent to the process that does its work, which speaks over pipes as the members behind ssh do.
+
+use std::io::{Read, Write};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use iotax_model::wire;
+
+use super::member::{Agent, Feeder, Told};
+use crate::message::ToMember;
+use crate::pipe::MAX_MESSAGE;
+
+/// Time for the coordinator to acknowledge what a process that has ended said last.
+const SETTLE: Duration = Duration::from_secs(10);
+
+impl Agent {
+    /// Passes messages on between the coordinator and a process until one of them ends, and says why. `input` is closed then, and the
+    /// process undoes what it did; have it end before [`Self::free`].
+    pub fn carry(
+        &mut self,
+        output: impl Read + Send + 'static,
+        input: impl Write + Send + 'static,
+        patience: Duration,
+        mut look: impl FnMut(&mut Self),
+    ) -> String {
+        let feeder = self.feeder();
+        thread::spawn(move || read_all(output, &feeder));
+        let (to_process, messages) = mpsc::channel();
+        // A process that hangs does not read, and must not keep signs of life from being sent.
+        thread::spawn(move || write_all(input, &messages));
+        loop {
+            look(self);
+            match self.next(patience) {
+                Ok(Some(Told::Coordinator(message))) => drop(to_process.send(message)),
+                Ok(Some(Told::Local(message))) => {
+                    if let Err(error) = self.send(&message) {
+                        return error.to_string();
+                    }
+                }
+                Ok(Some(Told::LocalEnded)) => {
+                    self.settle(SETTLE);
+                    return "the process that did the work has ended".into();
+                }
+                Ok(None) => {}
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+}
+
+fn read_all(mut output: impl Read, feeder: &Feeder) {
+    while let Ok(Some(message)) = wire::receive_up_to(&mut output, MAX_MESSAGE) {
+        feeder.feed(Some(message));
+    }
+    feeder.feed(None);
+}
+
+fn write_all(mut input: impl Write, messages: &Receiver<ToMember>) {
+    for message in messages {
+        if wire::send_up_to(&mut input, &message, MAX_MESSAGE).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A connection to a NATS server: a thread with the client in it, and two queues.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use async_nats::connection::State;
+use async_nats::{Client, ConnectErrorKind, Event};
+use futures_util::StreamExt;
+use futures_util::stream::SelectAll;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::address::Address;
+use crate::link::LinkError;
+use crate::message::FromMember;
+use crate::pipe::monotonic_ns;
+
+/// Messages that may wait in the client before it drops some.
+const CAPACITY: usize = 1 << 16;
+
+/// Longest pause between attempts to connect again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Why NATS cannot be used.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+pub enum NatsError {
+    /// A file of the URL cannot be read or has something else in it.
+    #[error("{0}")]
+    Files(String),
+    /// The server does not answer or does not let this client in.
+    #[error("{server}: {reason}")]
+    Connect {
+        /// The server.
+        server: String,
+        /// What the client or the server says.
+        reason: String,
+    },
+    /// Not enough agents are there.
+    #[error("{}", missing(*.found, *.expected, .group.as_deref(), .others))]
+    Missing {
+        /// Agents that are free.
+        found: usize,
+        /// Agents that were asked for.
+        expected: usize,
+        /// Their group, if one was named.
+        group: Option<String>,
+        /// Agents that are there but cannot be taken, each with the reason.
+        others: Vec<String>,
+    },
+    /// The connection has ended.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+fn missing(found: usize, expected: usize, group: Option<&str>, others: &[String]) -> String {
+    let group = group.map_or(String::new(), |group| format!(" of group {group:?}"));
+    let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join("; ")) };
+    format!(
+        "{found} of {expected} agents{group} are there and free{others}; start more with `iotax agent --nats URL`, or wait longer: wait=60s"
+    )
+}
+
+/// What came in.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    Message {
+        subject: String,
+        payload: Vec<u8>,
+        /// By the monotonic clock.
+        at_ns: u64,
+    },
+    /// The connection is there, again.
+    Connected,
+    /// A message of another thread of this process.
+    Local {
+        /// Which of the threads, one after another.
+        thread: u64,
+        /// The message; absent once the thread has ended.
+        message: Option<Box<FromMember>>,
+    },
+}
+
+/// What the thread shares.
+#[derive(Debug, Default)]
+struct Shared {
+    lost: AtomicU64,
+    sent: AtomicU64,
+    sent_bytes: AtomicU64,
+    received: AtomicU64,
+    received_bytes: AtomicU64,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    outgoing: UnboundedSender<(String, Vec<u8>)>,
+    arrivals: mpsc::Sender<Arrival>,
+    incoming: mpsc::Receiver<Arrival>,
+    shared: Arc<Shared>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Connection {
+    /// Connects and subscribes. With `is_patient` a server that is away is waited for, with any other error returned at once.
+    pub(super) fn open(
+        address: &Address,
+        name: &str,
+        subjects: Vec<String>,
+        is_patient: bool,
+    ) -> Result<Self, NatsError> {
+        let (outgoing, to_send) = unbounded_channel();
+        let (arrivals, incoming) = mpsc::channel();
+        let (told, opened) = mpsc::channel();
+        let shared = Arc::new(Shared::default());
+        let pump = Pump { arrivals: arrivals.clone(), shared: Arc::clone(&shared) };
+        let (address, name) = (address.clone(), name.to_owned());
+        let thread = thread::Builder::new()
+            .name("nats".into())
+            .spawn(move || pump.run(&address, &name, subjects, is_patient, to_send, &told))
+            .map_err(|error| NatsError::Files(format!("no thread for NATS: {error}")))?;
+        opened.recv().unwrap_or_else(|_| {
+            Err(NatsError::Link(LinkError::Closed("the client of NATS has ended".into())))
+        })?;
+        Ok(Self { outgoing, arrivals, incoming, shared, thread: Some(thread) })
+    }
+
+    /// Publishes. What the server does not get because it is away is lost.
+    pub(super) fn publish(&self, subject: String, payload: Vec<u8>) {
+        let _ = self.outgoing.send((subject, payload));
+    }
+
+    /// Waits up to `patience` for what comes in next.
+    pub(super) fn receive(&self, patience: Duration) -> Result<Option<Arrival>, LinkError> {
+        match self.incoming.recv_timeout(patience) {
+            Ok(arrival) => Ok(Some(arrival)),
+            Err(_) if self.thread.as_ref().is_some_and(thread::JoinHandle::is_finished) => {
+                Err(LinkError::Closed("the client of NATS has ended".into()))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Has [`Self::receive`] return what another thread sends.
+    pub(super) fn arrivals(&self) -> mpsc::Sender<Arrival> {
+        self.arrivals.clone()
+    }
+
+    /// Messages that came in and were dropped because this end was slow.
+    pub(super) fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+
+    /// Messages and bytes sent.
+    pub(super) fn sent(&self) -> (u64, u64) {
+        (self.shared.sent.load(Ordering::Relaxed), self.shared.sent_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Messages and bytes received.
+    pub(super) fn received(&self) -> (u64, u64) {
+        (self.shared.received.load(Ordering::Relaxed), self.shared.received_bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Connection {
+    /// Sends what waits, and ends the thread.
+    fn drop(&mut self) {
+        let (closed, _) = unbounded_channel();
+        drop(std::mem::replace(&mut self.outgoing, closed));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What runs in the thread.
+struct Pump {
+    arrivals: mpsc::Sender<Arrival>,
+    shared: Arc<Shared>,
+}
+
+impl Pump {
+    fn run(
+        self,
+        address: &Address,
+        name: &str,
+        subjects: Vec<String>,
+        is_patient: bool,
+        to_send: UnboundedReceiver<(String, Vec<u8>)>,
+        told: &mpsc::Sender<Result<(), NatsError>>,
+    ) {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let _ = told.send(Err(NatsError::Files(format!("no runtime for NATS: {error}"))));
+                return;
+            }
+        };
+        runtime.block_on(async {
+            match self.connect(address, name, is_patient).await {
+                Ok(client) => self.carry(&client, subjects, to_send, told).await,
+                Err(error) => drop(told.send(Err(error))),
+            }
+        });
+    }
+
+    async fn connect(&self, address: &Address, name: &str, is_patient: bool) -> Result<Client, NatsError> {
+        loop {
+            let (events, shared) = (self.arrivals.clone(), Arc::clone(&self.shared));
+            let options = address.options().map_err(NatsError::Files)?;
+            let connected = options
+                .name(name)
+                .subscription_capacity(CAPACITY)
+                .connection_timeout(Duration::from_secs(5))
+                .max_reconnects(None)
+                .reconnect_delay_callback(|attempts| {
+                    LONGEST_PAUSE.min(Duration::from_millis(50) * u32::try_from(attempts).unwrap_or(u32::MAX))
+                })
+                .event_callback(move |event| {
+                    match event {
+                        Event::Connected => drop(events.send(Arrival::Connected)),
+                        Event::SlowConsumer(_) => drop(shared.lost.fetch_add(1, Ordering::Relaxed)),
+                        _ => {}
+                    }
+                    std::future::ready(())
+                })
+                .connect(address.server.as_str())
+                .await;
+            match connected {
+                Ok(client) => return Ok(client),
+                Err(error)
+                    if is_patient
+                        && matches!(error.kind(), ConnectErrorKind::Io | ConnectErrorKind::TimedOut) =>
+                {
+                    tokio::time::sleep(LONGEST_PAUSE / 2).await;
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    return Err(NatsError::Connect { server: address.server.clone(), reason });
+                }
+            }
+        }
+    }
+
+    async fn carry(
+        &self,
+        client: &Client,
+        subjects: Vec<String>,
+        mut to_send: UnboundedReceiver<(String, Vec<u8>)>,
+        told: &mpsc::Sender<Result<(), NatsError>>,
+    ) {
+        let mut incoming = SelectAll::new();
+        for subject in subjects {
+            match client.subscribe(subject).await {
+                Ok(subscription) => incoming.push(subscription),
+                Err(error) => {
+                    let reason = error.to_string();
+                    let _ = told.send(Err(NatsError::Files(reason)));
+                    return;
+                }
+            }
+        }
+        // The server knows of the subscriptions once this returns.
+        let _ = client.flush().await;
+        if told.send(Ok(())).is_err() {
+            return;
+        }
+        loop {
+            tokio::select! {
+                message = incoming.next(), if !incoming.is_empty() => {
+                    let Some(message) = message else { continue };
+                    let bytes = message.subject.len() + message.payload.len();
+                    self.shared.received.fetch_add(1, Ordering::Relaxed);
+                    self.shared.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                    let arrival = Arrival::Message {
+                        subject: message.subject.to_string(),
+                        payload: message.payload.to_vec(),
+                        at_ns: monotonic_ns(),
+                    };
+                    if self.arrivals.send(arrival).is_err() {
+                        break;
+                    }
+                }
+                message = to_send.recv() => {
+                    let Some((subject, payload)) = message else { break };
+                    self.publish(client, subject, payload).await;
+                }
+            }
+        }
+        // What was sent last is often what tells the other end that it is over.
+        let _ = tokio::time::timeout(Duration::from_secs(1), client.flush()).await;
+    }
+
+    async fn publish(&self, client: &Client, subject: String, payload: Vec<u8>) {
+        // The client would keep it for later, and the stream repeats it anyway.
+        if client.connection_state() != State::Connected {
+            return;
+        }
+        self.shared.sent.fetch_add(1, Ordering::Relaxed);
+        self.shared.sent_bytes.fetch_add((subject.len() + payload.len()) as u64, Ordering::Relaxed);
+        let _ = client.publish(subject, payload.into()).await;
+    }
+}

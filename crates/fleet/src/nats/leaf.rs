@@ -1,0 +1,243 @@
+//! Leaves: they merge the samples of many members, so that the coordinator gets as many per interval as there are leaves.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::address::Address;
+use super::connection::{Arrival, Connection, NatsError};
+use super::frame::{Frame, unpack};
+use super::hub::nanos;
+use super::presence::{Broadcast, Presence, Role, Situation, encode};
+use super::subject::Subjects;
+use crate::link::LinkError;
+use crate::message::{FromMember, Merged, PROTOCOL, Step};
+use crate::pipe::monotonic_ns;
+
+/// Time that an interval is kept open for its samples: members begin within milliseconds of each other, and their intervals end as close.
+const HOLD: Duration = Duration::from_millis(500);
+
+/// Intervals that are remembered once they are passed on, to know what comes late.
+const REMEMBERED: usize = 1024;
+
+/// Time between two signs of life.
+const BEACON: Duration = Duration::from_secs(1);
+
+/// Fleet, step and interval.
+type Key = (String, Step, u32);
+
+/// What a leaf has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeafCounts {
+    /// Samples that came in.
+    pub samples: u64,
+    /// Messages that went on to a coordinator.
+    pub passed: u64,
+    /// Samples that came after their interval was passed on, and went on later.
+    pub late: u64,
+}
+
+/// Merges samples. It has no clock: time is an argument.
+#[derive(Debug, Default)]
+pub struct Merger {
+    open: BTreeMap<Key, (Merged, u64)>,
+    passed: BTreeSet<Key>,
+    order: VecDeque<Key>,
+    counts: LeafCounts,
+}
+
+impl Merger {
+    /// Takes a sample. Those that come late are merged among themselves.
+    pub fn add(&mut self, fleet: &str, sample: Merged, now_ns: u64) {
+        self.counts.samples += 1;
+        let key = (fleet.to_owned(), sample.step, sample.interval);
+        self.counts.late += u64::from(self.passed.contains(&key));
+        match self.open.entry(key) {
+            Entry::Vacant(place) => drop(place.insert((sample, now_ns))),
+            Entry::Occupied(mut place) => merge(&mut place.get_mut().0, &sample),
+        }
+    }
+
+    /// The intervals that are old enough to be passed on, with their fleets.
+    pub fn due(&mut self, now_ns: u64) -> Vec<(String, Merged)> {
+        let hold = nanos(HOLD);
+        let is_due = |(_, since): &(Merged, u64)| now_ns.saturating_sub(*since) >= hold;
+        let keys: Vec<Key> =
+            self.open.iter().filter(|(_, open)| is_due(open)).map(|(key, _)| key.clone()).collect();
+        let mut due = Vec::with_capacity(keys.len());
+        for key in keys {
+            if let Some((merged, _)) = self.open.remove(&key) {
+                self.counts.passed += 1;
+                due.push((key.0.clone(), merged));
+            }
+            if self.passed.insert(key.clone()) {
+                self.order.push_back(key);
+            }
+            if self.order.len() > REMEMBERED
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.passed.remove(&oldest);
+            }
+        }
+        due
+    }
+
+    /// When the next interval is due, by the clock that the arguments are of.
+    pub fn next_due_ns(&self) -> Option<u64> {
+        self.open.values().map(|(_, since)| since + nanos(HOLD)).min()
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> LeafCounts {
+        self.counts
+    }
+}
+
+fn merge(into: &mut Merged, sample: &Merged) {
+    into.members = into.members.saturating_add(sample.members);
+    into.ios = into.ios.saturating_add(sample.ios);
+    into.bytes = into.bytes.saturating_add(sample.bytes);
+    into.latency.merge(&sample.latency);
+}
+
+/// A leaf at a server.
+#[derive(Debug)]
+pub struct Leaf {
+    connection: Connection,
+    subjects: Subjects,
+    presence: Presence,
+    merger: Merger,
+    next_beacon_ns: u64,
+}
+
+impl Leaf {
+    /// Connects and offers itself to all coordinators.
+    pub fn connect(address: &Address, name: &str, version: &str) -> Result<Self, NatsError> {
+        let subjects = Subjects::new(&address.prefix);
+        let listen = vec![subjects.samples(name), subjects.all()];
+        let connection = Connection::open(address, &format!("iotax leaf {name}"), listen, true)?;
+        let presence = Presence {
+            name: name.to_owned(),
+            role: Role::Leaf,
+            group: address.group.clone(),
+            version: version.to_owned(),
+            protocol: PROTOCOL,
+            process: super::presence::random(),
+            situation: Situation::Free,
+        };
+        Ok(Self { connection, subjects, presence, merger: Merger::default(), next_beacon_ns: 0 })
+    }
+
+    /// Merges for `patience`.
+    pub fn serve(&mut self, patience: Duration) -> Result<(), LinkError> {
+        let until = monotonic_ns().saturating_add(nanos(patience));
+        loop {
+            let now = monotonic_ns();
+            for (fleet, merged) in self.merger.due(now) {
+                self.pass(&fleet, merged);
+            }
+            if now >= self.next_beacon_ns {
+                self.announce();
+                self.next_beacon_ns = now + nanos(BEACON);
+            }
+            if now >= until {
+                return Ok(());
+            }
+            let wake = until.min(self.next_beacon_ns).min(self.merger.next_due_ns().unwrap_or(u64::MAX));
+            if let Some(arrival) = self.connection.receive(Duration::from_nanos(wake.saturating_sub(now)))? {
+                self.take(arrival);
+            }
+        }
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> LeafCounts {
+        self.merger.counts()
+    }
+
+    fn announce(&self) {
+        self.connection.publish(self.subjects.answer(&self.presence.name), encode(&self.presence));
+    }
+
+    fn pass(&self, fleet: &str, merged: Merged) {
+        let frame = Frame::datagram(0, &encode(&FromMember::Sample(merged)));
+        self.connection.publish(self.subjects.merged(fleet, &self.presence.name), frame.encode());
+    }
+
+    fn take(&mut self, arrival: Arrival) {
+        let Arrival::Message { subject, payload, at_ns } = arrival else { return };
+        if subject == self.subjects.all() {
+            if serde_json::from_slice(&payload).is_ok_and(|said: Broadcast| said == Broadcast::Call) {
+                self.announce();
+            }
+            return;
+        }
+        let Some((_, names)) = self.subjects.parse(&subject) else { return };
+        let [_, fleet, _] = names.as_slice() else { return };
+        let message = Frame::decode(&payload).and_then(|frame| unpack(frame.is_compressed, frame.payload));
+        let sample = message.ok().and_then(|message| serde_json::from_slice(&message).ok());
+        if let Some(FromMember::Sample(sample)) = sample {
+            self.merger.add(fleet, sample, at_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iotax_model::Histogram;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample(step: Step, interval: u32, latencies: &[u64]) -> Merged {
+        let mut latency = Histogram::new();
+        latencies.iter().for_each(|value| latency.add(*value));
+        let ios = latencies.len() as u64;
+        Merged { step, interval, members: 1, ios, bytes: ios * 4096, latency }
+    }
+
+    proptest! {
+        #[test]
+        fn what_leaves_pass_on_is_the_merge_of_all(
+            given in prop::collection::vec(
+                (0_u64..3, 0_u32..4, prop::collection::vec(1_u64..10_000_000, 0..20), 0_u64..900_000_000), 1..60),
+        ) {
+            let mut leaves = [Merger::default(), Merger::default()];
+            let (mut now, mut passed, mut truth) = (0, Vec::new(), BTreeMap::new());
+            for (index, (step, interval, latencies, pause)) in given.iter().enumerate() {
+                let sample = sample(*step, *interval, latencies);
+                match truth.entry((*step, *interval)) {
+                    Entry::Vacant(place) => drop(place.insert(sample.clone())),
+                    Entry::Occupied(mut place) => merge(place.get_mut(), &sample),
+                }
+                now += pause;
+                let leaf = &mut leaves[index % 2];
+                passed.extend(leaf.due(now).into_iter().map(|(_, merged)| merged));
+                leaf.add("f", sample, now);
+            }
+            passed.extend(leaves.iter_mut().flat_map(|leaf| leaf.due(u64::MAX)).map(|(_, merged)| merged));
+            let mut sums: BTreeMap<(Step, u32), Merged> = BTreeMap::new();
+            for merged in passed {
+                match sums.entry((merged.step, merged.interval)) {
+                    Entry::Vacant(place) => drop(place.insert(merged)),
+                    Entry::Occupied(mut place) => merge(place.get_mut(), &merged),
+                }
+            }
+            prop_assert_eq!(sums, truth);
+        }
+    }
+
+    #[test]
+    fn a_late_sample_passes_later_and_is_counted() {
+        let mut leaf = Merger::default();
+        leaf.add("f", sample(1, 0, &[5]), 0);
+        leaf.add("f", sample(1, 0, &[7]), 1);
+        assert_eq!(leaf.due(1), []);
+        assert_eq!(leaf.due(nanos(HOLD))[0].1.members, 2);
+        leaf.add("f", sample(1, 0, &[9]), nanos(HOLD));
+        // Another fleet's step of the same number is none of it.
+        leaf.add("g", sample(1, 0, &[9]), nanos(HOLD));
+        assert_eq!(leaf.due(nanos(2 * HOLD)).len(), 2);
+        assert_eq!(leaf.counts(), LeafCounts { samples: 4, passed: 3, late: 1 });
+    }
+}

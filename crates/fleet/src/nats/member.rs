@@ -1,0 +1,418 @@
+//! A member's end: an agent that waits for work.
+
+use std::collections::VecDeque;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use super::address::Address;
+use super::connection::{Arrival, Connection, NatsError};
+use super::frame::{Frame, Kind};
+use super::hub::{LONGEST_BEACON, PATIENCE, nanos};
+use super::presence::{Broadcast, Offer, Presence, Role, Situation, encode};
+use super::session::Session;
+use super::subject::Subjects;
+use crate::link::LinkError;
+use crate::message::{FromMember, PROTOCOL, ToMember};
+use crate::pipe::monotonic_ns;
+
+/// Time in which an answer carries an acknowledgement along.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What an agent calls itself.
+#[derive(Debug, Clone)]
+pub struct AgentName {
+    /// Its name, another one for each.
+    pub name: String,
+    /// Its group.
+    pub group: Option<String>,
+    /// Its version and commit.
+    pub version: String,
+}
+
+/// A fleet to work for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fleet {
+    /// Its id.
+    pub fleet: String,
+    /// Version and commit of the coordinator.
+    pub version: String,
+}
+
+/// What an agent sees next while it works.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Told {
+    /// A message of the coordinator.
+    Coordinator(ToMember),
+    /// A message of the process that does the work.
+    Local(FromMember),
+    /// That process has ended.
+    LocalEnded,
+}
+
+/// Has [`Agent::next`] return messages of another thread.
+#[derive(Debug, Clone)]
+pub(super) struct Feeder {
+    arrivals: mpsc::Sender<Arrival>,
+    thread: u64,
+}
+
+impl Feeder {
+    /// Passes a message on; without one, nothing more comes.
+    pub(super) fn feed(&self, message: Option<FromMember>) {
+        let _ = self.arrivals.send(Arrival::Local { thread: self.thread, message: message.map(Box::new) });
+    }
+}
+
+/// An agent that is enlisted.
+#[derive(Debug)]
+pub struct Agent {
+    connection: Connection,
+    subjects: Subjects,
+    who: AgentName,
+    process: u64,
+    work: Option<Work>,
+    is_draining: bool,
+    doing: Option<String>,
+    ready: VecDeque<Told>,
+    /// Which thread's messages count: those of an earlier process may still come.
+    thread: u64,
+}
+
+/// What is known of the fleet that it works for.
+#[derive(Debug)]
+struct Work {
+    fleet: Fleet,
+    session: Session,
+    patience: Duration,
+    heard_ns: u64,
+    next_beacon_ns: u64,
+    leaves: Vec<String>,
+    /// Why no more comes.
+    over: Option<String>,
+}
+
+impl Agent {
+    /// Enlists. A server that is away is waited for; one that does not let this agent in is an error.
+    pub fn enlist(address: &Address, who: &AgentName) -> Result<Self, NatsError> {
+        let subjects = Subjects::new(&address.prefix);
+        let listen = vec![subjects.to(&who.name), subjects.all()];
+        let connection = Connection::open(address, &format!("iotax agent {}", who.name), listen, true)?;
+        let process = super::presence::random();
+        let agent = Self {
+            connection,
+            subjects,
+            who: who.clone(),
+            process,
+            work: None,
+            is_draining: false,
+            doing: None,
+            ready: VecDeque::new(),
+            thread: 0,
+        };
+        agent.announce();
+        Ok(agent)
+    }
+
+    /// What passes messages of another thread to [`Self::next`].
+    pub(super) fn feeder(&mut self) -> Feeder {
+        self.thread += 1;
+        Feeder { arrivals: self.connection.arrivals(), thread: self.thread }
+    }
+
+    /// Waits up to `patience` for a fleet to work for.
+    pub fn wait(&mut self, patience: Duration) -> Result<Option<Fleet>, LinkError> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(work) = &self.work {
+                return Ok(Some(work.fleet.clone()));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match self.connection.receive(left)? {
+                Some(arrival) => self.take(arrival),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Takes no more work.
+    pub fn drain(&mut self) {
+        self.is_draining = true;
+        self.announce();
+    }
+
+    /// Returns whether it takes no more work.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining
+    }
+
+    /// Waits up to `patience` for what to do next. An error once the work is over, with the reason.
+    pub fn next(&mut self, patience: Duration) -> Result<Option<Told>, LinkError> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(told) = self.ready.pop_front() {
+                return Ok(Some(told));
+            }
+            let now = monotonic_ns();
+            let wake_ns = self.tick(now)?;
+            let left = until.saturating_duration_since(Instant::now());
+            let to_tick = Duration::from_nanos(wake_ns.saturating_sub(now));
+            match self.connection.receive(left.min(to_tick))? {
+                Some(arrival) => self.take(arrival),
+                None if left.is_zero() => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// Sends a message to the coordinator. An error once the work is over, with the reason.
+    pub fn send(&mut self, message: &FromMember) -> Result<(), LinkError> {
+        if let FromMember::Doing(doing) = message {
+            self.doing = Some(doing.clone());
+        }
+        let Some(work) = &mut self.work else {
+            return Err(LinkError::Closed("there is no work".into()));
+        };
+        if let Some(reason) = &work.over {
+            return Err(LinkError::Closed(reason.clone()));
+        }
+        if matches!(message, FromMember::Sample(_)) {
+            self.send_sample(message);
+            return Ok(());
+        }
+        work.session.push(&encode(message));
+        self.tick(monotonic_ns()).map(drop)
+    }
+
+    /// Answers those who call for `patience`, while what was set up is undone.
+    pub fn linger(&mut self, patience: Duration) -> Result<(), LinkError> {
+        if let Some(arrival) = self.connection.receive(patience)? {
+            self.take(arrival);
+        }
+        Ok(())
+    }
+
+    /// Waits up to `patience` until the coordinator has all that was sent; returns whether it has.
+    pub fn settle(&mut self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            let Some(work) = &self.work else { return false };
+            if work.session.is_quiet() {
+                return true;
+            }
+            if self.next(TICK).is_err() {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// The work is over here: everything is undone, and the next fleet may come.
+    pub fn free(&mut self, reason: &str) {
+        if let Some(work) = self.work.take()
+            && work.over.is_none()
+        {
+            let close = Frame::plain(Kind::Close, work.session.epoch(), reason.as_bytes().to_vec());
+            self.publish(&work.fleet.fleet, &close);
+        }
+        self.doing = None;
+        self.ready.clear();
+        self.announce();
+    }
+
+    fn situation(&self) -> Situation {
+        match &self.work {
+            Some(work) => Situation::Working {
+                fleet: work.fleet.fleet.clone(),
+                epoch: work.session.epoch(),
+                doing: self.doing.clone(),
+            },
+            None if self.is_draining => Situation::Draining,
+            None => Situation::Free,
+        }
+    }
+
+    fn announce(&self) {
+        let presence = Presence {
+            name: self.who.name.clone(),
+            role: Role::Agent,
+            group: self.who.group.clone(),
+            version: self.who.version.clone(),
+            protocol: PROTOCOL,
+            process: self.process,
+            situation: self.situation(),
+        };
+        self.connection.publish(self.subjects.answer(&self.who.name), encode(&presence));
+    }
+
+    fn publish(&self, fleet: &str, frame: &Frame) {
+        self.connection.publish(self.subjects.from(fleet, &self.who.name), frame.encode());
+    }
+
+    /// Repeats, acknowledges and shows life, where it is time; returns when it is time again. An error if the work is over.
+    fn tick(&mut self, now: u64) -> Result<u64, LinkError> {
+        let Some(work) = &mut self.work else {
+            return Err(LinkError::Closed("there is no work".into()));
+        };
+        if work.over.is_none() && now.saturating_sub(work.heard_ns) > nanos(work.patience) {
+            work.over =
+                Some(format!("nothing was heard of the coordinator for {} s", work.patience.as_secs_f64()));
+        }
+        if let Some(reason) = &work.over {
+            return Err(LinkError::Closed(reason.clone()));
+        }
+        let mut frames: Vec<Frame> = std::iter::from_fn(|| work.session.next(now)).collect();
+        frames.extend(work.session.acknowledgement());
+        if now >= work.next_beacon_ns {
+            frames.push(work.session.alive());
+            work.next_beacon_ns = now + nanos(LONGEST_BEACON.min(work.patience / 6));
+        }
+        let wake = if work.session.is_quiet() { work.next_beacon_ns } else { now + nanos(TICK) };
+        let fleet = work.fleet.fleet.clone();
+        for frame in frames {
+            self.publish(&fleet, &frame);
+        }
+        Ok(wake)
+    }
+
+    fn take(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Connected => {
+                if let Some(work) = &mut self.work {
+                    work.session.reconnected();
+                    work.heard_ns = monotonic_ns();
+                }
+                self.announce();
+            }
+            Arrival::Local { thread, message } => {
+                if thread == self.thread {
+                    self.ready.push_back(message.map_or(Told::LocalEnded, |message| Told::Local(*message)));
+                }
+            }
+            Arrival::Message { subject, payload, at_ns } => {
+                if subject == self.subjects.all() {
+                    if let Ok(broadcast) = serde_json::from_slice(&payload) {
+                        self.take_broadcast(broadcast, at_ns);
+                    }
+                } else if let Ok(frame) = Frame::decode(&payload) {
+                    self.take_frame(frame, at_ns);
+                }
+            }
+        }
+    }
+
+    fn take_broadcast(&mut self, broadcast: Broadcast, at_ns: u64) {
+        match broadcast {
+            Broadcast::Call => self.announce(),
+            Broadcast::Alive { fleet, epoch, leaves } => {
+                if let Some(work) = &mut self.work
+                    && (work.fleet.fleet.as_str(), work.session.epoch()) == (fleet.as_str(), epoch)
+                {
+                    work.heard_ns = at_ns;
+                    work.leaves = leaves;
+                }
+            }
+            Broadcast::Drain(selection) => {
+                if selection.has(&self.who.name, self.who.group.as_deref()) {
+                    self.drain();
+                }
+            }
+            Broadcast::Cancel { fleet } => {
+                if self.work.as_ref().is_some_and(|work| work.fleet.fleet == fleet) {
+                    self.ready.push_back(Told::Coordinator(ToMember::Cancel));
+                }
+            }
+        }
+    }
+
+    fn take_frame(&mut self, frame: Frame, at_ns: u64) {
+        if frame.kind == Kind::Open {
+            self.take_offer(&frame, at_ns);
+            return;
+        }
+        let Some(work) = &mut self.work else { return };
+        if frame.epoch != work.session.epoch() {
+            if frame.epoch < work.session.epoch() {
+                self.refuse_earlier();
+            }
+            return;
+        }
+        work.heard_ns = at_ns;
+        if frame.kind == Kind::Close {
+            work.over = Some(frame.reason());
+            return;
+        }
+        let taken = work.session.take(frame, at_ns);
+        let parsed = taken.and_then(|message| {
+            let read = |message: Vec<u8>| {
+                serde_json::from_slice(&message).map_err(|error| LinkError::Garbled(error.to_string()))
+            };
+            message.map(read).transpose()
+        });
+        match parsed {
+            Ok(message) => self.ready.extend(message.map(Told::Coordinator)),
+            Err(error) => work.over = Some(error.to_string()),
+        }
+    }
+
+    /// Shows a coordinator by the epoch of a later one that it has been followed.
+    fn refuse_earlier(&mut self) {
+        if let Some(work) = &mut self.work {
+            let (fleet, frame) = (work.fleet.fleet.clone(), work.session.alive());
+            self.publish(&fleet, &frame);
+        }
+    }
+
+    fn take_offer(&mut self, frame: &Frame, at_ns: u64) {
+        let Ok(offer) = serde_json::from_slice::<Offer>(&frame.payload) else { return };
+        if let Some(work) = &mut self.work {
+            if work.fleet.fleet != offer.fleet {
+                let reason = format!("it works for fleet {}", work.fleet.fleet);
+                self.publish(&offer.fleet, &Frame::plain(Kind::Refused, frame.epoch, reason.into_bytes()));
+            } else if frame.epoch < work.session.epoch() {
+                self.refuse_earlier();
+            } else if frame.epoch > work.session.epoch() {
+                // What is set up is undone first; the offer comes again.
+                work.over = Some("another coordinator has taken over".into());
+            } else {
+                self.publish(&offer.fleet, &Frame::plain(Kind::Opened, frame.epoch, Vec::new()));
+            }
+            return;
+        }
+        if self.is_draining {
+            let refused = Frame::plain(Kind::Refused, frame.epoch, b"it takes no more work".to_vec());
+            self.publish(&offer.fleet, &refused);
+            return;
+        }
+        let patience =
+            Duration::from_millis(offer.patience_ms).clamp(Duration::from_millis(500), 60 * PATIENCE);
+        self.work = Some(Work {
+            fleet: Fleet { fleet: offer.fleet.clone(), version: offer.version },
+            session: Session::new(frame.epoch),
+            patience,
+            heard_ns: at_ns,
+            next_beacon_ns: at_ns,
+            leaves: offer.leaves,
+            over: None,
+        });
+        self.publish(&offer.fleet, &Frame::plain(Kind::Opened, frame.epoch, Vec::new()));
+    }
+
+    /// Sends a sample on the shortest way: nobody misses one that is lost.
+    fn send_sample(&self, message: &FromMember) {
+        let Some(work) = &self.work else { return };
+        let frame = Frame::datagram(work.session.epoch(), &encode(message)).encode();
+        let fleet = &work.fleet.fleet;
+        let subject = match work.leaves.as_slice() {
+            [] => self.subjects.from(fleet, &self.who.name),
+            leaves => {
+                let place = self
+                    .who
+                    .name
+                    .bytes()
+                    .fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+                self.subjects.sample(&leaves[place % leaves.len()], fleet, &self.who.name)
+            }
+        };
+        self.connection.publish(subject, frame);
+    }
+}

@@ -1,0 +1,55 @@
+//! The end of somebody who looks and steers.
+
+use std::time::{Duration, Instant};
+
+use super::address::Address;
+use super::connection::{Connection, NatsError};
+use super::presence::{Broadcast, Presence, Selection, encode};
+use super::roster::{Roster, Wanted};
+use super::subject::Subjects;
+
+/// A connection that leads no fleet.
+#[derive(Debug)]
+pub struct Operator {
+    connection: Connection,
+    subjects: Subjects,
+}
+
+impl Operator {
+    /// Connects.
+    pub fn connect(address: &Address) -> Result<Self, NatsError> {
+        let subjects = Subjects::new(&address.prefix);
+        let connection = Connection::open(address, "iotax fleet", vec![subjects.answers()], false)?;
+        Ok(Self { connection, subjects })
+    }
+
+    /// All agents that answer within `patience`, by name.
+    pub fn roll_call(&mut self, patience: Duration) -> Result<Vec<Presence>, NatsError> {
+        let until = Instant::now() + patience;
+        Ok(Roster::gather(&self.connection, &self.subjects, until, |_| false)?.into_agents())
+    }
+
+    /// Waits for the agents that the address selects and that are free, and returns their names.
+    pub fn choose(&mut self, address: &Address, version: &str) -> Result<Vec<String>, NatsError> {
+        let wanted = Wanted { fleet: None, names: None, version };
+        let until = Instant::now() + address.wait;
+        let roster =
+            Roster::gather(&self.connection, &self.subjects, until, |all| all.is_enough(address, wanted))?;
+        Ok(roster.choose(address, wanted)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Has agents take no more work and end once they are free: those of a group, the one of a name, or all.
+    pub fn drain(&mut self, group: Option<&str>, name: Option<&str>) {
+        let selection = Selection { group: group.map(str::to_owned), name: name.map(str::to_owned) };
+        self.say(&Broadcast::Drain(selection));
+    }
+
+    /// Has the members of a fleet stop and undo.
+    pub fn cancel(&mut self, fleet: &str) {
+        self.say(&Broadcast::Cancel { fleet: fleet.to_owned() });
+    }
+
+    fn say(&self, broadcast: &Broadcast) {
+        self.connection.publish(self.subjects.all(), encode(broadcast));
+    }
+}

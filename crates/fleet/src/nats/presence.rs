@@ -1,0 +1,116 @@
+//! What agents and leaves tell of themselves, and what is said to all of them.
+
+use serde::{Deserialize, Serialize};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
+/// To all agents and leaves. Later versions may say more, so unknown words are no error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Broadcast {
+    /// Tell who you are.
+    Call,
+    /// The coordinator of a fleet lives.
+    Alive {
+        /// The fleet.
+        fleet: String,
+        /// The coordinator's epoch.
+        epoch: u64,
+        /// The leaves that take samples; none: they go to the coordinator.
+        leaves: Vec<String>,
+    },
+    /// Take no more work, or end: the agents of a group, one agent, or all.
+    Drain(Selection),
+    /// Stop what is measured for a fleet and undo it.
+    Cancel {
+        /// The fleet.
+        fleet: String,
+    },
+}
+
+/// Which agents are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Selection {
+    /// Those of this group.
+    pub(super) group: Option<String>,
+    /// The one of this name.
+    pub(super) name: Option<String>,
+}
+
+impl Selection {
+    pub(super) fn has(&self, name: &str, group: Option<&str>) -> bool {
+        self.name.as_deref().is_none_or(|wanted| wanted == name)
+            && self.group.as_deref().is_none_or(|wanted| group == Some(wanted))
+    }
+}
+
+/// The payload of an open frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Offer {
+    /// The fleet.
+    pub(super) fleet: String,
+    /// Version and commit of the coordinator.
+    pub(super) version: String,
+    /// How long either end may be silent.
+    pub(super) patience_ms: u64,
+    /// The leaves, as in [`Broadcast::Alive`].
+    pub(super) leaves: Vec<String>,
+}
+
+/// What an agent or a leaf is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Measures.
+    Agent,
+    /// Merges samples.
+    Leaf,
+}
+
+/// What an agent does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Situation {
+    /// It waits for work.
+    Free,
+    /// It works for a fleet.
+    Working {
+        /// The fleet.
+        fleet: String,
+        /// The epoch of its coordinator.
+        epoch: u64,
+        /// What it does, in a word or two.
+        doing: Option<String>,
+    },
+    /// It takes no more work.
+    Draining,
+}
+
+/// An agent or a leaf, as it tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Presence {
+    /// Its name, another one for each.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// Its group.
+    pub group: Option<String>,
+    /// Its version and commit.
+    pub version: String,
+    /// Its [`crate::message::PROTOCOL`].
+    pub protocol: u32,
+    /// The process on its machine: two that call themselves the same differ in it.
+    pub process: u64,
+    /// What it does.
+    pub situation: Situation,
+}
+
+/// JSON of a value that has one.
+pub(super) fn encode(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("these messages have text keys and no other way to fail")
+}
+
+/// A number that another process is unlikely to draw.
+pub(super) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,161 @@
+//! Who is there, and who of them can work for a fleet.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use iotax_model::visible;
+
+use super::address::Address;
+use super::connection::{Arrival, Connection, NatsError};
+use super::presence::{Broadcast, Presence, Role, Situation, encode};
+use super::subject::Subjects;
+use crate::link::LinkError;
+use crate::message::PROTOCOL;
+
+/// Time between two calls.
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
+
+/// Whom a coordinator wants.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    /// The fleet, if it is known already: its own agents count as free.
+    pub(super) fleet: Option<&'a str>,
+    /// These agents and no others; without them those of the address's group.
+    pub(super) names: Option<&'a [String]>,
+    /// The version that all must have.
+    pub(super) version: &'a str,
+}
+
+/// Everybody who has answered, by name and process.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    agents: BTreeMap<String, BTreeMap<u64, Presence>>,
+    /// Leaves, with the moment when they were heard.
+    pub(super) leaves: BTreeMap<String, u64>,
+}
+
+/// Reads what an agent or a leaf tells of itself.
+pub(super) fn read(subjects: &Subjects, subject: &str, payload: &[u8]) -> Option<Presence> {
+    let (kind, names) = subjects.parse(subject)?;
+    let presence: Presence = serde_json::from_slice(payload).ok()?;
+    // Permissions are on subjects: what a member calls itself in the payload must be the same.
+    (kind == "answer" && names == [presence.name.clone()]).then_some(presence)
+}
+
+impl Roster {
+    /// Calls until `until`, or until `is_enough`.
+    pub(super) fn gather(
+        connection: &Connection,
+        subjects: &Subjects,
+        until: Instant,
+        is_enough: impl Fn(&Self) -> bool,
+    ) -> Result<Self, LinkError> {
+        let mut roster = Self::default();
+        loop {
+            connection.publish(subjects.all(), encode(&Broadcast::Call));
+            let again = Instant::now() + AGAIN;
+            while let Some(left) = again.checked_duration_since(Instant::now()) {
+                if let Some(Arrival::Message { subject, payload, at_ns }) = connection.receive(left)?
+                    && let Some(presence) = read(subjects, &subject, &payload)
+                {
+                    roster.add(presence, at_ns);
+                }
+            }
+            if is_enough(&roster) || Instant::now() >= until {
+                return Ok(roster);
+            }
+        }
+    }
+
+    fn add(&mut self, presence: Presence, at_ns: u64) {
+        match presence.role {
+            Role::Leaf => drop(self.leaves.insert(presence.name, at_ns)),
+            Role::Agent => {
+                self.agents.entry(presence.name.clone()).or_default().insert(presence.process, presence);
+            }
+        }
+    }
+
+    /// Everybody.
+    pub(super) fn into_agents(self) -> Vec<Presence> {
+        self.agents.into_values().flat_map(BTreeMap::into_values).collect()
+    }
+
+    /// Those who can work, by name and process, as many as are wanted. An error if they are too few.
+    pub(super) fn choose(
+        &self,
+        address: &Address,
+        wanted: Wanted<'_>,
+    ) -> Result<Vec<(String, u64)>, NatsError> {
+        let fit = self.fit(address, wanted);
+        let expected = enough(address, wanted);
+        if fit.len() < expected {
+            let others = self.agents.values().filter_map(|same| unfit(address, wanted, same)).collect();
+            return Err(NatsError::Missing {
+                found: fit.len(),
+                expected,
+                group: address.group.clone(),
+                others,
+            });
+        }
+        let most = if wanted.names.is_some() { usize::MAX } else { address.expect.unwrap_or(usize::MAX) };
+        Ok(fit.into_iter().take(most).collect())
+    }
+
+    /// Returns whether [`Self::choose`] has enough to choose from.
+    pub(super) fn is_enough(&self, address: &Address, wanted: Wanted<'_>) -> bool {
+        self.fit(address, wanted).len() >= enough(address, wanted)
+    }
+
+    fn fit(&self, address: &Address, wanted: Wanted<'_>) -> Vec<(String, u64)> {
+        let fit = self.agents.iter().filter(|(_, same)| {
+            same.values().next().is_some_and(|one| is_meant(address, wanted, one))
+                && unfit(address, wanted, same).is_none()
+        });
+        fit.filter_map(|(name, same)| Some((name.clone(), *same.first_key_value()?.0))).collect()
+    }
+
+    /// The highest epoch of a fleet that an agent knows.
+    pub(super) fn last_epoch(&self, wanted: &str) -> Option<u64> {
+        let epochs = self.agents.values().flat_map(BTreeMap::values).filter_map(|one| match &one.situation {
+            Situation::Working { fleet, epoch, .. } if fleet == wanted => Some(*epoch),
+            _ => None,
+        });
+        epochs.max()
+    }
+}
+
+fn enough(address: &Address, wanted: Wanted<'_>) -> usize {
+    wanted.names.map_or(address.expect.unwrap_or(1), <[String]>::len)
+}
+
+fn is_meant(address: &Address, wanted: Wanted<'_>, presence: &Presence) -> bool {
+    match wanted.names {
+        Some(names) => names.contains(&presence.name),
+        None => address.group.is_none() || address.group == presence.group,
+    }
+}
+
+/// Why those who call themselves the same cannot be taken; absent if they can, or are not meant.
+fn unfit(address: &Address, wanted: Wanted<'_>, same: &BTreeMap<u64, Presence>) -> Option<String> {
+    let presence = same.values().next().filter(|one| is_meant(address, wanted, one))?;
+    let name = visible::line(&presence.name);
+    if same.len() > 1 {
+        return Some(format!("{} agents call themselves {name}: give each another --name", same.len()));
+    }
+    if presence.protocol != PROTOCOL || presence.version != wanted.version {
+        return Some(format!(
+            "{name} is iotax {} (fleet protocol {}), and this is {} (fleet protocol {PROTOCOL}); use the same version everywhere",
+            visible::line(&presence.version),
+            presence.protocol,
+            wanted.version
+        ));
+    }
+    match &presence.situation {
+        Situation::Working { fleet, .. } if Some(fleet.as_str()) != wanted.fleet => {
+            Some(format!("{name} works for fleet {}", visible::line(fleet)))
+        }
+        Situation::Draining => Some(format!("{name} takes no more work")),
+        Situation::Free | Situation::Working { .. } => None,
+    }
+}

@@ -1,0 +1,254 @@
+//! A reliable stream of messages over a carrier that may lose any of them, without a clock or a connection in it.
+
+use std::collections::VecDeque;
+
+use super::frame::{CHUNK, Frame, Kind, pack, unpack};
+use crate::link::LinkError;
+
+/// The longest message of all parts that is put together, compressed.
+const LONGEST_PACKED: usize = 64 << 20;
+
+/// The most frames on their way.
+const WIDEST: usize = 16;
+/// Frames on their way before anything is known of the carrier.
+const FIRST_WINDOW: usize = 4;
+
+/// Time until a frame is repeated: at first, and at most.
+const FIRST_PATIENCE_NS: u64 = 1_000_000_000;
+const MOST_PATIENCE_NS: u64 = 16_000_000_000;
+
+/// One end of a stream.
+#[derive(Debug)]
+pub(super) struct Session {
+    epoch: u64,
+    /// Frames that are not acknowledged: the first has the number `acknowledged + 1`.
+    waiting: VecDeque<Chunk>,
+    acknowledged: u64,
+    /// Of `waiting`, how many were sent since the last loss.
+    on_the_way: usize,
+    window: usize,
+    patience_ns: u64,
+    repeat_at_ns: u64,
+    received: u64,
+    owes: bool,
+    partial: Vec<u8>,
+    repeated: u64,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    goes_on: bool,
+    is_compressed: bool,
+    bytes: Vec<u8>,
+}
+
+impl Session {
+    pub(super) fn new(epoch: u64) -> Self {
+        Self {
+            epoch,
+            waiting: VecDeque::new(),
+            acknowledged: 0,
+            on_the_way: 0,
+            window: FIRST_WINDOW,
+            patience_ns: FIRST_PATIENCE_NS,
+            repeat_at_ns: u64::MAX,
+            received: 0,
+            owes: false,
+            partial: Vec::new(),
+            repeated: 0,
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Frames that were sent more than once.
+    pub(super) fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
+    /// Returns whether nothing waits for an acknowledgement, in either direction.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.waiting.is_empty() && !self.owes
+    }
+
+    /// Puts a message at the end of the stream.
+    pub(super) fn push(&mut self, message: &[u8]) {
+        let (is_compressed, packed) = pack(message);
+        let mut chunks = packed.chunks(CHUNK).peekable();
+        while let Some(bytes) = chunks.next() {
+            let goes_on = chunks.peek().is_some();
+            self.waiting.push_back(Chunk { goes_on, is_compressed, bytes: bytes.to_vec() });
+        }
+    }
+
+    /// The next frame to send; absent if there is nothing to send yet. Ask until it is.
+    pub(super) fn next(&mut self, now_ns: u64) -> Option<Frame> {
+        if now_ns >= self.repeat_at_ns && self.on_the_way > 0 {
+            // All that was sent may be lost. Slower from here: the carrier or the other end has too much to do.
+            self.repeated += self.on_the_way as u64;
+            self.on_the_way = 0;
+            self.window = 1;
+            self.patience_ns = (self.patience_ns * 2).min(MOST_PATIENCE_NS);
+        }
+        if self.on_the_way >= self.window {
+            return None;
+        }
+        let chunk = self.waiting.get(self.on_the_way)?;
+        if self.on_the_way == 0 {
+            self.repeat_at_ns = now_ns.saturating_add(self.patience_ns);
+        }
+        self.on_the_way += 1;
+        self.owes = false;
+        Some(Frame {
+            kind: Kind::Data,
+            epoch: self.epoch,
+            sequence: self.acknowledged + self.on_the_way as u64,
+            acknowledged: self.received,
+            goes_on: chunk.goes_on,
+            is_compressed: chunk.is_compressed,
+            payload: chunk.bytes.clone(),
+        })
+    }
+
+    /// The acknowledgement that is owed, if nothing carried it along.
+    pub(super) fn acknowledgement(&mut self) -> Option<Frame> {
+        std::mem::take(&mut self.owes).then(|| self.alive())
+    }
+
+    /// A sign of life, which acknowledges too.
+    pub(super) fn alive(&mut self) -> Frame {
+        self.owes = false;
+        Frame { acknowledged: self.received, ..Frame::plain(Kind::Alive, self.epoch, Vec::new()) }
+    }
+
+    /// The carrier is back after it was away: what was on its way is sent again at once.
+    pub(super) fn reconnected(&mut self) {
+        self.patience_ns = FIRST_PATIENCE_NS;
+        self.window = FIRST_WINDOW;
+        self.repeated += self.on_the_way as u64;
+        self.on_the_way = 0;
+        self.repeat_at_ns = u64::MAX;
+    }
+
+    /// Takes a frame that came in, and returns the message that it completes.
+    pub(super) fn take(&mut self, frame: Frame, now_ns: u64) -> Result<Option<Vec<u8>>, LinkError> {
+        self.take_acknowledged(frame.acknowledged, now_ns);
+        if frame.kind != Kind::Data {
+            return Ok(None);
+        }
+        self.owes = true;
+        if frame.sequence != self.received + 1 {
+            return Ok(None);
+        }
+        self.received += 1;
+        self.partial.extend(&frame.payload);
+        if self.partial.len() > LONGEST_PACKED {
+            return Err(LinkError::Garbled(format!("a message of more than {LONGEST_PACKED} bytes")));
+        }
+        if frame.goes_on {
+            return Ok(None);
+        }
+        unpack(frame.is_compressed, std::mem::take(&mut self.partial)).map(Some)
+    }
+
+    fn take_acknowledged(&mut self, number: u64, now_ns: u64) {
+        let Some(new) = number.checked_sub(self.acknowledged) else { return };
+        let Some(new) = usize::try_from(new).ok().filter(|new| (1..=self.waiting.len()).contains(new)) else {
+            return;
+        };
+        self.waiting.drain(..new);
+        self.acknowledged = number;
+        self.on_the_way = self.on_the_way.saturating_sub(new);
+        self.window = (self.window + new).min(WIDEST);
+        self.patience_ns = FIRST_PATIENCE_NS;
+        self.repeat_at_ns =
+            if self.on_the_way > 0 { now_ns.saturating_add(self.patience_ns) } else { u64::MAX };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Carries frames between two ends for as long as either wants to say something; `losses` says which are lost.
+    fn carry(a: &mut Session, b: &mut Session, losses: &[bool]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let (mut at_a, mut at_b) = (Vec::new(), Vec::new());
+        let mut losses = losses.iter().copied().chain(std::iter::repeat(false));
+        let mut now = 0;
+        while !(a.is_quiet() && b.is_quiet()) {
+            for turn in [true, false] {
+                let (from, to, got) =
+                    if turn { (&mut *a, &mut *b, &mut at_b) } else { (&mut *b, &mut *a, &mut at_a) };
+                let mut frames: Vec<Frame> = std::iter::from_fn(|| from.next(now)).collect();
+                frames.extend(from.acknowledgement());
+                for frame in frames {
+                    if !losses.next().unwrap() {
+                        let frame = Frame::decode(&frame.encode()).unwrap();
+                        got.extend(to.take(frame, now).unwrap());
+                    }
+                }
+            }
+            now += FIRST_PATIENCE_NS / 4;
+            assert!(now < 10_000 * FIRST_PATIENCE_NS, "the stream stands still");
+        }
+        (at_a, at_b)
+    }
+
+    proptest! {
+        #[test]
+        fn each_message_arrives_once_and_in_order(
+            there in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..2000), 0..40),
+            back in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..2000), 0..40),
+            losses in prop::collection::vec(any::<bool>(), 0..300),
+        ) {
+            let (mut a, mut b) = (Session::new(1), Session::new(1));
+            there.iter().for_each(|message| a.push(message));
+            back.iter().for_each(|message| b.push(message));
+            let (at_a, at_b) = carry(&mut a, &mut b, &losses);
+            prop_assert_eq!(at_b, there);
+            prop_assert_eq!(at_a, back);
+        }
+
+        #[test]
+        fn hostile_acknowledgements_do_no_harm(numbers in prop::collection::vec(any::<u64>(), 1..20)) {
+            let mut session = Session::new(1);
+            session.push(b"one");
+            session.push(b"two");
+            session.next(0);
+            for number in numbers {
+                let frame = Frame { acknowledged: number, ..Frame::plain(Kind::Alive, 1, Vec::new()) };
+                session.take(frame, 0).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_longer_than_a_frame_is_put_together() {
+        let mut seed = 1_u64;
+        let message: Vec<u8> = std::iter::repeat_with(|| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed.to_le_bytes()[7]
+        })
+        .take(3 * CHUNK + 5)
+        .collect();
+        let (mut a, mut b) = (Session::new(1), Session::new(1));
+        a.push(&message);
+        let (_, at_b) = carry(&mut a, &mut b, &[false, true, true]);
+        assert_eq!(at_b, [message]);
+        assert!(a.repeated() > 0);
+    }
+
+    #[test]
+    fn a_carrier_that_is_back_carries_at_once() {
+        let mut session = Session::new(1);
+        session.push(b"one");
+        assert!(session.next(0).is_some());
+        assert!(session.next(1).is_none());
+        session.reconnected();
+        assert_eq!(session.next(2).map(|frame| frame.sequence), Some(1));
+    }
+}

@@ -1,0 +1,170 @@
+//! Fleets of real agents at a real NATS server, which are killed, led anew and sent home.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use iotax_testkit::nats::NatsServer;
+use iotax_testkit::require;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::lab::{Lab, text};
+
+/// The longest wait for anything: many tests share the machine.
+const LONG: Duration = Duration::from_secs(120);
+
+struct AgentProcess(Child);
+
+impl AgentProcess {
+    fn start(lab: &Lab, server: &NatsServer, name: &str) -> Self {
+        let log = fs::File::create(lab.path(&format!("{name}.log"))).expect("made");
+        let mut agent = lab.iotax();
+        agent.args(["agent", "--nats", &server.url(), "--name", name]);
+        Self(agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("it starts"))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    /// Asks it to end, and waits until it has.
+    fn end(mut self) -> bool {
+        kill_process(self.pid(), Signal::TERM).expect("it runs");
+        let end = Instant::now() + LONG;
+        while self.0.try_wait().expect("known").is_none() {
+            assert!(Instant::now() < end, "the agent does not end");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.0.wait().expect("known").success()
+    }
+}
+
+impl Drop for AgentProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A plan of the null backend: `rounds` of two cells.
+fn plan(lab: &Lab, rounds: u32) -> String {
+    let plan = lab.plan(&format!(
+        "repeat = {rounds}\n[defaults]\nsize = \"1m\"\nruntime = \"300ms\"\nramp_time = \"0s\"\nioengine = \"null\"\nrate_iops = 900\n\
+         [[target]]\nname = \"host\"\nfile = {{ dir = \"WORK\" }}\n\
+         [[workload]]\nname = \"reads\"\nrw = \"randread\"\n[[workload]]\nname = \"mixed\"\nrw = \"randrw\"\n"
+    ));
+    plan.display().to_string()
+}
+
+fn run<'a>(plan: &'a str, hosts: &'a str, mode: &'a str) -> Vec<&'a str> {
+    vec!["fleet", "run", plan, "--hosts", hosts, "--mode", mode, "--yes", "--db", "f.db"]
+}
+
+/// The numbers of the steps that a run of the store has.
+fn measured(lab: &Lab, run: u32) -> Vec<u64> {
+    let document = lab.json(&["report", &run.to_string(), "--db", "f.db", "--json"]);
+    let all = document["measurements"].as_array().expect("a list");
+    all.iter().map(|m| m["order"].as_u64().expect("a number")).collect()
+}
+
+/// Asserts that a run has every step, and each once.
+fn assert_complete(lab: &Lab, run: u32, steps: u64) {
+    let there = measured(lab, run);
+    assert_eq!(there.len() as u64, steps, "run {run}: {there:?}");
+    assert_eq!(BTreeSet::from_iter(there), (1..=steps).collect(), "run {run}");
+}
+
+fn await_nothing_left(lab: &Lab) {
+    let end = Instant::now() + LONG;
+    while fs::read_dir(lab.work()).expect("there").count() > 0 {
+        assert!(Instant::now() < end, "files of members are left");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn await_text(path: &Path, wanted: &str) {
+    let end = Instant::now() + LONG;
+    while !fs::read_to_string(path).unwrap_or_default().contains(wanted) {
+        assert!(Instant::now() < end, "no {wanted:?} in {}", fs::read_to_string(path).unwrap_or_default());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Starts a coordinator whose stderr goes to `log`, up to this moment.
+fn lead(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
+    let log = fs::File::create(lab.path("log")).expect("made");
+    let child = lab.iotax().args(arguments).stderr(log).stdout(Stdio::null()).spawn().expect("it starts");
+    await_text(&lab.path("log"), moment);
+    child
+}
+
+#[test]
+fn agents_that_are_enlisted_carry_a_plan_out_and_go_home() {
+    require!(program "nats-server");
+    let (lab, server) = (Lab::new(), NatsServer::start());
+    let agents = ["a", "b"].map(|name| AgentProcess::start(&lab, &server, name));
+    let (plan, hosts) = (plan(&lab, 2), format!("{}?expect=2&wait=2m", server.url()));
+    for mode in ["shared", "each"] {
+        let output = lab.run(&run(&plan, &hosts, mode));
+        assert!(output.status.success(), "{mode}: {}", text(&output.stderr));
+    }
+    (1..=4).for_each(|run| assert_complete(&lab, run, 4));
+    let status = lab.run(&["fleet", "status", &server.url()]);
+    let lines = text(&status.stdout);
+    assert!(lines.lines().count() == 2 && lines.lines().all(|line| line.contains("  free  iotax ")), "{lines}");
+    for agent in agents {
+        assert!(agent.end());
+    }
+    await_nothing_left(&lab);
+    let few = lab.run(&run(&plan, &format!("{}?wait=1s", server.url()), "each"));
+    let told = text(&few.stderr);
+    assert!(!few.status.success() && told.contains("0 of 1 agents are there and free"), "{told}");
+}
+
+#[test]
+fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
+    require!(program "nats-server");
+    let (lab, server) = (Lab::new(), NatsServer::start());
+    let _agents = ["a", "b"].map(|name| AgentProcess::start(&lab, &server, name));
+    let (plan, hosts) = (plan(&lab, 4), format!("{}?expect=2&wait=2m", server.url()));
+    let mut first = lead(&lab, &run(&plan, &hosts, "each"), "Fleet ");
+    let until = Instant::now() + LONG;
+    while lab.run(&["report", "1", "--db", "f.db", "--json"]).status.success() && measured(&lab, 1).is_empty() {
+        assert!(Instant::now() < until, "nothing is measured");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    first.kill().expect("it runs");
+    first.wait().expect("it ended");
+    let log = fs::read_to_string(lab.path("log")).expect("there");
+    let fleet = log.split("Fleet ").nth(1).and_then(|rest| rest.split([':', ' ']).next()).expect("named");
+    let output = lab.run(&["fleet", "resume", fleet, "--yes", "--db", "f.db"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (1..=2).for_each(|run| assert_complete(&lab, run, 8));
+    await_nothing_left(&lab);
+}
+
+#[test]
+fn a_killed_server_is_waited_for_and_a_killed_agent_is_not() {
+    require!(program "nats-server");
+    let (lab, mut server) = (Lab::new(), NatsServer::start());
+    let [one, _other] = ["a", "b"].map(|name| AgentProcess::start(&lab, &server, name));
+    let (plan, hosts) = (plan(&lab, 6), format!("{}?expect=2&wait=2m", server.url()));
+    let mut leading = lead(&lab, &run(&plan, &hosts, "each"), "Fleet ");
+    std::thread::sleep(Duration::from_secs(1));
+    server.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    server.run();
+    assert!(leading.wait().expect("it ends").success(), "{}", fs::read_to_string(lab.path("log")).unwrap());
+    (1..=2).for_each(|run| assert_complete(&lab, run, 12));
+
+    let mut leading = lead(&lab, &run(&plan, &hosts, "each"), "Fleet ");
+    kill_process(one.pid(), Signal::KILL).expect("it runs");
+    drop(one);
+    let _again = AgentProcess::start(&lab, &server, "a");
+    assert!(!leading.wait().expect("it ends").success());
+    await_text(&lab.path("log"), "a is lost: its agent has been started anew");
+    assert_complete(&lab, 4, 12);
+    await_nothing_left(&lab);
+}

@@ -1,0 +1,107 @@
+//! A NATS server for a test.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server in a directory and on a port of its own, which ends with the test.
+#[derive(Debug)]
+pub struct NatsServer {
+    directory: tempfile::TempDir,
+    host: String,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl NatsServer {
+    /// Starts a server that accepts everybody.
+    pub fn start() -> Self {
+        Self::start_with(|_| String::new())
+    }
+
+    /// Starts a server with lines of a configuration, which may name files that `prepare` puts into the directory given.
+    pub fn start_with(prepare: impl FnOnce(&Path) -> String) -> Self {
+        Self::start_on(&Ipv4Addr::LOCALHOST.to_string(), prepare)
+    }
+
+    /// As [`Self::start_with`], on another address of this machine.
+    pub fn start_on(host: &str, prepare: impl FnOnce(&Path) -> String) -> Self {
+        let directory = tempfile::tempdir().expect("a directory for nats-server");
+        let lines = prepare(directory.path());
+        fs::write(directory.path().join("nats.conf"), lines).expect("nats.conf");
+        // The server could choose a port itself, but a restarted one needs the same again.
+        let port =
+            TcpListener::bind((host, 0)).and_then(|free| free.local_addr()).expect("a free port").port();
+        let mut server = Self { directory, host: host.to_owned(), port, child: None };
+        server.run();
+        server
+    }
+
+    /// `HOST:PORT`.
+    pub fn host(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// `nats://HOST:PORT`.
+    pub fn url(&self) -> String {
+        format!("nats://{}", self.host())
+    }
+
+    /// A file of the server's directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Kills the server as a crash does.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts the server on its port, after [`Self::kill`].
+    pub fn run(&mut self) {
+        let log = fs::File::options().create(true).append(true).open(self.file("log")).expect("a log");
+        let child = Command::new(crate::program("nats-server"))
+            .args(["-a", &self.host, "-p", &self.port.to_string(), "-c"])
+            .arg(self.file("nats.conf"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("nats-server");
+        self.child = Some(child);
+        let until = Instant::now() + Duration::from_secs(30);
+        while !self.greets() {
+            assert!(Instant::now() < until, "nats-server does not start: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What the server wrote.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.file("log")).unwrap_or_default()
+    }
+
+    fn greets(&self) -> bool {
+        let Ok(stream) = TcpStream::connect((self.host.as_str(), self.port)) else { return false };
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(1)));
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).is_ok() && line.starts_with("INFO")
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
