@@ -70,7 +70,7 @@ pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut ranks = vec![0.0; values.len()];
     let mut from = 0;
     for equal in order.chunk_by(|a, b| values[*a].total_cmp(&values[*b]).is_eq()) {
-        let rank = from as f64 + (equal.len() as f64 + 1.0) / 2.0;
+        let rank = from as f64 + f64::midpoint(equal.len() as f64, 1.0);
         for i in equal {
             ranks[*i] = rank / (values.len() as f64 + 1.0);
         }

@@ -137,12 +137,11 @@ pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
                     workload: workload.name.clone(),
                     keys: keys.clone(),
                 };
-                match places.get(&key) {
-                    Some(place) => found[*place].1 = workload.clone(),
-                    None => {
-                        places.insert(key.clone(), found.len());
-                        found.push((key, workload.clone()));
-                    }
+                if let Some(place) = places.get(&key) {
+                    found[*place].1 = workload.clone();
+                } else {
+                    places.insert(key.clone(), found.len());
+                    found.push((key, workload.clone()));
                 }
             }
         }

@@ -37,8 +37,8 @@ fn run(run: &PastRun) -> Value {
     ])
 }
 
-fn id(runs: &[PastRun], trend: &Trend, point: usize) -> Option<Value> {
-    Some(runs[trend.points[point].run].id.into())
+fn id(runs: &[PastRun], trend: &Trend, point: usize) -> Value {
+    runs[trend.points[point].run].id.into()
 }
 
 fn trend(runs: &[PastRun], trend: &Trend) -> Value {
@@ -77,9 +77,9 @@ fn point(runs: &[PastRun], point: &TrendPoint) -> Value {
 
 fn change(runs: &[PastRun], trend: &Trend, change: &TrendChange) -> Value {
     object([
-        ("run", id(runs, trend, change.at)),
-        ("last_run_before", id(runs, trend, change.last_before)),
-        ("first_run_after", id(runs, trend, change.first_after)),
+        ("run", Some(id(runs, trend, change.at))),
+        ("last_run_before", Some(id(runs, trend, change.last_before))),
+        ("first_run_after", Some(id(runs, trend, change.first_after))),
         ("ratio", number(Some(change.ratio))),
         ("low_95", number(Some(change.interval.low))),
         ("high_95", number(Some(change.interval.high))),
@@ -104,7 +104,10 @@ fn change(runs: &[PastRun], trend: &Trend, change: &TrendChange) -> Value {
 fn gate(runs: &[PastRun], trends: &Trends, gate: &TrendGate) -> Value {
     let tripped = gate.tripped.iter().map(|(series, change)| {
         let trend = &trends.trends[*series];
-        object([("series", Some((*series).into())), ("run", id(runs, trend, trend.changes[*change].at))])
+        object([
+            ("series", Some((*series).into())),
+            ("run", Some(id(runs, trend, trend.changes[*change].at))),
+        ])
     });
     object([
         ("gate", Some(gate.gate.to_string().into())),
