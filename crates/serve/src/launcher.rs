@@ -34,6 +34,8 @@ pub(crate) struct Begun {
 #[derive(Debug)]
 struct Process {
     child: Child,
+    /// It was asked to stop. A second time would end it before it has undone what it did.
+    is_stopping: bool,
     begun: Begun,
 }
 
@@ -82,7 +84,7 @@ impl Launcher {
         })?;
         let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
         let begun = Begun { name: name.to_owned(), said: String::new(), ended: None };
-        *last = Some(Process { child, begun });
+        *last = Some(Process { child, is_stopping: false, begun });
         drop(last);
         let of = Arc::clone(&self.last);
         thread::spawn(move || {
@@ -100,11 +102,16 @@ impl Launcher {
 
     /// Asks the run that goes on to stop, which it does after it has undone what it did.
     pub(crate) fn cancel(&self) -> Result<(), Problem> {
-        let last = lock(&self.last);
-        let process = last.as_ref().filter(|process| process.begun.ended.is_none());
+        let mut last = lock(&self.last);
+        let process = last.as_mut().filter(|process| process.begun.ended.is_none());
         let process = process.ok_or_else(|| Problem::conflict("no run of this server goes on"))?;
+        if process.is_stopping {
+            return Ok(());
+        }
         kill_process(Pid::from_child(&process.child), Signal::INT)
-            .map_err(|error| Problem::internal(format!("the run cannot be stopped: {error}")))
+            .map_err(|error| Problem::internal(format!("the run cannot be stopped: {error}")))?;
+        process.is_stopping = true;
+        Ok(())
     }
 
     /// Ends the run that goes on, if there is one, and waits for it.

@@ -6,6 +6,7 @@ mod hostile;
 mod live;
 mod metrics;
 mod pages;
+mod plans;
 mod security;
 mod server;
 #[path = "../../../interop/tests/results/synthetic.rs"]
