@@ -13,11 +13,12 @@ const STRAY_PPM: u64 = 15;
 
 /// One round trip.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
 struct Trip {
     /// The member's clock minus the coordinator's.
     offset_ns: i64,
     /// The time on the way, both ways together.
-    trip_ns: u64,
+    away_ns: u64,
     /// When the answer came in.
     at_ns: u64,
 }
@@ -40,27 +41,27 @@ impl Trips {
     pub(crate) fn add(&mut self, asked_ns: u64, at_ns: u64, received_member_ns: u64, sent_member_ns: u64) {
         let away = at_ns.saturating_sub(asked_ns);
         let there = sent_member_ns.saturating_sub(received_member_ns);
-        let trip_ns = away.saturating_sub(there);
+        let away_ns = away.saturating_sub(there);
         let middle = |a: u64, b: u64| i128::from(a) + i128::from(b);
         let offset = (middle(received_member_ns, sent_member_ns) - middle(asked_ns, at_ns)) / 2;
         let Ok(offset_ns) = i64::try_from(offset) else { return };
         if self.0.len() == KEPT {
             self.0.pop_front();
         }
-        self.0.push_back(Trip { offset_ns, trip_ns, at_ns });
+        self.0.push_back(Trip { offset_ns, away_ns, at_ns });
     }
 
     /// The offset by the trip that says most at this moment; absent before the first one.
     pub(crate) fn offset(&self, now_ns: u64) -> Option<ClockOffset> {
         let bound =
-            |trip: &Trip| trip.trip_ns / 2 + now_ns.saturating_sub(trip.at_ns) / 1_000_000 * STRAY_PPM;
+            |trip: &Trip| trip.away_ns / 2 + now_ns.saturating_sub(trip.at_ns) / 1_000_000 * STRAY_PPM;
         let best = self.0.iter().min_by_key(|trip| bound(trip))?;
         Some(ClockOffset { offset_ns: best.offset_ns, uncertainty_ns: bound(best) })
     }
 
     /// The longest round trip of late.
     pub(crate) fn longest_ns(&self) -> u64 {
-        self.0.iter().map(|trip| trip.trip_ns).max().unwrap_or(0)
+        self.0.iter().map(|trip| trip.away_ns).max().unwrap_or(0)
     }
 }
 

@@ -87,7 +87,7 @@ impl<L: MemberLink> Member<L> {
                 Some(ToMember::Assign(assignment)) => return Ok(Wish::Assign(assignment)),
                 Some(ToMember::Begin) => return Ok(Wish::Begin),
                 Some(ToMember::Cancel | ToMember::Drain) => break,
-                Some(other) => self.take(other)?,
+                Some(other) => self.take(&other)?,
                 None => {}
             }
         }
@@ -97,7 +97,7 @@ impl<L: MemberLink> Member<L> {
     /// Answers the coordinator while the plan is carried out and until the link ends, which stops the run.
     pub fn serve(&self) {
         while let Ok(message) = self.link.receive(LOOK) {
-            if message.is_some_and(|message| self.take(message).is_err()) {
+            if message.is_some_and(|message| self.take(&message).is_err()) {
                 break;
             }
             self.send_again();
@@ -107,8 +107,8 @@ impl<L: MemberLink> Member<L> {
         self.changed.notify_all();
     }
 
-    fn take(&self, message: ToMember) -> Result<(), LinkError> {
-        match message {
+    fn take(&self, message: &ToMember) -> Result<(), LinkError> {
+        match *message {
             ToMember::Ping { number } => {
                 let received_member_ns = monotonic_ns();
                 let chrony_error_ns = self.chrony_error_ns;

@@ -139,6 +139,7 @@ pub enum FromMember {
 /// A part of a member's run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are measurements, and messages hold them boxed")]
 pub enum Part {
     /// The machine.
     Environment(Environment),

@@ -3,6 +3,7 @@
 //! Each agent sets up its load first. When all are ready, the neighbour starts; when its window has begun, the measured agents start. An
 //! agent that fails blocks nobody: the others finish their work, so that they are ready for the next measurement.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,11 +83,17 @@ pub(super) fn run(
 
 /// When the measured agents' windows began. Messages come late on a busy machine and never early, so of all that tell it the earliest is
 /// right.
-struct Beginnings(Vec<Option<Option<Instant>>>);
+struct Beginnings(BTreeMap<usize, Option<Instant>>);
 
 impl Beginnings {
     fn new(participants: &[Participant<'_>]) -> Self {
-        Self(participants.iter().map(|one| (!one.is_neighbour).then_some(None)).collect())
+        Self(
+            (0..)
+                .zip(participants)
+                .filter(|(_, one)| !one.is_neighbour)
+                .map(|(number, _)| (number, None))
+                .collect(),
+        )
     }
 
     fn see(&mut self, event: &AgentEvent) {
@@ -97,14 +104,14 @@ impl Beginnings {
             }
             _ => None,
         };
-        if let (Some(Some(known)), Some(began)) = (self.0.get_mut(event.participant), began) {
+        if let (Some(known), Some(began)) = (self.0.get_mut(&event.participant), began) {
             *known = Some(known.map_or(began, |known| known.min(began)));
         }
     }
 
     /// The last of them, if all have begun.
     fn last(&self) -> Option<Instant> {
-        self.0.iter().flatten().copied().collect::<Option<Vec<Instant>>>()?.into_iter().max()
+        self.0.values().copied().collect::<Option<Vec<Instant>>>()?.into_iter().max()
     }
 }
 

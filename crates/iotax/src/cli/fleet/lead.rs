@@ -26,7 +26,7 @@ use super::{control, report, start};
 use crate::runner::{self, marks::MarkSocket};
 
 /// Time for a member to greet once its process has started: a busy machine may be slow to start a program.
-const JOINED: Duration = Duration::from_secs(60);
+const JOINED: Duration = Duration::from_mins(1);
 /// Time from one look at what time alone brings about to the next.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -79,10 +79,7 @@ impl Lead<'_> {
         );
         let (_, failures) = undo_log.undo_all();
         failures.iter().for_each(say_not_undone);
-        let exit = match led? {
-            None => return Ok(Exit::Fine),
-            Some(exit) => exit,
-        };
+        let Some(exit) = led? else { return Ok(Exit::Fine) };
         self.report(&store, &outputs)?;
         Ok(if exit == Exit::Fine && !failures.is_empty() { Exit::Environment } else { exit })
     }

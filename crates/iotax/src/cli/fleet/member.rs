@@ -81,7 +81,7 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
     let undo_dir = args::undo_dir()?;
     let place = undo_dir.with_file_name(&tag);
     let mut undo_log = UndoLog::create(&undo_dir, &tag).or_exit(Exit::Environment)?;
-    let measured = undo_log.make_tree(&place).or_exit(Exit::Environment).and_then(|_| {
+    let measured = undo_log.make_tree(&place).or_exit(Exit::Environment).map(|_| {
         let path = place.join("run.db");
         let output = OutputArgs { store: StoreArgs::at(path.clone()), ..OutputArgs::default() };
         let seat = Seat::new(member, assignment, path);
@@ -94,7 +94,7 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
         };
         let measured = session.measure();
         let run = seat.tell_rest();
-        Ok((run, measured))
+        (run, measured)
     });
     let (_, failures) = undo_log.undo_all();
     let (run, measured) = match measured {

@@ -28,6 +28,9 @@ const AT_ONCE: usize = 8;
 /// Time for a member to end once it has nothing to do.
 const FAREWELL: Duration = Duration::from_secs(30);
 
+/// Attempts to undo what a killed member did.
+const AGAIN: u32 = 100;
+
 /// The processes of members that were started here.
 #[derive(Default)]
 pub(super) struct Started {
@@ -185,9 +188,17 @@ impl Process {
         }
         let _ = self.child.wait();
         if let Some(state) = &self.state {
-            // The log is locked until the process is gone.
-            let undone = undo::clean(&state.join("iotax").join("undo"), false);
-            undone.iter().flat_map(|undone| &undone.failed).for_each(say_not_undone);
+            let undo_dir = state.join("iotax").join("undo");
+            // The log is in use until the agent that it started is gone too.
+            for _ in 0..AGAIN {
+                let cleaned = undo::clean(&undo_dir, false);
+                if cleaned.as_ref().is_ok_and(|cleaned| cleaned.in_use > 0) {
+                    thread::sleep(POLL);
+                    continue;
+                }
+                cleaned.iter().flat_map(|cleaned| &cleaned.failed).for_each(say_not_undone);
+                return;
+            }
         }
     }
 }
