@@ -113,7 +113,10 @@ fn agents_that_are_enlisted_carry_a_plan_out_and_go_home() {
     (1..=4).for_each(|run| assert_complete(&lab, run, 4));
     let status = lab.run(&["fleet", "status", &server.url()]);
     let lines = text(&status.stdout);
-    assert!(lines.lines().count() == 2 && lines.lines().all(|line| line.contains("  free  iotax ")), "{lines}");
+    assert!(
+        lines.lines().count() == 2 && lines.lines().all(|line| line.contains("  free  iotax ")),
+        "{lines}"
+    );
     for agent in agents {
         assert!(agent.end());
     }
@@ -131,7 +134,8 @@ fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
     let (plan, hosts) = (plan(&lab, 4), format!("{}?expect=2&wait=2m", server.url()));
     let mut first = lead(&lab, &run(&plan, &hosts, "each"), "Fleet ");
     let until = Instant::now() + LONG;
-    while lab.run(&["report", "1", "--db", "f.db", "--json"]).status.success() && measured(&lab, 1).is_empty() {
+    while lab.run(&["report", "1", "--db", "f.db", "--json"]).status.success() && measured(&lab, 1).is_empty()
+    {
         assert!(Instant::now() < until, "nothing is measured");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -139,6 +143,7 @@ fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
     first.wait().expect("it ended");
     let log = fs::read_to_string(lab.path("log")).expect("there");
     let fleet = log.split("Fleet ").nth(1).and_then(|rest| rest.split([':', ' ']).next()).expect("named");
+    assert!(lab.run(&["clean"]).status.success());
     let output = lab.run(&["fleet", "resume", fleet, "--yes", "--db", "f.db"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     (1..=2).for_each(|run| assert_complete(&lab, run, 8));
