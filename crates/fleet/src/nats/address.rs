@@ -212,7 +212,7 @@ mod tests {
         let address: Address = url.parse().unwrap();
         assert_eq!(address.server, "tls://hub.example:4443");
         assert_eq!(address.group.as_deref(), Some("rack 1"));
-        assert_eq!((address.expect, address.wait), (Some(64), Duration::from_secs(120)));
+        assert_eq!((address.expect, address.wait), (Some(64), Duration::from_mins(2)));
         assert_eq!(address.prefix, "lab.iotax");
         assert_eq!(address.ca, Some("/etc/ca.pem".into()));
         let plain: Address = "nats://[::1]:4222/".parse().unwrap();

@@ -101,7 +101,7 @@ impl NatsHub {
     ) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&address.prefix);
         let listen =
-            vec![subjects.answers(), subjects.from_all(fleet), subjects.all_merged(fleet), subjects.all()];
+            vec![subjects.answers(), subjects.all_from(fleet), subjects.all_merged(fleet), subjects.all()];
         let connection = Connection::open(address, &format!("iotax fleet {fleet}"), listen, false)?;
         let now = monotonic_ns();
         let mut hub = Self {
@@ -205,7 +205,7 @@ impl NatsHub {
                 again = now + AGAIN;
             }
             if let Some(arrival) = self.connection.receive(again.saturating_duration_since(now).min(TICK))? {
-                self.take(arrival)?;
+                self.take(arrival);
             }
             self.check_fence()?;
         }
@@ -287,16 +287,16 @@ impl NatsHub {
         is_active
     }
 
-    fn take(&mut self, arrival: Arrival) -> Result<(), LinkError> {
+    fn take(&mut self, arrival: Arrival) {
         let (subject, payload, at_ns) = match arrival {
             Arrival::Connected => {
                 self.reconnected();
-                return Ok(());
+                return;
             }
-            Arrival::Local { .. } => return Ok(()),
+            Arrival::Local { .. } => return,
             Arrival::Message { subject, payload, at_ns } => (subject, payload, at_ns),
         };
-        let Some((kind, names)) = self.subjects.parse(&subject) else { return Ok(()) };
+        let Some((kind, names)) = self.subjects.parse(&subject) else { return };
         match (kind.as_str(), names.as_slice()) {
             ("from", [_, member]) => match Frame::decode(&payload) {
                 Ok(frame) => self.take_frame(member, frame, at_ns),
@@ -318,7 +318,6 @@ impl NatsHub {
             ("all", []) => self.take_broadcast(&payload),
             _ => {}
         }
-        Ok(())
     }
 
     fn take_broadcast(&mut self, payload: &[u8]) {
@@ -379,7 +378,7 @@ impl NatsHub {
             }
             (Stage::Open(_) | Stage::Closing(_), Kind::Datagram) => self.take_datagram(name, frame, at_ns),
             (Stage::Open(session) | Stage::Closing(session), Kind::Data | Kind::Alive) => {
-                let taken = session.take(frame, at_ns);
+                let taken = session.take(&frame, at_ns);
                 let parsed = taken.and_then(|message| message.map(|message| read(&message)).transpose());
                 self.active.insert(name.to_owned());
                 self.wake_by(at_ns + nanos(TICK));
@@ -473,7 +472,7 @@ impl Hub for NatsHub {
             let left = until.saturating_duration_since(Instant::now());
             let to_tick = Duration::from_nanos(self.next_tick_ns.saturating_sub(now));
             match self.connection.receive(left.min(to_tick))? {
-                Some(arrival) => self.take(arrival)?,
+                Some(arrival) => self.take(arrival),
                 None if left.is_zero() => return Ok(None),
                 None => self.lose_silent(now),
             }

@@ -341,7 +341,7 @@ impl Agent {
             work.over = Some(frame.reason());
             return;
         }
-        let taken = work.session.take(frame, at_ns);
+        let taken = work.session.take(&frame, at_ns);
         let parsed = taken.and_then(|message| {
             let read = |message: Vec<u8>| {
                 serde_json::from_slice(&message).map_err(|error| LinkError::Garbled(error.to_string()))

@@ -52,6 +52,8 @@ impl Roster {
     ) -> Result<Self, LinkError> {
         let mut roster = Self::default();
         loop {
+            // Whoever does not answer any more is gone.
+            roster.agents.clear();
             connection.publish(subjects.all(), encode(&Broadcast::Call));
             let again = Instant::now() + AGAIN;
             while let Some(left) = again.checked_duration_since(Instant::now()) {

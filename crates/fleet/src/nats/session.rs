@@ -133,7 +133,7 @@ impl Session {
     }
 
     /// Takes a frame that came in, and returns the message that it completes.
-    pub(super) fn take(&mut self, frame: Frame, now_ns: u64) -> Result<Option<Vec<u8>>, LinkError> {
+    pub(super) fn take(&mut self, frame: &Frame, now_ns: u64) -> Result<Option<Vec<u8>>, LinkError> {
         self.take_acknowledged(frame.acknowledged, now_ns);
         if frame.kind != Kind::Data {
             return Ok(None);
@@ -188,7 +188,7 @@ mod tests {
                 for frame in frames {
                     if !losses.next().unwrap() {
                         let frame = Frame::decode(&frame.encode()).unwrap();
-                        got.extend(to.take(frame, now).unwrap());
+                        got.extend(to.take(&frame, now).unwrap());
                     }
                 }
             }
@@ -221,7 +221,7 @@ mod tests {
             session.next(0);
             for number in numbers {
                 let frame = Frame { acknowledged: number, ..Frame::plain(Kind::Alive, 1, Vec::new()) };
-                session.take(frame, 0).unwrap();
+                session.take(&frame, 0).unwrap();
             }
         }
     }

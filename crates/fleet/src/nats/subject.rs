@@ -63,7 +63,7 @@ impl Subjects {
         format!("{}.from.{}.{}", self.prefix, token(fleet), token(member))
     }
 
-    pub(super) fn from_all(&self, fleet: &str) -> String {
+    pub(super) fn all_from(&self, fleet: &str) -> String {
         format!("{}.from.{}.*", self.prefix, token(fleet))
     }
 

@@ -14,7 +14,7 @@ use iotax_model::{Histogram, RunState, Warning, WarningKind};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The longest a test waits for anything.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 /// An agent in a thread, whose work is to answer pings, and at `Begin` to say so many parts.
 pub(crate) struct Double {
