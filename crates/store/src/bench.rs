@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 use crate::database::{Database, Purpose, transact};
 use crate::error::Fault;
-use crate::sealed::{Head, HeadRow, Measured, MeasurementRow};
+use crate::head::{Head, Measured};
+use crate::sealed::{HeadRow, MeasurementRow};
 use crate::{Filter, Location, Store, counter, new_uuid};
 
 #[path = "../../interop/tests/results/synthetic.rs"]
@@ -25,7 +26,7 @@ fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     assert_eq!(run.measurements.len(), 60);
     let rows = run.measurements.iter().map(MeasurementRow::new).collect::<Result<Vec<_>, _>>()?;
     let mut measured = Measured::default();
-    rows.iter().for_each(|row| measured.add(row));
+    rows.iter().for_each(|row| measured.add(row.identity()));
     let mut head = Head {
         uuid: String::new(),
         revision: 1,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::database::{Database, Purpose, insist};
 use crate::error::{Fault, StoreError};
-use crate::sealed::{HeadRow, MeasurementRow, Sealed, seal};
+use crate::head::seal;
+use crate::sealed::{HeadRow, MeasurementRow, Sealed};
 use crate::{Copied, Notes, Store, counter, notes};
 
 /// A run as it is copied.

@@ -2,7 +2,7 @@
 
 use crate::database::Database;
 use crate::error::Fault;
-use crate::sealed::seal;
+use crate::head::seal;
 
 /// The newest run's number: by the counter, or by the rows if the counter is damaged. 0 if there is none.
 pub(crate) fn last(database: &mut dyn Database) -> Result<i64, Fault> {

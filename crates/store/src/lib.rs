@@ -12,6 +12,7 @@ mod copy;
 mod counter;
 mod database;
 mod error;
+mod head;
 mod location;
 mod notes;
 mod postgresql;
@@ -31,10 +32,11 @@ use iotax_model::{Plan, Run, RunState, Warning, WarningKind};
 use self::database::{Database, Purpose, insist, transact};
 use self::error::Fault;
 pub use self::error::StoreError;
+use self::head::{Head, Measured};
 pub use self::location::Location;
 use self::postgresql::Postgres;
 pub use self::postgresql::init;
-use self::sealed::{Head, HeadRow, Measured, MeasurementRow, Sealed};
+use self::sealed::{HeadRow, MeasurementRow, Sealed};
 use self::sqlite::Sqlite;
 
 /// Held by the process that works on a run, until it is dropped or the process ends.
@@ -303,7 +305,7 @@ impl Store {
             for (target, workload, round) in &cells {
                 head.warnings.retain(|warning| !is_made_up_for(warning, (target, workload, *round)));
             }
-            rows.iter().for_each(|row| head.measured.add(row));
+            rows.iter().for_each(|row| head.measured.add(row.identity()));
             Ok(())
         })
     }

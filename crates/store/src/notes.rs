@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::Notes;
 use crate::database::Database;
 use crate::error::Fault;
-use crate::sealed::seal;
+use crate::head::seal;
 use crate::summary::searchable;
 
 /// The notes of a run with the time of their last change; absent if nobody said anything yet.

@@ -4,66 +4,18 @@
 //! row of a run holds the number of its measurements and the sum of their checksums, so that a missing one is detected.
 
 use iotax_analysis::Metric;
-use iotax_model::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
-use iotax_model::{Plan, RunState, Warning};
+use iotax_model::record::Measurement;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
-use xxhash_rust::xxh3::Xxh3;
 
 use crate::database::{Columns, Database, Value};
 use crate::error::Fault;
+use crate::head::{Head, Measured, column, seal};
 use crate::summary::Summary;
 
 /// Fast, and within a few percent of the best.
 const ZSTD_LEVEL: i32 = 3;
-
-/// Everything of a run but its measurements.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Head {
-    /// The same in every store that has a copy of the run.
-    pub(crate) uuid: String,
-    /// One more with each change.
-    pub(crate) revision: u64,
-    pub(crate) plan: Plan,
-    pub(crate) seed: u64,
-    pub(crate) started_at_ms: u64,
-    pub(crate) state: RunState,
-    pub(crate) environment: Environment,
-    pub(crate) targets: Vec<TargetRecord>,
-    pub(crate) warnings: Vec<Warning>,
-    pub(crate) phases: Vec<RunPhase>,
-    pub(crate) source: Option<ImportSource>,
-    pub(crate) fleet: Option<FleetMember>,
-    pub(crate) measured: Measured,
-}
-
-/// Number and checksums of a run's measurements. The checksums are those of their contents in any store.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Measured {
-    pub(crate) count: u64,
-    /// Sum of their checksums.
-    seals: u64,
-}
-
-impl Measured {
-    pub(crate) fn add(&mut self, row: &MeasurementRow) {
-        self.count += 1;
-        self.seals = self.seals.wrapping_add(row.identity());
-    }
-}
-
-/// Checksum of a row of a run: another one in each run and for each division into parts.
-pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
-    let mut hash = Xxh3::with_seed(run.cast_unsigned());
-    for part in parts {
-        hash.update(&(part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hash.digest().cast_signed()
-}
 
 fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
     let text = serde_json::to_vec(value).map_err(|error| Fault::value(what, &error))?;
@@ -73,11 +25,6 @@ fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
 fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
     let text = zstd::stream::decode_all(content).map_err(|error| error.to_string())?;
     serde_json::from_slice(&text).map_err(|error| error.to_string())
-}
-
-/// A text as both databases keep it: PostgreSQL's texts have no NUL.
-pub(crate) fn column(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
 }
 
 /// A run's head as it is stored.
@@ -230,7 +177,7 @@ impl MeasurementRow {
     }
 
     /// The checksum that it has in every store.
-    fn identity(&self) -> u64 {
+    pub(crate) fn identity(&self) -> u64 {
         self.seal(0).cast_unsigned()
     }
 }
@@ -254,7 +201,7 @@ impl Sealed {
     /// Compares the measurements with their checksums and with what the head says of them, without unpacking one.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let mut measured = Measured::default();
-        self.rows.iter().for_each(|(row, _)| measured.add(row));
+        self.rows.iter().for_each(|(row, _)| measured.add(row.identity()));
         let sound = self.rows.iter().filter(|(_, is_sound)| *is_sound).count() as u64;
         if measured == self.head.measured && sound == measured.count {
             return Ok(());

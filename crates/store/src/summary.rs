@@ -7,7 +7,7 @@ use iotax_model::record::{FleetMember, FleetMode};
 
 use crate::database::{Columns, Database, Value};
 use crate::error::Fault;
-use crate::sealed::{Head, column, seal};
+use crate::head::{Head, column, seal};
 use crate::{Filter, RunSummary};
 
 /// A run's line of a list as it is stored. Follows from its head.
