@@ -1,163 +1,67 @@
-//! The store: every run, kept in one SQLite file.
+//! The store: every run, kept in one SQLite file or in a PostgreSQL database that a team shares.
 //!
-//! With a rollback journal and `synchronous = EXTRA`, data is on disk when a call returns, even if the process is killed or power
-//! fails afterwards, and a report can be read while a run is written. Reads return the written data bit for bit, or an error.
+//! Data is on disk when a call returns, even if the process is killed or power fails afterwards, and a report can be read while a run
+//! is written. Reads return the written data bit for bit, or an error.
+//!
+//! A store of PostgreSQL blocks while it waits for the server, on a small runtime inside: call it from threads that may block
+//! (`spawn_blocking`), not from an asynchronous task.
 
-mod claim;
-mod file;
-mod live;
+#[cfg(test)]
+mod bench;
+mod copy;
+mod counter;
+mod database;
+mod error;
+mod head;
 mod location;
+mod notes;
+mod postgresql;
+mod schema;
 mod sealed;
+mod sqlite;
+mod summary;
 
+use std::any::Any;
 use std::borrow::Borrow;
+use std::cell::RefCell;
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
 
 use iotax_model::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
 use iotax_model::{Plan, Run, RunState, Warning, WarningKind};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-pub use self::claim::Claim;
-use self::file::located;
+use self::database::{Database, Purpose, insist, transact};
+use self::error::Fault;
+pub use self::error::StoreError;
+use self::head::{Head, Measured};
 pub use self::location::Location;
-use self::sealed::{Head, Measured, Sealed};
+use self::postgresql::Postgres;
+pub use self::postgresql::init;
+use self::sealed::{HeadRow, MeasurementRow, Sealed};
+use self::sqlite::Sqlite;
 
-/// Why the store could not do it.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The file cannot be read or created.
-    #[error("cannot open the store {}: {source}; name another file with --db", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file is something else. It was not changed.
-    #[error("{} is not an iotax store and was left untouched; name another file with --db", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file was written by another version of iotax. It was not changed.
-    #[error(
-        "the store {} has version {found}, this iotax reads version {known}, so it was left untouched; use the iotax \
-         that wrote it or name another file with --db", path.display()
-    )]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-        /// The version known here.
-        known: u32,
-    },
-    /// The file or its directory cannot be written.
-    #[error("the store {} cannot be written: {source}; name another file with --db", path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
-    /// A process ended while it wrote, and what it left cannot be put right where nothing can be written.
-    #[error(
-        "the store {} is in the middle of a write that its file of the same name with -journal takes back, and it cannot be \
-         written; copy both files to a place that can be written and name the copy with --db", path.display()
-    )]
-    HalfWritten {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Bits of the file have changed since they were written.
-    #[error(
-        "{}the store {} is damaged ({table}): {reason}; put back an earlier copy of the file, or go on with \
-         another one: --db FILE{}",
-        run.map_or(String::new(), |run| format!("run {run} cannot be shown: ")),
-        path.display(),
-        run.map_or("", |_| ". `iotax list` has the other runs")
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The run, if it is about one.
-        run: Option<i64>,
-        /// A table of it, or its structure.
-        table: &'static str,
-        /// The damage.
-        reason: String,
-    },
-    /// Another process works on the run.
-    #[error("run {run} is still going on in another process")]
-    Claimed {
-        /// The run.
-        run: i64,
-    },
-    /// There is no such run.
-    #[error("there is no run {run}: {}; see `iotax list`", known_runs(*.last))]
-    UnknownRun {
-        /// The requested run.
-        run: i64,
-        /// The newest run of the store, 0 if it has none.
-        last: i64,
-    },
-    /// SQLite refused.
-    #[error("the store {}: {source}", path.display())]
-    Sql {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite::Error,
-    },
-    /// A value given cannot be stored.
-    #[error("the store {}: {what}: {reason}", path.display())]
-    Value {
-        /// The file.
-        path: PathBuf,
-        /// The value.
-        what: &'static str,
-        /// The reason.
-        reason: String,
-    },
+/// Held by the process that works on a run, until it is dropped or the process ends.
+pub struct Claim {
+    _held: Box<dyn Any + Send>,
+}
+
+impl Claim {
+    fn new(held: impl Any + Send) -> Self {
+        Self { _held: Box::new(held) }
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Claim")
+    }
 }
 
 /// Returns whether a measurement makes up for a failed attempt that a warning reports.
-fn is_made_up_for(warning: &Warning, by: &Measurement) -> bool {
+fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
     warning.kind == WarningKind::Incomplete
-        && warning.target.as_ref() == Some(&by.target)
-        && warning.workload.as_ref() == Some(&by.workload)
-        && warning.round == Some(by.round)
-}
-
-fn known_runs(last: i64) -> String {
-    match last {
-        0 => "the store is empty".into(),
-        1 => "the store holds only run 1".into(),
-        last => format!("the store holds runs 1 to {last}"),
-    }
-}
-
-/// An internal error, before the file's path is added.
-enum Fault {
-    Sql(rusqlite::Error),
-    /// The damaged table, and the damage.
-    Damaged(&'static str, String),
-    Value(&'static str, String),
-    /// There is no such run.
-    Unknown,
-}
-
-impl From<rusqlite::Error> for Fault {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sql(error)
-    }
-}
-
-impl Fault {
-    fn value(what: &'static str, reason: &dyn fmt::Display) -> Self {
-        Self::Value(what, reason.to_string())
-    }
+        && warning.target.as_deref() == Some(by.0)
+        && warning.workload.as_deref() == Some(by.1)
+        && warning.round == Some(by.2)
 }
 
 /// A run that begins.
@@ -229,65 +133,117 @@ pub struct RunSummary {
     pub damage: Option<StoreError>,
 }
 
+/// What copying a run to another store did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copied {
+    /// The store did not have the run.
+    Added {
+        /// Its number there.
+        run: i64,
+        /// Its measurements.
+        measurements: u64,
+    },
+    /// The store had an earlier state of the run.
+    Completed {
+        /// Its number there.
+        run: i64,
+        /// The measurements that were added.
+        measurements: u64,
+    },
+    /// Only the notes were newer.
+    Noted {
+        /// Its number there.
+        run: i64,
+    },
+    /// The store has all of it, or more.
+    Same {
+        /// Its number there.
+        run: i64,
+    },
+}
+
 /// An open store.
 #[derive(Debug)]
 pub struct Store {
-    path: PathBuf,
-    connection: Connection,
+    database: RefCell<Box<dyn Database>>,
 }
 
 /// A run's number, and what is known of it or why nothing is.
 pub type Listed = (i64, Result<RunSummary, StoreError>);
 
 impl Store {
-    /// Opens the store to write it, or makes one where there is no file or an empty one. The directory must exist.
+    /// Opens the store to write it, or makes one where there is no file, an empty one, or a database without a store. A file's directory
+    /// must exist.
     ///
-    /// A file that is not an iotax store, is of another version or is damaged, is refused and left as it is.
+    /// What is not an iotax store, is of another version or is damaged, is refused and left as it is.
     pub fn open(place: impl Into<Location>) -> Result<Self, StoreError> {
-        let Location::File(path) = &place.into() else { unimplemented!("PostgreSQL") };
-        Ok(Self { path: path.to_owned(), connection: file::to_write(path)? })
+        let mut database: Box<dyn Database> = match place.into() {
+            Location::File(path) => Box::new(Sqlite::to_write(&path)?),
+            Location::Postgres(url) => Box::new(Postgres::to_write(&url)?),
+        };
+        let started = transact(database.as_mut(), Purpose::Write, &mut counter::start);
+        started.map_err(|fault| database.told(None, fault))?;
+        Ok(Self::over(database))
     }
 
     /// Opens a store that is there to read it, also where nothing can be written. Of a damaged one what is sound can be read.
     pub fn open_to_read(place: impl Into<Location>) -> Result<Self, StoreError> {
-        let Location::File(path) = &place.into() else { unimplemented!("PostgreSQL") };
-        Ok(Self { path: path.to_owned(), connection: file::to_read(path)? })
+        Ok(Self::over(match place.into() {
+            Location::File(path) => Box::new(Sqlite::to_read(&path)?),
+            Location::Postgres(url) => Box::new(Postgres::to_read(&url)?),
+        }))
+    }
+
+    fn over(database: Box<dyn Database>) -> Self {
+        Self { database: RefCell::new(database) }
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> Location {
+        self.database.borrow().place().clone()
     }
 
     /// Starts a run and gives its id.
     pub fn create_run(&mut self, run: &NewRun<'_>) -> Result<i64, StoreError> {
-        let head = Head {
-            plan: run.plan.clone(),
-            seed: run.seed,
-            started_at_ms: run.started_at_ms,
-            state: RunState::Running,
-            environment: Environment::default(),
-            targets: Vec::new(),
-            warnings: Vec::new(),
-            phases: Vec::new(),
-            source: None,
-            fleet: run.fleet.cloned(),
-            measured: Measured::default(),
-        };
-        let created = self.transaction().and_then(|transaction| {
-            let id = sealed::add_head(&transaction, &head)?;
-            transaction.commit()?;
-            Ok(id)
+        let created = new_uuid().and_then(|uuid| {
+            let head = Head {
+                uuid,
+                revision: 1,
+                plan: run.plan.clone(),
+                seed: run.seed,
+                started_at_ms: run.started_at_ms,
+                state: RunState::Running,
+                environment: Environment::default(),
+                targets: Vec::new(),
+                warnings: Vec::new(),
+                phases: Vec::new(),
+                source: None,
+                fleet: run.fleet.cloned(),
+                measured: Measured::default(),
+            };
+            let row = HeadRow::new(&head)?;
+            insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
+                let sql = "SELECT id FROM run WHERE uuid = $1";
+                if let Some(mut there) = database.query(sql, &[head.uuid.as_str().into()])?.pop() {
+                    return there.int();
+                }
+                let id = counter::next(database)?;
+                row.insert(database, id)?;
+                Ok(id)
+            })
         });
-        created.map_err(|fault| located(&self.path, None, fault))
+        created.map_err(|fault| self.database.borrow().told(None, fault))
     }
 
     /// Has the run belong to this process until the claim is dropped: two that work on it would measure each other.
     pub fn claim(&self, run: i64) -> Result<Claim, StoreError> {
-        claim::claim(&self.path, run).map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => StoreError::Claimed { run },
-            _ => StoreError::Open { path: self.path.clone(), source },
-        })
+        let claimed = self.database.borrow_mut().claim(run);
+        claimed.map_err(|fault| self.of_run(run, fault))
     }
 
     /// Keeps the machine that the run is made on.
     pub fn set_environment(&mut self, run: i64, environment: &Environment) -> Result<(), StoreError> {
-        self.change(run, |_, head| {
+        self.change(run, &[], |head| {
             head.environment = environment.clone();
             Ok(())
         })
@@ -295,7 +251,7 @@ impl Store {
 
     /// Keeps that another tool measured the run, and which.
     pub fn set_source(&mut self, run: i64, source: &ImportSource) -> Result<(), StoreError> {
-        self.change(run, |_, head| {
+        self.change(run, &[], |head| {
             head.source = Some(source.clone());
             Ok(())
         })
@@ -303,7 +259,7 @@ impl Store {
 
     /// Adds stretches of wall time to those that the run has.
     pub fn add_phases(&mut self, run: i64, phases: &[RunPhase]) -> Result<(), StoreError> {
-        self.change(run, |_, head| {
+        self.change(run, &[], |head| {
             for phase in phases {
                 match head.phases.iter_mut().find(|known| known.name == phase.name) {
                     Some(known) => known.duration_ns += phase.duration_ns,
@@ -316,7 +272,7 @@ impl Store {
 
     /// Keeps a target as it was built; one of the same name, from before a resume, is replaced.
     pub fn put_target(&mut self, run: i64, target: &TargetRecord) -> Result<(), StoreError> {
-        self.change(run, |_, head| {
+        self.change(run, &[], |head| {
             match head.targets.iter_mut().find(|known| known.name == target.name) {
                 Some(known) => known.clone_from(target),
                 None => head.targets.push(target.clone()),
@@ -339,19 +295,24 @@ impl Store {
         run: i64,
         measurements: impl IntoIterator<Item: Borrow<Measurement>>,
     ) -> Result<(), StoreError> {
-        self.change(run, |transaction, head| {
-            for m in measurements {
-                let m = m.borrow();
-                head.warnings.retain(|warning| !is_made_up_for(warning, m));
-                sealed::add_measurement(transaction, run, head, m)?;
+        let (mut rows, mut cells) = (Vec::new(), Vec::new());
+        for m in measurements {
+            let m = m.borrow();
+            rows.push(MeasurementRow::new(m).map_err(|fault| self.of_run(run, fault))?);
+            cells.push((m.target.clone(), m.workload.clone(), m.round));
+        }
+        self.change(run, &rows, |head| {
+            for (target, workload, round) in &cells {
+                head.warnings.retain(|warning| !is_made_up_for(warning, (target, workload, *round)));
             }
+            rows.iter().for_each(|row| head.measured.add(row.identity()));
             Ok(())
         })
     }
 
     /// Keeps a warning; the same one twice is kept once.
     pub fn put_warning(&mut self, run: i64, warning: &Warning) -> Result<(), StoreError> {
-        self.change(run, |_, head| {
+        self.change(run, &[], |head| {
             if !head.warnings.contains(warning) {
                 head.warnings.push(warning.clone());
             }
@@ -359,17 +320,21 @@ impl Store {
         })
     }
 
-    /// Sets a run's state.
+    /// Sets a run's state. What was shown of a run that no longer runs goes.
     pub fn set_state(&mut self, run: i64, state: RunState) -> Result<(), StoreError> {
-        self.change(run, |_, head| {
+        self.change(run, &[], |head| {
             head.state = state;
             Ok(())
-        })
+        })?;
+        if state != RunState::Running {
+            self.database.get_mut().end_live(run);
+        }
+        Ok(())
     }
 
     /// Changes the number of rounds that the run's plan asks for.
     pub fn set_repeat(&mut self, run: i64, repeat: u32) -> Result<(), StoreError> {
-        self.change(run, |_, head| {
+        self.change(run, &[], |head| {
             head.plan.repeat = repeat;
             head.plan.check().map_err(|error| Fault::value("plan", &error))
         })
@@ -377,7 +342,7 @@ impl Store {
 
     /// Puts a plan with the rates that were placed in place of the run's.
     pub fn set_plan(&mut self, run: i64, plan: &Plan) -> Result<(), StoreError> {
-        self.change(run, |_, head| {
+        self.change(run, &[], |head| {
             head.plan = plan.clone();
             head.plan.check().map_err(|error| Fault::value("plan", &error))
         })
@@ -385,12 +350,14 @@ impl Store {
 
     /// The whole run.
     pub fn load(&self, run: i64) -> Result<Run, StoreError> {
-        let sealed = Sealed::read(&self.connection, run);
-        let read = sealed.and_then(|sealed| sealed.ok_or(Fault::Unknown)?.open());
-        let (head, measurements) = read.map_err(|fault| self.of_run(run, fault))?;
+        let (sealed, is_claimed) = self.read(run, &mut |database| {
+            let sealed = Sealed::read(database, run)?.ok_or(Fault::Unknown)?;
+            Ok((sealed, database.claimed(&[run])?.contains(&run)))
+        })?;
+        let (head, measurements) = sealed.open().map_err(|fault| self.of_run(run, fault))?;
         Ok(Run {
             id: run,
-            state: self.state(run, &head),
+            state: summary::actual(head.state, is_claimed),
             seed: head.seed,
             started_at_ms: head.started_at_ms,
             plan: head.plan,
@@ -407,73 +374,75 @@ impl Store {
     /// All runs, the oldest first; of one that cannot be read its number and why. All measurements are read and compared with their
     /// checksums.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        let read = |run| {
-            // One moment: another process may add measurements.
-            let snapshot = self.connection.unchecked_transaction()?;
-            let head = sealed::head(&snapshot, run)?.ok_or(Fault::Unknown)?;
-            let damage = sealed::check(&snapshot, run, &head).err();
-            Ok((head, damage))
+        let checked = |run| {
+            let (sealed, is_claimed) = self.read(run, &mut |database| {
+                let sealed = Sealed::read(database, run)?.ok_or(Fault::Unknown)?;
+                Ok((sealed, database.claimed(&[run])?.contains(&run)))
+            })?;
+            let told = |fault| self.of_run(run, fault);
+            let mut line = summary::Summary::new(&sealed.head).map_err(told)?.line(run, is_claimed);
+            line.tags = self.notes(run)?.tags;
+            line.damage = sealed.check().err().map(told);
+            Ok(line)
         };
-        let summary = |run| {
-            let (head, damage) = read(run).map_err(|fault| self.of_run(run, fault))?;
-            let damage = damage.map(|fault| self.of_run(run, fault));
-            Ok(self.summary(run, &head, damage))
-        };
-        Ok((1..=self.last()?).map(|run| (run, summary(run))).collect())
+        Ok((1..=self.last()?).map(|run| (run, checked(run))).collect())
     }
 
-    /// The runs that a filter lets through, the newest first, without a look at their measurements.
+    /// The runs that a filter lets through, the newest first, without a look at their measurements. Of a line that is damaged nothing
+    /// but the number is known.
     pub fn list(&self, filter: &Filter) -> Result<Vec<RunSummary>, StoreError> {
-        let last = filter.before.map_or(self.last()?, |before| before - 1);
-        let mut found = Vec::new();
-        for run in (1..=last).rev() {
-            let head = sealed::head(&self.connection, run).and_then(|head| head.ok_or(Fault::Unknown));
-            let head = head.map_err(|fault| self.of_run(run, fault))?;
-            let mut summary = self.summary(run, &head, None);
-            summary.tags = self.notes(run)?.tags;
-            let is_in = filter.state.is_none_or(|state| state == summary.state)
-                && filter.tags.iter().all(|tag| summary.tags.contains(tag))
-                && summary.name.to_lowercase().contains(&filter.text.to_lowercase());
-            if is_in {
-                found.push(summary);
-            }
-            if filter.limit.is_some_and(|limit| found.len() >= limit as usize) {
-                break;
-            }
-        }
-        Ok(found)
+        let mut database = self.database.borrow_mut();
+        let lines = insist(database.as_mut(), Purpose::Read, &mut |database| summary::list(database, filter));
+        let lines = lines.map_err(|fault| database.told(None, fault))?;
+        let line = |(id, line): summary::Line| {
+            line.unwrap_or_else(|fault| RunSummary::damaged(id, database.told(Some(id), fault)))
+        };
+        Ok(lines.into_iter().map(line).collect())
     }
 
     /// What people said of a run; empty if nothing.
     pub fn notes(&self, run: i64) -> Result<Notes, StoreError> {
-        let read = || -> Result<Notes, Fault> {
-            let mut query = self.connection.prepare_cached("SELECT tags, text FROM note WHERE run = ?")?;
-            let mut rows = query.query([run])?;
-            let Some(row) = rows.next()? else { return Ok(Notes::default()) };
-            let tags: String = row.get(0)?;
-            Ok(Notes { tags: tags.lines().map(str::to_owned).collect(), text: row.get(1)? })
-        };
-        read().map_err(|fault| self.of_run(run, fault))
+        let notes = self.read(run, &mut |database| notes::read(database, run))?;
+        Ok(notes.map(|(notes, _)| notes).unwrap_or_default())
     }
 
     /// Keeps what people say of a run in place of what they said before.
     pub fn set_notes(&mut self, run: i64, notes: &Notes) -> Result<(), StoreError> {
-        let put = self.connection.execute(
-            "INSERT OR REPLACE INTO note (run, tags, text) VALUES (?, ?, ?)",
-            rusqlite::params![run, notes.tags.join("\n"), notes.text],
-        );
-        put.map(|_| ()).map_err(|fault| self.of_run(run, fault.into()))
+        self.change_notes(run, |old| *old = notes.clone())
+    }
+
+    /// Changes what people say of a run; changes by others at the same time are kept.
+    pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
+        let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
+            let lock = format!("SELECT id FROM run WHERE id = $1{}", database.to_change());
+            if database.query(&lock, &[run.into()])?.is_empty() {
+                return Err(Fault::Unknown);
+            }
+            let (old, at) = notes::read(database, run)?.unwrap_or_default();
+            let mut new = old.clone();
+            change(&mut new);
+            if new == old {
+                return Ok(());
+            }
+            // Later than the notes that it replaces, whatever the clock says.
+            notes::put(database, run, &new, notes::now_ms().max(at + 1))
+        });
+        put.map_err(|fault| self.of_run(run, fault))
     }
 
     /// Shows everyone who looks at this store how far a run is: any document, in place of the one before. Nothing is written to a disk.
     pub fn put_live(&mut self, run: i64, state: &serde_json::Value) -> Result<(), StoreError> {
-        live::put(&self.path, run, state)
-            .map_err(|source| StoreError::Open { path: self.path.clone(), source })
+        let put = self.database.get_mut().put_live(run, &state.to_string());
+        put.map_err(|fault| self.of_run(run, fault))
     }
 
     /// How far a run is that is measuring somewhere; absent if nobody says.
     pub fn live(&self, run: i64) -> Result<Option<serde_json::Value>, StoreError> {
-        Ok(live::get(&self.path, run).filter(|_| claim::is_claimed(&self.path, run)))
+        let live = self.read(run, &mut |database| {
+            let is_claimed = database.claimed(&[run])?.contains(&run);
+            if is_claimed { database.live(run) } else { Ok(None) }
+        })?;
+        Ok(live.and_then(|state| serde_json::from_str(&state).ok()))
     }
 
     /// The newest run, if there is any.
@@ -481,65 +450,98 @@ impl Store {
         Ok(Some(self.last()?).filter(|last| *last > 0))
     }
 
-    fn summary(&self, run: i64, head: &Head, damage: Option<StoreError>) -> RunSummary {
-        let (plan, state, measured) = (&head.plan, self.state(run, head), head.measured.count);
-        // A complete run that adds rounds has all its measurements, and so has an import.
-        let is_open = plan.until_decided.is_some() || head.source.is_some();
-        let all = u64::from(plan.most_rounds()) * plan.cells() as u64;
-        // Nobody knows how many a search takes.
-        let has_all = plan.ask.is_some() || (is_open && state == RunState::Complete);
-        RunSummary {
-            id: run,
-            name: plan.name.clone(),
-            state,
-            started_at_ms: head.started_at_ms,
-            targets: plan.targets.iter().map(|target| target.name.clone()).collect(),
-            machine: head.environment.hostname.clone(),
-            fleet: head.fleet.clone(),
-            tags: Vec::new(),
-            measured,
-            planned: if has_all { measured } else { all },
-            damage,
-        }
+    /// Copies a run with its notes to another store: bit for bit, wholly or not at all. What the other one has already is completed,
+    /// and stays as it is if it has as much or more. The run must not be running, and neither must its copy.
+    pub fn copy_run(&self, run: i64, to: &mut Self) -> Result<Copied, StoreError> {
+        copy::copy(self, run, to)
     }
 
-    /// A run is running while a process has claimed it: a killed process cannot record that it stopped.
-    fn state(&self, run: i64, head: &Head) -> RunState {
-        match head.state {
-            RunState::Running if !claim::is_claimed(&self.path, run) => RunState::Interrupted,
-            state => state,
-        }
+    /// A checksum of all that a run and its notes are, the same in every store that has a whole copy.
+    pub fn fingerprint(&self, run: i64) -> Result<i64, StoreError> {
+        copy::fingerprint(self, run)
     }
 
     fn last(&self) -> Result<i64, StoreError> {
-        let bytes = std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
-        sealed::last(&self.connection, bytes).map_err(|fault| located(&self.path, None, fault))
+        let mut database = self.database.borrow_mut();
+        let last = insist(database.as_mut(), Purpose::Read, &mut counter::last);
+        last.map_err(|fault| database.told(None, fault))
     }
 
-    fn transaction(&mut self) -> Result<Transaction<'_>, Fault> {
-        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+    /// Reads something of a run, all as of one moment.
+    fn read<T>(
+        &self,
+        run: i64,
+        read: &mut dyn FnMut(&mut dyn Database) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        let read = insist(self.database.borrow_mut().as_mut(), Purpose::Read, read);
+        read.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// Changes a run, wholly or not at all.
+    /// Changes a run's head and adds measurements, wholly or not at all.
     fn change(
         &mut self,
         run: i64,
-        change: impl FnOnce(&Transaction<'_>, &mut Head) -> Result<(), Fault>,
+        added: &[MeasurementRow],
+        mut change: impl FnMut(&mut Head) -> Result<(), Fault>,
     ) -> Result<(), StoreError> {
-        let changed = self.transaction().and_then(|transaction| {
-            let mut head = sealed::head(&transaction, run)?.ok_or(Fault::Unknown)?;
-            change(&transaction, &mut head)?;
-            sealed::put_head(&transaction, run, &head)?;
-            Ok(transaction.commit()?)
+        let mut attempted: Option<Vec<u8>> = None;
+        let changed = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
+            let suffix = database.to_change();
+            let (mut head, row) = HeadRow::read(database, run, suffix)?.ok_or(Fault::Unknown)?;
+            if attempted.as_ref() == Some(&row.content) {
+                // The commit went through, and only the answer to it was lost.
+                return Ok(());
+            }
+            head.revision += 1;
+            change(&mut head)?;
+            added.iter().try_for_each(|row| row.insert(database, run))?;
+            let row = HeadRow::new(&head)?;
+            row.update(database, run)?;
+            attempted = Some(row.content);
+            Ok(())
         });
         changed.map_err(|fault| self.of_run(run, fault))
     }
 
     /// Adds the run to what went wrong. Runs are never removed: one that is missing was lost.
     fn of_run(&self, run: i64, fault: Fault) -> StoreError {
-        match (fault, self.last()) {
-            (Fault::Unknown, Ok(last)) if !(1..=last).contains(&run) => StoreError::UnknownRun { run, last },
-            (fault, _) => located(&self.path, Some(run), fault),
+        match fault {
+            Fault::Unknown => match self.last() {
+                Ok(last) if !(1..=last).contains(&run) => StoreError::UnknownRun { run, last },
+                _ => self.database.borrow().told(Some(run), Fault::Unknown),
+            },
+            fault => self.database.borrow().told(Some(run), fault),
         }
     }
+}
+
+impl RunSummary {
+    /// The line of a run of which nothing can be read.
+    fn damaged(id: i64, damage: StoreError) -> Self {
+        Self {
+            id,
+            name: String::new(),
+            state: RunState::Failed,
+            started_at_ms: 0,
+            targets: Vec::new(),
+            machine: None,
+            fleet: None,
+            tags: Vec::new(),
+            measured: 0,
+            planned: 0,
+            damage: Some(damage),
+        }
+    }
+}
+
+/// A random UUID (RFC 9562, version 4).
+fn new_uuid() -> Result<String, Fault> {
+    let mut bytes = [0_u8; 16];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Fault::value("random numbers", &error))?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| &hex[range]);
+    Ok(parts.join("-"))
 }

@@ -3,13 +3,23 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A file, or a database that a team shares.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A file, or a database that a team shares. Shown without its password.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Location {
     /// A SQLite file.
     File(PathBuf),
     /// `postgres://user@host/database`, as libpq's URLs are.
     Postgres(String),
+}
+
+impl Location {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Postgres(_) => None,
+        }
+    }
 }
 
 impl From<&str> for Location {
@@ -34,11 +44,42 @@ impl From<&PathBuf> for Location {
     }
 }
 
+impl From<&Self> for Location {
+    fn from(place: &Self) -> Self {
+        place.clone()
+    }
+}
+
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Postgres(url) => f.write_str(url),
+            Self::Postgres(url) => f.write_str(&without_password(url)),
         }
     }
+}
+
+/// Like [`fmt::Display`]: what is printed for debugging has no password either.
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.to_string(), f)
+    }
+}
+
+/// The URL without the password before its host and without one among its parameters.
+fn without_password(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("postgres", url));
+    let (rest, parameters) = rest.split_once('?').map_or((rest, None), |(rest, all)| (rest, Some(all)));
+    // A password may have an unescaped @ or /; the host begins behind the last one.
+    let rest = match rest.rsplit_once('@') {
+        Some((user, host)) => format!("{}@{host}", user.split(':').next().unwrap_or_default()),
+        None => rest.to_owned(),
+    };
+    let kept: Vec<&str> = parameters
+        .into_iter()
+        .flat_map(|all| all.split('&'))
+        .filter(|one| !one.split('=').next().is_some_and(|key| key.to_lowercase().contains("pass")))
+        .collect();
+    let kept = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
+    format!("{scheme}://{rest}{kept}")
 }

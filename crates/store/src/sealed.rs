@@ -1,216 +1,227 @@
-//! The contents of the tables, with checksums.
+//! The rows of runs and measurements, with checksums.
 //!
-//! SQLite does not detect flipped bits in its file. So each row has a checksum over itself and its run, and the row of a run
-//! holds the number of its measurements and the sum of their checksums, so that a missing one is detected.
+//! Databases do not detect flipped bits in their files by themselves. So each row has a checksum over itself and its run, and the
+//! row of a run holds the number of its measurements and the sum of their checksums, so that a missing one is detected.
 
-use iotax_model::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
-use iotax_model::{Plan, RunState, Warning};
-use rusqlite::{Connection, OptionalExtension, params};
+use iotax_analysis::Metric;
+use iotax_model::record::Measurement;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
-use super::Fault;
-
-/// Contents are JSON under zstd, seals are [`Row::seal`].
-pub(super) const SCHEMA: &str = "
-CREATE TABLE run (
-    id      INTEGER PRIMARY KEY AUTOINCREMENT,
-    content BLOB    NOT NULL,  -- Head
-    seal    INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE measurement (
-    run      INTEGER NOT NULL REFERENCES run (id),
-    target   TEXT    NOT NULL,
-    workload TEXT    NOT NULL,
-    round    INTEGER NOT NULL,
-    content  BLOB    NOT NULL,  -- model::record::Measurement
-    seal     INTEGER NOT NULL,
-    PRIMARY KEY (run, target, workload, round)
-) STRICT;
-
-CREATE TABLE note (
-    run  INTEGER PRIMARY KEY REFERENCES run (id),
-    tags TEXT NOT NULL,  -- one a line
-    text TEXT NOT NULL
-) STRICT;
-";
+use crate::database::{Columns, Database, Value};
+use crate::error::Fault;
+use crate::head::{Head, Measured, column, seal};
+use crate::summary::Summary;
 
 /// Fast, and within a few percent of the best.
 const ZSTD_LEVEL: i32 = 3;
-/// A row of the table `run` with its key takes more bytes than this.
-const SMALLEST_RUN: u64 = 64;
 
-/// Everything of a run but its measurements.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Head {
-    pub(super) plan: Plan,
-    pub(super) seed: u64,
-    pub(super) started_at_ms: u64,
-    pub(super) state: RunState,
-    pub(super) environment: Environment,
-    pub(super) targets: Vec<TargetRecord>,
-    pub(super) warnings: Vec<Warning>,
-    pub(super) phases: Vec<RunPhase>,
-    pub(super) source: Option<ImportSource>,
-    pub(super) fleet: Option<FleetMember>,
-    pub(super) measured: Measured,
+fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
+    let text = serde_json::to_vec(value).map_err(|error| Fault::value(what, &error))?;
+    zstd::bulk::compress(&text, ZSTD_LEVEL).map_err(|error| Fault::value(what, &error))
 }
 
-/// Number and checksums of a run's measurements.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Measured {
-    pub(super) count: u64,
-    /// Sum of their checksums.
-    seals: u64,
+fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
+    let text = zstd::stream::decode_all(content).map_err(|error| error.to_string())?;
+    serde_json::from_slice(&text).map_err(|error| error.to_string())
 }
 
-impl Measured {
-    fn add(&mut self, row: &Row) {
-        self.count += 1;
-        self.seals = self.seals.wrapping_add(row.seal.cast_unsigned());
-    }
+/// A run's head as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct HeadRow {
+    summary: Summary,
+    pub(crate) content: Vec<u8>,
 }
 
-/// A row's content and its seal as they are stored.
-struct Row {
-    content: Vec<u8>,
-    seal: i64,
-}
-
-impl Row {
-    fn new<T: Serialize>(run: i64, what: &'static str, value: &T) -> Result<Self, Fault> {
-        let text = serde_json::to_vec(value).map_err(|error| Fault::value(what, &error))?;
-        let content = zstd::bulk::compress(&text, ZSTD_LEVEL).map_err(|error| Fault::value(what, &error))?;
-        Ok(Self { seal: Self::seal(run, &content), content })
+impl HeadRow {
+    pub(crate) fn new(head: &Head) -> Result<Self, Fault> {
+        Ok(Self { summary: Summary::new(head)?, content: pack("run", head)? })
     }
 
-    /// The content's checksum, another one in each run.
-    fn seal(run: i64, content: &[u8]) -> i64 {
-        xxhash_rust::xxh3::xxh3_64_with_seed(content, run.cast_unsigned()).cast_signed()
-    }
-
-    fn is_sound(&self, run: i64) -> bool {
-        self.seal == Self::seal(run, &self.content)
-    }
-
-    fn open<T: DeserializeOwned>(&self, run: i64) -> Result<T, String> {
-        if !self.is_sound(run) {
-            return Err("its checksum does not fit".into());
+    /// The head of a run with its content; none if its row is not there. `suffix` ends the SELECT.
+    pub(crate) fn read(
+        database: &mut dyn Database,
+        run: i64,
+        suffix: &str,
+    ) -> Result<Option<(Head, Self)>, Fault> {
+        let sql = format!("SELECT {}, content, seal FROM run WHERE id = $1{suffix}", Summary::COLUMNS);
+        let Some(mut row) = database.query(&sql, &[run.into()])?.pop() else { return Ok(None) };
+        let damaged = |reason: String| Fault::Damaged("table run", reason);
+        let summary = Summary::read(&mut row, run)?;
+        let (content, sealed) = (row.bytes()?, row.int()?);
+        if sealed != seal(run, &[&content]) {
+            return Err(damaged("its checksum does not fit".into()));
         }
-        let text = zstd::stream::decode_all(self.content.as_slice()).map_err(|error| error.to_string())?;
-        serde_json::from_slice(&text).map_err(|error| error.to_string())
+        let head: Head = unpack(&content).map_err(damaged)?;
+        if summary != Summary::new(&head)? {
+            return Err(damaged("its columns say something else than its content".into()));
+        }
+        Ok(Some((head, Self { summary, content })))
+    }
+
+    /// Adds the run with this number.
+    pub(crate) fn insert(&self, database: &mut dyn Database, run: i64) -> Result<(), Fault> {
+        let sql = format!(
+            "INSERT INTO run (id, {}, content, seal) VALUES \
+             ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+            Summary::COLUMNS
+        );
+        database.execute(&sql, &self.values(run))?;
+        Ok(())
+    }
+
+    /// Puts this in place of the run's head.
+    pub(crate) fn update(&self, database: &mut dyn Database, run: i64) -> Result<(), Fault> {
+        // A single assignment to all columns, so that their order stands in one place.
+        let sql = format!(
+            "UPDATE run SET ({}, content, seal) = \
+             ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) WHERE id = $1",
+            Summary::COLUMNS
+        );
+        database.execute(&sql, &self.values(run))?;
+        Ok(())
+    }
+
+    fn values(&self, run: i64) -> Vec<Value> {
+        let mut values = vec![run.into()];
+        values.extend(self.summary.values(run));
+        values.push(self.content.as_slice().into());
+        values.push(seal(run, &[&self.content]).into());
+        values
     }
 }
 
-/// The newest run's number: by the rows, or by SQLite's own count if the last row is gone, limited to the runs that fit into a
-/// file of `bytes` bytes.
-pub(super) fn last(connection: &Connection, bytes: u64) -> Result<i64, Fault> {
-    let (rows, count): (Option<i64>, Option<i64>) = connection.query_row(
-        "SELECT (SELECT max(id) FROM run), (SELECT max(seq) FROM sqlite_sequence WHERE name = 'run')",
-        [],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let most = i64::try_from(bytes / SMALLEST_RUN).unwrap_or(i64::MAX);
-    Ok([rows, count].into_iter().flatten().filter(|last| (0..=most).contains(last)).max().unwrap_or(0))
+/// A measurement as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MeasurementRow {
+    pub(crate) target: String,
+    pub(crate) workload: String,
+    pub(crate) round: i64,
+    figures: String,
+    latency: String,
+    content: Vec<u8>,
 }
 
-/// A run's head; none if its row is not there.
-pub(super) fn head(connection: &Connection, run: i64) -> Result<Option<Head>, Fault> {
-    let row = connection
-        .query_row("SELECT content, seal FROM run WHERE id = ?", [run], |row| {
-            Ok(Row { content: row.get(0)?, seal: row.get(1)? })
+impl MeasurementRow {
+    const COLUMNS: &str = "target, workload, round, figures, latency, content, seal";
+
+    pub(crate) fn new(m: &Measurement) -> Result<Self, Fault> {
+        let figures: Map<String, Json> = Metric::ALL
+            .iter()
+            .filter_map(|metric| Some((metric.id_with_unit(), metric.value(m)?.into())))
+            .collect();
+        let mut latency = Map::new();
+        for (direction, tally) in m.outcome.tallies.each() {
+            if let Some(tally) = tally {
+                let histogram = serde_json::to_value(&tally.latency);
+                latency.insert(
+                    direction.into(),
+                    histogram.map_err(|error| Fault::value("measurement", &error))?,
+                );
+            }
+        }
+        Ok(Self {
+            target: column(&m.target),
+            workload: column(&m.workload),
+            round: m.round.into(),
+            figures: Json::from(figures).to_string(),
+            latency: Json::from(latency).to_string(),
+            content: pack("measurement", m)?,
         })
-        .optional()?;
-    row.map(|row| row.open(run).map_err(|reason| Fault::Damaged("table run", reason))).transpose()
-}
-
-/// Adds a run with this head. Its number.
-pub(super) fn add_head(connection: &Connection, head: &Head) -> Result<i64, Fault> {
-    connection.execute("INSERT INTO run (content, seal) VALUES (x'', 0)", [])?;
-    let run = connection.last_insert_rowid();
-    put_head(connection, run, head)?;
-    Ok(run)
-}
-
-pub(super) fn put_head(connection: &Connection, run: i64, head: &Head) -> Result<(), Fault> {
-    let row = Row::new(run, "run", head)?;
-    connection
-        .execute("UPDATE run SET content = ?, seal = ? WHERE id = ?", params![row.content, row.seal, run])?;
-    Ok(())
-}
-
-/// Adds a measurement, also to the head, which is then to be put.
-pub(super) fn add_measurement(
-    connection: &Connection,
-    run: i64,
-    head: &mut Head,
-    m: &Measurement,
-) -> Result<(), Fault> {
-    let row = Row::new(run, "measurement", m)?;
-    connection.execute(
-        "INSERT INTO measurement (run, target, workload, round, content, seal) VALUES (?, ?, ?, ?, ?, ?)",
-        params![run, m.target, m.workload, m.round, row.content, row.seal],
-    )?;
-    head.measured.add(&row);
-    Ok(())
-}
-
-/// Compares a run's measurements with their checksums and with what its head says of them, without unpacking one.
-pub(super) fn check(connection: &Connection, run: i64, head: &Head) -> Result<(), Fault> {
-    let mut query = connection.prepare_cached("SELECT content, seal FROM measurement WHERE run = ?")?;
-    let mut rows = query.query([run])?;
-    let (mut measured, mut sound) = (Measured::default(), 0);
-    while let Some(row) = rows.next()? {
-        let row = Row { content: row.get(0)?, seal: row.get(1)? };
-        sound += u64::from(row.is_sound(run));
-        measured.add(&row);
     }
-    if measured == head.measured && sound == measured.count {
-        return Ok(());
+
+    /// All of a run, each with whether its checksum fits.
+    pub(crate) fn all(database: &mut dyn Database, run: i64) -> Result<Vec<(Self, bool)>, Fault> {
+        let sql = format!("SELECT {} FROM measurement WHERE run = $1", Self::COLUMNS);
+        let rows = database.query(&sql, &[run.into()])?;
+        rows.into_iter().map(|row| Self::read(row, run)).collect()
     }
-    let count = head.measured.count;
-    Err(Fault::Damaged("table measurement", format!("{sound} of {count} measurements are sound")))
+
+    fn read(mut row: Columns, run: i64) -> Result<(Self, bool), Fault> {
+        let read = Self {
+            target: row.text()?,
+            workload: row.text()?,
+            round: row.int()?,
+            figures: row.text()?,
+            latency: row.text()?,
+            content: row.bytes()?,
+        };
+        let is_sound = row.int()? == read.seal(run);
+        Ok((read, is_sound))
+    }
+
+    pub(crate) fn insert(&self, database: &mut dyn Database, run: i64) -> Result<(), Fault> {
+        let sql = format!(
+            "INSERT INTO measurement (run, {}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            Self::COLUMNS
+        );
+        let values = [
+            run.into(),
+            self.target.as_str().into(),
+            self.workload.as_str().into(),
+            self.round.into(),
+            self.figures.as_str().into(),
+            self.latency.as_str().into(),
+            self.content.as_slice().into(),
+            self.seal(run).into(),
+        ];
+        database.execute(&sql, &values)?;
+        Ok(())
+    }
+
+    fn seal(&self, run: i64) -> i64 {
+        let texts = [&self.target, &self.workload, &self.figures, &self.latency].map(|text| text.as_bytes());
+        let round = self.round.to_le_bytes();
+        seal(run, &[texts[0], texts[1], texts[2], texts[3], &round, &self.content])
+    }
+
+    /// The checksum that it has in every store.
+    pub(crate) fn identity(&self) -> u64 {
+        self.seal(0).cast_unsigned()
+    }
 }
 
-/// A run at one moment, still sealed, so that a writer waits only while it is read.
-pub(super) struct Sealed {
-    run: i64,
-    head: Head,
-    rows: Vec<Row>,
+/// A run at one moment, still packed, so that a writer waits only while it is read.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) head: Head,
+    pub(crate) head_row: HeadRow,
+    pub(crate) rows: Vec<(MeasurementRow, bool)>,
 }
 
 impl Sealed {
     /// None if the run's row is not there.
-    pub(super) fn read(connection: &Connection, run: i64) -> Result<Option<Self>, Fault> {
-        let snapshot = connection.unchecked_transaction()?;
-        let Some(head) = head(&snapshot, run)? else { return Ok(None) };
-        let mut query = snapshot.prepare("SELECT content, seal FROM measurement WHERE run = ?")?;
-        let rows = query.query_map([run], |row| Ok(Row { content: row.get(0)?, seal: row.get(1)? }))?;
-        let rows = rows.collect::<Result<Vec<Row>, _>>()?;
-        Ok(Some(Self { run, head, rows }))
+    pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<Self>, Fault> {
+        let Some((head, head_row)) = HeadRow::read(database, run, "")? else { return Ok(None) };
+        let rows = MeasurementRow::all(database, run)?;
+        Ok(Some(Self { head, head_row, rows }))
+    }
+
+    /// Compares the measurements with their checksums and with what the head says of them, without unpacking one.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        let mut measured = Measured::default();
+        self.rows.iter().for_each(|(row, _)| measured.add(row.identity()));
+        let sound = self.rows.iter().filter(|(_, is_sound)| *is_sound).count() as u64;
+        if measured == self.head.measured && sound == measured.count {
+            return Ok(());
+        }
+        let why = if sound == self.rows.len() as u64 {
+            "of the others no row is found"
+        } else {
+            "the checksums of the others do not fit"
+        };
+        let count = self.head.measured.count;
+        Err(Fault::Damaged("table measurement", format!("{sound} of {count} measurements are sound; {why}")))
     }
 
     /// The run's head and all its measurements in the order of measuring.
-    pub(super) fn open(self) -> Result<(Head, Vec<Measurement>), Fault> {
-        let damaged = |reason| Fault::Damaged("table measurement", reason);
-        let (mut measured, mut measurements) = (Measured::default(), Vec::with_capacity(self.rows.len()));
-        for row in &self.rows {
-            measured.add(row);
-            measurements.push(row.open::<Measurement>(self.run));
-        }
-        let (sound, count) =
-            (measurements.iter().filter(|one| one.is_ok()).count(), self.head.measured.count);
-        let all = || format!("{sound} of {count} measurements are sound");
-        let mut measurements = measurements
-            .into_iter()
+    pub(crate) fn open(self) -> Result<(Head, Vec<Measurement>), Fault> {
+        self.check()?;
+        let unpacked = self.rows.iter().map(|(row, _)| unpack::<Measurement>(&row.content));
+        let mut measurements = unpacked
             .collect::<Result<Vec<_>, String>>()
-            .map_err(|reason| damaged(format!("{}; of one {reason}", all())))?;
-        if measured != self.head.measured {
-            return Err(damaged(format!("{}; of the others no row is found", all())));
-        }
+            .map_err(|reason| Fault::Damaged("table measurement", reason))?;
         measurements.sort_by_key(|m| (m.order, m.started_at_ms));
         Ok((self.head, measurements))
     }

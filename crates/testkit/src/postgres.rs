@@ -20,7 +20,7 @@ pub const PROGRAM: &str = "/usr/lib/postgresql/15/bin/postgres";
 /// The superuser of the server.
 const SUPERUSER: &str = "iotax";
 /// Longest wait for the server to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Runs the server until the pipe from the test ends. SIGINT disconnects everyone and stops cleanly; the second argument says whether
 /// the directory goes too.

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tempfile::TempDir;
 
-use crate::store::fill;
+use crate::both::fill;
 use crate::synthetic::{HOST, Truth, bench, run};
 
 /// A store of three runs, and what is in it.

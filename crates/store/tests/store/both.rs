@@ -1,17 +1,12 @@
-//! The store keeps what it was given, and nothing else.
+//! The store keeps what it was given, and nothing else: the same in a file and in a database.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
-
+use crate::place::{Place, both};
+use crate::synthetic::{self, ladder};
 use iotax_model::Run;
 use iotax_model::RunState;
-use iotax_model::record::{Environment, ErrorCount, Pressure};
+use iotax_model::record::{Environment, ErrorCount, FleetMember, FleetMode, Pressure};
 use iotax_model::{Warning, WarningKind};
-use iotax_store::{NewRun, Store, StoreError};
-use tempfile::TempDir;
-
-use crate::synthetic::{self, HOST, ladder};
+use iotax_store::{Filter, NewRun, Notes, Store, StoreError};
 
 pub(crate) fn fill(store: &mut Store, run: &Run) -> i64 {
     let new = NewRun {
@@ -35,10 +30,8 @@ pub(crate) fn fill(store: &mut Store, run: &Run) -> i64 {
     id
 }
 
-#[test]
-fn a_measurement_that_was_made_up_for_is_no_longer_incomplete() {
-    let temp = TempDir::new().expect("directory");
-    let mut store = Store::open(&temp.path().join("s.db")).expect("opened");
+fn a_measurement_that_was_made_up_for_is_no_longer_incomplete(place: &Place) {
+    let mut store = place.open();
     let mut run = ladder(false);
     let late = run.measurements.remove(0);
     let failed = |round| Warning {
@@ -86,20 +79,15 @@ pub(crate) fn rich() -> Run {
     run
 }
 
-#[test]
-fn a_run_reads_back_as_it_was_written() {
-    let dir = TempDir::new().expect("temporary directory");
-    let path = dir.path().join("iotax.db");
+fn a_run_reads_back_as_it_was_written(place: &Place) {
     let run = rich();
-    let id = fill(&mut Store::open(&path).expect("new"), &run);
-    let read = Store::open(&path).expect("reopened").load(id).expect("known");
+    let id = fill(&mut place.open(), &run);
+    let read = place.open().load(id).expect("known");
     assert_eq!(read, Run { id, ..run });
 }
 
-#[test]
-fn runs_are_listed_in_order() {
-    let dir = TempDir::new().expect("temporary directory");
-    let mut store = Store::open(&dir.path().join("iotax.db")).expect("new");
+fn runs_are_listed_in_order(place: &Place) {
+    let mut store = place.open();
     assert_eq!((store.runs().expect("empty").len(), store.latest().expect("empty")), (0, None));
     let first = fill(&mut store, &synthetic::bench());
     let second = fill(&mut store, &ladder(false));
@@ -115,16 +103,13 @@ fn runs_are_listed_in_order() {
     assert!(store.set_repeat(second, 0).expect_err("no plan").to_string().contains("repeat = 0"));
 }
 
-#[test]
-fn a_run_is_running_as_long_as_a_process_has_it() {
-    let dir = TempDir::new().expect("temporary directory");
-    let path = dir.path().join("iotax.db");
-    let mut store = Store::open(&path).expect("new");
+fn a_run_is_running_as_long_as_a_process_has_it(place: &Place) {
+    let mut store = place.open();
     let mut run = synthetic::bench();
     run.state = RunState::Running;
     let (id, other) = (fill(&mut store, &run), fill(&mut store, &run));
     let states = || {
-        let runs = Store::open_to_read(&path).expect("there").runs().expect("two");
+        let runs = place.try_read().expect("there").runs().expect("two");
         [id, other].map(|id| {
             runs.iter().find(|(run, _)| *run == id).expect("listed").1.as_ref().expect("sound").state
         })
@@ -142,24 +127,19 @@ fn a_run_is_running_as_long_as_a_process_has_it() {
     assert_eq!(states(), [RunState::Interrupted; 2]);
 }
 
-#[test]
-fn a_run_can_be_read_while_it_is_written() {
-    let dir = TempDir::new().expect("temporary directory");
-    let path = dir.path().join("iotax.db");
-    let mut writer = Store::open(&path).expect("new");
+fn a_run_can_be_read_while_it_is_written(place: &Place) {
+    let mut writer = place.open();
     let run = ladder(false);
     let id = fill(&mut writer, &Run { measurements: run.measurements[..5].to_vec(), ..run.clone() });
-    let reader = Store::open_to_read(&path).expect("open beside the writer");
+    let reader = place.try_read().expect("open beside the writer");
     for measurement in &run.measurements[5..8] {
         writer.put_measurement(id, measurement).expect("not in the reader's way");
     }
     assert_eq!(reader.load(id).expect("known").measurements.len(), 8);
 }
 
-#[test]
-fn a_target_is_replaced_and_a_measurement_is_not() {
-    let dir = TempDir::new().expect("temporary directory");
-    let mut store = Store::open(&dir.path().join("iotax.db")).expect("new");
+fn a_target_is_replaced_and_a_measurement_is_not(place: &Place) {
+    let mut store = place.open();
     let run = synthetic::bench();
     let id = fill(&mut store, &run);
     let rebuilt = synthetic::record("disk.img", true);
@@ -179,10 +159,8 @@ fn a_target_is_replaced_and_a_measurement_is_not() {
     assert_eq!((read.targets, read.measurements.len(), read.warnings.len()), (vec![rebuilt], 1, 1));
 }
 
-#[test]
-fn an_unknown_run_names_the_known_ones() {
-    let dir = TempDir::new().expect("temporary directory");
-    let mut store = Store::open(&dir.path().join("iotax.db")).expect("new");
+fn an_unknown_run_names_the_known_ones(place: &Place) {
+    let mut store = place.open();
     let text = |error: StoreError| error.to_string();
     assert!(
         text(store.load(3).expect_err("none")).contains("no run 3: the store is empty; see `iotax list`")
@@ -204,83 +182,108 @@ fn an_unknown_run_names_the_known_ones() {
     );
 }
 
-#[test]
-fn what_is_not_ours_is_refused_and_untouched() {
-    let dir = TempDir::new().expect("temporary directory");
-    let path = dir.path().join("other");
-    let newer = dir.path().join("newer.db");
-    Store::open(&newer).expect("new");
-    let mut bytes = std::fs::read(&newer).expect("closed and in one file");
-    bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
-    let mut foreign = bytes.clone();
-    foreign[68..72].copy_from_slice(&7_u32.to_be_bytes());
-    for (content, words) in [
-        (b"dear diary".to_vec(), "is not an iotax store"),
-        (foreign, "is not an iotax store"),
-        (b"SQLite format 3\0".to_vec(), "is not an iotax store"),
-        (bytes, "has version 99"),
-    ] {
-        std::fs::write(&path, &content).expect("written");
-        let error = Store::open(&path).expect_err(words).to_string();
-        assert!(error.contains(words) && error.contains("--db") && error.contains("other"), "{error}");
-        assert_eq!(std::fs::read(&path).expect("still there"), content);
-        assert_eq!(std::fs::read_dir(dir.path()).expect("lists").count(), 2, "no journal was left beside it");
-    }
-}
-
-#[test]
-fn a_place_that_cannot_be_opened_is_named() {
-    let dir = TempDir::new().expect("temporary directory");
-    let missing = dir.path().join("no/such/dir/iotax.db");
-    assert!(Store::open(&missing).expect_err("no directory").to_string().contains("no/such/dir"));
-    assert!(matches!(Store::open(dir.path()), Err(StoreError::Open { .. })), "a directory is no store");
-    let empty = dir.path().join("empty");
-    std::fs::write(&empty, "").expect("written");
-    Store::open(&empty).expect("an empty file may become a store");
-}
-
-const VICTIM: &str = "IOTAX_TEST_STORE_TO_BE_KILLED";
-
-#[test]
-#[ignore = "not a test of its own: what_was_stored_survives_sigkill starts it and kills it"]
-fn victim() {
-    let path = std::env::var(VICTIM).expect("started by its test");
-    let mut store = Store::open(Path::new(&path)).expect("new");
+fn a_filter_lets_through_what_fits(place: &Place) {
+    let mut store = place.open();
     let mut run = synthetic::bench();
-    run.plan.repeat = 1000;
-    let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
-    let id = store.create_run(&new).expect("created");
-    for round in 1.. {
-        let m = synthetic::measurement(&run.plan.workloads[0], "disk.img", HOST, round, 0);
-        store.put_measurement(id, &m).expect("stored");
-        println!("\nstored {round}");
+    run.environment.hostname = Some("Rechner-ä".into());
+    run.plan.name = "100% of_it".into();
+    let first = fill(&mut store, &run);
+    run.plan.name = "1000 of it".into();
+    run.environment.hostname = None;
+    run.state = RunState::Running;
+    let second = fill(&mut store, &run);
+    run.fleet = Some(FleetMember { fleet: "f1".into(), member: "m".into(), mode: FleetMode::Shared });
+    let third = fill(&mut store, &run);
+    let notes = Notes { tags: vec!["nightly".into(), "A".into()], text: "the ÄRGER of Tuesday".into() };
+    store.set_notes(second, &notes).expect("kept");
+    store.set_notes(third, &Notes { tags: vec!["nightly".into()], text: String::new() }).expect("kept");
+    let read = store.notes(second).expect("there");
+    assert_eq!(
+        (read.tags.as_slice(), read.text.as_str()),
+        (&["A".into(), "nightly".into()][..], &*notes.text)
+    );
+    assert_eq!(store.notes(first).expect("none"), Notes::default());
+    let _claim = store.claim(third).expect("free");
+    let text = |text: &str| Filter { text: text.into(), ..Filter::default() };
+    let tags =
+        |tags: &[&str]| Filter { tags: tags.iter().map(|tag| (*tag).into()).collect(), ..Filter::default() };
+    let state = |state| Filter { state: Some(state), ..Filter::default() };
+    for (filter, expected) in [
+        (Filter::default(), vec![third, second, first]),
+        (Filter { limit: Some(2), ..Filter::default() }, vec![third, second]),
+        (Filter { before: Some(third), limit: Some(1), ..Filter::default() }, vec![second]),
+        (text("100%"), vec![first]),
+        (text("OF_IT"), vec![first]),
+        (text("of it"), vec![third, second, first]),
+        (text("rechner-Ä"), vec![first]),
+        (text("Ärger tuesday"), vec![second]),
+        (text("ärger monday"), vec![]),
+        (text("nightly"), vec![third, second]),
+        (text("DISK.img"), vec![third, second, first]),
+        (text("' OR 1 = 1 --"), vec![]),
+        (text("!"), vec![]),
+        (tags(&["nightly"]), vec![third, second]),
+        (tags(&["nightly", "A"]), vec![second]),
+        (tags(&["a"]), vec![]),
+        (state(RunState::Running), vec![third]),
+        (state(RunState::Interrupted), vec![second]),
+        (state(RunState::Complete), vec![first]),
+        (Filter { machine: Some("Rechner-ä".into()), ..Filter::default() }, vec![first]),
+        (Filter { fleet: Some("f1".into()), ..Filter::default() }, vec![third]),
+    ] {
+        let found: Vec<i64> = store.list(&filter).expect("listed").iter().map(|run| run.id).collect();
+        assert_eq!(found, expected, "{filter:?}");
     }
+    let listed = store.list(&Filter::default()).expect("listed");
+    assert_eq!(
+        (listed[1].tags.len(), listed[0].state, listed[1].state),
+        (2, RunState::Running, RunState::Interrupted)
+    );
+    assert_eq!(listed[0].fleet, run.fleet);
+    assert!(matches!(store.set_notes(9, &notes), Err(StoreError::UnknownRun { run: 9, last: 3 })));
 }
 
-#[test]
-fn what_was_stored_survives_sigkill() {
-    let dir = TempDir::new().expect("temporary directory");
-    let path = dir.path().join("iotax.db");
-    let mut child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--ignored", "--exact", "store::victim", "--nocapture"])
-        .env(VICTIM, &path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let told = lines
-        .map_while(Result::ok)
-        .filter_map(|line| line.strip_prefix("stored ")?.parse::<u32>().ok())
-        .nth(6)
-        .expect("stores until it is killed");
-    child.kill().expect("running");
-    child.wait().expect("ended");
-    let store = Store::open(&path).expect("sound");
-    let run = store.load(1).expect("stored");
-    assert_eq!(run.state, RunState::Interrupted, "its process is gone");
-    let rounds: Vec<u32> = run.measurements.iter().map(|m| m.round).collect();
-    let last = u32::try_from(rounds.len()).expect("a few");
-    assert!(last >= told, "told of {told}, found {last}");
-    assert_eq!(rounds, (1..=last).collect::<Vec<_>>());
-    assert!(run.measurements.iter().all(|m| m.samples.len() == m.host_samples.len() && m.host.is_some()));
+fn a_run_shows_how_far_it_is(place: &Place) {
+    let mut store = place.open();
+    let mut run = synthetic::bench();
+    run.state = RunState::Running;
+    let id = fill(&mut store, &run);
+    let reader = place.try_read().expect("there");
+    let claim = store.claim(id).expect("free");
+    assert_eq!(reader.live(id).expect("asked"), None);
+    for round in [1, 2] {
+        let state = serde_json::json!({ "round": round, "target": "disk\u{0}.img" });
+        store.put_live(id, &state).expect("shown");
+        assert_eq!(reader.live(id).expect("asked").expect("shown")["round"], round);
+    }
+    drop(claim);
+    assert_eq!(reader.live(id).expect("asked"), None, "nobody works on it");
+    let _claim = store.claim(id).expect("free");
+    store.set_state(id, RunState::Complete).expect("known");
+    assert_eq!(reader.live(id).expect("asked"), None, "removed with the end of the run");
+}
+
+fn names_of_any_kind_are_kept(place: &Place) {
+    let mut store = place.open();
+    let mut run = synthetic::bench();
+    run.plan.name = "nul \u{0} and \u{202e} \u{1f4be} '\"\\".into();
+    run.environment.hostname = Some("h\u{0}".into());
+    let id = fill(&mut store, &run);
+    assert!(store.load(id).expect("known") == Run { id, ..run });
+    assert_eq!(store.list(&Filter::default()).expect("listed").len(), 1);
+    let refused = store.set_notes(id, &Notes { tags: vec!["a\u{0}".into()], text: String::new() });
+    assert!(refused.expect_err("no tag").to_string().contains("NUL"));
+}
+
+both! {
+    a_measurement_that_was_made_up_for_is_no_longer_incomplete,
+    a_run_reads_back_as_it_was_written,
+    runs_are_listed_in_order,
+    a_run_is_running_as_long_as_a_process_has_it,
+    a_run_can_be_read_while_it_is_written,
+    a_target_is_replaced_and_a_measurement_is_not,
+    an_unknown_run_names_the_known_ones,
+    a_filter_lets_through_what_fits,
+    a_run_shows_how_far_it_is,
+    names_of_any_kind_are_kept,
 }

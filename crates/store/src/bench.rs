@@ -1,0 +1,117 @@
+//! How long a list and a run take in a store of 10,000 runs: `scripts/bench-store`.
+
+use std::time::Instant;
+
+use iotax_model::record::Environment;
+use iotax_testkit::postgres::{Options, Server};
+use iotax_testkit::require;
+use tempfile::TempDir;
+
+use crate::database::{Database, Purpose, transact};
+use crate::error::Fault;
+use crate::head::{Head, Measured};
+use crate::sealed::{HeadRow, MeasurementRow};
+use crate::{Filter, Location, Store, counter, new_uuid};
+
+#[path = "../../interop/tests/results/synthetic.rs"]
+#[expect(dead_code, reason = "made for the results' tests")]
+mod synthetic;
+
+/// Runs in one transaction: a run that measures has one for each measurement.
+const AT_ONCE: u32 = 50;
+
+/// Adds runs of one ladder, each with a UUID of its own. Their measurements are packed once.
+fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
+    let run = synthetic::ladder(false);
+    assert_eq!(run.measurements.len(), 60);
+    let rows = run.measurements.iter().map(MeasurementRow::new).collect::<Result<Vec<_>, _>>()?;
+    let mut measured = Measured::default();
+    rows.iter().for_each(|row| measured.add(row.identity()));
+    let mut head = Head {
+        uuid: String::new(),
+        revision: 1,
+        plan: run.plan,
+        seed: run.seed,
+        started_at_ms: run.started_at_ms,
+        state: run.state,
+        environment: Environment { hostname: Some("lab-7".into()), ..run.environment },
+        targets: run.targets,
+        warnings: run.warnings,
+        phases: run.phases,
+        source: None,
+        fleet: None,
+        measured,
+    };
+    for _ in 0..runs.div_ceil(AT_ONCE) {
+        transact(database, Purpose::Write, &mut |database| {
+            for _ in 0..AT_ONCE {
+                head.uuid = new_uuid()?;
+                let id = counter::next(database)?;
+                HeadRow::new(&head)?.insert(database, id)?;
+                rows.iter().try_for_each(|row| row.insert(database, id))?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn measure(name: &str, place: &Location, bytes: impl Fn() -> u64) {
+    let runs: u32 = std::env::var("IOTAX_BENCH_RUNS").map_or(10_000, |runs| runs.parse().expect("a number"));
+    let mut store = Store::open(place).expect("made");
+    let begun = Instant::now();
+    grow(store.database.get_mut().as_mut(), runs).expect("stored");
+    let (seconds, size) = (begun.elapsed().as_secs_f64(), bytes() / u64::from(runs));
+    println!("{name}: {runs} runs of 60 measurements stored in {seconds:.0} s, {size} bytes a run");
+    let sql = "SELECT CAST(sum(length(content)) AS BIGINT), CAST(sum(length(latency)) AS BIGINT), \
+               CAST(sum(length(figures)) AS BIGINT) FROM measurement WHERE run = 1";
+    let row = store.database.get_mut().query(sql, &[]).expect("asked").pop();
+    println!("{name}: of a run: content, latency, figures: {row:?}");
+    let timed = |what: &str, work: &mut dyn FnMut() -> usize| {
+        let mut times = Vec::new();
+        let mut count = 0;
+        for _ in 0..7 {
+            let begun = Instant::now();
+            count = work();
+            times.push(begun.elapsed().as_secs_f64() * 1e3);
+        }
+        println!("{name}: {what}: {:.1} ms (median of 7), {count} found", median(&mut times));
+    };
+    timed("open to read", &mut || usize::from(Store::open_to_read(place).is_ok()));
+    let store = Store::open_to_read(place).expect("there");
+    let list = |filter: &Filter| store.list(filter).expect("listed").len();
+    timed("list of all", &mut || list(&Filter::default()));
+    timed("list of 100", &mut || list(&Filter { limit: Some(100), ..Filter::default() }));
+    timed("list by a word", &mut || list(&Filter { text: "qcow2".into(), ..Filter::default() }));
+    timed("a run", &mut || store.load(i64::from(runs / 2)).expect("there").measurements.len());
+}
+
+#[test]
+#[ignore = "a benchmark: scripts/bench-store"]
+fn a_file() {
+    let directory = TempDir::new_in(std::env::var("IOTAX_BENCH_DIR").unwrap_or_else(|_| "/var/tmp".into()));
+    let directory = directory.expect("temporary directory");
+    let path = directory.path().join("iotax.db");
+    let bytes = || std::fs::metadata(&path).expect("there").len();
+    measure("SQLite", &path.as_path().into(), bytes);
+}
+
+#[test]
+#[ignore = "a benchmark: scripts/bench-store"]
+fn a_server() {
+    require!(file iotax_testkit::postgres::PROGRAM);
+    let server = Server::with(&Options {
+        settings: &[("fsync", "off"), ("shared_buffers", "256MB")],
+        ..Options::default()
+    });
+    let url = server.database();
+    let name = url.rsplit('/').next().expect("a name").to_owned();
+    let sql = format!("SELECT pg_database_size('{name}')");
+    let bytes = || server.sql("postgres", &sql).parse().expect("a number");
+    measure("PostgreSQL", &url.as_str().into(), bytes);
+}

@@ -1,0 +1,116 @@
+//! Runs between stores: without loss, in one transaction, and as often as one likes.
+
+use std::collections::BTreeMap;
+
+use crate::database::{Database, Purpose, insist};
+use crate::error::{Fault, StoreError};
+use crate::head::seal;
+use crate::sealed::{HeadRow, MeasurementRow, Sealed};
+use crate::{Copied, Notes, Store, counter, notes};
+
+/// A run as it is copied.
+struct Parcel {
+    run: i64,
+    sealed: Sealed,
+    notes: Option<(Notes, i64)>,
+}
+
+/// Copies a run from one store to another one.
+pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, StoreError> {
+    let parcel = from.read(run, &mut |database| pack(database, run))?;
+    let mut done = None;
+    let mut claim = None;
+    let target = to.database.get_mut();
+    let copied = insist(target.as_mut(), Purpose::Write, &mut |database| {
+        let copied = match copy_of(database, &parcel)? {
+            None => add(database, &parcel),
+            Some(id) => {
+                // Nobody goes on with the copy meanwhile.
+                if claim.is_none() {
+                    claim = Some(database.claim(id)?);
+                }
+                complete(database, &parcel, id)
+            }
+        }?;
+        // After a connection was lost, a second attempt finds what the first one did.
+        Ok(*done.get_or_insert(copied))
+    });
+    copied.map_err(|fault| to.of_run(run, fault))
+}
+
+fn pack(database: &mut dyn Database, run: i64) -> Result<Parcel, Fault> {
+    if database.claimed(&[run])?.contains(&run) {
+        return Err(Fault::Told(StoreError::Claimed { run }));
+    }
+    let sealed = Sealed::read(database, run)?.ok_or(Fault::Unknown)?;
+    sealed.check()?;
+    Ok(Parcel { run, sealed, notes: notes::read(database, run)? })
+}
+
+/// The run's number in a store that has it. Others that add runs wait from here on.
+fn copy_of(database: &mut dyn Database, parcel: &Parcel) -> Result<Option<i64>, Fault> {
+    let lock = format!("SELECT last_run FROM store WHERE one = 1{}", database.to_change());
+    database.query(&lock, &[])?;
+    let uuid = parcel.sealed.head.uuid.as_str().into();
+    let found = database.query("SELECT id FROM run WHERE uuid = $1", &[uuid])?.pop();
+    found.map(|mut row| row.int()).transpose()
+}
+
+fn add(database: &mut dyn Database, parcel: &Parcel) -> Result<Copied, Fault> {
+    let id = counter::next(database)?;
+    let Sealed { head_row, rows, .. } = &parcel.sealed;
+    head_row.insert(database, id)?;
+    rows.iter().try_for_each(|(row, _)| row.insert(database, id))?;
+    if let Some((notes, changed_at_ms)) = &parcel.notes {
+        notes::put(database, id, notes, *changed_at_ms)?;
+    }
+    Ok(Copied::Added { run: id, measurements: rows.len() as u64 })
+}
+
+/// Adds what a copy lacks. The later of two notes stays.
+fn complete(database: &mut dyn Database, parcel: &Parcel, id: i64) -> Result<Copied, Fault> {
+    let suffix = database.to_change();
+    let (head, _) = HeadRow::read(database, id, suffix)?.ok_or(Fault::Unknown)?;
+    let there = MeasurementRow::all(database, id)?;
+    let sealed = &parcel.sealed;
+    let key = |row: &MeasurementRow| (row.target.clone(), row.workload.clone(), row.round);
+    let theirs: BTreeMap<_, _> = there.iter().map(|(row, _)| (key(row), row)).collect();
+    let ours: BTreeMap<_, _> = sealed.rows.iter().map(|(row, _)| (key(row), row)).collect();
+    let missing: Vec<&MeasurementRow> =
+        ours.iter().filter(|(key, row)| theirs.get(key) != Some(row)).map(|(_, row)| *row).collect();
+    let differs = missing.iter().any(|row| theirs.contains_key(&key(row)));
+    let has_more = theirs.keys().any(|key| !ours.contains_key(key));
+    if differs || (has_more && !missing.is_empty()) {
+        let place = database.place().clone();
+        return Err(Fault::Told(StoreError::Diverged { run: parcel.run, copy: id, place }));
+    }
+    let grown = !missing.is_empty() || (!has_more && head.revision < sealed.head.revision);
+    if grown {
+        missing.iter().try_for_each(|row| row.insert(database, id))?;
+        sealed.head_row.update(database, id)?;
+    }
+    let noted = match (&parcel.notes, notes::read(database, id)?) {
+        (Some((notes, at)), there) if there.as_ref().is_none_or(|(_, earlier)| earlier < at) => {
+            notes::put(database, id, notes, *at)?;
+            true
+        }
+        _ => false,
+    };
+    Ok(if grown {
+        Copied::Completed { run: id, measurements: missing.len() as u64 }
+    } else if noted {
+        Copied::Noted { run: id }
+    } else {
+        Copied::Same { run: id }
+    })
+}
+
+/// A checksum of all that a run has, the same in every store that has a whole copy of it.
+pub(crate) fn fingerprint(store: &Store, run: i64) -> Result<i64, StoreError> {
+    let Parcel { sealed, notes, .. } = store.read(run, &mut |database| pack(database, run))?;
+    let measured = serde_json::to_vec(&sealed.head.measured).unwrap_or_default();
+    let (text, at) = notes.map_or_else(Default::default, |(notes, at)| {
+        (format!("{}\0{}", notes.tags.join("\0"), notes.text), at)
+    });
+    Ok(seal(0, &[&sealed.head_row.content, &measured, text.as_bytes(), &at.to_le_bytes()]))
+}

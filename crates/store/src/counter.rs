@@ -1,0 +1,41 @@
+//! The number of the newest run. It has no gaps: a number without a row is a run that was lost.
+
+use crate::database::Database;
+use crate::error::Fault;
+use crate::head::seal;
+
+/// The newest run's number: by the counter, or by the rows if the counter is damaged. 0 if there is none.
+pub(crate) fn last(database: &mut dyn Database) -> Result<i64, Fault> {
+    read(database, "")
+}
+
+/// Starts the counter of a new store. Of one that is there it learns whether anything can be written.
+pub(crate) fn start(database: &mut dyn Database) -> Result<(), Fault> {
+    let sql = "INSERT INTO store (one, last_run, seal) VALUES (1, 0, $1) ON CONFLICT (one) DO NOTHING";
+    database.execute(sql, &[sealed(0).into()]).map(|_| ())
+}
+
+/// The number of a run that is added in this transaction. Others that add one wait.
+pub(crate) fn next(database: &mut dyn Database) -> Result<i64, Fault> {
+    let suffix = database.to_change();
+    let next = read(database, suffix)? + 1;
+    let sql = "UPDATE store SET last_run = $1, seal = $2 WHERE one = 1";
+    database.execute(sql, &[next.into(), sealed(next).into()])?;
+    Ok(next)
+}
+
+fn read(database: &mut dyn Database, suffix: &str) -> Result<i64, Fault> {
+    let counter =
+        database.query(&format!("SELECT last_run, seal FROM store WHERE one = 1{suffix}"), &[])?.pop();
+    let counter = counter.map(|mut row| Ok::<_, Fault>((row.int()?, row.int()?))).transpose()?;
+    let counter = counter.and_then(|(last, seal)| (seal == sealed(last)).then_some(last));
+    if let Some(last) = counter {
+        return Ok(last);
+    }
+    let rows = database.query("SELECT max(id) FROM run", &[])?.pop();
+    Ok(rows.map_or(Ok(None), |mut row| row.maybe_int())?.unwrap_or(0).max(0))
+}
+
+fn sealed(last: i64) -> i64 {
+    seal(0, &[&last.to_le_bytes()])
+}

@@ -1,0 +1,184 @@
+//! What may go wrong, inside the crate and as it is told.
+
+use std::fmt;
+use std::io;
+
+use crate::Location;
+
+/// Why the store could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be read or created.
+    #[error("cannot open the store {place}: {source}; name another one with --db")]
+    Open {
+        /// The store.
+        place: Location,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file or database is something else. It was not changed.
+    #[error("{place} is not an iotax store and was left untouched; name another one with --db")]
+    Foreign {
+        /// The file or database.
+        place: Location,
+    },
+    /// The database has no tables of iotax yet.
+    #[error("{place} holds no iotax store yet; make one: iotax store init {place}")]
+    Absent {
+        /// The database.
+        place: Location,
+    },
+    /// The store was written by another version of iotax. It was not changed.
+    #[error(
+        "the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; an older one is brought up to \
+         date by iotax store init {place}, for a newer one use the iotax that wrote it, or name another one with --db"
+    )]
+    Version {
+        /// The store.
+        place: Location,
+        /// Its version.
+        found: i64,
+        /// The version known here.
+        known: i64,
+    },
+    /// Nobody, or not this user, can write there.
+    #[error("the store {place} cannot be written: {reason}; name another one with --db")]
+    Unwritable {
+        /// The store.
+        place: Location,
+        /// Why.
+        reason: String,
+    },
+    /// A process ended while it wrote, and what it left cannot be put right where nothing can be written.
+    #[error(
+        "the store {place} is in the middle of a write that its file of the same name with -journal takes back, and it cannot be \
+         written; copy both files to a place that can be written and name the copy with --db"
+    )]
+    HalfWritten {
+        /// The file.
+        place: Location,
+    },
+    /// Bits of the store have changed since they were written.
+    #[error(
+        "{}the store {place} is damaged ({table}): {reason}; put back an earlier copy of it, or go on with another one: \
+         --db FILE{}",
+        run.map_or(String::new(), |run| format!("run {run} cannot be shown: ")),
+        run.map_or("", |_| ". `iotax list` has the other runs")
+    )]
+    Damaged {
+        /// The store.
+        place: Location,
+        /// The run, if it is about one.
+        run: Option<i64>,
+        /// A table of it, or its structure.
+        table: &'static str,
+        /// The damage.
+        reason: String,
+    },
+    /// The server cannot be reached, or was lost and did not come back in time.
+    #[error(
+        "the store {place} does not answer: {reason}; what it acknowledged is kept: see that the server runs, then repeat the command \
+         (a run goes on with iotax resume)"
+    )]
+    Unreachable {
+        /// The database.
+        place: Location,
+        /// Why.
+        reason: String,
+    },
+    /// Another process works on the run.
+    #[error("run {run} is still going on in another process")]
+    Claimed {
+        /// The run.
+        run: i64,
+    },
+    /// There is no such run.
+    #[error("there is no run {run}: {}; see `iotax list`", known_runs(*.last))]
+    UnknownRun {
+        /// The requested run.
+        run: i64,
+        /// The newest run of the store, 0 if it has none.
+        last: i64,
+    },
+    /// A run went on in two stores, each in its own way.
+    #[error(
+        "run {run} and its copy, run {copy} of {place}, both went on since they were one: each has measurements that the other lacks; \
+         neither was changed"
+    )]
+    Diverged {
+        /// The run that was to be copied.
+        run: i64,
+        /// Its copy.
+        copy: i64,
+        /// The store of the copy.
+        place: Location,
+    },
+    /// The database refused.
+    #[error("the store {place}: {reason}")]
+    Sql {
+        /// The store.
+        place: Location,
+        /// Why.
+        reason: String,
+    },
+    /// A value given cannot be stored, or a location is none.
+    #[error("the store {place}: {what}: {reason}")]
+    Value {
+        /// The store.
+        place: Location,
+        /// The value.
+        what: &'static str,
+        /// The reason.
+        reason: String,
+    },
+}
+
+fn known_runs(last: i64) -> String {
+    match last {
+        0 => "the store is empty".into(),
+        1 => "the store holds only run 1".into(),
+        last => format!("the store holds runs 1 to {last}"),
+    }
+}
+
+/// An internal error, before the store's place is added.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    Sqlite(rusqlite::Error),
+    /// PostgreSQL refused.
+    Postgres(::postgres::Error),
+    /// The connection is gone or was never there. What was not committed must be done again.
+    Lost(String),
+    /// The damaged table, and the damage.
+    Damaged(&'static str, String),
+    Value(&'static str, String),
+    /// There is no such run.
+    Unknown,
+    /// It is told as it is.
+    Told(StoreError),
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl Fault {
+    pub(crate) fn value(what: &'static str, reason: &dyn fmt::Display) -> Self {
+        Self::Value(what, reason.to_string())
+    }
+    /// Adds the place, and the run if it is about one, where the database itself has nothing better to say.
+    pub(crate) fn told(self, place: Location, run: Option<i64>) -> StoreError {
+        let damaged = |place, table, reason| StoreError::Damaged { place, run, table, reason };
+        match self {
+            Self::Sqlite(error) => StoreError::Sql { place, reason: error.to_string() },
+            Self::Postgres(error) => StoreError::Sql { place, reason: error.to_string() },
+            Self::Lost(reason) => StoreError::Unreachable { place, reason },
+            Self::Damaged(table, reason) => damaged(place, table, reason),
+            Self::Value(what, reason) => StoreError::Value { place, what, reason },
+            Self::Unknown => damaged(place, "table run", "its row is gone".into()),
+            Self::Told(error) => error,
+        }
+    }
+}

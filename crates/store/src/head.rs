@@ -1,0 +1,59 @@
+//! What a run is without its measurements, and the checksum of rows.
+
+use iotax_model::record::{Environment, FleetMember, ImportSource, RunPhase, TargetRecord};
+use iotax_model::{Plan, RunState, Warning};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Everything of a run but its measurements.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Head {
+    /// The same in every store that has a copy of the run.
+    pub(crate) uuid: String,
+    /// One more with each change.
+    pub(crate) revision: u64,
+    pub(crate) plan: Plan,
+    pub(crate) seed: u64,
+    pub(crate) started_at_ms: u64,
+    pub(crate) state: RunState,
+    pub(crate) environment: Environment,
+    pub(crate) targets: Vec<TargetRecord>,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) phases: Vec<RunPhase>,
+    pub(crate) source: Option<ImportSource>,
+    pub(crate) fleet: Option<FleetMember>,
+    pub(crate) measured: Measured,
+}
+
+/// Number and checksums of a run's measurements. The checksums are those of their contents in any store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Measured {
+    pub(crate) count: u64,
+    /// Sum of their checksums.
+    seals: u64,
+}
+
+impl Measured {
+    /// Adds a measurement with this checksum.
+    pub(crate) fn add(&mut self, seal: u64) {
+        self.count += 1;
+        self.seals = self.seals.wrapping_add(seal);
+    }
+}
+
+/// Checksum of a row of a run: another one in each run and for each division into parts.
+pub(crate) fn seal(run: i64, parts: &[&[u8]]) -> i64 {
+    let mut hash = Xxh3::with_seed(run.cast_unsigned());
+    for part in parts {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.digest().cast_signed()
+}
+
+/// A text as both databases keep it: PostgreSQL's texts have no NUL.
+pub(crate) fn column(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}

@@ -1,0 +1,445 @@
+//! A store in a PostgreSQL database, in the schema `iotax`.
+//!
+//! Claims are advisory locks of the session that also writes, so a process that lost its connection has lost its claim, and has it
+//! again before it writes on.
+
+mod connect;
+mod pgpass;
+mod tls;
+
+use std::collections::{BTreeSet, HashMap};
+use std::error::Error as _;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::postgres::error::SqlState;
+use ::postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
+use ::postgres::{Client, Error, Row, Statement};
+
+use self::connect::Connector;
+use crate::database::{Columns, Database, Purpose, Value};
+use crate::error::{Fault, StoreError};
+use crate::schema::{self, Step};
+use crate::{Claim, Location};
+
+/// First key of the advisory locks of runs: "iotx". The second is the run's number.
+const LOCKS: i32 = i32::from_be_bytes(*b"iotx");
+/// Longest wait for a server that went away, and for locks.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// More statements than the code has, filters aside.
+const MOST_STATEMENTS: usize = 200;
+
+/// What each session begins with. An administrator's weaker `synchronous_commit` would lose acknowledged measurements.
+const SETTINGS: &str = "
+SET search_path = iotax;
+SET client_min_messages = warning;
+SET lock_timeout = '60s';
+SET idle_in_transaction_session_timeout = '5min';
+SET tcp_keepalives_idle = 30;
+SET tcp_keepalives_interval = 10;
+SET tcp_keepalives_count = 3;
+SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
+";
+
+/// A connected database.
+#[derive(Debug)]
+pub(crate) struct Postgres {
+    place: Location,
+    connector: Connector,
+    is_read_only: bool,
+    session: Arc<Mutex<Session>>,
+}
+
+struct Session {
+    client: Client,
+    statements: HashMap<String, Statement>,
+    claimed: BTreeSet<i64>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("claimed", &self.claimed).finish_non_exhaustive()
+    }
+}
+
+impl Postgres {
+    /// Connects to a store that is there, and writes nothing.
+    pub(crate) fn to_read(url: &str) -> Result<Self, StoreError> {
+        let mut store = Self::connect(url, true)?;
+        match store.version().map_err(|fault| store.told(None, fault))? {
+            None => Err(StoreError::Absent { place: store.place }),
+            Some(found) => store.known(found, schema::version()),
+        }
+    }
+
+    /// Connects to a store, or makes one in a database without one.
+    pub(crate) fn to_write(url: &str) -> Result<Self, StoreError> {
+        Self::to_write_by(url, schema::STEPS)
+    }
+
+    /// Like [`Self::to_write`], with the schema that these steps make.
+    pub(crate) fn to_write_by(url: &str, steps: &'static [Step]) -> Result<Self, StoreError> {
+        let newest = schema::newest(steps);
+        let mut store = Self::connect(url, false)?;
+        let made = store.version().and_then(|found| match found {
+            Some(found) if found == newest || !schema::is_known(found, newest) => Ok(found),
+            _ => store.make(steps),
+        });
+        let found = made.map_err(|fault| store.told(None, fault))?;
+        store.known(found, newest)
+    }
+
+    fn connect(url: &str, is_read_only: bool) -> Result<Self, StoreError> {
+        let place: Location = url.into();
+        let connector = Connector::new(url).map_err(|reason| StoreError::Value {
+            place: place.clone(),
+            what: "the URL",
+            reason,
+        })?;
+        let session =
+            Session::begin(&connector, is_read_only).map_err(|error| told(&place, None, fault(error)))?;
+        Ok(Self { place, connector, is_read_only, session: Arc::new(Mutex::new(session)) })
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        // A session that panicked in the middle of something is asked, and then says what is wrong.
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(self, found: i64, known: i64) -> Result<Self, StoreError> {
+        if found == known { Ok(self) } else { Err(StoreError::Version { place: self.place, found, known }) }
+    }
+
+    /// The version of the schema; absent if there is no store. A schema of this name that is something else is refused.
+    fn version(&mut self) -> Result<Option<i64>, Fault> {
+        let sql = "SELECT (SELECT count(*) FROM pg_namespace WHERE nspname = 'iotax'), \
+                   (SELECT count(*) FROM pg_tables WHERE schemaname = 'iotax' AND tablename = 'schema_version')";
+        let mut row = self.query(sql, &[])?.pop().ok_or(Fault::Unknown)?;
+        match (row.int()?, row.int()?) {
+            (0, _) => Ok(None),
+            (_, 0) => Err(Fault::Told(StoreError::Foreign { place: self.place.clone() })),
+            _ => {
+                let mut row = self.query("SELECT version FROM schema_version", &[])?;
+                row.pop().map(|mut row| row.int()).transpose()
+            }
+        }
+    }
+
+    /// Makes the tables, or brings older ones up to date. Gives the version that is there then.
+    fn make(&mut self, steps: &'static [Step]) -> Result<i64, Fault> {
+        self.begin(Purpose::Write)?;
+        let done = self.make_within(steps);
+        match done {
+            Ok(version) => self.commit().map(|()| version),
+            Err(fault) => {
+                self.roll_back();
+                Err(fault)
+            }
+        }
+    }
+
+    fn make_within(&mut self, steps: &'static [Step]) -> Result<i64, Fault> {
+        self.query(
+            "SELECT 1::bigint FROM (SELECT pg_advisory_xact_lock($1)) locked",
+            &[i64::from(LOCKS).into()],
+        )?;
+        // Somebody else may have been first.
+        let found = self.version()?;
+        if found.is_none() {
+            self.batch("CREATE SCHEMA iotax")?;
+        }
+        for step in schema::steps(found.unwrap_or(0), steps) {
+            self.batch(&schema::of_postgres(step))?;
+            self.execute("UPDATE schema_version SET version = $1", &[step.to.into()])?;
+        }
+        Ok(self.version()?.unwrap_or(0))
+    }
+
+    fn batch(&mut self, sql: &str) -> Result<(), Fault> {
+        self.session().client.batch_execute(sql).map_err(fault)
+    }
+}
+
+/// Makes a store, or brings one up to date, and lets roles of PostgreSQL use it: readers look, writers also store runs. They must exist.
+/// A file takes no roles.
+pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<(), StoreError> {
+    crate::Store::open(place)?;
+    if readers.is_empty() && writers.is_empty() {
+        return Ok(());
+    }
+    let Location::Postgres(url) = place else {
+        let reason = "a file has no roles; who may read and write it is said by its mode and owner".into();
+        return Err(StoreError::Value { place: place.clone(), what: "roles", reason });
+    };
+    let mut sql = String::from("BEGIN;\n");
+    for role in readers.iter().chain(writers) {
+        let role = quoted(role);
+        sql += &format!("GRANT USAGE ON SCHEMA iotax TO {role};\n");
+        sql += &format!("GRANT SELECT ON ALL TABLES IN SCHEMA iotax TO {role};\n");
+    }
+    for role in writers {
+        let role = quoted(role);
+        sql += &format!("GRANT INSERT, UPDATE ON store, run, note, live TO {role};\n");
+        sql += &format!("GRANT INSERT ON measurement, tag TO {role};\n");
+        sql += &format!("GRANT DELETE ON tag, live TO {role};\n");
+    }
+    sql += "COMMIT;";
+    let mut store = Postgres::connect(url, false)?;
+    store.batch(&sql).map_err(|fault| store.told(None, fault))
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+impl Session {
+    fn begin(connector: &Connector, is_read_only: bool) -> Result<Self, Error> {
+        let mut client = connector.connect()?;
+        client.batch_execute(SETTINGS)?;
+        if is_read_only {
+            client.batch_execute("SET default_transaction_read_only = on")?;
+        }
+        Ok(Self { client, statements: HashMap::new(), claimed: BTreeSet::new() })
+    }
+
+    fn statement(&mut self, sql: &str) -> Result<Statement, Error> {
+        if let Some(known) = self.statements.get(sql) {
+            return Ok(known.clone());
+        }
+        if self.statements.len() >= MOST_STATEMENTS {
+            self.statements.clear();
+        }
+        let statement = self.client.prepare(sql)?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Takes the lock of a run. Returns whether it was free.
+    fn lock(&mut self, run: i64) -> Result<bool, Error> {
+        let row = self.client.query_one("SELECT pg_try_advisory_lock($1, $2)", &[&LOCKS, &key(run)])?;
+        Ok(row.get(0))
+    }
+}
+
+/// A run as a key of a lock.
+fn key(run: i64) -> i32 {
+    i32::try_from(run).unwrap_or(-1)
+}
+
+/// A claim: drops the lock, unless the session is gone and the lock with it.
+struct Held {
+    run: i64,
+    session: Arc<Mutex<Session>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        session.claimed.remove(&self.run);
+        let _ = session.client.query("SELECT pg_advisory_unlock($1, $2)", &[&LOCKS, &key(self.run)]);
+    }
+}
+
+impl Database for Postgres {
+    fn place(&self) -> &Location {
+        &self.place
+    }
+
+    fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
+        let mut session = self.session();
+        let statement = session.statement(sql).map_err(fault)?;
+        session.client.execute(&statement, &parameters(values)).map_err(fault)
+    }
+
+    fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Columns>, Fault> {
+        let mut session = self.session();
+        let statement = session.statement(sql).map_err(fault)?;
+        let rows = session.client.query(&statement, &parameters(values)).map_err(fault)?;
+        rows.iter().map(columns).collect()
+    }
+
+    fn begin(&mut self, purpose: Purpose) -> Result<(), Fault> {
+        self.batch(match purpose {
+            Purpose::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Purpose::Write => "BEGIN",
+        })
+    }
+
+    fn commit(&mut self) -> Result<(), Fault> {
+        self.batch("COMMIT")
+    }
+
+    fn roll_back(&mut self) {
+        // Of a lost connection the server takes back what was not committed.
+        let _ = self.batch("ROLLBACK");
+    }
+
+    fn to_change(&self) -> &'static str {
+        " FOR UPDATE"
+    }
+
+    fn reconnect(&mut self, lost: Fault) -> Result<(), Fault> {
+        let mut lost = match lost {
+            Fault::Lost(reason) => reason,
+            other => return Err(other),
+        };
+        let begun = Instant::now();
+        let mut pause = Duration::from_millis(50);
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let claimed = session.claimed.clone();
+        while begun.elapsed() < PATIENCE {
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_secs(2));
+            let renewed = Session::begin(&self.connector, self.is_read_only).and_then(|mut renewed| {
+                // The server may not have noticed yet that the former session is gone.
+                for run in &claimed {
+                    if !renewed.lock(*run)? {
+                        return Ok(Err(*run));
+                    }
+                }
+                renewed.claimed.clone_from(&claimed);
+                Ok(Ok(renewed))
+            });
+            match renewed {
+                Ok(Ok(renewed)) => {
+                    *session = renewed;
+                    return Ok(());
+                }
+                Ok(Err(run)) => lost = format!("run {run} is claimed by another process since"),
+                Err(error) => match fault(error) {
+                    Fault::Lost(reason) => lost = reason,
+                    other => return Err(other),
+                },
+            }
+        }
+        Err(Fault::Lost(format!("{lost}; it was tried for {} s", PATIENCE.as_secs())))
+    }
+
+    fn claim(&mut self, run: i64) -> Result<Claim, Fault> {
+        let mut session = self.session();
+        // A session's own lock would be granted to it again.
+        if session.claimed.contains(&run) || !session.lock(run).map_err(fault)? {
+            return Err(Fault::Told(StoreError::Claimed { run }));
+        }
+        session.claimed.insert(run);
+        drop(session);
+        Ok(Claim::new(Held { run, session: Arc::clone(&self.session) }))
+    }
+
+    fn claimed(&mut self, runs: &[i64]) -> Result<BTreeSet<i64>, Fault> {
+        if runs.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let sql = "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
+                   AND classid::bigint = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let rows = self.query(sql, &[i64::from(LOCKS).into()])?;
+        let locked = rows.into_iter().map(|mut row| row.int()).collect::<Result<BTreeSet<_>, _>>()?;
+        Ok(runs.iter().copied().filter(|run| locked.contains(run)).collect())
+    }
+
+    fn put_live(&mut self, run: i64, state: &str) -> Result<(), Fault> {
+        let sql = "INSERT INTO live (run, state) VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET state = excluded.state";
+        self.execute(sql, &[run.into(), state.replace("\\u0000", "").into()]).map(|_| ())
+    }
+
+    fn live(&mut self, run: i64) -> Result<Option<String>, Fault> {
+        let found = self.query("SELECT state FROM live WHERE run = $1", &[run.into()])?.pop();
+        found.map(|mut row| row.text()).transpose()
+    }
+
+    fn end_live(&mut self, run: i64) {
+        // What remains is not shown: nobody claims the run.
+        let _ = self.execute("DELETE FROM live WHERE run = $1", &[run.into()]);
+    }
+
+    fn told(&self, run: Option<i64>, fault: Fault) -> StoreError {
+        told(&self.place, run, fault)
+    }
+}
+
+fn told(place: &Location, run: Option<i64>, fault: Fault) -> StoreError {
+    let place = place.clone();
+    match fault {
+        Fault::Postgres(error) => {
+            let reason = words(&error);
+            match error.code() {
+                Some(&SqlState::INSUFFICIENT_PRIVILEGE | &SqlState::READ_ONLY_SQL_TRANSACTION) => {
+                    StoreError::Unwritable { place, reason }
+                }
+                Some(&SqlState::DATA_CORRUPTED | &SqlState::INDEX_CORRUPTED) => {
+                    StoreError::Damaged { place, run, table: "structure", reason }
+                }
+                _ => StoreError::Sql { place, reason },
+            }
+        }
+        other => other.told(place, run),
+    }
+}
+
+/// Tells a connection that is gone from an answer of the server.
+fn fault(error: Error) -> Fault {
+    // 08: connection exception; 57P: shutdown, crash, not yet started; 53300: too many connections.
+    let is_lost = match error.code().map(SqlState::code) {
+        Some(code) => code.starts_with("08") || code.starts_with("57P") || code == "53300",
+        None => error.is_closed() || sources(&error).any(<dyn std::error::Error>::is::<std::io::Error>),
+    };
+    if is_lost { Fault::Lost(words(&error)) } else { Fault::Postgres(error) }
+}
+
+fn sources(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |error| (*error).source())
+}
+
+/// The server's own words, or those of all that lies beneath the error.
+fn words(error: &Error) -> String {
+    match error.as_db_error() {
+        Some(told) => {
+            let rest = [told.detail(), told.hint()];
+            let all = [told.message()].into_iter().chain(rest.into_iter().flatten());
+            all.collect::<Vec<_>>().join("; ")
+        }
+        None => {
+            let beneath = sources(error).map(ToString::to_string);
+            [error.to_string()].into_iter().chain(beneath).collect::<Vec<_>>().join(": ")
+        }
+    }
+}
+
+fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
+    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+impl ToSql for Value {
+    fn to_sql(
+        &self,
+        ty: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Int(value) => value.to_sql_checked(ty, out),
+            Self::Text(value) => value.to_sql_checked(ty, out),
+            Self::Bytes(value) => value.to_sql_checked(ty, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+fn columns(row: &Row) -> Result<Columns, Fault> {
+    let read = |index: usize| -> Result<Value, Error> {
+        Ok(match *row.columns()[index].type_() {
+            Type::INT8 => row.try_get::<_, Option<i64>>(index)?.into(),
+            Type::BYTEA => row.try_get::<_, Option<&[u8]>>(index)?.into(),
+            _ => row.try_get::<_, Option<&str>>(index)?.into(),
+        })
+    };
+    let values = (0..row.len()).map(read).collect::<Result<Vec<_>, _>>();
+    Ok(Columns::new(values.map_err(fault)?))
+}

@@ -1,0 +1,53 @@
+//! The password file: lines of `host:port:database:user:password`.
+//! <https://www.postgresql.org/docs/15/libpq-pgpass.html>
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use ::postgres::config::{Config, Host};
+
+/// The password that the file has for this database. A file that others can read does not count, as for libpq.
+pub(super) fn password(config: &Config) -> Option<String> {
+    let path = env::var_os("PGPASSFILE")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pgpass")))?;
+    let mode = fs::metadata(&path).ok()?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return None;
+    }
+    let user = config.get_user()?;
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(name)) => name.clone(),
+        _ => "localhost".into(),
+    };
+    let port = config.get_ports().first().copied().unwrap_or(5432).to_string();
+    find(&fs::read_to_string(path).ok()?, [&host, &port, config.get_dbname().unwrap_or(user), user])
+}
+
+/// The password of the first line that fits host, port, database and user.
+pub(super) fn find(text: &str, wanted: [&str; 4]) -> Option<String> {
+    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let (fields, password) = split(line)?;
+        let fits = fields.iter().zip(wanted).all(|(field, wanted)| field == "*" || field == wanted);
+        fits.then_some(password)
+    })
+}
+
+/// Four fields and the rest. A backslash takes the meaning of the character after it.
+fn split(line: &str) -> Option<(Vec<String>, String)> {
+    let mut fields = vec![String::new()];
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        let is_last = fields.len() == 5;
+        let field = fields.last_mut()?;
+        match character {
+            '\\' => field.push(characters.next()?),
+            ':' if !is_last => fields.push(String::new()),
+            other => field.push(other),
+        }
+    }
+    let password = fields.pop()?;
+    (fields.len() == 4).then_some((fields, password))
+}

@@ -1,0 +1,162 @@
+//! The tables, and how older ones become these.
+//!
+//! `{int}`, `{bytes}` and `{strict}` are what each database calls them. SQLite keeps the version in the file's header, PostgreSQL in a
+//! table.
+
+/// The oldest version that can be brought up to date.
+const OLDEST: i64 = 2;
+
+/// What makes one version of the schema from the one before.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// The version that it makes.
+    pub(crate) to: i64,
+    /// The part that both databases understand.
+    both: &'static str,
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+/// The steps to the newest version. The first makes all from nothing; a later version adds its own.
+pub(crate) const STEPS: &[Step] = &[Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES }];
+
+/// Contents are JSON under zstd; seals are checksums over the other columns (`sealed`).
+const TABLES: &str = "
+CREATE TABLE store (
+    one      {int} PRIMARY KEY CHECK (one = 1),
+    last_run {int} NOT NULL,
+    seal     {int} NOT NULL
+){strict};
+
+CREATE TABLE run (
+    id            {int} PRIMARY KEY,
+    uuid          TEXT  NOT NULL UNIQUE,
+    name          TEXT  NOT NULL,
+    state         TEXT  NOT NULL,
+    started_at_ms {int} NOT NULL,
+    machine       TEXT,
+    fleet         TEXT,
+    member        TEXT,
+    fleet_mode    TEXT,
+    measured      {int} NOT NULL,
+    planned       {int} NOT NULL,
+    targets       TEXT  NOT NULL,  -- a JSON array of names
+    words         TEXT  NOT NULL,  -- what a search looks through, in lower case
+    summary_seal  {int} NOT NULL,  -- over the columns before it
+    content       {bytes} NOT NULL,  -- sealed::Head
+    seal          {int} NOT NULL
+){strict};
+
+CREATE INDEX run_state ON run (state);
+CREATE INDEX run_machine ON run (machine);
+CREATE INDEX run_fleet ON run (fleet);
+
+CREATE TABLE measurement (
+    run      {int} NOT NULL REFERENCES run (id),
+    target   TEXT  NOT NULL,
+    workload TEXT  NOT NULL,
+    round    {int} NOT NULL,
+    figures  TEXT  NOT NULL,  -- a JSON object of figures by id
+    latency  TEXT  NOT NULL,  -- a JSON object of histograms by direction
+    content  {bytes} NOT NULL,  -- model::record::Measurement
+    seal     {int} NOT NULL,
+    PRIMARY KEY (run, target, workload, round)
+){strict};
+
+CREATE TABLE note (
+    run           {int} PRIMARY KEY REFERENCES run (id),
+    text          TEXT  NOT NULL,
+    words         TEXT  NOT NULL,  -- text and tags in lower case
+    changed_at_ms {int} NOT NULL,
+    seal          {int} NOT NULL
+){strict};
+
+CREATE TABLE tag (
+    run {int} NOT NULL REFERENCES run (id),
+    tag TEXT  NOT NULL,
+    PRIMARY KEY (run, tag)
+){strict};
+
+CREATE INDEX tag_tag ON tag (tag);
+";
+
+/// A bucket's middle from its index, as `model::histogram` has it: 128 buckets for each power of two. The last one has no upper edge.
+/// `bucket_ns` is put in place of the index.
+const SQLITE: &str = "
+CREATE VIEW figure AS
+SELECT m.run, m.target, m.workload, m.round, f.key AS figure, f.value AS value
+FROM measurement m, json_each(m.figures) f;
+
+CREATE VIEW bucket AS
+SELECT run, target, workload, round, direction, bucket,
+       CASE WHEN bucket < 128 THEN bucket
+            WHEN bucket = 4351 THEN max_ns
+            ELSE ((128 + (bucket & 127)) << ((bucket >> 7) - 1)) + ((1 << ((bucket >> 7) - 1)) - 1) / 2.0 END AS value_ns,
+       count, min_ns, max_ns
+FROM (SELECT m.run, m.target, m.workload, m.round, d.key AS direction,
+             json_extract(b.value, '$[0]') AS bucket, json_extract(b.value, '$[1]') AS count,
+             json_extract(d.value, '$.min_ns') AS min_ns, json_extract(d.value, '$.max_ns') AS max_ns
+      FROM measurement m, json_each(m.latency) d, json_each(d.value, '$.buckets') b);
+";
+
+const POSTGRES: &str = "
+CREATE VIEW figure AS
+SELECT m.run, m.target, m.workload, m.round, f.key AS figure, f.value::double precision AS value
+FROM measurement m CROSS JOIN LATERAL jsonb_each_text(m.figures::jsonb) f;
+
+CREATE VIEW bucket AS
+SELECT run, target, workload, round, direction, bucket,
+       CASE WHEN bucket < 128 THEN bucket
+            WHEN bucket = 4351 THEN max_ns
+            ELSE ((128 + (bucket & 127)) << ((bucket >> 7) - 1)::int)
+                 + ((1::bigint << ((bucket >> 7) - 1)::int) - 1) / 2.0::double precision END AS value_ns,
+       count, min_ns, max_ns
+FROM (SELECT m.run, m.target, m.workload, m.round, d.key AS direction,
+             (b->>0)::bigint AS bucket, (b->>1)::bigint AS count,
+             (d.value->>'min_ns')::bigint AS min_ns, (d.value->>'max_ns')::bigint AS max_ns
+      FROM measurement m CROSS JOIN LATERAL jsonb_each(m.latency::jsonb) d
+           CROSS JOIN LATERAL jsonb_array_elements(d.value->'buckets') b) of_index;
+
+CREATE UNLOGGED TABLE live (
+    run   BIGINT PRIMARY KEY,
+    state TEXT NOT NULL
+);
+
+CREATE TABLE schema_version (version BIGINT NOT NULL);
+INSERT INTO schema_version VALUES (0);
+";
+
+/// The schema's version.
+pub(crate) fn version() -> i64 {
+    newest(STEPS)
+}
+
+/// The version that these steps lead to.
+pub(crate) fn newest(steps: &[Step]) -> i64 {
+    steps.last().map_or(0, |step| step.to)
+}
+
+/// Returns whether a store of this version is of the newest one, or can be brought there.
+pub(crate) fn is_known(version: i64, newest: i64) -> bool {
+    (OLDEST..=newest).contains(&version)
+}
+
+/// The steps that a store of this version has not taken.
+pub(crate) fn steps(found: i64, all: &'static [Step]) -> impl Iterator<Item = &'static Step> {
+    all.iter().filter(move |step| step.to > found)
+}
+
+/// Its SQL for SQLite.
+pub(crate) fn of_sqlite(step: &Step) -> String {
+    let tables = step.both.replace("{int}", "INTEGER").replace("{bytes}", "BLOB");
+    tables.replace("{strict}", " STRICT") + step.sqlite
+}
+
+/// Its SQL for PostgreSQL.
+pub(crate) fn of_postgres(step: &Step) -> String {
+    let tables = step.both.replace("{int}", "BIGINT").replace("{bytes}", "BYTEA");
+    tables.replace("{strict}", "") + step.postgres
+}
+
+#[cfg(test)]
+mod tests;

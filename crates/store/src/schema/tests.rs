@@ -1,0 +1,73 @@
+//! The next version, as it will come.
+
+use iotax_testkit::{postgres, require};
+
+use super::*;
+use crate::database::{Database, Purpose, insist};
+use crate::postgresql::Postgres;
+use crate::sqlite::Sqlite;
+use crate::{Location, Store, StoreError, counter};
+
+const NEXT: &[Step] = &[
+    Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES },
+    Step { to: 3, both: "ALTER TABLE run ADD COLUMN weather TEXT;", sqlite: "", postgres: "" },
+];
+
+/// A step that fails in the middle.
+const BROKEN: &[Step] = &[
+    Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES },
+    Step {
+        to: 3,
+        both: "CREATE TABLE half (a {int}); ALTER TABLE no_such ADD COLUMN b TEXT;",
+        sqlite: "",
+        postgres: "",
+    },
+];
+
+type Open = fn(&Location, &'static [Step]) -> Result<Box<dyn Database>, StoreError>;
+
+fn file(place: &Location, steps: &'static [Step]) -> Result<Box<dyn Database>, StoreError> {
+    Ok(Box::new(Sqlite::to_write_by(place.file().expect("a file"), steps)?))
+}
+
+fn server(place: &Location, steps: &'static [Step]) -> Result<Box<dyn Database>, StoreError> {
+    let Location::Postgres(url) = place else { panic!("{place}: no URL") };
+    Ok(Box::new(Postgres::to_write_by(url, steps)?))
+}
+
+fn a_store_takes_the_step_to_the_next_version(place: &Location, open: Open) {
+    drop(Store::open(place).expect("made"));
+    // A step that fails leaves the store as it was.
+    assert!(open(place, BROKEN).is_err());
+    let mut store = Store::open(place).expect("still of this version").database.into_inner();
+    let half =
+        insist(store.as_mut(), Purpose::Read, &mut |database| database.query("SELECT a FROM half", &[]));
+    assert!(half.is_err(), "half a step was taken");
+    drop(store);
+    for _ in 0..2 {
+        let mut store = open(place, NEXT).expect("brought up to date");
+        let work = &mut |database: &mut dyn Database| {
+            counter::next(database)?;
+            database.query("SELECT weather FROM run", &[])
+        };
+        assert!(insist(store.as_mut(), Purpose::Write, work).expect("the new column").is_empty());
+    }
+    for refused in [Store::open(place), Store::open_to_read(place)] {
+        let error = refused.expect_err("newer than this");
+        assert!(matches!(error, StoreError::Version { found: 3, known: 2, .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_file_takes_the_step_to_the_next_version() {
+    let directory = tempfile::TempDir::new().expect("directory");
+    let place = directory.path().join("s.db").as_path().into();
+    a_store_takes_the_step_to_the_next_version(&place, file);
+}
+
+#[test]
+fn a_database_takes_the_step_to_the_next_version() {
+    require!(file postgres::PROGRAM);
+    let started = postgres::Server::start();
+    a_store_takes_the_step_to_the_next_version(&started.database().as_str().into(), server);
+}

@@ -1,0 +1,92 @@
+//! What a store in a file alone can be: foreign, unreachable, left behind by a killed process.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use iotax_model::RunState;
+use iotax_store::{NewRun, Store, StoreError};
+use tempfile::TempDir;
+
+use crate::synthetic::{self, HOST};
+
+#[test]
+fn what_is_not_ours_is_refused_and_untouched() {
+    let dir = TempDir::new().expect("temporary directory");
+    let path = dir.path().join("other");
+    let newer = dir.path().join("newer.db");
+    Store::open(&newer).expect("new");
+    let mut bytes = std::fs::read(&newer).expect("closed and in one file");
+    bytes[60..64].copy_from_slice(&99_u32.to_be_bytes());
+    let mut foreign = bytes.clone();
+    foreign[68..72].copy_from_slice(&7_u32.to_be_bytes());
+    for (content, words) in [
+        (b"dear diary".to_vec(), "is not an iotax store"),
+        (foreign, "is not an iotax store"),
+        (b"SQLite format 3\0".to_vec(), "is not an iotax store"),
+        (bytes, "has version 99"),
+    ] {
+        std::fs::write(&path, &content).expect("written");
+        let error = Store::open(&path).expect_err(words).to_string();
+        assert!(error.contains(words) && error.contains("--db") && error.contains("other"), "{error}");
+        assert_eq!(std::fs::read(&path).expect("still there"), content);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("lists").count(), 2, "no journal was left beside it");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_opened_is_named() {
+    let dir = TempDir::new().expect("temporary directory");
+    let missing = dir.path().join("no/such/dir/iotax.db");
+    assert!(Store::open(&missing).expect_err("no directory").to_string().contains("no/such/dir"));
+    assert!(matches!(Store::open(dir.path()), Err(StoreError::Open { .. })), "a directory is no store");
+    let empty = dir.path().join("empty");
+    std::fs::write(&empty, "").expect("written");
+    Store::open(&empty).expect("an empty file may become a store");
+}
+
+const VICTIM: &str = "IOTAX_TEST_STORE_TO_BE_KILLED";
+
+#[test]
+#[ignore = "not a test of its own: what_was_stored_survives_sigkill starts it and kills it"]
+fn victim() {
+    let path = std::env::var(VICTIM).expect("started by its test");
+    let mut store = Store::open(Path::new(&path)).expect("new");
+    let mut run = synthetic::bench();
+    run.plan.repeat = 1000;
+    let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
+    let id = store.create_run(&new).expect("created");
+    for round in 1.. {
+        let m = synthetic::measurement(&run.plan.workloads[0], "disk.img", HOST, round, 0);
+        store.put_measurement(id, &m).expect("stored");
+        println!("\nstored {round}");
+    }
+}
+
+#[test]
+fn what_was_stored_survives_sigkill() {
+    let dir = TempDir::new().expect("temporary directory");
+    let path = dir.path().join("iotax.db");
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--ignored", "--exact", "file::victim", "--nocapture"])
+        .env(VICTIM, &path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let told = lines
+        .map_while(Result::ok)
+        .filter_map(|line| line.strip_prefix("stored ")?.parse::<u32>().ok())
+        .nth(6)
+        .expect("stores until it is killed");
+    child.kill().expect("running");
+    child.wait().expect("ended");
+    let store = Store::open(&path).expect("sound");
+    let run = store.load(1).expect("stored");
+    assert_eq!(run.state, RunState::Interrupted, "its process is gone");
+    let rounds: Vec<u32> = run.measurements.iter().map(|m| m.round).collect();
+    let last = u32::try_from(rounds.len()).expect("a few");
+    assert!(last >= told, "told of {told}, found {last}");
+    assert_eq!(rounds, (1..=last).collect::<Vec<_>>());
+    assert!(run.measurements.iter().all(|m| m.samples.len() == m.host_samples.len() && m.host.is_some()));
+}

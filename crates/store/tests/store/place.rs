@@ -1,0 +1,55 @@
+//! Where the same tests find a store: in a file, and in a database of a server of their own.
+
+use iotax_store::{Location, Store, StoreError};
+use iotax_testkit::postgres::Server;
+use tempfile::TempDir;
+
+/// An empty place for a store.
+pub(crate) struct Place {
+    _directory: Option<TempDir>,
+    pub(crate) server: Option<Server>,
+    pub(crate) location: Location,
+}
+
+impl Place {
+    pub(crate) fn file() -> Self {
+        let directory = TempDir::new().expect("temporary directory");
+        let location = directory.path().join("iotax.db").as_path().into();
+        Self { _directory: Some(directory), server: None, location }
+    }
+
+    /// The program must be required before.
+    pub(crate) fn postgres() -> Self {
+        let server = Server::start();
+        let location = server.database().as_str().into();
+        Self { _directory: None, server: Some(server), location }
+    }
+
+    pub(crate) fn open(&self) -> Store {
+        Store::open(&self.location).expect("opened")
+    }
+
+    pub(crate) fn try_read(&self) -> Result<Store, StoreError> {
+        Store::open_to_read(&self.location)
+    }
+}
+
+/// A test of each function on each kind of store.
+macro_rules! both {
+    ($($test:ident),+ $(,)?) => {
+        mod file {
+            $(#[test]
+            fn $test() {
+                super::$test(&crate::place::Place::file());
+            })+
+        }
+        mod postgres {
+            $(#[test]
+            fn $test() {
+                iotax_testkit::require!(file iotax_testkit::postgres::PROGRAM);
+                super::$test(&crate::place::Place::postgres());
+            })+
+        }
+    };
+}
+pub(crate) use both;
