@@ -183,7 +183,24 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ("iotax import bonnie.txt iozone.txt --markdown", "Several tools, as tables for a ticket"),
         ],
     ),
-    ("list", &[("iotax list", "Runs, newest last"), ("iotax list --json", "For programs")]),
+    (
+        "list",
+        &[
+            ("iotax list", "Runs, newest last"),
+            ("iotax list qcow2 --tag nightly --limit 10", "The newest that have a word and a tag"),
+            ("iotax list --json", "For programs"),
+        ],
+    ),
+    ("note", &[("iotax note 17 --tag nightly 'new firmware'", "What was special about a run")]),
+    ("push", &[("iotax push 17 --to postgres://me@db/iotax", "A run to the team's store")]),
+    ("pull", &[("iotax pull --tag release --from postgres://me@db/iotax", "The runs with a tag from there")]),
+    (
+        "store init",
+        &[(
+            "iotax store init postgres://owner@db/iotax --reader viewers --writer lab",
+            "A store for a team, with its roles",
+        )],
+    ),
     (
         "report",
         &[

@@ -61,7 +61,20 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
 )];
 
 /// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 8] = ["completions", "man", "export", "verify", "mark", "resume", "plan", "import"];
+const SELDOM: [&str; 12] = [
+    "completions",
+    "man",
+    "export",
+    "verify",
+    "mark",
+    "resume",
+    "plan",
+    "import",
+    "note",
+    "push",
+    "pull",
+    "store",
+];
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;

@@ -1,19 +1,36 @@
 //! `iotax list`: lists the runs in the store.
 
+use std::io::{self, IsTerminal};
+
 use clap::Args as ClapArgs;
 use iotax_analysis::time::utc;
 use iotax_model::exit::Exit;
 use iotax_model::visible;
-use iotax_store::{RunSummary, StoreError};
+use iotax_store::{Filter, Listed, RunSummary, Store, StoreError};
 use serde_json::json;
 
 use super::output::StoreArgs;
-use super::say::{self, print_line, say};
+use super::say::{self, note, print_line, say};
 use super::{Failure, OrExit};
 
 /// Flags of `iotax list`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
+    /// Words that the name, a target, a workload, the machine, a tag or the note has
+    #[arg(value_name = "WORD")]
+    words: Vec<String>,
+    /// Runs with this tag alone; several: with all of them
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+    /// Runs of this machine alone, by its host name
+    #[arg(long, value_name = "HOST")]
+    machine: Option<String>,
+    /// At most this many, the newest [default: 100 on a terminal]
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
+    /// Compare all measurements with their checksums
+    #[arg(long, conflicts_with_all = ["words", "tags", "machine", "limit"])]
+    check: bool,
     #[command(flatten)]
     store: StoreArgs,
     /// Print the list as JSON
@@ -24,9 +41,12 @@ pub(super) struct Args {
 /// The state of a run that cannot be read, wholly or in part.
 const DAMAGED: &str = "damaged";
 
+/// The most runs on a terminal that were not asked for.
+const SHOWN: u32 = 100;
+
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.store.open_existing()?;
-    let runs = store.runs().or_exit(Exit::Environment)?;
+    let runs = if args.check { store.runs().or_exit(Exit::Environment)? } else { listed(args, &store)? };
     if args.json {
         let lines: Vec<serde_json::Value> = runs.iter().map(|(id, run)| document(*id, run)).collect();
         say::print_json(&lines.into());
@@ -37,6 +57,29 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let damaged: Vec<&StoreError> = runs.iter().filter_map(|(_, run)| damage(run)).collect();
     damaged.iter().for_each(|error| say!("{error}"));
     Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Environment })
+}
+
+/// The runs that were asked for, the newest last.
+fn listed(args: &Args, store: &Store) -> Result<Vec<Listed>, Failure> {
+    let is_cut = args.limit.is_none() && !args.json && io::stdout().is_terminal();
+    let filter = Filter {
+        text: args.words.join(" "),
+        tags: args.tags.clone(),
+        machine: args.machine.clone(),
+        // One more, to know whether any is left out.
+        limit: if is_cut { Some(SHOWN + 1) } else { args.limit },
+        ..Filter::default()
+    };
+    let mut runs = store.list(&filter).or_exit(Exit::Environment)?;
+    if is_cut && runs.len() > SHOWN as usize {
+        runs.pop();
+        note!("The newest {SHOWN} runs; more: --limit N");
+    }
+    let line = |mut run: RunSummary| match run.damage.take() {
+        None => (run.id, Ok(run)),
+        Some(damage) => (run.id, Err(damage)),
+    };
+    Ok(runs.into_iter().rev().map(line).collect())
 }
 
 fn document(id: i64, run: &Result<RunSummary, StoreError>) -> serde_json::Value {
@@ -50,7 +93,11 @@ fn document(id: i64, run: &Result<RunSummary, StoreError>) -> serde_json::Value 
                 "targets": run.targets,
                 "measured": run.measured,
                 "planned": run.planned,
+                "tags": run.tags,
             });
+            if let Some(machine) = &run.machine {
+                line["machine"] = machine.as_str().into();
+            }
             if let Some(damage) = &run.damage {
                 line["error"] = damage.to_string().into();
             }
@@ -77,7 +124,9 @@ fn print_run(id: i64, run: &Result<RunSummary, StoreError>) {
         Ok(run) => {
             let measured = format!("{}/{}", run.measured, run.planned);
             let (started, state) = (utc(run.started_at_ms), state(run));
-            print_line!("{id:>5}  {started:<20}  {state:<11}  {measured:>9}  {}", visible::line(&run.name));
+            let tags: String = run.tags.iter().map(|tag| format!(" +{tag}")).collect();
+            let name = visible::line(&format!("{}{tags}", run.name)).to_string();
+            print_line!("{id:>5}  {started:<20}  {state:<11}  {measured:>9}  {name}");
         }
         Err(_) => print_line!("{id:>5}  {:<20}  {DAMAGED:<11}  {:>9}", "", ""),
     }

@@ -25,11 +25,14 @@ mod ladder;
 mod list;
 mod mark;
 mod net;
+mod note;
 mod output;
 mod output_formats;
 mod plan;
 mod print_plan;
 mod progress;
+mod pull;
+mod push;
 mod quit_key;
 mod rate_gate;
 mod replace;
@@ -38,6 +41,7 @@ mod requirements;
 mod resume;
 mod run;
 mod session;
+mod store;
 mod suite;
 mod target_args;
 mod terminal;
@@ -117,6 +121,15 @@ enum Command {
     Import(import::Args),
     /// List the runs in the store
     List(list::Args),
+    /// Say something of a run, and tag it
+    Note(note::Args),
+    /// Copy runs to another store: a file, or a PostgreSQL database that a team shares
+    Push(push::Args),
+    /// Copy runs from another store
+    Pull(pull::Args),
+    /// Make a store for a team
+    #[command(subcommand)]
+    Store(store::Command),
     /// Show the results of a run again, or of several runs side by side
     #[command(visible_alias = "show")]
     Report(report::Args),
@@ -204,6 +217,10 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Resume(args) => resume::main(&args),
         Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
+        Command::Note(args) => note::main(&args),
+        Command::Push(args) => push::main(&args),
+        Command::Pull(args) => pull::main(&args),
+        Command::Store(command) => store::main(&command),
         Command::Report(args) => report::main(&args),
         Command::Export(args) => export::main(&args),
         Command::Compare(args) => compare::main(&args),

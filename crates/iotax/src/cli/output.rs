@@ -10,7 +10,7 @@ use iotax_model::Run;
 use iotax_model::exit::Exit;
 use iotax_report as report;
 use iotax_report::mark::Mark;
-use iotax_store::{Store, StoreError};
+use iotax_store::{Location, Store, StoreError};
 
 use super::destination::{self, Destination};
 use super::output_formats::{self, FormatArgs};
@@ -21,35 +21,42 @@ use super::{Failure, OrExit, args, usage};
 /// The store of runs.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub(super) struct StoreArgs {
-    /// Store of runs [default: iotax/iotax.db in the XDG data directory]
-    #[arg(long, value_name = "FILE")]
+    /// Store of runs, a file or postgres://USER@HOST/DATABASE [default: iotax/iotax.db in the XDG data directory]
+    #[arg(long, value_name = "STORE")]
     db: Option<PathBuf>,
 }
 
 impl StoreArgs {
-    pub(super) fn path(&self) -> Result<PathBuf, Failure> {
-        self.db.clone().map_or_else(|| Ok(args::directories()?.data_dir().join("iotax.db")), Ok)
+    fn location(&self) -> Result<Location, Failure> {
+        match &self.db {
+            Some(place) => Ok(place.into()),
+            None => Ok(Location::File(args::directories()?.data_dir().join("iotax.db"))),
+        }
+    }
+
+    /// The store's file, if it is one.
+    pub(super) fn file(&self) -> Result<Option<PathBuf>, Failure> {
+        Ok(self.location()?.file().map(Path::to_owned))
     }
 
     /// Opens the store for writing; creates it if missing, and the default directory too.
     pub(super) fn open(&self) -> Result<Store, Failure> {
-        let path = self.path()?;
-        if let (None, Some(dir)) = (&self.db, path.parent()) {
+        let place = self.location()?;
+        if let (None, Some(dir)) = (&self.db, place.file().and_then(Path::parent)) {
             fs::create_dir_all(dir)
                 .with_context(|| format!("cannot make {}", dir.display()))
                 .or_exit(Exit::Environment)?;
         }
-        Store::open(&path).or_exit(Exit::Environment)
+        Store::open(place).or_exit(Exit::Environment)
     }
 
     /// Opens an existing store for reading.
     pub(super) fn open_existing(&self) -> Result<Store, Failure> {
-        let path = self.path()?;
-        if fs::metadata(&path).map_or(0, |metadata| metadata.len()) == 0 {
-            let path = path.display();
-            return Err(usage(format!("{path}: no run is stored there yet; the first: iotax ladder DIR")));
+        let place = self.location()?;
+        if place.file().is_some_and(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0) {
+            return Err(usage(format!("{place}: no run is stored there yet; the first: iotax ladder DIR")));
         }
-        Store::open_to_read(&path).or_exit(Exit::Environment)
+        Store::open_to_read(place).or_exit(Exit::Environment)
     }
 }
 
@@ -80,8 +87,8 @@ impl OutputArgs {
             html: open(&self.html, report::html::MARK)?,
             formats: self.formats.open()?,
         };
-        if let Some(db) = &self.store.db {
-            outputs.refuse_made(&[("--db", db.clone())])?;
+        if let (Some(_), Some(db)) = (&self.store.db, self.store.file()?) {
+            outputs.refuse_made(&[("--db", db)])?;
         }
         let all = outputs.all();
         for (index, (flag, place)) in all.iter().enumerate() {
@@ -209,9 +216,16 @@ impl Destinations {
 
 /// Loads a run; an unknown number is the user's error, anything else the machine's.
 pub(super) fn load(store: &Store, run: i64) -> Result<Run, Failure> {
-    store.load(run).map_err(|error| {
-        let exit =
-            if matches!(error, StoreError::UnknownRun { .. }) { Exit::Usage } else { Exit::Environment };
-        Failure { exit, error: error.into() }
-    })
+    store.load(run).map_err(refused)
+}
+
+/// Refuses the number of a run that is not there.
+pub(super) fn known(store: &Store, run: i64) -> Result<(), Failure> {
+    let last = store.latest().or_exit(Exit::Environment)?.unwrap_or(0);
+    if (1..=last).contains(&run) { Ok(()) } else { Err(refused(StoreError::UnknownRun { run, last })) }
+}
+
+fn refused(error: StoreError) -> Failure {
+    let exit = if matches!(error, StoreError::UnknownRun { .. }) { Exit::Usage } else { Exit::Environment };
+    Failure { exit, error: error.into() }
 }

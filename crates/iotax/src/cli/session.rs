@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
         let targets = local.filter_map(|target| Some(("the target", target.path.clone()?)));
         let journals = self.plan.workloads.iter().filter_map(|workload| workload.write_journal.as_ref());
         let journals: Vec<PathBuf> = journals.map(PathBuf::from).collect();
-        let mut made = vec![("--db", self.output.store.path()?)];
+        let mut made: Vec<_> = self.output.store.file()?.into_iter().map(|db| ("--db", db)).collect();
         made.extend(targets);
         made.extend(journals.iter().map(|journal| ("--write-journal", journal.clone())));
         outputs.refuse_made(&made)?;

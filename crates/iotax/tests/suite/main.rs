@@ -38,6 +38,7 @@ mod net_truth;
 mod plan;
 mod readme;
 mod results;
+mod shared_store;
 mod slowed;
 mod ssh;
 mod sshd;

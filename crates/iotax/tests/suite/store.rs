@@ -129,7 +129,7 @@ fn a_damaged_run_is_listed_as_that_and_the_others_are_shown() {
     let file = File::options().write(true).open(&db).expect("opened");
     for first in contents {
         file.write_all_at(&[!bytes[first + 40]], first as u64 + 40).expect("damaged");
-        let list = lab.run(&["list", "--db", &db]);
+        let list = lab.run(&["list", "--check", "--db", &db]);
         let (lines, said) = (text(&list.stdout), text(&list.stderr));
         assert_eq!(list.status.code(), Some(4), "{said}");
         assert_eq!((lines.matches("damaged").count(), lines.matches("complete").count()), (1, 1), "{lines}");
@@ -140,5 +140,5 @@ fn a_damaged_run_is_listed_as_that_and_the_others_are_shown() {
         assert!(codes.contains(&Some(0)) && codes.contains(&Some(4)), "{codes:?}");
         file.write_all_at(&[bytes[first + 40]], first as u64 + 40).expect("mended");
     }
-    assert!(lab.run(&["list", "--db", &db]).status.success());
+    assert!(lab.run(&["list", "--check", "--db", &db]).status.success());
 }

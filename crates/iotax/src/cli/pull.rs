@@ -1,0 +1,28 @@
+//! `iotax pull`: copies runs from another store.
+
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_store::Store;
+
+use super::output::StoreArgs;
+use super::push::{Which, copy, refuse_itself};
+use super::{Failure, OrExit};
+
+/// Flags of `iotax pull`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// The store to copy from: a file, or postgres://USER@HOST/DATABASE
+    #[arg(long, value_name = "STORE")]
+    from: String,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let from = Store::open_to_read(args.from.as_str()).or_exit(Exit::Environment)?;
+    let mut to = args.store.open()?;
+    refuse_itself(&to, &args.from)?;
+    copy(&args.which, &from, &mut to)
+}

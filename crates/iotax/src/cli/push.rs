@@ -1,0 +1,97 @@
+//! `iotax push`: copies runs to another store.
+
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_store::{Copied, Filter, Location, Store, StoreError};
+
+use super::output::StoreArgs;
+use super::say::{print_line, say};
+use super::{Failure, OrExit, usage};
+
+/// The runs that are copied.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Which {
+    /// Run numbers from iotax list of the store that they are copied from
+    #[arg(value_name = "RUN", required_unless_present_any = ["all", "tags"])]
+    runs: Vec<i64>,
+    /// Copy every run
+    #[arg(long, conflicts_with_all = ["runs", "tags"])]
+    all: bool,
+    /// Copy the runs with this tag; several: with all of them
+    #[arg(long = "tag", value_name = "TAG", conflicts_with = "runs")]
+    tags: Vec<String>,
+}
+
+/// Flags of `iotax push`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// The store to copy to: a file, or postgres://USER@HOST/DATABASE
+    #[arg(long, value_name = "STORE")]
+    to: String,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let from = args.store.open_existing()?;
+    refuse_itself(&from, &args.to)?;
+    let mut to = Store::open(args.to.as_str()).or_exit(Exit::Environment)?;
+    copy(&args.which, &from, &mut to)
+}
+
+/// Refuses one place as both stores.
+pub(super) fn refuse_itself(store: &Store, other: &str) -> Result<(), Failure> {
+    let is_same = match (store.place(), Location::from(other)) {
+        (Location::File(a), Location::File(b)) => super::destination::is_one_file(&a, &b),
+        (a, b) => a == b,
+    };
+    if is_same { Err(usage(format!("{}: runs are copied to another store", store.place()))) } else { Ok(()) }
+}
+
+/// Copies runs, the oldest first. One that cannot be copied does not hold up the others.
+pub(super) fn copy(which: &Which, from: &Store, to: &mut Store) -> Result<Exit, Failure> {
+    let runs = if which.runs.is_empty() {
+        let filter = Filter { tags: which.tags.clone(), ..Filter::default() };
+        from.list(&filter).or_exit(Exit::Environment)?.iter().rev().map(|run| run.id).collect()
+    } else {
+        which.runs.clone()
+    };
+    if runs.is_empty() {
+        say!("{} has no such run; see iotax list", from.place());
+        return Ok(Exit::Fine);
+    }
+    let mut exit = Exit::Fine;
+    for run in runs {
+        match from.copy_run(run, to) {
+            Ok(copied) => print_line!("run {run}: {}", words(copied)),
+            Err(error @ StoreError::UnknownRun { .. }) => return Err(error).or_exit(Exit::Usage),
+            Err(error @ (StoreError::Unreachable { .. } | StoreError::Unwritable { .. })) => {
+                return Err(error).or_exit(Exit::Environment);
+            }
+            Err(StoreError::Claimed { .. }) => {
+                say!("run {run}: not copied: it is measuring, here or there; copy it when it has ended");
+                exit = Exit::Environment;
+            }
+            Err(error) => {
+                say!("run {run}: not copied: {error}");
+                exit = Exit::Environment;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+fn words(copied: Copied) -> String {
+    match copied {
+        Copied::Added { run, measurements } => {
+            format!("copied as run {run}, {measurements} measurements")
+        }
+        Copied::Completed { run, measurements } => {
+            format!("was there as run {run}; brought up to date, {measurements} measurements added")
+        }
+        Copied::Noted { run } => format!("was there as run {run}; its notes were brought up to date"),
+        Copied::Same { run } => format!("was there as run {run}; nothing to add"),
+    }
+}

@@ -1,0 +1,32 @@
+//! `iotax store`: stores that a team shares.
+
+use clap::Subcommand;
+use iotax_model::exit::Exit;
+use iotax_store::{Location, init};
+
+use super::say::print_line;
+use super::{Failure, OrExit};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Make a store, or bring an older one up to date, and let roles of PostgreSQL use it
+    Init {
+        /// The store: a file, or postgres://USER@HOST/DATABASE; the database must exist
+        #[arg(value_name = "STORE")]
+        place: String,
+        /// A role that may read runs; it must exist
+        #[arg(long, value_name = "ROLE")]
+        reader: Vec<String>,
+        /// A role that may also store runs; it must exist
+        #[arg(long, value_name = "ROLE")]
+        writer: Vec<String>,
+    },
+}
+
+pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
+    let Command::Init { place, reader, writer } = command;
+    let place = Location::from(place.as_str());
+    init(&place, reader, writer).or_exit(Exit::Environment)?;
+    print_line!("{place} is ready; use it: --db {place}");
+    Ok(Exit::Fine)
+}
