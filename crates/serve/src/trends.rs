@@ -6,9 +6,10 @@ use axum::extract::State;
 use axum::response::Response;
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, history};
+use iotax_analysis::trend::{PastRun, TrendQuestion, trends};
 use iotax_model::RunState;
 use iotax_report::{document, html as report};
-use iotax_store::{Filter, Store};
+use iotax_store::{Filter, RunSummary, Store};
 use maud::{Markup, html};
 
 use crate::app::{App, Shared};
@@ -21,6 +22,8 @@ use crate::runs::list;
 
 /// Runs whose plans are offered.
 const LOOKED_AT: u32 = 500;
+/// Runs that changes are looked for in: each is loaded whole.
+const FOLLOWED: usize = 100;
 
 /// What the page shows.
 #[derive(Debug)]
@@ -67,9 +70,17 @@ fn body(app: &App, store: &Store, asked: &Asked) -> Result<Content, Problem> {
     // Of the newest plan that was run more than once there is something to see.
     let first = plans.iter().find(|(_, count)| *count > 1).map(|(name, _)| (*name).to_owned());
     let plan = asked.plan.clone().or(first);
-    let of_plan = runs.iter().filter(|run| Some(&run.name) == plan.as_ref()).take(MOST);
-    let mut judged = of_plan.map(|run| app.cache.get(store, run.id)).collect::<Result<Vec<_>, _>>()?;
-    judged.reverse();
+    // Machines are not one series.
+    let machine = runs.iter().find(|run| Some(&run.name) == plan.as_ref()).map(|run| &run.machine);
+    let mut of_plan: Vec<&RunSummary> = runs
+        .iter()
+        .filter(|run| Some(&run.name) == plan.as_ref() && Some(&run.machine) == machine)
+        .take(FOLLOWED)
+        .collect();
+    of_plan.reverse();
+    let past = of_plan.iter().map(|run| past(app, store, asked, run)).collect::<Result<Vec<_>, _>>()?;
+    let newest = &of_plan[of_plan.len().saturating_sub(MOST)..];
+    let judged = newest.iter().map(|run| app.cache.get(store, run.id)).collect::<Result<Vec<_>, _>>()?;
     Ok(html! {
         main id="main" tabindex="-1" {
             h1 { "Trends" @if let Some(plan) = &plan { small { (plan) } } }
@@ -77,6 +88,7 @@ fn body(app: &App, store: &Store, asked: &Asked) -> Result<Content, Problem> {
             @if judged.len() < 2 {
                 p { "Two complete runs of a plan are needed. The same plan again: " code { "iotax run PLAN" } }
             } @else {
+                (changes(asked, &past))
                 (tracks(asked, &judged))
             }
         }
@@ -84,7 +96,32 @@ fn body(app: &App, store: &Store, asked: &Asked) -> Result<Content, Problem> {
     .into())
 }
 
-/// The place where change points of `analysis` can join: it has the runs in their order and the history over them.
+fn past(app: &App, store: &Store, asked: &Asked, run: &RunSummary) -> Result<PastRun, Problem> {
+    let judged = app.cache.get(store, run.id)?;
+    let note = store.notes(run.id)?.text;
+    Ok(PastRun::of(&judged.run, &[asked.metric], run.tags.clone(), note))
+}
+
+/// The changes over all runs, as `iotax trend` finds them.
+fn changes(asked: &Asked, past: &[PastRun]) -> Markup {
+    let question = TrendQuestion {
+        target: asked.target.clone(),
+        workload: asked.workload.clone(),
+        metrics: vec![asked.metric],
+        control: None,
+        since: None,
+        gates: vec![],
+    };
+    let found = trends(past, &question);
+    html! {
+        (report::set(&document::trend(past, &found, false)))
+        @for (number, trend) in (1..).zip(found.trends.iter().filter(|trend| !trend.changes.is_empty())) {
+            (report::trend(past, trend, number))
+        }
+    }
+}
+
+/// The newest runs side by side.
 fn tracks(asked: &Asked, judged: &[Arc<Judged>]) -> Markup {
     let accounts: Vec<Account> = judged.iter().map(|judged| judged.account.clone()).collect();
     let margin = judged.iter().map(|judged| judged.run.plan.margin.share()).fold(0.0, f64::max);
