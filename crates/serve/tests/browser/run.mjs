@@ -48,7 +48,12 @@ for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [375, "ligh
     await page.goto(SITE + path);
     // Those in closed parts of the page are drawn when they are opened.
     const plots = page.locator("figure .plot").filter({ visible: true });
-    if (await plots.count() > 0) await plots.first().locator(".main-svg").first().waitFor({ timeout: 60000 });
+    if (await plots.count() > 0) {
+      // Drawn when it comes into view.
+      await plots.first().scrollIntoViewIfNeeded();
+      await plots.first().locator(".main-svg").first().waitFor({ timeout: 60000 });
+      await page.evaluate(() => scrollTo(0, 0));
+    }
     await check(page, where);
     const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     expect(over <= 0, `${where}: ${over} pixels too wide`);
