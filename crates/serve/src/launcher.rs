@@ -60,7 +60,7 @@ impl Launcher {
 
     /// Begins a run of a plan, unless one goes on: two would measure each other.
     ///
-    /// The plan's text goes to the process's stdin and the store's place is an argument of its own, so no shell reads either. Devices are
+    /// The plan's text goes to the process's stdin and the store's place to its environment, so no shell and no other user reads either. Devices are
     /// never overwritten: the process gets no permission, and refuses by itself.
     pub(crate) fn begin(&self, name: &str, plan: String) -> Result<(), Problem> {
         let mut last = lock(&self.last);
@@ -71,8 +71,8 @@ impl Launcher {
             )));
         }
         let spawned = Command::new(&self.launch.program)
-            .args(["run", "/dev/stdin", "--yes", "--db"])
-            .arg(self.store.to_string())
+            .args(["run", "/dev/stdin", "--yes"])
+            .env("IOTAX_DB", self.store.with_password())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -541,7 +541,7 @@ fn new_uuid() -> Result<String, Fault> {
         .map_err(|error| Fault::value("random numbers", &error))?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|range| &hex[range]);
     Ok(parts.join("-"))
 }

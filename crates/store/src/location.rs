@@ -1,5 +1,6 @@
 //! Where a store is.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,15 @@ impl Location {
         match self {
             Self::File(path) => Some(path),
             Self::Postgres(_) => None,
+        }
+    }
+
+    /// The place as a user would name it, with its password: for a process's environment, never for a command line or a message.
+    #[must_use]
+    pub fn with_password(&self) -> OsString {
+        match self {
+            Self::File(path) => path.as_os_str().to_owned(),
+            Self::Postgres(url) => url.into(),
         }
     }
 }

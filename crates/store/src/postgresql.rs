@@ -173,21 +173,22 @@ pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<
         let reason = "a file has no roles; who may read and write it is said by its mode and owner".into();
         return Err(StoreError::Value { place: place.clone(), what: "roles", reason });
     };
-    let mut sql = String::from("BEGIN;\n");
-    for role in readers.iter().chain(writers) {
+    let to_read = readers.iter().chain(writers).map(|role| {
         let role = quoted(role);
-        sql += &format!("GRANT USAGE ON SCHEMA iotax TO {role};\n");
-        sql += &format!("GRANT SELECT ON ALL TABLES IN SCHEMA iotax TO {role};\n");
-    }
-    for role in writers {
+        format!(
+            "GRANT USAGE ON SCHEMA iotax TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA iotax TO {role};"
+        )
+    });
+    let to_write = writers.iter().map(|role| {
         let role = quoted(role);
-        sql += &format!("GRANT INSERT, UPDATE ON store, run, note, live TO {role};\n");
-        sql += &format!("GRANT INSERT ON measurement, tag TO {role};\n");
-        sql += &format!("GRANT DELETE ON tag, live TO {role};\n");
-    }
-    sql += "COMMIT;";
+        format!(
+            "GRANT INSERT, UPDATE ON store, run, note, live TO {role}; GRANT INSERT ON measurement, tag TO {role}; \
+             GRANT DELETE ON tag, live TO {role};"
+        )
+    });
+    let grants: Vec<String> = to_read.chain(to_write).collect();
     let mut store = Postgres::connect(url, false)?;
-    store.batch(&sql).map_err(|fault| store.told(None, fault))
+    store.batch(&format!("BEGIN; {} COMMIT;", grants.join(" "))).map_err(|fault| store.told(None, fault))
 }
 
 fn quoted(name: &str) -> String {
@@ -394,17 +395,13 @@ fn sources(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'sta
 
 /// The server's own words, or those of all that lies beneath the error.
 fn words(error: &Error) -> String {
-    match error.as_db_error() {
-        Some(told) => {
-            let rest = [told.detail(), told.hint()];
-            let all = [told.message()].into_iter().chain(rest.into_iter().flatten());
-            all.collect::<Vec<_>>().join("; ")
-        }
-        None => {
-            let beneath = sources(error).map(ToString::to_string);
-            [error.to_string()].into_iter().chain(beneath).collect::<Vec<_>>().join(": ")
-        }
+    if let Some(told) = error.as_db_error() {
+        let rest = [told.detail(), told.hint()];
+        let all = [told.message()].into_iter().chain(rest.into_iter().flatten());
+        return all.collect::<Vec<_>>().join("; ");
     }
+    let beneath = sources(error).map(ToString::to_string);
+    [error.to_string()].into_iter().chain(beneath).collect::<Vec<_>>().join(": ")
 }
 
 fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {

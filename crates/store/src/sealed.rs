@@ -171,7 +171,7 @@ impl MeasurementRow {
     }
 
     fn seal(&self, run: i64) -> i64 {
-        let texts = [&self.target, &self.workload, &self.figures, &self.latency].map(|text| text.as_bytes());
+        let texts = [&self.target, &self.workload, &self.figures, &self.latency].map(String::as_bytes);
         let round = self.round.to_le_bytes();
         seal(run, &[texts[0], texts[1], texts[2], texts[3], &round, &self.content])
     }

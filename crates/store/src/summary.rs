@@ -129,7 +129,7 @@ impl Summary {
             self.targets_json(),
             self.words.clone(),
         ];
-        seal(run, &parts.each_ref().map(|part| part.as_bytes()))
+        seal(run, &parts.each_ref().map(String::as_bytes))
     }
 
     /// The line of a list, without tags.
@@ -215,9 +215,10 @@ fn condition(filter: &Filter, running: &BTreeSet<i64>) -> (String, Vec<Value>) {
         terms.push(format!("id < {}", parameter(before.into())));
     }
     let mut sql = if terms.is_empty() { String::new() } else { format!(" WHERE {}", terms.join(" AND ")) };
-    sql.push_str(" ORDER BY id DESC");
+    sql += " ORDER BY id DESC";
     if let Some(limit) = filter.limit {
-        sql.push_str(&format!(" LIMIT {}", parameter(i64::from(limit).into())));
+        sql += " LIMIT ";
+        sql += &parameter(i64::from(limit).into());
     }
     (sql, values)
 }

@@ -18,10 +18,13 @@ use super::say::{self, note, say};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, usage};
 
+/// The variable that names the store where no flag does.
+const VARIABLE: &str = "IOTAX_DB";
+
 /// The store of runs.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub(super) struct StoreArgs {
-    /// Store of runs, a file or postgres://USER@HOST/DATABASE [default: iotax/iotax.db in the XDG data directory]
+    /// Store of runs, a file or postgres://USER@HOST/DATABASE [default: $IOTAX_DB, or iotax/iotax.db in the XDG data directory]
     #[arg(long, value_name = "STORE")]
     db: Option<PathBuf>,
 }
@@ -33,8 +36,9 @@ impl StoreArgs {
     }
 
     pub(super) fn location(&self) -> Result<Location, Failure> {
-        match &self.db {
-            Some(place) => Ok(place.into()),
+        // Unlike an argument the variable is not shown to other users: a URL may have a password.
+        match self.db.clone().or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from)) {
+            Some(place) => Ok((&place).into()),
             None => Ok(Location::File(args::directories()?.data_dir().join("iotax.db"))),
         }
     }

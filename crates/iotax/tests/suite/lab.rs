@@ -51,7 +51,7 @@ impl Lab {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotax"));
         command.current_dir(self.root.path());
         command.env("HOME", self.path("home")).env("TMPDIR", self.scratch.path());
-        for variable in ["XDG_DATA_HOME", "XDG_STATE_HOME", "NO_COLOR", "COLUMNS", "TERM"] {
+        for variable in ["IOTAX_DB", "XDG_DATA_HOME", "XDG_STATE_HOME", "NO_COLOR", "COLUMNS", "TERM"] {
             command.env_remove(variable);
         }
         command

@@ -66,8 +66,8 @@ fn directory() -> PathBuf {
 /// Refuses a directory that others can write to, or that is a link.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(directory)?;
-    let is_ours =
-        found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
+    let open_to_others = found.mode() & 0o077;
+    let is_ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && open_to_others == 0;
     if is_ours {
         return Ok(());
     }
