@@ -21,6 +21,10 @@ pub use state::{MemberState, MemberStatus};
 const PING: u64 = 1_000_000_000;
 /// Least time from [`ToMember::Go`] to the moment that it names: a member must have it by then.
 const LEAD_NS: u64 = 50_000_000;
+/// What each member adds to it: its message has to be written here and read there.
+const LEAD_EACH_NS: u64 = 2_000_000;
+/// The number of members that add to it.
+const LEAD_AT_MOST: u64 = 500;
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -307,7 +311,8 @@ impl Coordinator {
         }
         let Some(step) = at_work().filter_map(Member::waits_for).min() else { return };
         let longest = at_work().map(Member::longest_trip_ns).max().unwrap_or(0);
-        let at_ns = now_ns + LEAD_NS + 2 * longest;
+        let many = LEAD_EACH_NS * (self.members.len() as u64).min(LEAD_AT_MOST);
+        let at_ns = now_ns + LEAD_NS + many + 2 * longest;
         // A second attempt of one member is not what the others measured.
         let after_others_ns = at_ns - *self.gone.entry(step).or_insert(at_ns);
         let mut members = 0;

@@ -130,24 +130,20 @@ impl<L: MemberLink> Member<L> {
         Ok(())
     }
 
-    /// Waits until a step that is ready may begin, and to the moment of it. Returns that moment by this machine's clock; `None` if the run is to stop
-    /// instead.
+    /// Waits until it is known when a step that is ready begins. Returns that moment by this machine's clock; `None` if the run is to stop instead.
     pub fn pass(&self, step: Step) -> Option<u64> {
         self.state().went = None;
         self.link.send(&FromMember::Ready { step }).ok()?;
         let mut state = self.state();
-        let at_ns = loop {
+        loop {
             if state.has_ended || self.stop.load(Ordering::Relaxed) {
                 return None;
             }
             match state.went {
-                Some((went, at_ns)) if went == step => break at_ns,
+                Some((went, at_ns)) if went == step => return Some(at_ns),
                 _ => state = self.wait(state),
             }
-        };
-        drop(state);
-        std::thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
-        Some(at_ns)
+        }
     }
 
     /// Tells when a step began.

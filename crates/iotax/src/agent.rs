@@ -96,10 +96,13 @@ fn listen(
     requests
 }
 
-/// Blocks until the runner says to start the load. Ends the process on any other request.
-fn await_go(requests: &Receiver<Request>) {
+/// Blocks until the load is to start. Ends the process on any request but that. Returns the moment of the start if one was asked for.
+fn await_go(requests: &Receiver<Request>) -> Option<u64> {
     match requests.recv() {
-        Ok(Request::Go) => {}
+        Ok(Request::Go { at_ns }) => at_ns.map(|at_ns| {
+            thread::sleep(Duration::from_nanos(at_ns.saturating_sub(host_info::monotonic_ns())));
+            host_info::monotonic_ns()
+        }),
         Ok(other) => {
             // Prints only the kind: a request may hold a secret.
             let said = format!("{other:?}");
@@ -190,12 +193,17 @@ impl Agent {
     ) -> Result<(), WireError> {
         for request in requests {
             let mut broken = None;
+            let mut started = None;
             let mut emit = |event: Event| {
-                if broken.is_none() {
-                    broken = events.send(&event).err();
+                // Only now, so that the load did not wait for it.
+                let told = started.take_if(|_| event != Event::Ready).map(|at_ns| Event::Started { at_ns });
+                for event in told.iter().chain([&event]) {
+                    if broken.is_none() {
+                        broken = events.send(event).err();
+                    }
                 }
                 if event == Event::Ready && broken.is_none() {
-                    await_go(requests);
+                    started = await_go(requests);
                 }
             };
             events.set_busy(true);
@@ -231,7 +239,7 @@ impl Agent {
                 Ok(Event::CachesDropped(iotax_engine::drop_caches(&path)))
             }
             Request::Run(job) => self.run(&job, emit),
-            Request::Go => Err("there is nothing set up that could start".into()),
+            Request::Go { .. } => Err("there is nothing set up that could start".into()),
             Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
                 .map(Event::Audited)
                 .map_err(|error| error.to_string()),

@@ -105,7 +105,7 @@ fn a_load_starts_when_it_is_told_to_and_not_before() {
             begun = Some(told.elapsed());
         }
     };
-    let outcome = link.go(&job, LONG, &mut observe).expect("measured");
+    let outcome = link.go(&job, LONG, None, &mut observe).expect("measured");
     assert!(outcome.tallies.ios() > 0 && begun.is_some());
     assert!(told.elapsed() >= Duration::from_millis(100), "it had begun before");
     // Every agent records its machine's activity; the runner ignores it on the host, which it watches itself.

@@ -19,7 +19,7 @@ use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Protocol version; both ends must have the same.
-pub const PROTOCOL: u16 = 12;
+pub const PROTOCOL: u16 = 13;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -59,7 +59,11 @@ pub enum Request {
     /// and no effect on work whose length is not its own choice.
     End,
     /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Over`] and [`Event::Done`].
-    Go,
+    Go {
+        /// The moment to start at, in nanoseconds of the monotonic clock that both ends share; absent: at once. With it
+        /// [`Event::Started`] is told too.
+        at_ns: Option<u64>,
+    },
     /// Starts a server for network measurements, in addition to other requests. Answered by [`Event::Serving`].
     Serve {
         /// The address to listen on.
@@ -218,6 +222,11 @@ pub enum Event {
     CachesDropped(CacheDrop),
     /// The measurement is set up. The load starts on [`Request::Go`], so that several agents can start at once.
     Ready,
+    /// The moment at which the load started, told once it goes on.
+    Started {
+        /// In nanoseconds of the agent's monotonic clock.
+        at_ns: u64,
+    },
     /// The warm-up is over and the measured window starts.
     Measuring,
     /// One interval.

@@ -348,19 +348,21 @@ impl AgentClient {
         })
     }
 
-    /// Starts the load of the job that was set up. `observe` gets [`Event::Measuring`], every [`Event::Sample`] and [`Event::Over`] as they
+    /// Starts the load of the job that was set up: at once, or at a moment of the monotonic clock if the agent is on this machine. `observe` gets
+    /// [`Event::Started`], [`Event::Measuring`], every [`Event::Sample`] and [`Event::Over`] as they
     /// arrive. The deadline is the job's warm-up and runtime, plus `slack` for everything around them. On an interrupt the load of a job that records
     /// gaps ends, and its outcome so far is waited for.
     pub fn go(
         &mut self,
         job: &Job,
         slack: Duration,
+        at_ns: Option<u64>,
         observe: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, AgentError> {
         let deadline = Duration::from(job.workload.duration()) + slack;
         self.ending = Ending::of(job);
-        let outcome = self.follow("run", &Request::Go, deadline, |event| match event {
-            Event::Measuring | Event::Sample(_) | Event::Over => {
+        let outcome = self.follow("run", &Request::Go { at_ns }, deadline, |event| match event {
+            Event::Started { .. } | Event::Measuring | Event::Sample(_) | Event::Over => {
                 observe(&event);
                 Heard::More
             }
@@ -379,7 +381,7 @@ impl AgentClient {
         observe: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, AgentError> {
         self.prepare(job)?;
-        self.go(job, slack, observe)
+        self.go(job, slack, None, observe)
     }
 
     /// The id of the agent's local process; `None` if there is none.

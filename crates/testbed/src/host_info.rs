@@ -190,3 +190,10 @@ fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
         field(cpuinfo, "flags").map(|_| "a hypervisor that does not give its name".to_owned())
     })
 }
+
+/// The monotonic clock in nanoseconds: the same for all processes of a machine.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}

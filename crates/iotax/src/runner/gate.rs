@@ -7,8 +7,9 @@ use iotax_model::units::Nanos;
 
 /// Holds windows back until others are ready, and learns when they began.
 pub(crate) trait Gate: Sync {
-    /// Blocks while all agents of a window are ready, until they may begin. `order` is the position of its first measurement.
-    fn pass(&self, order: u32);
+    /// Blocks while all agents of a window are ready, until it is known when they begin. Returns the moment, in nanoseconds of the monotonic
+    /// clock; `None`: at once. `order` is the position of its first measurement.
+    fn pass(&self, order: u32) -> Option<u64>;
     /// The windows of all agents began at this moment, after a warm-up of this length. Told once they are over.
     fn began(&self, order: u32, warm_up: Nanos, at: Instant);
     /// A measurement is in the store.
@@ -25,8 +26,8 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    pub(super) fn pass(self) {
-        self.gate.pass(self.order);
+    pub(super) fn pass(self) -> Option<u64> {
+        self.gate.pass(self.order)
     }
 
     pub(super) fn began(self, at: Instant) {
@@ -38,7 +39,9 @@ impl Entry<'_> {
 pub(crate) struct Open;
 
 impl Gate for Open {
-    fn pass(&self, _: u32) {}
+    fn pass(&self, _: u32) -> Option<u64> {
+        None
+    }
 
     fn began(&self, _: u32, _: Nanos, _: Instant) {}
 

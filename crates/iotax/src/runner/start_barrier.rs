@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use iotax_model::record::Outcome;
 use iotax_model::wire::{Event, Job};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
+use iotax_testbed::host_info::monotonic_ns;
 
 use super::gate::Entry;
 
@@ -22,6 +23,8 @@ pub(super) struct Participant<'a> {
     pub(super) job: Job,
     /// Time limit for everything but warm-up and runtime.
     pub(super) slack: Duration,
+    /// True if the agent's monotonic clock is this machine's.
+    pub(super) shares_clock: bool,
     /// True for a neighbour, which is not measured itself.
     pub(super) is_neighbour: bool,
 }
@@ -48,7 +51,7 @@ pub(super) fn run(
     on_event: &mut dyn FnMut(AgentEvent),
 ) {
     let (sender, events) = mpsc::channel();
-    let mut began = Beginnings::new(&participants);
+    let mut began = Beginnings::new(&participants, entry.warm_up.into());
     let mut barrier = Barrier::new(&participants);
     thread::scope(|scope| {
         for (number, participant) in participants.into_iter().enumerate() {
@@ -59,12 +62,17 @@ pub(super) fn run(
                 // The receiver exists until all senders are dropped.
                 let send =
                     |kind| drop(sender.send(AgentEvent { participant: number, at: Instant::now(), kind }));
-                let Participant { agent, job, slack, .. } = participant;
+                let Participant { agent, job, slack, shares_clock, .. } = participant;
                 let ended = agent.prepare(&job).and_then(|()| {
                     send(EventKind::Ready);
                     // The barrier outlives all participants.
-                    let _ = started.recv();
-                    agent.go(&job, slack, &mut |event| send(EventKind::Event(event.clone())))
+                    let at_ns = started.recv().ok().flatten();
+                    if !shares_clock && let Some(at_ns) = at_ns {
+                        thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
+                    }
+                    agent.go(&job, slack, at_ns.filter(|_| shares_clock), &mut |event| {
+                        send(EventKind::Event(event.clone()))
+                    })
                 });
                 send(EventKind::Ended(Box::new(ended)));
             });
@@ -81,44 +89,55 @@ pub(super) fn run(
     }
 }
 
-/// When the measured agents' windows began. Messages come late on a busy machine and never early, so of all that tell it the earliest is
-/// right.
-struct Beginnings(BTreeMap<usize, Option<Instant>>);
+/// When the measured agents' windows began: as they say themselves, or by the messages that tell it. Those come late on a busy machine and never
+/// early, so the earliest is right.
+struct Beginnings {
+    known: BTreeMap<usize, Option<Instant>>,
+    warm_up: Duration,
+}
 
 impl Beginnings {
-    fn new(participants: &[Participant<'_>]) -> Self {
-        Self(
-            (0..)
+    fn new(participants: &[Participant<'_>], warm_up: Duration) -> Self {
+        Self {
+            warm_up,
+            known: (0..)
                 .zip(participants)
                 .filter(|(_, one)| !one.is_neighbour)
                 .map(|(number, _)| (number, None))
                 .collect(),
-        )
+        }
     }
 
     fn see(&mut self, event: &AgentEvent) {
         let began = match &event.kind {
+            // Instants are of the same clock.
+            EventKind::Event(Event::Started { at_ns }) => {
+                let since = Duration::from_nanos(monotonic_ns().saturating_sub(*at_ns));
+                Instant::now().checked_sub(since).map(|started| started + self.warm_up)
+            }
             EventKind::Event(Event::Measuring) => Some(event.at),
             EventKind::Event(Event::Sample(sample)) => {
                 event.at.checked_sub(Duration::from_nanos(sample.at_ns))
             }
             _ => None,
         };
-        if let (Some(known), Some(began)) = (self.0.get_mut(&event.participant), began) {
+        if let (Some(known), Some(began)) = (self.known.get_mut(&event.participant), began) {
             *known = Some(known.map_or(began, |known| known.min(began)));
         }
     }
 
     /// The last of them, if all have begun.
     fn last(&self) -> Option<Instant> {
-        self.0.values().copied().collect::<Option<Vec<Instant>>>()?.into_iter().max()
+        self.known.values().copied().collect::<Option<Vec<Instant>>>()?.into_iter().max()
     }
 }
 
 /// The agents that the others wait for.
 struct Barrier {
     is_neighbour: Vec<bool>,
-    starts: Vec<Sender<()>>,
+    starts: Vec<Sender<Option<u64>>>,
+    /// When they start.
+    at_ns: Option<u64>,
     unready: Vec<bool>,
     /// Neighbours whose window has not begun.
     warming_up: Vec<bool>,
@@ -134,6 +153,7 @@ impl Barrier {
             warming_up: is_neighbour.clone(),
             is_neighbour,
             starts: Vec::new(),
+            at_ns: None,
             neighbours_started: false,
             measured_started: false,
         }
@@ -153,7 +173,7 @@ impl Barrier {
         let none = |waiting: &[bool]| !waiting.contains(&true);
         if none(&self.unready) && !self.neighbours_started {
             self.neighbours_started = true;
-            entry.pass();
+            self.at_ns = entry.pass();
             self.start(true);
         }
         if self.neighbours_started && none(&self.warming_up) && !self.measured_started {
@@ -166,7 +186,7 @@ impl Barrier {
         for (start, is_neighbour) in self.starts.iter().zip(&self.is_neighbour) {
             if *is_neighbour == neighbours {
                 // A participant that has failed no longer receives.
-                let _ = start.send(());
+                let _ = start.send(self.at_ns);
             }
         }
     }

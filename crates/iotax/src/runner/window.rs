@@ -72,14 +72,25 @@ pub(super) fn perform(
         for (number, target) in (0..).zip(part.targets.iter_mut()) {
             let job = target.job(part.workload, part.seed.wrapping_add(number), part.interval);
             let name = target.name_among(number);
+            let mut shares_clock = false;
             let agent = match target.own_agent()? {
                 Some(OwnAgent { client, blocks }) => {
                     layers.extend(blocks);
                     client
                 }
-                None => run_agent.take().context("this host's agent measures one target at a time")?,
+                None => {
+                    shares_clock = true;
+                    run_agent.take().context("this host's agent measures one target at a time")?
+                }
             };
-            participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: false });
+            participants.push(Participant {
+                name,
+                agent,
+                slack: slack(&job),
+                job,
+                shares_clock,
+                is_neighbour: false,
+            });
         }
         for (number, target) in (0..).zip(part.neighbours.iter_mut()) {
             let workload = part.neighbour.as_ref().context("noise has a workload")?;
@@ -88,7 +99,14 @@ pub(super) fn perform(
             let job = target.job(workload, seed, common_window::fine(workload));
             let name = target.spec.name.clone();
             let agent = target.own_agent()?.context("a neighbour has an agent of its own")?.client;
-            participants.push(Participant { name, agent, slack: slack(&job), job, is_neighbour: true });
+            participants.push(Participant {
+                name,
+                agent,
+                slack: slack(&job),
+                job,
+                shares_clock: false,
+                is_neighbour: true,
+            });
         }
         let watch = Watch::new(host, layers, &participants[first..], part.workload.window().0);
         let watch = if happenings.is_some() { watch.keeping() } else { watch };

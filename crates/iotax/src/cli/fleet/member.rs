@@ -169,11 +169,13 @@ impl<'a, L: MemberLink> Seat<'a, L> {
 }
 
 impl<L: MemberLink> Gate for Seat<'_, L> {
-    fn pass(&self, order: u32) {
-        *lock(&self.at_ns) = match self.assignment.mode {
+    fn pass(&self, order: u32) -> Option<u64> {
+        let at_ns = match self.assignment.mode {
             FleetMode::Each => None,
             FleetMode::Shared => self.member.pass(u64::from(order)),
         };
+        *lock(&self.at_ns) = at_ns;
+        at_ns
     }
 
     fn began(&self, order: u32, warm_up: Nanos, at: Instant) {
