@@ -18,12 +18,15 @@ use iotax_testkit::nats::NatsServer;
 const VERSION: &str = "scale";
 const PLAN: &str = "[[target]]\nname = 'null'\ndevice = '/dev/null'\n[[workload]]\nrw = 'randread'\n";
 
+/// When sampling began, the CPU seconds of each process, and the bytes then.
+type Begun = (Instant, Vec<f64>, [(u64, u64); 2]);
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["members", url, first, count, seconds] => {
-            members(url, number(first), number(count), number(seconds))
+            members(url, number(first), number(count), number(seconds));
         }
         ["leaf", url, name] => leaf(url, name),
         [members, seconds, leaves] => study(number(members), number(seconds), number(leaves), 1),
@@ -60,7 +63,7 @@ fn members(url: &str, first: u64, count: u64, seconds: u64) {
 fn member(address: &Address, index: u64, seconds: u64) {
     let who = AgentName { name: format!("m{index:05}"), group: None, version: VERSION.into() };
     let mut agent = Agent::enlist(address, &who).expect("a server");
-    while agent.wait(Duration::from_secs(3600)).expect("a server").is_none() {}
+    while agent.wait(Duration::from_hours(1)).expect("a server").is_none() {}
     let environment = Box::new(Environment::default());
     agent
         .send(&FromMember::Hello { protocol: PROTOCOL, version: VERSION.into(), environment })
@@ -183,7 +186,7 @@ fn study(count: u64, seconds: u64, leaves: u64, processes: u64) {
     let assignments = hub.members().into_iter().map(|name| (name, assignment.clone()));
     let mut coordinator = Coordinator::new(FleetMode::Each, VERSION, patience, assignments);
     let (mut kept, mut samples, mut sampled) = (0_u64, 0_u64, 0_u64);
-    let mut begun: Option<(Instant, Vec<f64>, [(u64, u64); 2])> = None;
+    let mut begun: Option<Begun> = None;
     let all = [&[std::process::id(), server.pid().expect("it runs")], pids.as_slice()].concat();
     let cpu = || all.iter().map(|pid| usage(*pid).0).collect::<Vec<_>>();
     let until = Instant::now() + Duration::from_secs(seconds) + Duration::from_mins(5);
@@ -209,7 +212,7 @@ fn study(count: u64, seconds: u64, leaves: u64, processes: u64) {
             for action in std::mem::take(&mut actions) {
                 match action {
                     Action::Send { member, message } => {
-                        hub.send(To::One(&member), &message).expect("a server")
+                        hub.send(To::One(&member), &message).expect("a server");
                     }
                     Action::Keep { member, number, .. } => {
                         kept += 1;

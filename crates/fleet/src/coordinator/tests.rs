@@ -116,6 +116,7 @@ impl World {
         self.members.get_mut(name).expect("known")
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "a message is gone once it is sent")]
     fn told(&mut self, name: &str, message: ToMember) {
         let now_ns = self.now_ns;
         let member = self.member(name);
@@ -168,7 +169,7 @@ impl World {
             }
             Fate::Hangs(at) if at == step => member.is_silent = true,
             _ if step > steps => {
-                self.hear(name, FromMember::Over { state: RunState::Complete, reason: None })
+                self.hear(name, FromMember::Over { state: RunState::Complete, reason: None });
             }
             _ => self.hear(name, FromMember::Ready { step }),
         }

@@ -294,7 +294,7 @@ impl Agent {
                         self.take_broadcast(broadcast, at_ns);
                     }
                 } else if let Ok(frame) = Frame::decode(&payload) {
-                    self.take_frame(frame, at_ns);
+                    self.take_frame(&frame, at_ns);
                 }
             }
         }
@@ -324,9 +324,9 @@ impl Agent {
         }
     }
 
-    fn take_frame(&mut self, frame: Frame, at_ns: u64) {
+    fn take_frame(&mut self, frame: &Frame, at_ns: u64) {
         if frame.kind == Kind::Open {
-            self.take_offer(&frame, at_ns);
+            self.take_offer(frame, at_ns);
             return;
         }
         let Some(work) = &mut self.work else { return };
@@ -341,7 +341,7 @@ impl Agent {
             work.over = Some(frame.reason());
             return;
         }
-        let taken = work.session.take(&frame, at_ns);
+        let taken = work.session.take(frame, at_ns);
         let parsed = taken.and_then(|message| {
             let read = |message: Vec<u8>| {
                 serde_json::from_slice(&message).map_err(|error| LinkError::Garbled(error.to_string()))

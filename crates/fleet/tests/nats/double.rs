@@ -94,8 +94,8 @@ fn work(agent: &mut Agent, parts: u64, is_over: &AtomicBool) -> String {
 
 /// A part whose text is not compressed to nothing.
 pub(crate) fn part(number: u64) -> FromMember {
-    let text: String =
-        (0..200).map(|i| format!("{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i)).collect();
+    let words = (0..200).map(|i| format!("{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i));
+    let text = words.collect::<Vec<_>>().concat();
     let warning = Warning {
         kind: WarningKind::Incomplete,
         target: None,

@@ -124,8 +124,8 @@ fn print_run(id: i64, run: &Result<RunSummary, StoreError>) {
         Ok(run) => {
             let measured = format!("{}/{}", run.measured, run.planned);
             let (started, state) = (utc(run.started_at_ms), state(run));
-            let tags: String = run.tags.iter().map(|tag| format!(" +{tag}")).collect();
-            let name = visible::line(&format!("{}{tags}", run.name)).to_string();
+            let words = [run.name.clone()].into_iter().chain(run.tags.iter().map(|tag| format!("+{tag}")));
+            let name = visible::line(&words.collect::<Vec<_>>().join(" ")).to_string();
             print_line!("{id:>5}  {started:<20}  {state:<11}  {measured:>9}  {name}");
         }
         Err(_) => print_line!("{id:>5}  {:<20}  {DAMAGED:<11}  {:>9}", "", ""),

@@ -71,7 +71,7 @@ pub(super) fn run(
                         thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
                     }
                     agent.go(&job, slack, at_ns.filter(|_| shares_clock), &mut |event| {
-                        send(EventKind::Event(event.clone()))
+                        send(EventKind::Event(event.clone()));
                     })
                 });
                 send(EventKind::Ended(Box::new(ended)));

@@ -73,15 +73,12 @@ pub(super) fn perform(
             let job = target.job(part.workload, part.seed.wrapping_add(number), part.interval);
             let name = target.name_among(number);
             let mut shares_clock = false;
-            let agent = match target.own_agent()? {
-                Some(OwnAgent { client, blocks }) => {
-                    layers.extend(blocks);
-                    client
-                }
-                None => {
-                    shares_clock = true;
-                    run_agent.take().context("this host's agent measures one target at a time")?
-                }
+            let agent = if let Some(OwnAgent { client, blocks }) = target.own_agent()? {
+                layers.extend(blocks);
+                client
+            } else {
+                shares_clock = true;
+                run_agent.take().context("this host's agent measures one target at a time")?
             };
             participants.push(Participant {
                 name,

@@ -80,7 +80,7 @@ fn start(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("it starts");
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     while !fs::read_to_string(lab.path("log")).expect("there").contains(moment) {
         assert!(Instant::now() < end, "{}", fs::read_to_string(lab.path("log")).expect("there"));
         std::thread::sleep(Duration::from_millis(20));
@@ -90,7 +90,7 @@ fn start(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
 
 /// Waits until nothing of any member is left.
 fn await_nothing_left(lab: &Lab) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + Duration::from_mins(1);
     let is_left = || {
         let files = fs::read_dir(lab.work()).expect("there").count();
         files > 0 || !members(lab).is_empty()

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::lab::{Lab, text};
 
 /// The longest wait for anything: many tests share the machine.
-const LONG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_mins(2);
 
 struct AgentProcess(Child);
 

@@ -38,7 +38,7 @@ fn a_run_is_followed_to_its_end() {
     assert!(page.contains(&format!("data-events=\"/runs/{id}/events\"")), "{page}");
 
     let mut stream = TcpStream::connect(server.address).expect("connected");
-    stream.set_read_timeout(Some(Duration::from_secs(120))).expect("set");
+    stream.set_read_timeout(Some(Duration::from_mins(2))).expect("set");
     write!(stream, "GET /runs/{id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let mut lines = BufReader::new(stream).lines();
     let (name, data) = event(&mut lines);

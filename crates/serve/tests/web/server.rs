@@ -116,7 +116,7 @@ impl Server {
             let served = iotax_serve::serve(config, |address| tell.send(address).expect("heard"));
             served.expect("served");
         });
-        self.address = told.recv_timeout(Duration::from_secs(60)).expect("an address");
+        self.address = told.recv_timeout(Duration::from_mins(1)).expect("an address");
         self
     }
 
@@ -131,7 +131,7 @@ impl Server {
     /// Sends bytes and reads until the server closes the connection.
     pub(crate) fn raw(&self, request: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).expect("connected");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+        stream.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
         // A server that refuses early need not read the rest.
         let _ = stream.write_all(request);
         let mut answer = Vec::new();

@@ -47,6 +47,9 @@ struct Process {
     state: Option<PathBuf>,
 }
 
+/// The links to all members, the processes that were started here, and each member that cannot be started, with its reason.
+type Reached = (Box<dyn Hub>, Started, Vec<(String, String)>);
+
 /// Starts all members and connects the hub to them. Those that cannot be started come back with their reasons.
 pub(super) fn all(
     hosts: &[Host],
@@ -54,7 +57,7 @@ pub(super) fn all(
     tag: &str,
     ask: bool,
     stop: &Interrupt,
-) -> Result<(Box<dyn Hub>, Started, Vec<(String, String)>), Failure> {
+) -> Result<Reached, Failure> {
     if let Some(hub) = enlisted(hosts, tag)? {
         return Ok((Box::new(hub), Started::default(), Vec::new()));
     }
