@@ -67,7 +67,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    fn is_terminal(self) -> bool {
+    pub(crate) fn is_terminal(self) -> bool {
         match self {
             Self::Stdout => io::stdout().is_terminal(),
             Self::Stderr => io::stderr().is_terminal(),

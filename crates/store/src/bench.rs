@@ -67,11 +67,11 @@ fn measure(name: &str, place: &Location, bytes: impl Fn() -> u64) {
     let begun = Instant::now();
     grow(store.database.get_mut().as_mut(), runs).expect("stored");
     let (seconds, size) = (begun.elapsed().as_secs_f64(), bytes() / u64::from(runs));
-    println!("{name}: {runs} runs of 60 measurements stored in {seconds:.0} s, {size} bytes a run");
+    eprintln!("{name}: {runs} runs of 60 measurements stored in {seconds:.0} s, {size} bytes a run");
     let sql = "SELECT CAST(sum(length(content)) AS BIGINT), CAST(sum(length(latency)) AS BIGINT), \
                CAST(sum(length(figures)) AS BIGINT) FROM measurement WHERE run = 1";
     let row = store.database.get_mut().query(sql, &[]).expect("asked").pop();
-    println!("{name}: of a run: content, latency, figures: {row:?}");
+    eprintln!("{name}: of a run: content, latency, figures: {row:?}");
     let timed = |what: &str, work: &mut dyn FnMut() -> usize| {
         let mut times = Vec::new();
         let mut count = 0;
@@ -80,7 +80,7 @@ fn measure(name: &str, place: &Location, bytes: impl Fn() -> u64) {
             count = work();
             times.push(begun.elapsed().as_secs_f64() * 1e3);
         }
-        println!("{name}: {what}: {:.1} ms (median of 7), {count} found", median(&mut times));
+        eprintln!("{name}: {what}: {:.1} ms (median of 7), {count} found", median(&mut times));
     };
     timed("open to read", &mut || usize::from(Store::open_to_read(place).is_ok()));
     let store = Store::open_to_read(place).expect("there");

@@ -64,7 +64,7 @@ impl HeadRow {
     pub(crate) fn insert(&self, database: &mut dyn Database, run: i64) -> Result<(), Fault> {
         let sql = format!(
             "INSERT INTO run (id, {}, content, seal) VALUES \
-             ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+             ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
             Summary::COLUMNS
         );
         database.execute(&sql, &self.values(run))?;
@@ -76,7 +76,7 @@ impl HeadRow {
         // A single assignment to all columns, so that their order stands in one place.
         let sql = format!(
             "UPDATE run SET ({}, content, seal) = \
-             ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) WHERE id = $1",
+             ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) WHERE id = $1",
             Summary::COLUMNS
         );
         database.execute(&sql, &self.values(run))?;

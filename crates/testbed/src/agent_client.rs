@@ -348,9 +348,8 @@ impl AgentClient {
         })
     }
 
-    /// Starts the load of the job that was set up: at once, or at a moment of the monotonic clock if the agent is on this machine. `observe` gets
-    /// [`Event::Started`], [`Event::Measuring`], every [`Event::Sample`] and [`Event::Over`] as they
-    /// arrive. The deadline is the job's warm-up and runtime, plus `slack` for everything around them. On an interrupt the load of a job that records
+    /// Starts the load of the job that was set up: at once, or at a moment of the monotonic clock if the agent is on this machine.
+    /// `observe` gets what is told until [`Event::Over`], as it arrives. The deadline is the job's warm-up and runtime, plus `slack` for everything around them. On an interrupt the load of a job that records
     /// gaps ends, and its outcome so far is waited for.
     pub fn go(
         &mut self,

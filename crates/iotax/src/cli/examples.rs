@@ -122,6 +122,16 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ("iotax net run box --time 10", "The throughput to a server"),
         ],
     ),
+    (
+        "serve",
+        &[
+            ("iotax serve", "The runs of this machine in a browser"),
+            (
+                "iotax serve --db postgres://iotax@db/iotax --listen 0.0.0.0:8443 --token-file FILE --tls-cert CERT --tls-key KEY",
+                "A team's, over TLS",
+            ),
+        ],
+    ),
     ("fleet", &[("iotax fleet run plan.toml --hosts ssh://root@a,ssh://root@b", "Are two machines alike?")]),
     (
         "fleet run",

@@ -1,6 +1,5 @@
 //! `iotax list`: lists the runs in the store.
 
-use std::io::{self, IsTerminal};
 
 use clap::Args as ClapArgs;
 use iotax_analysis::time::utc;
@@ -61,7 +60,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 
 /// The runs that were asked for, the newest last.
 fn listed(args: &Args, store: &Store) -> Result<Vec<Listed>, Failure> {
-    let is_cut = args.limit.is_none() && !args.json && io::stdout().is_terminal();
+    let is_cut = args.limit.is_none() && !args.json && say::Stream::Stdout.is_terminal();
     let filter = Filter {
         text: args.words.join(" "),
         tags: args.tags.clone(),

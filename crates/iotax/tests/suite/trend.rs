@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use iotax_testkit::{require, skip};
+use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::lab::{Lab, text};
@@ -115,14 +115,9 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 /// The blocks of the page, in one process; then its p99 are those of the report.
 #[test]
 fn the_analysis_of_the_page_is_carried_out() {
+    // What brings it.
     require!(file "/usr/share/doc/python3-venv/copyright");
-    if !Path::new(PYTHON).exists() {
-        assert!(
-            std::env::var_os("IOTAX_REQUIRE").is_none(),
-            "{PYTHON} is missing: scripts/setup --tests makes it"
-        );
-        skip!("{PYTHON} is missing: scripts/setup --tests makes it");
-    }
+    assert!(Path::new(PYTHON).exists(), "{PYTHON} is missing: scripts/setup --tests makes it");
     let lab = Lab::new();
     two_runs(&lab);
     let [command] = blocks("sh")[..] else { panic!("one command") };

@@ -8,7 +8,7 @@ pub(crate) const WALLS: &[(&str, &[&str])] = &[
     ("iotax-netperf", &["iotax-model", "iotax-engine", "iotax-testkit"]),
     ("iotax-testbed", &["iotax-model", "iotax-testkit"]),
     ("iotax-analysis", &["iotax-model", "iotax-testkit"]),
-    ("iotax-store", &["iotax-model", "iotax-testkit"]),
+    ("iotax-store", &["iotax-model", "iotax-analysis", "iotax-testkit"]),
     ("iotax-fleet", &["iotax-model", "iotax-testkit"]),
     ("iotax-serve", &["iotax-model", "iotax-analysis", "iotax-report", "iotax-store", "iotax-testkit"]),
     // Its tests read recorded trees by the testbed's readers.

@@ -43,7 +43,7 @@ fn table(grid: &Grid, title: &str) -> Markup {
                     @for field in &grid.head {
                         // Not every column has a name.
                         @if field.text.is_empty() { td {} } @else {
-                            th.left[!field.is_figure] scope="col" {
+                            th class=[(!field.is_figure).then_some("left")] scope="col" {
                                 (field.text) @if let Some(unit) = &field.unit { small { " " (unit) } }
                             }
                         }
@@ -57,7 +57,7 @@ fn table(grid: &Grid, title: &str) -> Markup {
 
 fn cell(field: &Field) -> Markup {
     html! {
-        td.left[!field.is_figure] {
+        td class=[(!field.is_figure).then_some("left")] {
             @match field.verdict {
                 Some(verdict) => span class=(verdict.word()) { (field.text) },
                 None => (field.text),

@@ -11,12 +11,8 @@ use iotax_testbed::undo;
 
 use super::super::say::print_line;
 use super::super::{Failure, args, usage};
-use super::operate;
+use super::{operate, requests};
 use crate::runner::marks;
-
-pub(super) const STATUS: &str = "fleet status";
-pub(super) const DRAIN: &str = "fleet drain";
-pub(super) const CANCEL: &str = "fleet cancel";
 
 /// Flags of `iotax fleet status`, `drain` and `cancel`.
 #[derive(Debug, ClapArgs)]
@@ -51,7 +47,7 @@ fn ask(fleet: &str, what: &str) -> Result<String, Failure> {
 }
 
 pub(super) fn status(args: &Args) -> Result<Exit, Failure> {
-    tell(args, STATUS)
+    tell(args, requests::STATUS)
 }
 
 pub(super) fn tell(args: &Args, what: &str) -> Result<Exit, Failure> {

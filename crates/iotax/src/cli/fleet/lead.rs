@@ -22,7 +22,7 @@ use super::super::session::{say_not_undone, watch_signals};
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, args, confirm, estimate, usage};
 use super::hosts::{Host, Link};
-use super::{control, report, start};
+use super::{control, report, requests, start};
 use crate::runner::{self, marks::MarkSocket};
 
 /// Time for a member to greet once its process has started: a busy machine may be slow to start a program.
@@ -230,13 +230,13 @@ impl AtWork<'_> {
         let (coordinator, mut actions) = (&self.coordinator, Vec::new());
         let mut is_stopping = false;
         self.socket.answer(Duration::ZERO, |text| match text {
-            control::STATUS => Ok(control::lines(coordinator)),
-            control::DRAIN => {
+            requests::STATUS => Ok(control::lines(coordinator)),
+            requests::DRAIN => {
                 actions = coordinator.drain();
                 is_stopping = true;
                 Ok("the fleet stops after the measurement that goes on".into())
             }
-            control::CANCEL => {
+            requests::CANCEL => {
                 actions = coordinator.cancel();
                 is_stopping = true;
                 Ok("the fleet stops".into())

@@ -7,6 +7,7 @@ mod member;
 mod operate;
 mod plans;
 mod report;
+mod requests;
 mod resume;
 mod run;
 mod start;
@@ -40,8 +41,8 @@ pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
         Command::Run(args) => run::main(args),
         Command::Report(args) => report::main(args),
         Command::Status(args) => control::status(args),
-        Command::Drain(args) => control::tell(args, control::DRAIN),
-        Command::Cancel(args) => control::tell(args, control::CANCEL),
+        Command::Drain(args) => control::tell(args, requests::DRAIN),
+        Command::Cancel(args) => control::tell(args, requests::CANCEL),
         Command::Resume(args) => resume::main(args),
         Command::Member => member::main(),
     }

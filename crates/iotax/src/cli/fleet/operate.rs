@@ -7,7 +7,7 @@ use iotax_model::visible::line;
 
 use super::super::enlist::refused;
 use super::super::{Failure, usage};
-use super::control;
+use super::requests;
 
 /// Time for agents to answer.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -20,11 +20,11 @@ pub(super) fn at_server(given: &str, what: &str) -> Result<Option<String>, Failu
     let address: Address = given.parse().map_err(usage)?;
     let mut operator = Operator::connect(&address).map_err(refused)?;
     match what {
-        control::DRAIN => {
+        requests::DRAIN => {
             operator.drain(address.group.as_deref(), None);
             Ok(Some("the agents take no more work, and end after what they do now".into()))
         }
-        control::CANCEL => {
+        requests::CANCEL => {
             let fleet = address.fleet.as_deref().ok_or_else(|| {
                 usage(format!("{given:?} names no fleet; accepted: nats://HOST[:PORT]?fleet=FLEET"))
             })?;

@@ -1,0 +1,6 @@
+//! The two ends over a real nats-server.
+
+mod double;
+mod failures;
+mod login;
+mod work;

@@ -1,0 +1,5 @@
+//! What a coordinator is asked.
+
+pub(super) const STATUS: &str = "fleet status";
+pub(super) const DRAIN: &str = "fleet drain";
+pub(super) const CANCEL: &str = "fleet cancel";
