@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Flags of `iotax agent`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Wait for fleets at a NATS server: nats://HOST[:PORT][?group=NAME&creds=FILE&...], see the page on fleets over NATS
+    /// Wait for fleets at a NATS server: nats://HOST:PORT, with keys such as ?group=NAME&creds=FILE (docs/fleet-nats.md)
     #[arg(long, value_name = "URL")]
     nats: Option<Address>,
     /// The name that coordinators see [default: the host name]

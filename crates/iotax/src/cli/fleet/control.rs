@@ -17,7 +17,7 @@ use crate::runner::marks;
 /// Flags of `iotax fleet status`, `drain` and `cancel`.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct Args {
-    /// The fleet's id, as iotax fleet run shows it; or nats://HOST[:PORT] for the agents there
+    /// The fleet's id, as iotax fleet run shows it; or nats://HOST:PORT for the agents there
     fleet: String,
 }
 

@@ -18,7 +18,7 @@ use crate::runner;
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     input: PlanInput,
-    /// The members: ssh://[USER@]HOST[:PORT],..., local:N, or a file with one a line
+    /// The members: ssh://USER@HOST:PORT and others by commas, local:N, nats://HOST:PORT, or a file with one a line
     #[arg(long, value_name = "LIST|FILE")]
     hosts: String,
     /// What the members measure together: each its own storage, or all one that they share: each or shared [default: the plan's, else each]
