@@ -1,6 +1,6 @@
 //! Links over NATS: for more members than one machine keeps ssh connections to, and for machines that can only call out.
 //!
-//! NATS forgets what it cannot deliver at once, so [`session`] makes a reliable stream for each member of it: frames are numbered,
+//! NATS forgets what it cannot deliver at once, so `session` makes a reliable stream for each member of it: frames are numbered,
 //! acknowledged and repeated. What is above it sees the same as over a pipe: every message once and in order, or the loss of the member.
 //! Samples are no part of the stream: one that is lost is missed by nobody, and leaves can merge them on the way.
 //!
@@ -8,7 +8,7 @@
 //!
 //! | subject | who says what to whom |
 //! |---|---|
-//! | `PREFIX.all` | a coordinator or an operator to all agents: [`presence::Broadcast`] |
+//! | `PREFIX.all` | a coordinator or an operator to all agents: `presence::Broadcast` |
 //! | `PREFIX.answer.MEMBER` | an agent or a leaf to all who asked: [`presence::Presence`] |
 //! | `PREFIX.to.MEMBER` | a coordinator to an agent: frames |
 //! | `PREFIX.from.FLEET.MEMBER` | an agent to the coordinator of a fleet: frames |
