@@ -1,8 +1,8 @@
 //! Turns records into answers: data, never prose.
 //!
-//! [`store`] keeps what was measured and loads it as a [`Run`]; [`judge`] compares its targets by the rules of [`stats`] and checks how far
+//! [`judge`] compares the targets of a [`iotax_model::Run`] by the rules of [`stats`] and checks how far
 //! the figures can be trusted; [`mod@compare`] holds two runs against one another; [`suite`] sets the workloads of a suite side by
-//! side. The store opens its one database file; nothing else here touches the machine.
+//! side. Nothing here touches the machine.
 
 pub mod amplification;
 pub mod ask;

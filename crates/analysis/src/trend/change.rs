@@ -42,7 +42,7 @@ pub struct Pending {
     pub points: usize,
     /// The logarithm of the ratio of their level to the one before.
     pub shift: f64,
-    /// How many more points like these make it a change; absent if [`AHEAD`] would not.
+    /// How many more points like these make it a change; absent if 12 more would not.
     pub needed: Option<usize>,
 }
 

@@ -1,8 +1,8 @@
 //! Trends: changes of level over a history of runs.
 //!
 //! A series is one cell by one metric over the runs: the mean over each run's rounds of the logarithm of target / control, so that what the
-//! machine did to both goes out of it. Without a control it is the target alone, and the machine's days are in it. [`energy`] divides
-//! a series, [`change`] says where and by how much, [`history`] keeps what is needed of each run.
+//! machine did to both goes out of it. Without a control it is the target alone, and the machine's days are in it. `energy` divides
+//! a series, `change` says where and by how much, `history` keeps what is needed of each run.
 
 mod change;
 mod energy;
