@@ -121,7 +121,7 @@ pub struct SharedGroup {
     pub rounds: usize,
     /// Median over the rounds of the I/Os per second of all members.
     pub iops: f64,
-    /// Student's t interval at 95% of the mean of these sums; absent for fewer than two rounds.
+    /// Student's t interval at 95% of the geometric mean of these sums; absent for fewer than two rounds.
     pub iops_interval: Option<Interval>,
     /// Median over the rounds of the bytes per second of all members.
     pub bytes_per_s: f64,
@@ -382,7 +382,9 @@ impl SharedGroup {
             shares: got.iter().map(|(member, rate)| (members[*member].0.to_owned(), share(*rate))).collect(),
             rounds: rounds.len(),
             iops: median(&iops).unwrap_or_default(),
-            iops_interval: Differences::new(iops).and_then(|iops| iops.interval(ALPHA)),
+            iops_interval: Differences::new(iops.iter().map(|sum| sum.ln()).collect())
+                .and_then(|logs| logs.interval(ALPHA))
+                .map(|interval| interval.map(f64::exp)),
             bytes_per_s: median(&sums(|one| one.bytes)).unwrap_or_default(),
             fairness: Fairness::over(even.collect(), least),
             ios: rounds.iter().flatten().map(|one| one.ios).sum(),

@@ -357,7 +357,7 @@ pub(super) fn grouped(n: u64) -> String {
 }
 
 /// `1 round`, `3 rounds`.
-pub(crate) fn counted(n: impl Into<u64>, noun: &str) -> String {
+pub fn counted(n: impl Into<u64>, noun: &str) -> String {
     let n = n.into();
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

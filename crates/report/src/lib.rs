@@ -23,6 +23,7 @@ mod sweep;
 pub mod terminal;
 mod watch;
 
+pub use figure::counted;
 use iotax_model::Plan;
 use iotax_model::Run;
 

@@ -91,9 +91,11 @@ pub fn serve(config: Config, listening: impl FnOnce(SocketAddr)) -> Result<(), S
 async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConfig>) -> io::Result<()> {
     let handle = Handle::new();
     let (mut int, mut term) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    // A terminal that is closed, or an ssh connection that ends.
+    let mut hangup = signal(SignalKind::hangup())?;
     let (stop, followers) = (handle.clone(), Arc::clone(&app.followers));
     tokio::spawn(async move {
-        tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
+        tokio::select! { _ = int.recv() => {}, _ = term.recv() => {}, _ = hangup.recv() => {} }
         // Those who follow a run would stay for hours.
         followers.close();
         stop.graceful_shutdown(Some(FAREWELL));

@@ -28,6 +28,8 @@ use crate::{Claim, Location};
 const LOCKS: i32 = i32::from_be_bytes(*b"iotx");
 /// Longest wait for a server that went away, and for locks.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// The same for one that only looks: its user can ask again.
+const READ_PATIENCE: Duration = Duration::from_secs(5);
 /// More statements than the code has, filters aside.
 const MOST_STATEMENTS: usize = 200;
 
@@ -50,6 +52,8 @@ pub(crate) struct Postgres {
     connector: Connector,
     is_read_only: bool,
     session: Arc<Mutex<Session>>,
+    /// True once the server was waited for in vain: what follows tries only once.
+    gave_up: bool,
 }
 
 struct Session {
@@ -100,7 +104,7 @@ impl Postgres {
         })?;
         let session =
             Session::begin(&connector, is_read_only).map_err(|error| told(&place, None, fault(error)))?;
-        Ok(Self { place, connector, is_read_only, session: Arc::new(Mutex::new(session)) })
+        Ok(Self { place, connector, is_read_only, session: Arc::new(Mutex::new(session)), gave_up: false })
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -282,15 +286,20 @@ impl Database for Postgres {
     }
 
     fn reconnect(&mut self, lost: Fault) -> Result<(), Fault> {
-        let mut lost = match lost {
-            Fault::Lost(reason) => reason,
-            other => return Err(other),
+        if !matches!(lost, Fault::Lost(_)) {
+            return Err(lost);
+        }
+        let patience = match (self.gave_up, self.is_read_only) {
+            (true, _) => Duration::ZERO,
+            (false, true) => READ_PATIENCE,
+            (false, false) => PATIENCE,
         };
+        self.gave_up = true;
         let begun = Instant::now();
         let mut pause = Duration::from_millis(50);
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let claimed = session.claimed.clone();
-        while begun.elapsed() < PATIENCE {
+        loop {
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_secs(2));
             let renewed = Session::begin(&self.connector, self.is_read_only).and_then(|mut renewed| {
@@ -303,19 +312,22 @@ impl Database for Postgres {
                 renewed.claimed.clone_from(&claimed);
                 Ok(Ok(renewed))
             });
-            match renewed {
+            let lost = match renewed {
                 Ok(Ok(renewed)) => {
                     *session = renewed;
+                    self.gave_up = false;
                     return Ok(());
                 }
-                Ok(Err(run)) => lost = format!("run {run} is claimed by another process since"),
+                Ok(Err(run)) => format!("run {run} is claimed by another process since"),
                 Err(error) => match fault(error) {
-                    Fault::Lost(reason) => lost = reason,
+                    Fault::Lost(reason) => reason,
                     other => return Err(other),
                 },
+            };
+            if begun.elapsed() >= patience {
+                return Err(Fault::Lost(format!("{lost}; it was tried for {} s", patience.as_secs())));
             }
         }
-        Err(Fault::Lost(format!("{lost}; it was tried for {} s", PATIENCE.as_secs())))
     }
 
     fn claim(&mut self, run: i64) -> Result<Claim, Fault> {

@@ -40,7 +40,8 @@ impl Summary {
         let workloads = plan.workloads.iter().map(|workload| workload.name.as_str());
         let targets = plan.targets.iter().map(|target| target.name.as_str());
         let words = [plan.name.as_str()].into_iter().chain(targets).chain(workloads);
-        let words: Vec<&str> = words.chain(head.environment.hostname.as_deref()).collect();
+        let fleet = head.fleet.iter().flat_map(|of| [of.fleet.as_str(), of.member.as_str()]);
+        let words: Vec<&str> = words.chain(head.environment.hostname.as_deref()).chain(fleet).collect();
         Ok(Self {
             uuid: head.uuid.clone(),
             name: column(&plan.name),

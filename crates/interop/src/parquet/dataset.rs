@@ -24,7 +24,7 @@ struct Table {
 /// A file of the data set.
 #[derive(Debug, Clone)]
 pub struct DatasetFile {
-    /// Its directory and name below that of the data set: `runs/year=2026/month=11/run-17-20261120T120000Z.parquet`.
+    /// Its directory and name below that of the data set: `runs/year=2026/month=11/run-17-20261120T120000Z-1188f.parquet`.
     pub path: String,
     /// Marks it as written by iotax.
     pub mark: Mark,
@@ -127,14 +127,17 @@ const HISTOGRAMS: &[(&str, Kind)] = &[
     ("count", Kind::Whole),
 ];
 
-/// The files of a run. Its name in each directory follows from its number and start, so that a second export replaces it.
+/// The files of a run. Its name in each directory follows from its number, start and seed, so that a second export replaces it.
 #[must_use]
 pub fn files(run: &Run, judgement: &Judgement, tags: &[String]) -> Vec<DatasetFile> {
     let began = utc(run.started_at_ms);
     let (year, month) = (&began[..4], &began[5..7]);
     let compact: String = began.chars().filter(char::is_ascii_alphanumeric).collect();
     let each = TABLES.iter().map(|table| DatasetFile {
-        path: format!("{}/year={year}/month={month}/run-{}-{compact}.parquet", table.name, run.id),
+        path: format!(
+            "{}/year={year}/month={month}/run-{}-{compact}-{:x}.parquet",
+            table.name, run.id, run.seed
+        ),
         mark: Mark { format: "parquet", place: Place::ParquetAuthor(table.author) },
         bytes: written(table.author, &(table.columns)(judgement), &(table.rows)(run, judgement, tags)),
     });

@@ -1,6 +1,5 @@
 //! `iotax list`: lists the runs in the store.
 
-
 use clap::Args as ClapArgs;
 use iotax_analysis::time::utc;
 use iotax_model::exit::Exit;
@@ -94,6 +93,10 @@ fn document(id: i64, run: &Result<RunSummary, StoreError>) -> serde_json::Value 
                 "planned": run.planned,
                 "tags": run.tags,
             });
+            if let Some(fleet) = &run.fleet {
+                line["fleet"] = fleet.fleet.as_str().into();
+                line["member"] = fleet.member.as_str().into();
+            }
             if let Some(machine) = &run.machine {
                 line["machine"] = machine.as_str().into();
             }
@@ -124,7 +127,8 @@ fn print_run(id: i64, run: &Result<RunSummary, StoreError>) {
             let measured = format!("{}/{}", run.measured, run.planned);
             let (started, state) = (utc(run.started_at_ms), state(run));
             let words = [run.name.clone()].into_iter().chain(run.tags.iter().map(|tag| format!("+{tag}")));
-            let name = visible::line(&words.collect::<Vec<_>>().join(" ")).to_string();
+            let fleet = run.fleet.as_ref().map(|of| format!("(fleet {}, {})", of.fleet, of.member));
+            let name = visible::line(&words.chain(fleet).collect::<Vec<_>>().join(" ")).to_string();
             print_line!("{id:>5}  {started:<20}  {state:<11}  {measured:>9}  {name}");
         }
         Err(_) => print_line!("{id:>5}  {:<20}  {DAMAGED:<11}  {:>9}", "", ""),

@@ -26,8 +26,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    if let Some(tag) = args.tag.iter().find(|tag| tag.is_empty() || tag.contains(char::is_control)) {
-        return Err(usage(format!("--tag {}: accepted: a word of one line", visible::line(tag))));
+    if let Some(tag) =
+        args.tag.iter().find(|tag| tag.is_empty() || tag.contains(|c: char| c.is_control() || c == ','))
+    {
+        return Err(usage(format!(
+            "--tag {:?}: accepted: words of one line without commas",
+            visible::line(tag)
+        )));
     }
     let store = args.store.open_existing()?;
     super::output::known(&store, args.run)?;

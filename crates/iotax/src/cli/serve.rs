@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -88,6 +89,14 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         launch,
         rate: args.rate_limit,
     };
+    if config.token.is_some() && config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some()) {
+        return Err(usage(
+            "with --client-ca every client has a certificate and none needs a token: give one of the two",
+        ));
+    }
+    if config.token.is_some() && config.tls.is_none() && !args.listen.ip().is_loopback() {
+        say!("Without --tls-cert and --tls-key the token can be read on the way.");
+    }
     let read_only = config.read_only;
     let listening = |address: SocketAddr| {
         let way = if read_only { " (read only)" } else { "" };
@@ -137,6 +146,10 @@ fn token(args: &Args) -> Result<Option<String>, Failure> {
     let (token, place) = match &args.token_file {
         Some(path) => {
             let place = path.display().to_string();
+            let mode = fs::metadata(path).map(|metadata| metadata.permissions().mode());
+            if mode.is_ok_and(|mode| mode & 0o077 != 0) {
+                return Err(usage(format!("--token-file {place}: others can read it; chmod 600 {place}")));
+            }
             let text = fs::read_to_string(path)
                 .with_context(|| format!("--token-file {place}"))
                 .or_exit(Exit::Usage)?;

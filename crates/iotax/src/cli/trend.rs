@@ -14,7 +14,7 @@ use iotax_report::{document, json, sentences};
 use iotax_store::{Filter, RunSummary, Store};
 
 use super::known_words::known_words;
-use super::output::{StoreArgs, load};
+use super::output::StoreArgs;
 use super::say::{self, note, say};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, input, usage};
@@ -83,8 +83,14 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     kept.extend([Metric::BYTES_PER_S, Metric::CPU_PER_GIB]);
     let mut runs = Vec::with_capacity(chosen.len());
     for summary in &chosen {
-        let run = load(&store, summary.id)?;
-        let note = store.notes(summary.id).or_exit(Exit::Environment)?.text;
+        // One that is damaged does not hide what the others say.
+        let (run, note) = match (store.load(summary.id), store.notes(summary.id)) {
+            (Ok(run), Ok(notes)) => (run, notes.text),
+            (Err(error), _) | (_, Err(error)) => {
+                say!("run {} is left out: {error}", summary.id);
+                continue;
+            }
+        };
         runs.push(PastRun::of(&run, &kept, summary.tags.clone(), note));
     }
     let question = TrendQuestion {
@@ -110,7 +116,7 @@ impl Args {
         let filter = Filter { tags: self.tag.clone(), ..Filter::default() };
         let mut runs = store.list(&filter).or_exit(Exit::Environment)?;
         runs.retain(|run| run.state != RunState::Running && run.measured > 0);
-        let newest = runs.first().context("the store has no run to follow").or_exit(Exit::Usage)?;
+        let newest = runs.first().context("no finished run fits; see `iotax list`").or_exit(Exit::Usage)?;
         let name = match (&self.name, &self.plan) {
             (Some(name), _) => name.clone(),
             (None, Some(path)) => {
@@ -177,6 +183,10 @@ fn names(runs: &[RunSummary]) -> String {
 fn since_of(text: &str, runs: &[PastRun]) -> Result<usize, Failure> {
     let place = |counts: &dyn Fn(&PastRun) -> bool| runs.iter().position(counts).unwrap_or(runs.len());
     if let Ok(id) = text.parse::<i64>() {
+        let newest = runs.last().map_or(0, |run| run.id);
+        if id > newest {
+            return Err(usage(format!("--since {id}: the newest run here is {newest}")));
+        }
         return Ok(place(&|run| run.id >= id));
     }
     let from = parsed(text).ok_or_else(|| {

@@ -5,6 +5,8 @@ use iotax_model::RunState;
 use iotax_model::record::FleetMode;
 use iotax_model::units::human;
 
+use crate::figure::counted;
+
 use super::{Field, Grid, Page, Part, figure, words};
 
 /// A figure that is not known.
@@ -119,10 +121,10 @@ fn together(group: &SharedGroup) -> String {
         group.fairness.map_or(String::new(), |fairness| format!("; fairness {:.3} of 1", fairness.mean));
     let skew = group.skew;
     format!(
-        "{} members, {} rounds: {} IOPS together{interval}, {}; p50 {}, p99 {} of all {} I/Os{fairness}. They began within {} (p99; at \
+        "{}, {}: {} IOPS together{interval}, {}; p50 {}, p99 {} of all {} I/Os{fairness}. They began within {} (p99; at \
          most {}), give or take {}.",
-        group.shares.len(),
-        group.rounds,
+        counted(group.shares.len() as u64, "member"),
+        counted(group.rounds as u64, "round"),
         human::count(group.iops),
         human::rate(group.bytes_per_s),
         percentile(0.5),

@@ -1,9 +1,11 @@
 //! Leads a fleet from the first greeting to the last member's end.
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use iotax_fleet::link::{Hub, To};
 use iotax_fleet::message::{Assignment, Part, ToMember};
 use iotax_fleet::nats;
@@ -12,6 +14,7 @@ use iotax_model::exit::Exit;
 use iotax_model::record::{FleetMember, FleetMode};
 use iotax_model::units::human;
 use iotax_model::{RunState, Warning, WarningKind};
+use iotax_report::counted;
 use iotax_store::{Claim, NewRun, Store, StoreError};
 use iotax_testbed::interrupt::{Interrupt, SILENCE};
 use iotax_testbed::undo::UndoLog;
@@ -22,7 +25,8 @@ use super::super::session::{say_not_undone, watch_signals};
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, args, confirm, estimate, usage};
 use super::hosts::{Host, Link};
-use super::{control, report, requests, start};
+use super::seat::Seat;
+use super::{control, plans, report, requests, start};
 use crate::runner::{self, marks::MarkSocket};
 
 /// Time for a member to greet once its process has started: a busy machine may be slow to start a program.
@@ -37,14 +41,6 @@ pub(super) struct Lead<'a> {
     pub(super) members: Vec<Seat>,
     pub(super) output: &'a OutputArgs,
     pub(super) yes: bool,
-}
-
-/// A member to be.
-pub(super) struct Seat {
-    pub(super) host: Host,
-    pub(super) assignment: Assignment,
-    /// Its run in the store, if this goes on with an earlier attempt.
-    pub(super) run: Option<i64>,
 }
 
 /// A run of the store that a member's parts go to.
@@ -63,8 +59,7 @@ impl Lead<'_> {
         let outputs = report::open(self.output)?;
         let mut store = self.output.store.open()?;
         let undo_dir = args::undo_dir()?;
-        let mut undo_log =
-            UndoLog::create(&undo_dir, &control::tag(&self.fleet)).or_exit(Exit::Environment)?;
+        let mut undo_log = undo_log(&undo_dir, &self.fleet)?;
         undo_log.set_interrupt(&stop);
         let hosts: Vec<Host> = self.members.iter().map(|seat| seat.host.clone()).collect();
         let ask = !self.yes && io::stdin().is_terminal();
@@ -136,6 +131,17 @@ impl Lead<'_> {
         note!("Fleet {} kept; show it again with: iotax fleet report {}", self.fleet, self.fleet);
         Ok(())
     }
+}
+
+/// The undo log of a coordinator. There is one for each fleet, so it also keeps a second coordinator out.
+fn undo_log(dir: &Path, fleet: &str) -> Result<UndoLog, Failure> {
+    UndoLog::create(dir, &control::tag(fleet))
+        .with_context(|| {
+            format!(
+                "another coordinator leads fleet {fleet}, or one was killed here: iotax clean undoes what it left behind"
+            )
+        })
+        .or_exit(Exit::Environment)
 }
 
 /// A fleet at work.
@@ -267,10 +273,15 @@ impl AtWork<'_> {
     /// Shows the plan, asks, and begins. Returns false if the user declined. Fails if one member cannot take part: nothing was touched yet.
     fn begin(&mut self) -> Result<bool, Failure> {
         let mut space = 0;
-        let mut against = Vec::new();
+        let (mut against, mut makers) = (Vec::new(), Vec::new());
         for (name, status) in self.coordinator.members() {
             match status.state {
-                MemberState::Checked { space_bytes, refusal: None } => space += space_bytes,
+                MemberState::Checked { space_bytes, refusal: None } => {
+                    space += space_bytes;
+                    if *space_bytes > 0 {
+                        makers.push(name.to_owned());
+                    }
+                }
                 MemberState::Checked { refusal: Some(reason), .. } | MemberState::Lost { reason } => {
                     against.push(format!("{name}: {reason}"));
                 }
@@ -285,6 +296,9 @@ impl AtWork<'_> {
             .or_exit(Exit::Environment);
         }
         let lead = self.lead;
+        if lead.mode == FleetMode::Shared {
+            plans::refuse_made_together(&lead.members, &makers)?;
+        }
         if let Some(first) = lead.members.first() {
             let plan = &first.assignment.plan;
             let together = match lead.mode {
@@ -293,11 +307,11 @@ impl AtWork<'_> {
             };
             let here = lead.members.iter().filter(|seat| seat.host.link.is_here()).count();
             say!(
-                "Fleet {}: {} members, {together}; {} targets x {} workloads, {}{}. Seed {}.",
+                "Fleet {}: {}, {together}; {} x {}, {}{}. Seed {}.",
                 lead.fleet,
-                lead.members.len(),
-                plan.targets.len(),
-                plan.workloads.len(),
+                counted(lead.members.len() as u64, "member"),
+                counted(plan.targets.len() as u64, "target"),
+                counted(plan.workloads.len() as u64, "workload"),
                 estimate::time(plan, first.assignment.done.len(), None),
                 if space > 0 { format!(", {} in all", human::bytes(space)) } else { String::new() },
                 first.assignment.seed

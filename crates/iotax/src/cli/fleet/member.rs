@@ -13,7 +13,7 @@ use iotax_fleet::message::{Assignment, Merged, Part};
 use iotax_fleet::{Member, PipeLink, Wish, monotonic_ns};
 use iotax_model::record::{FleetMode, Measurement, Sample};
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::{Histogram, Plan, Run, RunState, exit::Exit, schedule};
+use iotax_model::{Histogram, Plan, Run, RunState, WarningKind, exit::Exit, schedule};
 use iotax_store::Store;
 use iotax_testbed::device::Permission;
 use iotax_testbed::program::Program;
@@ -115,7 +115,16 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
     if exit == Exit::Environment && reasons.is_empty() {
         reasons.push("something could not be undone; run iotax clean there".into());
     }
-    let state = run.map_or(RunState::Failed, |run| run.state);
+    if reasons.is_empty() && exit == Exit::Measurement {
+        let incomplete = run.iter().flat_map(|run| &run.warnings);
+        let incomplete = incomplete.filter(|warning| warning.kind == WarningKind::Incomplete);
+        reasons.extend(incomplete.map(|warning| warning.evidence.clone()).next_back());
+    }
+    let state = match run {
+        Some(run) => run.state,
+        None if exit == Exit::Interrupted => RunState::Interrupted,
+        None => RunState::Failed,
+    };
     let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
     member.end(state, reason);
     Ok(exit)

@@ -10,6 +10,7 @@ mod report;
 mod requests;
 mod resume;
 mod run;
+mod seat;
 mod start;
 
 use clap::Subcommand;

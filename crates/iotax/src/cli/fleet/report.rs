@@ -49,7 +49,9 @@ pub(super) fn runs(store: &Store, fleet: &str) -> Result<Vec<Run>, Failure> {
         .collect();
     ids.sort_unstable();
     if ids.is_empty() {
-        return Err(usage(format!("there is no fleet {fleet:?} in the store; iotax list names the fleets")));
+        return Err(usage(format!(
+            "there is no fleet {fleet:?} in the store; iotax list --json names the fleets"
+        )));
     }
     ids.into_iter().map(|run| load(store, run)).collect()
 }

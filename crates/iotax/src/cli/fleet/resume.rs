@@ -13,8 +13,9 @@ use super::super::output::OutputArgs;
 use super::super::say::say;
 use super::super::{Failure, OrExit, usage};
 use super::hosts::{self, Host};
-use super::lead::{Lead, Seat};
+use super::lead::Lead;
 use super::report;
+use super::seat::Seat;
 
 /// Flags of `iotax fleet resume`.
 #[derive(Debug, ClapArgs)]
@@ -74,7 +75,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         done.len() < plan.cells() * plan.repeat as usize
     });
     if !missing {
-        say!("fleet {} has all its measurements: iotax fleet report {}", args.fleet, args.fleet);
+        say!(
+            "nothing of fleet {} is left that can be measured; what it has: iotax fleet report {}",
+            args.fleet,
+            args.fleet
+        );
         return Ok(Exit::Fine);
     }
     Lead { fleet: args.fleet.clone(), mode, members, output: &args.output, yes: args.yes }.carry_out()

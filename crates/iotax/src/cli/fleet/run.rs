@@ -9,7 +9,8 @@ use super::super::args::SessionArgs;
 use super::super::output::OutputArgs;
 use super::super::plan::PlanInput;
 use super::super::{Failure, OrExit, usage};
-use super::lead::{Lead, Seat};
+use super::lead::Lead;
+use super::seat::Seat;
 use super::{hosts, plans};
 use crate::runner;
 
