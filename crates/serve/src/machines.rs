@@ -95,10 +95,14 @@ fn body(app: &App, store: &Store, name: &str) -> Result<Content, Problem> {
         )));
     };
     let newest = app.cache.get(store, newest.id)?;
-    let mut changes = Vec::new();
+    let (mut changes, mut damaged) = (Vec::new(), Vec::new());
     let mut after = newest.clone();
     for run in &runs[1..] {
-        let before = app.cache.get(store, run.id)?;
+        // One that is damaged does not hide what the others say.
+        let Ok(before) = app.cache.get(store, run.id) else {
+            damaged.push(run.id);
+            continue;
+        };
         let found = differences::machines(&before.run.environment, &after.run.environment);
         if !found.is_empty() {
             changes.push((before.run.id, after.run.id, after.run.started_at_ms, found));
@@ -108,6 +112,7 @@ fn body(app: &App, store: &Store, name: &str) -> Result<Content, Problem> {
     Ok(html! {
         main id="main" tabindex="-1" {
             h1 { (name) }
+            (left_out(&damaged))
             section {
                 h2 { "What changed" small { "over the newest " (runs.len()) " runs" } }
                 @if changes.is_empty() { p { "Nothing that is on record." } }
@@ -133,4 +138,10 @@ fn changed(found: &[Difference]) -> Markup {
     html! {
         ul { @for difference in found { li { (difference.what) ": " (side(&difference.a)) " \u{2192} " b { (side(&difference.b)) } } } }
     }
+}
+
+/// Says which runs are not in what is shown because they cannot be read.
+pub(crate) fn left_out(damaged: &[i64]) -> Markup {
+    let runs: Vec<String> = damaged.iter().map(i64::to_string).collect();
+    html! { @if !runs.is_empty() { p.note { "Left out, because they cannot be read: " (runs.join(", ")) "." } } }
 }

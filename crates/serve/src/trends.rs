@@ -16,6 +16,7 @@ use crate::app::{App, Shared};
 use crate::compare::MOST;
 use crate::frame::{Content, Page};
 use crate::judged::Judged;
+use crate::machines::left_out;
 use crate::problem::Problem;
 use crate::query::Pairs;
 use crate::runs::list;
@@ -78,7 +79,17 @@ fn body(app: &App, store: &Store, asked: &Asked) -> Result<Content, Problem> {
         .take(FOLLOWED)
         .collect();
     of_plan.reverse();
-    let past = of_plan.iter().map(|run| past(app, store, asked, run)).collect::<Result<Vec<_>, _>>()?;
+    let mut damaged = Vec::new();
+    let mut followed = Vec::new();
+    of_plan.retain(|run| {
+        let past = past(app, store, asked, run).ok();
+        let is_sound = past.is_some();
+        if !is_sound {
+            damaged.push(run.id);
+        }
+        followed.extend(past);
+        is_sound
+    });
     let newest = &of_plan[of_plan.len().saturating_sub(MOST)..];
     let judged = newest.iter().map(|run| app.cache.get(store, run.id)).collect::<Result<Vec<_>, _>>()?;
     Ok(html! {
@@ -86,9 +97,13 @@ fn body(app: &App, store: &Store, asked: &Asked) -> Result<Content, Problem> {
             h1 { "Trends" @if let Some(plan) = &plan { small { (plan) } } }
             (choice(app, asked, &plans, plan.as_deref(), &judged))
             @if judged.len() < 2 {
+                @if let Some(plan) = plan.filter(|plan| runs.iter().all(|run| run.name != *plan)) {
+                    p { "No complete run of the newest " (LOOKED_AT) " is of a plan " (format!("{plan:?}")) "." }
+                }
                 p { "Two complete runs of a plan are needed. The same plan again: " code { "iotax run PLAN" } }
             } @else {
-                (changes(asked, &past))
+                (left_out(&damaged))
+                (changes(asked, &followed))
                 (tracks(asked, &judged))
             }
         }

@@ -11,12 +11,13 @@ use iotax_interop::export::{FORMATS, Format};
 use iotax_interop::parquet::dataset::{self, table_names};
 use iotax_model::RunState;
 use iotax_model::exit::Exit;
+use iotax_report::counted;
 use iotax_store::{Filter, Store};
 
 use super::destination::Destination;
 use super::known_words::known_words;
 use super::output::{StoreArgs, load};
-use super::say::note;
+use super::say::{note, say};
 use super::{Failure, OrExit, output_formats, usage};
 
 /// Flags of `iotax export`.
@@ -65,10 +66,22 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     let listed = store.list(&Filter::default()).or_exit(Exit::Environment)?;
     let all = listed.iter().rev().filter(|run| run.state != RunState::Running).map(|run| run.id);
-    let ids: Vec<i64> = if runs.is_empty() { all.collect() } else { runs.to_vec() };
+    let mut ids: Vec<i64> = if runs.is_empty() { all.collect() } else { runs.to_vec() };
+    ids.sort_unstable();
+    ids.dedup();
     let tags: HashMap<i64, &[String]> = listed.iter().map(|run| (run.id, run.tags.as_slice())).collect();
+    let mut left_out = 0;
     for id in &ids {
-        let run = load(store, *id)?;
+        let run = match load(store, *id) {
+            Ok(run) => run,
+            // Of all runs those that are sound are worth having.
+            Err(failure) if runs.is_empty() => {
+                say!("run {id} is left out: {:#}", failure.error);
+                left_out += 1;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
         let files = dataset::files(&run, &judge(&run), tags.get(id).copied().unwrap_or_default());
         let open = |file: &dataset::DatasetFile| {
             let path = dir.join(&file.path);
@@ -84,10 +97,10 @@ fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failur
         }
     }
     note!(
-        "Parquet: {} runs in {}: {}",
-        ids.len(),
+        "Parquet: {} in {}: {}",
+        counted((ids.len() - left_out) as u64, "run"),
         dir.display(),
         table_names().collect::<Vec<_>>().join(", ")
     );
-    Ok(Exit::Fine)
+    Ok(if left_out == 0 { Exit::Fine } else { Exit::Environment })
 }
