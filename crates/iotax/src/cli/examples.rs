@@ -122,6 +122,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ("iotax net run box --time 10", "The throughput to a server"),
         ],
     ),
+    ("store", &[("iotax store init postgres://iotax@db/iotax --reader viewers", "A store for a team")]),
     (
         "serve",
         &[

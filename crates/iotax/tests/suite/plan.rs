@@ -19,6 +19,7 @@ fn examples() -> Vec<PathBuf> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut paths: Vec<PathBuf> =
         fs::read_dir(place).expect("examples").map(|entry| entry.expect("an entry").path()).collect();
+    paths.retain(|path| path.is_file());
     paths.sort();
     paths
 }

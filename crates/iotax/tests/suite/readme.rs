@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use iotax_testkit::require;
 
 use crate::lab::{start_until, text};
-use crate::sshd::Sshd;
+use crate::sshd::{PORT, Sshd};
 
 const README: &str = include_str!("../../../../README.md");
 
@@ -16,7 +16,7 @@ const README: &str = include_str!("../../../../README.md");
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../interop/tests/data/import/fio-3.33.json");
 
 /// The commands in an order in which each finds what it needs, with the words that make them short.
-const COMMANDS: [(&str, &str); 22] = [
+const COMMANDS: [(&str, &str); 23] = [
     ("iotax", ""),
     ("iotax COMMAND -h", ""),
     ("iotax run PLAN.toml", "--repeat 3 --runtime 0.2 --ramp-time 0 --yes"),
@@ -36,6 +36,7 @@ const COMMANDS: [(&str, &str); 22] = [
     ("iotax curve DIR", "--size 16m --time 10s --points 4 --yes"),
     ("iotax compare A B --fail-if 'slower > 5%'", ""),
     ("iotax trend", ""),
+    ("iotax fleet run PLAN.toml --hosts ssh://a,ssh://b", "--yes"),
     ("iotax run job.fio --target DIR --target vm-qcow2:DIR", "--repeat 1 --yes"),
     (
         "iotax suite bonnie DIR vm-raw:DIR",
@@ -100,6 +101,8 @@ fn carried_out(sshd: &Sshd, command: &str, more: &str) -> Command {
         "PLAN.toml" => lab.path("plan.toml").display().to_string(),
         "FILE-OR-DEVICE" => format!("{work}/new.dat"),
         "ssh://user@host/path" => sshd.url("work/far.dat"),
+        // There is one.
+        "ssh://a,ssh://b" => format!("ssh://root@127.0.0.1:{PORT}"),
         "RESULTS" => RESULTS.to_owned(),
         "HOST" => "127.0.0.1".to_owned(),
         "COMMAND" => "ladder".to_owned(),

@@ -13,7 +13,7 @@ use crate::server::Server;
 /// Stands in for iotax: keeps what it was given, and counts how often it is asked to stop.
 const PROGRAM: &str = r#"#!/bin/bash
 cd "$(dirname "$0")"
-printf '%s\n' "$@" > arguments
+printf '%s\n' "$@" "$IOTAX_DB" > arguments
 cat > plan
 trap 'echo asked >> asked' INT
 echo "measuring" >&2
@@ -77,7 +77,7 @@ fn a_run_is_begun_and_stopped_once() {
     assert!(page.contains("undone"), "{page}");
     assert_eq!(read(dir.path(), "asked"), "asked\n", "a second time would cut it off");
     let db = server.path("runs.db").display().to_string();
-    assert_eq!(read(dir.path(), "arguments"), format!("run\n/dev/stdin\n--yes\n--db\n{db}\n"));
+    assert_eq!(read(dir.path(), "arguments"), format!("run\n/dev/stdin\n--yes\n{db}\n"));
     let plan = read(dir.path(), "plan");
     assert!(plan.contains("vm-qcow2-snapshot") && !plan.contains("seed ="), "{plan}");
 }
