@@ -1,6 +1,8 @@
 //! Runs between stores: without loss, in one transaction, and as often as one likes.
 
 use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::database::{Database, Purpose, insist};
 use crate::error::{Fault, StoreError};
@@ -15,26 +17,40 @@ struct Parcel {
     notes: Option<(Notes, i64)>,
 }
 
+/// Time that a copy of the same run by another process may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Copies a run from one store to another one.
 pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, StoreError> {
     let parcel = from.read(run, &mut |database| pack(database, run))?;
     let mut done = None;
     let mut claim = None;
     let target = to.database.get_mut();
-    let copied = insist(target.as_mut(), Purpose::Write, &mut |database| {
-        let copied = match copy_of(database, &parcel)? {
-            None => add(database, &parcel),
-            Some(id) => {
-                // Nobody goes on with the copy meanwhile.
-                if claim.is_none() {
-                    claim = Some(database.claim(id)?);
+    let mut attempt = || {
+        insist(target.as_mut(), Purpose::Write, &mut |database| {
+            let copied = match copy_of(database, &parcel)? {
+                None => add(database, &parcel),
+                Some(id) => {
+                    // Nobody goes on with the copy meanwhile.
+                    if claim.is_none() {
+                        claim = Some(database.claim(id)?);
+                    }
+                    complete(database, &parcel, id)
                 }
-                complete(database, &parcel, id)
-            }
-        }?;
-        // After a connection was lost, a second attempt finds what the first one did.
-        Ok(*done.get_or_insert(copied))
-    });
+            }?;
+            // After a connection was lost, a second attempt finds what the first one did.
+            Ok(*done.get_or_insert(copied))
+        })
+    };
+    let end = Instant::now() + PATIENCE;
+    let copied = loop {
+        match attempt() {
+            // Another that copies the same holds the copy for a moment.
+            Err(Fault::Told(StoreError::Claimed { .. })) if Instant::now() < end => thread::sleep(PAUSE),
+            other => break other,
+        }
+    };
     copied.map_err(|fault| to.of_run(run, fault))
 }
 
