@@ -122,23 +122,32 @@ fn a_damaged_run_is_listed_as_that_and_the_others_are_shown() {
     let lab = Lab::new();
     let db = two_runs(&lab);
     let bytes = fs::read(&db).expect("read");
-    // A content under zstd begins with its magic: that of two runs, and of a measurement of each.
+    // A content under zstd begins with its magic. SQLite may leave a copy behind where it moved a row: damage there is none.
     let magic = [0x28, 0xB5, 0x2F, 0xFD];
-    let contents: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(&magic)).collect();
-    assert_eq!(contents.len(), 4, "{contents:?}");
+    let contents = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(&magic));
     let file = File::options().write(true).open(&db).expect("opened");
+    let mut damaged = 0;
     for first in contents {
         file.write_all_at(&[!bytes[first + 40]], first as u64 + 40).expect("damaged");
         let list = lab.run(&["list", "--check", "--db", &db]);
-        let (lines, said) = (text(&list.stdout), text(&list.stderr));
-        assert_eq!(list.status.code(), Some(4), "{said}");
-        assert_eq!((lines.matches("damaged").count(), lines.matches("complete").count()), (1, 1), "{lines}");
-        assert!(said.contains("cannot be shown"), "{said}");
-        assert!(said.contains("checksum") || said.contains("0 of 1 measurements are sound"), "{said}");
-        let codes: Vec<Option<i32>> =
-            ["1", "2"].iter().map(|run| lab.run(&["report", run, "--db", &db]).status.code()).collect();
-        assert!(codes.contains(&Some(0)) && codes.contains(&Some(4)), "{codes:?}");
+        if !list.status.success() {
+            let (lines, said) = (text(&list.stdout), text(&list.stderr));
+            assert_eq!(list.status.code(), Some(4), "{said}");
+            assert_eq!(
+                (lines.matches("damaged").count(), lines.matches("complete").count()),
+                (1, 1),
+                "{lines}"
+            );
+            assert!(said.contains("cannot be shown"), "{said}");
+            assert!(said.contains("checksum") || said.contains("0 of 1 measurements are sound"), "{said}");
+            let codes: Vec<Option<i32>> =
+                ["1", "2"].iter().map(|run| lab.run(&["report", run, "--db", &db]).status.code()).collect();
+            assert!(codes.contains(&Some(0)) && codes.contains(&Some(4)), "{codes:?}");
+            damaged += 1;
+        }
         file.write_all_at(&[bytes[first + 40]], first as u64 + 40).expect("mended");
     }
+    // Two runs, and a measurement of each.
+    assert_eq!(damaged, 4);
     assert!(lab.run(&["list", "--check", "--db", &db]).status.success());
 }
