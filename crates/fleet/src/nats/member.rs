@@ -216,6 +216,8 @@ impl Agent {
         }
         self.doing = None;
         self.ready.clear();
+        // The thread that read from this process may not have seen its end yet.
+        self.thread += 1;
         self.announce();
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use iotax_fleet::link::{Hub, Incoming, LinkError};
-use iotax_fleet::nats::NatsHub;
+use iotax_fleet::nats::{Agent, AgentName, NatsHub};
 use iotax_testkit::nats::NatsServer;
 use iotax_testkit::require;
 
@@ -109,4 +109,48 @@ fn an_agent_that_is_started_anew_is_lost_at_once() {
     let all = receive(&mut hub, |all| !all.is_empty());
     assert!(matches!(&all[0], Incoming::Lost { reason, .. } if reason.contains("started anew")), "{all:?}");
     drop(first);
+}
+
+/// The stdout of a process: nothing until the test says that it has ended.
+struct Output(std::sync::mpsc::Receiver<()>);
+
+impl std::io::Read for Output {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        let _ = self.0.recv();
+        Ok(0)
+    }
+}
+
+#[test]
+fn the_end_of_an_earlier_process_is_not_that_of_the_next() {
+    require!(program "nats-server");
+    let server = NatsServer::start();
+    let address = server.url().parse().unwrap();
+    let who = AgentName { name: "one".into(), group: None, version: "1.0".into() };
+    let mut agent = Agent::enlist(&address, &who).unwrap();
+    let url = format!("{}?expect=1&wait=30s", server.url());
+    let (mut running, mut reasons) = (Vec::new(), Vec::new());
+    for fleet in ["f1", "f2"] {
+        let opened = std::thread::spawn({
+            let url = url.clone();
+            move || hub(&url, fleet)
+        });
+        assert!(agent.wait(super::double::LONG).unwrap().is_some());
+        let mut hub = Some(opened.join().unwrap());
+        let (end, has_ended) = std::sync::mpsc::channel();
+        running.push(end);
+        let mut looks = 0;
+        reasons.push(agent.carry(Output(has_ended), std::io::sink(), Duration::from_millis(50), |_| {
+            looks += 1;
+            // The coordinator has no more to do after a while.
+            if looks == 5 {
+                hub.take();
+            }
+        }));
+        agent.free("done");
+        // The thread that reads from the process is late to see that it has ended.
+        drop(running.pop());
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(reasons.iter().all(|reason| reason.contains("the coordinator has ended")), "{reasons:?}");
 }
