@@ -10,6 +10,7 @@ mod assets;
 mod auth;
 mod compare;
 mod config;
+mod fleets;
 mod frame;
 mod guard;
 mod judged;

@@ -46,7 +46,7 @@ const MARGIN: Parameter =
     optional("margin", "Differences below it are the same, such as 2%", ParameterKind::Margin);
 
 /// All of them.
-pub(crate) const PATHS: [ApiPath; 9] = [
+pub(crate) const PATHS: [ApiPath; 11] = [
     ApiPath { path: "/openapi.json", summary: "This description", query: &[], answer: "Object", put: None },
     ApiPath {
         path: "/runs",
@@ -114,6 +114,20 @@ pub(crate) const PATHS: [ApiPath; 9] = [
         put: None,
     },
     ApiPath {
+        path: "/fleets",
+        summary: "The fleets of the newest runs",
+        query: &[],
+        answer: "Fleets",
+        put: None,
+    },
+    ApiPath {
+        path: "/fleets/{fleet}",
+        summary: "A fleet's result, as iotax fleet report --json prints it (iotax-fleet/1)",
+        query: &[],
+        answer: "Object",
+        put: None,
+    },
+    ApiPath {
         path: "/machines",
         summary: "The machines of the newest runs",
         query: &[],
@@ -140,13 +154,8 @@ pub(crate) fn document() -> Value {
 
 impl ApiPath {
     fn described(&self) -> Value {
-        let has_id = self.path.contains("{id}");
-        let id = json!({
-            "name": "id", "in": "path", "required": true, "description": "The run's number",
-            "schema": { "type": "integer", "format": "int64" },
-        });
         let query = self.query.iter().map(Parameter::described);
-        let parameters: Vec<Value> = has_id.then_some(id).into_iter().chain(query).collect();
+        let parameters: Vec<Value> = self.of_the_path().into_iter().chain(query).collect();
         let mut described = json!({
             "parameters": parameters,
             "get": { "summary": self.summary, "operationId": self.operation("get"), "responses": self.responses() },
@@ -161,6 +170,18 @@ impl ApiPath {
             });
         }
         described
+    }
+
+    /// The parameter that its path has.
+    fn of_the_path(&self) -> Option<Value> {
+        let (name, about, schema) = if self.path.contains("{id}") {
+            ("id", "The run's number", json!({ "type": "integer", "format": "int64" }))
+        } else if self.path.contains("{fleet}") {
+            ("fleet", "The fleet's id", json!({ "type": "string", "minLength": 1, "maxLength": 1000 }))
+        } else {
+            return None;
+        };
+        Some(json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema }))
     }
 
     fn operation(&self, method: &str) -> String {
@@ -209,7 +230,7 @@ fn schemas() -> Value {
             "properties": {
                 "id": { "type": "integer", "minimum": 1 }, "name": text, "started_at": text, "targets": texts,
                 "state": { "enum": ["running", "complete", "interrupted", "failed"] },
-                "measured": count, "planned": count, "tags": texts, "machine": text,
+                "measured": count, "planned": count, "tags": texts, "machine": text, "fleet": text, "member": text,
             },
         },
         "Runs": {
@@ -229,6 +250,23 @@ fn schemas() -> Value {
             "type": "object",
             "required": ["run", "state", "measured", "planned"],
             "properties": { "run": count, "state": text, "measured": count, "planned": count, "now": { "type": "object" } },
+        },
+        "Fleets": {
+            "type": "object",
+            "required": ["fleets"],
+            "properties": {
+                "fleets": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["fleet", "name", "mode", "started_at", "members", "states"],
+                        "properties": {
+                            "fleet": text, "name": text, "mode": { "enum": ["each", "shared"] }, "started_at": text,
+                            "members": count, "states": { "type": "object", "additionalProperties": count },
+                        },
+                    },
+                },
+            },
         },
         "Machines": {
             "type": "object",

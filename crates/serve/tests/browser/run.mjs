@@ -6,7 +6,7 @@ import { chromium } from "playwright-core";
 
 const { SITE, LOCKED, TOKEN, LIVE, PICTURES } = process.env;
 const PAGES = ["/runs", "/runs?text=nothing+is+like+this", "/runs/1", "/runs/3", "/runs/4", "/compare", "/compare?runs=1,2", "/compare?runs=1:vm-raw,1:vm-qcow2",
-  "/compare?runs=1,2,4", "/trends", "/machines", "/machine?name=db7", "/plans", "/nothing", `/runs/${LIVE}`];
+  "/compare?runs=1,2,4", "/trends", "/fleets", "/fleets/f-1", "/machines", "/machine?name=db7", "/plans", "/nothing", `/runs/${LIVE}`];
 const found = [];
 // Also where the script itself cannot go on.
 process.on("uncaughtException", (error) => { console.log([...found, error.stack].join("\n")); process.exit(1); });

@@ -2,6 +2,7 @@
 
 mod api;
 mod browser;
+mod fleets;
 mod hostile;
 mod live;
 mod metrics;
