@@ -17,6 +17,7 @@ use crate::compare::{Asked, comparison, history_document};
 use crate::judged::summary;
 use crate::notes::{self, NotesDocument};
 use crate::openapi::{self, PATHS};
+use crate::past::{self, AskedHistory};
 use crate::problem::Problem;
 use crate::query::Pairs;
 use crate::runs::list;
@@ -43,6 +44,7 @@ fn handler(path: &str) -> MethodRouter<Shared> {
         "/runs/{id}/live" => get(live),
         "/compare" => get(compare),
         "/history" => get(history),
+        "/trends" => get(trends),
         "/fleets" => get(fleets),
         "/fleets/{fleet}" => get(fleet),
         "/machines" => get(machines),
@@ -121,6 +123,11 @@ async fn compare(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Pr
 async fn history(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
     let (asked, handle) = (Asked::read(&pairs)?, app.clone());
     Ok(answer(&app.pool.read(move |store| history_document(&handle, store, &asked)).await?))
+}
+
+async fn trends(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
+    let (asked, handle) = (AskedHistory::read(&pairs)?, app.clone());
+    Ok(answer(&app.pool.read(move |store| past::document(&handle, store, &asked)).await?))
 }
 
 async fn fleets(State(app): State<Shared>) -> Result<Response, Problem> {

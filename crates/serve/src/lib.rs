@@ -22,6 +22,7 @@ mod machines;
 mod metrics;
 mod notes;
 mod openapi;
+mod past;
 mod plans;
 mod pool;
 mod problem;

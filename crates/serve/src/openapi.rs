@@ -1,5 +1,6 @@
 //! The description of the API (OpenAPI 3.1). The router is made of the same list, so no route is without one.
 
+use iotax_analysis::Metric;
 use serde_json::{Map, Value, json};
 
 /// A path of the API.
@@ -29,6 +30,8 @@ enum ParameterKind {
     Runs,
     Baseline,
     Margin,
+    /// A list of metrics in one text.
+    Metrics,
     Number(u64, u64),
 }
 
@@ -46,7 +49,7 @@ const MARGIN: Parameter =
     optional("margin", "Differences below it are the same, such as 2%", ParameterKind::Margin);
 
 /// All of them.
-pub(crate) const PATHS: [ApiPath; 11] = [
+pub(crate) const PATHS: [ApiPath; 12] = [
     ApiPath { path: "/openapi.json", summary: "This description", query: &[], answer: "Object", put: None },
     ApiPath {
         path: "/runs",
@@ -110,6 +113,35 @@ pub(crate) const PATHS: [ApiPath; 11] = [
         path: "/history",
         summary: "Several runs side by side, as iotax report --json prints them (iotax-history/1)",
         query: &[RUN, MARGIN],
+        answer: "Object",
+        put: None,
+    },
+    ApiPath {
+        path: "/trends",
+        summary: "The changes over the runs of a plan, as iotax trend --json prints them (iotax-trend/1)",
+        query: &[
+            optional(
+                "plan",
+                "The name of the runs; otherwise the newest that was run twice on a machine",
+                ParameterKind::Text,
+            ),
+            optional("machine", "Their machine, otherwise that of the newest", ParameterKind::Text),
+            optional("tag", "A tag that they have", ParameterKind::Text),
+            optional(
+                "last",
+                "The newest runs that are followed, 100 if it is not given",
+                ParameterKind::Number(1, 1000),
+            ),
+            optional("target", "This target alone", ParameterKind::Text),
+            optional("workload", "This workload alone", ParameterKind::Text),
+            optional("metric", "Metrics with commas between them", ParameterKind::Metrics),
+            optional("control", "The target whose changes are the machine's own", ParameterKind::Text),
+            optional(
+                "since",
+                "Only changes that may have come with this run or later count",
+                ParameterKind::Number(1, i64::MAX as u64),
+            ),
+        ],
         answer: "Object",
         put: None,
     },
@@ -210,6 +242,11 @@ impl Parameter {
             }
             ParameterKind::Baseline => json!({ "enum": ["A", "B"] }),
             ParameterKind::Margin => json!({ "type": "string", "pattern": "^[1-4]?[0-9](\\.[0-9]{1,2})?%$" }),
+            ParameterKind::Metrics => {
+                let words: Vec<&str> = Metric::compared().map(Metric::word).collect();
+                let word = format!("({})", words.join("|"));
+                json!({ "type": "string", "pattern": format!("^{word}(,{word})*$") })
+            }
             ParameterKind::Number(least, most) => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }

@@ -54,6 +54,7 @@ for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [375, "ligh
       await plots.first().locator(".main-svg").first().waitFor({ timeout: 60000 });
       await page.evaluate(() => scrollTo(0, 0));
     }
+    if (path === "/trends") expect(await plots.count() > 0, `${where}: no chart`);
     await check(page, where);
     const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     expect(over <= 0, `${where}: ${over} pixels too wide`);

@@ -103,7 +103,7 @@ fn the_description_is_openapi_and_every_path_in_it_answers() {
     let description = server.get("/api/v1/openapi.json").json();
     assert_eq!(description["openapi"], "3.1.0");
     let paths = description["paths"].as_object().expect("paths");
-    assert!(paths.len() >= 11);
+    assert!(paths.len() >= 12);
     for (path, described) in paths {
         let has_runs = described["parameters"].to_string().contains("\"runs\"");
         let place =

@@ -13,3 +13,4 @@ mod server;
 #[path = "../../../interop/tests/results/synthetic.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod synthetic;
+mod trends;
