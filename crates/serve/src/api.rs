@@ -17,10 +17,11 @@ use crate::compare::{Asked, comparison, history_document};
 use crate::judged::summary;
 use crate::notes::{self, NotesDocument};
 use crate::openapi::{self, PATHS};
+use crate::past::{self, AskedHistory};
 use crate::problem::Problem;
 use crate::query::Pairs;
 use crate::runs::list;
-use crate::{live, machines};
+use crate::{fleets, live, machines};
 
 /// A document as an answer.
 fn answer(document: &Value) -> Response {
@@ -43,6 +44,9 @@ fn handler(path: &str) -> MethodRouter<Shared> {
         "/runs/{id}/live" => get(live),
         "/compare" => get(compare),
         "/history" => get(history),
+        "/trends" => get(trends),
+        "/fleets" => get(fleets),
+        "/fleets/{fleet}" => get(fleet),
         "/machines" => get(machines),
         other => unreachable!("{other} is described and has no handler"),
     }
@@ -54,7 +58,7 @@ async fn runs(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Probl
     Ok(answer(&json!({ "runs": runs.iter().map(line).collect::<Vec<_>>() })))
 }
 
-/// A run of the list, as `iotax list --json` has it, with its machine and tags.
+/// A run of the list, as `iotax list --json` has it, with its tags.
 fn line(run: &RunSummary) -> Value {
     let mut line = json!({
         "id": run.id,
@@ -68,6 +72,10 @@ fn line(run: &RunSummary) -> Value {
     });
     if let Some(machine) = &run.machine {
         line["machine"] = machine.as_str().into();
+    }
+    if let Some(member) = &run.fleet {
+        line["fleet"] = member.fleet.as_str().into();
+        line["member"] = member.member.as_str().into();
     }
     line
 }
@@ -115,6 +123,19 @@ async fn compare(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Pr
 async fn history(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
     let (asked, handle) = (Asked::read(&pairs)?, app.clone());
     Ok(answer(&app.pool.read(move |store| history_document(&handle, store, &asked)).await?))
+}
+
+async fn trends(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
+    let (asked, handle) = (AskedHistory::read(&pairs)?, app.clone());
+    Ok(answer(&app.pool.read(move |store| past::document(&handle, store, &asked)).await?))
+}
+
+async fn fleets(State(app): State<Shared>) -> Result<Response, Problem> {
+    Ok(answer(&app.pool.read(fleets::listing).await?))
+}
+
+async fn fleet(State(app): State<Shared>, Path(id): Path<String>) -> Result<Response, Problem> {
+    Ok(answer(&app.pool.read(move |store| fleets::result_document(store, &id)).await?))
 }
 
 async fn machines(State(app): State<Shared>) -> Result<Response, Problem> {

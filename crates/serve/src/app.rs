@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use iotax_analysis::trend::PastRun;
 use tokio::sync::Semaphore;
 
 use crate::auth::Secrets;
 use crate::config::Config;
-use crate::judged::Cache;
+use crate::judged::{Cache, Recent};
 use crate::launcher::Launcher;
 use crate::limiter::Limiter;
 use crate::pool::Pool;
 
 /// Followers of live runs at one time; each has a connection of its own.
 const FOLLOWERS: usize = 64;
+/// Runs of which the figures of trends are kept, some kilobytes each.
+const PAST: usize = 2000;
 
 /// What all requests share.
 #[derive(Debug)]
@@ -21,6 +24,7 @@ pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) pool: Pool,
     pub(crate) cache: Cache,
+    pub(crate) past: Recent<PastRun>,
     pub(crate) secrets: Secrets,
     pub(crate) limiter: Limiter,
     pub(crate) launcher: Option<Launcher>,
@@ -36,6 +40,7 @@ impl App {
         Ok(Arc::new(Self {
             pool: Pool::new(config.store.clone()),
             cache: Cache::default(),
+            past: Recent::new(PAST),
             secrets: Secrets::new(config.token.as_deref())?,
             limiter: Limiter::new(config.rate),
             launcher: config.launch.clone().map(|launch| Launcher::new(launch, config.store.clone())),

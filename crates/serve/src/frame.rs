@@ -9,10 +9,11 @@ use crate::app::App;
 use crate::assets;
 
 /// Places that every page leads to: path and name.
-const PLACES: [(&str, &str); 5] = [
+const PLACES: [(&str, &str); 6] = [
     ("/runs", "Runs"),
     ("/compare", "Compare"),
     ("/trends", "Trends"),
+    ("/fleets", "Fleets"),
     ("/machines", "Machines"),
     ("/plans", "Plans"),
 ];

@@ -21,25 +21,71 @@ pub(crate) struct Judged {
     pub(crate) account: Account,
 }
 
-/// What a run's judgement rests on: with another one it is judged anew.
+/// What follows from a run holds while these are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Key {
+pub(crate) struct Key {
     state: RunState,
     measured: u64,
     planned: u64,
 }
 
+impl Key {
+    pub(crate) fn of(run: &RunSummary) -> Self {
+        Self { state: run.state, measured: run.measured, planned: run.planned }
+    }
+}
+
 #[derive(Debug)]
-struct Kept {
+struct Kept<T> {
     key: Key,
     used: u64,
-    judged: Arc<Judged>,
+    of_run: Arc<T>,
+}
+
+/// What follows from runs, for those that were asked for last.
+#[derive(Debug)]
+pub(crate) struct Recent<T> {
+    most: usize,
+    kept: Mutex<(u64, HashMap<i64, Kept<T>>)>,
+}
+
+impl<T> Recent<T> {
+    /// Room for `most` runs.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { most, kept: Mutex::default() }
+    }
+
+    pub(crate) fn get(&self, id: i64, key: Key) -> Option<Arc<T>> {
+        let mut guard = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (clock, kept) = &mut *guard;
+        let found = kept.get_mut(&id).filter(|kept| kept.key == key)?;
+        *clock += 1;
+        found.used = *clock;
+        Some(Arc::clone(&found.of_run))
+    }
+
+    pub(crate) fn keep(&self, id: i64, key: Key, of_run: T) -> Arc<T> {
+        let of_run = Arc::new(of_run);
+        let mut guard = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (clock, kept) = &mut *guard;
+        *clock += 1;
+        kept.insert(id, Kept { key, used: *clock, of_run: Arc::clone(&of_run) });
+        if kept.len() > self.most {
+            let oldest = kept.iter().min_by_key(|(_, kept)| kept.used).map(|(id, _)| *id);
+            oldest.map(|id| kept.remove(&id));
+        }
+        of_run
+    }
 }
 
 /// Judged runs, the last ones that were asked for.
-#[derive(Debug, Default)]
-pub(crate) struct Cache {
-    kept: Mutex<(u64, HashMap<i64, Kept>)>,
+#[derive(Debug)]
+pub(crate) struct Cache(Recent<Judged>);
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self(Recent::new(KEPT))
+    }
 }
 
 impl Cache {
@@ -52,36 +98,14 @@ impl Cache {
                 .err()
                 .map_or_else(|| Problem::busy("the store changes"), Problem::from));
         };
-        let key = Key { state: summary.state, measured: summary.measured, planned: summary.planned };
-        if let Some(judged) = self.kept(id, key) {
+        let key = Key::of(&summary);
+        if let Some(judged) = self.0.get(id, key) {
             return Ok(judged);
         }
         let run = store.load(id)?;
         let judgement = judge(&run);
         let account = Account::of(&run, &judgement);
-        let judged = Arc::new(Judged { run, judgement, account });
-        self.keep(id, key, Arc::clone(&judged));
-        Ok(judged)
-    }
-
-    fn kept(&self, id: i64, key: Key) -> Option<Arc<Judged>> {
-        let mut guard = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let (clock, kept) = &mut *guard;
-        let found = kept.get_mut(&id).filter(|kept| kept.key == key)?;
-        *clock += 1;
-        found.used = *clock;
-        Some(Arc::clone(&found.judged))
-    }
-
-    fn keep(&self, id: i64, key: Key, judged: Arc<Judged>) {
-        let mut guard = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let (clock, kept) = &mut *guard;
-        *clock += 1;
-        kept.insert(id, Kept { key, used: *clock, judged });
-        if kept.len() > KEPT {
-            let oldest = kept.iter().min_by_key(|(_, kept)| kept.used).map(|(id, _)| *id);
-            oldest.map(|id| kept.remove(&id));
-        }
+        Ok(self.0.keep(id, key, Judged { run, judgement, account }))
     }
 }
 

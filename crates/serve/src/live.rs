@@ -20,6 +20,7 @@ use crate::frame::shown;
 use crate::judged::{Judged, summary};
 use crate::notes::unknown;
 use crate::problem::Problem;
+use crate::runs::state_mark;
 
 /// From one look at a run to the next.
 const EVERY: Duration = Duration::from_secs(1);
@@ -42,7 +43,7 @@ pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
 fn state(told: Option<&Value>, judged: &Judged) -> Markup {
     let run = &judged.run;
     html! {
-        p { span class=(format!("state {}", run.state)) { (run.state.word()) }
+        p { (state_mark(run.state))
             @if let Some(phase) = text(told, "phase") { ", " (phase) } }
         @if let Some(told) = told { (progress(told)) }
         @if !run.measurements.is_empty() {

@@ -1,5 +1,6 @@
 //! The description of the API (OpenAPI 3.1). The router is made of the same list, so no route is without one.
 
+use iotax_analysis::Metric;
 use serde_json::{Map, Value, json};
 
 /// A path of the API.
@@ -29,6 +30,8 @@ enum ParameterKind {
     Runs,
     Baseline,
     Margin,
+    /// A list of metrics in one text.
+    Metrics,
     Number(u64, u64),
 }
 
@@ -46,7 +49,7 @@ const MARGIN: Parameter =
     optional("margin", "Differences below it are the same, such as 2%", ParameterKind::Margin);
 
 /// All of them.
-pub(crate) const PATHS: [ApiPath; 9] = [
+pub(crate) const PATHS: [ApiPath; 12] = [
     ApiPath { path: "/openapi.json", summary: "This description", query: &[], answer: "Object", put: None },
     ApiPath {
         path: "/runs",
@@ -114,6 +117,49 @@ pub(crate) const PATHS: [ApiPath; 9] = [
         put: None,
     },
     ApiPath {
+        path: "/trends",
+        summary: "The changes over the runs of a plan, as iotax trend --json prints them (iotax-trend/1)",
+        query: &[
+            optional(
+                "plan",
+                "The name of the runs; otherwise the newest that was run twice on a machine",
+                ParameterKind::Text,
+            ),
+            optional("machine", "Their machine, otherwise that of the newest", ParameterKind::Text),
+            optional("tag", "A tag that they have", ParameterKind::Text),
+            optional(
+                "last",
+                "The newest runs that are followed, 100 if it is not given",
+                ParameterKind::Number(1, 1000),
+            ),
+            optional("target", "This target alone", ParameterKind::Text),
+            optional("workload", "This workload alone", ParameterKind::Text),
+            optional("metric", "Metrics with commas between them", ParameterKind::Metrics),
+            optional("control", "The target whose changes are the machine's own", ParameterKind::Text),
+            optional(
+                "since",
+                "Only changes that may have come with this run or later count",
+                ParameterKind::Number(1, i64::MAX as u64),
+            ),
+        ],
+        answer: "Object",
+        put: None,
+    },
+    ApiPath {
+        path: "/fleets",
+        summary: "The fleets of the newest runs",
+        query: &[],
+        answer: "Fleets",
+        put: None,
+    },
+    ApiPath {
+        path: "/fleets/{fleet}",
+        summary: "A fleet's result, as iotax fleet report --json prints it (iotax-fleet/1)",
+        query: &[],
+        answer: "Object",
+        put: None,
+    },
+    ApiPath {
         path: "/machines",
         summary: "The machines of the newest runs",
         query: &[],
@@ -140,13 +186,8 @@ pub(crate) fn document() -> Value {
 
 impl ApiPath {
     fn described(&self) -> Value {
-        let has_id = self.path.contains("{id}");
-        let id = json!({
-            "name": "id", "in": "path", "required": true, "description": "The run's number",
-            "schema": { "type": "integer", "format": "int64" },
-        });
         let query = self.query.iter().map(Parameter::described);
-        let parameters: Vec<Value> = has_id.then_some(id).into_iter().chain(query).collect();
+        let parameters: Vec<Value> = self.of_the_path().into_iter().chain(query).collect();
         let mut described = json!({
             "parameters": parameters,
             "get": { "summary": self.summary, "operationId": self.operation("get"), "responses": self.responses() },
@@ -161,6 +202,18 @@ impl ApiPath {
             });
         }
         described
+    }
+
+    /// The parameter that its path has.
+    fn of_the_path(&self) -> Option<Value> {
+        let (name, about, schema) = if self.path.contains("{id}") {
+            ("id", "The run's number", json!({ "type": "integer", "format": "int64" }))
+        } else if self.path.contains("{fleet}") {
+            ("fleet", "The fleet's id", json!({ "type": "string", "minLength": 1, "maxLength": 1000 }))
+        } else {
+            return None;
+        };
+        Some(json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema }))
     }
 
     fn operation(&self, method: &str) -> String {
@@ -189,6 +242,11 @@ impl Parameter {
             }
             ParameterKind::Baseline => json!({ "enum": ["A", "B"] }),
             ParameterKind::Margin => json!({ "type": "string", "pattern": "^[1-4]?[0-9](\\.[0-9]{1,2})?%$" }),
+            ParameterKind::Metrics => {
+                let words: Vec<&str> = Metric::compared().map(Metric::word).collect();
+                let word = format!("({})", words.join("|"));
+                json!({ "type": "string", "pattern": format!("^{word}(,{word})*$") })
+            }
             ParameterKind::Number(least, most) => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })
             }
@@ -209,7 +267,7 @@ fn schemas() -> Value {
             "properties": {
                 "id": { "type": "integer", "minimum": 1 }, "name": text, "started_at": text, "targets": texts,
                 "state": { "enum": ["running", "complete", "interrupted", "failed"] },
-                "measured": count, "planned": count, "tags": texts, "machine": text,
+                "measured": count, "planned": count, "tags": texts, "machine": text, "fleet": text, "member": text,
             },
         },
         "Runs": {
@@ -229,6 +287,23 @@ fn schemas() -> Value {
             "type": "object",
             "required": ["run", "state", "measured", "planned"],
             "properties": { "run": count, "state": text, "measured": count, "planned": count, "now": { "type": "object" } },
+        },
+        "Fleets": {
+            "type": "object",
+            "required": ["fleets"],
+            "properties": {
+                "fleets": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["fleet", "name", "mode", "started_at", "members", "states"],
+                        "properties": {
+                            "fleet": text, "name": text, "mode": { "enum": ["each", "shared"] }, "started_at": text,
+                            "members": count, "states": { "type": "object", "additionalProperties": count },
+                        },
+                    },
+                },
+            },
         },
         "Machines": {
             "type": "object",

@@ -18,7 +18,7 @@ use crate::auth::COOKIE;
 use crate::frame::Page;
 use crate::guard::guard;
 use crate::problem::Problem;
-use crate::{api, assets, compare, live, machines, metrics, notes, plans, run, runs, trends};
+use crate::{api, assets, compare, fleets, live, machines, metrics, notes, plans, run, runs, trends};
 
 /// Longest body of a request.
 const LONGEST: usize = 256 << 10;
@@ -50,6 +50,8 @@ fn pages() -> Router<Shared> {
         .route("/runs/{id}/events", get(live::events))
         .route("/compare", get(compare::page))
         .route("/trends", get(trends::page))
+        .route("/fleets", get(fleets::page))
+        .route("/fleets/{id}", get(fleets::one))
         .route("/machines", get(machines::page))
         .route("/machine", get(machines::one))
         .route("/plans", get(plans::page))

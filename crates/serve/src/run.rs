@@ -8,6 +8,7 @@ use iotax_report::{html as report, plan_toml};
 use maud::html;
 
 use crate::app::Shared;
+use crate::fleets;
 use crate::frame::Page;
 use crate::live;
 use crate::notes;
@@ -28,6 +29,7 @@ pub(crate) async fn page(State(app): State<Shared>, Path(id): Path<i64>) -> Resu
             }
             aside aria-label="This run" {
                 p.links {
+                    @if let Some(member) = &run.fleet { span { "Member " (member.member) " of fleet " (fleets::link(app, &member.fleet)) } }
                     a href=(app.link(&format!("/compare?runs={id}"))) { "Compare with another run" }
                     a href=(app.link(&format!("/runs/{id}/plan.toml"))) { "Plan" }
                     a href=(app.link(&format!("/api/v1/runs/{id}"))) { "JSON" }

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use iotax_analysis::time::utc;
+use iotax_model::RunState;
 use iotax_store::{Filter, RunSummary, Store};
 use maud::{Markup, html};
 
@@ -90,7 +91,7 @@ fn row(app: &App, run: &RunSummary, can_choose: bool) -> Markup {
                 td { input type="checkbox" name="run" value=(run.id) aria-label=(format!("Compare run {}", run.id)); }
             }
             td.name { a href=(app.link(&format!("/runs/{}", run.id))) { (run.name) } }
-            td { (state(run)) }
+            td { (state_mark(run.state)) }
             td.figure { (run.measured) "/" (run.planned) }
             td { (utc(run.started_at_ms)) }
             td { @if let Some(machine) = &run.machine { (machine_link(app, machine)) } }
@@ -106,8 +107,8 @@ pub(crate) fn machine_link(app: &App, machine: &str) -> Markup {
 }
 
 /// A run's state with its colour.
-pub(crate) fn state(run: &RunSummary) -> Markup {
-    html! { span class=(format!("state {}", run.state)) { (run.state.word()) } }
+pub(crate) fn state_mark(state: RunState) -> Markup {
+    html! { span class=(format!("state {state}")) { (state.word()) } }
 }
 
 /// A run's tags, as links to the runs that have them.

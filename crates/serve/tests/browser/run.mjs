@@ -6,7 +6,7 @@ import { chromium } from "playwright-core";
 
 const { SITE, LOCKED, TOKEN, LIVE, PICTURES } = process.env;
 const PAGES = ["/runs", "/runs?text=nothing+is+like+this", "/runs/1", "/runs/3", "/runs/4", "/compare", "/compare?runs=1,2", "/compare?runs=1:vm-raw,1:vm-qcow2",
-  "/compare?runs=1,2,4", "/trends", "/machines", "/machine?name=db7", "/plans", "/nothing", `/runs/${LIVE}`];
+  "/compare?runs=1,2,4", "/trends", "/fleets", "/fleets/f-1", "/machines", "/machine?name=db7", "/plans", "/nothing", `/runs/${LIVE}`];
 const found = [];
 // Also where the script itself cannot go on.
 process.on("uncaughtException", (error) => { console.log([...found, error.stack].join("\n")); process.exit(1); });
@@ -54,6 +54,7 @@ for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [375, "ligh
       await plots.first().locator(".main-svg").first().waitFor({ timeout: 60000 });
       await page.evaluate(() => scrollTo(0, 0));
     }
+    if (path === "/trends") expect(await plots.count() > 0, `${where}: no chart`);
     await check(page, where);
     const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     expect(over <= 0, `${where}: ${over} pixels too wide`);

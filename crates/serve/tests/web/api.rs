@@ -5,6 +5,7 @@ use iotax_analysis::{Metric, judge};
 use iotax_report::json;
 use serde_json::Value;
 
+use crate::fleets;
 use crate::server::Server;
 
 fn account(server: &Server, id: i64) -> Account {
@@ -98,13 +99,15 @@ fn notes_are_put_and_read() {
 #[test]
 fn the_description_is_openapi_and_every_path_in_it_answers() {
     let server = Server::start();
+    fleets::put(&mut server.store(), "f-1");
     let description = server.get("/api/v1/openapi.json").json();
     assert_eq!(description["openapi"], "3.1.0");
     let paths = description["paths"].as_object().expect("paths");
-    assert!(paths.len() >= 9);
+    assert!(paths.len() >= 12);
     for (path, described) in paths {
         let has_runs = described["parameters"].to_string().contains("\"runs\"");
-        let place = path.replace("{id}", "1") + if has_runs { "?runs=1,2" } else { "" };
+        let place =
+            path.replace("{id}", "1").replace("{fleet}", "f-1") + if has_runs { "?runs=1,2" } else { "" };
         let answer = server.get(&place);
         assert_eq!(answer.status, 200, "{place}: {}", answer.body);
         let schema = &described["get"]["responses"]["200"]["content"]["application/json"]["schema"];

@@ -10,6 +10,7 @@ use iotax_store::NewRun;
 use iotax_testkit::require;
 use serde_json::json;
 
+use crate::fleets;
 use crate::server::{Server, ladder};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -47,6 +48,7 @@ fn every_page_holds_in_a_browser() {
     let server = Server::start();
     let locked = Server::with(|config| config.token = Some(TOKEN.into()));
     let mut store = server.store();
+    fleets::put(&mut store, "f-1");
     let run = ladder("6.18.5");
     let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: run.started_at_ms, fleet: None };
     let id = store.create_run(&new).expect("created");

@@ -19,7 +19,10 @@ impl Numbers {
 }
 
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "G\u{0}T"];
-const PLACES: [&str; 26] = [
+const PLACES: [&str; 29] = [
+    "/fleets",
+    "/fleets/",
+    "/api/v1/fleets/",
     "/runs",
     "/runs/",
     "/compare",

@@ -2,6 +2,7 @@
 
 mod api;
 mod browser;
+mod fleets;
 mod hostile;
 mod live;
 mod metrics;
@@ -12,3 +13,4 @@ mod server;
 #[path = "../../../interop/tests/results/synthetic.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod synthetic;
+mod trends;

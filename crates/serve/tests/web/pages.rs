@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use iotax_store::NewRun;
 
+use crate::fleets;
 use crate::server::{HOSTILE, Server, ladder};
 
 /// The links of a page that lead to this server.
@@ -43,13 +44,17 @@ fn walk(server: &Server) -> BTreeSet<String> {
 
 #[test]
 fn every_link_leads_somewhere() {
-    let seen = walk(&Server::start());
+    let server = Server::start();
+    fleets::put(&mut server.store(), "f-1");
+    let seen = walk(&server);
     for page in [
         "/runs",
         "/runs/1",
         "/runs/4",
         "/compare",
         "/trends",
+        "/fleets",
+        "/fleets/f-1",
         "/machines",
         "/machine?name=db7",
         "/plans",

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use iotax_model::record::FleetMember;
 use iotax_model::{Run, RunState};
 use iotax_serve::Config;
 use iotax_store::{Location, NewRun, Notes, Store};
@@ -46,7 +47,12 @@ impl Answer {
 
 /// Puts a run into a store. Its number there.
 pub(crate) fn put(store: &mut Store, run: &Run) -> i64 {
-    let new = NewRun { plan: &run.plan, seed: run.seed, started_at_ms: run.started_at_ms, fleet: None };
+    put_member(store, run, None)
+}
+
+/// Puts a run of a fleet's member into a store. Its number there.
+pub(crate) fn put_member(store: &mut Store, run: &Run, fleet: Option<&FleetMember>) -> i64 {
+    let new = NewRun { plan: &run.plan, seed: run.seed, started_at_ms: run.started_at_ms, fleet };
     let id = store.create_run(&new).expect("created");
     store.set_environment(id, &run.environment).expect("kept");
     run.targets.iter().for_each(|target| store.put_target(id, target).expect("kept"));

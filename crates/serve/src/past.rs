@@ -1,0 +1,206 @@
+//! The history of a plan: which runs are followed, and what a trend needs of each.
+
+use std::collections::HashMap;
+
+use iotax_analysis::Metric;
+use iotax_analysis::trend::{PastRun, TrendQuestion, Trends, trends};
+use iotax_model::RunState;
+use iotax_report::json;
+use iotax_store::{Filter, RunSummary, Store};
+use serde_json::Value;
+
+use crate::app::App;
+use crate::judged::Key;
+use crate::problem::Problem;
+use crate::query::Pairs;
+use crate::runs::list;
+
+/// Newest runs of the store among which those of a plan are sought.
+pub(crate) const LOOKED_AT: u32 = 10_000;
+/// Runs that are followed where nothing else is asked for, and the most.
+const FOLLOWED: usize = 100;
+pub(crate) const MOST_FOLLOWED: usize = 1000;
+
+/// Which history is asked for, and what of it.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedHistory {
+    pub(crate) plan: Option<String>,
+    pub(crate) machine: Option<String>,
+    tags: Vec<String>,
+    pub(crate) last: usize,
+    pub(crate) target: Option<String>,
+    pub(crate) workload: Option<String>,
+    control: Option<String>,
+    since: Option<i64>,
+    pub(crate) metrics: Vec<Metric>,
+}
+
+impl AskedHistory {
+    pub(crate) fn read(pairs: &Pairs) -> Result<Self, Problem> {
+        let text = |key| pairs.get(key).map(str::to_owned);
+        let metrics = pairs.all("metric").flat_map(|list| list.split(',')).map(metric);
+        let last = pairs.parsed("last", &format!("a number from 1 to {MOST_FOLLOWED}"))?.unwrap_or(FOLLOWED);
+        if !(1..=MOST_FOLLOWED).contains(&last) {
+            return Err(Problem::bad_request(format!(
+                "last={last}; accepted: a number from 1 to {MOST_FOLLOWED}"
+            )));
+        }
+        Ok(Self {
+            plan: text("plan"),
+            machine: text("machine"),
+            tags: pairs.all("tag").map(|tag| tag.trim().to_owned()).collect(),
+            last,
+            target: text("target"),
+            workload: text("workload"),
+            control: text("control"),
+            since: pairs.parsed("since", "the number of a run")?,
+            metrics: metrics.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn metric(text: &str) -> Result<Metric, Problem> {
+    let metric = text.trim().parse::<Metric>().ok().filter(|metric| metric.is_compared());
+    metric.ok_or_else(|| {
+        let words: Vec<&str> = Metric::compared().map(Metric::word).collect();
+        Problem::bad_request(format!("metric={text:?}; accepted: {}", words.join(", ")))
+    })
+}
+
+/// The runs of a plan, before they are read.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    /// The plans that can be asked for, with their runs, the newest first.
+    pub(crate) plans: Vec<(String, usize)>,
+    /// The plan; absent if the store has no finished run.
+    pub(crate) plan: Option<String>,
+    /// Its runs on one machine, the oldest first.
+    pub(crate) runs: Vec<RunSummary>,
+    /// Older ones that are left out.
+    pub(crate) older: usize,
+    /// Those on other machines.
+    pub(crate) elsewhere: usize,
+}
+
+/// Chooses runs as `iotax trend` does: the finished runs of a plan on the machine of its newest run. Without a plan it is the newest one
+/// that was run more than once on a machine, if there is one.
+pub(crate) fn choose(store: &Store, asked: &AskedHistory) -> Result<Chosen, Problem> {
+    let filter = Filter { tags: asked.tags.clone(), limit: Some(LOOKED_AT), ..Filter::default() };
+    let mut runs = list(store, &filter)?;
+    runs.retain(|run| run.state != RunState::Running && run.measured > 0);
+    let mut plans: Vec<(String, usize)> = Vec::new();
+    for run in &runs {
+        match plans.iter_mut().find(|(name, _)| *name == run.name) {
+            Some((_, count)) => *count += 1,
+            None => plans.push((run.name.clone(), 1)),
+        }
+    }
+    let is_asked = |run: &&RunSummary| {
+        asked.plan.as_ref().is_none_or(|plan| run.name == *plan)
+            && asked.machine.as_ref().is_none_or(|machine| run.machine.as_ref() == Some(machine))
+    };
+    let newest = match asked.plan {
+        Some(_) => runs.iter().find(is_asked),
+        None => first_repeated(runs.iter().filter(is_asked)).or_else(|| runs.iter().find(is_asked)),
+    };
+    let plan = asked.plan.clone().or_else(|| newest.map(|run| run.name.clone()));
+    let machine = asked.machine.clone().or_else(|| newest.and_then(|run| run.machine.clone()));
+    runs.retain(|run| Some(&run.name) == plan.as_ref());
+    let all = runs.len();
+    runs.retain(|run| run.machine == machine);
+    let (here, elsewhere) = (runs.len(), all - runs.len());
+    runs.truncate(asked.last);
+    runs.reverse();
+    Ok(Chosen { plans, plan, older: here - runs.len(), runs, elsewhere })
+}
+
+/// The first run, from the newest on, of whose plan there is another one on its machine: the members of a fleet are no history.
+fn first_repeated<'a>(mut runs: impl Iterator<Item = &'a RunSummary> + Clone) -> Option<&'a RunSummary> {
+    let mut counts: HashMap<(&str, Option<&str>), usize> = HashMap::new();
+    for run in runs.clone() {
+        *counts.entry((&run.name, run.machine.as_deref())).or_default() += 1;
+    }
+    runs.find(|run| counts.get(&(run.name.as_str(), run.machine.as_deref())).is_some_and(|count| *count > 1))
+}
+
+/// Reads what a trend needs of the runs. Those that are damaged are left out: their numbers.
+pub(crate) fn read(
+    app: &App,
+    store: &Store,
+    runs: &[RunSummary],
+) -> Result<(Vec<PastRun>, Vec<i64>), Problem> {
+    let (mut past, mut damaged) = (Vec::with_capacity(runs.len()), Vec::new());
+    for run in runs {
+        let key = Key::of(run);
+        let kept =
+            app.past.get(run.id, key).map_or_else(|| store.load(run.id).map(|run| keep(app, &run, key)), Ok);
+        // One that is damaged does not hide what the others say.
+        let Ok(kept) = kept else {
+            damaged.push(run.id);
+            continue;
+        };
+        let mut one = PastRun::clone(&kept);
+        one.tags.clone_from(&run.tags);
+        one.note = store.notes(run.id)?.text;
+        past.push(one);
+    }
+    Ok((past, damaged))
+}
+
+fn keep(app: &App, run: &iotax_model::Run, key: Key) -> std::sync::Arc<PastRun> {
+    let metrics: Vec<Metric> = Metric::compared().collect();
+    app.past.keep(run.id, key, PastRun::of(run, &metrics, vec![], String::new()))
+}
+
+/// Follows the cells that are asked for, by `metrics`.
+pub(crate) fn followed(asked: &AskedHistory, metrics: Vec<Metric>, past: &[PastRun]) -> Trends {
+    let from = |id: i64| past.iter().position(|run| run.id >= id).unwrap_or(past.len());
+    let question = TrendQuestion {
+        target: asked.target.clone(),
+        workload: asked.workload.clone(),
+        metrics,
+        control: asked.control.clone(),
+        since: asked.since.map(from),
+        gates: vec![],
+    };
+    trends(past, &question)
+}
+
+/// The document that `iotax trend --json` prints for the same history.
+pub(crate) fn document(app: &App, store: &Store, asked: &AskedHistory) -> Result<Value, Problem> {
+    let chosen = choose(store, asked)?;
+    if chosen.runs.is_empty() {
+        let plan = asked.plan.as_deref().map_or(String::new(), |plan| format!(" of a plan {plan:?}"));
+        let machine =
+            asked.machine.as_deref().map_or(String::new(), |name| format!(" on a machine {name:?}"));
+        return Err(Problem::not_found(format!(
+            "no finished run of the newest {LOOKED_AT} is{plan}{machine}{}",
+            if plan.is_empty() && machine.is_empty() { " like that" } else { "" }
+        )));
+    }
+    let (past, _) = read(app, store, &chosen.runs)?;
+    named("target", asked.target.as_deref(), past.iter().flat_map(PastRun::targets))?;
+    named("control", asked.control.as_deref(), past.iter().flat_map(PastRun::targets))?;
+    named("workload", asked.workload.as_deref(), past.iter().flat_map(PastRun::workloads))?;
+    let metrics = if asked.metrics.is_empty() {
+        vec![Metric::LATENCY_MEAN, Metric::LATENCY_P99]
+    } else {
+        asked.metrics.clone()
+    };
+    Ok(json::trend::document(&past, &followed(asked, metrics, &past)))
+}
+
+/// Refuses a name that no run has.
+fn named<'a>(key: &str, asked: Option<&str>, known: impl Iterator<Item = &'a str>) -> Result<(), Problem> {
+    let known: std::collections::BTreeSet<&str> = known.collect();
+    match asked {
+        Some(asked) if !known.contains(asked) => {
+            let known: Vec<&str> = known.into_iter().collect();
+            Err(Problem::bad_request(format!(
+                "{key}={asked:?}: no run has it; accepted: {}",
+                known.join(", ")
+            )))
+        }
+        _ => Ok(()),
+    }
+}
