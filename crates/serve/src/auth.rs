@@ -79,6 +79,11 @@ impl Secrets {
         HEXLOWER.decode(nonce.as_bytes()).is_ok_and(|nonce| self.is_code("form", &nonce, rest))
     }
 
+    /// What a form remembers of what it shows: the same code for the same content.
+    pub(crate) fn mark(&self, content: &str) -> String {
+        HEXLOWER.encode(&code(&self.key, "content", content.as_bytes()))
+    }
+
     fn is_code(&self, purpose: &str, of: &[u8], text: &str) -> bool {
         let Ok(given) = HEXLOWER.decode(text.as_bytes()) else { return false };
         mac(&self.key, purpose, of).verify_slice(&given).is_ok()

@@ -22,6 +22,10 @@ const PLACES: [(&str, &str); 6] = [
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HasCharts;
 
+/// Marks the answer of a request that failed and whose page says so itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told;
+
 /// A page.
 #[derive(Debug, Default)]
 pub(crate) struct Page {

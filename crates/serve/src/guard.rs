@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::app::{App, Shared};
-use crate::frame::{self, HasCharts};
+use crate::frame::{self, HasCharts, Told};
+use crate::login;
 use crate::problem::Problem;
 
 /// Longest wait for an answer to begin.
@@ -43,20 +44,20 @@ pub(crate) async fn guard(
 ) -> Response {
     let start = Instant::now();
     let is_tls = app.config.tls.is_some();
-    let answered = match admit(&app, peer, &mut request, start) {
+    let admitted = admit(&app, peer, &mut request, start);
+    let (uri, method) = (request.uri().clone(), request.method().clone());
+    let answer = match admitted {
         Ok(()) => {
-            let path = request.uri().path().to_owned();
             let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
             let answer = answer.unwrap_or_else(|_| Problem::busy("the answer took too long").into_response());
-            if path == "/login" && answer.status() == StatusCode::FORBIDDEN {
+            if uri.path() == "/login" && answer.status() == StatusCode::FORBIDDEN {
                 app.limiter.take(peer.ip(), FAILED_LOGIN, Instant::now());
             }
-            (path, answer)
+            answer
         }
-        Err(problem) => (request.uri().path().to_owned(), problem.into_response()),
+        Err(problem) => problem.into_response(),
     };
-    let (path, answer) = answered;
-    let mut answer = told(&app, &path, answer);
+    let mut answer = told(&app, &method, &uri, answer);
     secure(&mut answer, is_tls);
     let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
     app.counters.count(answer.status().as_u16(), micros);
@@ -164,9 +165,11 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// The answer of a request that failed in the form for its reader.
-fn told(app: &App, path: &str, mut answer: Response) -> Response {
+fn told(app: &App, method: &Method, uri: &Uri, mut answer: Response) -> Response {
+    let path = uri.path();
     let status = answer.status();
-    if !status.is_client_error() && !status.is_server_error() {
+    let has_failed = status.is_client_error() || status.is_server_error();
+    if !has_failed || answer.extensions().get::<Told>().is_some() {
         return answer;
     }
     let reason = status.canonical_reason().unwrap_or("error");
@@ -180,7 +183,8 @@ fn told(app: &App, path: &str, mut answer: Response) -> Response {
         let problem = json!({ "title": reason, "status": status.as_u16(), "detail": detail });
         Body::from(iotax_model::visible::json(&problem.to_string()).into_owned())
     } else if status == StatusCode::UNAUTHORIZED {
-        return (StatusCode::SEE_OTHER, [(header::LOCATION, app.link("/login"))]).into_response();
+        let place = app.link(&login::address(method, uri));
+        return (StatusCode::SEE_OTHER, [(header::LOCATION, place)]).into_response();
     } else {
         Body::from(frame::problem(app, status, &detail))
     };

@@ -1,7 +1,7 @@
 //! How many requests each peer may make.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -9,6 +9,14 @@ use std::time::Instant;
 const BURST: f64 = 10.0;
 /// Peers that are remembered; beyond it those are forgotten that have been quiet the longest.
 const PEERS: usize = 4096;
+
+/// What counts as one peer: an IPv4 address, or the 64 bits of an IPv6 address that a host cannot choose.
+pub(crate) fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+        address @ IpAddr::V4(_) => address,
+    }
+}
 
 /// A bucket of requests for each peer, which fills at a steady rate.
 #[derive(Debug)]
@@ -30,7 +38,7 @@ impl Limiter {
 
     /// Takes requests from a peer's bucket; false if it is empty.
     pub(crate) fn take(&self, peer: IpAddr, requests: f64, now: Instant) -> bool {
-        let full = self.per_second * BURST;
+        let (peer, full) = (network(peer), self.per_second * BURST);
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         if peers.len() >= PEERS && !peers.contains_key(&peer) {
             let oldest = peers.iter().min_by_key(|(_, bucket)| bucket.at).map(|(peer, _)| *peer);
@@ -63,6 +71,14 @@ mod tests {
         assert!(limiter.take(IpAddr::from([127, 0, 0, 2]), 1.0, start), "another peer has its own");
         assert!(!limiter.take(peer, 1.0, start + Duration::from_millis(400)));
         assert!(limiter.take(peer, 1.0, start + Duration::from_millis(600)));
+    }
+
+    #[test]
+    fn a_host_is_one_peer_whichever_of_its_addresses_it_takes() {
+        let network = |text: &str| network(text.parse().expect("an address")).to_string();
+        assert_eq!(network("2001:db8:1:2:a:b:c:d"), network("2001:db8:1:2::1"));
+        assert_ne!(network("2001:db8:1:2::1"), network("2001:db8:1:3::1"));
+        assert_eq!(network("::ffff:192.0.2.7"), "192.0.2.7");
     }
 
     #[test]

@@ -16,17 +16,16 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::Layer as _;
 
 use crate::app::{App, Shared};
 use crate::config::{Config, Tls};
+use crate::connections::{Connection, Connections};
 use crate::guard::HasCertificate;
 use crate::routes;
 
-/// Connections at one time.
-const CONNECTIONS: usize = 256;
 /// Longest time for the headers of a request.
 const HEADERS: Duration = Duration::from_secs(10);
 /// Longest time that answers may take to end once the server is asked to.
@@ -105,7 +104,7 @@ async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConf
     let mut server = axum_server::from_tcp(socket)?.handle(handle).first_request_timeout(HEADERS);
     server.http_builder().http1().header_read_timeout(HEADERS);
     server.http_builder().http2().max_concurrent_streams(32).max_header_list_size(32 << 10);
-    let limit = Limit { free: Arc::new(Semaphore::new(CONNECTIONS)), has_certificate: has_client_ca };
+    let limit = Limit { open: Arc::default(), has_certificate: has_client_ca };
     match tls {
         None => server.acceptor(limit).serve(service).await,
         Some(config) => {
@@ -118,31 +117,30 @@ async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConf
 /// Accepts so many connections at one time; the others are closed at once.
 #[derive(Debug, Clone)]
 struct Limit {
-    free: Arc<Semaphore>,
+    open: Arc<Connections>,
     /// Every connection that gets through has a certificate.
     has_certificate: bool,
 }
 
-/// A connection's share of them, given back when the connection's service is dropped.
-type Permit = Extension<Arc<OwnedSemaphorePermit>>;
-type Limited<S> = <Permit as tower::Layer<S>>::Service;
+/// A connection's place among them, given back when the connection's service is dropped.
+type Placed<S> = <Extension<Arc<Connection>> as tower::Layer<S>>::Service;
 type Certified<S> = <Extension<Option<HasCertificate>> as tower::Layer<S>>::Service;
 
-impl<I: Send + 'static, S: Send + 'static> Accept<I, S> for Limit
+impl<S: Send + 'static> Accept<TcpStream, S> for Limit
 where
-    Certified<Limited<S>>: Send,
+    Certified<Placed<S>>: Send,
 {
-    type Stream = I;
-    type Service = Certified<Limited<S>>;
-    type Future = Pin<Box<dyn Future<Output = io::Result<(I, Self::Service)>> + Send>>;
+    type Stream = TcpStream;
+    type Service = Certified<Placed<S>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<(TcpStream, Self::Service)>> + Send>>;
 
-    fn accept(&self, stream: I, service: S) -> Self::Future {
-        let permit = Arc::clone(&self.free).try_acquire_owned();
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let open = stream.peer_addr().map(|peer| self.open.open(peer.ip()));
         let certificate = self.has_certificate.then_some(HasCertificate);
         Box::pin(async move {
-            let permit = permit.map_err(|_| io::Error::other("too many connections"))?;
+            let connection = open?.ok_or_else(|| io::Error::other("too many connections"))?;
             let (stream, service) = DefaultAcceptor::new().accept(stream, service).await?;
-            let service = Extension(Arc::new(permit)).layer(service);
+            let service = Extension(Arc::new(connection)).layer(service);
             Ok((stream, Extension(certificate).layer(service)))
         })
     }

@@ -1,13 +1,16 @@
 //! What people say of a run: tags and a text.
 
+use std::sync::Arc;
+
 use axum::extract::{Form, Path, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use iotax_store::Notes;
+use iotax_store::{Notes, Store};
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 use crate::app::{App, Shared};
-use crate::frame::{editable, form_token};
+use crate::frame::{Page, Told, editable, form_token};
 use crate::problem::Problem;
 use crate::runs::tags;
 
@@ -66,21 +69,39 @@ impl NotesDocument {
     }
 }
 
-/// Keeps notes; refused where nothing may be changed.
+/// Keeps notes in place of those that are there.
 pub(crate) async fn keep(app: &Shared, id: i64, notes: NotesDocument) -> Result<Notes, Problem> {
+    let notes = notes.checked()?;
+    put(app, id, notes.clone(), None).await?;
+    Ok(notes)
+}
+
+/// Keeps notes, unless others than those that were `seen` are there now: these are given back. Refused where nothing may be changed.
+async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Result<Option<Notes>, Problem> {
     if app.config.read_only {
         return Err(Problem::forbidden(
             "this server is for reading only; notes are changed where it runs without --read-only",
         ));
     }
-    let notes = notes.checked()?;
     // The run must be there before anything is opened to write.
     app.pool
         .read(move |store| crate::judged::summary(store, id)?.ok_or_else(|| unknown(store, id)).map(|_| ()))
         .await?;
-    let kept = notes.clone();
-    app.pool.write(move |store| Ok(store.set_notes(id, &kept)?)).await?;
-    Ok(notes)
+    let at = Arc::clone(app);
+    let put = move |store: &mut Store| {
+        let mut others = None;
+        store.change_notes(id, |old| match &seen {
+            Some(seen) if mark(&at, old) != *seen && *old != notes => others = Some(old.clone()),
+            _ => old.clone_from(&notes),
+        })?;
+        Ok(others)
+    };
+    app.pool.write(put).await
+}
+
+/// What a form knows these notes by.
+fn mark(app: &App, notes: &Notes) -> String {
+    app.secrets.mark(&format!("{:?}{}", notes.tags, notes.text))
 }
 
 /// Why there is no such run, in the words of the store.
@@ -92,6 +113,8 @@ pub(crate) fn unknown(store: &iotax_store::Store, id: i64) -> Problem {
 #[derive(Debug, Deserialize)]
 pub(crate) struct NotesForm {
     form_token: String,
+    /// The mark of the notes that it was made for.
+    seen: String,
     tags: String,
     text: String,
 }
@@ -103,8 +126,30 @@ pub(crate) async fn save(
 ) -> Result<Response, Problem> {
     check_form(&app, &form.form_token)?;
     let tags = form.tags.split(',').map(str::to_owned).collect();
-    keep(&app, id, NotesDocument { tags, text: form.text }).await?;
-    Ok(Redirect::to(&app.link(&format!("/runs/{id}#notes"))).into_response())
+    let notes = NotesDocument { tags, text: form.text }.checked()?;
+    let Some(others) = put(&app, id, notes.clone(), Some(form.seen)).await? else {
+        return Ok(Redirect::to(&app.link(&format!("/runs/{id}#notes"))).into_response());
+    };
+    Ok(conflict(&app, id, &others, &notes))
+}
+
+/// Both sides of a conflict, to make one of them.
+fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
+    let body = html! {
+        main id="main" tabindex="-1" {
+            h1 { "The notes of run " (id) " have changed meanwhile" }
+            p { "Nothing was kept yet. What is there now:" }
+            (spoken(app, others))
+            @if others == &Notes::default() { p.note { "None." } }
+            h2 { "Yours" }
+            (fields(app, id, others, notes))
+        }
+    };
+    let page = Page { title: "Notes".into(), place: "/runs", body: body.into(), ..Page::default() };
+    let mut answer = page.answer(app);
+    *answer.status_mut() = StatusCode::CONFLICT;
+    answer.extensions_mut().insert(Told);
+    answer
 }
 
 /// Refuses a form that this server has not made.
@@ -120,23 +165,37 @@ pub(crate) fn section(app: &App, id: i64, notes: &Notes) -> Markup {
     html! {
         section id="notes" {
             h2 { "Notes" }
-            @if !notes.tags.is_empty() { p.tags { (tags(app, &notes.tags)) } }
-            @if !notes.text.is_empty() { p.note-text { (notes.text) } }
+            (spoken(app, notes))
             @if app.config.read_only {
                 @if notes.tags.is_empty() && notes.text.is_empty() { p.note { "None." } }
             } @else {
                 details {
                     summary { "Change" }
-                    form method="post" action=(app.link(&format!("/runs/{id}/notes"))) {
-                        (form_token(app))
-                        p { label for="tags" { "Tags, with commas between them" } br;
-                            input id="tags" name="tags" value=(notes.tags.join(", ")) maxlength="3500"; }
-                        p { label for="text" { "Text" } br;
-                            textarea id="text" name="text" maxlength="60000" { (editable(&notes.text)) } }
-                        p { button.main { "Keep" } }
-                    }
+                    (fields(app, id, notes, notes))
                 }
             }
+        }
+    }
+}
+
+fn spoken(app: &App, notes: &Notes) -> Markup {
+    html! {
+        @if !notes.tags.is_empty() { p.tags { (tags(app, &notes.tags)) } }
+        @if !notes.text.is_empty() { p.note-text { (notes.text) } }
+    }
+}
+
+/// The form that puts `notes` in place of those that are `seen`.
+fn fields(app: &App, id: i64, seen: &Notes, notes: &Notes) -> Markup {
+    html! {
+        form method="post" action=(app.link(&format!("/runs/{id}/notes"))) {
+            (form_token(app))
+            input type="hidden" name="seen" value=(mark(app, seen));
+            p { label for="tags" { "Tags, with commas between them" } br;
+                input id="tags" name="tags" value=(notes.tags.join(", ")) maxlength="3500"; }
+            p { label for="text" { "Text" } br;
+                textarea id="text" name="text" maxlength="60000" { (editable(&notes.text)) } }
+            p { button.main { "Keep" } }
         }
     }
 }

@@ -8,7 +8,7 @@ use iotax_store::Filter;
 use crate::problem::Problem;
 
 /// Longest value.
-const LONGEST: usize = 1000;
+pub(crate) const LONGEST: usize = 1000;
 /// Runs on a page where nothing else is asked for, and the most.
 pub(crate) const PAGE: u32 = 100;
 pub(crate) const MOST: u32 = 1000;

@@ -3,22 +3,17 @@
 use std::any::Any;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Form, State};
-use axum::http::header;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use maud::html;
-use serde::Deserialize;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
 use crate::app::Shared;
-use crate::auth::COOKIE;
-use crate::frame::Page;
 use crate::guard::guard;
 use crate::problem::Problem;
-use crate::{api, assets, compare, fleets, live, machines, metrics, notes, plans, run, runs, trends};
+use crate::{api, assets, compare, fleets, live, login, machines, metrics, notes, plans, run, runs, trends};
 
 /// Longest body of a request.
 const LONGEST: usize = 256 << 10;
@@ -57,8 +52,8 @@ fn pages() -> Router<Shared> {
         .route("/plans", get(plans::page))
         .route("/plans/begin", post(plans::begin_run))
         .route("/plans/cancel", post(plans::cancel))
-        .route("/login", get(login).post(log_in))
-        .route("/logout", post(log_out))
+        .route("/login", get(login::page).post(login::log_in))
+        .route("/logout", post(login::log_out))
         .route("/metrics", get(metrics::get))
         .route("/healthz", get(async || "ok\n"))
         .route("/static/{name}", get(assets::get))
@@ -66,50 +61,4 @@ fn pages() -> Router<Shared> {
 
 async fn home(State(app): State<Shared>) -> Redirect {
     Redirect::to(&app.link("/runs"))
-}
-
-async fn login(State(app): State<Shared>) -> Response {
-    if app.secrets.are_open() {
-        return Redirect::to(&app.link("/runs")).into_response();
-    }
-    let body = html! {
-        main id="main" tabindex="-1" {
-            h1 { "Log in" }
-            form.bar method="post" action=(app.link("/login")) {
-                label { "The server's token" input type="password" name="token" autocomplete="current-password" required maxlength="500"; }
-                button.main { "Log in" }
-            }
-        }
-    };
-    Page { title: "Log in".into(), body: body.into(), ..Page::default() }.answer(&app)
-}
-
-#[derive(Deserialize)]
-struct LoginForm {
-    token: String,
-}
-
-async fn log_in(State(app): State<Shared>, Form(form): Form<LoginForm>) -> Result<Response, Problem> {
-    if !app.secrets.is_token(form.token.trim()) {
-        return Err(Problem::forbidden("this is not the server's token"));
-    }
-    let cookie = cookie(&app, &app.secrets.session(), "");
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(&app.link("/runs"))).into_response())
-}
-
-#[derive(Deserialize)]
-struct LogoutForm {
-    form_token: String,
-}
-
-async fn log_out(State(app): State<Shared>, Form(form): Form<LogoutForm>) -> Result<Response, Problem> {
-    notes::check_form(&app, &form.form_token)?;
-    let cookie = cookie(&app, "", "; Max-Age=0");
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(&app.link("/login"))).into_response())
-}
-
-fn cookie(app: &Shared, value: &str, more: &str) -> String {
-    let path = if app.config.base.is_empty() { "/" } else { &app.config.base };
-    let secure = if app.config.tls.is_some() { "; Secure" } else { "" };
-    format!("{COOKIE}={value}; Path={path}; HttpOnly; SameSite=Strict{secure}{more}")
 }

@@ -175,10 +175,10 @@ fn a_thousand_hostile_requests_break_nothing() {
 #[test]
 fn bodies_have_a_limit() {
     let server = Server::start();
-    let token = server.form_token("/runs/1");
-    let long = format!("form_token={token}&tags=&text={}", "x".repeat(1 << 20));
+    let form = server.notes_form(1);
+    let long = format!("{form}&tags=&text={}", "x".repeat(1 << 20));
     assert_eq!(server.post("/runs/1/notes", "", &long).status, 413);
-    let long = format!("form_token={token}&tags=&text={}", "x".repeat(100_000));
+    let long = format!("{form}&tags=&text={}", "x".repeat(100_000));
     assert_eq!(server.post("/runs/1/notes", "", &long).status, 400);
     assert_eq!(server.store().notes(1).expect("read").text, "");
 }

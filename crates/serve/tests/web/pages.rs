@@ -6,7 +6,7 @@ use std::time::Instant;
 use iotax_store::NewRun;
 
 use crate::fleets;
-use crate::server::{HOSTILE, Server, ladder};
+use crate::server::{HOSTILE, Server, hidden, ladder};
 
 /// The links of a page that lead to this server.
 fn links(body: &str) -> BTreeSet<String> {
@@ -125,9 +125,8 @@ fn a_machine_says_what_changed() {
 #[test]
 fn notes_are_kept_and_found() {
     let server = Server::start();
-    let token = server.form_token("/runs/1");
-    let form =
-        format!("form_token={token}&tags=slow,%20raid5&text=Battery%20of%20the%20controller%0D%0Ais%20dead");
+    let form = server.notes_form(1);
+    let form = format!("{form}&tags=slow,%20raid5&text=Battery%20of%20the%20controller%0D%0Ais%20dead");
     let kept = server.post("/runs/1/notes", "", &form);
     assert_eq!((kept.status, kept.header("location")), (303, Some("/runs/1#notes")), "{}", kept.body);
     let page = server.get("/runs/1").body;
@@ -138,6 +137,32 @@ fn notes_are_kept_and_found() {
     let found = server.get("/runs?tag=raid5").body;
     assert!(found.contains("href=\"/runs/1\"") && !found.contains("href=\"/runs/2\""), "{found}");
     assert_eq!(server.store().notes(1).expect("read").tags, ["raid5", "slow"]);
+}
+
+#[test]
+fn of_two_who_change_the_same_notes_neither_loses_them() {
+    let server = Server::start();
+    // Both look at the same page, and keep one after the other.
+    let (one, other) = (server.notes_form(1), server.notes_form(1));
+    assert_eq!(server.post("/runs/1/notes", "", &format!("{one}&tags=a&text=battery%20dead")).status, 303);
+    let sent = format!("{other}&tags=b&text=new%20%3Cb%3Edisk");
+    let refused = server.post("/runs/1/notes", "", &sent);
+    assert_eq!(refused.status, 409, "{}", refused.body);
+    assert!(
+        refused.body.contains("battery dead") && refused.body.contains("new &lt;b>disk"),
+        "{}",
+        refused.body
+    );
+    assert_eq!(server.store().notes(1).expect("read").text, "battery dead", "nothing was kept yet");
+    // The page's own form has seen what is there now.
+    let again =
+        format!("form_token={}&seen={}", hidden(&refused.body, "form_token"), hidden(&refused.body, "seen"));
+    let kept = server.post("/runs/1/notes", "", &format!("{again}&tags=a,b&text=both"));
+    assert_eq!(kept.status, 303, "{}", kept.body);
+    let notes = server.store().notes(1).expect("read");
+    assert_eq!((notes.tags.join(","), notes.text), ("a,b".to_owned(), "both".to_owned()));
+    // Who keeps what is there already is told nothing of a conflict.
+    assert_eq!(server.post("/runs/1/notes", "", &format!("{one}&tags=a,b&text=both")).status, 303);
 }
 
 #[test]

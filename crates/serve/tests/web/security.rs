@@ -1,10 +1,12 @@
 //! Who may look, who may change, and what a page may do.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::server::Server;
+use rustix::net::{self, AddressFamily, SocketType};
+
+use crate::server::{Server, hidden};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -59,7 +61,7 @@ fn names_that_nobody_gave_the_server_are_refused() {
 fn a_token_is_needed_where_there_is_one() {
     let server = Server::with(|config| config.token = Some(TOKEN.into()));
     let page = server.get("/runs");
-    assert_eq!((page.status, page.header("location")), (303, Some("/login")));
+    assert_eq!((page.status, page.header("location")), (303, Some("/login?to=%2Fruns")));
     let api = server.get("/api/v1/runs");
     assert_eq!((api.status, api.header("www-authenticate")), (401, Some("Bearer realm=\"iotax\"")));
     assert_eq!(server.get("/metrics").status, 401);
@@ -80,10 +82,40 @@ fn a_token_is_needed_where_there_is_one() {
 }
 
 #[test]
+fn a_login_leads_back_to_the_page_that_was_asked_for_and_nowhere_else() {
+    let server = Server::with(|config| {
+        config.token = Some(TOKEN.into());
+        config.base = "/iotax".into();
+    });
+    let asked = server.get("/iotax/runs?text=a%26b");
+    let place = asked.header("location").expect("a place").to_owned();
+    assert_eq!(place, "/iotax/login?to=%2Fruns%3Ftext%3Da%2526b");
+    let page = server.get(&place).body;
+    assert_eq!(hidden(&page, "to"), "/runs?text=a%26b");
+    let lands = |to: &str| {
+        let login = server.post("/iotax/login", "", &format!("token={TOKEN}&to={to}"));
+        assert_eq!(login.status, 303, "{}", login.body);
+        login.header("location").expect("a place").to_owned()
+    };
+    assert_eq!(lands("%2Fruns%3Ftext%3Da%2526b"), "/iotax/runs?text=a%26b");
+    for to in [
+        "",
+        "%2F%2Fevil.example",
+        "%2F%5Cevil.example",
+        "https%3A%2F%2Fevil.example",
+        "%2F%09%2Fevil",
+        "runs",
+    ] {
+        assert_eq!(lands(to), "/iotax/runs", "{to}");
+    }
+    let hostile = server.get("/iotax/login?to=%22%3E%3Cscript%3Ealert(1)%3C/script%3E");
+    assert!(!hostile.body.contains("<script>alert"), "{}", hostile.body);
+}
+
+#[test]
 fn what_another_site_sends_is_refused() {
     let server = Server::start();
-    let token = server.form_token("/runs/1");
-    let form = format!("form_token={token}&tags=x&text=");
+    let form = format!("{}&tags=x&text=", server.notes_form(1));
     for headers in [
         "Origin: https://attacker.example\r\n",
         "Sec-Fetch-Site: cross-site\r\n",
@@ -92,7 +124,7 @@ fn what_another_site_sends_is_refused() {
     ] {
         assert_eq!(server.post("/runs/1/notes", headers, &form).status, 403, "{headers}");
     }
-    for forged in ["form_token=&tags=x&text=", "form_token=00&tags=x&text=", "tags=x&text="] {
+    for forged in ["form_token=&seen=&tags=x&text=", "form_token=00&seen=&tags=x&text=", "tags=x&text="] {
         assert!(matches!(server.post("/runs/1/notes", "", forged).status, 403 | 422), "{forged}");
     }
     assert!(server.store().notes(1).expect("read").tags.is_empty());
@@ -145,6 +177,31 @@ fn who_says_nothing_does_not_hold_up_others() {
     let _ = stream.read_to_end(&mut rest);
     assert!(start.elapsed() < Duration::from_secs(50), "closed after {:?}", start.elapsed());
     assert!(!String::from_utf8_lossy(&rest).contains(" 200 "));
+}
+
+#[test]
+fn one_peer_does_not_hold_all_connections() {
+    let server = Server::start();
+    let held: Vec<TcpStream> = (0..400).filter_map(|_| TcpStream::connect(server.address).ok()).collect();
+    // Those that are beyond its share are closed, and it has to wait; another address has its own share.
+    let is_answered = |from: [u8; 4]| {
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        net::bind(&socket, &SocketAddr::from((from, 0))).expect("an address of the loopback interface");
+        net::connect(&socket, &server.address).expect("connected");
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
+        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer.starts_with("HTTP/1.1 200 ")
+    };
+    assert!(!is_answered([127, 0, 0, 1]));
+    assert!(is_answered([127, 0, 0, 2]));
+    drop(held);
+    let start = Instant::now();
+    while !is_answered([127, 0, 0, 1]) {
+        assert!(start.elapsed() < Duration::from_secs(30), "its connections are closed and still count");
+    }
 }
 
 mod tls {

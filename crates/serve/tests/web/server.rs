@@ -179,11 +179,21 @@ impl Server {
 
     /// A form's token from a page.
     pub(crate) fn form_token(&self, path: &str) -> String {
-        let page = self.get(path).body;
-        let rest =
-            page.split_once("name=\"form_token\" value=\"").unwrap_or_else(|| panic!("{path} has no form")).1;
-        rest.split_once('"').expect("a value").0.to_owned()
+        hidden(&self.get(path).body, "form_token")
     }
+
+    /// What the form for a run's notes sends beside them.
+    pub(crate) fn notes_form(&self, run: i64) -> String {
+        let page = self.get(&format!("/runs/{run}")).body;
+        format!("form_token={}&seen={}", hidden(&page, "form_token"), hidden(&page, "seen"))
+    }
+}
+
+/// A hidden field of a page's first form that has it.
+pub(crate) fn hidden(page: &str, name: &str) -> String {
+    let field = page.split_once(&format!("name=\"{name}\" value=\""));
+    let rest = field.unwrap_or_else(|| panic!("no field {name}: {page}")).1;
+    rest.split_once('"').expect("a value").0.to_owned()
 }
 
 fn unchunked(body: &str) -> String {
