@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::lab::{Lab, start_until, text};
@@ -66,6 +66,24 @@ fn members(lab: &Lab) -> Vec<(i32, String)> {
     fs::read_dir("/proc").expect("there").flatten().filter_map(of).collect()
 }
 
+/// The process groups of a lab's members, each with the shell that cleans up after its member.
+fn member_groups(lab: &Lab) -> Vec<i32> {
+    let group = |(pid, _): (i32, String)| {
+        rustix::process::getpgid(Pid::from_raw(pid)).expect("it runs").as_raw_nonzero().get()
+    };
+    members(lab).into_iter().map(group).collect()
+}
+
+/// Waits until something of the first run is measured.
+fn await_measured(lab: &Lab) {
+    let end = Instant::now() + Duration::from_mins(1);
+    let has_run = || lab.run(&["report", "1", "--db", "f.db", "--json"]).status.success();
+    while !has_run() || measurements(lab, 1).is_empty() {
+        assert!(Instant::now() < end, "nothing is measured");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).expect("a process"), signal).expect("signalled");
 }
@@ -88,18 +106,6 @@ fn start(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
     child
 }
 
-/// Waits until nothing of any member is left.
-fn await_nothing_left(lab: &Lab) {
-    let end = Instant::now() + Duration::from_mins(1);
-    let is_left = || {
-        let files = fs::read_dir(lab.work()).expect("there").count();
-        files > 0 || !members(lab).is_empty()
-    };
-    while is_left() && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(members(lab), [], "members are left");
-}
 
 fn measurements(lab: &Lab, run: u32) -> Vec<u64> {
     let document = lab.json(&["report", &run.to_string(), "--db", "f.db", "--json"]);
@@ -195,12 +201,8 @@ fn a_fleet_whose_coordinator_was_killed_is_resumed_and_leaves_nothing() {
     let mut fleet = start(&lab, &fleet_run(&plan, "local:3", "shared"), "step 4 goes off");
     fleet.kill().expect("killed");
     fleet.wait().expect("it ends");
-    await_nothing_left(&lab);
     let before: Vec<Vec<u64>> = (1..=3).map(|run| measurements(&lab, run)).collect();
     assert!(before.iter().all(|steps| steps.len() >= 2), "{before:?}");
-    let cleaned = lab.run(&["clean"]);
-    assert!(cleaned.status.success(), "{}", text(&cleaned.stdout));
-    lab.assert_nothing_left();
     let id = id(&lab);
     let resumed = lab.run(&["fleet", "resume", &id, "--yes", "--db", "f.db", "--json", "f.json"]);
     assert!(resumed.status.success(), "{}", text(&resumed.stderr));
@@ -212,6 +214,34 @@ fn a_fleet_whose_coordinator_was_killed_is_resumed_and_leaves_nothing() {
         assert!(before.iter().all(|step| after.contains(step)), "run {run}: {before:?} {after:?}");
     }
     assert_valid(&result(&lab));
+}
+
+#[test]
+fn a_fleet_whose_machine_crashed_is_resumed_and_leaves_nothing() {
+    let lab = Lab::new();
+    let plan = plan(&lab, 3, "500ms");
+    let mut fleet = start(&lab, &fleet_run(&plan, "local:2", "each"), "Fleet ");
+    let id = id(&lab);
+    await_measured(&lab);
+    let second = lab.run(&["fleet", "resume", &id, "--yes", "--db", "f.db"]);
+    let said = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(4), "{said}");
+    assert!(said.contains(&format!("another coordinator leads fleet {id}")), "{said}");
+    // Nobody is left who could undo what the members did: only their undo logs know of it.
+    let groups = member_groups(&lab);
+    assert_eq!(groups.len(), 2);
+    fleet.kill().expect("killed");
+    for group in groups {
+        kill_process_group(Pid::from_raw(group).expect("a process"), Signal::KILL).expect("signalled");
+    }
+    fleet.wait().expect("it ends");
+    assert!(fs::read_dir(lab.work()).expect("there").count() > 0, "there is something to undo");
+    let resumed = lab.run(&["fleet", "resume", &id, "--yes", "--db", "f.db"]);
+    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    lab.assert_nothing_left();
+    for run in 1..=2 {
+        assert_eq!(measurements(&lab, run).into_iter().collect::<BTreeSet<_>>(), (1..=6).collect());
+    }
 }
 
 #[test]

@@ -143,7 +143,6 @@ fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
     first.wait().expect("it ended");
     let log = fs::read_to_string(lab.path("log")).expect("there");
     let fleet = log.split("Fleet ").nth(1).and_then(|rest| rest.split([':', ' ']).next()).expect("named");
-    assert!(lab.run(&["clean"]).status.success());
     let output = lab.run(&["fleet", "resume", fleet, "--yes", "--db", "f.db"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     (1..=2).for_each(|run| assert_complete(&lab, run, 8));

@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use iotax_fleet::link::{Hub, To};
@@ -16,8 +17,8 @@ use iotax_model::units::human;
 use iotax_model::{RunState, Warning, WarningKind};
 use iotax_report::counted;
 use iotax_store::{Claim, NewRun, Store, StoreError};
-use iotax_testbed::interrupt::{Interrupt, SILENCE};
-use iotax_testbed::undo::UndoLog;
+use iotax_testbed::interrupt::{Interrupt, POLL, SILENCE};
+use iotax_testbed::undo::{self, UndoLog};
 
 use super::super::output::{Destinations, OutputArgs};
 use super::super::say::{note, say};
@@ -31,6 +32,8 @@ use crate::runner::{self, marks::MarkSocket};
 
 /// Time for a member to greet once its process has started: a busy machine may be slow to start a program.
 const JOINED: Duration = Duration::from_mins(1);
+/// Time for members of a coordinator that was killed to undo what they did.
+const UNDOING: Duration = Duration::from_mins(1);
 /// Time from one look at what time alone brings about to the next.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -59,7 +62,7 @@ impl Lead<'_> {
         let outputs = report::open(self.output)?;
         let mut store = self.output.store.open()?;
         let undo_dir = args::undo_dir()?;
-        let mut undo_log = undo_log(&undo_dir, &self.fleet)?;
+        let mut undo_log = undo_log(&undo_dir, &self.fleet, &stop)?;
         undo_log.set_interrupt(&stop);
         let hosts: Vec<Host> = self.members.iter().map(|seat| seat.host.clone()).collect();
         let ask = !self.yes && io::stdin().is_terminal();
@@ -133,14 +136,43 @@ impl Lead<'_> {
     }
 }
 
-/// The undo log of a coordinator. There is one for each fleet, so it also keeps a second coordinator out.
-fn undo_log(dir: &Path, fleet: &str) -> Result<UndoLog, Failure> {
-    UndoLog::create(dir, &control::tag(fleet))
-        .with_context(|| {
-            format!(
-                "another coordinator leads fleet {fleet}, or one was killed here: iotax clean undoes what it left behind"
-            )
-        })
+/// The undo log of a coordinator. There is one for each fleet, so it also keeps a second coordinator out. What an earlier one left that was
+/// killed is undone first: its members had this place too.
+fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failure> {
+    let tag = control::tag(fleet);
+    let end = Instant::now() + UNDOING;
+    loop {
+        let Some(cleaned) = undo::clean_tag(dir, &tag).or_exit(Exit::Environment)? else {
+            return Err(anyhow::anyhow!("another coordinator leads fleet {fleet}"))
+                .or_exit(Exit::Environment);
+        };
+        cleaned.undone.iter().for_each(|effect| note!("undone, after the earlier coordinator: {effect}"));
+        cleaned.failed.iter().for_each(say_not_undone);
+        cleaned.unreadable.iter().for_each(|error| say!("left alone: {error}"));
+        if !cleaned.failed.is_empty() || !cleaned.unreadable.is_empty() {
+            return Err(anyhow::anyhow!(
+                "what the earlier coordinator of fleet {fleet} left is still there; what cannot be undone any more is forgotten with: iotax \
+                 clean --forget"
+            ))
+            .or_exit(Exit::Environment);
+        }
+        if cleaned.in_use == 0 {
+            break;
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(runner::Interrupted).or_exit(Exit::Interrupted);
+        }
+        if Instant::now() > end {
+            return Err(anyhow::anyhow!(
+                "{} of the earlier coordinator of fleet {fleet} still undo what they did; try again when they have ended",
+                counted(cleaned.in_use as u64, "member")
+            ))
+            .or_exit(Exit::Environment);
+        }
+        thread::sleep(POLL);
+    }
+    UndoLog::create(dir, &tag)
+        .with_context(|| format!("another coordinator leads fleet {fleet}"))
         .or_exit(Exit::Environment)
 }
 
