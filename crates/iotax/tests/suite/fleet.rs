@@ -106,7 +106,6 @@ fn start(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
     child
 }
 
-
 fn measurements(lab: &Lab, run: u32) -> Vec<u64> {
     let document = lab.json(&["report", &run.to_string(), "--db", "f.db", "--json"]);
     document["measurements"]
@@ -278,6 +277,54 @@ fn a_fleet_is_shown_drained_and_cancelled_from_outside() {
         assert_eq!(gone.status.code(), Some(2));
         assert!(text(&gone.stderr).contains(&format!("iotax fleet resume {id}")), "{}", text(&gone.stderr));
     }
+}
+
+#[test]
+fn a_coordinator_that_is_interrupted_twice_at_once_still_waits_for_its_members() {
+    let lab = Lab::new();
+    let plan = plan(&lab, 40, "500ms");
+    let mut fleet = start(&lab, &fleet_run(&plan, "local:2", "shared"), "step 2 goes off");
+    let pid = Pid::from_child(&fleet);
+    for _ in 0..2 {
+        kill_process(pid, Signal::INT).expect("it runs");
+        // Two signals that wait together are one.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(fleet.wait().expect("it ends").code(), Some(130));
+    lab.assert_nothing_left();
+    let listed = lab.json(&["list", "--db", "f.db", "--json"]);
+    let states: Vec<&Value> = listed.as_array().expect("a list").iter().map(|run| &run["state"]).collect();
+    assert_eq!(states, ["interrupted", "interrupted"]);
+    let log = fs::read_to_string(lab.path("log")).expect("there");
+    assert_eq!(log.matches("Stopping all members").count(), 1, "{log}");
+}
+
+#[test]
+fn a_coordinator_that_hangs_is_ended_by_a_second_interrupt() {
+    let lab = Lab::new();
+    let plan = plan(&lab, 40, "500ms");
+    let mut fleet = start(&lab, &fleet_run(&plan, "local:1", "shared"), "step 2 goes off");
+    // Its member is told to stop but never does.
+    let (member, _) = members(&lab).pop().expect("it is there");
+    signal(member, Signal::STOP);
+    let pid = Pid::from_child(&fleet);
+    kill_process(pid, Signal::INT).expect("it runs");
+    let end = Instant::now() + Duration::from_secs(10);
+    while fleet.try_wait().expect("known").is_none() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(500));
+        let _ = kill_process(pid, Signal::INT);
+    }
+    assert_eq!(fleet.wait().expect("it ends").code(), Some(130));
+    let log = fs::read_to_string(lab.path("log")).expect("there");
+    assert!(log.contains("Stopping all members") && !log.contains("is lost"), "{log}");
+    // The kernel has a stopped process group go on whose parent has ended. The member undoes by itself, and clean removes what was the
+    // coordinator's.
+    let end = Instant::now() + Duration::from_mins(1);
+    while text(&lab.run(&["clean"]).stdout) != "nothing was left behind\n" {
+        assert!(Instant::now() < end, "something is left");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    lab.assert_nothing_left();
 }
 
 #[test]

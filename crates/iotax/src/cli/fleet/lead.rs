@@ -22,12 +22,12 @@ use iotax_testbed::undo::{self, UndoLog};
 
 use super::super::output::{Destinations, OutputArgs};
 use super::super::say::{note, say};
-use super::super::session::{say_not_undone, watch_signals};
+use super::super::session::say_not_undone;
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, args, confirm, estimate, usage};
 use super::hosts::{Host, Link};
 use super::seat::Seat;
-use super::{control, plans, report, requests, start};
+use super::{control, ctrl_c, plans, report, requests, start};
 use crate::runner::{self, marks::MarkSocket};
 
 /// Time for a member to greet once its process has started: a busy machine may be slow to start a program.
@@ -55,7 +55,7 @@ struct Kept {
 
 impl Lead<'_> {
     pub(super) fn carry_out(self) -> Result<Exit, Failure> {
-        let stop = watch_signals().or_exit(Exit::Environment)?;
+        let (stop, at_work) = ctrl_c::watch().or_exit(Exit::Environment)?;
         if !self.yes && !io::stdin().is_terminal() {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
@@ -68,7 +68,8 @@ impl Lead<'_> {
         let ask = !self.yes && io::stdin().is_terminal();
         let led = start::all(&hosts, &mut undo_log, &self.fleet, ask, &stop).and_then(
             |(mut hub, started, failed)| {
-                let led = self.lead(hub.as_mut(), &mut store, &undo_log, &started, failed, &stop);
+                let signals = Signals { stop: &stop, members_at_work: &at_work };
+                let led = self.lead(hub.as_mut(), &mut store, &undo_log, &started, failed, signals);
                 // Members whose streams end stop and undo.
                 drop(hub);
                 started.end(&mut undo_log);
@@ -90,7 +91,7 @@ impl Lead<'_> {
         undo_log: &UndoLog,
         started: &start::Started,
         failed: Vec<(String, String)>,
-        stop: &Interrupt,
+        signals: Signals<'_>,
     ) -> Result<Option<Exit>, Failure> {
         let assignments = self.members.iter().map(|seat| (seat.host.name.clone(), seat.assignment.clone()));
         let is_enlisted = self.members.iter().any(|seat| matches!(seat.host.link, Link::Nats(_)));
@@ -105,9 +106,10 @@ impl Lead<'_> {
             socket,
             kept: Vec::new(),
             started,
-            stop,
+            signals,
             is_answered: false,
             is_stopping: false,
+            is_cancelled: false,
         };
         for (member, reason) in failed {
             let lost = iotax_fleet::link::Incoming::Lost { member, reason };
@@ -176,6 +178,13 @@ fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failur
         .or_exit(Exit::Environment)
 }
 
+/// What signals ask for, and what keeps a second Ctrl-C from ending the process.
+#[derive(Clone, Copy)]
+struct Signals<'a> {
+    stop: &'a Interrupt,
+    members_at_work: &'a ctrl_c::MembersAtWork,
+}
+
 /// A fleet at work.
 struct AtWork<'a> {
     lead: &'a Lead<'a>,
@@ -185,11 +194,13 @@ struct AtWork<'a> {
     socket: MarkSocket,
     kept: Vec<Kept>,
     started: &'a start::Started,
-    stop: &'a Interrupt,
+    signals: Signals<'a>,
     /// All members have said whether they can carry the plan out.
     is_answered: bool,
     /// They were told to stop.
     is_stopping: bool,
+    /// They were told to stop at once, by a signal here.
+    is_cancelled: bool,
 }
 
 impl AtWork<'_> {
@@ -290,7 +301,7 @@ impl AtWork<'_> {
         let end = monotonic_ns() + u64::try_from(JOINED.as_nanos()).unwrap_or(u64::MAX);
         while !self.is_answered {
             self.step()?;
-            if self.stop.load(Ordering::Relaxed) || self.is_stopping {
+            if self.signals.stop.load(Ordering::Relaxed) || self.is_stopping {
                 return Err(runner::Interrupted).or_exit(Exit::Interrupted);
             }
             if monotonic_ns() > end {
@@ -354,7 +365,7 @@ impl AtWork<'_> {
                 );
             }
         }
-        if !lead.yes && !confirm::confirmed(self.stop) {
+        if !lead.yes && !confirm::confirmed(self.signals.stop) {
             say!("Nothing was done.");
             return Ok(false);
         }
@@ -367,6 +378,7 @@ impl AtWork<'_> {
             self.store.set_state(run, RunState::Running).or_exit(Exit::Environment)?;
             self.kept.push(Kept { name: seat.host.name.clone(), run, _claim: claim });
         }
+        self.signals.members_at_work.set(true);
         let actions = self.coordinator.begin();
         self.act(actions)?;
         Ok(true)
@@ -384,22 +396,30 @@ impl AtWork<'_> {
         self.store.create_run(&new)
     }
 
+    fn heed_signals(&mut self) -> Result<(), Failure> {
+        if self.is_cancelled || !self.signals.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        say!("Stopping all members; what was measured is kept.");
+        self.is_cancelled = true;
+        let actions = self.coordinator.cancel();
+        self.act(actions)
+    }
+
     /// Measures until all members are through.
     fn measure(&mut self) -> Result<Exit, Failure> {
         let measured = loop {
             if self.coordinator.is_over() {
                 break Ok(());
             }
-            if self.stop.load(Ordering::Relaxed) && !self.is_stopping {
-                say!("Stopping all members; what was measured is kept.");
-                self.is_stopping = true;
-                let actions = self.coordinator.cancel();
-                self.act(actions)?;
-            }
-            if let Err(failure) = self.step() {
+            if let Err(failure) = self.heed_signals().and_then(|()| self.step()) {
                 break Err(failure);
             }
+            if self.is_cancelled {
+                self.signals.members_at_work.set(false);
+            }
         };
+        self.signals.members_at_work.set(false);
         let exit = self.settle().or_exit(Exit::Environment);
         measured?;
         exit

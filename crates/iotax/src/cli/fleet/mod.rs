@@ -1,6 +1,7 @@
 //! `iotax fleet`: one plan on many machines.
 
 mod control;
+mod ctrl_c;
 mod hosts;
 mod lead;
 mod member;
