@@ -19,9 +19,13 @@ struct AgentProcess(Child);
 
 impl AgentProcess {
     fn start(lab: &Lab, server: &NatsServer, name: &str) -> Self {
+        Self::start_with(lab, server, name, &[])
+    }
+
+    fn start_with(lab: &Lab, server: &NatsServer, name: &str, more: &[&str]) -> Self {
         let log = fs::File::create(lab.path(&format!("{name}.log"))).expect("made");
         let mut agent = lab.iotax();
-        agent.args(["agent", "--nats", &server.url(), "--name", name]);
+        agent.args(["agent", "--nats", &server.url(), "--name", name]).args(more);
         Self(agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("it starts"))
     }
 
@@ -100,6 +104,12 @@ fn lead(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
     child
 }
 
+/// The id of the fleet that is led.
+fn fleet(lab: &Lab) -> String {
+    let log = fs::read_to_string(lab.path("log")).expect("there");
+    log.split("Fleet ").nth(1).and_then(|rest| rest.split([':', ' ']).next()).expect("named").to_owned()
+}
+
 #[test]
 fn agents_that_are_enlisted_carry_a_plan_out_and_go_home() {
     require!(program "nats-server");
@@ -127,6 +137,38 @@ fn agents_that_are_enlisted_carry_a_plan_out_and_go_home() {
 }
 
 #[test]
+fn a_fleet_is_seen_and_cancelled_at_the_server() {
+    require!(program "nats-server");
+    let (lab, server) = (Lab::new(), NatsServer::start());
+    let _agents = ["a", "b", "idle"].map(|name| AgentProcess::start(&lab, &server, name));
+    let _leaf = AgentProcess::start_with(&lab, &server, "leaf-1", &["--leaf"]);
+    let (plan, hosts) = (plan(&lab, 200), format!("{}?expect=2&wait=2m", server.url()));
+    let mut leading = lead(&lab, &run(&plan, &hosts, "each"), "Fleet ");
+    let fleet = fleet(&lab);
+    let end = Instant::now() + LONG;
+    loop {
+        let status = text(&lab.run(&["fleet", "status", &server.url()]).stdout);
+        let of = |name: &str| status.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        let works = |name| of(name).is_some_and(|line| line.contains(&format!("works for fleet {fleet}")));
+        if works("a ") && works("b ") && of("leaf-1 ").is_some_and(|line| line.contains("merges samples")) {
+            break;
+        }
+        assert!(Instant::now() < end, "{status}");
+    }
+    let other = lab.run(&["fleet", "cancel", &format!("{}?fleet=elsewhere", server.url())]);
+    let said = text(&other.stderr);
+    assert_eq!((other.status.code(), text(&other.stdout)), (Some(2), String::new()), "{said}");
+    assert!(said.contains("no agent that answers works for fleet \"elsewhere\""), "{said}");
+    assert!(leading.try_wait().expect("known").is_none(), "the fleet goes on");
+
+    let told = lab.run(&["fleet", "cancel", &format!("{}?fleet={fleet}", server.url())]);
+    assert!(told.status.success(), "{}", text(&told.stderr));
+    assert_eq!(text(&told.stdout), format!("the members of fleet {fleet} stop: a, b\n"));
+    assert_eq!(leading.wait().expect("it ends").code(), Some(130));
+    await_nothing_left(&lab);
+}
+
+#[test]
 fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
     require!(program "nats-server");
     let (lab, server) = (Lab::new(), NatsServer::start());
@@ -141,9 +183,7 @@ fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
     }
     first.kill().expect("it runs");
     first.wait().expect("it ended");
-    let log = fs::read_to_string(lab.path("log")).expect("there");
-    let fleet = log.split("Fleet ").nth(1).and_then(|rest| rest.split([':', ' ']).next()).expect("named");
-    let output = lab.run(&["fleet", "resume", fleet, "--yes", "--db", "f.db"]);
+    let output = lab.run(&["fleet", "resume", &fleet(&lab), "--yes", "--db", "f.db"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     (1..=2).for_each(|run| assert_complete(&lab, run, 8));
     await_nothing_left(&lab);
