@@ -260,7 +260,7 @@ impl Coordinator {
                     send(name, ToMember::Assign(Box::new(member.assignment().clone())), actions);
                 }
             }
-            FromMember::Checked { space_bytes, refusal } => member.checked(space_bytes, refusal),
+            FromMember::Checked { claims, refusal } => member.checked(claims, refusal),
             FromMember::Pong { number, received_member_ns, sent_member_ns, chrony_error_ns } => {
                 member.pong(number, at_ns, received_member_ns, sent_member_ns, chrony_error_ns);
             }

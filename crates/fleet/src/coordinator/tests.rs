@@ -7,6 +7,7 @@ use iotax_model::{Plan, RunState};
 use proptest::prelude::*;
 
 use super::*;
+use crate::message::Claims;
 
 const SILENCE: Duration = Duration::from_secs(15);
 const SECOND: u64 = 1_000_000_000;
@@ -138,7 +139,9 @@ impl World {
                 };
                 self.hear(name, pong);
             }
-            ToMember::Assign(_) => self.hear(name, FromMember::Checked { space_bytes: 1, refusal: None }),
+            ToMember::Assign(_) => {
+                self.hear(name, FromMember::Checked { claims: Claims::default(), refusal: None })
+            }
             ToMember::Begin => self.next(name),
             ToMember::Go { step, at_member_ns } => {
                 assert_eq!(step, member.step, "{name}");
@@ -307,7 +310,7 @@ fn a_second_attempt_does_not_count_as_beginning_with_the_others() {
         actions
     };
     go(FromMember::Hello { protocol: PROTOCOL, version: "v1".into(), environment: Box::default() }, 0);
-    go(FromMember::Checked { space_bytes: 0, refusal: None }, 1);
+    go(FromMember::Checked { claims: Claims::default(), refusal: None }, 1);
     let pong = |number, at| FromMember::Pong {
         number,
         received_member_ns: at,

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
+use iotax_testkit::require;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
-use crate::lab::{Lab, start_until, text};
+use crate::lab::{Lab, start_until, text, with_mounts};
 use crate::sshd::{PORT, Sshd};
 
 /// A plan of the null backend with short windows; `rounds` of two cells.
@@ -348,6 +349,66 @@ fn what_one_member_cannot_do_begins_nothing_anywhere() {
     lab.assert_nothing_left();
     let runs = lab.json(&["list", "--db", "f.db", "--json"]);
     assert_eq!(runs, serde_json::json!([]), "no run was made");
+}
+
+/// The arguments of a fleet of `a` and `b` on this machine, whose values for the plan these are.
+fn two_with(lab: &Lab, target: &str, size: &str, values: [&str; 2]) -> Vec<String> {
+    let hosts = lab.path("hosts");
+    fs::write(&hosts, format!("local:1 name=a at={}\nlocal:1 name=b at={}\n", values[0], values[1]))
+        .expect("written");
+    let plan = lab.plan(&format!(
+        "repeat = 1\n[defaults]\ndirect = false\n[[target]]\nname = \"host\"\n{target}\n\
+         [[workload]]\nsize = \"{size}\"\nruntime = \"200ms\"\nramp_time = \"0s\"\nrw = \"read\"\n"
+    ));
+    let (plan, hosts) = (plan.display().to_string(), hosts.display().to_string());
+    fleet_run(&plan, &hosts, "each").into_iter().map(str::to_owned).collect()
+}
+
+/// Asserts that nothing was begun, and returns what was said.
+fn refused_together(lab: &Lab, output: &Output) -> String {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("nothing was begun"), "{said}");
+    lab.assert_nothing_left();
+    assert_eq!(lab.json(&["list", "--db", "f.db", "--json"]), serde_json::json!([]), "no run was made");
+    said
+}
+
+#[test]
+fn members_that_would_make_one_file_under_two_names_begin_nothing() {
+    let lab = Lab::new();
+    let (work, link) = (lab.work(), lab.path("link"));
+    std::os::unix::fs::symlink(&work, &link).expect("made");
+    let (plain, linked) = (work.join("x").display().to_string(), link.join("./x").display().to_string());
+    let arguments = two_with(&lab, "path = \"${at}\"", "1m", [&plain, &linked]);
+    let output = lab.iotax().args(&arguments).output().expect("it starts");
+    let said = refused_together(&lab, &output);
+    assert!(said.contains(&format!("{plain}: a and b would both make it")), "{said}");
+}
+
+#[test]
+fn members_on_one_filesystem_need_room_together() {
+    require!(root);
+    require!(program "unshare", "mount");
+    let lab = Lab::new();
+    let small = lab.path("small");
+    fs::create_dir(&small).expect("made");
+    let there = small.display().to_string();
+    // Of 1300 MiB 1 GiB stays free, so one of two has room.
+    for (size, has_room) in [("100m", true), ("170m", false)] {
+        let arguments = two_with(&lab, "file = { dir = \"${at}\" }", size, [&there, &there]);
+        let mount = "mount -t tmpfs -o size=1300m none \"$0\"";
+        let mut inside = with_mounts(lab.iotax().args(&arguments), mount, &small);
+        let output = inside.output().expect("unshare starts");
+        if has_room {
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            fs::remove_file(lab.path("f.db")).expect("there");
+        } else {
+            let said = refused_together(&lab, &output);
+            assert!(said.contains(&format!("a, b together: {there}: ")), "{said}");
+            assert!(said.contains("always stay free"), "{said}");
+        }
+    }
 }
 
 #[test]

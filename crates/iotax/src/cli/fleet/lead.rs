@@ -27,7 +27,7 @@ use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, args, confirm, estimate, usage};
 use super::hosts::{Host, Link};
 use super::seat::Seat;
-use super::{control, ctrl_c, plans, report, requests, start};
+use super::{claims, control, ctrl_c, report, requests, start};
 use crate::runner::{self, marks::MarkSocket};
 
 /// Time for a member to greet once its process has started: a busy machine may be slow to start a program.
@@ -315,22 +315,20 @@ impl AtWork<'_> {
 
     /// Shows the plan, asks, and begins. Returns false if the user declined. Fails if one member cannot take part: nothing was touched yet.
     fn begin(&mut self) -> Result<bool, Failure> {
-        let mut space = 0;
-        let (mut against, mut makers) = (Vec::new(), Vec::new());
+        let (mut against, mut claimed) = (Vec::new(), Vec::new());
         for (name, status) in self.coordinator.members() {
             match status.state {
-                MemberState::Checked { space_bytes, refusal: None } => {
-                    space += space_bytes;
-                    if *space_bytes > 0 {
-                        makers.push(name.to_owned());
-                    }
-                }
+                MemberState::Checked { claims, refusal: None } => claimed.push((name, claims)),
                 MemberState::Checked { refusal: Some(reason), .. } | MemberState::Lost { reason } => {
                     against.push(format!("{name}: {reason}"));
                 }
                 _ => against.push(format!("{name}: it ended before it began")),
             }
         }
+        if against.is_empty() {
+            against = claims::conflicts(&claimed, self.lead.mode);
+        }
+        let space: u64 = claimed.iter().fold(0, |sum, (_, claims)| sum.saturating_add(claims.space_bytes()));
         if !against.is_empty() {
             return Err(anyhow::anyhow!(
                 "nothing was begun, because not every member can take part:\n  {}",
@@ -339,9 +337,6 @@ impl AtWork<'_> {
             .or_exit(Exit::Environment);
         }
         let lead = self.lead;
-        if lead.mode == FleetMode::Shared {
-            plans::refuse_made_together(&lead.members, &makers)?;
-        }
         if let Some(first) = lead.members.first() {
             let plan = &first.assignment.plan;
             let together = match lead.mode {

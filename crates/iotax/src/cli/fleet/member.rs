@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_fleet::link::MemberLink;
-use iotax_fleet::message::{Assignment, Merged, Part};
+use iotax_fleet::message::{Assignment, Claims, Merged, Part};
 use iotax_fleet::{Member, PipeLink, Wish, monotonic_ns};
 use iotax_model::record::{FleetMode, Measurement, Sample};
 use iotax_model::units::{Bytes, Nanos};
@@ -17,13 +17,13 @@ use iotax_model::{Histogram, Plan, Run, RunState, WarningKind, exit::Exit, sched
 use iotax_store::Store;
 use iotax_testbed::device::Permission;
 use iotax_testbed::program::Program;
-use iotax_testbed::target::preflight;
 use iotax_testbed::undo::UndoLog;
 
 use super::super::output::{OutputArgs, StoreArgs};
 use super::super::progress::Watcher;
 use super::super::session::{Membership, Session, watch_signals};
 use super::super::{Failure, OrExit, args, say};
+use super::claims;
 use crate::runner::{self, Gate, Progress, Step};
 
 /// The shortest time from one sample that the coordinator is told of to the next.
@@ -48,10 +48,10 @@ pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
             Wish::Refused(reason) => return Err(super::super::usage(reason)),
             Wish::End => return Ok(Exit::Interrupted),
             Wish::Assign(given) => {
-                let answered = check(&given);
-                let (space, refusal) =
-                    answered.map_or_else(|reason| (0, Some(reason)), |space| (space, None));
-                member.answer(space, refusal).or_exit(Exit::Environment)?;
+                let answered = claims::of(&given, &permission(&given));
+                let (claims, refusal) =
+                    answered.map_or_else(|reason| (Claims::default(), Some(reason)), |claims| (claims, None));
+                member.answer(claims, refusal).or_exit(Exit::Environment)?;
                 assignment = Some(given);
             }
             Wish::Begin => break,
@@ -63,12 +63,6 @@ pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
         scope.spawn(move || served.serve());
         carry_out(served, carried)
     })
-}
-
-/// The bytes that the plan takes here, or why it cannot be carried out.
-fn check(assignment: &Assignment) -> Result<u64, String> {
-    let needs = preflight::check(&assignment.plan, &permission(assignment));
-    needs.map(|needs| needs.total()).map_err(|refusal| format!("{:#}", anyhow::Error::from(refusal)))
 }
 
 fn permission(assignment: &Assignment) -> Permission {

@@ -1,5 +1,6 @@
 //! `iotax fleet`: one plan on many machines.
 
+mod claims;
 mod control;
 mod ctrl_c;
 mod hosts;
