@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use iotax_testkit::nats::NatsServer;
 use iotax_testkit::require;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
@@ -66,16 +67,36 @@ fn run<'a>(plan: &'a str, hosts: &'a str, mode: &'a str) -> Vec<&'a str> {
     vec!["fleet", "run", plan, "--hosts", hosts, "--mode", mode, "--yes", "--db", "f.db"]
 }
 
-/// The numbers of the steps that a run of the store has.
-fn measured(lab: &Lab, run: u32) -> Vec<u64> {
-    let document = lab.json(&["report", &run.to_string(), "--db", "f.db", "--json"]);
-    let all = document["measurements"].as_array().expect("a list");
-    all.iter().map(|m| m["order"].as_u64().expect("a number")).collect()
+/// What a run of the store has measured, with the number of its step; nothing if there is no such run.
+fn outcomes(lab: &Lab, db: &str, run: u32) -> Vec<(u64, Value)> {
+    let output = lab.run(&["report", &run.to_string(), "--db", db, "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let all = document["measurements"].as_array().cloned().unwrap_or_default();
+    all.into_iter().map(|one| (one["order"].as_u64().expect("a number"), one)).collect()
+}
+
+/// Waits until each of two runs has this many outcomes.
+fn await_outcomes(lab: &Lab, db: &str, count: usize) {
+    let until = Instant::now() + LONG;
+    while (1..=2).any(|run| outcomes(lab, db, run).len() < count) {
+        assert!(Instant::now() < until, "nothing is measured");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Asserts that a run still has these outcomes, each as it was, and once.
+fn assert_kept(lab: &Lab, db: &str, run: u32, before: &[(u64, Value)]) {
+    let after = outcomes(lab, db, run);
+    for (step, outcome) in before {
+        let same: Vec<&Value> =
+            after.iter().filter(|(number, _)| number == step).map(|(_, now)| now).collect();
+        assert_eq!(same, [outcome], "run {run}, step {step}");
+    }
 }
 
 /// Asserts that a run has every step, and each once.
-fn assert_complete(lab: &Lab, run: u32, steps: u64) {
-    let there = measured(lab, run);
+fn assert_complete(lab: &Lab, db: &str, run: u32, steps: u64) {
+    let there: Vec<u64> = outcomes(lab, db, run).into_iter().map(|(step, _)| step).collect();
     assert_eq!(there.len() as u64, steps, "run {run}: {there:?}");
     assert_eq!(BTreeSet::from_iter(there), (1..=steps).collect(), "run {run}");
 }
@@ -120,7 +141,7 @@ fn agents_that_are_enlisted_carry_a_plan_out_and_go_home() {
         let output = lab.run(&run(&plan, &hosts, mode));
         assert!(output.status.success(), "{mode}: {}", text(&output.stderr));
     }
-    (1..=4).for_each(|run| assert_complete(&lab, run, 4));
+    (1..=4).for_each(|run| assert_complete(&lab, "f.db", run, 4));
     let status = lab.run(&["fleet", "status", &server.url()]);
     let lines = text(&status.stdout);
     assert!(
@@ -173,19 +194,20 @@ fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
     require!(program "nats-server");
     let (lab, server) = (Lab::new(), NatsServer::start());
     let _agents = ["a", "b"].map(|name| AgentProcess::start(&lab, &server, name));
-    let (plan, hosts) = (plan(&lab, 4), format!("{}?expect=2&wait=2m", server.url()));
+    let (plan, hosts) = (plan(&lab, 6), format!("{}?expect=2&wait=2m", server.url()));
     let mut first = lead(&lab, &run(&plan, &hosts, "each"), "Fleet ");
-    let until = Instant::now() + LONG;
-    while lab.run(&["report", "1", "--db", "f.db", "--json"]).status.success() && measured(&lab, 1).is_empty()
-    {
-        assert!(Instant::now() < until, "nothing is measured");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    await_outcomes(&lab, "f.db", 2);
     first.kill().expect("it runs");
     first.wait().expect("it ended");
+    // What was acknowledged was in the store before.
+    let before = [1, 2].map(|run| outcomes(&lab, "f.db", run));
+    assert!(before.iter().all(|there| (2..12).contains(&there.len())), "{before:?}");
     let output = lab.run(&["fleet", "resume", &fleet(&lab), "--yes", "--db", "f.db"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    (1..=2).for_each(|run| assert_complete(&lab, run, 8));
+    for (run, before) in (1..).zip(&before) {
+        assert_complete(&lab, "f.db", run, 12);
+        assert_kept(&lab, "f.db", run, before);
+    }
     await_nothing_left(&lab);
 }
 
@@ -201,7 +223,7 @@ fn a_killed_server_is_waited_for_and_a_killed_agent_is_not() {
     std::thread::sleep(Duration::from_secs(1));
     server.run();
     assert!(leading.wait().expect("it ends").success(), "{}", fs::read_to_string(lab.path("log")).unwrap());
-    (1..=2).for_each(|run| assert_complete(&lab, run, 12));
+    (1..=2).for_each(|run| assert_complete(&lab, "f.db", run, 12));
 
     let mut leading = lead(&lab, &run(&plan, &hosts, "each"), "Fleet ");
     kill_process(one.pid(), Signal::KILL).expect("it runs");
@@ -209,6 +231,6 @@ fn a_killed_server_is_waited_for_and_a_killed_agent_is_not() {
     let _again = AgentProcess::start(&lab, &server, "a");
     assert!(!leading.wait().expect("it ends").success());
     await_text(&lab.path("log"), "a is lost: its agent has been started anew");
-    assert_complete(&lab, 4, 12);
+    assert_complete(&lab, "f.db", 4, 12);
     await_nothing_left(&lab);
 }
