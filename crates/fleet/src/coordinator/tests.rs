@@ -337,3 +337,18 @@ fn a_second_attempt_does_not_count_as_beginning_with_the_others() {
     });
     assert!(start.expect("known").late_ns >= 1_900_000_000, "{start:?}");
 }
+
+#[test]
+fn samples_of_leaves_are_told_and_nothing_else_of_them() {
+    let mut coordinator =
+        Coordinator::new(FleetMode::Each, "v1", SILENCE, [("a".to_owned(), assignment(FleetMode::Each))]);
+    let merged =
+        Merged { step: 1, interval: 0, members: 2, ios: 7, bytes: 0, latency: iotax_model::Histogram::new() };
+    let mut take =
+        |message| coordinator.take(Incoming::Message { member: "leaf-1".into(), message, at_ns: 1 }, 1);
+    let told = take(FromMember::Sample(merged.clone()));
+    let expected = News::Sample { from: "leaf-1".into(), merged: Box::new(merged) };
+    assert_eq!(told, [Action::Tell(expected)]);
+    assert_eq!(take(FromMember::Doing("something".into())), []);
+    assert_eq!(take(FromMember::Over { state: RunState::Complete, reason: None }), []);
+}

@@ -55,8 +55,12 @@ impl Drop for AgentProcess {
 
 /// A plan of the null backend: `rounds` of two cells.
 fn plan(lab: &Lab, rounds: u32) -> String {
+    plan_of(lab, rounds, "300ms")
+}
+
+fn plan_of(lab: &Lab, rounds: u32, runtime: &str) -> String {
     let plan = lab.plan(&format!(
-        "repeat = {rounds}\n[defaults]\nsize = \"1m\"\nruntime = \"300ms\"\nramp_time = \"0s\"\nioengine = \"null\"\nrate_iops = 900\n\
+        "repeat = {rounds}\n[defaults]\nsize = \"1m\"\nruntime = \"{runtime}\"\nramp_time = \"0s\"\nioengine = \"null\"\nrate_iops = 900\n\
          [[target]]\nname = \"host\"\nfile = {{ dir = \"WORK\" }}\n\
          [[workload]]\nname = \"reads\"\nrw = \"randread\"\n[[workload]]\nname = \"mixed\"\nrw = \"randrw\"\n"
     ));
@@ -163,7 +167,8 @@ fn a_fleet_is_seen_and_cancelled_at_the_server() {
     let (lab, server) = (Lab::new(), NatsServer::start());
     let _agents = ["a", "b", "idle"].map(|name| AgentProcess::start(&lab, &server, name));
     let _leaf = AgentProcess::start_with(&lab, &server, "leaf-1", &["--leaf"]);
-    let (plan, hosts) = (plan(&lab, 200), format!("{}?expect=2&wait=2m", server.url()));
+    // Long enough for members to tell of I/Os every second.
+    let (plan, hosts) = (plan_of(&lab, 200, "5s"), format!("{}?expect=2&wait=2m", server.url()));
     let mut leading = lead(&lab, &run(&plan, &hosts, "each"), "Fleet ");
     let fleet = fleet(&lab);
     let end = Instant::now() + LONG;
@@ -175,6 +180,17 @@ fn a_fleet_is_seen_and_cancelled_at_the_server() {
             break;
         }
         assert!(Instant::now() < end, "{status}");
+    }
+    // By the leaf, of both: each has 900 a second, and less between its measurements.
+    loop {
+        let status = text(&lab.run(&["fleet", "status", &fleet]).stdout);
+        let rate = status.lines().find_map(|line| line.strip_suffix(" IOPS together in the last 3 s"));
+        let thousands = rate.and_then(|rate| rate.strip_suffix('k')?.parse::<f64>().ok());
+        if thousands.is_some_and(|rate| (1.0..3.0).contains(&rate)) {
+            break;
+        }
+        assert!(Instant::now() < end, "{status}");
+        std::thread::sleep(Duration::from_millis(200));
     }
     let other = lab.run(&["fleet", "cancel", &format!("{}?fleet=elsewhere", server.url())]);
     let said = text(&other.stderr);

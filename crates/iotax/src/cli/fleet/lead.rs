@@ -26,7 +26,8 @@ use super::super::session::say_not_undone;
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, args, confirm, estimate, usage};
 use super::hosts::{Host, Link};
-use super::seat::Seat;
+use super::live_line::{LiveLine, RecentIos};
+use super::planned_member::PlannedMember;
 use super::{claims, control, ctrl_c, report, requests, start};
 use crate::runner::{self, marks::MarkSocket};
 
@@ -41,7 +42,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) struct Lead<'a> {
     pub(super) fleet: String,
     pub(super) mode: FleetMode,
-    pub(super) members: Vec<Seat>,
+    pub(super) members: Vec<PlannedMember>,
     pub(super) output: &'a OutputArgs,
     pub(super) yes: bool,
 }
@@ -64,7 +65,7 @@ impl Lead<'_> {
         let undo_dir = args::undo_dir()?;
         let mut undo_log = undo_log(&undo_dir, &self.fleet, &stop)?;
         undo_log.set_interrupt(&stop);
-        let hosts: Vec<Host> = self.members.iter().map(|seat| seat.host.clone()).collect();
+        let hosts: Vec<Host> = self.members.iter().map(|member| member.host.clone()).collect();
         let ask = !self.yes && io::stdin().is_terminal();
         let led = start::all(&hosts, &mut undo_log, &self.fleet, ask, &stop).and_then(
             |(mut hub, started, failed)| {
@@ -93,8 +94,9 @@ impl Lead<'_> {
         failed: Vec<(String, String)>,
         signals: Signals<'_>,
     ) -> Result<Option<Exit>, Failure> {
-        let assignments = self.members.iter().map(|seat| (seat.host.name.clone(), seat.assignment.clone()));
-        let is_enlisted = self.members.iter().any(|seat| matches!(seat.host.link, Link::Nats(_)));
+        let assignments =
+            self.members.iter().map(|member| (member.host.name.clone(), member.assignment.clone()));
+        let is_enlisted = self.members.iter().any(|member| matches!(member.host.link, Link::Nats(_)));
         let silence = if is_enlisted { nats::PATIENCE } else { SILENCE };
         let coordinator = Coordinator::new(self.mode, crate::version(), silence, assignments);
         let socket = MarkSocket::open(&undo_log.socket()).or_exit(Exit::Environment)?;
@@ -107,6 +109,8 @@ impl Lead<'_> {
             kept: Vec::new(),
             started,
             signals,
+            line: LiveLine::new(),
+            ios: RecentIos::default(),
             is_answered: false,
             is_stopping: false,
             is_cancelled: false,
@@ -195,6 +199,8 @@ struct AtWork<'a> {
     kept: Vec<Kept>,
     started: &'a start::Started,
     signals: Signals<'a>,
+    line: LiveLine,
+    ios: RecentIos,
     /// All members have said whether they can carry the plan out.
     is_answered: bool,
     /// They were told to stop.
@@ -252,21 +258,26 @@ impl AtWork<'_> {
 
     fn tell(&mut self, news: News) {
         match news {
-            News::Joined { .. } | News::Sample { .. } => {}
+            News::Joined { .. } => {}
+            News::Sample { merged, .. } => self.ios.add(&merged, monotonic_ns()),
             News::Answered => self.is_answered = true,
             News::Lost { member, reason } => {
                 let words = self.started.words(&member);
                 let words = if words.is_empty() { words } else { format!("; it said: {words}") };
-                say!("{member} is lost: {reason}{words}");
+                self.line.above(|| say!("{member} is lost: {reason}{words}"));
             }
-            News::Going { step, members } => note!("step {step} goes off on {members} members"),
+            News::Going { step, members } => {
+                self.line.above(|| note!("step {step} goes off on {members} members"));
+            }
             News::Over { member } => {
                 let status = self.coordinator.members().find(|(name, _)| *name == member);
                 match status.map(|(_, status)| status.state) {
-                    Some(MemberState::Over { state: RunState::Complete, .. }) => note!("{member}: complete"),
+                    Some(MemberState::Over { state: RunState::Complete, .. }) => {
+                        self.line.above(|| note!("{member}: complete"));
+                    }
                     Some(MemberState::Over { state, reason }) => {
                         let reason = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-                        say!("{member}: {state}{reason}");
+                        self.line.above(|| say!("{member}: {state}{reason}"));
                     }
                     _ => {}
                 }
@@ -277,9 +288,13 @@ impl AtWork<'_> {
     /// Answers whoever asks or commands at the socket.
     fn answer(&mut self) -> Result<(), Failure> {
         let (coordinator, mut actions) = (&self.coordinator, Vec::new());
+        let ios = self.ios.text(monotonic_ns());
         let mut is_stopping = false;
         self.socket.answer(Duration::ZERO, |text| match text {
-            requests::STATUS => Ok(control::lines(coordinator)),
+            requests::STATUS => {
+                let ios = ios.map_or(String::new(), |ios| format!("\n{ios}"));
+                Ok(format!("{}{ios}", control::lines(coordinator)))
+            }
             requests::DRAIN => {
                 actions = coordinator.drain();
                 is_stopping = true;
@@ -343,7 +358,7 @@ impl AtWork<'_> {
                 FleetMode::Each => "each its own storage",
                 FleetMode::Shared => "all one shared storage, step by step together",
             };
-            let here = lead.members.iter().filter(|seat| seat.host.link.is_here()).count();
+            let here = lead.members.iter().filter(|member| member.host.link.is_here()).count();
             say!(
                 "Fleet {}: {}, {together}; {} x {}, {}{}. Seed {}.",
                 lead.fleet,
@@ -364,14 +379,14 @@ impl AtWork<'_> {
             say!("Nothing was done.");
             return Ok(false);
         }
-        for seat in &lead.members {
-            let run = match seat.run {
+        for member in &lead.members {
+            let run = match member.run {
                 Some(run) => run,
-                None => self.create(seat).or_exit(Exit::Environment)?,
+                None => self.create(member).or_exit(Exit::Environment)?,
             };
             let claim = self.store.claim(run).or_exit(Exit::Environment)?;
             self.store.set_state(run, RunState::Running).or_exit(Exit::Environment)?;
-            self.kept.push(Kept { name: seat.host.name.clone(), run, _claim: claim });
+            self.kept.push(Kept { name: member.host.name.clone(), run, _claim: claim });
         }
         self.signals.members_at_work.set(true);
         let actions = self.coordinator.begin();
@@ -379,14 +394,14 @@ impl AtWork<'_> {
         Ok(true)
     }
 
-    fn create(&mut self, seat: &Seat) -> Result<i64, StoreError> {
+    fn create(&mut self, member: &PlannedMember) -> Result<i64, StoreError> {
         let fleet = FleetMember {
             fleet: self.lead.fleet.clone(),
-            member: seat.host.name.clone(),
+            member: member.host.name.clone(),
             mode: self.lead.mode,
-            link: seat.host.link.to_string(),
+            link: member.host.link.to_string(),
         };
-        let Assignment { plan, seed, .. } = &seat.assignment;
+        let Assignment { plan, seed, .. } = &member.assignment;
         let new = NewRun { plan, seed: *seed, started_at_ms: runner::now_ms(), fleet: Some(&fleet) };
         self.store.create_run(&new)
     }
@@ -395,7 +410,7 @@ impl AtWork<'_> {
         if self.is_cancelled || !self.signals.stop.load(Ordering::Relaxed) {
             return Ok(());
         }
-        say!("Stopping all members; what was measured is kept.");
+        self.line.above(|| say!("Stopping all members; what was measured is kept."));
         self.is_cancelled = true;
         let actions = self.coordinator.cancel();
         self.act(actions)
@@ -413,6 +428,7 @@ impl AtWork<'_> {
             if self.is_cancelled {
                 self.signals.members_at_work.set(false);
             }
+            self.line.show(&self.coordinator, &mut self.ios, monotonic_ns());
         };
         self.signals.members_at_work.set(false);
         let exit = self.settle().or_exit(Exit::Environment);

@@ -78,16 +78,16 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
     let measured = undo_log.make_tree(&place).or_exit(Exit::Environment).map(|_| {
         let path = place.join("run.db");
         let output = OutputArgs { store: StoreArgs::at(path.clone()), ..OutputArgs::default() };
-        let seat = Seat::new(member, assignment, path);
+        let active = ActiveMember::new(member, assignment, path);
         let session = Session {
             yes: true,
             ask: false,
             permission: permission(assignment),
-            fleet: Some(&seat),
+            fleet: Some(&active),
             ..Session::new(assignment.plan.clone(), &output)
         };
         let measured = session.measure();
-        let run = seat.tell_rest();
+        let run = active.tell_rest();
         (run, measured)
     });
     let (_, failures) = undo_log.undo_all();
@@ -125,7 +125,7 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
 }
 
 /// A member while it carries its plan out.
-struct Seat<'a, L> {
+struct ActiveMember<'a, L> {
     member: &'a Member<L>,
     assignment: &'a Assignment,
     store: PathBuf,
@@ -136,7 +136,7 @@ struct Seat<'a, L> {
     at_ns: Mutex<Option<u64>>,
 }
 
-impl<'a, L: MemberLink> Seat<'a, L> {
+impl<'a, L: MemberLink> ActiveMember<'a, L> {
     fn new(member: &'a Member<L>, assignment: &'a Assignment, store: PathBuf) -> Self {
         let (run, told, at_ns) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { member, assignment, store, run, told, at_ns }
@@ -171,7 +171,7 @@ impl<'a, L: MemberLink> Seat<'a, L> {
     }
 }
 
-impl<L: MemberLink> Gate for Seat<'_, L> {
+impl<L: MemberLink> Gate for ActiveMember<'_, L> {
     fn pass(&self, order: u32) -> Option<u64> {
         let at_ns = match self.assignment.mode {
             FleetMode::Each => None,
@@ -197,7 +197,7 @@ impl<L: MemberLink> Gate for Seat<'_, L> {
     }
 }
 
-impl<L: MemberLink> Membership for Seat<'_, L> {
+impl<L: MemberLink> Membership for ActiveMember<'_, L> {
     fn done(&self) -> HashSet<(String, String, u32)> {
         let Assignment { plan, seed, done, .. } = self.assignment;
         done.iter().filter_map(|step| cell(plan, *seed, *step)).collect()
@@ -208,7 +208,7 @@ impl<L: MemberLink> Membership for Seat<'_, L> {
     }
 
     fn watch<'a>(&'a self, watcher: Watcher<'a>) -> Box<dyn Progress + 'a> {
-        Box::new(Told { seat: self, watcher, step: 0, interval: 0, since: Instant::now(), merged: None })
+        Box::new(Told { active: self, watcher, step: 0, interval: 0, since: Instant::now(), merged: None })
     }
 }
 
@@ -223,7 +223,7 @@ fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
 
 /// Progress of which the coordinator is told.
 struct Told<'a, L> {
-    seat: &'a Seat<'a, L>,
+    active: &'a ActiveMember<'a, L>,
     watcher: Watcher<'a>,
     step: u64,
     interval: u32,
@@ -233,7 +233,7 @@ struct Told<'a, L> {
 
 impl<L: MemberLink> Progress for Told<'_, L> {
     fn phase(&mut self, what: &str) {
-        self.seat.member.does(what);
+        self.active.member.does(what);
         self.watcher.phase(what);
     }
 
@@ -242,7 +242,7 @@ impl<L: MemberLink> Progress for Told<'_, L> {
     }
 
     fn cell(&mut self, step: Step<'_>) {
-        if self.seat.member.is_draining()
+        if self.active.member.is_draining()
             && let Ok(stop) = watch_signals()
         {
             stop.store(true, Ordering::Relaxed);
@@ -252,7 +252,9 @@ impl<L: MemberLink> Progress for Told<'_, L> {
         self.merged = None;
         self.since = Instant::now();
         let Step { round, rounds, cell, cells, target, workload, .. } = &step;
-        self.seat.member.does(&format!("round {round}/{rounds}, cell {cell}/{cells}: {target}, {workload}"));
+        self.active
+            .member
+            .does(&format!("round {round}/{rounds}, cell {cell}/{cells}: {target}, {workload}"));
         self.watcher.cell(step);
     }
 
@@ -262,7 +264,7 @@ impl<L: MemberLink> Progress for Told<'_, L> {
         {
             self.since = Instant::now();
             self.interval += 1;
-            self.seat.member.sample(merged);
+            self.active.member.sample(merged);
         }
         self.watcher.interval(iops, oldest_ns);
     }
@@ -288,7 +290,7 @@ impl<L: MemberLink> Progress for Told<'_, L> {
     }
 
     fn look(&mut self, text: &str) {
-        self.seat.member.does(text);
+        self.active.member.does(text);
         self.watcher.look(text);
     }
 }
