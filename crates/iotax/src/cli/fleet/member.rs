@@ -26,8 +26,8 @@ use super::super::{Failure, OrExit, args, say};
 use super::claims;
 use crate::runner::{self, Gate, Progress, Step};
 
-/// The shortest time from one sample that the coordinator is told of to the next.
-const SAMPLE: Duration = Duration::from_secs(1);
+/// The shortest time from one sample that the coordinator is told of to the next: intervals of a second are not exactly as long.
+const SAMPLE: Duration = Duration::from_millis(900);
 
 /// Serves a coordinator on stdin and stdout.
 pub(super) fn main() -> Result<Exit, Failure> {
@@ -222,13 +222,30 @@ fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
 }
 
 /// Progress of which the coordinator is told.
-struct Told<'a, L> {
+struct Told<'a, L: MemberLink> {
     active: &'a ActiveMember<'a, L>,
     watcher: Watcher<'a>,
     step: u64,
     interval: u32,
     since: Instant,
     merged: Option<Merged>,
+}
+
+impl<L: MemberLink> Told<'_, L> {
+    fn tell_sample(&mut self) {
+        if let Some(merged) = self.merged.take() {
+            self.since = Instant::now();
+            self.interval += 1;
+            self.active.member.sample(merged);
+        }
+    }
+}
+
+impl<L: MemberLink> Drop for Told<'_, L> {
+    /// Tells of the last I/Os.
+    fn drop(&mut self) {
+        self.tell_sample();
+    }
 }
 
 impl<L: MemberLink> Progress for Told<'_, L> {
@@ -247,9 +264,9 @@ impl<L: MemberLink> Progress for Told<'_, L> {
         {
             stop.store(true, Ordering::Relaxed);
         }
+        self.tell_sample();
         self.step = step.cell as u64;
         self.interval = 0;
-        self.merged = None;
         self.since = Instant::now();
         let Step { round, rounds, cell, cells, target, workload, .. } = &step;
         self.active
@@ -259,12 +276,8 @@ impl<L: MemberLink> Progress for Told<'_, L> {
     }
 
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>) {
-        if self.since.elapsed() >= SAMPLE
-            && let Some(merged) = self.merged.take()
-        {
-            self.since = Instant::now();
-            self.interval += 1;
-            self.active.member.sample(merged);
+        if self.since.elapsed() >= SAMPLE {
+            self.tell_sample();
         }
         self.watcher.interval(iops, oldest_ns);
     }
