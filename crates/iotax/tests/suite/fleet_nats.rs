@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use iotax_testkit::nats::NatsServer;
+use iotax_testkit::postgres::{PROGRAM, Server};
 use iotax_testkit::require;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -68,7 +69,11 @@ fn plan_of(lab: &Lab, rounds: u32, runtime: &str) -> String {
 }
 
 fn run<'a>(plan: &'a str, hosts: &'a str, mode: &'a str) -> Vec<&'a str> {
-    vec!["fleet", "run", plan, "--hosts", hosts, "--mode", mode, "--yes", "--db", "f.db"]
+    run_into("f.db", plan, hosts, mode)
+}
+
+fn run_into<'a>(db: &'a str, plan: &'a str, hosts: &'a str, mode: &'a str) -> Vec<&'a str> {
+    vec!["fleet", "run", plan, "--hosts", hosts, "--mode", mode, "--yes", "--db", db]
 }
 
 /// What a run of the store has measured, with the number of its step; nothing if there is no such run.
@@ -225,6 +230,45 @@ fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
         assert_kept(&lab, "f.db", run, before);
     }
     await_nothing_left(&lab);
+}
+
+#[test]
+fn a_coordinator_on_another_machine_takes_over_through_postgresql() {
+    require!(root);
+    require!(program "nats-server", "unshare");
+    require!(file PROGRAM);
+    let (lab, server, store) = (Lab::new(), NatsServer::start(), Server::start());
+    let _agents = ["a", "b"].map(|name| AgentProcess::start(&lab, &server, name));
+    let db = store.database();
+    let init = lab.run(&["store", "init", &db]);
+    assert!(init.status.success(), "{}", text(&init.stderr));
+    let (plan, hosts) = (plan(&lab, 6), format!("{}?expect=2&wait=2m", server.url()));
+    let mut first = lead(&lab, &run_into(&db, &plan, &hosts, "each"), "Fleet ");
+    await_outcomes(&lab, &db, 2);
+    // The machine that leads is gone; another one has nothing of it but the store.
+    first.kill().expect("it runs");
+    first.wait().expect("it ended");
+    let before = [1, 2].map(|run| outcomes(&lab, &db, run));
+    assert!(before.iter().all(|there| (2..12).contains(&there.len())), "{before:?}");
+    let other = Lab::new();
+    let resume = other.iotax();
+    let mut elsewhere = Command::new("unshare");
+    elsewhere
+        .args(["-u", "sh", "-c", "echo elsewhere >/proc/sys/kernel/hostname && exec \"$@\"", "sh"])
+        .arg(resume.get_program());
+    elsewhere.args(["fleet", "resume", &fleet(&lab), "--yes", "--db", &db]);
+    elsewhere.current_dir(other.path("")).env("HOME", other.path("home")).env("TMPDIR", other.scratch());
+    elsewhere.env_remove("XDG_STATE_HOME").env_remove("XDG_DATA_HOME");
+    let output = elsewhere.output().expect("it starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for (run, before) in (1..).zip(&before) {
+        assert_complete(&lab, &db, run, 12);
+        assert_kept(&lab, &db, run, before);
+    }
+    await_nothing_left(&lab);
+    other.assert_nothing_left();
+    // What the first one left on its machine is nothing but its log.
+    assert!(lab.run(&["clean"]).status.success());
 }
 
 #[test]
