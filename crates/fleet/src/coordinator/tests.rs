@@ -140,7 +140,7 @@ impl World {
                 self.hear(name, pong);
             }
             ToMember::Assign(_) => {
-                self.hear(name, FromMember::Checked { claims: Claims::default(), refusal: None })
+                self.hear(name, FromMember::Checked { claims: Claims::default(), refusal: None });
             }
             ToMember::Begin => self.next(name),
             ToMember::Go { step, at_member_ns } => {

@@ -189,7 +189,7 @@ fn a_fleet_is_seen_and_cancelled_at_the_server() {
     // By the leaf, of both: each has 900 a second, and less between its measurements.
     loop {
         let status = text(&lab.run(&["fleet", "status", &fleet]).stdout);
-        let rate = status.lines().find_map(|line| line.strip_suffix(" IOPS together in the last 3 s"));
+        let rate = status.lines().find_map(|line| line.strip_suffix(" IOPS together in the last 5 s"));
         let thousands = rate.and_then(|rate| rate.strip_suffix('k')?.parse::<f64>().ok());
         if thousands.is_some_and(|rate| (1.0..3.0).contains(&rate)) {
             break;

@@ -10,8 +10,8 @@ use iotax_report::counted;
 
 use super::super::say::{self, Stream};
 
-/// The time over which I/Os are summed up: members tell of them once a second, and a leaf holds them for half a second.
-const WINDOW_NS: u64 = 3_000_000_000;
+/// The time over which I/Os are summed up: several samples of each member, which come about once a second.
+const WINDOW_NS: u64 = 5_000_000_000;
 
 /// The I/Os of all members together.
 #[derive(Debug, Default)]
@@ -87,15 +87,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_count_for_three_seconds() {
+    fn samples_count_for_five_seconds() {
         let sample =
             |ios| Merged { step: 1, interval: 0, members: 1, ios, bytes: 0, latency: Histogram::new() };
         let mut ios = RecentIos::default();
         assert_eq!(ios.text(0), None);
-        ios.add(&sample(300), 1_000_000_000);
-        ios.add(&sample(600), 2_000_000_000);
-        assert_eq!(ios.text(2_500_000_000).as_deref(), Some("300 IOPS together in the last 3 s"));
-        assert_eq!(ios.text(4_500_000_000).as_deref(), Some("200 IOPS together in the last 3 s"));
-        assert_eq!(ios.text(5_000_000_000), None);
+        ios.add(&sample(500), 1_000_000_000);
+        ios.add(&sample(1000), 2_000_000_000);
+        assert_eq!(ios.text(5_900_000_000).as_deref(), Some("300 IOPS together in the last 5 s"));
+        assert_eq!(ios.text(6_000_000_000).as_deref(), Some("200 IOPS together in the last 5 s"));
+        assert_eq!(ios.text(7_000_000_000), None);
     }
 }

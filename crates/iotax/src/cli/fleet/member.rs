@@ -26,8 +26,8 @@ use super::super::{Failure, OrExit, args, say};
 use super::claims;
 use crate::runner::{self, Gate, Progress, Step};
 
-/// The shortest time from one sample that the coordinator is told of to the next: intervals of a second are not exactly as long.
-const SAMPLE: Duration = Duration::from_millis(900);
+/// The shortest time from one sample that the coordinator is told of to the next: less than the interval of any but short measurements.
+const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Serves a coordinator on stdin and stdout.
 pub(super) fn main() -> Result<Exit, Failure> {
