@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use iotax_fleet::link::{Hub, To};
-use iotax_fleet::message::{Assignment, FromMember, Merged, PROTOCOL, Part, ToMember};
+use iotax_fleet::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, Part, ToMember};
 use iotax_fleet::nats::{Address, Agent, AgentName, Leaf, NatsHub, Told};
 use iotax_fleet::{Action, Coordinator, MemberState, News, monotonic_ns};
 use iotax_model::record::{Environment, FleetMode, Measurement, Outcome, Tallies, Tally};
@@ -76,7 +76,7 @@ fn member(address: &Address, index: u64, seconds: u64) {
             due.map_or(Duration::from_mins(1), |due| due.saturating_duration_since(Instant::now()));
         match agent.next(patience) {
             Ok(Some(Told::Coordinator(ToMember::Assign(_)))) => {
-                agent.send(&FromMember::Checked { space_bytes: 0, refusal: None }).expect("sent");
+                agent.send(&FromMember::Checked { claims: Claims::default(), refusal: None }).expect("sent");
             }
             Ok(Some(Told::Coordinator(ToMember::Begin))) => {
                 // Members whose seconds end together would say that much of the server, and not of a fleet.

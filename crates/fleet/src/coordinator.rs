@@ -80,10 +80,10 @@ pub enum News {
         /// How many begin it.
         members: usize,
     },
-    /// An interval of one member.
+    /// An interval of one member, or of several that a leaf merged.
     Sample {
-        /// The member.
-        member: String,
+        /// The member or the leaf.
+        from: String,
         /// The interval.
         merged: Box<Merged>,
     },
@@ -149,13 +149,16 @@ impl Coordinator {
         let mut actions = Vec::new();
         match incoming {
             Incoming::Lost { member, reason } => self.lose(&member, &reason, &mut actions),
-            Incoming::Message { member, message, at_ns } => {
-                // Whoever is not expected has no plan, and whoever was given up has come too late.
-                if let Some(known) = self.members.get_mut(&member).filter(|known| !known.is_gone()) {
+            Incoming::Message { member, message, at_ns } => match (self.members.get_mut(&member), message) {
+                (Some(known), message) if !known.is_gone() => {
                     known.hear();
                     self.message(&member, message, at_ns, &mut actions);
                 }
-            }
+                // A leaf is no member.
+                (None, FromMember::Sample(merged)) => actions.push(sample(&member, merged)),
+                // Whoever is not expected has no plan, and whoever was given up has come too late.
+                _ => {}
+            },
         }
         self.settle(&mut actions);
         self.let_go(now_ns, &mut actions);
@@ -260,7 +263,7 @@ impl Coordinator {
                     send(name, ToMember::Assign(Box::new(member.assignment().clone())), actions);
                 }
             }
-            FromMember::Checked { space_bytes, refusal } => member.checked(space_bytes, refusal),
+            FromMember::Checked { claims, refusal } => member.checked(claims, refusal),
             FromMember::Pong { number, received_member_ns, sent_member_ns, chrony_error_ns } => {
                 member.pong(number, at_ns, received_member_ns, sent_member_ns, chrony_error_ns);
             }
@@ -271,10 +274,7 @@ impl Coordinator {
             FromMember::Began { step, intended_member_ns, at_member_ns } => {
                 member.began(step, intended_member_ns, at_member_ns, at_ns);
             }
-            FromMember::Sample(merged) => {
-                actions
-                    .push(Action::Tell(News::Sample { member: name.to_owned(), merged: Box::new(merged) }));
-            }
+            FromMember::Sample(merged) => actions.push(sample(name, merged)),
             FromMember::Kept { number, part } => match member.keeps(number, part) {
                 Some(part) => actions.push(Action::Keep { member: name.to_owned(), number, part }),
                 // It was kept before; only the word for it was lost.
@@ -340,6 +340,10 @@ impl Coordinator {
     pub const fn has_begun(&self) -> bool {
         self.has_begun
     }
+}
+
+fn sample(from: &str, merged: Merged) -> Action {
+    Action::Tell(News::Sample { from: from.to_owned(), merged: Box::new(merged) })
 }
 
 fn send(member: &str, message: ToMember, actions: &mut Vec<Action>) {

@@ -8,7 +8,7 @@ use iotax_model::RunState;
 use iotax_model::record::Environment;
 
 use crate::link::{LinkError, MemberLink};
-use crate::message::{Assignment, FromMember, Merged, PROTOCOL, Part, Step, ToMember};
+use crate::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, Part, Step, ToMember};
 use crate::pipe::monotonic_ns;
 
 /// How long to wait for a message before looking at what was not acknowledged.
@@ -68,12 +68,12 @@ impl<L: MemberLink> Member<L> {
         self.link.send(&FromMember::Hello { protocol, version, environment: Box::new(environment) })
     }
 
-    /// Answers an assignment: the bytes that it takes here, and why it cannot be carried out if it cannot.
+    /// Answers an assignment: what it takes here, and why it cannot be carried out if it cannot.
     ///
     /// # Errors
     /// The link has ended.
-    pub fn answer(&self, space_bytes: u64, refusal: Option<String>) -> Result<(), LinkError> {
-        self.link.send(&FromMember::Checked { space_bytes, refusal })
+    pub fn answer(&self, claims: Claims, refusal: Option<String>) -> Result<(), LinkError> {
+        self.link.send(&FromMember::Checked { claims, refusal })
     }
 
     /// Waits for the next wish of the coordinator, while nothing is carried out.

@@ -7,7 +7,7 @@ use iotax_model::{Histogram, Plan, RunState, Warning};
 use serde::{Deserialize, Serialize};
 
 /// The version of these messages. A member of another one is refused, with both versions named.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// One execution of one cell: the same number means the same cell and round on every member.
 pub type Step = u64;
@@ -97,8 +97,8 @@ pub enum FromMember {
     },
     /// The answer to [`ToMember::Assign`]. Nothing was touched yet.
     Checked {
-        /// Bytes that the plan takes on the member's filesystems.
-        space_bytes: u64,
+        /// What the plan takes there; nothing if it cannot be carried out.
+        claims: Claims,
         /// Why the plan cannot be carried out there; absent if it can.
         refusal: Option<String>,
     },
@@ -133,6 +133,69 @@ pub enum FromMember {
         state: RunState,
         /// Why it failed; what could not be undone.
         reason: Option<String>,
+    },
+}
+
+/// What a member's plan takes on its machine: members of one machine must not take the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claims {
+    /// The kernel's boot id, which tells machines apart. Absent if it cannot be read.
+    pub boot_id: Option<String>,
+    /// The filesystems on which it makes files.
+    pub filesystems: Vec<FilesystemClaim>,
+    /// The files that it makes under a name of the plan, and the devices that it writes to.
+    pub files: Vec<FileClaim>,
+}
+
+impl Claims {
+    /// Bytes on all filesystems.
+    #[must_use]
+    pub fn space_bytes(&self) -> u64 {
+        self.filesystems.iter().fold(0, |sum, one| sum.saturating_add(one.need_bytes))
+    }
+}
+
+/// Space on a filesystem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilesystemClaim {
+    /// Its device number on the machine.
+    pub device: u64,
+    /// A directory there.
+    pub directory: PathBuf,
+    /// Bytes that are needed.
+    pub need_bytes: u64,
+    /// Bytes that are free.
+    pub available_bytes: u64,
+    /// Bytes that it has.
+    pub total_bytes: u64,
+}
+
+/// A file or device that nobody else may have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileClaim {
+    /// Its path without symbolic links.
+    pub path: PathBuf,
+    /// The same on one machine only for the same file, whatever its path.
+    pub identity: FileIdentity,
+}
+
+/// Tells files of one machine apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FileIdentity {
+    /// A block device, by its number.
+    Device(u64),
+    /// A file that does not exist yet: its directory and its name there.
+    New {
+        /// The device number of the directory's filesystem.
+        device: u64,
+        /// The directory's inode.
+        directory: u64,
+        /// The name.
+        name: PathBuf,
     },
 }
 

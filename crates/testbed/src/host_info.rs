@@ -83,8 +83,9 @@ fn user_name(passwd: &str, uid: u32) -> Option<String> {
     fields.into_iter().find(of_user).map(|fields| fields[0].to_owned())
 }
 
-/// The id of the running kernel's boot; changes with every reboot.
-pub(crate) fn boot_id() -> Option<String> {
+/// The id of the running kernel's boot; changes with every reboot, and is the same in all containers.
+#[must_use]
+pub fn boot_id() -> Option<String> {
     text(Path::new("/proc/sys/kernel/random/boot_id"))
 }
 

@@ -6,7 +6,7 @@ use iotax_model::RunState;
 use iotax_model::record::FleetStart;
 
 use crate::clock::{ClockOffset, Trips};
-use crate::message::{Assignment, Part, Step};
+use crate::message::{Assignment, Claims, Part, Step};
 
 /// Where a member is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub enum MemberState {
     Checking,
     /// It can, or says why it cannot.
     Checked {
-        /// Bytes that the plan takes there.
-        space_bytes: u64,
+        /// What the plan takes there.
+        claims: Claims,
         /// Why it cannot; absent if it can.
         refusal: Option<String>,
     },
@@ -190,9 +190,9 @@ impl Member {
         is_new
     }
 
-    pub(super) fn checked(&mut self, space_bytes: u64, refusal: Option<String>) {
+    pub(super) fn checked(&mut self, claims: Claims, refusal: Option<String>) {
         if self.state == MemberState::Checking {
-            self.state = MemberState::Checked { space_bytes, refusal };
+            self.state = MemberState::Checked { claims, refusal };
         }
     }
 

@@ -7,6 +7,7 @@ use iotax_model::{Plan, RunState};
 use proptest::prelude::*;
 
 use super::*;
+use crate::message::Claims;
 
 const SILENCE: Duration = Duration::from_secs(15);
 const SECOND: u64 = 1_000_000_000;
@@ -138,7 +139,9 @@ impl World {
                 };
                 self.hear(name, pong);
             }
-            ToMember::Assign(_) => self.hear(name, FromMember::Checked { space_bytes: 1, refusal: None }),
+            ToMember::Assign(_) => {
+                self.hear(name, FromMember::Checked { claims: Claims::default(), refusal: None });
+            }
             ToMember::Begin => self.next(name),
             ToMember::Go { step, at_member_ns } => {
                 assert_eq!(step, member.step, "{name}");
@@ -307,7 +310,7 @@ fn a_second_attempt_does_not_count_as_beginning_with_the_others() {
         actions
     };
     go(FromMember::Hello { protocol: PROTOCOL, version: "v1".into(), environment: Box::default() }, 0);
-    go(FromMember::Checked { space_bytes: 0, refusal: None }, 1);
+    go(FromMember::Checked { claims: Claims::default(), refusal: None }, 1);
     let pong = |number, at| FromMember::Pong {
         number,
         received_member_ns: at,
@@ -333,4 +336,19 @@ fn a_second_attempt_does_not_count_as_beginning_with_the_others() {
         _ => None,
     });
     assert!(start.expect("known").late_ns >= 1_900_000_000, "{start:?}");
+}
+
+#[test]
+fn samples_of_leaves_are_told_and_nothing_else_of_them() {
+    let mut coordinator =
+        Coordinator::new(FleetMode::Each, "v1", SILENCE, [("a".to_owned(), assignment(FleetMode::Each))]);
+    let merged =
+        Merged { step: 1, interval: 0, members: 2, ios: 7, bytes: 0, latency: iotax_model::Histogram::new() };
+    let mut take =
+        |message| coordinator.take(Incoming::Message { member: "leaf-1".into(), message, at_ns: 1 }, 1);
+    let told = take(FromMember::Sample(merged.clone()));
+    let expected = News::Sample { from: "leaf-1".into(), merged: Box::new(merged) };
+    assert_eq!(told, [Action::Tell(expected)]);
+    assert_eq!(take(FromMember::Doing("something".into())), []);
+    assert_eq!(take(FromMember::Over { state: RunState::Complete, reason: None }), []);
 }

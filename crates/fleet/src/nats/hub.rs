@@ -179,7 +179,7 @@ impl NatsHub {
         // The lower bits decide between two coordinators that take over at the same time.
         let last = roster.last_epoch(&fleet).unwrap_or(0) >> 16;
         self.epoch = ((last + 1) << 16) | (random() & 0xffff);
-        self.leaves = roster.leaves;
+        self.leaves = roster.leaves();
         Ok(())
     }
 

@@ -23,10 +23,10 @@ impl Operator {
         Ok(Self { connection, subjects })
     }
 
-    /// All agents that answer within `patience`, by name.
+    /// All agents that answer within `patience`, by name, and then all leaves.
     pub fn roll_call(&mut self, patience: Duration) -> Result<Vec<Presence>, NatsError> {
         let until = Instant::now() + patience;
-        Ok(Roster::gather(&self.connection, &self.subjects, until, |_| false)?.into_agents())
+        Ok(Roster::gather(&self.connection, &self.subjects, until, |_| false)?.into_everybody())
     }
 
     /// Waits for the agents that the address selects and that are free, and returns their names.

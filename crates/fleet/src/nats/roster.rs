@@ -31,7 +31,7 @@ pub(super) struct Wanted<'a> {
 pub(super) struct Roster {
     agents: BTreeMap<String, BTreeMap<u64, Presence>>,
     /// Leaves, with the moment when they were heard.
-    pub(super) leaves: BTreeMap<String, u64>,
+    leaves: BTreeMap<String, (Presence, u64)>,
 }
 
 /// Reads what an agent or a leaf tells of itself.
@@ -54,6 +54,7 @@ impl Roster {
         loop {
             // Whoever does not answer any more is gone.
             roster.agents.clear();
+            roster.leaves.clear();
             connection.publish(subjects.all(), encode(&Broadcast::Call));
             let again = Instant::now() + AGAIN;
             while let Some(left) = again.checked_duration_since(Instant::now()) {
@@ -71,16 +72,22 @@ impl Roster {
 
     fn add(&mut self, presence: Presence, at_ns: u64) {
         match presence.role {
-            Role::Leaf => drop(self.leaves.insert(presence.name, at_ns)),
+            Role::Leaf => drop(self.leaves.insert(presence.name.clone(), (presence, at_ns))),
             Role::Agent => {
                 self.agents.entry(presence.name.clone()).or_default().insert(presence.process, presence);
             }
         }
     }
 
-    /// Everybody.
-    pub(super) fn into_agents(self) -> Vec<Presence> {
-        self.agents.into_values().flat_map(BTreeMap::into_values).collect()
+    /// The agents by name, then the leaves.
+    pub(super) fn into_everybody(self) -> Vec<Presence> {
+        let agents = self.agents.into_values().flat_map(BTreeMap::into_values);
+        agents.chain(self.leaves.into_values().map(|(leaf, _)| leaf)).collect()
+    }
+
+    /// The leaves by name, with the moment when they were heard.
+    pub(super) fn leaves(&self) -> BTreeMap<String, u64> {
+        self.leaves.iter().map(|(name, (_, at_ns))| (name.clone(), *at_ns)).collect()
     }
 
     /// Those who can work, by name and process, as many as are wanted. An error if they are too few.

@@ -432,6 +432,11 @@ fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failu
 /// Watches for signals: the first Ctrl-C, SIGTERM or SIGHUP asks the run to stop and undo; a second Ctrl-C ends the
 /// process at once and leaves the rest to `iotax clean`.
 pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
+    watch_signals_with(&PRESSED)
+}
+
+/// As [`watch_signals`], but the first Ctrl-C sets `pressed`. The next one ends the process once [`PRESSED`] is set too.
+pub(super) fn watch_signals_with(pressed: &Interrupt) -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     // Of a command that measures twice the first Ctrl-C would otherwise count twice, and the second one ends the process.
     static WATCHED: OnceLock<Interrupt> = OnceLock::new();
@@ -439,14 +444,10 @@ pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
         return Ok(Arc::clone(stop));
     }
     let stop = Interrupt::default();
-    let pressed = Arc::clone(&PRESSED);
     let watch = || {
-        signal_hook::flag::register_conditional_shutdown(
-            SIGINT,
-            Exit::Interrupted as i32,
-            Arc::clone(&pressed),
-        )?;
-        signal_hook::flag::register(SIGINT, pressed)?;
+        let ends = Arc::clone(&PRESSED);
+        signal_hook::flag::register_conditional_shutdown(SIGINT, Exit::Interrupted as i32, ends)?;
+        signal_hook::flag::register(SIGINT, Arc::clone(pressed))?;
         let hangup = (!ignores_hangups()).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;

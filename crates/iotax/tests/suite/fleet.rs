@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use iotax_testkit::require;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
-use crate::lab::{Lab, start_until, text};
+use crate::lab::{Lab, start_until, text, with_mounts};
 use crate::sshd::{PORT, Sshd};
 
 /// A plan of the null backend with short windows; `rounds` of two cells.
@@ -66,6 +67,24 @@ fn members(lab: &Lab) -> Vec<(i32, String)> {
     fs::read_dir("/proc").expect("there").flatten().filter_map(of).collect()
 }
 
+/// The process groups of a lab's members, each with the shell that cleans up after its member.
+fn member_groups(lab: &Lab) -> Vec<i32> {
+    let group = |(pid, _): (i32, String)| {
+        rustix::process::getpgid(Pid::from_raw(pid)).expect("it runs").as_raw_nonzero().get()
+    };
+    members(lab).into_iter().map(group).collect()
+}
+
+/// Waits until something of the first run is measured.
+fn await_measured(lab: &Lab) {
+    let end = Instant::now() + Duration::from_mins(1);
+    let has_run = || lab.run(&["report", "1", "--db", "f.db", "--json"]).status.success();
+    while !has_run() || measurements(lab, 1).is_empty() {
+        assert!(Instant::now() < end, "nothing is measured");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn signal(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).expect("a process"), signal).expect("signalled");
 }
@@ -86,19 +105,6 @@ fn start(lab: &Lab, arguments: &[&str], moment: &str) -> Child {
         std::thread::sleep(Duration::from_millis(20));
     }
     child
-}
-
-/// Waits until nothing of any member is left.
-fn await_nothing_left(lab: &Lab) {
-    let end = Instant::now() + Duration::from_mins(1);
-    let is_left = || {
-        let files = fs::read_dir(lab.work()).expect("there").count();
-        files > 0 || !members(lab).is_empty()
-    };
-    while is_left() && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(members(lab), [], "members are left");
 }
 
 fn measurements(lab: &Lab, run: u32) -> Vec<u64> {
@@ -195,12 +201,8 @@ fn a_fleet_whose_coordinator_was_killed_is_resumed_and_leaves_nothing() {
     let mut fleet = start(&lab, &fleet_run(&plan, "local:3", "shared"), "step 4 goes off");
     fleet.kill().expect("killed");
     fleet.wait().expect("it ends");
-    await_nothing_left(&lab);
     let before: Vec<Vec<u64>> = (1..=3).map(|run| measurements(&lab, run)).collect();
     assert!(before.iter().all(|steps| steps.len() >= 2), "{before:?}");
-    let cleaned = lab.run(&["clean"]);
-    assert!(cleaned.status.success(), "{}", text(&cleaned.stdout));
-    lab.assert_nothing_left();
     let id = id(&lab);
     let resumed = lab.run(&["fleet", "resume", &id, "--yes", "--db", "f.db", "--json", "f.json"]);
     assert!(resumed.status.success(), "{}", text(&resumed.stderr));
@@ -212,6 +214,34 @@ fn a_fleet_whose_coordinator_was_killed_is_resumed_and_leaves_nothing() {
         assert!(before.iter().all(|step| after.contains(step)), "run {run}: {before:?} {after:?}");
     }
     assert_valid(&result(&lab));
+}
+
+#[test]
+fn a_fleet_whose_machine_crashed_is_resumed_and_leaves_nothing() {
+    let lab = Lab::new();
+    let plan = plan(&lab, 3, "500ms");
+    let mut fleet = start(&lab, &fleet_run(&plan, "local:2", "each"), "Fleet ");
+    let id = id(&lab);
+    await_measured(&lab);
+    let second = lab.run(&["fleet", "resume", &id, "--yes", "--db", "f.db"]);
+    let said = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(4), "{said}");
+    assert!(said.contains(&format!("another coordinator leads fleet {id}")), "{said}");
+    // Nobody is left who could undo what the members did: only their undo logs know of it.
+    let groups = member_groups(&lab);
+    assert_eq!(groups.len(), 2);
+    fleet.kill().expect("killed");
+    for group in groups {
+        kill_process_group(Pid::from_raw(group).expect("a process"), Signal::KILL).expect("signalled");
+    }
+    fleet.wait().expect("it ends");
+    assert!(fs::read_dir(lab.work()).expect("there").count() > 0, "there is something to undo");
+    let resumed = lab.run(&["fleet", "resume", &id, "--yes", "--db", "f.db"]);
+    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    lab.assert_nothing_left();
+    for run in 1..=2 {
+        assert_eq!(measurements(&lab, run).into_iter().collect::<BTreeSet<_>>(), (1..=6).collect());
+    }
 }
 
 #[test]
@@ -251,6 +281,54 @@ fn a_fleet_is_shown_drained_and_cancelled_from_outside() {
 }
 
 #[test]
+fn a_coordinator_that_is_interrupted_twice_at_once_still_waits_for_its_members() {
+    let lab = Lab::new();
+    let plan = plan(&lab, 40, "500ms");
+    let mut fleet = start(&lab, &fleet_run(&plan, "local:2", "shared"), "step 2 goes off");
+    let pid = Pid::from_child(&fleet);
+    for _ in 0..2 {
+        kill_process(pid, Signal::INT).expect("it runs");
+        // Two signals that wait together are one.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(fleet.wait().expect("it ends").code(), Some(130));
+    lab.assert_nothing_left();
+    let listed = lab.json(&["list", "--db", "f.db", "--json"]);
+    let states: Vec<&Value> = listed.as_array().expect("a list").iter().map(|run| &run["state"]).collect();
+    assert_eq!(states, ["interrupted", "interrupted"]);
+    let log = fs::read_to_string(lab.path("log")).expect("there");
+    assert_eq!(log.matches("Stopping all members").count(), 1, "{log}");
+}
+
+#[test]
+fn a_coordinator_that_hangs_is_ended_by_a_second_interrupt() {
+    let lab = Lab::new();
+    let plan = plan(&lab, 40, "500ms");
+    let mut fleet = start(&lab, &fleet_run(&plan, "local:1", "shared"), "step 2 goes off");
+    // Its member is told to stop but never does.
+    let (member, _) = members(&lab).pop().expect("it is there");
+    signal(member, Signal::STOP);
+    let pid = Pid::from_child(&fleet);
+    kill_process(pid, Signal::INT).expect("it runs");
+    let end = Instant::now() + Duration::from_secs(10);
+    while fleet.try_wait().expect("known").is_none() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(500));
+        let _ = kill_process(pid, Signal::INT);
+    }
+    assert_eq!(fleet.wait().expect("it ends").code(), Some(130));
+    let log = fs::read_to_string(lab.path("log")).expect("there");
+    assert!(log.contains("Stopping all members") && !log.contains("is lost"), "{log}");
+    // The kernel has a stopped process group go on whose parent has ended. The member undoes by itself, and clean removes what was the
+    // coordinator's.
+    let end = Instant::now() + Duration::from_mins(1);
+    while text(&lab.run(&["clean"]).stdout) != "nothing was left behind\n" {
+        assert!(Instant::now() < end, "something is left");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn what_one_member_cannot_do_begins_nothing_anywhere() {
     let lab = Lab::new();
     let hosts = lab.path("hosts");
@@ -271,6 +349,66 @@ fn what_one_member_cannot_do_begins_nothing_anywhere() {
     lab.assert_nothing_left();
     let runs = lab.json(&["list", "--db", "f.db", "--json"]);
     assert_eq!(runs, serde_json::json!([]), "no run was made");
+}
+
+/// The arguments of a fleet of `a` and `b` on this machine, whose values for the plan these are.
+fn two_with(lab: &Lab, target: &str, size: &str, values: [&str; 2]) -> Vec<String> {
+    let hosts = lab.path("hosts");
+    fs::write(&hosts, format!("local:1 name=a at={}\nlocal:1 name=b at={}\n", values[0], values[1]))
+        .expect("written");
+    let plan = lab.plan(&format!(
+        "repeat = 1\n[defaults]\ndirect = false\n[[target]]\nname = \"host\"\n{target}\n\
+         [[workload]]\nsize = \"{size}\"\nruntime = \"200ms\"\nramp_time = \"0s\"\nrw = \"read\"\n"
+    ));
+    let (plan, hosts) = (plan.display().to_string(), hosts.display().to_string());
+    fleet_run(&plan, &hosts, "each").into_iter().map(str::to_owned).collect()
+}
+
+/// Asserts that nothing was begun, and returns what was said.
+fn refused_together(lab: &Lab, output: &Output) -> String {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("nothing was begun"), "{said}");
+    lab.assert_nothing_left();
+    assert_eq!(lab.json(&["list", "--db", "f.db", "--json"]), serde_json::json!([]), "no run was made");
+    said
+}
+
+#[test]
+fn members_that_would_make_one_file_under_two_names_begin_nothing() {
+    let lab = Lab::new();
+    let (work, link) = (lab.work(), lab.path("link"));
+    std::os::unix::fs::symlink(&work, &link).expect("made");
+    let (plain, linked) = (work.join("x").display().to_string(), link.join("./x").display().to_string());
+    let arguments = two_with(&lab, "path = \"${at}\"", "1m", [&plain, &linked]);
+    let output = lab.iotax().args(&arguments).output().expect("it starts");
+    let said = refused_together(&lab, &output);
+    assert!(said.contains(&format!("{plain}: a and b would both make it")), "{said}");
+}
+
+#[test]
+fn members_on_one_filesystem_need_room_together() {
+    require!(root);
+    require!(program "unshare", "mount");
+    let lab = Lab::new();
+    let small = lab.path("small");
+    fs::create_dir(&small).expect("made");
+    let there = small.display().to_string();
+    // Of 1300 MiB 1 GiB stays free, so one of two has room.
+    for (size, has_room) in [("100m", true), ("170m", false)] {
+        let arguments = two_with(&lab, "file = { dir = \"${at}\" }", size, [&there, &there]);
+        let mount = "mount -t tmpfs -o size=1300m none \"$0\"";
+        let mut inside = with_mounts(lab.iotax().args(&arguments), mount, &small);
+        let output = inside.output().expect("unshare starts");
+        if has_room {
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            fs::remove_file(lab.path("f.db")).expect("there");
+        } else {
+            let said = refused_together(&lab, &output);
+            assert!(said.contains(&format!("a, b together: {there}: ")), "{said}");
+            assert!(said.contains("always stay free"), "{said}");
+        }
+    }
 }
 
 #[test]

@@ -157,3 +157,18 @@ pub(crate) fn assert_valid(document: &Value) {
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// The same command with mounts of its own, which a shell makes first; `$0` is `dir` in it.
+pub(crate) fn with_mounts(command: &Command, mount: &str, dir: &Path) -> Command {
+    let mut inside = Command::new("unshare");
+    inside.args(["-m", "sh", "-c", &format!("{mount} && exec \"$@\"")]).arg(dir);
+    inside.arg(command.get_program()).args(command.get_args());
+    for (key, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(key, value),
+            None => inside.env_remove(key),
+        };
+    }
+    inside.current_dir(command.get_current_dir().expect("set"));
+    inside
+}

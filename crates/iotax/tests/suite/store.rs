@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::lab::{Lab, text};
+use crate::lab::{Lab, text, with_mounts};
 
 /// A store of two runs, in a directory of its own.
 fn two_runs(lab: &Lab) -> String {
@@ -32,21 +32,8 @@ fn read_only(command: &mut Command, dir: &Path) -> Output {
         mode(0o755);
         return output;
     }
-    let mut inside = Command::new("unshare");
-    inside.args([
-        "-m",
-        "sh",
-        "-c",
-        "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec \"$@\"",
-    ]);
-    inside.arg(dir).arg(command.get_program()).args(command.get_args());
-    for (key, value) in command.get_envs() {
-        match value {
-            Some(value) => inside.env(key, value),
-            None => inside.env_remove(key),
-        };
-    }
-    inside.current_dir(command.get_current_dir().expect("set")).output().expect("unshare starts")
+    let read_only = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"";
+    with_mounts(command, read_only, dir).output().expect("unshare starts")
 }
 
 #[test]

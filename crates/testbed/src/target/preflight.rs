@@ -18,7 +18,10 @@ use super::{existing, filesystem, loop_device, lvm};
 use crate::device::{self, Permission};
 use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
-use crate::{host_info, network};
+use crate::{
+    host_info::{self, FilesystemSpace},
+    network,
+};
 
 /// Space left free: 5% of the filesystem or 1 GiB, whichever is more.
 fn reserve(total: u64) -> u64 {
@@ -34,11 +37,42 @@ pub struct Needs {
     shared: BTreeSet<PathBuf>,
 }
 
+/// The space that new files need on one filesystem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    /// One of the directories there.
+    pub dir: PathBuf,
+    /// The filesystem's device number.
+    pub device: u64,
+    /// Bytes that are needed.
+    pub need: u64,
+    /// What the filesystem has.
+    pub space: FilesystemSpace,
+}
+
 impl Needs {
     /// Bytes in all directories.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.space.values().sum()
+    }
+
+    /// What is needed on each filesystem, and what it has.
+    ///
+    /// # Errors
+    /// A directory or its filesystem cannot be looked at.
+    pub fn rooms(&self) -> Result<Vec<Room>, Refusal> {
+        let mut rooms: BTreeMap<u64, Room> = BTreeMap::new();
+        for (dir, need) in &self.space {
+            let device = fs::metadata(dir).map_err(|error| unusable(dir, &error))?.dev();
+            if let Some(room) = rooms.get_mut(&device) {
+                room.need += need;
+                continue;
+            }
+            let room = Room { dir: dir.clone(), device, need: *need, space: free_space(dir)? };
+            rooms.insert(device, room);
+        }
+        Ok(rooms.into_values().collect())
     }
 
     /// Adds the workloads' files next to a target; once per directory, because targets are measured one at a time.
@@ -73,10 +107,8 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     }
     lvm::check(plan, permission)?;
     KernelSettings::find(Path::new("/"), plan)?;
-    for (dir, filesystem) in by_filesystem(&needs)? {
-        let need: u64 =
-            needs.space.iter().filter(|(d, _)| filesystem_of(d) == Some(filesystem)).map(|(_, n)| n).sum();
-        check_room(&dir, need)?;
+    for room in needs.rooms()? {
+        check_space(&room.dir, room.space, room.need)?;
     }
     Ok(needs)
 }
@@ -222,7 +254,14 @@ pub fn check_found(
 /// # Errors
 /// They would leave less than is always left free, or that is unknown.
 pub fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
-    let space = host_info::free_space(dir).map_err(|error| Refusal::environment(error.to_string()))?;
+    check_space(dir, free_space(dir)?, need)
+}
+
+/// Rejects files of `need` bytes that would fill the filesystem of a directory, which has this space.
+///
+/// # Errors
+/// They would leave less than is always left free.
+pub fn check_space(dir: &Path, space: FilesystemSpace, need: u64) -> Result<(), Refusal> {
     let keep = reserve(space.total.0);
     if space.available.0 >= need.saturating_add(keep) {
         return Ok(());
@@ -247,18 +286,8 @@ fn file_space(size: Bytes, file: &FileSpec, guest: Option<&GuestSpec>) -> u64 {
     guests * (images * (size.0 + size.0 / 50) + u64::from(below) * EMPTY)
 }
 
-fn filesystem_of(dir: &Path) -> Option<u64> {
-    fs::metadata(dir).ok().map(|metadata| metadata.dev())
-}
-
-/// One directory for each filesystem in use.
-fn by_filesystem(needs: &Needs) -> Result<Vec<(PathBuf, u64)>, Refusal> {
-    let mut seen = BTreeMap::new();
-    for dir in needs.space.keys() {
-        let metadata = fs::metadata(dir).map_err(|error| unusable(dir, &error))?;
-        seen.entry(metadata.dev()).or_insert_with(|| dir.clone());
-    }
-    Ok(seen.into_iter().map(|(device, dir)| (dir, device)).collect())
+fn free_space(dir: &Path) -> Result<FilesystemSpace, Refusal> {
+    host_info::free_space(dir).map_err(|error| Refusal::environment(error.to_string()))
 }
 
 fn unusable(dir: &Path, error: &std::io::Error) -> Refusal {

@@ -23,6 +23,15 @@ pub struct Cleaned {
     pub unreadable: Vec<UndoLogError>,
 }
 
+impl Cleaned {
+    fn add(&mut self, other: Self) {
+        self.undone.extend(other.undone);
+        self.failed.extend(other.failed);
+        self.in_use += other.in_use;
+        self.unreadable.extend(other.unreadable);
+    }
+}
+
 fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -47,20 +56,79 @@ pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
         }
     }
     for path in log_files(dir, NAMED)? {
-        match UndoLog::adopt(&path) {
-            Ok(Some(mut undo_log)) => {
-                let (undone, not_undone) = undo_log.undo_all();
-                if forget && !not_undone.is_empty() {
-                    undo_log.remove().map_err(failed("cannot remove", &path))?;
-                }
-                cleaned.undone.extend(undone);
-                cleaned.failed.extend(not_undone);
-            }
+        match clean_log(dir, &path, forget) {
+            Ok(Some(one)) => cleaned.add(one),
             Ok(None) => cleaned.in_use += 1,
             Err(error) => cleaned.unreadable.push(error),
         }
     }
     Ok(cleaned)
+}
+
+/// Undoes what the dead process with this tag left behind. `None` if it still lives.
+///
+/// # Errors
+/// The log cannot be read or locked, or its processes do not end.
+pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError> {
+    let path = dir.join(format!("{tag}.{NAMED}"));
+    if path.try_exists().map_err(failed("cannot look for", &path))? {
+        clean_log(dir, &path, false)
+    } else {
+        Ok(Some(Cleaned::default()))
+    }
+}
+
+/// Undoes what is in one log, but first what is in the logs of the members of a fleet that the dead process started: they are in one of
+/// its directories. If a member still lives or left what cannot be undone, this log stays for another attempt.
+fn clean_log(dir: &Path, path: &Path, forget: bool) -> Result<Option<Cleaned>, UndoLogError> {
+    let mut cleaned = Cleaned::default();
+    let mut undo_log = match UndoLog::adopt(path) {
+        Ok(Some(undo_log)) => undo_log,
+        Ok(None) => return Ok(None),
+        // Its process has just ended, with everything undone.
+        Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(Some(cleaned)),
+        Err(error) => return Err(error),
+    };
+    for members in undo_log.standing.values().filter_map(|standing| members_place(dir, &standing.effect)) {
+        for state in subdirectories(&members)? {
+            cleaned.add(clean(&undo_dir(&state), forget)?);
+        }
+    }
+    if cleaned.in_use > 0 || !cleaned.unreadable.is_empty() || !(forget || cleaned.failed.is_empty()) {
+        return Ok(Some(cleaned));
+    }
+    let (undone, not_undone) = undo_log.undo_all();
+    if forget && !not_undone.is_empty() {
+        undo_log.remove().map_err(failed("cannot remove", path))?;
+    }
+    cleaned.undone.extend(undone);
+    cleaned.failed.extend(not_undone);
+    Ok(Some(cleaned))
+}
+
+/// The directory for the state of members, if that is what this effect made. Others can write to directories elsewhere, and an undo log
+/// of theirs is not to be trusted.
+fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
+    match effect {
+        Effect::Tree { path, .. } if path.parent() == dir.parent() => Some(path.clone()),
+        _ => None,
+    }
+}
+
+/// The directory of undo logs of a process whose XDG_STATE_HOME this is.
+fn undo_dir(state: &Path) -> PathBuf {
+    state.join("iotax").join("undo")
+}
+
+fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, UndoLogError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed("cannot read the directory", dir)(error)),
+    };
+    let entries = entries.filter_map(Result::ok);
+    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    Ok(directories.map(|entry| entry.path()).collect())
 }
 
 /// An effect that a dead process left behind.
@@ -107,6 +175,13 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
                 .values()
                 .map(|standing| goes_along(&standing.effect, &record.standing))
                 .collect();
+            for members in
+                record.standing.values().filter_map(|standing| members_place(dir, &standing.effect))
+            {
+                for state in subdirectories(&members)? {
+                    left.extend(leftovers(&undo_dir(&state))?);
+                }
+            }
             let standing = record.standing.into_values().zip(along);
             left.extend(standing.map(|(standing, goes_along)| Leftover { standing, goes_along }));
         }

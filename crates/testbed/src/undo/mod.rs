@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
-pub use clean::{Cleaned, Leftover, clean, leftovers};
+pub use clean::{Cleaned, Leftover, clean, clean_tag, leftovers};
 pub use effect::Effect;
 use fault::InjectedFault;
 pub use file_id::FileId;

@@ -40,6 +40,50 @@ fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
 }
 
 #[test]
+fn what_members_of_a_dead_coordinator_left_is_undone_before_their_logs_go() {
+    let (temp, _, work) = scene();
+    let state = temp.path().join("undo");
+    let members = temp.path().join("fleet-f");
+    let mut coordinator = UndoLog::create(&state, "fleet-f").expect("undo log");
+    coordinator.make_tree(&members).expect("dir");
+    let member = |name: &str| {
+        let undo_dir = members.join(name).join("iotax/undo");
+        let mut undo_log = UndoLog::create(&undo_dir, "member").expect("undo log");
+        undo_log.make_file(&work.join(name)).expect("file");
+        undo_log
+    };
+    let (dead, living) = (member("dead"), member("living"));
+    assert!(clean_tag(&state, "fleet-f").expect("readable").is_none(), "the coordinator lives");
+    drop((coordinator, dead));
+    assert_eq!(leftovers(&state).expect("readable").len(), 2);
+
+    let cleaned = clean_tag(&state, "fleet-f").expect("readable").expect("it is dead");
+    assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.in_use), (1, 0, 1));
+    assert!(!work.join("dead").exists() && work.join("living").exists() && members.exists());
+
+    drop(living);
+    let cleaned = clean_tag(&state, "fleet-f").expect("readable").expect("it is dead");
+    assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.in_use), (2, 0, 0));
+    assert!(!work.join("living").exists() && !members.exists());
+    assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
+    assert!(clean_tag(&state, "fleet-f").expect("readable").is_some(), "nothing is left of it");
+}
+
+#[test]
+fn logs_in_directories_that_others_write_to_are_not_believed() {
+    let (_temp, state, work) = scene();
+    let mut undo_log = UndoLog::create(&state, "run").expect("undo log");
+    let tree = work.join("iotax-files");
+    undo_log.make_tree(&tree).expect("dir");
+    let mut planted = UndoLog::create(&tree.join("x/iotax/undo"), "planted").expect("undo log");
+    let victim = work.join("victim");
+    planted.make_file(&victim).expect("file");
+    drop((undo_log, planted));
+    clean(&state, false).expect("cleaned");
+    assert!(victim.exists() && !tree.exists());
+}
+
+#[test]
 fn the_users_files_are_left_alone() {
     let (_temp, state, work) = scene();
     // The path is taken: nothing is replaced, and nothing remains.

@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use iotax_fleet::link::{Hub, To};
@@ -16,21 +17,24 @@ use iotax_model::units::human;
 use iotax_model::{RunState, Warning, WarningKind};
 use iotax_report::counted;
 use iotax_store::{Claim, NewRun, Store, StoreError};
-use iotax_testbed::interrupt::{Interrupt, SILENCE};
-use iotax_testbed::undo::UndoLog;
+use iotax_testbed::interrupt::{Interrupt, POLL, SILENCE};
+use iotax_testbed::undo::{self, UndoLog};
 
 use super::super::output::{Destinations, OutputArgs};
 use super::super::say::{note, say};
-use super::super::session::{say_not_undone, watch_signals};
+use super::super::session::say_not_undone;
 use super::super::terminal::PageArgs;
 use super::super::{Failure, OrExit, args, confirm, estimate, usage};
 use super::hosts::{Host, Link};
-use super::seat::Seat;
-use super::{control, plans, report, requests, start};
+use super::live_line::{LiveLine, RecentIos};
+use super::planned_member::PlannedMember;
+use super::{claims, control, ctrl_c, report, requests, start};
 use crate::runner::{self, marks::MarkSocket};
 
 /// Time for a member to greet once its process has started: a busy machine may be slow to start a program.
 const JOINED: Duration = Duration::from_mins(1);
+/// Time for members of a coordinator that was killed to undo what they did.
+const UNDOING: Duration = Duration::from_mins(1);
 /// Time from one look at what time alone brings about to the next.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -38,7 +42,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) struct Lead<'a> {
     pub(super) fleet: String,
     pub(super) mode: FleetMode,
-    pub(super) members: Vec<Seat>,
+    pub(super) members: Vec<PlannedMember>,
     pub(super) output: &'a OutputArgs,
     pub(super) yes: bool,
 }
@@ -52,20 +56,21 @@ struct Kept {
 
 impl Lead<'_> {
     pub(super) fn carry_out(self) -> Result<Exit, Failure> {
-        let stop = watch_signals().or_exit(Exit::Environment)?;
+        let (stop, at_work) = ctrl_c::watch().or_exit(Exit::Environment)?;
         if !self.yes && !io::stdin().is_terminal() {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
         let outputs = report::open(self.output)?;
         let mut store = self.output.store.open()?;
         let undo_dir = args::undo_dir()?;
-        let mut undo_log = undo_log(&undo_dir, &self.fleet)?;
+        let mut undo_log = undo_log(&undo_dir, &self.fleet, &stop)?;
         undo_log.set_interrupt(&stop);
-        let hosts: Vec<Host> = self.members.iter().map(|seat| seat.host.clone()).collect();
+        let hosts: Vec<Host> = self.members.iter().map(|member| member.host.clone()).collect();
         let ask = !self.yes && io::stdin().is_terminal();
         let led = start::all(&hosts, &mut undo_log, &self.fleet, ask, &stop).and_then(
             |(mut hub, started, failed)| {
-                let led = self.lead(hub.as_mut(), &mut store, &undo_log, &started, failed, &stop);
+                let signals = Signals { stop: &stop, members_at_work: &at_work };
+                let led = self.lead(hub.as_mut(), &mut store, &undo_log, &started, failed, signals);
                 // Members whose streams end stop and undo.
                 drop(hub);
                 started.end(&mut undo_log);
@@ -87,10 +92,11 @@ impl Lead<'_> {
         undo_log: &UndoLog,
         started: &start::Started,
         failed: Vec<(String, String)>,
-        stop: &Interrupt,
+        signals: Signals<'_>,
     ) -> Result<Option<Exit>, Failure> {
-        let assignments = self.members.iter().map(|seat| (seat.host.name.clone(), seat.assignment.clone()));
-        let is_enlisted = self.members.iter().any(|seat| matches!(seat.host.link, Link::Nats(_)));
+        let assignments =
+            self.members.iter().map(|member| (member.host.name.clone(), member.assignment.clone()));
+        let is_enlisted = self.members.iter().any(|member| matches!(member.host.link, Link::Nats(_)));
         let silence = if is_enlisted { nats::PATIENCE } else { SILENCE };
         let coordinator = Coordinator::new(self.mode, crate::version(), silence, assignments);
         let socket = MarkSocket::open(&undo_log.socket()).or_exit(Exit::Environment)?;
@@ -102,9 +108,12 @@ impl Lead<'_> {
             socket,
             kept: Vec::new(),
             started,
-            stop,
+            signals,
+            line: LiveLine::new(),
+            ios: RecentIos::default(),
             is_answered: false,
             is_stopping: false,
+            is_cancelled: false,
         };
         for (member, reason) in failed {
             let lost = iotax_fleet::link::Incoming::Lost { member, reason };
@@ -133,15 +142,51 @@ impl Lead<'_> {
     }
 }
 
-/// The undo log of a coordinator. There is one for each fleet, so it also keeps a second coordinator out.
-fn undo_log(dir: &Path, fleet: &str) -> Result<UndoLog, Failure> {
-    UndoLog::create(dir, &control::tag(fleet))
-        .with_context(|| {
-            format!(
-                "another coordinator leads fleet {fleet}, or one was killed here: iotax clean undoes what it left behind"
-            )
-        })
+/// The undo log of a coordinator. There is one for each fleet, so it also keeps a second coordinator out. What an earlier one left that was
+/// killed is undone first: its members had this place too.
+fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failure> {
+    let tag = control::tag(fleet);
+    let end = Instant::now() + UNDOING;
+    loop {
+        let Some(cleaned) = undo::clean_tag(dir, &tag).or_exit(Exit::Environment)? else {
+            return Err(anyhow::anyhow!("another coordinator leads fleet {fleet}"))
+                .or_exit(Exit::Environment);
+        };
+        cleaned.undone.iter().for_each(|effect| note!("undone, after the earlier coordinator: {effect}"));
+        cleaned.failed.iter().for_each(say_not_undone);
+        cleaned.unreadable.iter().for_each(|error| say!("left alone: {error}"));
+        if !cleaned.failed.is_empty() || !cleaned.unreadable.is_empty() {
+            return Err(anyhow::anyhow!(
+                "what the earlier coordinator of fleet {fleet} left is still there; what cannot be undone any more is forgotten with: iotax \
+                 clean --forget"
+            ))
+            .or_exit(Exit::Environment);
+        }
+        if cleaned.in_use == 0 {
+            break;
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(runner::Interrupted).or_exit(Exit::Interrupted);
+        }
+        if Instant::now() > end {
+            return Err(anyhow::anyhow!(
+                "{} of the earlier coordinator of fleet {fleet} still undo what they did; try again when they have ended",
+                counted(cleaned.in_use as u64, "member")
+            ))
+            .or_exit(Exit::Environment);
+        }
+        thread::sleep(POLL);
+    }
+    UndoLog::create(dir, &tag)
+        .with_context(|| format!("another coordinator leads fleet {fleet}"))
         .or_exit(Exit::Environment)
+}
+
+/// What signals ask for, and what keeps a second Ctrl-C from ending the process.
+#[derive(Clone, Copy)]
+struct Signals<'a> {
+    stop: &'a Interrupt,
+    members_at_work: &'a ctrl_c::MembersAtWork,
 }
 
 /// A fleet at work.
@@ -153,11 +198,15 @@ struct AtWork<'a> {
     socket: MarkSocket,
     kept: Vec<Kept>,
     started: &'a start::Started,
-    stop: &'a Interrupt,
+    signals: Signals<'a>,
+    line: LiveLine,
+    ios: RecentIos,
     /// All members have said whether they can carry the plan out.
     is_answered: bool,
     /// They were told to stop.
     is_stopping: bool,
+    /// They were told to stop at once, by a signal here.
+    is_cancelled: bool,
 }
 
 impl AtWork<'_> {
@@ -209,21 +258,26 @@ impl AtWork<'_> {
 
     fn tell(&mut self, news: News) {
         match news {
-            News::Joined { .. } | News::Sample { .. } => {}
+            News::Joined { .. } => {}
+            News::Sample { merged, .. } => self.ios.add(&merged, monotonic_ns()),
             News::Answered => self.is_answered = true,
             News::Lost { member, reason } => {
                 let words = self.started.words(&member);
                 let words = if words.is_empty() { words } else { format!("; it said: {words}") };
-                say!("{member} is lost: {reason}{words}");
+                self.line.above(|| say!("{member} is lost: {reason}{words}"));
             }
-            News::Going { step, members } => note!("step {step} goes off on {members} members"),
+            News::Going { step, members } => {
+                self.line.above(|| note!("step {step} goes off on {members} members"));
+            }
             News::Over { member } => {
                 let status = self.coordinator.members().find(|(name, _)| *name == member);
                 match status.map(|(_, status)| status.state) {
-                    Some(MemberState::Over { state: RunState::Complete, .. }) => note!("{member}: complete"),
+                    Some(MemberState::Over { state: RunState::Complete, .. }) => {
+                        self.line.above(|| note!("{member}: complete"));
+                    }
                     Some(MemberState::Over { state, reason }) => {
                         let reason = reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-                        say!("{member}: {state}{reason}");
+                        self.line.above(|| say!("{member}: {state}{reason}"));
                     }
                     _ => {}
                 }
@@ -234,9 +288,13 @@ impl AtWork<'_> {
     /// Answers whoever asks or commands at the socket.
     fn answer(&mut self) -> Result<(), Failure> {
         let (coordinator, mut actions) = (&self.coordinator, Vec::new());
+        let ios = self.ios.text(monotonic_ns());
         let mut is_stopping = false;
         self.socket.answer(Duration::ZERO, |text| match text {
-            requests::STATUS => Ok(control::lines(coordinator)),
+            requests::STATUS => {
+                let ios = ios.map_or(String::new(), |ios| format!("\n{ios}"));
+                Ok(format!("{}{ios}", control::lines(coordinator)))
+            }
             requests::DRAIN => {
                 actions = coordinator.drain();
                 is_stopping = true;
@@ -258,7 +316,7 @@ impl AtWork<'_> {
         let end = monotonic_ns() + u64::try_from(JOINED.as_nanos()).unwrap_or(u64::MAX);
         while !self.is_answered {
             self.step()?;
-            if self.stop.load(Ordering::Relaxed) || self.is_stopping {
+            if self.signals.stop.load(Ordering::Relaxed) || self.is_stopping {
                 return Err(runner::Interrupted).or_exit(Exit::Interrupted);
             }
             if monotonic_ns() > end {
@@ -272,22 +330,20 @@ impl AtWork<'_> {
 
     /// Shows the plan, asks, and begins. Returns false if the user declined. Fails if one member cannot take part: nothing was touched yet.
     fn begin(&mut self) -> Result<bool, Failure> {
-        let mut space = 0;
-        let (mut against, mut makers) = (Vec::new(), Vec::new());
+        let (mut against, mut claimed) = (Vec::new(), Vec::new());
         for (name, status) in self.coordinator.members() {
             match status.state {
-                MemberState::Checked { space_bytes, refusal: None } => {
-                    space += space_bytes;
-                    if *space_bytes > 0 {
-                        makers.push(name.to_owned());
-                    }
-                }
+                MemberState::Checked { claims, refusal: None } => claimed.push((name, claims)),
                 MemberState::Checked { refusal: Some(reason), .. } | MemberState::Lost { reason } => {
                     against.push(format!("{name}: {reason}"));
                 }
                 _ => against.push(format!("{name}: it ended before it began")),
             }
         }
+        if against.is_empty() {
+            against = claims::conflicts(&claimed, self.lead.mode);
+        }
+        let space: u64 = claimed.iter().fold(0, |sum, (_, claims)| sum.saturating_add(claims.space_bytes()));
         if !against.is_empty() {
             return Err(anyhow::anyhow!(
                 "nothing was begun, because not every member can take part:\n  {}",
@@ -296,16 +352,13 @@ impl AtWork<'_> {
             .or_exit(Exit::Environment);
         }
         let lead = self.lead;
-        if lead.mode == FleetMode::Shared {
-            plans::refuse_made_together(&lead.members, &makers)?;
-        }
         if let Some(first) = lead.members.first() {
             let plan = &first.assignment.plan;
             let together = match lead.mode {
                 FleetMode::Each => "each its own storage",
                 FleetMode::Shared => "all one shared storage, step by step together",
             };
-            let here = lead.members.iter().filter(|seat| seat.host.link.is_here()).count();
+            let here = lead.members.iter().filter(|member| member.host.link.is_here()).count();
             say!(
                 "Fleet {}: {}, {together}; {} x {}, {}{}. Seed {}.",
                 lead.fleet,
@@ -322,34 +375,45 @@ impl AtWork<'_> {
                 );
             }
         }
-        if !lead.yes && !confirm::confirmed(self.stop) {
+        if !lead.yes && !confirm::confirmed(self.signals.stop) {
             say!("Nothing was done.");
             return Ok(false);
         }
-        for seat in &lead.members {
-            let run = match seat.run {
+        for member in &lead.members {
+            let run = match member.run {
                 Some(run) => run,
-                None => self.create(seat).or_exit(Exit::Environment)?,
+                None => self.create(member).or_exit(Exit::Environment)?,
             };
             let claim = self.store.claim(run).or_exit(Exit::Environment)?;
             self.store.set_state(run, RunState::Running).or_exit(Exit::Environment)?;
-            self.kept.push(Kept { name: seat.host.name.clone(), run, _claim: claim });
+            self.kept.push(Kept { name: member.host.name.clone(), run, _claim: claim });
         }
+        self.signals.members_at_work.set(true);
         let actions = self.coordinator.begin();
         self.act(actions)?;
         Ok(true)
     }
 
-    fn create(&mut self, seat: &Seat) -> Result<i64, StoreError> {
+    fn create(&mut self, member: &PlannedMember) -> Result<i64, StoreError> {
         let fleet = FleetMember {
             fleet: self.lead.fleet.clone(),
-            member: seat.host.name.clone(),
+            member: member.host.name.clone(),
             mode: self.lead.mode,
-            link: seat.host.link.to_string(),
+            link: member.host.link.to_string(),
         };
-        let Assignment { plan, seed, .. } = &seat.assignment;
+        let Assignment { plan, seed, .. } = &member.assignment;
         let new = NewRun { plan, seed: *seed, started_at_ms: runner::now_ms(), fleet: Some(&fleet) };
         self.store.create_run(&new)
+    }
+
+    fn heed_signals(&mut self) -> Result<(), Failure> {
+        if self.is_cancelled || !self.signals.stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.line.above(|| say!("Stopping all members; what was measured is kept."));
+        self.is_cancelled = true;
+        let actions = self.coordinator.cancel();
+        self.act(actions)
     }
 
     /// Measures until all members are through.
@@ -358,16 +422,15 @@ impl AtWork<'_> {
             if self.coordinator.is_over() {
                 break Ok(());
             }
-            if self.stop.load(Ordering::Relaxed) && !self.is_stopping {
-                say!("Stopping all members; what was measured is kept.");
-                self.is_stopping = true;
-                let actions = self.coordinator.cancel();
-                self.act(actions)?;
-            }
-            if let Err(failure) = self.step() {
+            if let Err(failure) = self.heed_signals().and_then(|()| self.step()) {
                 break Err(failure);
             }
+            if self.is_cancelled {
+                self.signals.members_at_work.set(false);
+            }
+            self.line.show(&self.coordinator, &mut self.ios, monotonic_ns());
         };
+        self.signals.members_at_work.set(false);
         let exit = self.settle().or_exit(Exit::Environment);
         measured?;
         exit

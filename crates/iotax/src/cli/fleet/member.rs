@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_fleet::link::MemberLink;
-use iotax_fleet::message::{Assignment, Merged, Part};
+use iotax_fleet::message::{Assignment, Claims, Merged, Part};
 use iotax_fleet::{Member, PipeLink, Wish, monotonic_ns};
 use iotax_model::record::{FleetMode, Measurement, Sample};
 use iotax_model::units::{Bytes, Nanos};
@@ -17,17 +17,17 @@ use iotax_model::{Histogram, Plan, Run, RunState, WarningKind, exit::Exit, sched
 use iotax_store::Store;
 use iotax_testbed::device::Permission;
 use iotax_testbed::program::Program;
-use iotax_testbed::target::preflight;
 use iotax_testbed::undo::UndoLog;
 
 use super::super::output::{OutputArgs, StoreArgs};
 use super::super::progress::Watcher;
 use super::super::session::{Membership, Session, watch_signals};
 use super::super::{Failure, OrExit, args, say};
+use super::claims;
 use crate::runner::{self, Gate, Progress, Step};
 
-/// The shortest time from one sample that the coordinator is told of to the next.
-const SAMPLE: Duration = Duration::from_secs(1);
+/// The shortest time from one sample that the coordinator is told of to the next: less than the interval of any but short measurements.
+const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Serves a coordinator on stdin and stdout.
 pub(super) fn main() -> Result<Exit, Failure> {
@@ -48,10 +48,10 @@ pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
             Wish::Refused(reason) => return Err(super::super::usage(reason)),
             Wish::End => return Ok(Exit::Interrupted),
             Wish::Assign(given) => {
-                let answered = check(&given);
-                let (space, refusal) =
-                    answered.map_or_else(|reason| (0, Some(reason)), |space| (space, None));
-                member.answer(space, refusal).or_exit(Exit::Environment)?;
+                let answered = claims::of(&given, &permission(&given));
+                let (claims, refusal) =
+                    answered.map_or_else(|reason| (Claims::default(), Some(reason)), |claims| (claims, None));
+                member.answer(claims, refusal).or_exit(Exit::Environment)?;
                 assignment = Some(given);
             }
             Wish::Begin => break,
@@ -63,12 +63,6 @@ pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
         scope.spawn(move || served.serve());
         carry_out(served, carried)
     })
-}
-
-/// The bytes that the plan takes here, or why it cannot be carried out.
-fn check(assignment: &Assignment) -> Result<u64, String> {
-    let needs = preflight::check(&assignment.plan, &permission(assignment));
-    needs.map(|needs| needs.total()).map_err(|refusal| format!("{:#}", anyhow::Error::from(refusal)))
 }
 
 fn permission(assignment: &Assignment) -> Permission {
@@ -84,16 +78,16 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
     let measured = undo_log.make_tree(&place).or_exit(Exit::Environment).map(|_| {
         let path = place.join("run.db");
         let output = OutputArgs { store: StoreArgs::at(path.clone()), ..OutputArgs::default() };
-        let seat = Seat::new(member, assignment, path);
+        let active = ActiveMember::new(member, assignment, path);
         let session = Session {
             yes: true,
             ask: false,
             permission: permission(assignment),
-            fleet: Some(&seat),
+            fleet: Some(&active),
             ..Session::new(assignment.plan.clone(), &output)
         };
         let measured = session.measure();
-        let run = seat.tell_rest();
+        let run = active.tell_rest();
         (run, measured)
     });
     let (_, failures) = undo_log.undo_all();
@@ -131,7 +125,7 @@ fn carry_out<L: MemberLink>(member: &Member<L>, assignment: &Assignment) -> Resu
 }
 
 /// A member while it carries its plan out.
-struct Seat<'a, L> {
+struct ActiveMember<'a, L> {
     member: &'a Member<L>,
     assignment: &'a Assignment,
     store: PathBuf,
@@ -142,7 +136,7 @@ struct Seat<'a, L> {
     at_ns: Mutex<Option<u64>>,
 }
 
-impl<'a, L: MemberLink> Seat<'a, L> {
+impl<'a, L: MemberLink> ActiveMember<'a, L> {
     fn new(member: &'a Member<L>, assignment: &'a Assignment, store: PathBuf) -> Self {
         let (run, told, at_ns) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { member, assignment, store, run, told, at_ns }
@@ -177,7 +171,7 @@ impl<'a, L: MemberLink> Seat<'a, L> {
     }
 }
 
-impl<L: MemberLink> Gate for Seat<'_, L> {
+impl<L: MemberLink> Gate for ActiveMember<'_, L> {
     fn pass(&self, order: u32) -> Option<u64> {
         let at_ns = match self.assignment.mode {
             FleetMode::Each => None,
@@ -203,7 +197,7 @@ impl<L: MemberLink> Gate for Seat<'_, L> {
     }
 }
 
-impl<L: MemberLink> Membership for Seat<'_, L> {
+impl<L: MemberLink> Membership for ActiveMember<'_, L> {
     fn done(&self) -> HashSet<(String, String, u32)> {
         let Assignment { plan, seed, done, .. } = self.assignment;
         done.iter().filter_map(|step| cell(plan, *seed, *step)).collect()
@@ -214,7 +208,7 @@ impl<L: MemberLink> Membership for Seat<'_, L> {
     }
 
     fn watch<'a>(&'a self, watcher: Watcher<'a>) -> Box<dyn Progress + 'a> {
-        Box::new(Told { seat: self, watcher, step: 0, interval: 0, since: Instant::now(), merged: None })
+        Box::new(Told { active: self, watcher, step: 0, interval: 0, since: Instant::now(), merged: None })
     }
 }
 
@@ -228,8 +222,8 @@ fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
 }
 
 /// Progress of which the coordinator is told.
-struct Told<'a, L> {
-    seat: &'a Seat<'a, L>,
+struct Told<'a, L: MemberLink> {
+    active: &'a ActiveMember<'a, L>,
     watcher: Watcher<'a>,
     step: u64,
     interval: u32,
@@ -237,9 +231,26 @@ struct Told<'a, L> {
     merged: Option<Merged>,
 }
 
+impl<L: MemberLink> Told<'_, L> {
+    fn tell_sample(&mut self) {
+        if let Some(merged) = self.merged.take() {
+            self.since = Instant::now();
+            self.interval += 1;
+            self.active.member.sample(merged);
+        }
+    }
+}
+
+impl<L: MemberLink> Drop for Told<'_, L> {
+    /// Tells of the last I/Os.
+    fn drop(&mut self) {
+        self.tell_sample();
+    }
+}
+
 impl<L: MemberLink> Progress for Told<'_, L> {
     fn phase(&mut self, what: &str) {
-        self.seat.member.does(what);
+        self.active.member.does(what);
         self.watcher.phase(what);
     }
 
@@ -248,27 +259,25 @@ impl<L: MemberLink> Progress for Told<'_, L> {
     }
 
     fn cell(&mut self, step: Step<'_>) {
-        if self.seat.member.is_draining()
+        if self.active.member.is_draining()
             && let Ok(stop) = watch_signals()
         {
             stop.store(true, Ordering::Relaxed);
         }
+        self.tell_sample();
         self.step = step.cell as u64;
         self.interval = 0;
-        self.merged = None;
         self.since = Instant::now();
         let Step { round, rounds, cell, cells, target, workload, .. } = &step;
-        self.seat.member.does(&format!("round {round}/{rounds}, cell {cell}/{cells}: {target}, {workload}"));
+        self.active
+            .member
+            .does(&format!("round {round}/{rounds}, cell {cell}/{cells}: {target}, {workload}"));
         self.watcher.cell(step);
     }
 
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>) {
-        if self.since.elapsed() >= SAMPLE
-            && let Some(merged) = self.merged.take()
-        {
-            self.since = Instant::now();
-            self.interval += 1;
-            self.seat.member.sample(merged);
+        if self.since.elapsed() >= SAMPLE {
+            self.tell_sample();
         }
         self.watcher.interval(iops, oldest_ns);
     }
@@ -294,7 +303,7 @@ impl<L: MemberLink> Progress for Told<'_, L> {
     }
 
     fn look(&mut self, text: &str) {
-        self.seat.member.does(text);
+        self.active.member.does(text);
         self.watcher.look(text);
     }
 }

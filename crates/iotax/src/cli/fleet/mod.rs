@@ -1,16 +1,19 @@
 //! `iotax fleet`: one plan on many machines.
 
+mod claims;
 mod control;
+mod ctrl_c;
 mod hosts;
 mod lead;
+mod live_line;
 mod member;
 mod operate;
+mod planned_member;
 mod plans;
 mod report;
 mod requests;
 mod resume;
 mod run;
-mod seat;
 mod start;
 
 use clap::Subcommand;

@@ -28,8 +28,16 @@ pub(super) fn at_server(given: &str, what: &str) -> Result<Option<String>, Failu
             let fleet = address.fleet.as_deref().ok_or_else(|| {
                 usage(format!("{given:?} names no fleet; accepted: nats://HOST[:PORT]?fleet=FLEET"))
             })?;
+            let there = operator.roll_call(ANSWER).map_err(refused)?;
+            let members = there.iter().filter(|one| works_for(one, fleet));
+            let members: Vec<_> = members.map(|one| line(&one.name)).collect();
+            if members.is_empty() {
+                return Err(usage(format!(
+                    "no agent that answers works for fleet {fleet:?}; what they do: iotax fleet status {given:?}"
+                )));
+            }
             operator.cancel(fleet);
-            Ok(Some(format!("the members of fleet {} stop", line(fleet))))
+            Ok(Some(format!("the members of fleet {} stop: {}", line(fleet), members.join(", "))))
         }
         _ => {
             let mut there = operator.roll_call(ANSWER).map_err(refused)?;
@@ -37,6 +45,10 @@ pub(super) fn at_server(given: &str, what: &str) -> Result<Option<String>, Failu
             Ok(Some(lines(&there)))
         }
     }
+}
+
+fn works_for(one: &Presence, wanted: &str) -> bool {
+    matches!(&one.situation, Situation::Working { fleet, .. } if fleet == wanted)
 }
 
 /// A line for each agent and leaf.

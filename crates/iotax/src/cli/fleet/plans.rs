@@ -12,7 +12,6 @@ use iotax_testbed::device::Permission;
 use super::super::plan::{PlanInput, say_left_out};
 use super::super::{Failure, OrExit, usage};
 use super::hosts::Host;
-use super::seat::Seat;
 
 /// The plans of all members, in the order of the hosts, and what they measure together.
 pub(super) fn of(
@@ -97,28 +96,6 @@ fn check_alike(hosts: &[Host], plans: &[Plan]) -> Result<(), Failure> {
             hosts[0].name, hosts[other].name
         ))),
     }
-}
-
-/// Two that make and fill one file would each measure what the other has not filled yet. `makers` are the members that take space.
-pub(super) fn refuse_made_together(members: &[Seat], makers: &[String]) -> Result<(), Failure> {
-    let paths = |seat: &Seat| -> Vec<PathBuf> {
-        seat.assignment.plan.everything().filter_map(|spec| spec.path.clone()).collect()
-    };
-    let makers: Vec<&Seat> = members.iter().filter(|seat| makers.contains(&seat.host.name)).collect();
-    for (place, one) in makers.iter().enumerate() {
-        for other in &makers[..place] {
-            if let Some(path) = paths(one).iter().find(|path| paths(other).contains(path)) {
-                return Err(usage(format!(
-                    "{}: {} and {} would both make it; make it first (iotax bench --keep), or give each its own file, such as a path with \
-                     ${{member}} in it",
-                    path.display(),
-                    other.host.name,
-                    one.host.name
-                )));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Two that write to one file or device would overwrite what the other reads back or journals.

@@ -14,8 +14,8 @@ use super::super::say::say;
 use super::super::{Failure, OrExit, usage};
 use super::hosts::{self, Host};
 use super::lead::Lead;
+use super::planned_member::PlannedMember;
 use super::report;
-use super::seat::Seat;
 
 /// Flags of `iotax fleet resume`.
 #[derive(Debug, ClapArgs)]
@@ -68,10 +68,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             overwrite: overwrite.clone(),
             overwrite_signature,
         };
-        members.push(Seat { host: host(run)?, assignment, run: Some(run.id) });
+        members.push(PlannedMember { host: host(run)?, assignment, run: Some(run.id) });
     }
-    let missing = members.iter().any(|seat| {
-        let Assignment { plan, done, .. } = &seat.assignment;
+    let missing = members.iter().any(|member| {
+        let Assignment { plan, done, .. } = &member.assignment;
         done.len() < plan.cells() * plan.repeat as usize
     });
     if !missing {

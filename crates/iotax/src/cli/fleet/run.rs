@@ -10,7 +10,7 @@ use super::super::output::OutputArgs;
 use super::super::plan::PlanInput;
 use super::super::{Failure, OrExit, usage};
 use super::lead::Lead;
-use super::seat::Seat;
+use super::planned_member::PlannedMember;
 use super::{hosts, plans};
 use crate::runner;
 
@@ -60,7 +60,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             overwrite: overwrite.clone(),
             overwrite_signature,
         };
-        Seat { host, assignment, run: None }
+        PlannedMember { host, assignment, run: None }
     });
     let members = members.collect();
     Lead { fleet, mode, members, output: &args.output, yes: args.session.yes }.carry_out()

@@ -1,0 +1,41 @@
+//! Ctrl-C at a coordinator: members must hear of the first one before a second one may end the process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use iotax_testbed::interrupt::{Interrupt, POLL, PRESSED};
+
+use super::super::session::watch_signals_with;
+
+/// Longest time for which Ctrl-C does not end the process: what holds the coordinator up may hold it up for good.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// True while members are at work that were not told to stop.
+#[derive(Debug, Clone, Default)]
+pub(super) struct MembersAtWork(Arc<AtomicBool>);
+
+impl MembersAtWork {
+    pub(super) fn set(&self, are_at_work: bool) {
+        self.0.store(are_at_work, Ordering::Relaxed);
+    }
+}
+
+/// Watches for signals as a single run does, except that a second Ctrl-C does not end the process while members are at work.
+pub(super) fn watch() -> anyhow::Result<(Interrupt, MembersAtWork)> {
+    let (pressed, at_work) = (Interrupt::default(), MembersAtWork::default());
+    let stop = watch_signals_with(&pressed)?;
+    let members = at_work.clone();
+    thread::spawn(move || {
+        while !pressed.load(Ordering::Relaxed) {
+            thread::sleep(POLL);
+        }
+        let end = Instant::now() + LONGEST;
+        while members.0.load(Ordering::Relaxed) && Instant::now() < end {
+            thread::sleep(POLL);
+        }
+        PRESSED.store(true, Ordering::Relaxed);
+    });
+    Ok((stop, at_work))
+}
