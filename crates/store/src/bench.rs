@@ -11,7 +11,7 @@ use crate::database::{Database, Purpose, transact};
 use crate::error::Fault;
 use crate::head::{Head, Measured};
 use crate::sealed::{HeadRow, MeasurementRow};
-use crate::{Filter, Location, Store, counter, new_uuid};
+use crate::{Filter, Location, Store, counter, new_uuid, run_figures};
 
 #[path = "../../interop/tests/results/synthetic.rs"]
 #[expect(dead_code, reason = "made for the results' tests")]
@@ -49,6 +49,7 @@ fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
                 let id = counter::next(database)?;
                 HeadRow::new(&head)?.insert(database, id)?;
                 rows.iter().try_for_each(|row| row.insert(database, id))?;
+                run_figures::refresh(database, id)?;
             }
             Ok(())
         })?;
