@@ -473,6 +473,15 @@ impl Store {
         read.map_err(|fault| self.of_run(run, fault))
     }
 
+    /// Stores the figures of trends apart for the runs of an earlier iotax.
+    fn add_figures(&mut self) -> Result<(), StoreError> {
+        (1..=self.last()?).try_for_each(|run| {
+            let database = self.database.get_mut().as_mut();
+            let added = insist(database, Purpose::Write, &mut |database| run_figures::add(database, run));
+            added.map_err(|fault| self.of_run(run, fault))
+        })
+    }
+
     /// Changes a run's head and adds measurements, wholly or not at all.
     fn change(
         &mut self,
@@ -493,7 +502,7 @@ impl Store {
             added.iter().try_for_each(|row| row.insert(database, run))?;
             let row = HeadRow::new(&head)?;
             row.update(database, run)?;
-            run_figures::refresh(database, run)?;
+            run_figures::refresh(database, run, &head)?;
             attempted = Some(row.content);
             Ok(())
         });

@@ -169,7 +169,7 @@ impl Postgres {
 /// Makes a store, or brings one up to date, and lets roles of PostgreSQL use it: readers look, writers also store runs. They must exist.
 /// A file takes no roles.
 pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<(), StoreError> {
-    crate::Store::open(place)?;
+    crate::Store::open(place)?.add_figures()?;
     if readers.is_empty() && writers.is_empty() {
         return Ok(());
     }

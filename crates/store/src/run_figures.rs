@@ -12,24 +12,32 @@ use crate::head::{Head, seal};
 use crate::sealed::{HeadRow, Sealed, pack, unpack};
 
 /// Takes the figures of a run anew, once it is not running. Those of one that cannot be read are removed.
-pub(crate) fn refresh(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
-    let Some(sealed) = Sealed::read(database, run)? else { return Ok(()) };
-    if sealed.head.state == RunState::Running {
+pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Result<(), Fault> {
+    if head.state == RunState::Running {
         return Ok(());
     }
-    let Ok((head, measurements)) = sealed.open() else {
+    let opened = Sealed::read(database, run)?.ok_or(Fault::Unknown)?.open();
+    let Ok((head, measurements)) = opened else {
         return database.execute("DELETE FROM run_figures WHERE run = $1", &[run.into()]).map(|_| ());
     };
-    let revision = revision(&head)?;
-    let figures = RunFigures::all(&Run { measurements, ..head.run(run) });
-    let content = pack("figures", &figures)?;
-    let rules = i64::from(RunFigures::RULES);
+    let (revision, rules) = (revision(&head)?, i64::from(RunFigures::RULES));
+    let content = pack("figures", &RunFigures::all(&Run { measurements, ..head.run(run) }))?;
+    let sealed = sealed_by(run, revision, rules, &content);
     let sql = "INSERT INTO run_figures (run, revision, rules, content, seal) VALUES ($1, $2, $3, $4, $5) \
                ON CONFLICT (run) DO UPDATE SET revision = excluded.revision, rules = excluded.rules, \
                content = excluded.content, seal = excluded.seal";
-    let sealed = sealed_by(run, revision, rules, &content);
     let values = [run.into(), revision.into(), rules.into(), content.as_slice().into(), sealed.into()];
     database.execute(sql, &values).map(|_| ())
+}
+
+/// Takes the figures of a run, unless they are there.
+pub(crate) fn add(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
+    match HeadRow::read(database, run, "") {
+        Ok(Some((head, _))) if stored(database, run, &head)?.is_none() => refresh(database, run, &head),
+        // A run that is lost or damaged has none.
+        Ok(_) | Err(Fault::Damaged(..)) => Ok(()),
+        Err(other) => Err(other),
+    }
 }
 
 /// A run without its measurements, and their figures.
