@@ -1,6 +1,6 @@
 //! The figures of a run that its point in a trend rests on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use iotax_model::Run;
 use serde::{Deserialize, Serialize};
@@ -62,11 +62,11 @@ impl RunFigures {
         Self { metrics: metrics.iter().map(|metric| metric.word().to_owned()).collect(), cells }
     }
 
-    /// A cell's logarithms by a metric, each with its round.
-    pub(super) fn logs(&self, target: &str, workload: &str, metric: Metric) -> HashMap<u32, f64> {
+    /// A cell's logarithms by a metric in the order of the rounds, so that their sum is always the same.
+    pub(super) fn logs(&self, target: &str, workload: &str, metric: Metric) -> BTreeMap<u32, f64> {
         let column = self.metrics.iter().position(|known| known == metric.word());
         let cell = self.cells.iter().find(|cell| cell.target == target && cell.workload == workload);
-        let (Some(column), Some(cell)) = (column, cell) else { return HashMap::new() };
+        let (Some(column), Some(cell)) = (column, cell) else { return BTreeMap::new() };
         let log = |(round, values): &(u32, Vec<Option<f64>>)| Some((*round, (*values.get(column)?)?.ln()));
         cell.rounds.iter().filter_map(log).collect()
     }
