@@ -6,7 +6,7 @@ use iotax_analysis::Metric;
 use iotax_analysis::trend::{PastRun, TrendQuestion, Trends, trends};
 use iotax_model::RunState;
 use iotax_report::json;
-use iotax_store::{Filter, RunSummary, Store};
+use iotax_store::{Filter, RunSummary, Store, StoreError};
 use serde_json::Value;
 
 use crate::app::App;
@@ -132,8 +132,17 @@ pub(crate) fn read(
     let (mut past, mut damaged) = (Vec::with_capacity(runs.len()), Vec::new());
     for run in runs {
         let key = Key::of(run);
-        let kept =
-            app.past.get(run.id, key).map_or_else(|| store.load(run.id).map(|run| keep(app, &run, key)), Ok);
+        let kept = app.past.get(run.id, key).map_or_else(
+            || {
+                let (run, figures) = store.load_figures(run.id)?;
+                Ok::<_, StoreError>(app.past.keep(
+                    run.id,
+                    key,
+                    PastRun::with(&run, figures, vec![], String::new()),
+                ))
+            },
+            Ok,
+        );
         // One that is damaged does not hide what the others say.
         let Ok(kept) = kept else {
             damaged.push(run.id);
@@ -145,11 +154,6 @@ pub(crate) fn read(
         past.push(one);
     }
     Ok((past, damaged))
-}
-
-fn keep(app: &App, run: &iotax_model::Run, key: Key) -> std::sync::Arc<PastRun> {
-    let metrics: Vec<Metric> = Metric::compared().collect();
-    app.past.keep(run.id, key, PastRun::of(run, &metrics, vec![], String::new()))
 }
 
 /// Follows the cells that are asked for, by `metrics`.

@@ -1,17 +1,22 @@
-//! How long a list and a run take in a store of 10,000 runs: `scripts/bench-store`.
+//! How long a list and a run take in a store of 10,000 runs, and a trend over 1,000 runs of 20 cells: `scripts/bench-store`.
 
 use std::time::Instant;
 
+use iotax_analysis::Metric;
+use iotax_analysis::trend::{PastRun, TrendQuestion, trends};
+use iotax_model::Run;
 use iotax_model::record::Environment;
 use iotax_testkit::postgres::{Options, Server};
 use iotax_testkit::require;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use tempfile::TempDir;
 
 use crate::database::{Database, Purpose, transact};
 use crate::error::Fault;
 use crate::head::{Head, Measured};
 use crate::sealed::{HeadRow, MeasurementRow};
-use crate::{Filter, Location, Store, counter, new_uuid};
+use crate::{Filter, Location, Store, counter, new_uuid, run_figures};
 
 #[path = "../../interop/tests/results/synthetic.rs"]
 #[expect(dead_code, reason = "made for the results' tests")]
@@ -20,15 +25,13 @@ mod synthetic;
 /// Runs in one transaction: a run that measures has one for each measurement.
 const AT_ONCE: u32 = 50;
 
-/// Adds runs of one ladder, each with a UUID of its own. Their measurements are packed once.
-fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
-    let run = synthetic::ladder(false);
-    assert_eq!(run.measurements.len(), 60);
+/// Packed measurements of a run and its head.
+fn packed(run: Run) -> Result<(Head, Vec<MeasurementRow>), Fault> {
     let rows = run.measurements.iter().map(MeasurementRow::new).collect::<Result<Vec<_>, _>>()?;
     let mut measured = Measured::default();
     rows.iter().for_each(|row| measured.add(row.identity()));
-    let mut head = Head {
-        uuid: String::new(),
+    let head = Head {
+        uuid: new_uuid()?,
         revision: 1,
         plan: run.plan,
         seed: run.seed,
@@ -42,18 +45,83 @@ fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
         fleet: None,
         measured,
     };
+    Ok((head, rows))
+}
+
+fn insert(database: &mut dyn Database, head: &Head, rows: &[MeasurementRow]) -> Result<i64, Fault> {
+    let id = counter::next(database)?;
+    HeadRow::new(head)?.insert(database, id)?;
+    rows.iter().try_for_each(|row| row.insert(database, id))?;
+    Ok(id)
+}
+
+/// Adds runs of one ladder, each with a UUID of its own. Their measurements are packed once.
+fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
+    let (mut head, rows) = packed(synthetic::ladder(false))?;
+    assert_eq!(rows.len(), 60);
     for _ in 0..runs.div_ceil(AT_ONCE) {
         transact(database, Purpose::Write, &mut |database| {
             for _ in 0..AT_ONCE {
                 head.uuid = new_uuid()?;
-                let id = counter::next(database)?;
-                HeadRow::new(&head)?.insert(database, id)?;
-                rows.iter().try_for_each(|row| row.insert(database, id))?;
+                insert(database, &head, &rows)?;
             }
             Ok(())
         })?;
     }
     Ok(())
+}
+
+/// Adds runs of 20 cells and five rounds, each with figures of its own; the last target is 5% slower from the middle on.
+fn grow_history(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
+    const TARGETS: [&str; 5] = ["host-file", "vm-raw", "vm-qcow2", "vm-qcow2-snapshot", "vm-lvm"];
+    const WORKLOADS: [&str; 4] = ["randread-4k-qd1", "randread-4k-qd32", "randwrite-4k-qd32", "seqread-1m"];
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(20);
+    for number in 0..runs {
+        let truths = TARGETS.map(|target| {
+            let step = if target == "vm-lvm" && number >= runs / 2 { 1.05 } else { 1.0 };
+            let noise = 1.0 + random.random_range(-0.01..0.01);
+            (target, synthetic::Truth { slowdown: step * noise, ..synthetic::HOST })
+        });
+        let (mut head, rows) = packed(synthetic::run(&truths, &WORKLOADS, 5, false))?;
+        head.plan.control = Some("host-file".into());
+        transact(database, Purpose::Write, &mut |database| {
+            let id = insert(database, &head, &rows)?;
+            run_figures::refresh(database, id, &head)
+        })?;
+    }
+    Ok(())
+}
+
+/// What `iotax trend` does over the whole store.
+fn follow(store: &Store) -> usize {
+    let runs = store.list(&Filter::default()).expect("listed");
+    let past = runs.iter().rev().map(|run| {
+        let (head, figures) = store.load_figures(run.id).expect("sound");
+        PastRun::with(&head, figures, run.tags.clone(), store.notes(run.id).expect("read").text)
+    });
+    let past: Vec<PastRun> = past.collect();
+    let metrics = vec![Metric::LATENCY_MEAN, Metric::LATENCY_P99];
+    let found = trends(&past, &TrendQuestion { metrics, ..TrendQuestion::default() });
+    found.trends.iter().map(|trend| trend.changes.len()).sum()
+}
+
+fn measure_trend(name: &str, place: &Location) {
+    const RUNS: u32 = 1000;
+    let mut store = Store::open(place).expect("made");
+    grow_history(store.database.get_mut().as_mut(), RUNS).expect("stored");
+    let store = Store::open_to_read(place).expect("there");
+    let timed = |what: &str, work: &dyn Fn() -> usize| {
+        let begun = Instant::now();
+        let found = work();
+        eprintln!("{name}: {what}: {:.2} s, {found} found", begun.elapsed().as_secs_f64());
+    };
+    for _ in 0..3 {
+        timed("figures of 1,000 runs", &|| {
+            (1..=i64::from(RUNS)).filter(|run| store.load_figures(*run).is_ok()).count()
+        });
+        timed("a trend over them", &|| follow(&store));
+    }
+    timed("the same runs whole", &|| (1..=i64::from(RUNS)).filter(|run| store.load(*run).is_ok()).count());
 }
 
 fn median(times: &mut [f64]) -> f64 {
@@ -99,6 +167,25 @@ fn a_file() {
     let path = directory.path().join("iotax.db");
     let bytes = || std::fs::metadata(&path).expect("there").len();
     measure("SQLite", &path.as_path().into(), bytes);
+}
+
+#[test]
+#[ignore = "a benchmark: scripts/bench-store"]
+fn a_trend_in_a_file() {
+    let directory = TempDir::new_in(std::env::var("IOTAX_BENCH_DIR").unwrap_or_else(|_| "/var/tmp".into()));
+    let path = directory.as_ref().expect("temporary directory").path().join("iotax.db");
+    measure_trend("SQLite", &path.as_path().into());
+}
+
+#[test]
+#[ignore = "a benchmark: scripts/bench-store"]
+fn a_trend_on_a_server() {
+    require!(file iotax_testkit::postgres::PROGRAM);
+    let server = Server::with(&Options {
+        settings: &[("fsync", "off"), ("shared_buffers", "256MB")],
+        ..Options::default()
+    });
+    measure_trend("PostgreSQL", &server.database().as_str().into());
 }
 
 #[test]

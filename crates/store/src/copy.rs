@@ -8,7 +8,7 @@ use crate::database::{Database, Purpose, insist};
 use crate::error::{Fault, StoreError};
 use crate::head::seal;
 use crate::sealed::{HeadRow, MeasurementRow, Sealed};
-use crate::{Copied, Notes, Store, counter, notes};
+use crate::{Copied, Notes, Store, counter, notes, run_figures};
 
 /// A run as it is copied.
 struct Parcel {
@@ -74,9 +74,10 @@ fn copy_of(database: &mut dyn Database, parcel: &Parcel) -> Result<Option<i64>, 
 
 fn add(database: &mut dyn Database, parcel: &Parcel) -> Result<Copied, Fault> {
     let id = counter::next(database)?;
-    let Sealed { head_row, rows, .. } = &parcel.sealed;
+    let Sealed { head, head_row, rows } = &parcel.sealed;
     head_row.insert(database, id)?;
     rows.iter().try_for_each(|(row, _)| row.insert(database, id))?;
+    run_figures::refresh(database, id, head)?;
     if let Some((notes, changed_at_ms)) = &parcel.notes {
         notes::put(database, id, notes, *changed_at_ms)?;
     }
@@ -104,6 +105,7 @@ fn complete(database: &mut dyn Database, parcel: &Parcel, id: i64) -> Result<Cop
     if grown {
         missing.iter().try_for_each(|row| row.insert(database, id))?;
         sealed.head_row.update(database, id)?;
+        run_figures::refresh(database, id, &sealed.head)?;
     }
     let noted = match (&parcel.notes, notes::read(database, id)?) {
         (Some((notes, at)), there) if there.as_ref().is_none_or(|(_, earlier)| earlier < at) => {

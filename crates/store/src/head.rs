@@ -1,7 +1,7 @@
 //! What a run is without its measurements, and the checksum of rows.
 
 use iotax_model::record::{Environment, FleetMember, ImportSource, RunPhase, TargetRecord};
-use iotax_model::{Plan, RunState, Warning};
+use iotax_model::{Plan, Run, RunState, Warning};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -24,6 +24,26 @@ pub(crate) struct Head {
     pub(crate) source: Option<ImportSource>,
     pub(crate) fleet: Option<FleetMember>,
     pub(crate) measured: Measured,
+}
+
+impl Head {
+    /// The run with this number, without its measurements, in its stored state.
+    pub(crate) fn run(self, id: i64) -> Run {
+        Run {
+            id,
+            state: self.state,
+            seed: self.seed,
+            started_at_ms: self.started_at_ms,
+            plan: self.plan,
+            environment: self.environment,
+            targets: self.targets,
+            measurements: Vec::new(),
+            warnings: self.warnings,
+            phases: self.phases,
+            source: self.source,
+            fleet: self.fleet,
+        }
+    }
 }
 
 /// Number and checksums of a run's measurements. The checksums are those of their contents in any store.

@@ -16,6 +16,7 @@ mod head;
 mod location;
 mod notes;
 mod postgresql;
+mod run_figures;
 mod schema;
 mod sealed;
 mod sqlite;
@@ -26,6 +27,7 @@ use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::fmt;
 
+use iotax_analysis::trend::RunFigures;
 use iotax_model::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
 use iotax_model::{Plan, Run, RunState, Warning, WarningKind};
 
@@ -355,20 +357,14 @@ impl Store {
             Ok((sealed, database.claimed(&[run])?.contains(&run)))
         })?;
         let (head, measurements) = sealed.open().map_err(|fault| self.of_run(run, fault))?;
-        Ok(Run {
-            id: run,
-            state: summary::actual(head.state, is_claimed),
-            seed: head.seed,
-            started_at_ms: head.started_at_ms,
-            plan: head.plan,
-            environment: head.environment,
-            targets: head.targets,
-            measurements,
-            warnings: head.warnings,
-            phases: head.phases,
-            source: head.source,
-            fleet: head.fleet,
-        })
+        let state = summary::actual(head.state, is_claimed);
+        Ok(Run { measurements, state, ..head.run(run) })
+    }
+
+    /// A run without its measurements, and the figures that a trend rests on. Those of a finished run are stored apart, so that no
+    /// measurement is opened, and none is compared with its checksum.
+    pub fn load_figures(&self, run: i64) -> Result<(Run, RunFigures), StoreError> {
+        self.read(run, &mut |database| run_figures::read(database, run))
     }
 
     /// All runs, the oldest first; of one that cannot be read its number and why. All measurements are read and compared with their
@@ -477,6 +473,15 @@ impl Store {
         read.map_err(|fault| self.of_run(run, fault))
     }
 
+    /// Stores the figures of trends apart for the runs of an earlier iotax.
+    fn add_figures(&mut self) -> Result<(), StoreError> {
+        (1..=self.last()?).try_for_each(|run| {
+            let database = self.database.get_mut().as_mut();
+            let added = insist(database, Purpose::Write, &mut |database| run_figures::add(database, run));
+            added.map_err(|fault| self.of_run(run, fault))
+        })
+    }
+
     /// Changes a run's head and adds measurements, wholly or not at all.
     fn change(
         &mut self,
@@ -497,6 +502,7 @@ impl Store {
             added.iter().try_for_each(|row| row.insert(database, run))?;
             let row = HeadRow::new(&head)?;
             row.update(database, run)?;
+            run_figures::refresh(database, run, &head)?;
             attempted = Some(row.content);
             Ok(())
         });

@@ -169,7 +169,7 @@ impl Postgres {
 /// Makes a store, or brings one up to date, and lets roles of PostgreSQL use it: readers look, writers also store runs. They must exist.
 /// A file takes no roles.
 pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<(), StoreError> {
-    crate::Store::open(place)?;
+    crate::Store::open(place)?.add_figures()?;
     if readers.is_empty() && writers.is_empty() {
         return Ok(());
     }
@@ -186,8 +186,8 @@ pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<
     let to_write = writers.iter().map(|role| {
         let role = quoted(role);
         format!(
-            "GRANT INSERT, UPDATE ON store, run, note, live TO {role}; GRANT INSERT ON measurement, tag TO {role}; \
-             GRANT DELETE ON tag, live TO {role};"
+            "GRANT INSERT, UPDATE ON store, run, run_figures, note, live TO {role}; \
+             GRANT INSERT ON measurement, tag TO {role}; GRANT DELETE ON run_figures, tag, live TO {role};"
         )
     });
     let grants: Vec<String> = to_read.chain(to_write).collect();

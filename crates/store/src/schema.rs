@@ -18,7 +18,10 @@ pub(crate) struct Step {
 }
 
 /// The steps to the newest version. The first makes all from nothing; a later version adds its own.
-pub(crate) const STEPS: &[Step] = &[Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES }];
+pub(crate) const STEPS: &[Step] = &[
+    Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES },
+    Step { to: 3, both: RUN_FIGURES, sqlite: "", postgres: "" },
+];
 
 /// Contents are JSON under zstd; seals are checksums over the other columns (`sealed`).
 const TABLES: &str = "
@@ -79,6 +82,17 @@ CREATE TABLE tag (
 ){strict};
 
 CREATE INDEX tag_tag ON tag (tag);
+";
+
+/// What trends read of finished runs. Content is `analysis::trend::RunFigures`, packed as the others are.
+const RUN_FIGURES: &str = "
+CREATE TABLE run_figures (
+    run      {int} PRIMARY KEY REFERENCES run (id),
+    revision {int} NOT NULL,  -- of the run that they were taken of
+    rules    {int} NOT NULL,  -- version of the rules that leave measurements out
+    content  {bytes} NOT NULL,
+    seal     {int} NOT NULL
+){strict};
 ";
 
 /// A bucket's middle from its index, as `model::histogram` has it: 128 buckets for each power of two. The last one has no upper edge.

@@ -17,12 +17,12 @@ use crate::summary::Summary;
 /// Fast, and within a few percent of the best.
 const ZSTD_LEVEL: i32 = 3;
 
-fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
+pub(crate) fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
     let text = serde_json::to_vec(value).map_err(|error| Fault::value(what, &error))?;
     zstd::bulk::compress(&text, ZSTD_LEVEL).map_err(|error| Fault::value(what, &error))
 }
 
-fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
+pub(crate) fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
     let text = zstd::stream::decode_all(content).map_err(|error| error.to_string())?;
     serde_json::from_slice(&text).map_err(|error| error.to_string())
 }

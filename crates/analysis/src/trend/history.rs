@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use iotax_model::record::Environment;
 use iotax_model::{Run, Workload};
 
-use crate::checks;
+use super::figures::RunFigures;
 use crate::compare::HOW_LONG;
 use crate::compare::account::{Settings, Subject, flat, subjects};
 use crate::compare::differences::{self, Difference};
 use crate::metric::Metric;
 use crate::stats::paired::Differences;
 
-/// A run as a trend needs it: a few kilobytes, whatever the run holds.
+/// A run as a trend needs it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastRun {
     /// Its number in its store.
@@ -27,38 +27,28 @@ pub struct PastRun {
     pub note: String,
     control: Option<String>,
     subjects: Vec<Subject>,
-    workloads: Vec<Workload>,
-    figures: HashMap<(String, String), Vec<Round>>,
+    workloads: Vec<KeyedWorkload>,
+    figures: RunFigures,
 }
 
-/// The figures of one measurement.
+/// A workload with its settings as one text, without those of its duration.
 #[derive(Debug, Clone, PartialEq)]
-struct Round {
-    round: u32,
-    metrics: Vec<(Metric, f64)>,
+struct KeyedWorkload {
+    workload: Workload,
+    keys: String,
 }
 
 impl PastRun {
-    /// Keeps what is needed of a run. Measurements that no verdict may rest on are left out.
+    /// Keeps what is needed of a run by these metrics.
     #[must_use]
     pub fn of(run: &Run, metrics: &[Metric], tags: Vec<String>, note: String) -> Self {
-        let findings = checks::of_measurements(run);
-        let is_unusable = |target: &str, workload: &str, round: u32| {
-            let is = |named: Option<&str>, name: &str| named.is_none_or(|named| named == name);
-            findings.iter().filter(|finding| finding.unusable).map(|finding| &finding.warning).any(|w| {
-                is(w.target.as_deref(), target)
-                    && is(w.workload.as_deref(), workload)
-                    && w.round.is_none_or(|of| of == round)
-            })
-        };
-        let mut figures: HashMap<_, Vec<Round>> = HashMap::new();
-        for m in &run.measurements {
-            if !is_unusable(&m.target, &m.workload, m.round) {
-                let known = metrics.iter().filter_map(|metric| Some((*metric, metric.of(m)?)));
-                let round = Round { round: m.round, metrics: known.collect() };
-                figures.entry((m.target.clone(), m.workload.clone())).or_default().push(round);
-            }
-        }
+        Self::with(run, RunFigures::of(run, metrics), tags, note)
+    }
+
+    /// Keeps what is needed of a run whose figures were taken already; its measurements may be missing.
+    #[must_use]
+    pub fn with(run: &Run, figures: RunFigures, tags: Vec<String>, note: String) -> Self {
+        let keyed = |workload: &Workload| KeyedWorkload { workload: workload.clone(), keys: keys(workload) };
         Self {
             id: run.id,
             started_at_ms: run.started_at_ms,
@@ -67,7 +57,7 @@ impl PastRun {
             note,
             control: run.plan.control.clone(),
             subjects: subjects(&run.plan.targets, &run.plan.neighbours, &run.targets),
-            workloads: run.plan.workloads.clone(),
+            workloads: run.plan.workloads.iter().map(keyed).collect(),
             figures,
         }
     }
@@ -79,25 +69,15 @@ impl PastRun {
 
     /// The names of its workloads, in the plan's order.
     pub fn workloads(&self) -> impl Iterator<Item = &str> {
-        self.workloads.iter().map(|workload| workload.name.as_str())
+        self.workloads.iter().map(|keyed| keyed.workload.name.as_str())
     }
 
-    fn workload(&self, name: &str) -> Option<&Workload> {
-        self.workloads.iter().find(|workload| workload.name == name)
+    fn workload(&self, name: &str) -> Option<&KeyedWorkload> {
+        self.workloads.iter().find(|keyed| keyed.workload.name == name)
     }
 
     fn subject(&self, name: &str) -> Option<&Subject> {
         self.subjects.iter().find(|subject| subject.name == name)
-    }
-
-    /// The target's logarithm in each round by number.
-    fn logs(&self, target: &str, workload: &str, metric: Metric) -> HashMap<u32, f64> {
-        let rounds = self.figures.get(&(target.to_owned(), workload.to_owned()));
-        let logs = rounds.into_iter().flatten().filter_map(|round| {
-            let (_, value) = round.metrics.iter().find(|(known, _)| *known == metric)?;
-            Some((round.round, value.ln()))
-        });
-        logs.collect()
     }
 
     /// What differs between this run and a later one beside the results of a cell.
@@ -108,7 +88,7 @@ impl PastRun {
             found.extend(differences::targets(one, other));
         }
         if let (Some(one), Some(other)) = (self.workload(workload), later.workload(workload)) {
-            found.extend(differences::workloads(one, other));
+            found.extend(differences::workloads(&one.workload, &other.workload));
         }
         found.extend(differences::tags(&self.tags, &later.tags));
         found
@@ -129,8 +109,7 @@ pub(super) fn cells(runs: &[PastRun]) -> Vec<(CellKey, Workload)> {
     let mut found: Vec<(CellKey, Workload)> = Vec::new();
     let mut places: HashMap<CellKey, usize> = HashMap::new();
     for run in runs {
-        for workload in &run.workloads {
-            let keys = keys(workload);
+        for KeyedWorkload { workload, keys } in &run.workloads {
             for subject in &run.subjects {
                 let key = CellKey {
                     target: subject.name.clone(),
@@ -179,13 +158,16 @@ pub(super) fn points(
     control: Option<&str>,
 ) -> Vec<LogPoint> {
     let of_run = |(i, run): (usize, &PastRun)| {
-        let has_it = run.workload(&cell.workload).is_some_and(|workload| keys(workload) == cell.keys);
-        let logs = if has_it { run.logs(&cell.target, &cell.workload, metric) } else { HashMap::new() };
+        let has_it = run.workload(&cell.workload).is_some_and(|keyed| keyed.keys == cell.keys);
+        if !has_it {
+            return None;
+        }
+        let logs = run.figures.logs(&cell.target, &cell.workload, metric);
         let Some(control) = control else {
             let mean = mean(logs.into_values())?;
             return Some(LogPoint { run: i, target: mean.0, control: None, value: mean.0, rounds: mean.1 });
         };
-        let of_control = run.logs(control, &cell.workload, metric);
+        let of_control = run.figures.logs(control, &cell.workload, metric);
         let both: Vec<(f64, f64)> =
             logs.iter().filter_map(|(round, log)| Some((*log, *of_control.get(round)?))).collect();
         let (target, rounds) = mean(both.iter().map(|pair| pair.0))?;

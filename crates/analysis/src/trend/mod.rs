@@ -2,14 +2,16 @@
 //!
 //! A series is one cell by one metric over the runs: the mean over each run's rounds of the logarithm of target / control, so that what the
 //! machine did to both goes out of it. Without a control it is the target alone, and the machine's days are in it. `energy` divides
-//! a series, `change` says where and by how much, `history` keeps what is needed of each run.
+//! a series, `change` says where and by how much, `figures` and `history` keep what is needed of each run.
 
 mod change;
 mod energy;
+mod figures;
 mod history;
 
 pub use change::{Change, Pending, changes, pending};
 pub use energy::{LEAST_RUNS, LEAST_SIDE, LEVEL};
+pub use figures::RunFigures;
 pub use history::PastRun;
 
 use iotax_model::Workload;

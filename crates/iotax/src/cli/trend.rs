@@ -76,22 +76,17 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.store.open_existing()?;
     let chosen = args.choose(&store)?;
     let metrics = if args.metric.is_empty() { FOLLOWED.to_vec() } else { args.metric.clone() };
-    // Gates may be about others.
-    let mut kept = metrics.clone();
-    kept.extend(args.fail_if.iter().map(|gate| gate.metric));
-    // What stands in for them on streams.
-    kept.extend([Metric::BYTES_PER_S, Metric::CPU_PER_GIB]);
     let mut runs = Vec::with_capacity(chosen.len());
     for summary in &chosen {
         // One that is damaged does not hide what the others say.
-        let (run, note) = match (store.load(summary.id), store.notes(summary.id)) {
-            (Ok(run), Ok(notes)) => (run, notes.text),
+        let ((run, figures), note) = match (store.load_figures(summary.id), store.notes(summary.id)) {
+            (Ok(read), Ok(notes)) => (read, notes.text),
             (Err(error), _) | (_, Err(error)) => {
                 say!("run {} is left out: {error}", summary.id);
                 continue;
             }
         };
-        runs.push(PastRun::of(&run, &kept, summary.tags.clone(), note));
+        runs.push(PastRun::with(&run, figures, summary.tags.clone(), note));
     }
     let question = TrendQuestion {
         target: args.target.clone(),

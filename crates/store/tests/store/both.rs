@@ -2,6 +2,7 @@
 
 use crate::place::{Place, both};
 use crate::synthetic::{self, ladder};
+use iotax_analysis::trend::RunFigures;
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::record::{Environment, ErrorCount, FleetMember, FleetMode, Pressure};
@@ -46,6 +47,29 @@ fn a_measurement_that_was_made_up_for_is_no_longer_incomplete(place: &Place) {
     let id = fill(&mut store, &run);
     store.put_measurement(id, &late).expect("stored");
     assert_eq!(store.load(id).expect("loaded").warnings, [failed(late.round + 100)]);
+}
+
+/// Whatever changes the run: what is stored apart follows.
+fn the_figures_of_trends_are_those_of_the_whole_run(place: &Place) {
+    let mut store = place.open();
+    let mut run = ladder(false);
+    let late = run.measurements.pop().expect("60 of them");
+    let id = fill(&mut store, &run);
+    let check = |store: &Store, measured: usize| {
+        let whole = store.load(id).expect("loaded");
+        assert_eq!(whole.measurements.len(), measured);
+        let (head, figures) = store.load_figures(id).expect("read");
+        assert!(figures == RunFigures::all(&whole));
+        assert!(head == Run { measurements: vec![], ..whole });
+    };
+    check(&store, 59);
+    store.put_measurement(id, &late).expect("stored");
+    check(&store, 60);
+    store.set_state(id, RunState::Running).expect("known");
+    let _claim = store.claim(id).expect("free");
+    let (running, figures) = store.load_figures(id).expect("by its measurements");
+    assert!(running.state == RunState::Running && figures != RunFigures::default());
+    assert!(matches!(store.load_figures(9), Err(StoreError::UnknownRun { run: 9, last: 1 })));
 }
 
 pub(crate) fn rich() -> Run {
@@ -281,6 +305,7 @@ fn names_of_any_kind_are_kept(place: &Place) {
 }
 
 both! {
+    the_figures_of_trends_are_those_of_the_whole_run,
     a_measurement_that_was_made_up_for_is_no_longer_incomplete,
     a_run_reads_back_as_it_was_written,
     runs_are_listed_in_order,

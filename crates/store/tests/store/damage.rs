@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use iotax_analysis::trend::RunFigures;
 use iotax_model::Run;
 use iotax_store::{Store, StoreError};
 use rand::{RngExt, SeedableRng};
@@ -68,6 +69,11 @@ fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
         match store.load(run.id) {
             Ok(read) => assert!(read == *run, "bit {bit}: run {} differs silently", run.id),
             Err(error) => note(Some(run.id), &error),
+        }
+        // What a trend reads is right too, or refused.
+        if let Ok((read, figures)) = store.load_figures(run.id) {
+            assert!(read == Run { measurements: vec![], ..run.clone() }, "bit {bit}: run {}", run.id);
+            assert!(figures == RunFigures::all(run), "bit {bit}: the figures of run {}", run.id);
         }
     }
     refused
@@ -163,6 +169,13 @@ fn a_run_with_a_damaged_measurement_is_listed_and_the_others_are_unharmed() {
         "{}",
         refused()
     );
+    let read = |run| Store::open_to_read(&path).and_then(|store| store.load_figures(run));
+    let lost = read(2).expect_err("a measurement is gone").to_string();
+    assert!(lost.contains("run 2 cannot be shown") && lost.contains("11 of 12"), "{lost}");
+    // Figures that were stored apart follow from the measurements, and are taken anew.
+    change("UPDATE run_figures SET content = x'00' WHERE run = 1");
+    assert!(read(1).expect("by its measurements").1 == RunFigures::all(&runs[0]));
+    change("DELETE FROM run_figures WHERE run = 3");
     change("DELETE FROM run WHERE id = 3");
     let store = Store::open_to_read(&path).expect("opens");
     let lost = store.load(3).expect_err("gone").to_string();

@@ -10,3 +10,4 @@ mod sql;
 #[path = "../../../interop/tests/results/synthetic.rs"]
 #[expect(dead_code, reason = "made for the results' tests")]
 mod synthetic;
+mod trends;

@@ -32,6 +32,19 @@ impl Place {
     pub(crate) fn try_read(&self) -> Result<Store, StoreError> {
         Store::open_to_read(&self.location)
     }
+
+    /// Carries out SQL past the store.
+    pub(crate) fn sql(&self, sql: &str) {
+        if let Some(server) = &self.server {
+            let url = self.location.to_string();
+            let name = url.rsplit('/').next().expect("a name");
+            server.sql(name, &format!("SET search_path = iotax; {sql}"));
+        } else {
+            let connection =
+                rusqlite::Connection::open(self.location.file().expect("a file")).expect("opens");
+            connection.execute_batch(sql).expect("carried out");
+        }
+    }
 }
 
 /// A test of each function on each kind of store.

@@ -1,0 +1,75 @@
+//! The figures of finished runs that trends rest on, in a row of their own, so that a trend opens no measurement.
+//!
+//! They follow from the measurements. A row counts if its checksum fits, and if it is of the run's last revision and of the rules of
+//! this iotax; otherwise the whole run is read.
+
+use iotax_analysis::trend::RunFigures;
+use iotax_model::{Run, RunState};
+
+use crate::database::Database;
+use crate::error::Fault;
+use crate::head::{Head, seal};
+use crate::sealed::{HeadRow, Sealed, pack, unpack};
+
+/// Takes the figures of a run anew, once it is not running. Those of one that cannot be read are removed.
+pub(crate) fn refresh(database: &mut dyn Database, run: i64, head: &Head) -> Result<(), Fault> {
+    if head.state == RunState::Running {
+        return Ok(());
+    }
+    let opened = Sealed::read(database, run)?.ok_or(Fault::Unknown)?.open();
+    let Ok((head, measurements)) = opened else {
+        return database.execute("DELETE FROM run_figures WHERE run = $1", &[run.into()]).map(|_| ());
+    };
+    let (revision, rules) = (revision(&head)?, i64::from(RunFigures::RULES));
+    let content = pack("figures", &RunFigures::all(&Run { measurements, ..head.run(run) }))?;
+    let sealed = sealed_by(run, revision, rules, &content);
+    let sql = "INSERT INTO run_figures (run, revision, rules, content, seal) VALUES ($1, $2, $3, $4, $5) \
+               ON CONFLICT (run) DO UPDATE SET revision = excluded.revision, rules = excluded.rules, \
+               content = excluded.content, seal = excluded.seal";
+    let values = [run.into(), revision.into(), rules.into(), content.as_slice().into(), sealed.into()];
+    database.execute(sql, &values).map(|_| ())
+}
+
+/// Takes the figures of a run, unless they are there.
+pub(crate) fn add(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
+    match HeadRow::read(database, run, "") {
+        Ok(Some((head, _))) if stored(database, run, &head)?.is_none() => refresh(database, run, &head),
+        // A run that is lost or damaged has none.
+        Ok(_) | Err(Fault::Damaged(..)) => Ok(()),
+        Err(other) => Err(other),
+    }
+}
+
+/// A run without its measurements, and their figures.
+pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<(Run, RunFigures), Fault> {
+    let (head, _) = HeadRow::read(database, run, "")?.ok_or(Fault::Unknown)?;
+    if let Some(figures) = stored(database, run, &head)? {
+        return Ok((head.run(run), figures));
+    }
+    let sealed = Sealed::read(database, run)?.ok_or(Fault::Unknown)?;
+    let (head, measurements) = sealed.open()?;
+    let whole = Run { measurements, ..head.run(run) };
+    let figures = RunFigures::all(&whole);
+    Ok((Run { measurements: Vec::new(), ..whole }, figures))
+}
+
+/// The stored figures, if they are sound and of this state of the run, and no measurement is gone.
+fn stored(database: &mut dyn Database, run: i64, head: &Head) -> Result<Option<RunFigures>, Fault> {
+    let sql = "SELECT revision, rules, content, seal, (SELECT count(*) FROM measurement WHERE run = $1) \
+               FROM run_figures WHERE run = $1";
+    let Some(mut row) = database.query(sql, &[run.into()])?.pop() else { return Ok(None) };
+    let (of, rules, content, sealed, count) = (row.int()?, row.int()?, row.bytes()?, row.int()?, row.int()?);
+    let is_current = of == revision(head)?
+        && rules == i64::from(RunFigures::RULES)
+        && count.cast_unsigned() == head.measured.count
+        && sealed == sealed_by(run, of, rules, &content);
+    Ok(is_current.then(|| unpack(&content).ok()).flatten())
+}
+
+fn revision(head: &Head) -> Result<i64, Fault> {
+    i64::try_from(head.revision).map_err(|error| Fault::value("run", &error))
+}
+
+fn sealed_by(run: i64, revision: i64, rules: i64, content: &[u8]) -> i64 {
+    seal(run, &[&revision.to_le_bytes(), &rules.to_le_bytes(), content])
+}
