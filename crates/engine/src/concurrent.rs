@@ -188,6 +188,7 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
         outcome.errors.iter().for_each(|error| ErrorCount::add(&mut all.errors, error));
         all.notes.extend(outcome.notes.iter().map(|note| format!("{}: {note}", job.own_name())));
         all.flush_ns = all.flush_ns.max(outcome.flush_ns);
+        all.first_io_ns = all.first_io_ns.into_iter().chain(outcome.first_io_ns).min();
         all.pacing = all.pacing.into_iter().chain(outcome.pacing).reduce(Pacing::merge);
         all.stop = all.stop.or(outcome.stop);
         if let Some(findings) = outcome.verify {
