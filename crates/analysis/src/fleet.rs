@@ -135,7 +135,8 @@ pub struct SharedGroup {
     pub skew: StartSkew,
 }
 
-/// How far apart the members of a fleet began their windows.
+/// How far apart the members of a fleet began to hand out I/Os; where that is not recorded (network streams, older versions), how far
+/// apart their windows began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartSkew {
     /// The 99th percentile over all beginnings of the distance to the first of its round.
@@ -270,7 +271,8 @@ struct Counted {
     bytes: u64,
     seconds: f64,
     latency: Histogram,
-    late_ns: i64,
+    /// Distance of its first I/O from the agreed moment.
+    began_ns: i64,
     uncertainty_ns: u64,
 }
 
@@ -340,7 +342,7 @@ fn counted(
                 bytes: 0,
                 seconds: 0.0,
                 latency: Histogram::new(),
-                late_ns: start.late_ns,
+                began_ns: start.late_ns.saturating_add(signed(m.outcome.first_io_ns.unwrap_or(0))),
                 uncertainty_ns: start.uncertainty_ns,
             };
             for sample in m.whole_samples().filter(is_within) {
@@ -399,8 +401,8 @@ impl StartSkew {
         let mut distances: Vec<u64> = rounds
             .iter()
             .flat_map(|round| {
-                let first = round.iter().map(|one| one.late_ns).min().unwrap_or(0);
-                round.iter().map(move |one| one.late_ns.abs_diff(first))
+                let first = round.iter().map(|one| one.began_ns).min().unwrap_or(0);
+                round.iter().map(move |one| one.began_ns.abs_diff(first))
             })
             .collect();
         distances.sort_unstable();

@@ -34,7 +34,7 @@ static COUNTER: OnceLock<Option<Counter>> = OnceLock::new();
 
 /// The system's monotonic clock.
 #[inline]
-fn system() -> u64 {
+pub(crate) fn system() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 

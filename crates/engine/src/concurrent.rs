@@ -13,7 +13,7 @@ use iotax_model::record::{ErrorCount, Outcome, Pacing, PageCache, Sample, Share}
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
 
-use crate::clock;
+use crate::control::Control;
 use crate::error::EngineError;
 use crate::open::{self, Target};
 use crate::run::Prepared;
@@ -22,7 +22,12 @@ use crate::watch::NEVER;
 use crate::window::Window;
 
 /// Measures a workload with concurrent jobs, as [`crate::measure`] does.
-pub(crate) fn run(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+pub(crate) fn run(
+    job: &Job,
+    path: &Path,
+    control: &Control,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
     let parts = split(job);
     let targets = open_all(&parts, path)?;
     let mut prepared: Vec<Prepared<'_>> = Vec::with_capacity(parts.len());
@@ -37,7 +42,7 @@ pub(crate) fn run(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Resu
         }
     }
     events(Event::Ready);
-    let start = clock::now();
+    let start = control.start();
     let windows: Vec<Window> =
         parts.iter().map(|part| Window::among(part, start, job.workload.ramp_time)).collect();
     let results = perform(&mut prepared, &windows, events);
@@ -188,6 +193,7 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
         outcome.errors.iter().for_each(|error| ErrorCount::add(&mut all.errors, error));
         all.notes.extend(outcome.notes.iter().map(|note| format!("{}: {note}", job.own_name())));
         all.flush_ns = all.flush_ns.max(outcome.flush_ns);
+        all.first_io_ns = all.first_io_ns.into_iter().chain(outcome.first_io_ns).min();
         all.pacing = all.pacing.into_iter().chain(outcome.pacing).reduce(Pacing::merge);
         all.stop = all.stop.or(outcome.stop);
         if let Some(findings) = outcome.verify {

@@ -14,6 +14,7 @@ pub mod buffers;
 pub mod clock;
 mod collector;
 mod concurrent;
+mod control;
 mod error;
 mod file_ops;
 mod flow;
@@ -31,6 +32,7 @@ mod pattern;
 mod payload;
 mod placement;
 mod prepare;
+mod punctual;
 mod queue;
 pub mod random;
 pub mod request;
@@ -45,13 +47,13 @@ mod worker;
 pub mod workers;
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use iotax_model::record::Outcome;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
 
+pub use crate::control::Control;
 pub use crate::error::{EngineError, Refusal};
 pub use crate::overhead::overhead_ns;
 pub use crate::page_cache::drop_caches;
@@ -73,15 +75,16 @@ const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 /// # Errors
 /// A job that this target cannot do, and a system call that fails. Nothing is created or truncated.
 pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-    measure_until(&watch::NEVER, job, path, events)
+    measure_under(&Control::new(), job, path, events)
 }
 
-/// As [`measure`]; plain reads and writes of a single job end once `end` is true and the window has begun, and the outcome is that of the time until then.
+/// As [`measure`], but begins when `control` says so. Plain reads and writes of a single job also end when it says so, once the window has begun;
+/// the outcome is that of the time until then.
 ///
 /// # Errors
 /// As [`measure`].
-pub fn measure_until(
-    end: &AtomicBool,
+pub fn measure_under(
+    control: &Control,
     job: &Job,
     path: &Path,
     events: &mut dyn FnMut(Event),
@@ -89,13 +92,13 @@ pub fn measure_until(
     check(job)?;
     check_memory(job)?;
     if let Some(test) = job.workload.test {
-        return file_ops::run(job, test, path, events);
+        return file_ops::run(job, test, path, control, events);
     }
     if !job.workload.beside.is_empty() {
-        return concurrent::run(job, path, events);
+        return concurrent::run(job, path, control, events);
     }
     let target = open::for_job(job, path)?;
-    run::run(job, &target, end, events)
+    run::run(job, &target, control, events)
 }
 
 /// Refuses impossible jobs: a workload that contradicts itself, and samples more often than every 10 ms.

@@ -10,6 +10,7 @@ use iotax_model::workload::IoEngine;
 
 use crate::backend::{self, Choice, Options, Setup};
 use crate::clock;
+use crate::control::Control;
 use crate::error::EngineError;
 use crate::flow::{Flow, FlowShare};
 use crate::io_errors::errno_name;
@@ -112,16 +113,16 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Makes the load of a job on an open target, until `end` is true at the latest.
+/// Makes the load of a job on an open target.
 pub(crate) fn run(
     job: &Job,
     target: &Target,
-    end: &AtomicBool,
+    control: &Control,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     let mut prepared = Prepared::new(job, target, &Arc::default())?;
     events(Event::Ready);
-    match prepared.go(Window::new(job, clock::now()), end, events) {
+    match prepared.go(Window::new(job, control.start()), control.ending(), events) {
         Ok(mut outcome) => {
             events(Event::Over);
             prepared.conclude(&mut outcome);
@@ -192,7 +193,6 @@ mod tests {
     use iotax_model::workload::{Rw, SyncMode, WorkloadKeys};
     use std::fs::File;
     use std::io::Write;
-    use std::sync::atomic::Ordering;
 
     fn job(ioengine: IoEngine, rw: Rw) -> Job {
         let keys = WorkloadKeys {
@@ -218,25 +218,60 @@ mod tests {
 
     /// A load that lasts as long as it was meant to.
     fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-        super::run(job, target, &watch::NEVER, events)
+        super::run(job, target, &Control::new(), events)
     }
 
     #[test]
     fn a_load_that_is_ended_has_the_results_until_then() {
         let mut job = job(IoEngine::Null, Rw::Read);
         job.workload.runtime = Nanos::from_secs(30);
-        let (end, mut samples) = (AtomicBool::new(false), Vec::new());
+        let (control, mut samples) = (Control::new(), Vec::new());
         let file = target(tempfile::tempfile().expect("a file"), false);
-        let outcome = super::run(&job, &file, &end, &mut |event| {
+        let outcome = super::run(&job, &file, &control, &mut |event| {
             if let Event::Sample(sample) = event {
                 samples.push(*sample);
-                end.store(samples.len() == 2, Ordering::Relaxed);
+                if samples.len() == 2 {
+                    control.end();
+                }
             }
         });
         let outcome = outcome.expect("an outcome");
         assert!((100_000_000..2_000_000_000).contains(&outcome.duration_ns), "{}", outcome.duration_ns);
         let counted: u64 = samples.iter().map(|sample| sample.tallies.ios()).sum();
         assert_eq!((outcome.stop, outcome.tallies.ios()), (None, counted));
+    }
+
+    /// The scheduling policies of this process's threads: field 41 of proc_pid_stat(5).
+    fn policies() -> Vec<String> {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
+        let stats = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+        let policy = |stat: String| stat.rsplit_once(") ")?.1.split(' ').nth(38).map(str::to_owned);
+        stats.filter_map(policy).collect()
+    }
+
+    #[test]
+    fn a_load_begins_at_the_agreed_moment_and_runs_under_normal_scheduling() {
+        let mut job = job(IoEngine::Null, Rw::Read);
+        // The second I/O is not due before the first sample.
+        job.workload.rate_iops = Some(5);
+        let file = target(tempfile::tempfile().expect("a file"), false);
+        let (control, mut asked_ns, mut seen) = (Control::new(), 0, Vec::new());
+        let before = policies();
+        let outcome = super::run(&job, &file, &control, &mut |event| match event {
+            Event::Ready => {
+                asked_ns = clock::system() + 50_000_000;
+                control.start_at(asked_ns);
+            }
+            Event::Sample(_) => seen.extend(policies()),
+            _ => {}
+        });
+        let outcome = outcome.expect("an outcome");
+        assert!(control.take_started_ns() >= Some(asked_ns) && clock::system() >= asked_ns + 200_000_000);
+        assert!(outcome.first_io_ns.is_some_and(|first_ns| first_ns < 200_000_000), "{outcome:?}");
+        assert!(
+            !seen.is_empty() && seen.iter().all(|policy| before.contains(policy)),
+            "{seen:?}, {before:?}"
+        );
     }
 
     fn io_uring_is_missing() -> bool {

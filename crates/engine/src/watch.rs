@@ -133,6 +133,8 @@ fn watch(
         (false, true) => Some(Stop::Errors),
         (false, false) => None,
     };
+    let first = finishes.iter().filter_map(|finish| finish.began_at).min();
+    let first_io_ns = first.map(|first| first.saturating_sub(window.start));
     let duration_ns = window.end - began(window, job, &finishes);
     // Of a worker that did not return nobody knows when its last I/O completed.
     let all_known = workers.at_work == 0;
@@ -141,8 +143,9 @@ fn watch(
         let [Finish { blackouts: Some(spans), .. }] = finishes.as_slice() else { return None };
         Some(blackouts::within(spans, least, window))
     });
+    let counts = Some(counts);
     let mut outcome =
-        Outcome { duration_ns, tallies, cpu, counts: Some(counts), stop, blackouts, ..merged(finishes) };
+        Outcome { duration_ns, tallies, cpu, counts, stop, blackouts, first_io_ns, ..merged(finishes) };
     outcome.notes.extend(stuck.into_iter().chain(left_behind));
     Ok(outcome)
 }

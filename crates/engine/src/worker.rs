@@ -28,6 +28,7 @@ use crate::pace::Pace;
 use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::placement;
+use crate::punctual::Priority;
 use crate::request::{Direction, Io};
 use crate::shared::{Common, Heartbeat};
 use crate::verify::Verification;
@@ -81,9 +82,9 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let _ = reports.send(WorkerReport::Ready);
     let Ok(window) = start.recv() else { return Ok(Finish::default()) };
     let mut recorder = IntervalRecorder::new(number, Latencies::new(&workload), window, spare, reports);
-    if !wait::until_start(window, &common, &mut recorder) {
+    let Ok(priority) = wait::until_start(window, &common, &mut recorder) else {
         return Ok(Finish { ended_at: Some(clock::now()), ..Finish::default() });
-    }
+    };
     let pace = Pace::new(&workload, number, seed, window);
     if pace.is_some() {
         // The usual slack of 50 us would be lateness.
@@ -103,6 +104,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         blackouts: workload.blackout.map(|least| BlackoutRecorder::new(least, clock::now())),
         common,
         heartbeat,
+        priority,
         now: clock::now(),
     };
     let began_at = worker.now;
@@ -126,6 +128,8 @@ struct Worker<B> {
     blackouts: Option<BlackoutRecorder>,
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
+    /// Held until the first I/Os are handed out, or none is due.
+    priority: Option<Priority>,
     /// The time at the end of the last call: completions are seen then, and I/Os are due by it.
     now: u64,
 }
@@ -148,9 +152,11 @@ impl<B: Backend> Worker<B> {
             } else if self.source.is_exhausted() {
                 return Ok(Some(self.now));
             } else {
+                self.priority = None;
                 wait::idle(clock::now(), prepared.wake);
             }
             self.now = clock::now();
+            self.priority = None;
             if self.now >= self.recorder.boundary {
                 let oldest = self.slots.oldest(&self.done);
                 if self.recorder.turn(self.now, oldest) == IntervalState::Over {

@@ -11,13 +11,12 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iotax_engine::EngineError;
+use iotax_engine::{Control, EngineError};
 use iotax_model::exit::Exit;
 use iotax_model::record::Outcome;
 use iotax_model::target::LayerKind;
@@ -43,8 +42,8 @@ pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksourc
 pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let files = Arc::new(Mutex::new(Files::new(undo_dir)));
-    let agent = Agent { disk, server: Mutex::new(None), files, is_to_end: Arc::default() };
-    let requests = listen(io::stdin(), Arc::clone(&agent.files), Arc::clone(&agent.is_to_end));
+    let agent = Agent { disk, server: Mutex::new(None), files, control: Arc::default() };
+    let requests = listen(io::stdin(), Arc::clone(&agent.files), Arc::clone(&agent.control));
     match agent.serve(&requests, &EventSender::new(io::stdout())) {
         Ok(()) => end(&agent.files, Exit::Fine),
         Err(error) => {
@@ -71,7 +70,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 fn listen(
     mut stream: impl Read + Send + 'static,
     files: Arc<Mutex<Files>>,
-    is_to_end: Arc<AtomicBool>,
+    control: Arc<Control>,
 ) -> Receiver<Request> {
     let (sender, requests) = mpsc::channel();
     thread::spawn(move || {
@@ -79,7 +78,7 @@ fn listen(
             match wire::receive(&mut stream) {
                 Ok(None | Some(Request::Shutdown)) => break Exit::Fine,
                 // Whoever carries out a load does not listen.
-                Ok(Some(Request::End)) => is_to_end.store(true, Ordering::Relaxed),
+                Ok(Some(Request::End)) => control.end(),
                 Ok(Some(request)) => {
                     if sender.send(request).is_err() {
                         return;
@@ -96,13 +95,10 @@ fn listen(
     requests
 }
 
-/// Blocks until the load is to start. Ends the process on any request but that. Returns the moment of the start if one was asked for.
+/// Blocks until the load is to start. Ends the process on any request but that. Returns the moment of the start if one is named.
 fn await_go(requests: &Receiver<Request>) -> Option<u64> {
     match requests.recv() {
-        Ok(Request::Go { at_ns }) => at_ns.map(|at_ns| {
-            thread::sleep(Duration::from_nanos(at_ns.saturating_sub(host_info::monotonic_ns())));
-            host_info::monotonic_ns()
-        }),
+        Ok(Request::Go { at_ns }) => at_ns,
         Ok(other) => {
             // Prints only the kind: a request may hold a secret.
             let said = format!("{other:?}");
@@ -180,8 +176,8 @@ struct Agent {
     files: Arc<Mutex<Files>>,
     /// The running server for network measurements.
     server: Mutex<Option<Server>>,
-    /// True if the load that is being made is to end now.
-    is_to_end: Arc<AtomicBool>,
+    /// When the load begins and ends.
+    control: Arc<Control>,
 }
 
 impl Agent {
@@ -193,17 +189,20 @@ impl Agent {
     ) -> Result<(), WireError> {
         for request in requests {
             let mut broken = None;
-            let mut started = None;
             let mut emit = |event: Event| {
                 // Only now, so that the load did not wait for it.
-                let told = started.take_if(|_| event != Event::Ready).map(|at_ns| Event::Started { at_ns });
+                let told = if event == Event::Ready { None } else { self.control.take_started_ns() };
+                let told = told.map(|at_ns| Event::Started { at_ns });
                 for event in told.iter().chain([&event]) {
                     if broken.is_none() {
                         broken = events.send(event).err();
                     }
                 }
-                if event == Event::Ready && broken.is_none() {
-                    started = await_go(requests);
+                if event == Event::Ready
+                    && broken.is_none()
+                    && let Some(at_ns) = await_go(requests)
+                {
+                    self.control.start_at(at_ns);
                 }
             };
             events.set_busy(true);
@@ -272,9 +271,9 @@ impl Agent {
     fn run(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         if let Some(peer) = &job.peer {
             let recorder = ActivityRecorder::of_network(&job.workload);
-            self.is_to_end.store(false, Ordering::Relaxed);
+            self.control.reset();
             return recorded(recorder, emit, |events| {
-                iotax_netperf::measure_until(&self.is_to_end, job, peer, events)
+                iotax_netperf::measure_under(&self.control, job, peer, events)
             });
         }
         let path = self.target(job.path.clone())?;
@@ -285,9 +284,9 @@ impl Agent {
         let identity = job.identity.or_else(|| lock(&self.files).identity(&path));
         let job = Job { directory, identity, ..job.clone() };
         let recorder = ActivityRecorder::new(&path, &job.workload);
-        self.is_to_end.store(false, Ordering::Relaxed);
+        self.control.reset();
         let measure =
-            |events: &mut dyn FnMut(Event)| iotax_engine::measure_until(&self.is_to_end, &job, &path, events);
+            |events: &mut dyn FnMut(Event)| iotax_engine::measure_under(&self.control, &job, &path, events);
         let outcome = recorded(recorder, emit, measure);
         if let Some(directory) = own {
             lock(&self.files).remove_directory(&directory);

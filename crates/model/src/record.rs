@@ -192,6 +192,10 @@ pub struct Outcome {
     /// for the local agent, which runs on the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<HostActivity>,
+    /// Time from the moment at which the load was to begin until its first worker ran and began to hand out I/Os. Absent for streams
+    /// of a network, and in records of versions that did not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub first_io_ns: Option<u64>,
     /// Duration of the flush after the window. It is not part of the window. Absent if there was none, because nothing was written or an
     /// I/O failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]

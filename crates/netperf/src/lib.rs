@@ -19,9 +19,7 @@ mod stream;
 mod streams;
 mod test;
 
-use std::sync::atomic::AtomicBool;
-
-use iotax_engine::EngineError;
+use iotax_engine::{Control, EngineError};
 use iotax_model::net::Peer;
 use iotax_model::record::Outcome;
 use iotax_model::wire::{Event, Job};
@@ -32,13 +30,13 @@ pub use report::{
 pub use server::{Server, ServerEvent, Serving};
 pub use test::{ClientTest, Prepared, Progress};
 
-/// Carries out one measurement with the server at `peer`. `events` gets the same as from [`iotax_engine::measure`]. Round trips end
-/// when `end` is true; streams go on to their end.
+/// Carries out one measurement with the server at `peer`. `events` gets the same as from [`iotax_engine::measure`]. It begins
+/// when `control` says so. Round trips end too when it says so; streams go on to their end.
 ///
 /// # Errors
 /// A job without network traffic, and a network or server that fails.
-pub fn measure_until(
-    end: &AtomicBool,
+pub fn measure_under(
+    control: &Control,
     job: &Job,
     peer: &Peer,
     events: &mut dyn FnMut(Event),
@@ -49,7 +47,7 @@ pub fn measure_until(
     };
     traffic.check().map_err(EngineError::Net)?;
     if traffic.test.is_rtt() {
-        return echo::measure(end, job, traffic, peer, events);
+        return echo::measure(control, job, traffic, peer, events);
     }
-    measure::streams(job, traffic, peer, events)
+    measure::streams(control, job, traffic, peer, events)
 }

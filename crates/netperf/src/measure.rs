@@ -8,11 +8,12 @@ use iotax_model::wire::{Event, Job};
 
 use super::report::{End, StreamEnd, StreamFigures, TestInterval, TestReport};
 use super::test::{ClientTest, Progress};
-use iotax_engine::EngineError;
 use iotax_engine::clock::ProcessUsage;
+use iotax_engine::{Control, EngineError};
 
 /// Carries out a measurement of streams with the server at `peer`.
 pub(super) fn streams(
+    control: &Control,
     job: &Job,
     traffic: &Traffic,
     peer: &Peer,
@@ -28,6 +29,7 @@ pub(super) fn streams(
     };
     let prepared = test.prepare()?;
     events(Event::Ready);
+    control.await_start();
     let mut ramp_packets = 0;
     let mut marks = [ProcessUsage::default(); 2];
     let report = prepared.run(&AtomicBool::new(false), &mut |progress| match progress {

@@ -128,15 +128,18 @@ fn percentiles_are_those_of_all_ios_together() {
 fn only_the_common_window_counts_and_the_skew_is_told() {
     let full = vec![vec![1_000; 10]; 10];
     // The second one begins 0.25 s later: the first three intervals of one and the last of the other are alone.
+    let mut second = measurement(1, 250_000_000, &full);
+    // Its window begins then, its first I/O 1 ms later.
+    second.outcome.first_io_ns = Some(1_000_000);
     let runs = [
         run("a", FleetMode::Shared, vec![measurement(1, 0, &full)]),
-        run("b", FleetMode::Shared, vec![measurement(1, 250_000_000, &full)]),
+        run("b", FleetMode::Shared, vec![second]),
     ];
     let fleet = fleet(&runs).expect("a fleet");
     let group = &fleet.shared[0].groups[0];
     assert_eq!(group.ios, 10 * (7 + 7));
     assert!((group.iops - 200.0).abs() < 1e-6, "{}", group.iops);
-    assert_eq!((group.skew.longest_ns, group.skew.uncertainty_ns), (250_000_000, 20_000));
+    assert_eq!((group.skew.longest_ns, group.skew.uncertainty_ns), (251_000_000, 20_000));
 }
 
 #[test]

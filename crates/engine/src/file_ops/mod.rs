@@ -56,6 +56,7 @@ use iotax_model::workload::Test;
 use self::meter::{Meter, Over};
 use self::setup::WorkerSetup;
 use crate::clock;
+use crate::control::Control;
 use crate::error::EngineError;
 use crate::latencies::Latencies;
 use crate::open::{self, Target};
@@ -99,6 +100,7 @@ pub(crate) fn run(
     job: &Job,
     test: Test,
     path: &Path,
+    control: &Control,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     let prepare = prepare(test)?;
@@ -112,6 +114,7 @@ pub(crate) fn run(
         Ok(Box::new(move |context| work(context, setup, room, prepare)))
     })?;
     events(Event::Ready);
+    control.await_start();
     let mut outcome = match watch::carry_out(
         &mut workers,
         job,

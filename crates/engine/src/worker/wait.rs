@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::intervals::{IntervalRecorder, IntervalState};
+use crate::punctual::{self, Priority};
 use crate::shared::Common;
 use crate::window::Window;
 
@@ -27,21 +28,31 @@ pub(super) fn idle(now: u64, wake: u64) {
     }
 }
 
-/// Sleeps until the load of a job begins, and reports each interval before that as empty. False if the worker is stopped meanwhile.
-pub(super) fn until_start(window: Window, common: &Common, recorder: &mut IntervalRecorder) -> bool {
+/// Sleeps until the load of a job begins, and reports each interval before that as empty. Returns the priority that the thread woke up with,
+/// if it had to wait and may have one; fails if the worker is stopped meanwhile.
+pub(super) fn until_start(
+    window: Window,
+    common: &Common,
+    recorder: &mut IntervalRecorder,
+) -> Result<Option<Priority>, Stopped> {
+    // Before the wait: a thread that wakes up in order to raise it may wait for a CPU then.
+    let priority = if clock::now() < window.start { Priority::raise() } else { None };
     while !common.is_stopped() {
         let now = clock::now();
         if now >= recorder.boundary
             && window.start > window.begin
             && recorder.turn(now, None) == IntervalState::Over
         {
-            return false;
+            break;
         }
         if now >= window.start {
-            return true;
+            return Ok(priority);
         }
         let wake = window.start.min(recorder.boundary.max(now + 1));
-        std::thread::sleep(Duration::from_nanos((wake - now).min(LOOK_UP_NS)));
+        punctual::sleep_until(clock::system() + (wake - now).min(LOOK_UP_NS));
     }
-    false
+    Err(Stopped)
 }
+
+/// The load is not to begin any more.
+pub(super) struct Stopped;

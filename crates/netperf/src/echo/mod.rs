@@ -42,13 +42,13 @@ use super::parameters::Parameters;
 use super::report::End;
 use super::stream::{self, Socket};
 use super::{dial, test};
-use iotax_engine::EngineError;
 use iotax_engine::clock;
 use iotax_engine::latencies::Latencies;
 use iotax_engine::random::{Purpose, SplitMix64};
 use iotax_engine::watch;
 use iotax_engine::window::Window;
 use iotax_engine::workers::{Work, Workers};
+use iotax_engine::{Control, EngineError};
 
 /// Bytes of a message if nothing else is said.
 const LENGTH: Bytes = Bytes(64);
@@ -58,7 +58,7 @@ const GREETINGS: u32 = 10;
 
 /// Carries out a measurement of round trips, with a load next to them if the job has one.
 pub(super) fn measure(
-    end: &AtomicBool,
+    control: &Control,
     job: &Job,
     traffic: &Traffic,
     peer: &Peer,
@@ -72,7 +72,8 @@ pub(super) fn measure(
         let note =
             format!("round trips end when the kernel gets the reply; sent through {}", transport.kind());
         events(Event::Ready);
-        let mut outcome = go(end, job, traffic, transport, load, events)?;
+        control.await_start();
+        let mut outcome = go(control.ending(), job, traffic, transport, load, events)?;
         events(Event::Over);
         outcome.notes.push(note);
         return Ok(outcome);
@@ -81,7 +82,8 @@ pub(super) fn measure(
         ClientSession::open(peer, |mss| parameters(&job.workload, traffic, mss, peer.token.is_some()));
     let session = session.map_err(|error| named(peer, error))?;
     events(Event::Ready);
-    match on_session(end, job, traffic, &session, load, events) {
+    control.await_start();
+    match on_session(control.ending(), job, traffic, &session, load, events) {
         Ok(outcome) => conclude(session, outcome).map_err(|error| named(peer, error)),
         Err(error) => {
             session.terminate();

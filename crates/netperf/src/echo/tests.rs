@@ -18,10 +18,10 @@ use super::transport::Transport;
 use super::udp::Udp;
 use super::{Prepared, length, measure};
 use crate::server::{Server, Serving};
-use iotax_engine::EngineError;
 use iotax_engine::clock;
 use iotax_engine::watch;
 use iotax_engine::window::Window;
+use iotax_engine::{Control, EngineError};
 
 fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
     let keys = WorkloadKeys {
@@ -300,7 +300,7 @@ fn with_server(
     let mut events = Vec::new();
     let peer = Peer::at("127.0.0.1", server.port());
     let job = job(traffic, runtime_ms);
-    let outcome = measure(&watch::NEVER, &job, traffic, &peer, &mut |event| events.push(event))?;
+    let outcome = measure(&Control::new(), &job, traffic, &peer, &mut |event| events.push(event))?;
     Ok((outcome, events))
 }
 
@@ -362,7 +362,7 @@ fn nobody_who_answers_is_an_error_with_a_remedy() {
     drop(server);
     let traffic = Traffic::new(NetTest::UdpRtt);
     let error =
-        measure(&watch::NEVER, &job(&traffic, 100), &traffic, &Peer::at("127.0.0.1", port), &mut |_| {});
+        measure(&Control::new(), &job(&traffic, 100), &traffic, &Peer::at("127.0.0.1", port), &mut |_| {});
     let words = error.expect_err("nobody listens").to_string();
     assert!(words.contains(&format!("127.0.0.1:{port}")) && words.contains("iotax net serve"), "{words}");
 }
@@ -372,7 +372,7 @@ fn the_kernel_answers_echo_requests() {
     for (host, length) in [("127.0.0.1", None), ("::1", None), ("127.0.0.1", Some(Bytes(1400)))] {
         let traffic = Traffic { length, rate: Some(500), ..Traffic::new(NetTest::IcmpRtt) };
         let job = job(&traffic, 400);
-        let outcome = match measure(&watch::NEVER, &job, &traffic, &Peer::at(host, 0), &mut |_| {}) {
+        let outcome = match measure(&Control::new(), &job, &traffic, &Peer::at(host, 0), &mut |_| {}) {
             Ok(outcome) => outcome,
             Err(EngineError::Net(words)) => {
                 assert!(words.contains("ping_group_range") || host == "::1", "{words}");

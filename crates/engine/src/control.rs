@@ -1,0 +1,108 @@
+//! Begins a load at an agreed moment, and ends it early.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::clock;
+use crate::punctual::{self, Priority};
+
+/// Tells a measurement from another thread when to begin and to end.
+#[derive(Debug, Default)]
+pub struct Control {
+    end: AtomicBool,
+    /// By the system's monotonic clock; 0: at once.
+    start_ns: AtomicU64,
+    started_ns: AtomicU64,
+}
+
+impl Control {
+    /// Lets a load begin at once and last as long as its job says.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { end: AtomicBool::new(false), start_ns: AtomicU64::new(0), started_ns: AtomicU64::new(0) }
+    }
+
+    /// Forgets what was said, before another measurement.
+    pub fn reset(&self) {
+        self.end.store(false, Ordering::Relaxed);
+        self.start_ns.store(0, Ordering::Relaxed);
+        self.started_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Has the load end. Plain reads and writes of a single job and round trips heed it.
+    pub fn end(&self) {
+        self.end.store(true, Ordering::Relaxed);
+    }
+
+    /// Set once the load is to end.
+    #[must_use]
+    pub const fn ending(&self) -> &AtomicBool {
+        &self.end
+    }
+
+    /// Has the load begin at `at_ns` of the system's monotonic clock. To be said before the measurement's
+    /// [`Event::Ready`](iotax_model::wire::Event::Ready) returns.
+    pub fn start_at(&self, at_ns: u64) {
+        self.start_ns.store(at_ns, Ordering::Relaxed);
+    }
+
+    /// The moment at which the load began, by the system's monotonic clock, once; absent if none was asked for, or it has not begun.
+    pub fn take_started_ns(&self) -> Option<u64> {
+        let at_ns = self.started_ns.load(Ordering::Relaxed);
+        let has_begun = at_ns > 0 && at_ns <= clock::system();
+        has_begun.then(|| self.started_ns.swap(0, Ordering::Relaxed))
+    }
+
+    /// The beginning of the load on the engine's clock: the moment that was asked for, now if that is over. Does not wait for it.
+    pub(crate) fn start(&self) -> u64 {
+        let now = clock::now();
+        match self.start_ns.load(Ordering::Relaxed) {
+            0 => now,
+            asked_ns => {
+                let system_ns = clock::system();
+                let start_ns = asked_ns.max(system_ns);
+                self.started_ns.store(start_ns, Ordering::Relaxed);
+                now + (start_ns - system_ns)
+            }
+        }
+    }
+
+    /// Blocks until the load is to begin, for loads whose threads do not wait for that themselves.
+    pub fn await_start(&self) {
+        let asked_ns = self.start_ns.load(Ordering::Relaxed);
+        if asked_ns > 0 {
+            let _priority = Priority::raise();
+            punctual::sleep_until(asked_ns);
+            self.started_ns.store(clock::system(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_begins_when_it_was_told_to_and_never_before() {
+        let control = Control::new();
+        assert!(clock::now().abs_diff(control.start()) < 1_000_000_000);
+        assert_eq!(control.take_started_ns(), None, "no moment was asked for");
+        let asked_ns = clock::system() + 50_000_000;
+        control.start_at(asked_ns);
+        assert!(control.start() > clock::now());
+        assert_eq!(
+            control.take_started_ns().filter(|_| clock::system() < asked_ns),
+            None,
+            "it has not begun"
+        );
+        control.await_start();
+        assert!(clock::system() >= asked_ns && control.take_started_ns() >= Some(asked_ns));
+        assert_eq!(control.take_started_ns(), None, "once");
+        // Now the moment is over.
+        let now = clock::now();
+        assert!(control.start() >= now && control.take_started_ns() > Some(asked_ns));
+        control.end();
+        assert!(control.ending().load(Ordering::Relaxed));
+        control.reset();
+        assert!(!control.ending().load(Ordering::Relaxed) && control.take_started_ns().is_none());
+    }
+}

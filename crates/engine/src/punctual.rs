@@ -1,0 +1,143 @@
+//! Waking up at a moment although other threads wait for the CPU then.
+//!
+//! Many agents on one machine that wake at one moment wait for one another's time slices. A thread under SCHED_FIFO (sched(7)) runs as
+//! soon as its moment has come. It keeps that priority until its first I/Os are handed out: without it, it would wait again before them.
+//! Where realtime is not permitted (`RLIMIT_RTPRIO`, a control group without a share of it) a thread sleeps at the priority that it has.
+
+#![expect(unsafe_code, reason = "rustix does not set a thread's scheduling policy")]
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+use rustix::io::Errno;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec};
+
+/// Blocks until `at_ns` of the system's monotonic clock.
+pub(crate) fn sleep_until(at_ns: u64) {
+    let at = Timespec {
+        tv_sec: i64::try_from(at_ns / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: (at_ns % 1_000_000_000).cast_signed(),
+    };
+    while clock_nanosleep_absolute(ClockId::Monotonic, &at) == Err(Errno::INTR) {}
+}
+
+/// Puts the calling thread before all that have no realtime policy. Its former scheduling returns when this is dropped.
+pub(crate) struct Priority {
+    /// The former policy.
+    policy: i32,
+    param: libc::sched_param,
+    /// Keeps it on its thread: dropped elsewhere it would change another thread's policy.
+    stays: PhantomData<*const ()>,
+}
+
+impl Priority {
+    /// `None` where that is not permitted, and for a thread that has a realtime policy already.
+    pub(crate) fn raise() -> Option<Self> {
+        let (policy, param) = scheduling()?;
+        let is_plain = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&policy);
+        let above_all_plain = libc::sched_param { sched_priority: 1 };
+        // Threads that the kernel makes for this one's I/O would keep the policy.
+        let raised = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+        (is_plain && schedule(raised, above_all_plain)).then_some(Self { policy, param, stays: PhantomData })
+    }
+}
+
+impl Drop for Priority {
+    fn drop(&mut self) {
+        // The kernel always permits less, though only the privileged may take the flag back.
+        let _ = schedule(self.policy, self.param)
+            || schedule(self.policy | libc::SCHED_RESET_ON_FORK, self.param);
+    }
+}
+
+/// The calling thread's policy and its parameter.
+fn scheduling() -> Option<(i32, libc::sched_param)> {
+    let mut param = MaybeUninit::<libc::sched_param>::zeroed();
+    // SAFETY: 0 is the calling thread; the call takes no pointer.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    // SAFETY: the pointer is to a writable sched_param.
+    let got = unsafe { libc::sched_getparam(0, param.as_mut_ptr()) };
+    // SAFETY: all-zero bytes, which it held before the call, are a valid sched_param too.
+    let param = unsafe { param.assume_init() };
+    (policy >= 0 && got == 0).then_some((policy, param))
+}
+
+/// Returns whether the calling thread has this policy now.
+fn schedule(policy: i32, param: libc::sched_param) -> bool {
+    // SAFETY: 0 is the calling thread; the pointer is to a readable sched_param.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    fn policy() -> i32 {
+        scheduling().expect("known").0
+    }
+
+    #[test]
+    fn a_sleeper_is_never_early_and_scheduled_as_before() {
+        let before = policy();
+        for sleep_ns in [0, 3_000_000] {
+            let at_ns = clock::system() + sleep_ns;
+            let priority = Priority::raise();
+            sleep_until(at_ns);
+            drop(priority);
+            assert!(clock::system() >= at_ns);
+            assert_eq!(policy(), before);
+        }
+        // A thread of another plain policy gets that one again.
+        std::thread::spawn(|| {
+            assert!(schedule(libc::SCHED_BATCH, libc::sched_param { sched_priority: 0 }));
+            drop(Priority::raise());
+            assert_eq!(policy(), libc::SCHED_BATCH);
+        })
+        .join()
+        .expect("the policy is the same");
+    }
+
+    #[test]
+    fn the_priority_ends_with_its_guard() {
+        let before = policy();
+        let Some(priority) = Priority::raise() else {
+            iotax_testkit::skip!("SCHED_FIFO is not permitted here");
+        };
+        assert_eq!(policy() & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO);
+        let of_child = std::thread::spawn(policy).join();
+        assert_eq!(of_child.expect("known"), libc::SCHED_OTHER);
+        assert!(Priority::raise().is_none(), "it has one already");
+        drop(priority);
+        assert_eq!(policy(), before);
+    }
+
+    /// Only in a process of its own: limits are a process's.
+    #[test]
+    fn a_thread_that_may_goes_back_and_one_that_may_not_sleeps_as_it_is() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+        // Capabilities are each thread's own; the limit only binds those without them.
+        std::thread::spawn(|| {
+            let limit = |most| Rlimit { current: Some(most), maximum: Some(most) };
+            let may = setrlimit(Resource::Rtprio, limit(1)).is_ok();
+            let mut own = capabilities(None).expect("known");
+            own.effective.remove(CapabilitySet::SYS_NICE);
+            own.permitted.remove(CapabilitySet::SYS_NICE);
+            set_capabilities(None, own).expect("less is permitted");
+            if may {
+                drop(Priority::raise().expect("the limit permits it"));
+                assert_eq!(policy() & !libc::SCHED_RESET_ON_FORK, libc::SCHED_OTHER);
+            }
+            setrlimit(Resource::Rtprio, limit(0)).expect("less is permitted");
+            assert!(Priority::raise().is_none());
+            let at_ns = clock::system() + 1_000_000;
+            sleep_until(at_ns);
+            assert!(clock::system() >= at_ns);
+        })
+        .join()
+        .expect("it sleeps");
+    }
+}
