@@ -90,9 +90,12 @@ async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Resul
     let at = Arc::clone(app);
     let put = move |store: &mut Store| {
         let mut others = None;
-        store.change_notes(id, |old| match &seen {
-            Some(seen) if mark(&at, old) != *seen && *old != notes => others = Some(old.clone()),
-            _ => old.clone_from(&notes),
+        store.change_notes(id, |old| {
+            let is_unseen = seen.as_ref().is_some_and(|seen| mark(&at, old) != *seen && *old != notes);
+            others = is_unseen.then(|| old.clone());
+            if !is_unseen {
+                old.clone_from(&notes);
+            }
         })?;
         Ok(others)
     };

@@ -197,7 +197,7 @@ fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outco
         one.errors.iter().for_each(|error| ErrorCount::add(&mut outcome.errors, error));
         outcome.ioengine = outcome.ioengine.or(one.ioengine);
         outcome.flush_ns = outcome.flush_ns.max(one.flush_ns);
-        outcome.first_io_ns = outcome.first_io_ns.max(one.first_io_ns);
+        outcome.first_io_ns = outcome.first_io_ns.into_iter().chain(one.first_io_ns).min();
         outcome.pacing = match (outcome.pacing, one.pacing) {
             (Some(sum), Some(pacing)) => Some(sum.merge(pacing)),
             (sum, pacing) => sum.or(pacing),
