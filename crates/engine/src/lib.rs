@@ -56,7 +56,7 @@ use iotax_model::workload::Workload;
 pub use crate::control::Control;
 pub use crate::error::{EngineError, Refusal};
 pub use crate::overhead::overhead_ns;
-pub use crate::page_cache::drop_caches;
+pub use crate::page_cache::{drop_caches_of, drop_caches_of_machine};
 pub use crate::prepare::fill;
 pub use crate::verify::audit;
 

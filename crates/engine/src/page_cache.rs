@@ -3,11 +3,11 @@
 #![expect(unsafe_code, reason = "mincore(2) needs a mapping, and ioctl(2) is told numbers")]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::ptr::null_mut;
 
 use iotax_model::record::{CacheDrop, PageCache};
@@ -45,8 +45,7 @@ impl CachedPages {
         let count = last - first + 1;
         let affordable = (job.workload.duration().0 / STRETCH_EVERY.0).clamp(1, STRETCHES);
         let looked = count.min(affordable);
-        let place = |number: u64| (first + number * count / looked) * STRETCH;
-        let stretches: Vec<u64> = (0..looked).map(place).collect();
+        let stretches = stretches(first, count, looked);
         let bytes = bytes(&target.file, &stretches, target.length)?;
         Some(Self { stretches, bytes })
     }
@@ -61,9 +60,17 @@ impl CachedPages {
 
 /// To everybody else the kernel says that all is cached.
 fn is_told(target: &Target) -> bool {
+    target.access.write || target.file.metadata().is_ok_and(|found| is_owner(found.uid()))
+}
+
+fn is_owner(uid: u32) -> bool {
     let user = rustix::process::geteuid();
-    let owns = || target.file.metadata().is_ok_and(|found| found.uid() == user.as_raw());
-    target.access.write || user.is_root() || owns()
+    user.is_root() || user.as_raw() == uid
+}
+
+/// The offsets of `looked` of `count` stretches from the one with the number `first` on, evenly spread.
+fn stretches(first: u64, count: u64, looked: u64) -> Vec<u64> {
+    (0..looked).map(|number| (first + number * count / looked) * STRETCH).collect()
 }
 
 fn bytes(file: &File, stretches: &[u64], length: u64) -> Option<u64> {
@@ -89,17 +96,52 @@ fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     (told == 0).then_some((pages * page) as u64)
 }
 
-/// Syncs and drops the page cache as far as privileges allow: all of it, else the file's pages, else nothing.
-pub fn drop_caches(path: &Path) -> CacheDrop {
-    rustix::fs::sync();
-    if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
-        return CacheDrop::PageCache;
+/// Drops the page cache of these files and devices, each after what is dirty of it was written, and looks at what is left of it.
+/// Nobody else's cache is touched.
+pub fn drop_caches_of(paths: &[PathBuf]) -> CacheDrop {
+    let files: Vec<File> = paths.iter().filter_map(|path| File::open(path).ok()).collect();
+    if files.is_empty() || !files.iter().all(|file| drop_pages(file).is_ok()) {
+        return CacheDrop::Nothing;
     }
-    if drop_file(path).is_ok() { CacheDrop::FileOnly } else { CacheDrop::Nothing }
+    let lengths = files.iter().map(length);
+    let of = lengths.sum();
+    let is_all = files.len() == paths.len();
+    let left = is_all.then(|| files.iter().map(left).sum()).flatten();
+    CacheDrop::Target { of, left }
 }
 
-fn drop_file(path: &Path) -> io::Result<()> {
-    drop_pages(&File::open(path)?)
+/// Drops the caches of the whole machine, whoever uses them, after a sync: pages, dentries and inodes. Returns whether it may.
+pub fn drop_caches_of_machine() -> bool {
+    rustix::fs::sync();
+    std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
+}
+
+/// Bytes of a file or a device.
+fn length(mut file: &File) -> u64 {
+    file.seek(SeekFrom::End(0)).unwrap_or_default()
+}
+
+/// Bytes of a file or a device that are cached: by cachestat(2), of older kernels by mincore(2). Absent if the kernel does not tell.
+fn left(file: &File) -> Option<u64> {
+    cached_at_all(file).or_else(|| {
+        let length = length(file);
+        let told = file.metadata().is_ok_and(|found| is_owner(found.uid()));
+        let count = length.div_ceil(STRETCH);
+        (told && count <= STRETCHES).then(|| bytes(file, &stretches(0, count, count), length)).flatten()
+    })
+}
+
+/// Cached bytes of all of a file, by cachestat(2) of Linux 6.5.
+fn cached_at_all(file: &File) -> Option<u64> {
+    /// Its number, the same on every architecture.
+    const CACHESTAT: libc::c_long = 451;
+    let (whole, mut counts) = ([0_u64; 2], [0_u64; 5]);
+    // SAFETY: a descriptor that is open, `struct cachestat_range` (offset, and 0 for all that follows) and `struct cachestat` to fill
+    // (linux/mman.h): two and five u64.
+    let told = unsafe {
+        libc::syscall(CACHESTAT, file.as_raw_fd(), whole.as_ptr(), counts.as_mut_ptr(), 0 as libc::c_uint)
+    };
+    (told == 0).then(|| counts[0] * rustix::param::page_size() as u64)
 }
 
 /// Drops the clean pages of one file, after cleaning them.
@@ -179,7 +221,7 @@ mod tests {
         std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
         // A page that another test's dropping holds at the moment stays.
         let seen = (0..TRIES).map(|_| {
-            drop_file(file.path()).expect("dropped");
+            drop_pages(file.as_file()).expect("dropped");
             rustix::io::preadv2(
                 file.as_file(),
                 &mut [io::IoSliceMut::new(&mut [0; 4096])],
@@ -195,10 +237,40 @@ mod tests {
     }
 
     #[test]
-    fn says_how_far_caches_were_dropped() {
+    fn of_a_target_only_its_own_pages_are_dropped() {
+        let files: Vec<_> = (0..3)
+            .map(|_| tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file"))
+            .collect();
+        for file in &files {
+            std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
+            file.as_file().sync_data().expect("synced");
+        }
+        let all_is_cached = || left(files[2].as_file()) == Some(1 << 20);
+        if !all_is_cached() {
+            iotax_testkit::skip!("no word on what is cached");
+        }
+        let own: Vec<PathBuf> = files[..2].iter().map(|file| file.path().to_owned()).collect();
+        assert_eq!(drop_caches_of(&own), CacheDrop::Target { of: 2 << 20, left: Some(0) });
+        assert!(all_is_cached(), "another file's pages went too");
+    }
+
+    #[test]
+    fn what_could_not_be_opened_is_unknown() {
         let file = tempfile::NamedTempFile::new().expect("file");
-        let expected =
-            if rustix::process::geteuid().is_root() { CacheDrop::PageCache } else { CacheDrop::FileOnly };
-        assert_eq!(drop_caches(file.path()), expected);
+        let missing = file.path().with_extension("missing");
+        assert_eq!(drop_caches_of(std::slice::from_ref(&missing)), CacheDrop::Nothing);
+        let both = [file.path().to_owned(), missing];
+        assert_eq!(drop_caches_of(&both), CacheDrop::Target { of: 0, left: None });
+    }
+
+    #[test]
+    fn both_ways_to_count_what_is_cached_agree() {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        let length = (3 << 20) + 5000;
+        std::fs::write(file.path(), vec![1; length]).expect("written");
+        let pages = (length as u64).next_multiple_of(4096);
+        let Some(counted) = cached_at_all(file.as_file()) else { iotax_testkit::skip!("no cachestat(2)") };
+        let looked = bytes(file.as_file(), &stretches(0, 4, 4), length as u64);
+        assert_eq!((counted, looked), (pages, Some(pages)));
     }
 }

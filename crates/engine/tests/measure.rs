@@ -292,7 +292,7 @@ fn what_is_read_before_is_in_the_page_cache() {
         let mut into = [std::io::IoSliceMut::new(&mut buffer)];
         preadv2(file.as_file(), &mut into, offset, ReadWriteFlags::NOWAIT)
     };
-    iotax_engine::drop_caches(file.path());
+    iotax_engine::drop_caches_of(&[file.path().to_owned()]);
     if !matches!(cached(SIZE - 4096), Err(Errno::AGAIN)) {
         iotax_testkit::skip!("no word on what is cached");
     }

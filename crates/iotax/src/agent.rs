@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use iotax_engine::{Control, EngineError};
 use iotax_model::exit::Exit;
-use iotax_model::record::Outcome;
+use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::target::LayerKind;
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
@@ -233,9 +233,8 @@ impl Agent {
                 .map(|()| Event::Filled)
                 .map_err(|error| error.to_string())
             }
-            Request::DropCaches { path } => {
-                let path = self.target(path)?;
-                Ok(Event::CachesDropped(iotax_engine::drop_caches(&path)))
+            Request::DropCaches { paths, machine } => {
+                self.drop_caches(paths, machine).map(Event::CachesDropped)
             }
             Request::Run(job) => self.run(&job, emit),
             Request::Go { .. } => Err("there is nothing set up that could start".into()),
@@ -256,6 +255,20 @@ impl Agent {
             }
             Request::Keep { path } => lock(&self.files).keep(Path::new(&path)).map(|()| Event::Kept),
         }
+    }
+
+    fn drop_caches(&self, paths: Vec<String>, machine: bool) -> Result<CacheDrop, String> {
+        if machine && iotax_engine::drop_caches_of_machine() {
+            return Ok(CacheDrop::Machine);
+        }
+        let tops = if paths.is_empty() {
+            vec![self.target(None)?]
+        } else {
+            paths.into_iter().map(PathBuf::from).collect()
+        };
+        let all: Vec<PathBuf> =
+            tops.into_iter().flat_map(|top| stack::cached_in(Path::new("/"), top)).collect();
+        Ok(iotax_engine::drop_caches_of(&all))
     }
 
     /// Starts a server in place of the previous one.

@@ -212,15 +212,21 @@ pub struct Outcome {
     pub jobs: Vec<Share>,
 }
 
-/// The extent to which caches were dropped before a measurement.
+/// The caches that were dropped before a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheDrop {
-    /// The whole page cache, by /proc/sys/vm/drop_caches after a sync.
-    PageCache,
-    /// This file's pages only, by posix_fadvise after a sync.
-    FileOnly,
-    /// Not at all.
+    /// Those of the whole machine, by /proc/sys/vm/drop_caches after a sync.
+    Machine,
+    /// Those of the target's own files and devices, by posix_fadvise after a sync of each.
+    Target {
+        /// Bytes of these files and devices.
+        of: u64,
+        /// Bytes that were cached afterwards all the same; absent if the kernel does not tell.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        left: Option<u64>,
+    },
+    /// None.
     Nothing,
 }
 

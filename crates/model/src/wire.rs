@@ -19,7 +19,7 @@ use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Protocol version; both ends must have the same.
-pub const PROTOCOL: u16 = 14;
+pub const PROTOCOL: u16 = 15;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -48,10 +48,12 @@ pub enum Request {
         /// Determines the data.
         seed: u64,
     },
-    /// Syncs and drops caches. Answered by [`Event::CachesDropped`].
+    /// Drops caches, after what is dirty was written. Answered by [`Event::CachesDropped`].
     DropCaches {
-        /// The file to evict if the whole cache cannot be dropped; `None` for the guest's disk.
-        path: Option<String>,
+        /// Files and devices whose pages go, and those of the files of loop devices beneath them; none for the guest's disk.
+        paths: Vec<String>,
+        /// True to drop those of the whole machine, if the agent may.
+        machine: bool,
     },
     /// Sets up a measurement. Answered by [`Event::Ready`]; the next request must be [`Request::Go`].
     Run(Box<Job>),
@@ -218,7 +220,7 @@ pub enum Event {
     },
     /// The fill is complete and flushed.
     Filled,
-    /// The extent to which caches were dropped.
+    /// The caches that were dropped.
     CachesDropped(CacheDrop),
     /// The measurement is set up. The load starts on [`Request::Go`], so that several agents can start at once.
     Ready,

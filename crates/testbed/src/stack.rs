@@ -29,6 +29,8 @@ pub struct LayerStack {
     pub disks: Vec<String>,
     /// How long I/O may hang in these layers, and what they do after an error, as far as it can be read; from the bottom up.
     pub timeouts: Vec<Timeout>,
+    /// The places whose page cache I/O can pass: the path itself, and the file of each loop device below it.
+    pub(crate) cached_in: Vec<PathBuf>,
     /// The mounts of the filesystems among the layers, from the bottom up.
     pub(crate) mounts: Vec<Mount>,
 }
@@ -67,6 +69,14 @@ pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
     let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
     walk.add_path(path)?;
     Ok(walk.stack)
+}
+
+/// The files and devices whose page cache I/O to a file or device can pass: itself, and the file of each loop device below it. A device
+/// below a filesystem is none: what is cached of it is the metadata of everybody's files there.
+#[must_use]
+pub fn cached_in(root: &Path, path: PathBuf) -> Vec<PathBuf> {
+    let found = of_path(root, &path).map(|stack| stack.cached_in).unwrap_or_default();
+    if found.is_empty() { vec![path] } else { found }
 }
 
 /// One block device: its layer and the kernel's names of the devices directly below it.
@@ -114,6 +124,9 @@ impl Walk<'_> {
         let place = self.canonical(path).map_err(unreachable)?;
         let found = fs::metadata(&place).map_err(unreachable)?;
         let kind = found.file_type();
+        if kind.is_file() || kind.is_block_device() {
+            self.stack.cached_in.push(place.clone());
+        }
         if kind.is_block_device() {
             let number = found.rdev();
             let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));

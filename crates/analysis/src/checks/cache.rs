@@ -10,18 +10,25 @@ use crate::finding::Finding;
 
 /// The bottom device must have served this share of the bytes, or taken it.
 const SERVED: f64 = 0.5;
+/// Share of a target that may stay in the cache: a page that somebody uses at the moment does.
+const LEFT: f64 = 0.01;
 /// The host sees a window begin and end by messages that may be 50 ms late. In a shorter window than this, what was moved
 /// meanwhile is too large a part of the whole.
 const SHORTEST_NS: u64 = 200_000_000;
 /// An area of which a larger share has no data behind it explains why the device was not asked.
 const HOLES: f64 = 0.1;
 
+/// Caches that were to be dropped before the measurement, and were not empty then.
 pub(super) fn kept(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
-    let kept = |place: &str, drop: Option<CacheDrop>| match drop {
-        Some(CacheDrop::FileOnly) => Some(format!("{place}: only the file's own pages were dropped")),
-        Some(CacheDrop::Nothing) => Some(format!("{place}: nothing was dropped")),
-        Some(CacheDrop::PageCache) | None => None,
+    let kept = |machine: &str, drop: Option<CacheDrop>| match drop? {
+        CacheDrop::Nothing => Some(format!("{machine}: nothing was dropped")),
+        CacheDrop::Target { of, left: Some(left) } if left as f64 > LEFT * of as f64 => Some(format!(
+            "{machine}: the target's files and devices were dropped, {} of their {} stayed",
+            human::bytes(left),
+            human::bytes(of)
+        )),
+        CacheDrop::Target { .. } | CacheDrop::Machine => None,
     };
     let evidence: Vec<String> = [kept("on the host", m.host_cache), kept("in the guest", m.guest_cache)]
         .into_iter()
@@ -30,7 +37,7 @@ pub(super) fn kept(case: &Case<'_>) -> Option<Finding> {
     if evidence.is_empty() {
         return None;
     }
-    let remedy = "run as root, so that /proc/sys/vm/drop_caches can be written";
+    let remedy = "run as the owner of the files or as root, on a filesystem on a disk, while no other program has them mapped";
     Some(case.finding(WarningKind::CacheKept, evidence.join("; "), remedy))
 }
 

@@ -5,11 +5,10 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use iotax_model::record::CacheDrop;
 use iotax_model::workload::{Test, Workload};
 
 use crate::error::EngineError;
-use crate::page_cache::{drop_caches, drop_pages};
+use crate::page_cache::{drop_caches_of_machine, drop_pages};
 
 /// The files, area and settings of one worker of a test.
 #[derive(Debug)]
@@ -90,8 +89,8 @@ pub(crate) struct OwnDirectory {
 }
 
 impl OwnDirectory {
-    /// Flushes the made files before the measurement and, with `forget`, drops them from memory as far as privileges allow: all
-    /// caches, or else the content of `files` but not their metadata.
+    /// Flushes the made files before the measurement and, with `forget`, drops them from memory as far as privileges allow: metadata
+    /// goes with the caches of the whole machine only; without them the content of `files` goes.
     pub(crate) fn settle<'a>(
         &self,
         forget: bool,
@@ -99,7 +98,7 @@ impl OwnDirectory {
     ) -> Result<(), EngineError> {
         let doing = || EngineError::system(format!("flushing what was made in {}", self.path.display()));
         rustix::fs::syncfs(&self.root).map_err(|errno| doing()(errno.into()))?;
-        if forget && drop_caches(&self.path) != CacheDrop::PageCache {
+        if forget && !drop_caches_of_machine() {
             for name in files {
                 let file = File::open(self.path.join(name)).map_err(doing())?;
                 // Best effort: a filesystem that ignores the advice keeps its cache.

@@ -12,7 +12,7 @@ use crate::Unfit;
 use iotax_model::Run;
 
 /// Keys of a workload that fio does not have, or means something else by.
-const NOT_FIOS: [&str; 9] = [
+const NOT_FIOS: [&str; 10] = [
     "stamps",
     "blackout",
     "write_journal",
@@ -20,6 +20,7 @@ const NOT_FIOS: [&str; 9] = [
     "max_errors",
     "test",
     "invalidate_each_pass",
+    "invalidate_machine",
     "layout",
     "tolerated_errors",
 ];

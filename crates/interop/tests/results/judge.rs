@@ -157,9 +157,13 @@ fn each_check_sees_its_case_and_only_that() {
         (WarningKind::CacheKept, "on the host: nothing", |r| {
             r.measurements[0].host_cache = Some(CacheDrop::Nothing);
         }),
-        (WarningKind::CacheKept, "in the guest: only the file", |r| {
-            r.measurements[0].guest_cache = Some(CacheDrop::FileOnly);
-        }),
+        (
+            WarningKind::CacheKept,
+            "in the guest: the target's files and devices were dropped, 512 MiB of their 1.00 GiB stayed",
+            |r| {
+                r.measurements[0].guest_cache = Some(CacheDrop::Target { of: 1 << 30, left: Some(1 << 29) });
+            },
+        ),
         (WarningKind::CacheLie, "(40%)", |r| serve(r, 0.4)),
         (WarningKind::CacheLie, "the device served 0 B", |r| {
             let disks = &mut r.measurements[0].host.as_mut().expect("observed").disks;

@@ -43,12 +43,28 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     for target in &plan.targets {
         say!("  {:<20} {}", target.name, target.description());
     }
+    if let Some(caches) = machine_caches(plan) {
+        say!("  {caches}");
+    }
     events(plan).iter().for_each(|event| say!("  {event}"));
     if let Some(guests) = guests {
         let emulated =
             if guests.accel() == Accel::Tcg { " Guests' figures are labelled emulated." } else { "" };
         say!("{}.{emulated}", guests.accel_reason());
     }
+}
+
+/// The workloads before which nobody's caches are spared; absent if there is none.
+pub(super) fn machine_caches(plan: &Plan) -> Option<String> {
+    let mut names = plan.workloads.iter().filter(|it| it.drops_machine_caches()).map(|it| &it.name);
+    let first = names.next()?;
+    let more = match names.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "Before each measurement of {first}{more} all caches of the machine are dropped (pages, dentries, inodes)."
+    ))
 }
 
 /// `1 target`, `2 targets`, `4 to 22 rounds`.

@@ -271,6 +271,8 @@ impl<'a> Session<'a> {
                 say!("Nothing was done.");
                 return Ok(None);
             }
+        } else if let Some(caches) = confirm::machine_caches(plan) {
+            say!("{caches}");
         }
         if stop.load(Ordering::Relaxed) {
             return Err(Interrupted).or_exit(Exit::Interrupted);

@@ -227,7 +227,10 @@ impl Runner<'_> {
         let (mut host_cache, mut guest_cache) = (None, None);
         if workload.invalidate {
             guest_cache = drop_in_guests(targets)?;
-            host_cache = drop_on_host(&mut self.local, targets)?;
+            // Where metadata is the work, the agent drops them once its files are made.
+            let machine = workload.invalidate_machine;
+            host_cache = drop_on_host(&mut self.local, targets, machine)?;
+            drop_on_host(&mut self.local, neighbours, machine)?;
         }
         Ok(Prepared { workload, from_the_first, host_cache, guest_cache })
     }
@@ -294,7 +297,7 @@ fn measurement(
 fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     let agents = targets.iter_mut().filter_map(Target::running_guest).map(|running| running.guest.agent());
     let dropped: Vec<_> = thread::scope(|scope| {
-        let asked: Vec<_> = agents.map(|agent| scope.spawn(|| agent.drop_caches(None))).collect();
+        let asked: Vec<_> = agents.map(|agent| scope.spawn(|| agent.drop_caches(&[], true))).collect();
         asked
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -307,18 +310,24 @@ fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     Ok(how)
 }
 
-/// Drops the caches of the targets' hosts, this or another: all at once, otherwise those of each file.
-fn drop_on_host(run_agent: &mut AgentClient, targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
+/// Drops the caches that the targets have on their hosts, this or another, or with `machine` all that there are.
+fn drop_on_host(
+    run_agent: &mut AgentClient,
+    targets: &mut [Target],
+    machine: bool,
+) -> anyhow::Result<Option<CacheDrop>> {
     let mut how = None;
     for target in targets {
         let dropped = match &mut target.site {
-            Site::Remote(site) => site.agent.drop_caches(),
-            Site::Host(HostSite { storage, .. }) => run_agent.drop_caches(Some(&storage.built.path)),
-            Site::Guest(site) => run_agent.drop_caches(Some(&site.storage.built.path)),
+            Site::Remote(site) => site.agent.drop_caches(machine),
+            Site::Host(HostSite { storage, .. }) => {
+                run_agent.drop_caches(std::slice::from_ref(&storage.built.path), machine)
+            }
+            Site::Guest(site) => run_agent.drop_caches(&site.files(), machine),
             Site::Network(_) => continue,
         };
         how = Some(dropped.map_err(interrupted)?);
-        if how == Some(CacheDrop::PageCache) {
+        if how == Some(CacheDrop::Machine) {
             break;
         }
     }

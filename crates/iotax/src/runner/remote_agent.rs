@@ -176,9 +176,9 @@ impl RemoteAgent {
         &mut self.client
     }
 
-    /// Drops the machine's page cache, or the file's part of it.
-    pub(super) fn drop_caches(&mut self) -> Result<CacheDrop, AgentError> {
-        self.client.drop_caches(Some(&self.remote.path))
+    /// Drops the target's caches there, or those of the whole machine.
+    pub(super) fn drop_caches(&mut self, machine: bool) -> Result<CacheDrop, AgentError> {
+        self.client.drop_caches(std::slice::from_ref(&self.remote.path), machine)
     }
 
     /// The path there.

@@ -107,6 +107,13 @@ fn overlays_are_swapped_under_a_guest() {
                 // Swapped by a caller who keeps it paused.
                 guest.pause().expect("paused");
                 guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
+                let chain =
+                    [base.clone(), overlay.clone()].map(|file| fs::canonicalize(file).expect("there"));
+                assert!(
+                    chain.iter().all(|file| guest.open_files().contains(file)),
+                    "{:?}",
+                    guest.open_files()
+                );
                 guest.resume().expect("resumed");
             } else {
                 guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
@@ -308,7 +315,7 @@ fn a_guest_measures_what_lies_under_its_disk() {
             .expect("created");
         let empty = fs::metadata(&overlay).expect("there").len();
         guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
-        assert_eq!(guest.agent().drop_caches(None).expect("dropped"), CacheDrop::PageCache);
+        assert_eq!(guest.agent().drop_caches(&[], true).expect("dropped"), CacheDrop::Machine);
 
         let mut samples = 0;
         let count = &mut |event: &Event| samples += u32::from(matches!(event, Event::Sample(_)));

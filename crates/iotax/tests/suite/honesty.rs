@@ -77,6 +77,62 @@ fn writes_are_followed_by_a_flush_and_what_was_to_be_cached_is_no_lie() {
     lab.assert_nothing_left();
 }
 
+/// Bytes of a file that can be read without waiting for the disk, of its first `size`.
+fn cached(path: &Path, size: u64) -> u64 {
+    use rustix::io::{ReadWriteFlags, preadv2};
+    let file = fs::File::open(path).expect("there");
+    let is_cached = |offset: &u64| {
+        let mut into = [0; 4096];
+        preadv2(&file, &mut [std::io::IoSliceMut::new(&mut into)], *offset, ReadWriteFlags::NOWAIT).is_ok()
+    };
+    (0..size).step_by(4096).filter(is_cached).count() as u64 * 4096
+}
+
+#[test]
+fn before_a_measurement_the_targets_own_cache_is_dropped_and_nobody_elses() {
+    const SIZE: u64 = 16 << 20;
+    let lab = Lab::new();
+    let (target, others) = (lab.path("target"), lab.path("others"));
+    for path in [&target, &others] {
+        fs::write(path, vec![1; 16 << 20]).expect("written");
+        fs::File::open(path).and_then(|file| file.sync_data()).expect("synced");
+    }
+    assert_eq!((cached(&target, SIZE), cached(&others, SIZE)), (SIZE, SIZE));
+    let short = [
+        "--rw",
+        "read",
+        "--bs",
+        "4k",
+        "--direct=false",
+        "--io_size",
+        "64k",
+        "--ramp-time",
+        "0s",
+        "--json",
+        "-",
+    ];
+    lab.json(&[&["bench", target.to_str().expect("utf-8")][..], &short].concat());
+    let (of_target, of_others) = (cached(&target, SIZE), cached(&others, SIZE));
+    assert!(of_target < SIZE / 2, "{of_target} of {SIZE} were cached still");
+    assert_eq!(of_others, SIZE);
+}
+
+#[test]
+fn that_all_caches_of_a_machine_will_be_dropped_is_said_before() {
+    let lab = Lab::new();
+    let dir = lab.work();
+    let bench = |more: &[&str]| {
+        let new = dir.join("new");
+        let arguments =
+            [&["bench", new.to_str().expect("utf-8"), "--size", "1m", "--runtime", "100ms"][..], more];
+        let said = lab.run(&arguments.concat());
+        String::from_utf8_lossy(&said.stderr).into_owned()
+    };
+    let said = "all caches of the machine are dropped (pages, dentries, inodes)";
+    assert!(!bench(&[]).contains(said));
+    assert!(bench(&["--invalidate-machine"]).contains(said));
+}
+
 #[test]
 fn what_another_program_reads_beside_a_measurement_is_seen_at_the_device() {
     let extras = Extras { disks: &[Bytes(256 << 20)], ..Extras::default() };

@@ -164,6 +164,12 @@ impl Workload {
         matches!(self.test, Some(test) if test.needs_directory())
     }
 
+    /// Returns whether the caches of the whole machine are dropped before it: where metadata is the work nothing less makes it cold.
+    #[must_use]
+    pub fn drops_machine_caches(&self) -> bool {
+        self.invalidate && (self.invalidate_machine || self.test.is_some_and(Test::is_on_files))
+    }
+
     /// Rejects file settings that no test can use.
     pub(super) fn check_files(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));

@@ -236,8 +236,10 @@ keys! {
         sync "HOW": SyncMode = SyncMode::None;
         /// Bypass the page cache (O_DIRECT)
         direct "0|1": bool = true;
-        /// Drop caches before the measurement
+        /// Drop the caches of the target's own files and devices before the measurement
         invalidate "0|1": bool = true;
+        /// Drop the caches of the whole machine instead, whoever uses them: pages, dentries and inodes; file operations always do
+        invalidate_machine "0|1": bool = false;
         /// Drop the area's cache again whenever a job begins another pass over it, as fio does; buffered I/O only
         invalidate_each_pass "0|1": bool = false;
         /// Read the area into the page cache before the measurement, after dropping caches

@@ -58,6 +58,13 @@ impl Workload {
 
     /// Rejects keys about caches and files that do not go with the others.
     pub(super) fn check_file(&self) -> Result<(), WorkloadError> {
+        if self.invalidate_machine && !self.invalidate {
+            return Err(self.refusal(
+                "invalidate_machine",
+                &true,
+                "it says which caches are dropped; use invalidate = true",
+            ));
+        }
         if self.invalidate_each_pass && (self.direct || !self.invalidate) {
             let remedy =
                 "it drops what buffered I/O left in the cache; use direct = false and invalidate = true";
@@ -114,6 +121,7 @@ mod tests {
                 &[("layout", "keep"), ("rw", "write"), ("ioengine", "mmap"), ("direct", "0")],
                 "a mapping has no room",
             ),
+            (&[("invalidate_machine", "1"), ("invalidate", "0")], "use invalidate = true"),
             (&[("invalidate_each_pass", "1")], "invalidate_each_pass = true: it drops what buffered"),
             (&[("invalidate_each_pass", "1"), ("direct", "0"), ("invalidate", "0")], "invalidate = true"),
         ] {

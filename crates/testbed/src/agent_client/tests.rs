@@ -64,7 +64,7 @@ fn requests_get_their_answers_in_order() {
         vec![hello(PROTOCOL)],
         vec![Event::Pong],
         vec![Event::Progress { done: Bytes(1), total: Bytes(2) }, Event::Filled],
-        vec![Event::CachesDropped(CacheDrop::FileOnly)],
+        vec![Event::CachesDropped(CacheDrop::Nothing)],
         vec![Event::Ready],
         vec![Event::Measuring, Event::Done(Box::new(outcome()))],
         vec![Event::Floor { ns_per_io: 17 }],
@@ -75,7 +75,7 @@ fn requests_get_their_answers_in_order() {
     let area = Area { path: None, offset: Bytes(0), size: Bytes(2), shared: false, identity: None };
     client.fill(&area, &Content::default(), 1, LONG, &mut |done| progress.push(done)).expect("filled");
     assert_eq!(progress, [Bytes(1)]);
-    assert_eq!(client.drop_caches(None).expect("dropped"), CacheDrop::FileOnly);
+    assert_eq!(client.drop_caches(&[], false).expect("dropped"), CacheDrop::Nothing);
     let mut seen = Vec::new();
     let measured = client.run(&job(SHORT), LONG, &mut |event| seen.push(event.clone())).expect("measured");
     assert_eq!((measured, seen), (outcome(), vec![Event::Measuring]));
@@ -86,7 +86,7 @@ fn requests_get_their_answers_in_order() {
 fn a_failure_is_told_and_the_conversation_goes_on() {
     let mut client =
         answering(vec![vec![Event::Failed { message: "/dev/vdb: EIO".into() }], vec![Event::Pong]]);
-    let error = client.drop_caches(None).expect_err("failed");
+    let error = client.drop_caches(&[], false).expect_err("failed");
     assert_eq!(error.to_string(), "the guest: /dev/vdb: EIO");
     client.ping().expect("goes on");
 }

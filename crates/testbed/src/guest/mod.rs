@@ -437,6 +437,12 @@ impl Guest {
         self.process.pid()
     }
 
+    /// The files and devices that QEMU has open beside its own logs: images with all that they stand on, disks.
+    #[must_use]
+    pub fn open_files(&self) -> Vec<PathBuf> {
+        self.process.open_files()
+    }
+
     /// QEMU's complete command line, quoted for a shell.
     #[must_use]
     pub fn command_line(&self) -> &str {

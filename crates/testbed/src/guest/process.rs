@@ -1,7 +1,9 @@
 //! QEMU's process: start, sockets, exit diagnostics.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -99,6 +101,18 @@ impl QemuProcess {
 
     pub(super) fn command_line(&self) -> &str {
         &self.command_line
+    }
+
+    /// The files and block devices that it has open, without those of its own directory.
+    pub(super) fn open_files(&self) -> Vec<PathBuf> {
+        let links = fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
+        let opened = links.filter_map(|link| fs::read_link(link.path()).ok());
+        let holds_data = |path: &PathBuf| {
+            !path.starts_with(&self.run_dir)
+                && fs::metadata(path)
+                    .is_ok_and(|found| found.is_file() || found.file_type().is_block_device())
+        };
+        opened.filter(holds_data).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Connects to one of QEMU's sockets once it exists.

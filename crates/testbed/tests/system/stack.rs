@@ -3,7 +3,7 @@ use std::path::Path;
 
 use iotax_model::target::LayerKind::{Device, Dm, File, Filesystem, Loop, Md, Partition};
 use iotax_model::target::{Layer, LayerKind};
-use iotax_testbed::stack::{LayerStack, of_path};
+use iotax_testbed::stack::{LayerStack, cached_in, of_path};
 use iotax_testkit::tree;
 
 const VIRTIO: &str = include_str!("trees/virtio.tree");
@@ -120,6 +120,21 @@ fn a_loop_device_stands_on_its_file() {
     );
     assert_eq!(stack.disks, ["sda", "sda1", "dm-0", "loop0"]);
     assert_eq!(detail(&stack, Loop), "of /lv/a.img, 8.00 MiB, direct I/O, begins at byte 4096");
+}
+
+#[test]
+fn io_can_be_cached_in_the_file_and_in_that_of_a_loop_device_below_it() {
+    let root = tree::build(STORAGE);
+    let cached = |path: &str| {
+        let found = cached_in(root.path(), path.into());
+        let names =
+            found.iter().map(|place| place.file_name().expect("a name").to_string_lossy().into_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(cached("/looped/a"), ["a", "a.img"]);
+    // Neither the volume nor the disk, whose caches hold the metadata of other files.
+    assert_eq!(cached("/home/me/a.img"), ["a.img"]);
+    assert_eq!(cached("/nowhere"), ["nowhere"]);
 }
 
 #[test]

@@ -90,6 +90,12 @@ impl GuestSite {
         }
     }
 
+    /// The files and devices that hold the disk: those that QEMU has open, or the image before it runs.
+    pub(in crate::runner) fn files(&self) -> Vec<PathBuf> {
+        let open = self.running.as_ref().map(|running| running.guest.open_files()).unwrap_or_default();
+        if open.is_empty() { vec![self.storage.built.path.clone()] } else { open }
+    }
+
     pub(in crate::runner) const fn image(&self) -> Option<&FileSpec> {
         self.image.as_ref()
     }
