@@ -94,27 +94,55 @@ impl KernelFile {
         )))
     }
 
-    /// Returns whether the file is still the one that was read: not after a restart, nor on another disk of that name.
-    fn is_there(&self) -> bool {
-        self.boot_id == boot_id() && self.path.exists() && self.diskseq == diskseq(&self.path)
+    /// Returns whether the file is certainly the one that was read: not after a restart, nor on another disk of that name.
+    fn is_the_same(&self) -> bool {
+        self.boot_id.is_some() && self.boot_id == boot_id() && self.diskseq == diskseq(&self.path)
     }
 
-    /// Puts the former value back. A value that neither was there nor is the run's stays, and is an error.
+    /// Puts the former value back. A value that neither was there nor is the run's stays, and is an error, as is one of the run's where it
+    /// is not known whose it is now: a loop device keeps its settings when another file is attached to it.
     pub(crate) fn restore(&self) -> io::Result<()> {
-        if !self.is_there() {
-            return Ok(());
+        if !self.path.exists() {
+            return self.check_gone();
         }
         let now = value(&self.path)?;
         if now == self.was {
             return Ok(());
         }
-        if !self.follows && !self.values.contains(&now) {
-            return Err(io::Error::other(format!(
-                "somebody else set it to {now}, so it is left alone; it was {}",
-                self.was
-            )));
+        let is_ours = self.values.contains(&now);
+        if !self.is_the_same() {
+            return if is_ours { Err(self.not_known(&now)) } else { Ok(()) };
+        }
+        if !self.follows && !is_ours {
+            return Err(self.foreign(&now));
         }
         self.set(&self.was)
+    }
+
+    /// Fails if the file is missing only because it cannot be looked for.
+    fn check_gone(&self) -> io::Result<()> {
+        let is_listing = |place: &&Path| place.ends_with("class/block") || place.ends_with("sys/vm");
+        match self.path.ancestors().find(is_listing) {
+            Some(listing) if !listing.exists() => Err(io::Error::other(format!(
+                "{} is not there, so what it reads is not known; mount it and clean again",
+                listing.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn not_known(&self, now: &str) -> io::Error {
+        io::Error::other(format!(
+            "it reads {now}, as the run set it, but this may be another disk or another start of the machine; if it is still the run's: echo \
+             {} > {}",
+            self.was,
+            self.path.display()
+        ))
+    }
+
+    /// The error for a value that somebody else set.
+    pub(crate) fn foreign(&self, now: &str) -> io::Error {
+        io::Error::other(format!("somebody else set it to {now}, so it is left alone; it was {}", self.was))
     }
 }
 
@@ -162,19 +190,27 @@ mod tests {
     }
 
     #[test]
-    fn another_disk_or_boot_is_left_alone() {
+    fn what_is_not_known_to_be_put_back_is_not_called_so() {
         let (dir, path) = file("64\n");
         let known = KernelFile {
             was: "128".into(),
             values: vec!["64".into()],
             ..KernelFile::read(&path).expect("read")
         };
-        KernelFile { boot_id: Some("before".into()), ..known.clone() }.restore().expect("nothing to do");
-        assert_eq!(value(&path).expect("read"), "64");
+        let of_another_boot = KernelFile { boot_id: Some("before".into()), ..known.clone() };
+        let said = |file: &KernelFile| file.restore().expect_err("not known").to_string();
+        assert!(said(&of_another_boot).contains("echo 128 > "), "{}", said(&of_another_boot));
+        assert!(said(&KernelFile { boot_id: None, ..known.clone() }).contains("it reads 64"));
+        // As when another file is attached to a loop device.
         fs::write(dir.path().join("block/sda/diskseq"), "5\n").expect("written");
-        known.restore().expect("nothing to do");
+        assert!(said(&known).contains("another disk"), "{}", said(&known));
         assert_eq!(value(&path).expect("read"), "64");
+        fs::write(&path, "32\n").expect("written");
+        known.restore().expect("it is not the run's");
         fs::remove_file(&path).expect("removed");
-        known.restore().expect("nothing to do");
+        known.restore().expect("the disk is gone");
+        let without_sys =
+            KernelFile { path: dir.path().join("sys/class/block/sda/queue/scheduler"), ..known };
+        assert!(said(&without_sys).contains("mount it"), "{}", said(&without_sys));
     }
 }

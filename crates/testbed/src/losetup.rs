@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,9 @@ use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
 
 pub(crate) const LOSETUP: Program = Program { name: "losetup", package: "mount" };
+
+/// The kernel's block devices.
+const DEVICES: &str = "/sys/class/block";
 
 /// Time to wait for an exiting process to release a detached device.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -76,10 +79,24 @@ fn listed(said: &[u8]) -> serde_json::Result<Vec<Listed>> {
 impl Attached {
     /// Detaches the file's loop devices and waits until they are free.
     pub(crate) fn detach(&self, lock: &ProcessLock) -> io::Result<()> {
-        if self.boot_id != boot_id() {
-            return Ok(());
+        // Without it losetup lists nothing.
+        if !Path::new(DEVICES).exists() {
+            let words = format!(
+                "{DEVICES} is not there, so whether it is attached is not known; mount it and clean again"
+            );
+            return Err(io::Error::other(words));
         }
-        for node in self.nodes()? {
+        let nodes = self.nodes()?;
+        if self.boot_id.is_none() || self.boot_id != boot_id() {
+            return match nodes.first() {
+                None => Ok(()),
+                Some(node) => Err(io::Error::other(format!(
+                    "{node} is over that file, but may have been attached since the machine was started anew; if it is not needed: losetup \
+                     --detach {node}"
+                ))),
+            };
+        }
+        for node in nodes {
             if let Err(error) = lock.run(LOSETUP, ["--detach", &node]) {
                 // It may have detached itself after an earlier detach of an open device.
                 if self.nodes()?.contains(&node) {

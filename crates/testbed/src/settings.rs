@@ -3,6 +3,8 @@
 //! Every file that a run changes is in the undo log before the first change, once for the whole run, with its former value and the
 //! values that the run writes. So any later moment may be the last one.
 
+mod lock;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -10,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
 use iotax_model::target::{DiskStack, LayerKind, Setting, SettingScope, Stack, TargetSpec};
-use rustix::fs::{Access, FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::fs::Access;
 
 use crate::kernel_file::{self, KernelFile};
 use crate::refusal::Refusal;
 use crate::stack::{self, LayerStack};
-use crate::undo::{Effect, UndoLog, UndoLogError};
+use crate::undo::{Effect, UndoEntry, UndoLog, UndoLogError};
+use lock::SettingLock;
 
 /// Files that the kernel changes along with a setting. A scheduler brings its own depth and switches writeback throttling; a share of
 /// memory replaces a number of bytes.
@@ -59,8 +61,12 @@ pub struct KernelSettings {
     files: Vec<KernelFile>,
     /// By target: each file that it touches and the value that it writes; `None` for one that follows.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
-    /// The same files, locked while the run lives: of two runs the second would take the first one's values for the former ones.
-    locked: Vec<fs::File>,
+    /// The locks of the same files while the run lives: of two runs the second would take the first one's values for the former ones.
+    locked: Vec<SettingLock>,
+    /// Their entries in the undo log, without those that somebody else changed.
+    entries: BTreeMap<PathBuf, UndoEntry>,
+    /// What the files of the applied target read once its settings were applied.
+    applied: BTreeMap<PathBuf, String>,
 }
 
 impl KernelSettings {
@@ -82,62 +88,106 @@ impl KernelSettings {
         }
         let mut files: Vec<KernelFile> = files.into_values().collect();
         files.sort_by_key(|file| ORDER.iter().position(|name| file.path.ends_with(name)));
-        Ok(Self { files, touched, locked: Vec::new() })
+        Ok(Self { files, touched, ..Self::default() })
     }
 
     /// Locks every file against other runs, until this is dropped. Fails if another run has one, or if a value has changed since it was
     /// read.
-    pub fn claim(&mut self) -> Result<(), SettingFailure> {
+    pub fn claim(&mut self, root: &Path) -> Result<(), SettingFailure> {
         for file in &self.files {
-            let opened = fs::File::open(&file.path).map_err(failed(file))?;
-            flock(&opened, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
-                let source = match errno {
-                    Errno::WOULDBLOCK => {
-                        io::Error::other("another iotax is trying values of it; wait until that ends")
-                    }
-                    errno => errno.into(),
-                };
-                failed(file)(source)
-            })?;
-            self.locked.push(opened);
+            self.locked.push(SettingLock::take(root, &file.path).map_err(failed(file))?);
             file.check_former().map_err(failed(file))?;
         }
         Ok(())
     }
 
     /// Records every file in the undo log, before the first change.
-    pub fn record(&self, undo_log: &mut UndoLog) -> Result<(), UndoLogError> {
-        self.files
-            .iter()
-            .try_for_each(|file| undo_log.record(Effect::Setting(Box::new(file.clone()))).map(drop))
+    pub fn record(&mut self, undo_log: &mut UndoLog) -> Result<(), UndoLogError> {
+        for file in &self.files {
+            let entry = undo_log.record(Effect::Setting(Box::new(file.clone())))?;
+            self.entries.insert(file.path.clone(), entry);
+        }
+        Ok(())
     }
 
     /// Applies and restores the settings of a target once, so that what the kernel refuses is found before anything is measured.
-    pub fn try_out(&self, target: usize) -> Result<(), SettingFailure> {
-        let applied = self.apply(target);
-        self.restore(target).and(applied)
+    pub fn try_out(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        let applied = self.apply(target, undo_log);
+        self.restore(target, undo_log).and(applied)
     }
 
-    /// Applies the settings of a target. Fails, and changes nothing further, if somebody else changed a value meanwhile.
-    pub fn apply(&self, target: usize) -> Result<(), SettingFailure> {
-        let files = || self.files_of(target).rev();
-        for (file, _) in files() {
-            file.check_former().map_err(failed(file))?;
+    /// Applies the settings of a target. Fails, and changes nothing further, if somebody else changed a value meanwhile: that is then theirs
+    /// for good.
+    pub fn apply(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        let changed =
+            self.files_of(target).rev().find_map(|(file, _)| Some((file, file.check_former().err()?)));
+        if let Some((file, error)) = changed {
+            let (failure, path) = (failed(file)(error), file.path.clone());
+            self.leave(&path, undo_log);
+            return Err(failure);
         }
-        let mut written = files().filter_map(|(file, new)| Some((file, new?)));
+        let written = self.write(target);
+        let now =
+            |(file, _): (&KernelFile, _)| Some((file.path.clone(), kernel_file::value(&file.path).ok()?));
+        self.applied = self.files_of(target).filter_map(now).collect();
+        written
+    }
+
+    /// Writes the settings of a target for good.
+    pub fn write(&self, target: usize) -> Result<(), SettingFailure> {
+        let mut written = self.files_of(target).rev().filter_map(|(file, new)| Some((file, new?)));
         written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
     }
 
-    /// Puts back what a target's settings changed. Goes on after a failure and returns the first.
-    pub fn restore(&self, target: usize) -> Result<(), SettingFailure> {
-        let results = self.files_of(target).rev().map(|(file, _)| file.restore().map_err(failed(file)));
-        results.collect::<Vec<_>>().into_iter().collect()
+    /// Puts back what a target's settings changed, but leaves what somebody else set meanwhile. Goes on after a failure and returns the
+    /// first.
+    pub fn restore(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        let applied = std::mem::take(&mut self.applied);
+        // Looked at before any goes back: the kernel changes some along with others.
+        let set_meanwhile = |file: &KernelFile| {
+            let now = kernel_file::value(&file.path).ok()?;
+            (now != file.was && applied.get(&file.path) != Some(&now)).then(|| file.foreign(&now))
+        };
+        let files: Vec<_> =
+            self.files_of(target).rev().map(|(file, _)| (file, set_meanwhile(file))).collect();
+        let mut theirs = Vec::new();
+        let mut results = Vec::new();
+        for (file, foreign) in files {
+            results.push(match foreign {
+                Some(error) => {
+                    theirs.push(file.path.clone());
+                    Err(failed(file)(error))
+                }
+                None => file.restore().map_err(failed(file)),
+            });
+        }
+        theirs.iter().for_each(|path| self.leave(path, undo_log));
+        results.into_iter().collect()
+    }
+
+    /// Leaves a value that somebody else set to them: it is not put back at the end either.
+    fn leave(&mut self, path: &Path, undo_log: &mut UndoLog) {
+        if let Some(entry) = self.entries.remove(path) {
+            // On a full disk it stays on record, and is said there.
+            let _ = undo_log.commit(entry);
+        }
     }
 
     fn files_of(&self, target: usize) -> impl DoubleEndedIterator<Item = (&KernelFile, Option<&str>)> {
         let touched = self.touched.get(target);
         self.files.iter().filter_map(move |file| Some((file, touched?.get(&file.path)?.as_deref())))
     }
+}
+
+/// Returns whether a path is that of a file that settings change.
+pub(crate) fn is_setting(path: &Path) -> bool {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return false;
+    };
+    let known = Setting::ALL.iter().any(|setting| setting.word() == name) || ORDER.contains(&name);
+    let is_memory = known && parent == Path::new("/proc/sys/vm");
+    let queue = if parent.ends_with("iosched") { parent.parent() } else { Some(parent).filter(|_| known) };
+    is_memory || queue.is_some_and(|queue| queue.starts_with("/sys/class/block") && queue.ends_with("queue"))
 }
 
 fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
@@ -326,5 +376,27 @@ pub fn devices(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String
     match setting.scope() {
         SettingScope::Memory => Vec::new(),
         _ => places(root, target, setting).unwrap_or_default().into_iter().filter_map(name).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_settings_are_settings() {
+        for (path, is) in [
+            ("/sys/class/block/sda/queue/scheduler", true),
+            ("/sys/class/block/sda/queue/wbt_lat_usec", true),
+            ("/sys/class/block/cciss!c0d0/queue/iosched/fifo_batch", true),
+            ("/proc/sys/vm/dirty_bytes", true),
+            ("/proc/sys/vm/overcommit_memory", false),
+            ("/proc/sys/kernel/core_pattern", false),
+            ("/sys/class/block/sda/device/delete", false),
+            ("/etc/cron.d/queue/scheduler", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_setting(Path::new(path)), is, "{path}");
+        }
     }
 }

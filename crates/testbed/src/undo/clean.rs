@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Effect, LOCK, NAMED, NEW, NotUndone, PendingEffect, Record, UndoLog, UndoLogError, abandoned, failed,
-    goes_along,
+    goes_along, trust,
 };
 
 /// The result of `iotax clean`.
@@ -32,8 +32,9 @@ impl Cleaned {
     }
 }
 
+/// The files with this ending in a directory; none if it does not exist. Fails if others can put files there.
 fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
-    let entries = match fs::read_dir(dir) {
+    let entries = match trust::check_directory(dir).and_then(|()| fs::read_dir(dir)) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed("cannot read the directory", dir)(error)),
@@ -71,6 +72,12 @@ pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
 /// The log cannot be read or locked, or its processes do not end.
 pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError> {
     let path = dir.join(format!("{tag}.{NAMED}"));
+    match trust::check_directory(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed("cannot read the directory", dir)(error));
+        }
+        _ => {}
+    }
     if path.try_exists().map_err(failed("cannot look for", &path))? {
         clean_log(dir, &path, false)
     } else {
@@ -167,8 +174,8 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     for path in log_files(dir, NAMED)? {
         // `clean` reports unreadable logs.
-        if let Ok(Some(_locked)) = abandoned(&path)
-            && let Ok(record) = Record::read(&path)
+        if let Ok(Some(locked)) = abandoned(&path)
+            && let Ok(record) = Record::read(&path, &locked)
         {
             let along: Vec<bool> = record
                 .standing

@@ -9,11 +9,12 @@ mod effect;
 mod fault;
 mod file_id;
 mod place;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -148,6 +149,7 @@ impl UndoLog {
             .mode(0o700)
             .create(dir)
             .map_err(failed("cannot make the directory", dir))?;
+        trust::check_directory(dir).map_err(failed("cannot keep an undo log in", dir))?;
         let (new, path) = (dir.join(format!("{tag}.{NEW}")), dir.join(format!("{tag}.{NAMED}")));
         let file = begin(&new).map_err(failed("cannot make the undo log", &new))?;
         let take = || {
@@ -164,7 +166,7 @@ impl UndoLog {
     fn adopt(path: &Path) -> Result<Option<Self>, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot take over", path))?;
         let Some(file) = abandoned(path)? else { return Ok(None) };
-        let Record { standing, next, length, begun } = Record::read(path)?;
+        let Record { standing, next, length, begun } = Record::read(path, &file)?;
         if begun.is_none() {
             // Cuts off an incomplete line, so that the next one starts on its own.
             file.set_len(length).map_err(failed("cannot write", path))?;
@@ -466,7 +468,7 @@ fn begin(new: &Path) -> io::Result<File> {
 
 /// Opens and locks the undo log of a dead process; `None` if it still lives.
 fn abandoned(path: &Path) -> Result<Option<File>, UndoLogError> {
-    let file = OpenOptions::new().read(true).append(true).open(path).map_err(failed("cannot open", path))?;
+    let file = trust::open(path).map_err(failed("cannot open", path))?;
     let deadline = Instant::now() + ON_ITS_WAY_OUT;
     loop {
         match file.try_lock() {
@@ -490,21 +492,24 @@ struct Record {
 
 impl Record {
     /// Reads an undo log. An incomplete last line was not synced, so its effect did not happen. Any other unreadable line may hide an
-    /// effect: fail rather than ignore it.
-    fn read(path: &Path) -> Result<Self, UndoLogError> {
-        let text = fs::read(path).map_err(failed("cannot read", path))?;
+    /// effect, and one that iotax does not write is a forgery: fail rather than ignore it.
+    fn read(path: &Path, mut file: &File) -> Result<Self, UndoLogError> {
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(failed("cannot read", path))?;
+        let not_understood = |error| failed("cannot understand the undo log", path)(error);
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let mut record = Self { standing: BTreeMap::new(), next: 0, length: whole as u64, begun: None };
         for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(Line::Record { id, effect, within }) => {
+                    trust::check_effect(&effect).map_err(io::Error::other).map_err(not_understood)?;
                     record.next = record.next.max(id + 1);
                     record.standing.insert(id, PendingEffect::new(effect, within, None));
                 }
                 Ok(Line::Undone { id }) => {
                     record.standing.remove(&id);
                 }
-                Err(error) => return Err(failed("cannot understand the undo log", path)(error.into())),
+                Err(error) => return Err(not_understood(error.into())),
             }
         }
         if let Ok(Line::Undone { id }) = serde_json::from_slice(&text[whole..])
