@@ -4,21 +4,16 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use iotax_model::target::FsType;
 use rustix::fs::OFlags;
-use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
-use crate::device::{self, RecordedDisk, signature};
+use crate::device::{self, RecordedDisk, signature, until_free};
 use crate::holders;
 use crate::lock::ProcessLock;
 use crate::stack::mount::{self, Mount};
-
-/// Time to wait for an exiting process to release a device or mount.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A filesystem that iotax created, identified by its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +43,7 @@ impl CreatedFilesystem {
         let only = ["--all", "--types", self.kind.word()];
         let words = only.iter().map(AsRef::as_ref).chain([place.as_os_str()]);
         lock.run(signature::WIPEFS, words).map_err(io::Error::other)?;
-        Ok(())
+        device::blank(&place)
     }
 
     /// The device that carries the filesystem, also under a new name after a reboot; `None` if its original device no longer carries it.
@@ -121,19 +116,6 @@ impl Mounted {
     fn is(&self, mount: &Mount) -> bool {
         let source = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
         mount.number == self.number || source().is_ok_and(|number| number == self.number)
-    }
-}
-
-/// Retries while the resource is busy.
-fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match attempt() {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            result => return result,
-        }
     }
 }
 

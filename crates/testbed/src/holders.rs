@@ -1,5 +1,7 @@
 //! Finds processes that use a device or a directory, through /proc.
 
+mod same_file;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,26 +9,31 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
 
 use crate::host_info::text;
+pub(crate) use same_file::{FileNumber, Overlays};
 
 /// Processes that have one of these block devices (by `rdev`) or files (by device and inode) open for writing, under any name.
-pub(crate) fn writers(devices: &[u64], files: &[(u64, u64)]) -> Vec<String> {
+pub(crate) fn writers(devices: &[u64], files: &[FileNumber]) -> Vec<String> {
     if devices.is_empty() && files.is_empty() {
         return Vec::new();
     }
+    let overlays = if files.is_empty() { Overlays::default() } else { Overlays::read(Path::new("/")) };
     users(|task| {
         entries(&task.join("fd")).iter().any(|descriptor| {
-            is_one(descriptor, devices, files) && is_for_writing(task, descriptor).unwrap_or(true)
+            is_one(descriptor, devices, files, &overlays) && is_for_writing(task, descriptor).unwrap_or(true)
         })
     })
 }
 
-fn is_one(descriptor: &Path, devices: &[u64], files: &[(u64, u64)]) -> bool {
+fn is_one(descriptor: &Path, devices: &[u64], files: &[FileNumber], overlays: &Overlays) -> bool {
     // Does not query network filesystems, which could block forever.
     let wanted = StatxFlags::TYPE | StatxFlags::INO;
     let Ok(found) = statx(CWD, descriptor, AtFlags::STATX_DONT_SYNC, wanted) else { return false };
     match FileType::from_raw_mode(found.stx_mode.into()) {
         FileType::BlockDevice => devices.contains(&makedev(found.stx_rdev_major, found.stx_rdev_minor)),
-        _ => files.contains(&(makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)),
+        _ => {
+            let file = (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino);
+            files.iter().any(|known| overlays.may_be_one(*known, file))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::device::RecordedDisk;
+use crate::device::{self, RecordedDisk};
 use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
 
@@ -167,7 +167,8 @@ impl Physical {
     /// Removes the label from the device.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
-        change(Scope::Device(&device), "pvremove", &device.to_string_lossy(), lock)
+        change(Scope::Device(&device), "pvremove", &device.to_string_lossy(), lock)?;
+        device::blank(&device)
     }
 
     /// Removes a group from it, if the group exists and has no volumes left.

@@ -44,7 +44,7 @@ pub(super) struct OverwriteArgs {
     /// Allow overwriting this block device; it must be named here as well as in the target
     #[arg(long, value_name = "DEVICE")]
     overwrite: Vec<PathBuf>,
-    /// Overwrite it even if it has a filesystem, RAID, LVM or partition table signature
+    /// Overwrite it even if it is not empty: a filesystem, RAID, LVM or partition table, or anything else at its ends
     #[arg(long, requires = "overwrite")]
     overwrite_signature: bool,
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::holders;
+use crate::holders::{self, Overlays};
 use crate::host_info::text;
 use crate::losetup::{self, Listed};
 
@@ -35,10 +35,13 @@ pub(super) enum Below {
 }
 
 impl Loop {
-    /// Returns whether the two overlap in a backing file.
-    pub(super) fn shares(&self, other: &Self) -> bool {
+    /// Returns whether the two overlap in a backing file, or may do so.
+    pub(super) fn shares(&self, other: &Self, overlays: &Overlays) -> bool {
         let end = |device: &Self| device.offset.saturating_add(device.length);
-        self.file.is_some() && self.file == other.file && self.offset < end(other) && other.offset < end(self)
+        let files = self.file.zip(other.file);
+        files.is_some_and(|(one, other)| overlays.may_be_one(one, other))
+            && self.offset < end(other)
+            && other.offset < end(self)
     }
 
     /// Returns whether its length is possible over a device of `length`.

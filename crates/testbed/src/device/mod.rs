@@ -7,6 +7,7 @@ mod disk;
 mod image;
 mod loops;
 mod node;
+mod overwritten;
 pub(crate) mod signature;
 pub mod usage;
 
@@ -28,6 +29,8 @@ use crate::refusal::Refusal;
 pub use disk::RecordedDisk;
 pub(crate) use node::number_text;
 pub(crate) use node::{by_descriptor, disk_of, kernel_node};
+pub use overwritten::OverwrittenDevice;
+pub(crate) use overwritten::{blank, until_free};
 pub(crate) use signature::WIPEFS;
 
 /// Time in which a tool that scans devices may have one open.
@@ -245,13 +248,20 @@ fn until_unwritten(shared: &usage::SharedBytes) -> Result<(), String> {
     Ok(())
 }
 
-/// Rejects a device with a signature. `shown` is its name in the error.
+/// Rejects a device with a signature, or with anything else at its ends. `shown` is its name in the error.
 fn check_signature(device: &File, shown: &Path) -> Result<(), Refusal> {
     let found = signature::read(device).map_err(|error| Refusal::environment(error.to_string()))?;
-    if found.is_empty() {
-        return Ok(());
-    }
     let shown = shown.display();
+    if found.is_empty() {
+        let content = overwritten::content(device);
+        return match content.map_err(|error| Refusal::environment(format!("{shown}: {error}")))? {
+            None => Ok(()),
+            Some(at) => Err(Refusal::environment(format!(
+                "{shown}: it carries no signature that is known, but is not empty: byte {at} is not zero; if nobody needs what is on it, \
+                 add --overwrite-signature"
+            ))),
+        };
+    }
     let wipe = if found.iter().all(|signature| signature.wipeable) {
         format!(", or wipe it (wipefs --all {shown})")
     } else {

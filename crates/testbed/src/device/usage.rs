@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::loops::{self, Below, Loop};
 use super::node::{names, number_text};
-use crate::holders;
+use crate::holders::{self, Overlays};
 use crate::host_info::text;
 use crate::stack::{self, mount};
 
@@ -84,8 +84,9 @@ fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
 
 /// Checks the backing devices of a loop device, which it does not claim.
 fn check_below(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
+    let overlays = Overlays::read(root);
     for device in below {
-        if let Some(other) = others.iter().find(|other| device.shares(other)) {
+        if let Some(other) = others.iter().find(|other| device.shares(other, &overlays)) {
             return Err(format!(
                 "{other} stands on the same file as {}, {}; detach that first (losetup --detach /dev/{other})",
                 device.name,

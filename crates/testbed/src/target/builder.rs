@@ -15,8 +15,8 @@ use iotax_model::wire::Identity;
 use super::lvm::{BlockPlace, Origin, Volume, Volumes};
 use super::{Built, existing, filesystem, loop_device, qcow2, raw};
 use crate::build_error::BuildError;
-use crate::device::{self, DeviceArea, DeviceClaim, Permission};
-use crate::undo::UndoLog;
+use crate::device::{self, DeviceArea, DeviceClaim, OverwrittenDevice, Permission};
+use crate::undo::{Effect, UndoLog};
 
 /// Builds the targets of one run. Creates shared parts (a folder, a device claim) once.
 #[derive(Debug)]
@@ -138,7 +138,11 @@ impl Builder {
         let held = self.claims.get(&node).and_then(Weak::upgrade);
         let claim = match held {
             Some(claim) => claim,
-            None => Arc::new(device::claim(path, &self.permission)?),
+            None => {
+                let claim = device::claim(path, &self.permission)?;
+                undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
+                Arc::new(claim)
+            }
         };
         self.claims.insert(node, Arc::downgrade(&claim));
         let (block, identity) = (claim.block.clone(), Some(Identity::Disk(claim.pin().disk)));

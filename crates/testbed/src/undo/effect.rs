@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::file_id::FileId;
+use crate::device::OverwrittenDevice;
 use crate::filesystem::{CreatedFilesystem, Mounted};
 use crate::holders;
 use crate::kernel_file::KernelFile;
@@ -69,6 +70,8 @@ pub enum Effect {
         /// Contains the run's tag, or its group's name does.
         name: String,
     },
+    /// A device that is overwritten; its ends are blanked.
+    Overwritten(OverwrittenDevice),
     /// A filesystem on a device; its signature is wiped.
     Filesystem(CreatedFilesystem),
     /// A mount; unmounted.
@@ -122,6 +125,7 @@ impl std::fmt::Display for Effect {
             Self::VolumeGroup { name, .. } => write!(f, "volume group {name}"),
             Self::LogicalVolume { group_name, name, .. } => write!(f, "logical volume {group_name}/{name}"),
             Self::Filesystem(made) => write!(f, "{} on {}", made.kind, made.device.display()),
+            Self::Overwritten(device) => write!(f, "what was written to {}", device.node.display()),
             Self::Mount(mounted) => write!(f, "mount on {}", mounted.point.display()),
             Self::Loop(attached) => write!(f, "loop device over {}", attached.file.display()),
             Self::Namespace(namespace) => write!(f, "network namespace {}", namespace.name),
@@ -145,6 +149,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::PhysicalVolume(physical) => physical.remove(lock),
         Effect::VolumeGroup { name, physical } => physical.remove_group(name, lock),
         Effect::LogicalVolume { group, group_name, name } => group.remove_volume(group_name, name, lock),
+        Effect::Overwritten(device) => device.blank(),
         Effect::Filesystem(made) => made.wipe(lock),
         Effect::Mount(mounted) => mounted.unmount(),
         Effect::Loop(attached) => attached.detach(lock),

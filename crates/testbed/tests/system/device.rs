@@ -180,7 +180,8 @@ fn a_device_that_is_mounted_swaps_or_is_beneath_another_is_refused() {
     let above = String::from_utf8(output.expect("losetup").stdout).expect("a path");
     device.refused(&["is beneath", above.trim().trim_start_matches("/dev/"), "losetup --detach"]);
     run("losetup", &["--detach", above.trim()]);
-    device.comes_free(&device.permission());
+    // wipefs takes the signatures away, and leaves the rest of the filesystem.
+    device.comes_free(&Permission::new([device.node.clone()], true));
 }
 
 /// Partitions added to the kernel; removed when dropped.
@@ -231,6 +232,80 @@ fn a_signature_is_quoted_and_kept_unless_it_may_go() {
     device.refused(&["it carries ext4 \"mine\" at 0x438", "--overwrite-signature", "wipefs --all"]);
     device.comes_free(&Permission::new([device.node.clone()], true));
     assert!(fs::read(device.file.path()).expect("read") == before, "looking changes nothing");
+}
+
+#[test]
+fn what_no_signature_tells_of_is_not_taken_for_nothing() {
+    let Some(device) = Loop::new(&[]) else { return };
+    // A tar archive begins with a file's name, and its magic number is known to nobody here.
+    std::os::unix::fs::FileExt::write_all_at(device.file.as_file(), b"backup/home", 0).expect("written");
+    device.file.as_file().sync_all().expect("synced");
+    device.refused(&["no signature that is known, but is not empty: byte 0", "--overwrite-signature"]);
+    device.comes_free(&Permission::new([device.node.clone()], true));
+}
+
+/// A mounted overlay; unmounted when dropped.
+struct Overlay(PathBuf);
+
+impl Overlay {
+    fn over(dir: &Path) -> Option<Self> {
+        let [lower, upper, work, merged] = ["lower", "upper", "work", "merged"].map(|name| {
+            fs::create_dir(dir.join(name)).expect("made");
+            dir.join(name)
+        });
+        let layers =
+            format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+        let mounted = Command::new("mount")
+            .args(["-t", "overlay", "overlay", "-o", &layers, text(&merged)])
+            .output()
+            .expect("mount runs");
+        if !mounted.status.success() {
+            iotax_testkit::skip!("no overlay here: {}", String::from_utf8_lossy(&mounted.stderr));
+        }
+        Some(Self(merged))
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        run("umount", &[text(&self.0)]);
+    }
+}
+
+#[test]
+fn a_file_beneath_is_known_through_an_overlay() {
+    iotax_testkit::require!(root);
+    let temp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
+    let Some(overlay) = Overlay::over(temp.path()) else { return };
+    let merged = tempfile::Builder::new().tempfile_in(&overlay.0).expect("file");
+    merged.as_file().set_len(32 << 20).expect("sized");
+    let upper = temp.path().join("upper").join(merged.path().file_name().expect("a name"));
+    let attach = |path: &Path| {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(path).output().expect("losetup");
+        assert!(output.status.success(), "{output:?}");
+        PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+    };
+    let node = attach(&upper);
+    let said = || claim(&node, &Permission::new([node.clone()], false)).expect_err("in use").to_string();
+    // This process is not looked at.
+    let mut writer = Command::new("sh")
+        .args(["-c", "exec 3<>\"$0\"; echo; read line", text(merged.path())])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut line = [0];
+    std::io::Read::read_exact(&mut writer.stdout.take().expect("piped"), &mut line).expect("it is open");
+    let of_writer = said();
+    drop(writer.stdin.take());
+    writer.wait().expect("ended");
+    let other = attach(merged.path());
+    let of_loop = said();
+    run("losetup", &["--detach", text(&other)]);
+    run("losetup", &["--detach", text(&node)]);
+    drop(merged);
+    assert!(of_writer.contains("has the file beneath it open for writing"), "{of_writer}");
+    assert!(of_loop.contains("stands on the same file as"), "{of_loop}");
 }
 
 #[test]

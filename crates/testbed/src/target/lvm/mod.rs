@@ -15,7 +15,7 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
 use crate::build_error::BuildError;
-use crate::device::{self, DevicePin, Permission};
+use crate::device::{self, DevicePin, OverwrittenDevice, Permission};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoEntry, UndoLog};
@@ -221,6 +221,7 @@ fn new_group(
 ) -> Result<OpenGroup, BuildError> {
     let claim = device::claim(device, permission)?;
     let pin = claim.pin();
+    undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
     // LVM needs an exclusive claim of its own.
     drop(claim);
     let physical = Physical::new(device.to_owned(), tag, number);
