@@ -1,0 +1,94 @@
+//! Results as people published them: cut, annotated, of old versions, of runs that failed.
+
+use iotax_interop::import::{Entry, recognise, refused};
+
+use super::{data, entry, metric, near, only, other};
+
+/// The only entry of a text.
+fn one(text: &str) -> Entry {
+    let mut found = only(text);
+    assert_eq!((found.entries.len(), &found.not_understood[..]), (1, &[][..]), "{found:?}");
+    found.entries.remove(0)
+}
+
+#[test]
+fn udp_of_old_iperf_without_its_head_is_not_iperf3() {
+    let text = "[304]  0.0-10.0 sec   113 MBytes  94.5 Mbits/sec  0.002 ms    0/80328 (0%)\n\
+                [304] Sent 80328 datagrams\n";
+    let found = only(text);
+    assert_eq!((found.tool, found.entries.len(), &found.not_understood[..]), ("iperf", 1, &[][..]));
+    let udp = entry(&found, "udp");
+    near(metric(udp, "bytes_per_s"), 94.5e6 / 8.0);
+    near(other(udp, "jitter"), 0.002);
+    assert_eq!((other(udp, "lost"), other(udp, "packets")), (Some(0.0), Some(80_328.0)));
+    // With its head, and in the order of version 1.7: the server's report comes before the count.
+    let whole = "Client connecting to 10.0.0.2, UDP port 5001\n\
+                 [304] local 10.0.0.1 port 1263 connected with 10.0.0.2 port 5001\n\
+                 [304]  0.0-10.0 sec   114 MBytes  95.7 Mbits/sec\n[304] Server Report:\n";
+    let udp = one(&format!("{whole}{text}"));
+    assert_eq!((udp.target.as_deref(), &*udp.workload), (Some("10.0.0.2"), "udp"));
+    assert_eq!((other(&udp, "sent"), metric(&udp, "bytes_per_s")), (Some(95.7e6), Some(94.5e6 / 8.0)));
+    // A server's row that lost its end is not what was sent.
+    let cut = text.replace("  0.002 ms    0/80328 (0%)", "");
+    assert_eq!(other(&one(&format!("{whole}{cut}")), "sent"), Some(95.7e6));
+    // Nothing tells whether this is the whole test.
+    let row = "[  3]  0.0-10.0 sec  1.10 GBytes   941 Mbits/sec\n";
+    for row in [row, "[  3]  0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec   0.021 ms   43/  893 (4.8%)\n"] {
+        assert_eq!(recognise(row), []);
+        let [line] = &refused(row)[..] else { panic!("{:?}", refused(row)) };
+        assert!(line.reason.starts_with("iperf: "), "{line:?}");
+    }
+}
+
+#[test]
+fn what_iperf3_writes_for_unknown_is_no_figure() {
+    let sums = "[SUM]   0.00-209.26 sec  12.0 GBytes   491 Mbits/sec  17425             sender\n\
+                [SUM]   0.00-209.26 sec  0.00 Bytes  0.00 bits/sec                  receiver\n";
+    let sent = one(sums);
+    assert_eq!((metric(&sent, "bytes_per_s"), other(&sent, "sent")), (None, Some(491e6)));
+    assert_eq!(other(&sent, "retransmits"), Some(17_425.0));
+    let head = "Accepted connection from 10.0.0.5, port 39104\n\
+                [  5] local 10.0.0.2 port 5201 connected to 10.0.0.5 port 39106\n";
+    let server = format!(
+        "{head}[  5]   0.00-10.04  sec  0.00 Bytes  0.00 bits/sec                  sender\n\
+         [  5]   0.00-10.04  sec  1.10 GBytes   941 Mbits/sec                  receiver\n"
+    );
+    let received = one(&server);
+    assert_eq!((metric(&received, "bytes_per_s"), other(&received, "sent")), (Some(941e6 / 8.0), None));
+    let wrapped = one(&sums.replace("17425", "4294967294"));
+    assert_eq!((other(&wrapped, "retransmits"), other(&wrapped, "sent")), (None, Some(491e6)));
+    assert!(wrapped.notes.iter().any(|note| note.contains("4294967294")), "{wrapped:?}");
+    // Datagrams whose receiver told nothing.
+    let udp = "Connecting to host h, port 5201\n[  5] local 10.0.0.1 port 1 connected to 10.0.0.2 port 5201\n\
+               [ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n\
+               [  5]   0.00-10.00  sec  1.25 MBytes  1.05 Mbits/sec  0.000 ms  0/893 (0%)  sender\n\
+               [  5]   0.00-10.00  sec  0.00 Bytes  0.00 bits/sec  0.000 ms  0/0 (0%)  receiver\n";
+    let udp = one(udp);
+    assert_eq!((metric(&udp, "bytes_per_s"), other(&udp, "sent")), (None, Some(1.05e6)));
+    assert_eq!(["jitter", "lost", "packets"].map(|name| other(&udp, name)), [None; 3]);
+}
+
+#[test]
+fn iperf3s_json_with_nan_and_numbers_that_wrapped_is_read_as_far_as_it_goes() {
+    let text = data("iperf3-tcp.json").replace("\"retransmits\":\t25", "\"retransmits\":\t4294967294");
+    assert_ne!(text, data("iperf3-tcp.json"));
+    let wrapped = one(&text);
+    assert_eq!(other(&wrapped, "retransmits"), None);
+    near(metric(&wrapped, "bytes_per_s"), 21_443_787_464.684_483 / 8.0);
+    assert!(wrapped.notes.iter().any(|note| note.contains("4294967294")), "{wrapped:?}");
+    let lost = |packets: u32, rate: &str| {
+        format!(
+            r#"{{"start":{{"version":"iperf 3.1","test_start":{{"protocol":"UDP","num_streams":1}}}},"intervals":[],
+            "end":{{"sum":{{"start":0,"end":10.0,"seconds":10.0,"bytes":1250000,"bits_per_second":{rate},"jitter_ms":6.11273e+08,
+            "lost_packets":0,"packets":{packets},"lost_percent":-nan}}}}}}"#
+        )
+    };
+    let found = one(&lost(0, "1000000.0"));
+    near(metric(&found, "bytes_per_s"), 125_000.0);
+    assert_eq!(["jitter", "lost", "packets", "loss"].map(|name| other(&found, name)), [None; 4]);
+    // Nothing can be read of it, which is said.
+    let text = lost(0, "-nan");
+    assert_eq!(recognise(&text), []);
+    let [line] = &refused(&text)[..] else { panic!("{:?}", refused(&text)) };
+    assert!(line.reason.starts_with("iperf3: "), "{line:?}");
+}
