@@ -1,6 +1,7 @@
 //! Results as people published them: cut, annotated, of old versions, of runs that failed.
 
 use iotax_interop::import::{Entry, recognise, refused};
+use iotax_model::workload::Test;
 
 use super::{data, entry, metric, near, only, other};
 
@@ -91,4 +92,59 @@ fn iperf3s_json_with_nan_and_numbers_that_wrapped_is_read_as_far_as_it_goes() {
     assert_eq!(recognise(&text), []);
     let [line] = &refused(&text)[..] else { panic!("{:?}", refused(&text)) };
     assert!(line.reason.starts_with("iperf3: "), "{line:?}");
+}
+
+#[test]
+fn iozone_with_fewer_columns_is_read_by_the_heads_that_are_left() {
+    let text = "                                                           random    random\n\
+                \x20          kB  reclen    write  rewrite    read    reread    read     write\n\
+                \x20      102400       4     1864     1901     6688     6710     5331     2962\n";
+    let found = only(text);
+    assert_eq!(found.entries.len(), 6);
+    for (test, rate) in [
+        ("write", 1864.0),
+        ("rewrite", 1901.0),
+        ("read", 6688.0),
+        ("reread", 6710.0),
+        ("random-read", 5331.0),
+        ("random-write", 2962.0),
+    ] {
+        let entry = entry(&found, &format!("{test}-4k-of-100m"));
+        near(metric(entry, "bytes_per_s"), rate * 1024.0);
+        assert!(entry.notes.iter().any(|note| note.contains("by default")), "{entry:?}");
+    }
+    // Without the columns of random I/O.
+    let six: String = text.lines().skip(1).flat_map(|line| [&line[..57], "\n"]).collect();
+    let found = only(&format!("Output is in kBytes/sec\n{six}"));
+    assert_eq!(found.entries.len(), 4);
+    near(metric(entry(&found, "reread-4k-of-100m"), "bytes_per_s"), 6710.0 * 1024.0);
+    // Whose reads the last columns are the line above them says, or nothing does.
+    for unknown in [
+        text.lines().skip(1).collect::<Vec<_>>().join("\n") + "\n",
+        text.replace("random    random", "bkwd    record"),
+    ] {
+        assert_eq!(recognise(&unknown), []);
+        assert!(refused(&unknown)[0].reason.starts_with("iozone: "), "{unknown}");
+    }
+}
+
+#[test]
+fn iozones_stdio_tests_are_not_direct() {
+    let text = "\tO_DIRECT feature enabled\n\tOutput is in kBytes/sec\n\
+        \x20                                                             random    random     bkwd    record    stride\n\
+        \x20             kB  reclen    write  rewrite    read    reread    read     write     read   rewrite      read   fwrite frewrite    fread  freread\n\
+        \x20          16384       4    55907    68813    43361    42502    34044    64746    33578     61774     30137   235263   233180  3905668  3824589\n";
+    let found = only(text);
+    assert_eq!(found.entries.len(), 13);
+    for entry in &found.entries {
+        let is_stdio =
+            ["fwrite", "refwrite", "fread", "refread"].iter().any(|name| entry.workload.starts_with(name));
+        assert_eq!(entry.keys.direct, (!is_stdio).then_some(true), "{}", entry.workload);
+        assert_eq!(entry.notes.iter().any(|note| note.contains("memory")), is_stdio, "{entry:?}");
+    }
+    assert_eq!(entry(&found, "fread-4k-of-16m").keys.test, Some(Test::StdioRead));
+    let children = "\tO_DIRECT feature enabled\n\tChildren see throughput for  2 fwriters \t\t= 412345.67 kB/sec\n\
+                    \tChildren see throughput for  2 readers \t\t= 2345.67 kB/sec\n";
+    let direct: Vec<_> = only(children).entries.iter().map(|entry| entry.keys.direct).collect();
+    assert_eq!(direct, [None, Some(true)]);
 }
