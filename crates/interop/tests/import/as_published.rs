@@ -148,3 +148,36 @@ fn iozones_stdio_tests_are_not_direct() {
     let direct: Vec<_> = only(children).entries.iter().map(|entry| entry.keys.direct).collect();
     assert_eq!(direct, [None, Some(true)]);
 }
+
+#[test]
+fn a_dd_that_failed_says_so() {
+    let text = "dd: error writing '/mnt/full/x': No space left on device\n11+0 records in\n10+0 records out\n\
+                10485760 bytes (10 MB, 10 MiB) copied, 0.0351504 s, 298 MB/s\n";
+    let failed = one(text);
+    near(other(&failed, "bytes"), 10_485_760.0);
+    near(metric(&failed, "bytes_per_s"), 10_485_760.0 / 0.035_150_4);
+    assert!(failed.notes.iter().any(|note| note.contains("No space left on device")), "{failed:?}");
+    // It is said of no other run.
+    let good = text.lines().skip(1).map(|line| line.to_owned() + "\n").collect::<String>();
+    for after in [format!("{text}{good}"), format!("{text}$ dd if=/dev/zero of=/x bs=1M count=10\n{good}")] {
+        let notes: Vec<bool> = only(&after)
+            .entries
+            .iter()
+            .map(|entry| entry.notes.iter().any(|note| note.contains("No space")))
+            .collect();
+        assert_eq!(notes, [true, false]);
+    }
+    let refused_before =
+        format!("dd: failed to open '/x': Permission denied\n# dd if=/dev/zero of=/y bs=1M\n{good}");
+    assert!(one(&refused_before).notes.iter().all(|note| !note.contains("denied")));
+}
+
+#[test]
+fn dd_of_any_age_is_read() {
+    let old = one("131072+0 records in\n131072+0 records out\n\
+                   2147483648 bytes transferred in 119.140681 seconds (18024772 bytes/sec)\n");
+    near(other(&old, "bytes"), 2_147_483_648.0);
+    assert_eq!(old.duration_ns, Some(119_140_681_000));
+    near(metric(&old, "bytes_per_s"), 2_147_483_648.0 / 119.140_681);
+    near(other(&old, "records"), 131_072.0);
+}
