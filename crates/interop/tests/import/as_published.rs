@@ -181,3 +181,53 @@ fn dd_of_any_age_is_read() {
     near(metric(&old, "bytes_per_s"), 2_147_483_648.0 / 119.140_681);
     near(other(&old, "records"), 131_072.0);
 }
+
+#[test]
+fn vdbench_with_glued_words_and_units_between_figures() {
+    let text = "17:44:05.001 Starting RD=rd1; I/O rate: Uncontrolled MAX; elapsed=120 warmup=30; For loops: None\n\n\
+        Dec 02, 2020  interval        i/o   MB/sec   bytes   read     resp     read    write     resp     resp queue  cpu%  cpu%\n\
+        \x20                            rate  1024**2     i/o    pct     time     resp     resp      max   stddev depth sys+u   sys\n\
+        17:46:35.163avg_31-150    2232.21  2232.21 1048576  29.99   28.504   23.495   30.650  540.899   49.877  63.6   1.2   0.5\n";
+    let is_it = |text: &str| {
+        let found = one(text);
+        assert_eq!(found.workload, "rd1");
+        near(metric(&found, "iops"), 2232.21);
+        near(metric(&found, "bytes_per_s"), 2232.21 * 1_048_576.0);
+        near(metric(&found, "latency_mean"), 28_504_000.0);
+        near(other(&found, "cpu sys"), 0.5);
+    };
+    is_it(text);
+    is_it(&text.replace("2232.21  2232.21 1048576", "2232.21 IOPS 2232.21 MB/sec 1048576"));
+    is_it(&text.replace("28.504   23.495", "28.504 ms   23.495"));
+    // A word that is no unit may stand for a figure that was lost, and a unit may say that a figure is another one.
+    for other in ["2232.21 n/a 2232.21", "2232.21 MB/sec 2232.21 IOPS"] {
+        let text = text.replace("2232.21  2232.21", other);
+        assert_eq!(recognise(&text), []);
+        assert_eq!(refused(&text).len(), 1);
+    }
+    // Without heads only what has a unit is known.
+    let bare = one("avg_2-5 1035609.84 IOPS 4045.35 MB/sec 4096 100.00 0.118\n");
+    assert_eq!((metric(&bare, "iops"), metric(&bare, "latency_mean")), (Some(1_035_609.84), None));
+    assert!(bare.notes.iter().any(|note| note.contains("heads")), "{bare:?}");
+}
+
+#[test]
+fn runs_of_vdbench_share_the_heads_that_stand_above_them() {
+    let text = "11:00:00.001 Starting RD=run1; I/O rate: 100; elapsed=5; For loops: None\n\n\
+        Jan 02, 2024    interval        i/o   MB/sec   bytes   read     resp     read    write     read    write     resp  queue  cpu%  cpu%\n\
+        \x20                              rate  1024**2     i/o    pct     time     resp     resp      max      max   stddev  depth sys+u   sys\n\
+        11:00:05.013     avg_2-5      100.0     0.10    1024  50.00    0.018    0.013    0.024     0.10     0.14    0.017    0.0   0.7   0.1\n\n\
+        11:00:06.001 Starting RD=run2; I/O rate: 200; elapsed=5; For loops: None\n\n\
+        11:00:11.013     avg_2-5      200.0     0.20    1024  50.00    0.020    0.015    0.026     0.10     0.14    0.017    0.0   0.7   0.1\n";
+    let found = only(text);
+    let rates: Vec<_> = found.entries.iter().map(|entry| (&*entry.workload, metric(entry, "iops"))).collect();
+    assert_eq!((rates, found.not_understood.len()), (vec![("run1", Some(100.0)), ("run2", Some(200.0))], 0));
+    // Another output begins: its columns may be others.
+    for other in [
+        text.replace("11:00:06.001", "10:00:06.001"),
+        text.replace("11:00:06.001", "Vdbench distribution: vdbench50406\n11:00:06.001"),
+    ] {
+        let found = only(&other);
+        assert_eq!((found.entries.len(), found.not_understood.len()), (1, 1));
+    }
+}
