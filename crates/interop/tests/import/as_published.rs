@@ -1,6 +1,7 @@
 //! Results as people published them: cut, annotated, of old versions, of runs that failed.
 
-use iotax_interop::import::{Entry, recognise, refused};
+use iotax_interop::import::{Entry, Found, recognise, refused};
+use iotax_model::Bytes;
 use iotax_model::workload::Test;
 
 use super::{data, entry, metric, near, only, other};
@@ -230,4 +231,61 @@ fn runs_of_vdbench_share_the_heads_that_stand_above_them() {
         let found = only(&other);
         assert_eq!((found.entries.len(), found.not_understood.len()), (1, 1));
     }
+}
+
+const BONNIE: &str = "\
+Version 1.03e       ------Sequential Output------ --Sequential Input- --Random-
+                    -Per Chr- --Block-- -Rewrite- -Per Chr- --Block-- --Seeks--
+Machine        Size K/sec %CP K/sec %CP K/sec %CP K/sec %CP K/sec %CP  /sec %CP
+gamma            4G 51234  71 61017  14 29876   6 44321  58 75502   7 151.3   1
+";
+
+/// The rates and the targets of a text's results.
+fn rates(found: &Found) -> Vec<(Option<&str>, &str, Option<f64>)> {
+    let rate = |entry: &Entry| metric(entry, "bytes_per_s").or(metric(entry, "iops"));
+    found.entries.iter().map(|entry| (entry.target.as_deref(), &*entry.workload, rate(entry))).collect()
+}
+
+#[test]
+fn tables_of_bonnie_without_a_machine_are_nobodys_and_several_rows_have_the_same_heads() {
+    let whole = only(BONNIE);
+    let alone = only(&BONNIE.replace("gamma", "     "));
+    let nobodys: Vec<_> = rates(&whole).into_iter().map(|(_, name, rate)| (None, name, rate)).collect();
+    assert_eq!((rates(&alone), &alone.not_understood[..]), (nobodys, &[][..]));
+    assert_eq!(entry(&alone, "putc").keys.size, Some(Bytes(4 << 30)));
+    // The line of CSV below says the same.
+    let csv = "gamma,4G,51234,71,61017,14,29876,6,44321,58,75502,7,151.3,1,,,,,,,,,,,,,\n";
+    let both = only(&format!("{}{csv}", BONNIE.replace("gamma", "     ")));
+    assert!(both.entries.iter().all(|entry| entry.target.as_deref() == Some("gamma")), "{both:?}");
+    let row = BONNIE.lines().last().expect("a row");
+    let second = row.replace("gamma", "delta").replace("51234", "41234");
+    let two = only(&format!("{BONNIE}{second}\n"));
+    assert_eq!((two.entries.len(), two.entries[6].target.as_deref()), (12, Some("delta")));
+    near(metric(&two.entries[6], "bytes_per_s"), 41_234.0 * 1024.0);
+    // A figure too few in a row is a row that is listed.
+    let short = only(&format!("{BONNIE}{}\n", second.replace("41234  71", "41234")));
+    assert_eq!((short.entries.len(), short.not_understood[0].number), (6, 5));
+}
+
+#[test]
+fn a_wikis_table_of_bonnie_is_read_by_its_cells() {
+    let whole = only(BONNIE);
+    let heads = "| Version 1.03e | | Sequential Output ||||||\n| | | Per Chr || Block || Rewrite || Per Chr || Block || Seeks ||\n";
+    let table = |line: &str, bar: &str, end: &str| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        format!("{end} {} {end}\n", cells.join(&format!(" {bar} ")))
+    };
+    let lines: Vec<&str> = BONNIE.lines().collect();
+    let ruler = format!("{}|\n", "|---".repeat(14));
+    let markdown = format!("{heads}{}{ruler}{}", table(lines[2], "|", "|"), table(lines[3], "|", "|"));
+    assert_eq!(rates(&only(&markdown)), rates(&whole), "{markdown}");
+    let media = format!("{heads}{}|-\n{}", table(lines[2], "||", "|"), table(lines[3], "||", "|"));
+    assert_eq!(rates(&only(&media)), rates(&whole), "{media}");
+    // An empty cell is a test that was left out; a cell too few says nothing.
+    let left_out = markdown.replace("| 51234 | 71 |", "|  |  |");
+    let names: Vec<&str> = whole.entries[1..].iter().map(|entry| &*entry.workload).collect();
+    assert_eq!(rates(&only(&left_out)).iter().map(|(_, name, _)| *name).collect::<Vec<_>>(), names);
+    let short = markdown.replace("| 51234 | 71 |", "| 51234 |");
+    assert_eq!(recognise(&short), []);
+    assert!(refused(&short)[0].reason.starts_with("bonnie++: its cells"), "{:?}", refused(&short));
 }
