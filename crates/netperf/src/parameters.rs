@@ -58,6 +58,9 @@ pub(super) struct Parameters {
     pub(super) udp_counters_64bit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zerocopy: Option<u64>,
+    /// 1: who receives is to leave the payload in the kernel, as by iperf3's --skip-rx-copy since 3.17.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) skip_rx_copy: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) nodelay: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,6 +116,7 @@ impl Parameters {
             // More than 2^32 datagrams pass within a day.
             udp_counters_64bit: udp.then_some(1),
             zerocopy: traffic.zerocopy.then_some(1),
+            skip_rx_copy: None,
             nodelay: None,
             // iperf3 only prints it.
             client_version: Some(concat!("iotax ", env!("CARGO_PKG_VERSION")).into()),
@@ -193,6 +197,7 @@ mod tests {
         let read: Parameters = serde_json::from_str(IPERF3).expect("read");
         assert_eq!(read.check(), Ok(()));
         assert_eq!((read.streams(), read.length(), read.omit()), ((0, 2), 1448, Nanos(0)));
+        assert_eq!(read.skip_rx_copy, Some(1));
     }
 
     #[test]

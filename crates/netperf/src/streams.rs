@@ -167,6 +167,7 @@ impl Streams {
             length: usize::try_from(parameters.length()).unwrap_or(usize::MAX),
             bitrate: parameters.bandwidth.filter(|bitrate| *bitrate > 0),
             zerocopy: parameters.zerocopy.is_some_and(|asked| asked > 0),
+            skip_copy: parameters.skip_rx_copy.is_some_and(|asked| asked > 0),
             udp64: parameters.udp_counters_64bit.is_some_and(|asked| asked > 0),
             amount: amount.map(Arc::new),
         };

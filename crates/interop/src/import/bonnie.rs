@@ -262,9 +262,25 @@ fn tables(lines: &Lines<'_>, found: &mut Found) {
     let mut machine = String::new();
     for (i, _) in lines.from(0).enumerate().filter(|(_, line)| line.contains("%CP") && !line.contains("---"))
     {
-        if let Err(reason) = table(lines, i, &mut machine, found).map(|table| tables.extend(table)) {
-            let text = lines.get(i + 1).unwrap_or_default().to_owned();
-            found.miss(Line { number: i + 2, text, reason: reason.to_owned() });
+        let mut heads = Heads::of(lines, i);
+        if let Some(version) = heads.version.take() {
+            found.version.get_or_insert(version);
+        }
+        let mut at = i + 1 + usize::from(lines.get(i + 1).is_some_and(is_ruler));
+        while let Some(row) = lines.get(at) {
+            match heads.table(lines, at, &mut machine) {
+                Ok(Some(table)) => tables.push(table),
+                Ok(None) => break,
+                Err(reason) => {
+                    found.miss(Line { number: at + 1, text: row.to_owned(), reason: reason.to_owned() });
+                    break;
+                }
+            }
+            let is_between = |line: &str| is_ruler(line) || is_latencies(line);
+            at += 1 + lines.from(at + 1).take(2).take_while(|line| is_between(line)).count();
+            if !lines.get(at).is_some_and(is_figures) {
+                break;
+            }
         }
     }
     if tables.is_empty() {
@@ -289,78 +305,132 @@ fn tables(lines: &Lines<'_>, found: &mut Found) {
     }
 }
 
-/// The table whose last line of heads is line `i`; none if the line is not one, or the reason why its row is not understood.
-fn table(
-    lines: &Lines<'_>,
-    i: usize,
-    machine: &mut String,
-    found: &mut Found,
-) -> Result<Option<Table>, &'static str> {
-    let (head, Some(row)) = (lines.get(i).unwrap_or_default(), lines.get(i + 1)) else { return Ok(None) };
-    let above: Vec<&str> = lines.from(i.saturating_sub(3)).take(i.min(3)).collect();
-    let above_all = above.iter().rev().copied().collect::<Vec<_>>().join(" ");
-    let (is_on_a_file, is_on_files) = (above_all.contains("--Seeks--"), above_all.contains("-Delete--"));
-    if let Some(version) = above_all.split("Version").nth(1).and_then(|rest| rest.split_whitespace().next())
-        && number(version.trim_end_matches(char::is_alphabetic)).is_some()
-    {
-        found.version.get_or_insert_with(|| version.to_owned());
-    }
-    if is_on_a_file == is_on_files {
-        return if is_figures(row) { Err("the heads above its columns are not there") } else { Ok(None) };
-    }
-    let (name, figures) = row_of(head, row)?;
-    if may_be_rest(lines.get(i + 2)) {
-        return Err(OUT_OF_PLACE);
-    }
-    let is_its = match name.as_slice() {
-        [_, size] if is_on_a_file => is_size(size),
-        [.., files] => is_on_files && files.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '/')),
-        [] => false,
-    };
-    if !is_its {
-        return Err("not a row of the heads above it");
-    }
-    let mut about = About { line: i + 2, ..About::default() };
-    if let [one, size] = name[..]
-        && is_on_a_file
-    {
-        one.clone_into(machine);
-        (about.size, about.chunk) = size.split_once(':').unwrap_or((size, ""));
-        about.chunk = about.chunk.trim_start_matches(':').split(':').next().unwrap_or_default();
-    } else {
-        about.files = name.last().copied().unwrap_or_default();
-        // It stands before the heads, and before 2.00 in the row.
-        let before = above.last().and_then(|line| line.split_whitespace().next());
-        let told = before.filter(|word| !word.starts_with('-')).or((name.len() > 1).then(|| name[0]));
-        if let Some(told) = told.filter(|told| !machine.starts_with(told)) {
-            told.clone_into(machine);
+/// The heads of a table.
+struct Heads<'t> {
+    /// The last line of them.
+    last: &'t str,
+    /// True for tests on one file, false for those on many; absent if the lines above do not tell.
+    is_on_a_file: Option<bool>,
+    /// The machine, where it stands before the heads.
+    machine: Option<String>,
+    version: Option<String>,
+}
+
+impl<'t> Heads<'t> {
+    /// The heads whose last line is line `i`.
+    fn of(lines: &Lines<'t>, i: usize) -> Self {
+        let above: Vec<&str> =
+            lines.from(i.saturating_sub(5)).take(i.min(5)).filter(|line| !is_ruler(line)).collect();
+        let above = &above[above.len().saturating_sub(3)..];
+        let has = |name: &str, plain: &str| {
+            let is_cell =
+                |line: &&str| cells(line).iter().any(|cell| cell.trim_matches(['-', '*', ' ']) == name);
+            above.iter().any(|line| line.contains(plain) || is_cell(line))
+        };
+        let version = above.iter().rev().find_map(|line| {
+            let version = line.split_once("Version")?.1.trim_start_matches(['|', ' ']);
+            let version = version.split([' ', '|']).next()?;
+            number(version.trim_end_matches(char::is_alphabetic)).map(|_| version.to_owned())
+        });
+        let before =
+            above.last().and_then(|line| line.trim_start_matches(['|', ' ']).split([' ', '|']).next());
+        Self {
+            last: lines.get(i).unwrap_or_default(),
+            is_on_a_file: match (has("Seeks", "--Seeks--"), has("Delete", "-Delete--")) {
+                (true, false) => Some(true),
+                (false, true) => Some(false),
+                _ => None,
+            },
+            machine: before.filter(|word| !word.is_empty() && !word.starts_with('-')).map(str::to_owned),
+            version,
         }
     }
-    // Without K in the head only a suffix gives a rate's unit.
-    let is_told = head.contains("K/sec");
-    let unit = |(i, text)| {
-        let plain = i % 2 == 0 && i != 2 * SEEKS && is_on_a_file && number(text).is_some();
-        if plain && !is_told { "" } else { text }
-    };
-    let next = lines.get(i + 2).filter(|next| next.trim_start().starts_with("Latency"));
-    let latencies = next.map_or(Some(vec![]), |next| latencies(&figures, next));
-    let doubt = || {
-        let reason =
-            "not one latency for each test of the row above it, so that nothing tells which is whose";
-        Line { number: i + 3, text: next.unwrap_or_default().to_owned(), reason: reason.to_owned() }
-    };
-    let doubt = latencies.is_none().then(doubt);
-    let figures: Vec<&str> = figures.iter().copied().enumerate().map(unit).collect();
-    let tests = if is_on_a_file { &ON_A_FILE } else { &ON_FILES };
-    let mut all = Found::default();
-    add(&mut all, &about, tests, &figures, &latencies.unwrap_or_default());
-    let is_name_cut = machine.len() + if is_on_a_file { 1 + name[1].len() } else { 0 } >= NAME;
-    Ok(Some(Table { machine: machine.clone(), is_name_cut, is_on_a_file, entries: all.entries, doubt }))
+
+    /// The table of row `at`; none if the row is not one, or the reason why it is not understood.
+    fn table(
+        &mut self,
+        lines: &Lines<'_>,
+        at: usize,
+        machine: &mut String,
+    ) -> Result<Option<Table>, &'static str> {
+        let row = lines.get(at).unwrap_or_default();
+        let Some(is_on_a_file) = self.is_on_a_file else {
+            return if is_figures(row) { Err("the heads above its columns are not there") } else { Ok(None) };
+        };
+        let (name, figures) = row_of(self.last, row)?;
+        if may_be_rest(lines.get(at + 1)) {
+            return Err(OUT_OF_PLACE);
+        }
+        let is_count = |files: &str| files.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '/'));
+        let mut about = About { line: at + 1, ..About::default() };
+        match name[..] {
+            [ref machines @ .., size] if is_on_a_file && machines.len() < 2 && is_size(size) => {
+                *machine = machines.concat();
+                (about.size, about.chunk) = size.split_once(':').unwrap_or((size, ""));
+                about.chunk = about.chunk.trim_start_matches(':').split(':').next().unwrap_or_default();
+            }
+            [.., files] if !is_on_a_file && is_count(files) => {
+                about.files = files;
+                // It stands before the heads, and before 2.00 in the row.
+                let told = self.machine.take().or((name.len() > 1).then(|| name[0].to_owned()));
+                if let Some(told) = told.filter(|told| !machine.starts_with(told)) {
+                    *machine = told;
+                }
+            }
+            _ => return Err("not a row of the heads above it"),
+        }
+        let next = lines.get(at + 1).filter(|next| is_latencies(next));
+        let latencies = next.map_or(Some(vec![]), |next| latencies(&figures, next));
+        let doubt = latencies.is_none().then(|| {
+            let reason =
+                "not one latency for each test of the row above it, so that nothing tells which is whose";
+            Line { number: at + 2, text: next.unwrap_or_default().to_owned(), reason: reason.to_owned() }
+        });
+        // Without K in the head only a suffix gives a rate's unit.
+        let is_told = self.last.contains("K/sec");
+        let unit = |(i, text)| {
+            let plain = i % 2 == 0 && i != 2 * SEEKS && is_on_a_file && number(text).is_some();
+            if plain && !is_told { "" } else { text }
+        };
+        let figures: Vec<&str> = figures.iter().copied().enumerate().map(unit).collect();
+        let tests = if is_on_a_file { &ON_A_FILE } else { &ON_FILES };
+        let mut all = Found::default();
+        add(&mut all, &about, tests, &figures, &latencies.unwrap_or_default());
+        let length = machine.len() + if is_on_a_file { 1 + name[name.len() - 1].len() } else { 0 };
+        let (machine, is_name_cut) = (machine.clone(), length >= NAME);
+        Ok(Some(Table { machine, is_name_cut, is_on_a_file, entries: all.entries, doubt }))
+    }
+}
+
+/// True for a line between the rows of a wiki's table: `|---|---|`.
+fn is_ruler(line: &str) -> bool {
+    line.contains('|') && line.chars().all(|c| matches!(c, '|' | '-' | ':' | '=' | '+' | ' '))
+}
+
+fn is_latencies(line: &str) -> bool {
+    line.trim_start_matches(['|', ' ']).starts_with("Latency")
+}
+
+/// The cells of a line of a wiki's table; none of another line.
+fn cells(line: &str) -> Vec<&str> {
+    let line = line.trim();
+    // Two bars end a cell where no single one does.
+    let inner = line.trim_matches('|');
+    let bar = if inner.contains("||") && !inner.replace("||", "").contains('|') { "||" } else { "|" };
+    if !line.contains('|') {
+        return vec![];
+    }
+    let line = line.strip_prefix(bar).or(line.strip_prefix('|')).unwrap_or(line);
+    let line = line.strip_suffix(bar).or(line.strip_suffix('|')).unwrap_or(line);
+    line.split(bar).map(str::trim).collect()
 }
 
 /// True if a line may be a row of a table.
 fn is_figures(row: &str) -> bool {
-    row.split_whitespace().filter(|word| number(word).is_some() || word.starts_with("++")).count() > 6
+    row.split(|c: char| c.is_whitespace() || c == '|')
+        .filter(|word| number(word).is_some() || word.starts_with("++"))
+        .count()
+        > 6
 }
 
 /// A table of 2.00 says a CSV's rate with two digits.
@@ -406,15 +476,20 @@ impl Told {
     }
 
     /// True if CSV says what a table says, one of `number` of its machine and kind: there are as many lines of CSV, or one has its
-    /// rates.
+    /// rates. A table without a machine is held against those of all.
     fn has(&self, table: &Table, number: usize) -> bool {
-        let Some(lines) = self.0.get(&(table.machine.clone(), table.is_on_a_file)) else { return false };
         let own = rates(&table.entries, table.is_on_a_file);
         let is_same = |pair: (&Option<f64>, &Option<f64>)| match pair {
             (Some(one), Some(other)) => agree(*one, *other, ROUNDING),
             (one, other) => one.is_none() && other.is_none(),
         };
-        lines.len() >= number || lines.iter().take(MOST_ALIKE).any(|line| line.iter().zip(&own).all(is_same))
+        let is_own = |line: &Rates| line.iter().zip(&own).all(is_same);
+        if table.machine.is_empty() {
+            let of_kind = self.0.iter().filter(|((_, kind), _)| *kind == table.is_on_a_file);
+            return of_kind.flat_map(|(_, lines)| lines).take(MOST_ALIKE).any(is_own);
+        }
+        let Some(lines) = self.0.get(&(table.machine.clone(), table.is_on_a_file)) else { return false };
+        lines.len() >= number || lines.iter().take(MOST_ALIKE).any(is_own)
     }
 }
 
@@ -448,6 +523,10 @@ type Row<'a> = (Vec<&'a str>, Vec<&'a str>);
 /// Twelve figures are in the order of their heads. With fewer only blanks tell which are there: the head must stand as bonnie++
 /// prints it, and the row must have the blanks of a test.
 fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
+    let (heads, fields) = (cells(head), cells(row));
+    if !heads.is_empty() && !fields.is_empty() {
+        return row_of_cells(&heads, &fields).ok_or("its cells are not those of the heads above it");
+    }
     let ends: Vec<usize> = words(head)
         .into_iter()
         .filter(|(_, word)| word.ends_with("/sec") || *word == "%CP")
@@ -478,10 +557,27 @@ fn row_of<'a>(head: &str, row: &'a str) -> Result<Row<'a>, &'static str> {
     ))
 }
 
+/// The same of a wiki's table, of which one cell may hold several columns. An empty cell is that of tests that were left out.
+fn row_of_cells<'a>(heads: &[&str], fields: &[&'a str]) -> Option<Row<'a>> {
+    let (mut names, mut figures) = (Vec::new(), Vec::new());
+    for (head, field) in heads.iter().zip(fields) {
+        let columns = head.split_whitespace().filter(|word| word.ends_with("/sec") || *word == "%CP").count();
+        let words = || field.split_whitespace();
+        match columns {
+            0 => names.extend(words()),
+            _ if field.is_empty() => figures.extend(vec![""; columns]),
+            _ if words().count() == columns => figures.extend(words()),
+            _ => return None,
+        }
+    }
+    (heads.len() == fields.len() && figures.len() == 12).then_some((names, figures))
+}
+
 /// The latencies of the line after the figures, each in the place of its test: bonnie++ prints one for every test. Absent if there
 /// are more or fewer.
 fn latencies<'a>(figures: &[&str], line: &'a str) -> Option<Vec<&'a str>> {
-    let mut told = line.split_whitespace().skip(1);
+    let words = line.split(|c: char| c.is_whitespace() || c == '|').filter(|word| !word.is_empty());
+    let mut told = words.skip(1);
     let mut of = |pair: &[&str]| {
         if pair == ["", ""] { Some("") } else { told.next().filter(|word| time(word).is_some()) }
     };

@@ -20,12 +20,14 @@ pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "dd", ..Found::default() };
     let mut command = Command::default();
     let mut paragraph = Paragraph::default();
+    let mut said = None;
     let line_before = |i: usize, by: usize| i.checked_sub(by).and_then(|i| lines.get(i));
     let mut i = 0;
     while let Some(line) = lines.get(i).filter(|_| !found.is_cut) {
         if let Some(new) = Command::of(line) {
-            command = new;
+            (command, said) = (new, None);
         }
+        said = message(line).or(said).filter(|_| !line.trim().is_empty());
         let written = line_before(i, 1).and_then(records);
         let after_records = written.is_some();
         if let Some((done, end)) = Done::at(&lines, i) {
@@ -41,6 +43,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
                 command.moved = Some(done.bytes);
                 let mut entry = entry(&done, &command, counts);
                 entry.line = i + 1;
+                entry.notes.extend(said.take().map(|said| format!("dd reported: {said}")));
                 add_time(&mut entry, lines.from(end));
                 found.keep(entry);
             }
@@ -57,6 +60,12 @@ pub(super) fn read(text: &str) -> Option<Found> {
         i += 1;
     }
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+/// The words of `dd: error writing 'x': No space left on device`, in any language.
+fn message(line: &str) -> Option<&str> {
+    let (program, words) = line.trim().split_once(": ")?;
+    (program.rsplit('/').next() == Some("dd")).then_some(words)
 }
 
 /// A look ahead into the current paragraph, which reads each of its lines once.
@@ -106,7 +115,8 @@ impl Done {
             return None;
         }
         let rate = Rate::of(&words)?;
-        let second = |word: &str| matches!(word, "s" | "s," | "sec," | "secs" | "seconds," | "\u{441},");
+        let second =
+            |word: &str| matches!(word, "s" | "s," | "sec," | "secs" | "seconds" | "seconds," | "\u{441},");
         let seconds = words.windows(2).find_map(|pair| decimal(pair[0]).filter(|_| second(pair[1])))?;
         let fits = |bytes: &u64| *bytes > 0 && seconds > 0.0 && rate.fits(*bytes as f64 / seconds);
         let bytes = words.iter().filter_map(|word| whole(word)).find(fits)?;

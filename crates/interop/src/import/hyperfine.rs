@@ -34,11 +34,15 @@ pub(super) fn read(text: &str) -> Option<Found> {
                 found.miss(not_understood(line, &name, reason));
                 continue;
             }
+            let mut codes = result.get("exit_codes").items();
             for seconds in times.items().filter_map(Value::f64) {
                 if found.is_cut {
                     break;
                 }
-                found.keep(entry(&name, seconds, line, result));
+                let mut entry = entry(&name, seconds, line, result);
+                let code = codes.next().and_then(Value::i64).filter(|code| *code != 0);
+                entry.notes.extend(code.map(|code| format!("the command failed with exit code {code}")));
+                found.keep(entry);
             }
         }
     });
@@ -88,6 +92,15 @@ mod tests {
         assert_eq!(found.entries[0].workload, "sleep 0.01 [n=1]");
         assert_eq!(found.entries[1].stated.metrics["latency_mean"], 11_209_646.0);
         assert_eq!(found.entries[9].workload, "true [n=2]");
+    }
+
+    #[test]
+    fn a_command_that_failed_says_so() {
+        let text =
+            r#"{"results": [{"command": "a", "mean": 2.0, "times": [1.0, 3.0], "exit_codes": [0, 2]}]}"#;
+        let found = read(text).expect("hyperfine's");
+        let notes: Vec<String> = found.entries.iter().map(|entry| entry.notes.join(" ")).collect();
+        assert_eq!(notes, ["", "the command failed with exit code 2"]);
     }
 
     #[test]

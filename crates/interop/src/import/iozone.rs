@@ -29,12 +29,24 @@ const TESTS: [Test; 13] = [
     ("refread", "re-fread", None),
 ];
 
+/// The first of [`TESTS`] that goes through stdio, which O_DIRECT does not reach.
+const STDIO: usize = 9;
+
+/// The heads after size and record, and the words above those from the fifth on.
+const HEADS: [&str; 13] = [
+    "write", "rewrite", "read", "reread", "read", "write", "read", "rewrite", "read", "fwrite", "frewrite",
+    "fread", "freread",
+];
+const ABOVE: [&str; 5] = ["random", "random", "bkwd", "record", "stride"];
+
 /// The unit of the figures, from the line "Output is in ...".
 #[derive(Clone, Copy, PartialEq)]
 enum Unit {
     KibPerS,
     Ops,
     MicrosPerOp,
+    /// None of these, or asked for (`-O`, `-N`) where the line is not there.
+    Unknown,
 }
 
 /// Its figures are a little narrower than its heads.
@@ -52,8 +64,8 @@ struct Reader {
     direct: bool,
     /// Its begin.
     time: Option<Stamp>,
-    /// The names and figures of this run's entries.
-    told: HashSet<String>,
+    /// Test, size, record and figure of this run's entries.
+    told: HashSet<(usize, [u64; 3])>,
     /// True if anything was seen that only iozone writes.
     is_iozone: bool,
 }
@@ -65,16 +77,18 @@ pub(super) fn read(text: &str) -> Option<Found> {
     }
     let mut reader = Reader { found: Found { tool: "iozone", ..Found::default() }, ..Reader::default() };
     let mut lines = lines(text).enumerate().peekable();
+    let mut above = "";
     while let Some((i, line)) = lines.next().filter(|_| !reader.found.is_cut) {
         let next = lines.peek().map(|(_, next)| *next);
-        reader.line(line, next, i + 1);
+        reader.line(above, line, next, i + 1);
+        above = line;
     }
     let found = reader.found;
     (reader.is_iozone && (!found.entries.is_empty() || !found.not_understood.is_empty())).then_some(found)
 }
 
 impl Reader {
-    fn line(&mut self, line: &str, next: Option<&str>, at: usize) {
+    fn line(&mut self, above: &str, line: &str, next: Option<&str>, at: usize) {
         let plain = line.trim();
         if plain.starts_with("Iozone: Performance Test") {
             let found = std::mem::take(&mut self.found);
@@ -83,12 +97,14 @@ impl Reader {
             let version = version.trim_end_matches('$').trim();
             self.found.version = Some(version.to_owned()).filter(|version| number(version).is_some());
         } else if let Some(unit) = plain.strip_prefix("Output is in ") {
-            self.unit = match unit.trim_end_matches('.').to_ascii_lowercase().as_str() {
-                "kbytes/sec" => Some(Unit::KibPerS),
-                "operations per second" | "ops/sec" => Some(Unit::Ops),
-                "microseconds per operation" | "microseconds/op" => Some(Unit::MicrosPerOp),
-                _ => None,
-            };
+            self.unit = Some(match unit.trim_end_matches('.').to_ascii_lowercase().as_str() {
+                "kbytes/sec" => Unit::KibPerS,
+                "operations per second" | "ops/sec" => Unit::Ops,
+                "microseconds per operation" | "microseconds/op" => Unit::MicrosPerOp,
+                _ => Unit::Unknown,
+            });
+        } else if asks_for_a_unit(plain) {
+            self.unit = Some(Unit::Unknown);
         } else if let Some(time) = plain.strip_prefix("Run began:") {
             self.time = Stamp::of(time);
         } else if plain.starts_with("O_DIRECT feature enabled") {
@@ -96,9 +112,16 @@ impl Reader {
         } else if let Some(title) = title(plain) {
             (self.part, self.is_iozone) = (Some(title), true);
             self.records.clear();
-        } else if is_head(line) {
-            self.ends = words(line).into_iter().map(|(end, _)| end).collect();
+        } else if let Some(heads) = heads(line) {
             (self.part, self.is_iozone) = (None, true);
+            self.ends.clear();
+            if are_known(&heads, above, next) {
+                self.ends = words(line).into_iter().map(|(end, _)| end).collect();
+            } else {
+                let reason =
+                    "its columns are not those of iozone from the first on, with the words above them";
+                self.found.miss(not_understood(at, line, reason));
+            }
         } else if self.part.is_some() && plain.starts_with('"') {
             self.spreadsheet(plain, next, at);
         } else if let Some((what, rate)) = throughput(plain) {
@@ -169,6 +192,9 @@ impl Reader {
     /// Keeps a figure of a test, unless another part of the same output has it already.
     fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
         let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
+        if !self.told.insert((test, [size, record, figure].map(f64::to_bits))) {
+            return;
+        }
         let (name, _, terms) = TESTS[test];
         let (record, size) = (kib(record), kib(size));
         let mut entry = Entry { workload: format!("{name}-{record}-of-{size}"), line, ..Entry::default() };
@@ -178,10 +204,8 @@ impl Reader {
         if let Some((key, value)) = terms {
             entry.set(key, value);
         }
-        self.note(&mut entry);
-        if self.told.insert(format!("{:?} {:?}", entry.workload, entry.stated)) {
-            self.found.keep(entry);
-        }
+        self.note(&mut entry, test >= STDIO);
+        self.found.keep(entry);
     }
 
     fn state(&self, entry: &mut Entry, figure: f64) {
@@ -189,22 +213,28 @@ impl Reader {
             Some(Unit::KibPerS) => entry.state(Metric::BYTES_PER_S, Some(figure * 1024.0)),
             Some(Unit::Ops) => entry.state(Metric::IOPS, Some(figure)),
             Some(Unit::MicrosPerOp) => entry.state(Metric::LATENCY_MEAN, Some(figure * 1e3)),
-            None => {
+            Some(Unit::Unknown) => {
                 entry.add("result", Some(figure), "");
                 entry.notes.push("the text does not say what iozone's figures are in".into());
+            }
+            None => {
+                entry.state(Metric::BYTES_PER_S, Some(figure * 1024.0));
+                let note =
+                    "the text does not say what iozone's figures are in: kB/s is what it writes by default";
+                entry.notes.push(note.into());
             }
         }
     }
 
-    fn note(&self, entry: &mut Entry) {
+    fn note(&self, entry: &mut Entry, is_stdio: bool) {
         entry.time = self.time;
-        if self.direct {
+        if self.direct && !is_stdio {
             entry.set("direct", "1");
-        } else {
-            entry.notes.push(
-                "iozone says nothing of O_DIRECT: what memory answered or took may be in the figures".into(),
-            );
+            return;
         }
+        let why =
+            if self.direct { "O_DIRECT does not reach stdio" } else { "iozone says nothing of O_DIRECT" };
+        entry.notes.push(format!("{why}: what memory answered or took may be in the figures"));
     }
 
     /// `Children see throughput for  4 initial writers = 123456.78 kB/sec`
@@ -221,16 +251,35 @@ impl Reader {
                 return;
             }
         }
-        self.note(&mut entry);
+        self.note(&mut entry, ["fwriter", "freader"].iter().any(|stdio| what.contains(stdio)));
         self.found.keep(entry);
     }
 }
 
-/// The last line of the columns' heads.
-fn is_head(line: &str) -> bool {
+/// True for a command that asks for figures in another unit than kB/s.
+fn asks_for_a_unit(line: &str) -> bool {
     let mut words = line.split_whitespace();
-    let first = words.next().is_some_and(|word| word.eq_ignore_ascii_case("kb"));
-    first && words.next() == Some("reclen") && words.next() == Some("write") && words.count() == 12
+    words.any(|word| word.ends_with("iozone"))
+        && words.any(|word| word.starts_with('-') && word.contains(['O', 'N']))
+}
+
+/// The heads after size and record, if a line is the last one of the columns' heads.
+fn heads(line: &str) -> Option<Vec<&str>> {
+    let mut words = line.split_whitespace();
+    let is_size = words.next().is_some_and(|word| word.eq_ignore_ascii_case("kb"));
+    (is_size && words.next() == Some("reclen")).then(|| words.collect())
+}
+
+/// True if heads are all of iozone's, or the first of them and the line above tells which of several reads and writes the last are.
+/// Heads that a terminal broke go on in the next line.
+fn are_known(heads: &[&str], above: &str, next: Option<&str>) -> bool {
+    let told = ABOVE.iter().copied().take(heads.len().saturating_sub(4));
+    let is_rest = |line: &str| line.split_whitespace().next().is_some_and(|word| HEADS.contains(&word));
+    heads == HEADS
+        || !heads.is_empty()
+            && HEADS.starts_with(heads)
+            && !next.is_some_and(is_rest)
+            && (heads.len() <= 4 || above.split_whitespace().eq(told))
 }
 
 /// The part of the spreadsheet report that a line opens: `"Re-writer report"`.

@@ -1,5 +1,6 @@
 //! The rows that iperf2 and iperf3 have in common: `[  5]   0.00-2.00   sec  4.91 GBytes  21.0 Gbits/sec`.
 
+use super::Entry;
 use super::parse_util::{decimal, half_a_digit};
 
 /// Transfer and rate of one stream, or of all of them, over some time.
@@ -15,6 +16,8 @@ pub(super) struct Row<'a> {
     pub(super) to: f64,
     /// As the row has it: it is rounded.
     pub(super) bits_per_s: f64,
+    /// True if its times have two digits after the point, as all of iperf3's do; iperf 2's have one or four, and with -e two.
+    pub(super) may_be_iperf3: bool,
     /// The words after the rate.
     pub(super) rest: Vec<&'a str>,
 }
@@ -41,6 +44,7 @@ impl<'a> Row<'a> {
             from: decimal(from)?,
             to: decimal(to)?,
             bits_per_s: decimal(rate)? * rate_bits,
+            may_be_iperf3: [from, to].into_iter().all(has_hundredths),
             rest: words[sec + 5..].to_vec(),
         };
         let length = row.to - row.from;
@@ -67,6 +71,22 @@ impl<'a> Row<'a> {
         let (lost, sent) = counts.split_once('/')?;
         Some((jitter, decimal(lost)?, decimal(sent)?))
     }
+}
+
+/// True for `10.00`.
+fn has_hundredths(seconds: &str) -> bool {
+    seconds.split_once(['.', ',']).is_some_and(|(_, part)| part.len() == 2)
+}
+
+/// Adds what is known of datagrams: of none nothing is, and no more are lost than were sent.
+pub(super) fn add_datagrams(entry: &mut Entry, jitter: Option<f64>, lost: Option<f64>, packets: Option<f64>) {
+    if packets == Some(0.0) {
+        return;
+    }
+    entry.add("jitter", jitter, "ms");
+    let is_count = |lost: &f64| packets.is_none_or(|packets| (0.0..=packets).contains(lost));
+    entry.add("lost", lost.filter(is_count), "");
+    entry.add("packets", packets, "");
 }
 
 /// The inside of the first square brackets, and the rest after them.

@@ -1,13 +1,14 @@
 //! iperf 2's output: text, and CSV (`-y C`).
 //!
 //! Only the row over the whole test is read. For UDP the rate is the server's: that of the data that arrived. A server's row that
-//! has lost its end looks like a client's, which the line after it identifies: `Sent 893 datagrams`.
+//! has lost its end looks like a client's, which the line after it identifies: `Sent 893 datagrams`, or `Server Report:` in versions
+//! before 2. Without a test's head only rows whose datagrams are counted so are known to be of a whole test.
 
 mod csv;
 
 use std::collections::BTreeMap;
 
-use super::iperf::{Row, bracket, connected};
+use super::iperf::{Row, add_datagrams, bracket, connected};
 use super::lines::lines;
 use super::parse_util::{not_understood, whole_nanos};
 use super::{Entry, Found, Stamp};
@@ -20,15 +21,16 @@ const HEADS: [&str; 2] = ["Client connecting to ", "Server listening on"];
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf", ..Found::default() };
     let mut test: Option<Test> = None;
-    let has_head = HEADS.iter().any(|head| text.contains(head));
-    for (i, line) in lines(text).enumerate().take_while(|_| has_head) {
+    let has_rows = text.contains("/sec");
+    for (i, line) in lines(text).enumerate().take_while(|_| has_rows) {
         if let Some(head) = Test::of_head(line) {
             close(test.replace(head), &mut found);
         } else if line.contains("Connecting to host") || line.contains("Accepted connection from") {
             // iperf3's own.
             close(test.take(), &mut found);
-        } else if let Some(test) = &mut test {
-            test.take(line, i + 1, &mut found);
+        } else if test.is_some() || is_headless(line) {
+            let headless = || Test { is_headless: true, ..Test::default() };
+            test.get_or_insert_with(headless).take(line, i + 1, &mut found);
         }
     }
     close(test, &mut found);
@@ -41,6 +43,12 @@ pub(super) fn is_head(line: &str) -> bool {
     Test::of_head(line).is_some()
 }
 
+/// True for a line of a test that no other program writes.
+fn is_headless(line: &str) -> bool {
+    line.contains("connected with") && connected(line).is_some()
+        || Row::of(line).is_some_and(|row| !row.may_be_iperf3)
+}
+
 /// A row that was kept.
 #[derive(Clone)]
 struct Kept {
@@ -49,8 +57,10 @@ struct Kept {
     to: f64,
     bits_per_s: f64,
     datagrams: Option<(f64, f64, f64)>,
-    /// True if the count of datagrams that were sent follows it.
+    /// True if the count of datagrams that were sent follows it, or the server's report.
     is_sent: bool,
+    /// True below `Server Report:`.
+    is_report: bool,
 }
 
 /// One test, from a head to the next.
@@ -58,6 +68,7 @@ struct Kept {
 struct Test {
     host: Option<String>,
     time: Option<Stamp>,
+    is_headless: bool,
     udp: bool,
     port: String,
     /// Each stream's own port, by its number.
@@ -66,13 +77,19 @@ struct Test {
     rows: BTreeMap<String, Vec<Kept>>,
     /// The stream of the row in the line before.
     last: Option<String>,
+    /// The stream whose report by the server begins in the line before.
+    reported: Option<String>,
 }
 
-/// The stream of `[  3] Sent 893 datagrams`.
-fn datagrams_sent(line: &str) -> Option<&str> {
+/// The stream of `[  3] Sent 893 datagrams` or `[  3] Server Report:`, and true for the latter.
+fn after_row(line: &str) -> Option<(&str, bool)> {
     let (id, rest) = bracket(line)?;
     let words: Vec<&str> = rest.split_whitespace().collect();
-    matches!(words[..], ["Sent", _, "datagrams"]).then_some(id)
+    match words[..] {
+        ["Sent", _, "datagrams"] => Some((id, false)),
+        ["Server", "Report:"] => Some((id, true)),
+        _ => None,
+    }
 }
 
 impl Test {
@@ -92,7 +109,7 @@ impl Test {
     }
 
     fn take(&mut self, line: &str, number: usize, found: &mut Found) {
-        let last = self.last.take();
+        let (last, reported) = (self.last.take(), self.reported.take());
         if let Some((id, port)) = connected(line) {
             self.streams.insert(id.to_owned(), port.to_owned());
             // With -e.
@@ -105,10 +122,14 @@ impl Test {
                 bits_per_s: row.bits_per_s,
                 datagrams: row.datagrams(),
                 is_sent: false,
+                is_report: reported.as_deref() == Some(row.id),
             };
+            self.udp |= kept.datagrams.is_some();
             self.last = Some(row.id.to_owned());
             self.rows.entry(row.id.to_owned()).or_default().push(kept);
-        } else if let Some(id) = datagrams_sent(line) {
+        } else if let Some((id, is_report)) = after_row(line) {
+            self.udp = true;
+            self.reported = is_report.then(|| id.to_owned());
             let row = last.filter(|last| last == id).and_then(|last| self.rows.get_mut(&last)?.last_mut());
             row.into_iter().for_each(|row| row.is_sent = true);
         } else if bracket(line).is_some_and(|(id, _)| id == "SUM" || id.parse::<u32>().is_ok())
@@ -145,18 +166,23 @@ impl Test {
         // A sum means several streams, whether or not their rows are all here.
         let summed = !both && self.rows.contains_key("SUM");
         let rows = match ids[..] {
-            [] => return,
+            [] if incoming || !summed || !self.ids(true).is_empty() => return,
             _ if summed => self.whole("SUM"),
             [id] => self.whole(id),
             _ => Vec::new(),
         };
         let arrived = rows.iter().find(|row| row.datagrams.is_some());
-        let sent = rows.iter().find(|row| row.datagrams.is_none() && (row.is_sent || !self.udp));
-        let Some(first) = arrived.or(sent) else {
-            let of = |id: &&str| self.rows.get(*id).and_then(|rows| rows.last());
-            for row in ids.iter().filter_map(of) {
+        let sent =
+            rows.iter().find(|row| row.datagrams.is_none() && !row.is_report && (row.is_sent || !self.udp));
+        let is_whole = !self.is_headless || rows.iter().any(|row| row.is_sent);
+        let Some(first) = arrived.or(sent).filter(|_| is_whole) else {
+            let of = |id| self.rows.get(id).and_then(|rows| rows.last());
+            let streams = ids.iter().copied().chain(ids.is_empty().then_some("SUM"));
+            for row in streams.filter_map(of) {
                 let text = format!("{} bit/s", row.bits_per_s);
-                let reason = if rows.is_empty() {
+                let reason = if !is_whole {
+                    "the head of its test is not there, so that nothing tells whether it is the whole test's"
+                } else if rows.is_empty() {
                     "a stream or an interval, without the row of all streams over the whole test"
                 } else {
                     "neither jitter and losses nor the count of datagrams that were sent follow, so that it is not known whose it is"
@@ -180,9 +206,7 @@ impl Test {
             entry.add("sent", Some(row.bits_per_s), "bit/s");
         }
         if let Some((jitter, lost, packets)) = arrived.and_then(|row| row.datagrams) {
-            entry.add("jitter", Some(jitter), "ms");
-            entry.add("lost", Some(lost), "");
-            entry.add("packets", Some(packets), "");
+            add_datagrams(&mut entry, Some(jitter), Some(lost), Some(packets));
         }
         found.keep(entry);
     }

@@ -7,6 +7,7 @@ mod text;
 
 use iotax_model::units::Bytes;
 
+use super::iperf::add_datagrams;
 use super::json_tree::{self, Value};
 use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, Stamp};
@@ -14,6 +15,24 @@ use iotax_analysis::Metric;
 
 /// The note for a rate that is not the receiver's.
 const SENDERS: &str = "the rate is the sender's: what was lost is in it";
+
+/// The note for the rate of an end that is 0.
+fn unknown(end: &str) -> String {
+    format!("the {end}'s rate is unknown: iperf3 writes 0 for what it does not know")
+}
+
+/// Counts from here on are below 0 in 32 bits or 64.
+const MOST_RETRANSMITS: f64 = 2_147_483_648.0;
+
+/// Adds the count of retransmits, unless it ran below 0.
+fn add_retransmits(entry: &mut Entry, count: Option<f64>) {
+    match count {
+        Some(count) if !(0.0..MOST_RETRANSMITS).contains(&count) => {
+            entry.notes.push(format!("retransmits are unknown: {count} is a count that ran below 0"));
+        }
+        count => entry.add("retransmits", count, ""),
+    }
+}
 
 /// iperf3's results in a text. Several of the same host and kind are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
@@ -26,12 +45,14 @@ pub(super) fn read(text: &str) -> Option<Found> {
         if event.is("start") {
             start = Some(Start::of(data));
         } else if event.is("end") {
-            document(&start.take().unwrap_or_default(), data, line, &mut found);
+            document(&start.take().unwrap_or_default(), data, false, line, &mut found);
         } else if event.is("error") {
             refused(data, line, &mut found);
         } else if event.is_null() && is_ours(object) {
-            document(&Start::of(object.get("start")), object.get("end"), line, &mut found);
-            refused(object.get("error"), line, &mut found);
+            let error = object.get("error");
+            let failed = error.text().is_some();
+            document(&Start::of(object.get("start")), object.get("end"), failed, line, &mut found);
+            refused(error, line, &mut found);
         }
     });
     text::read(text, &mut found);
@@ -109,8 +130,8 @@ impl Start {
     }
 }
 
-/// One test, or the two directions of one.
-fn document(start: &Start, end: Value<'_>, line: usize, found: &mut Found) {
+/// One test, or the two directions of one. A test that failed may have no figures.
+fn document(start: &Start, end: Value<'_>, failed: bool, line: usize, found: &mut Found) {
     if let Some(version) = start.version.as_ref().and_then(|version| version.strip_prefix("iperf ")) {
         found.version = Some(version.to_owned());
     }
@@ -134,6 +155,9 @@ fn document(start: &Start, end: Value<'_>, line: usize, found: &mut Found) {
             Some(entry)
         })]
     };
+    if !failed && ways.iter().all(Option::is_none) {
+        found.miss(not_understood(line, "end", "no bytes and seconds that the rate fits"));
+    }
     for mut entry in ways.into_iter().flatten() {
         shared(&mut entry, end);
         found.keep(entry);
@@ -158,9 +182,12 @@ fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     }
     let told = if received_rate.is_some() { received } else { sent };
     entry.duration_ns = told.get("seconds").f64().and_then(|seconds| whole_nanos(seconds * 1e9));
-    if let Some(count) = sent.get("retransmits").f64() {
-        entry.add("retransmits", Some(count), "");
+    for (sum, end) in [(sent, "sender"), (received, "receiver")] {
+        entry
+            .notes
+            .extend(sum.get("bits_per_second").f64().filter(|rate| *rate <= 0.0).map(|_| unknown(end)));
     }
+    add_retransmits(entry, sent.get("retransmits").f64());
     // A sender's own are no losses: it writes 0.
     losses(entry, received);
     sent_rate.is_some() || received_rate.is_some()
@@ -168,14 +195,10 @@ fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
 
 /// Adds the figures of UDP alone.
 fn losses(entry: &mut Entry, told: Value<'_>) {
-    for (key, name, unit) in [
-        ("jitter_ms", "jitter", "ms"),
-        ("lost_packets", "lost", ""),
-        ("packets", "packets", ""),
-        ("lost_percent", "loss", "%"),
-    ] {
-        entry.add(name, told.get(key).f64(), unit);
-    }
+    let [jitter, lost, packets, share] =
+        ["jitter_ms", "lost_packets", "packets", "lost_percent"].map(|key| told.get(key).f64());
+    add_datagrams(entry, jitter, lost, packets);
+    entry.add("loss", share.filter(|share| packets != Some(0.0) && (0.0..=100.0).contains(share)), "%");
 }
 
 /// Adds the figures that hold for both ends over the whole test.

@@ -53,10 +53,14 @@ impl Reader {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let Some(version) = line.trim().strip_prefix("Vdbench distribution: vdbench") {
             self.found.version = version.split_whitespace().next().map(str::to_owned);
+            self.heads.clear();
         } else if let Some((_, run)) = line.split_once("Starting RD=") {
             self.run = Some(named(run));
-            self.heads.clear();
             self.interval = 0;
+            // Heads stand above the first of several runs. A time that goes back is that of another output, of any version.
+            if second_of_day(line) < second_of_day(&self.began) {
+                self.heads.clear();
+            }
             words.first().copied().unwrap_or_default().clone_into(&mut self.began);
         } else if let Some(place) = words.iter().position(|word| *word == "interval") {
             self.upper = words[place + 1..].iter().map(|word| (*word).to_owned()).collect();
@@ -81,8 +85,8 @@ impl Reader {
                 let reason = "the row was broken".to_owned();
                 self.found.miss(Line { number: at, text: line.to_owned(), reason });
             }
-        } else if let Some(place) = words.iter().position(|word| word.starts_with("avg_")) {
-            self.average(&words, place, line, at);
+        } else if let Some(place) = words.iter().position(|word| is_average(word)) {
+            self.average(&words[place + 1..], line, at);
         } else if let Some(interval) = words.get(1).and_then(|word| word.parse().ok()) {
             // Intervals that begin anew belong to a run whose start is not there.
             if words.len() == self.heads.len() + 2 {
@@ -94,29 +98,28 @@ impl Reader {
         }
     }
 
-    fn average(&mut self, words: &[&str], place: usize, line: &str, at: usize) {
-        let figures = &words[place + 1..];
-        if self.heads.is_empty() || figures.len() != self.heads.len() {
-            let reason = if self.heads.is_empty() {
-                "its heads are not there"
-            } else {
-                "it has not a figure for each head"
-            };
-            self.found.miss(Line { number: at, text: line.to_owned(), reason: reason.into() });
-            return;
+    /// The figures of a row of averages.
+    fn average(&mut self, words: &[&str], line: &str, at: usize) {
+        let row = match (self.heads.is_empty(), by_heads(&self.heads, words)) {
+            (false, Some(row)) => row,
+            (false, None) => {
+                let reason = "it has not a figure for each head";
+                return self.found.miss(not_understood(at, line, reason));
+            }
+            (true, _) => by_units(words),
+        };
+        if row.is_empty() {
+            return self.found.miss(not_understood(at, line, "its heads are not there"));
         }
-        let row: BTreeMap<&str, f64> = self
-            .heads
-            .iter()
-            .zip(figures)
-            .filter_map(|(head, word)| Some((head.as_str(), decimal(word)?)))
-            .collect();
         let mut entry = Entry {
             workload: self.run.take().unwrap_or_else(|| "unknown".into()),
             time: Stamp::of(&format!("{} {}", self.day, self.began)),
             line: at,
             ..Entry::default()
         };
+        if self.heads.is_empty() {
+            entry.notes.push("its heads are not there: only figures with a unit are read".into());
+        }
         let of = |head: &str| row.get(head).copied();
         let (rate, bytes) = (of("i/o rate"), of("bytes i/o"));
         entry.state(Metric::IOPS, rate);
@@ -192,6 +195,54 @@ impl Reader {
             self.found.keep(entry);
         }
     }
+}
+
+/// True for `avg_2-5`, also where it is glued to the time.
+fn is_average(word: &str) -> bool {
+    word.split_once("avg_").is_some_and(|(before, intervals)| {
+        (before.is_empty() || is_timed(before)) && intervals.starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// Units that people write after figures, each with the heads that it fits.
+const UNITS: [(&[&str], &[&str]); 5] = [
+    (&["IOPS", "iops", "IO/s"], &["i/o rate"]),
+    (&["MB/sec", "MB/s"], &["MB/sec", "MB/sec 1024**2"]),
+    (&["B", "bytes"], &["bytes i/o"]),
+    (&["%"], &["read pct", "cpu% sys+u", "cpu% sys+usr", "cpu% sys"]),
+    (
+        &["ms", "msec"],
+        &["resp time", "read resp", "write resp", "resp max", "read max", "write max", "resp stddev"],
+    ),
+];
+
+/// The heads that a unit fits; absent for a word that is none.
+fn fitting(word: &str) -> Option<&'static [&'static str]> {
+    UNITS.iter().find(|(units, _)| units.contains(&word)).map(|(_, heads)| *heads)
+}
+
+/// The figures by their heads, without units that fit these; nothing if there is not one for each.
+fn by_heads<'h>(heads: &'h [String], words: &[&str]) -> Option<BTreeMap<&'h str, f64>> {
+    let mut words = words.iter().peekable();
+    let mut row = BTreeMap::new();
+    for head in heads {
+        if let Some(value) = decimal(words.next()?) {
+            row.insert(head.as_str(), value);
+        }
+        if let Some(heads) = words.peek().and_then(|word| fitting(word)) {
+            heads.contains(&head.as_str()).then(|| words.next())?;
+        }
+    }
+    words.next().is_none().then_some(row)
+}
+
+/// The figures that a unit alone gives a head: rate, megabytes and size of an I/O.
+fn by_units(words: &[&str]) -> BTreeMap<&'static str, f64> {
+    let figure = |pair: &[&str]| match fitting(pair[1])? {
+        [head] | [head @ "MB/sec", _] => Some((*head, decimal(pair[0])?)),
+        _ => None,
+    };
+    words.windows(2).filter_map(figure).collect()
 }
 
 /// Seconds since midnight of the time that a line begins with.

@@ -1,5 +1,6 @@
 //! Importers, on what the tools write and on what becomes of it on its way.
 
+mod as_published;
 mod mutations;
 mod others;
 mod size;

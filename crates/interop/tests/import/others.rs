@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{data, seeded};
 
 /// Texts of which a part says no less than the whole says of that part.
-const TEXTS: [&str; 16] = [
+const TEXTS: [&str; 17] = [
     "dd-9.1.txt",
     "dd-9.1-de-zh-uk.txt",
     "dd-9.1-progress.txt",
@@ -18,6 +18,7 @@ const TEXTS: [&str; 16] = [
     "ping-macos.txt",
     "ping-windows.txt",
     "ping-windows-de.txt",
+    "iperf-1.7-udp.txt",
     "iperf2-udp.txt",
     "iperf2.csv",
     "iperf3-3.1-udp.txt",

@@ -379,11 +379,14 @@ fn iozone_in_columns_reports_and_throughput() {
     assert_eq!(excel.entries.len(), 16, "the report repeats the columns");
     let text = data("iozone-3.489-excel.txt");
     let report = text.split_once("Excel output is below:").expect("it is").1;
-    // Nothing says then what the figures are in.
+    // Nothing says then what the figures are in: kB/s by default, and unknown where a command asked for another unit.
     let alone = only(report);
     assert_eq!(alone.entries.len(), 16);
-    assert!(alone.entries.iter().all(|entry| entry.stated.metrics.is_empty()));
-    near(other(entry(&alone, "reread-8k-of-128k"), "result"), 6_512_345.0);
+    near(metric(entry(&alone, "reread-8k-of-128k"), "bytes_per_s"), 6_512_345.0 * 1024.0);
+    assert!(alone.entries.iter().all(|entry| entry.notes.join(" ").contains("by default")));
+    let asked = only(&format!("# ./iozone -a -R -O\n{report}"));
+    assert!(asked.entries.iter().all(|entry| entry.stated.metrics.is_empty()));
+    near(other(entry(&asked, "reread-8k-of-128k"), "result"), 6_512_345.0);
     let children = only(&data("iozone-3.506-throughput.txt"));
     near(metric(entry(&children, "4 initial writers"), "bytes_per_s"), 412_345.67 * 1024.0);
     let per_second = data("iozone-3.506.txt").replace("kBytes/sec", "operations per second");

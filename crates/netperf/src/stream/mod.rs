@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) bitrate: Option<u64>,
     /// Send pages without copying, as far as the kernel can.
     pub(crate) zerocopy: bool,
+    /// Drop what arrives over TCP without copying it.
+    pub(crate) skip_copy: bool,
     /// Datagrams are numbered with 64 bits, as by iperf3's --udp-counters-64bit.
     pub(crate) udp64: bool,
     /// The amount that all streams of a direction may send together.

@@ -1,11 +1,12 @@
 //! Streams over TCP.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+use rustix::net::{RecvFlags, recv};
 
 use super::pace::Pace;
 use super::{Counters, Memory, PATIENCE, Settings, passes, payload};
@@ -80,7 +81,7 @@ pub(super) fn send(
 
 /// The receiving half of [`super::transfer`].
 pub(super) fn receive(
-    mut socket: &TcpStream,
+    socket: &TcpStream,
     settings: &Settings,
     counters: &Counters,
     stop: &AtomicBool,
@@ -89,10 +90,11 @@ pub(super) fn receive(
     counters.expect_blocks(settings);
     let mut memory = Memory::new(settings.length)?;
     let block = memory.bytes();
+    let flags = if settings.skip_copy { RecvFlags::TRUNC } else { RecvFlags::empty() };
     while !stop.load(Ordering::Relaxed) {
-        match socket.read(block) {
-            Ok(0) => break,
-            Ok(read) => counters.arrived(read as u64, clock::now(), 0),
+        match recv(socket, &mut *block, flags).map_err(io::Error::from) {
+            Ok((_, 0)) => break,
+            Ok((_, read)) => counters.arrived(read as u64, clock::now(), 0),
             Err(error) if passes(&error) => {}
             Err(error) => return Err(error),
         }

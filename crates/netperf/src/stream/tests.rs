@@ -11,7 +11,7 @@ use iotax_engine::clock;
 use iotax_engine::random::{Purpose, SplitMix64};
 
 fn settings(length: usize) -> Settings {
-    Settings { length, bitrate: None, zerocopy: false, udp64: false, amount: None }
+    Settings { length, bitrate: None, zerocopy: false, skip_copy: false, udp64: false, amount: None }
 }
 
 /// Both ends of a TCP connection.
@@ -75,6 +75,14 @@ fn all_of_an_amount_arrives_over_tcp_and_no_more_is_sent() {
 fn what_is_sent_without_a_copy_arrives() {
     let amount = Some(Arc::new(Amount::blocks(50)));
     let settings = Settings { amount, zerocopy: true, ..settings(100_000) };
+    let (sent, received) = run(&tcp(), &settings, Duration::from_secs(10));
+    assert_eq!((sent.bytes, received.bytes), (5_000_000, 5_000_000));
+}
+
+#[test]
+fn what_is_dropped_without_a_copy_is_counted_to_the_byte() {
+    let amount = Some(Arc::new(Amount::blocks(50)));
+    let settings = Settings { amount, skip_copy: true, ..settings(100_000) };
     let (sent, received) = run(&tcp(), &settings, Duration::from_secs(10));
     assert_eq!((sent.bytes, received.bytes), (5_000_000, 5_000_000));
 }

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::super::iperf::{Row, bracket, connected};
+use super::super::iperf::{Row, add_datagrams, bracket, connected};
 use super::super::lines::lines;
 use super::super::parse_util::{not_understood, whole_nanos};
 use super::super::{Entry, Found, Stamp};
-use super::SENDERS;
+use super::{SENDERS, add_retransmits, unknown};
 use iotax_analysis::Metric;
 
 /// One of these is in every line that counts.
@@ -123,8 +123,10 @@ impl Test {
             return;
         }
         if let Some(row) = Row::of(line) {
-            self.row(&row, number);
-            self.interval = Some((number, line.to_owned()));
+            if row.may_be_iperf3 {
+                self.row(&row, number);
+                self.interval = Some((number, line.to_owned()));
+            }
             return;
         }
         let is_end = |word: &str| matches!(word, "sender" | "receiver");
@@ -207,11 +209,19 @@ impl Test {
             entry.workload = self.name(role.as_deref());
             entry.duration_ns = whole_nanos(first.seconds * 1e9);
             Self::figures(&mut entry, sent, received);
-            found.keep(entry);
+            if entry.has_figures() {
+                found.keep(entry);
+            } else {
+                let text = format!("{} bit/s", first.bits_per_s);
+                found.miss(not_understood(first.line, &text, "iperf3 writes 0 for what it does not know"));
+            }
         }
     }
 
     fn figures(entry: &mut Entry, sent: Option<&Total>, received: Option<&Total>) {
+        for (total, end) in [(sent, "sender"), (received, "receiver")] {
+            entry.notes.extend(total.filter(|total| total.bits_per_s <= 0.0).map(|_| unknown(end)));
+        }
         if let Some(total) = received {
             entry.state(Metric::BYTES_PER_S, Some(total.bits_per_s / 8.0));
             if total.mixed {
@@ -219,15 +229,11 @@ impl Test {
             }
         }
         if let Some(total) = sent {
-            entry.add("sent", Some(total.bits_per_s), "bit/s");
-        }
-        if let Some(count) = sent.and_then(|total| total.retransmits) {
-            entry.add("retransmits", Some(count), "");
+            entry.add("sent", Some(total.bits_per_s).filter(|rate| *rate > 0.0), "bit/s");
+            add_retransmits(entry, total.retransmits);
         }
         if let Some((jitter, lost, packets)) = received.and_then(|total| total.datagrams) {
-            entry.add("jitter", Some(jitter), "ms");
-            entry.add("lost", Some(lost), "");
-            entry.add("packets", Some(packets), "");
+            add_datagrams(entry, Some(jitter), Some(lost), Some(packets));
         }
     }
 

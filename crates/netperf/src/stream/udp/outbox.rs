@@ -151,7 +151,14 @@ mod tests {
     fn sent(way: Way, count: u64) -> Vec<(usize, u64)> {
         let [local, remote] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
         local.connect(remote.local_addr().expect("bound")).expect("connected");
-        let settings = Settings { length: 100, bitrate: None, zerocopy: false, udp64: true, amount: None };
+        let settings = Settings {
+            length: 100,
+            bitrate: None,
+            zerocopy: false,
+            skip_copy: false,
+            udp64: true,
+            amount: None,
+        };
         let mut outbox = Outbox::new(&local, &settings).expect("memory");
         if way == Way::Many {
             segment(&local, 0).expect("reset");
