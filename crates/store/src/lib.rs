@@ -26,6 +26,7 @@ use std::any::Any;
 use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::fmt;
+use std::ops::Range;
 
 use iotax_analysis::trend::RunFigures;
 use iotax_model::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
@@ -169,6 +170,9 @@ pub enum Copied {
 pub struct Store {
     database: RefCell<Box<dyn Database>>,
 }
+
+/// Runs without a row that are named one by one.
+const MOST_LOST: u32 = 1000;
 
 /// A run's number, and what is known of it or why nothing is.
 pub type Listed = (i64, Result<RunSummary, StoreError>);
@@ -368,7 +372,7 @@ impl Store {
     }
 
     /// All runs, the oldest first; of one that cannot be read its number and why. All measurements are read and compared with their
-    /// checksums.
+    /// checksums. Of runs without a row the first thousand are named: a counter may be damaged, too.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let checked = |run| {
             let (sealed, is_claimed) = self.read(run, &mut |database| {
@@ -377,11 +381,36 @@ impl Store {
             })?;
             let told = |fault| self.of_run(run, fault);
             let mut line = summary::Summary::new(&sealed.head).map_err(told)?.line(run, is_claimed);
-            line.tags = self.notes(run)?.tags;
-            line.damage = sealed.check().err().map(told);
+            let notes = self.notes(run).map(|notes| line.tags = notes.tags);
+            line.damage = sealed.check().err().map(told).or(notes.err());
             Ok(line)
         };
-        Ok((1..=self.last()?).map(|run| (run, checked(run))).collect())
+        let gone = |run| self.database.borrow().told(Some(run), Fault::Unknown);
+        let (mut listed, mut next, mut named) = (Vec::new(), 1, 0..MOST_LOST);
+        let mut lost = |runs: Range<i64>| {
+            runs.zip(named.by_ref()).map(|(run, _)| (run, Err(gone(run)))).collect::<Vec<Listed>>()
+        };
+        for id in self.ids()? {
+            listed.extend(lost(next..id));
+            let line = checked(id).map_err(|error| match error {
+                StoreError::UnknownRun { .. } => gone(id),
+                other => other,
+            });
+            listed.push((id, line));
+            next = id.saturating_add(1);
+        }
+        listed.extend(lost(next..self.last()?.saturating_add(1)));
+        Ok(listed)
+    }
+
+    /// The numbers of the runs that have a row, in order.
+    fn ids(&self) -> Result<Vec<i64>, StoreError> {
+        let mut database = self.database.borrow_mut();
+        let ids = insist(database.as_mut(), Purpose::Read, &mut |database| {
+            let rows = database.query("SELECT id FROM run ORDER BY id", &[])?;
+            rows.into_iter().map(|mut row| row.int()).collect()
+        });
+        ids.map_err(|fault| database.told(None, fault))
     }
 
     /// The runs that a filter lets through, the newest first, without a look at their measurements. Of a line that is damaged nothing
@@ -475,7 +504,7 @@ impl Store {
 
     /// Stores the figures of trends apart for the runs of an earlier iotax.
     fn add_figures(&mut self) -> Result<(), StoreError> {
-        (1..=self.last()?).try_for_each(|run| {
+        self.ids()?.into_iter().try_for_each(|run| {
             let database = self.database.get_mut().as_mut();
             let added = insist(database, Purpose::Write, &mut |database| run_figures::add(database, run));
             added.map_err(|fault| self.of_run(run, fault))
