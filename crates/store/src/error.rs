@@ -58,6 +58,14 @@ pub enum StoreError {
         /// The file.
         place: Location,
     },
+    /// Somebody else wrote, or could write, what SQLite would obey.
+    #[error("the store {place} was left untouched: {reason}; or name another one with --db")]
+    Planted {
+        /// The file.
+        place: Location,
+        /// Why.
+        reason: String,
+    },
     /// Bits of the store have changed since they were written.
     #[error(
         "{}the store {place} is damaged ({table}): {reason}; put back an earlier copy of it, or go on with another one: \
