@@ -100,6 +100,18 @@ pub enum StoreError {
         /// The run.
         run: i64,
     },
+    /// Only who stored a run of a database changes it.
+    #[error(
+        "run {run} of {place} was stored by {writer}, and nobody else changes it; copy it with iotax pull, or name another store with --db"
+    )]
+    OfAnother {
+        /// The run.
+        run: i64,
+        /// The database.
+        place: Location,
+        /// The role that stored it.
+        writer: String,
+    },
     /// There is no such run.
     #[error("there is no run {run}: {}; see `iotax list`", known_runs(*.last))]
     UnknownRun {

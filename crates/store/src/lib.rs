@@ -59,6 +59,13 @@ impl fmt::Debug for Claim {
     }
 }
 
+/// Why a run cannot be changed, if it is somebody else's.
+fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Fault> {
+    let place = database.place().clone();
+    let writer = database.other_writer(run)?;
+    Ok(writer.map(|writer| Fault::Told(StoreError::OfAnother { run, place, writer })))
+}
+
 /// Returns whether a measurement makes up for a failed attempt that a warning reports.
 fn is_made_up_for(warning: &Warning, by: (&str, &str, u32)) -> bool {
     warning.kind == WarningKind::Incomplete
@@ -439,10 +446,7 @@ impl Store {
     /// Changes what people say of a run; changes by others at the same time are kept.
     pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
         let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
-            let lock = format!("SELECT id FROM run WHERE id = $1{}", database.to_change());
-            if database.query(&lock, &[run.into()])?.is_empty() {
-                return Err(Fault::Unknown);
-            }
+            notes::lock(database, run)?;
             let (old, at) = notes::read(database, run)?.unwrap_or_default();
             let mut new = old.clone();
             change(&mut new);
@@ -521,7 +525,9 @@ impl Store {
         let mut attempted: Option<Vec<u8>> = None;
         let changed = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
             let suffix = database.to_change();
-            let (mut head, row) = HeadRow::read(database, run, suffix)?.ok_or(Fault::Unknown)?;
+            let Some((mut head, row)) = HeadRow::read(database, run, suffix)? else {
+                return Err(not_ours(database, run)?.unwrap_or(Fault::Unknown));
+            };
             if attempted.as_ref() == Some(&row.content) {
                 // The commit went through, and only the answer to it was lost.
                 return Ok(());

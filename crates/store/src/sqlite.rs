@@ -184,6 +184,10 @@ impl Database for Sqlite {
         Err(lost)
     }
 
+    fn other_writer(&mut self, _: i64) -> Result<Option<String>, Fault> {
+        Ok(None)
+    }
+
     fn claim(&mut self, run: i64) -> Result<Claim, Fault> {
         match claim::claim(&self.path, run) {
             Ok(socket) => Ok(Claim::new(socket)),
