@@ -44,6 +44,8 @@ pub struct Tls {
 pub struct Launch {
     /// The program `iotax`.
     pub program: PathBuf,
+    /// The directories that a run may make files in. It does nothing elsewhere.
+    pub directories: Vec<PathBuf>,
     /// A directory whose plans can be begun, beside those of the store's runs.
     pub plans: Option<PathBuf>,
 }

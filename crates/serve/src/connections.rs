@@ -1,69 +1,178 @@
-//! How many connections each peer has open.
+//! The connections that are open, and which of them gives way.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rustix::net::{Shutdown, shutdown};
 
 use crate::limiter::network;
 
 /// Connections at one time.
 const ALL: usize = 256;
-/// The most that one peer has: it cannot shut out the others, and a reverse proxy is one peer.
+/// The most that one peer has; a reverse proxy is one peer.
 pub(crate) const OF_ONE: usize = 128;
 
-/// The connections that are open, by peer.
+/// The connections that are open. Whoever comes when all are taken gets the one that has waited for its client the longest, of the peer
+/// that has the most: clients that are slow on purpose lock nobody out.
 #[derive(Debug, Default)]
-pub(crate) struct Connections(Mutex<HashMap<IpAddr, usize>>);
+pub(crate) struct Connections(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    /// Connections so far.
+    count: u64,
+    by_number: HashMap<u64, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    peer: IpAddr,
+    /// Requests that came in whole and are being answered.
+    busy: usize,
+    /// Since when it waits for its client.
+    since: Instant,
+    socket: OwnedFd,
+}
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     all: Arc<Connections>,
-    peer: IpAddr,
+    number: u64,
 }
 
+/// A request that is being answered: its connection gives way to nobody.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Connection>);
+
 impl Connections {
-    /// A connection more for a peer; absent if it, or all together, have as many as they may.
-    pub(crate) fn open(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
-        let peer = network(peer);
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let has = open.get(&peer).copied().unwrap_or_default();
-        if has >= OF_ONE || open.values().sum::<usize>() >= ALL {
-            return None;
+    /// A connection more for a peer; absent if all that it could take the place of are being answered.
+    pub(crate) fn open(self: &Arc<Self>, peer: IpAddr, socket: impl AsFd) -> io::Result<Option<Connection>> {
+        let socket = socket.as_fd().try_clone_to_owned()?;
+        let peer = peer_of(peer);
+        let mut open = self.lock();
+        let mut peers = HashMap::<IpAddr, usize>::new();
+        open.by_number.values().for_each(|entry| *peers.entry(entry.peer).or_default() += 1);
+        let has_most = if peers.get(&peer).copied().unwrap_or_default() >= OF_ONE {
+            Some(peer)
+        } else if open.by_number.len() >= ALL {
+            peers.into_iter().max_by_key(|(_, has)| *has).map(|(peer, _)| peer)
+        } else {
+            None
+        };
+        if has_most.is_some_and(|peer| !open.close_one_of(peer)) {
+            return Ok(None);
         }
-        open.insert(peer, has + 1);
-        Some(Connection { all: Arc::clone(self), peer })
+        open.count += 1;
+        let number = open.count;
+        open.by_number.insert(number, Entry { peer, busy: 0, since: Instant::now(), socket });
+        Ok(Some(Connection { all: Arc::clone(self), number }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Closes the connection of a peer that has waited the longest; false if all are being answered.
+    fn close_one_of(&mut self, peer: IpAddr) -> bool {
+        let waiting = self.by_number.iter().filter(|(_, entry)| entry.peer == peer && entry.busy == 0);
+        let Some(number) = waiting.min_by_key(|(_, entry)| entry.since).map(|(number, _)| *number) else {
+            return false;
+        };
+        if let Some(entry) = self.by_number.remove(&number) {
+            // Its reads end, and with them its task.
+            let _ = shutdown(&entry.socket, Shutdown::Both);
+        }
+        true
+    }
+}
+
+impl Connection {
+    /// Keeps it until the request that came in is answered.
+    pub(crate) fn busy(self: &Arc<Self>) -> Busy {
+        if let Some(entry) = self.all.lock().by_number.get_mut(&self.number) {
+            entry.busy += 1;
+        }
+        Busy(Arc::clone(self))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some(entry) = self.0.all.lock().by_number.get_mut(&self.0.number) {
+            entry.busy -= 1;
+            entry.since = Instant::now();
+        }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let mut open = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match open.get_mut(&self.peer) {
-            Some(has) if *has > 1 => *has -= 1,
-            _ => {
-                open.remove(&self.peer);
-            }
-        }
+        self.all.lock().by_number.remove(&self.number);
     }
+}
+
+/// This machine is one peer, whichever of its loopback addresses a process takes.
+fn peer_of(peer: IpAddr) -> IpAddr {
+    if peer.to_canonical().is_loopback() { Ipv4Addr::LOCALHOST.into() } else { network(peer) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
+    /// Connections of a peer, each with its client's end.
+    fn some(all: &Arc<Connections>, peer: [u8; 4], count: usize) -> Vec<(Arc<Connection>, UnixStream)> {
+        let one = |_| {
+            let (ours, theirs) = UnixStream::pair().expect("a pair");
+            theirs.set_nonblocking(true).expect("set");
+            let open = all.open(peer.into(), ours).expect("a descriptor");
+            open.map(|open| (Arc::new(open), theirs))
+        };
+        (0..count).filter_map(one).collect()
+    }
+
+    fn closed(clients: &[(Arc<Connection>, UnixStream)]) -> usize {
+        clients.iter().filter(|(_, client)| matches!((&*client).read(&mut [0]), Ok(0))).count()
+    }
+
     #[test]
-    fn no_peer_has_them_all_and_what_ends_is_free_again() {
-        let connections = Arc::new(Connections::default());
-        let take = |peer: [u8; 4]| std::iter::from_fn(|| connections.open(peer.into())).collect::<Vec<_>>();
-        let one = take([10, 0, 0, 1]);
-        assert_eq!(one.len(), OF_ONE);
-        let other = take([10, 0, 0, 2]);
-        assert_eq!(other.len(), ALL - OF_ONE);
-        assert!(take([10, 0, 0, 3]).is_empty(), "all are taken");
-        drop(one);
-        assert_eq!(take([10, 0, 0, 3]).len(), OF_ONE);
-        drop(other);
-        assert!(connections.0.lock().expect("sound").is_empty(), "nobody is remembered");
+    fn who_waits_longest_of_the_largest_peer_gives_way() {
+        let all = Arc::new(Connections::default());
+        let (first, second) =
+            (some(&all, [10, 0, 0, 1], OF_ONE), some(&all, [10, 0, 0, 2], ALL - OF_ONE - 1));
+        let quiet = some(&all, [10, 0, 0, 3], 1);
+        assert_eq!((first.len(), second.len(), quiet.len()), (OF_ONE, ALL - OF_ONE - 1, 1));
+        let busy = first[0].0.busy();
+        let late = some(&all, [10, 0, 0, 4], 1);
+        assert_eq!((late.len(), closed(&first), closed(&second), closed(&quiet)), (1, 1, 0, 0));
+        assert_eq!(closed(&first[..1]), 0, "it is being answered");
+        drop(busy);
+        // A peer that has all it may have takes its own place.
+        drop(late);
+        let more = some(&all, [10, 0, 0, 1], 2);
+        assert_eq!((more.len(), closed(&second), closed(&quiet)), (2, 0, 0));
+        drop((first, second, quiet, more));
+        assert!(all.lock().by_number.is_empty(), "nobody is remembered");
+    }
+
+    #[test]
+    fn all_addresses_of_this_machine_are_one_peer() {
+        let all = Arc::new(Connections::default());
+        let clients: Vec<_> = (1..=200).flat_map(|last| some(&all, [127, 0, 0, last], 1)).collect();
+        assert_eq!((clients.len(), closed(&clients)), (200, 200 - OF_ONE));
+        let busy: Vec<Busy> = clients.iter().map(|(connection, _)| connection.busy()).collect();
+        assert!(some(&all, [127, 0, 0, 1], 1).is_empty(), "all are being answered");
+        drop(busy);
+        assert_eq!(some(&all, [127, 0, 0, 1], 1).len(), 1);
     }
 }

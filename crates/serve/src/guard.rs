@@ -1,6 +1,7 @@
 //! The outermost layer: it admits or refuses each request, and sees to the form of every answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -12,12 +13,16 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::app::{App, Shared};
+use crate::connections::Connection;
 use crate::frame::{self, HasCharts, Told};
 use crate::login;
 use crate::problem::Problem;
 
 /// Longest wait for an answer to begin.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Longest time for the body of a request, and its longest length.
+const BODY: Duration = Duration::from_secs(10);
+const LONGEST_BODY: usize = 256 << 10;
 /// Longest path with its query.
 const LONGEST: usize = 8192;
 /// Requests that a failed login counts as.
@@ -46,10 +51,13 @@ pub(crate) async fn guard(
     let is_tls = app.config.tls.is_some();
     let admitted = admit(&app, peer, &mut request, start);
     let (uri, method) = (request.uri().clone(), request.method().clone());
+    let admitted = match admitted {
+        Ok(()) => whole(request).await,
+        Err(problem) => Err(problem),
+    };
     let answer = match admitted {
-        Ok(()) => {
-            let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
-            let answer = answer.unwrap_or_else(|_| Problem::busy("the answer took too long").into_response());
+        Ok(request) => {
+            let answer = answered(request, next).await;
             if uri.path() == "/login" && answer.status() == StatusCode::FORBIDDEN {
                 app.limiter.take(peer.ip(), FAILED_LOGIN, Instant::now());
             }
@@ -62,6 +70,31 @@ pub(crate) async fn guard(
     let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
     app.counters.count(answer.status().as_u16(), micros);
     answer
+}
+
+/// A request with all of its body. A client that sends it slowly waits here, where its connection gives way to others.
+pub(crate) async fn whole(request: Request) -> Result<Request, Problem> {
+    let (parts, body) = request.into_parts();
+    let read = tokio::time::timeout(BODY, axum::body::to_bytes(body, LONGEST_BODY)).await;
+    let body = read.map_err(|_| {
+        Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body of the request took longer than {} s", BODY.as_secs()),
+        )
+    })?;
+    let body = body.map_err(|_| {
+        let accepted = format!("the body of the request: accepted: up to {} KiB", LONGEST_BODY >> 10);
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, accepted)
+    })?;
+    Ok(Request::from_parts(parts, body.into()))
+}
+
+/// Answers a request that came in whole.
+pub(crate) async fn answered(request: Request, next: Next) -> Response {
+    let busy = request.extensions().get::<Arc<Connection>>().map(Connection::busy);
+    let answer = tokio::time::timeout(PATIENCE, next.run(request)).await;
+    drop(busy);
+    answer.unwrap_or_else(|_| Problem::busy("the answer took too long").into_response())
 }
 
 /// Admits a request, and takes the reverse proxy's path off it.
@@ -79,7 +112,7 @@ fn admit(app: &App, peer: SocketAddr, request: &mut Request, now: Instant) -> Re
     };
     *request.uri_mut() = uri;
     let (path, headers) = (request.uri().path(), request.headers());
-    check_host(app, request.uri(), headers)?;
+    check_host(app.config.listen.ip(), &app.config.hosts, request.uri(), headers)?;
     let is_asset = path.starts_with("/static/");
     if !is_asset && !app.limiter.take(peer.ip(), 1.0, now) {
         return Err(Problem::new(
@@ -115,9 +148,14 @@ fn without_base(base: &str, uri: &Uri) -> Option<Uri> {
 }
 
 /// Refuses names that nobody gave this server: a page elsewhere could have its own name lead here (DNS rebinding).
-fn check_host(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    // Elsewhere than on the loopback interface a token or certificate is needed, which such a page has not.
-    if !app.config.listen.ip().is_loopback() {
+pub(crate) fn check_host(
+    listen: IpAddr,
+    hosts: &[String],
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
+    // What is served elsewhere than on the loopback interface is guarded by a token or certificate, or everybody's.
+    if !listen.is_loopback() {
         return Ok(());
     }
     let named = headers.get(header::HOST).and_then(|value| value.to_str().ok());
@@ -125,14 +163,14 @@ fn check_host(app: &App, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> 
     let is_ours = |name: &str| {
         let name = name.trim_matches(['[', ']']);
         name.eq_ignore_ascii_case("localhost")
-            || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-            || app.config.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+            || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            || hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
     };
     match named {
         Some(name) if is_ours(name) => Ok(()),
         Some(name) => Err(Problem::new(
             StatusCode::MISDIRECTED_REQUEST,
-            format!("{name:?} is not a name of this server; start it with --host {name} if it is"),
+            format!("{name:?} is not a name of this server; iotax serve --host {name} makes it one"),
         )),
         None => Err(Problem::bad_request("the request names no host")),
     }

@@ -1,5 +1,6 @@
 //! Runs that are begun from the browser: one at a time, each a process of its own.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
@@ -60,8 +61,8 @@ impl Launcher {
 
     /// Begins a run of a plan, unless one goes on: two would measure each other.
     ///
-    /// The plan's text goes to the process's stdin and the store's place to its environment, so no shell and no other user reads either. Devices are
-    /// never overwritten: the process gets no permission, and refuses by itself.
+    /// The plan's text goes to the process's stdin and the store's place to its environment, so no shell and no other user reads either. Who wrote the
+    /// plan is not known, so the process is confined to directories and refuses by itself what goes beyond them.
     pub(crate) fn begin(&self, name: &str, plan: String) -> Result<(), Problem> {
         let mut last = lock(&self.last);
         if let Some(process) = last.as_ref().filter(|process| process.begun.ended.is_none()) {
@@ -72,6 +73,7 @@ impl Launcher {
         }
         let spawned = Command::new(&self.launch.program)
             .args(["run", "/dev/stdin", "--yes"])
+            .args(self.launch.directories.iter().flat_map(|dir| [OsStr::new("--confine"), dir.as_os_str()]))
             .env("IOTAX_DB", self.store.with_password())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -15,6 +15,7 @@ mod fleets;
 mod frame;
 mod guard;
 mod judged;
+mod last;
 mod launcher;
 mod limiter;
 mod listen;
@@ -35,4 +36,5 @@ mod runs;
 mod trends;
 
 pub use config::{Config, Launch, Tls};
+pub use last::LastMetrics;
 pub use listen::{ServeError, serve};

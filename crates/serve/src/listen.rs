@@ -6,12 +6,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use axum::Extension;
-use axum_server::Handle;
+use axum::{Extension, Router};
 use axum_server::accept::{Accept, DefaultAcceptor};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use axum_server::{Handle, Server};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -101,9 +102,7 @@ async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConf
     });
     let has_client_ca = app.config.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
     let service = routes::service(app).into_make_service_with_connect_info::<SocketAddr>();
-    let mut server = axum_server::from_tcp(socket)?.handle(handle).first_request_timeout(HEADERS);
-    server.http_builder().http1().header_read_timeout(HEADERS);
-    server.http_builder().http2().max_concurrent_streams(32).max_header_list_size(32 << 10);
+    let server = patient(socket)?.handle(handle);
     let limit = Limit { open: Arc::default(), has_certificate: has_client_ca };
     match tls {
         None => server.acceptor(limit).serve(service).await,
@@ -112,6 +111,28 @@ async fn until_stopped(app: &Shared, socket: TcpListener, tls: Option<ServerConf
             server.acceptor(RustlsAcceptor::new(config).acceptor(limit)).serve(service).await
         }
     }
+}
+
+/// A server that waits for no client without end.
+fn patient(socket: TcpListener) -> io::Result<Server<SocketAddr>> {
+    let mut server = axum_server::from_tcp(socket)?.first_request_timeout(HEADERS);
+    server.http_builder().http1().header_read_timeout(HEADERS);
+    server.http_builder().http2().max_concurrent_streams(32).max_header_list_size(32 << 10);
+    Ok(server)
+}
+
+/// Serves a router without TLS in a thread, until the process ends. Gives the address.
+pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<SocketAddr> {
+    let socket = TcpListener::bind(address)?;
+    let address = socket.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            let limit = Limit { open: Arc::default(), has_certificate: false };
+            patient(socket)?.acceptor(limit).serve(router.into_make_service()).await
+        })
+    })?;
+    Ok(address)
 }
 
 /// Accepts so many connections at one time; the others are closed at once.
@@ -135,7 +156,7 @@ where
     type Future = Pin<Box<dyn Future<Output = io::Result<(TcpStream, Self::Service)>> + Send>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let open = stream.peer_addr().map(|peer| self.open.open(peer.ip()));
+        let open = stream.peer_addr().and_then(|peer| self.open.open(peer.ip(), &stream));
         let certificate = self.has_certificate.then_some(HasCertificate);
         Box::pin(async move {
             let connection = open?.ok_or_else(|| io::Error::other("too many connections"))?;

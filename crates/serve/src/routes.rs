@@ -15,14 +15,12 @@ use crate::guard::guard;
 use crate::problem::Problem;
 use crate::{api, assets, compare, fleets, live, login, machines, metrics, notes, plans, run, runs, trends};
 
-/// Longest body of a request.
-const LONGEST: usize = 256 << 10;
-
 /// The whole service, in its guard.
 pub(crate) fn service(app: &Shared) -> Router {
     let router = pages()
         .nest("/api/v1", api::router())
-        .layer(DefaultBodyLimit::max(LONGEST))
+        // The guard has read the body, up to its own limit.
+        .layer(DefaultBodyLimit::disable())
         .layer(CompressionLayer::new())
         .layer(CatchPanicLayer::custom(panicked))
         .with_state(app.clone());

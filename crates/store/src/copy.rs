@@ -8,7 +8,7 @@ use crate::database::{Database, Purpose, insist};
 use crate::error::{Fault, StoreError};
 use crate::head::seal;
 use crate::sealed::{HeadRow, MeasurementRow, Sealed};
-use crate::{Copied, Notes, Store, counter, notes, run_figures};
+use crate::{Copied, Notes, Store, counter, not_ours, notes, run_figures};
 
 /// A run as it is copied.
 struct Parcel {
@@ -32,11 +32,12 @@ pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, Sto
             let copied = match copy_of(database, &parcel)? {
                 None => add(database, &parcel),
                 Some(id) => {
+                    let not_ours = not_ours(database, id)?;
                     // Nobody goes on with the copy meanwhile.
-                    if claim.is_none() {
+                    if claim.is_none() && not_ours.is_none() {
                         claim = Some(database.claim(id)?);
                     }
-                    complete(database, &parcel, id)
+                    complete(database, &parcel, id, not_ours)
                 }
             }?;
             // After a connection was lost, a second attempt finds what the first one did.
@@ -65,8 +66,7 @@ fn pack(database: &mut dyn Database, run: i64) -> Result<Parcel, Fault> {
 
 /// The run's number in a store that has it. Others that add runs wait from here on.
 fn copy_of(database: &mut dyn Database, parcel: &Parcel) -> Result<Option<i64>, Fault> {
-    let lock = format!("SELECT last_run FROM store WHERE one = 1{}", database.to_change());
-    database.query(&lock, &[])?;
+    counter::lock(database)?;
     let uuid = parcel.sealed.head.uuid.as_str().into();
     let found = database.query("SELECT id FROM run WHERE uuid = $1", &[uuid])?.pop();
     found.map(|mut row| row.int()).transpose()
@@ -84,9 +84,14 @@ fn add(database: &mut dyn Database, parcel: &Parcel) -> Result<Copied, Fault> {
     Ok(Copied::Added { run: id, measurements: rows.len() as u64 })
 }
 
-/// Adds what a copy lacks. The later of two notes stays.
-fn complete(database: &mut dyn Database, parcel: &Parcel, id: i64) -> Result<Copied, Fault> {
-    let suffix = database.to_change();
+/// Adds what a copy lacks. The later of two notes stays. `not_ours` says why only notes can be added.
+fn complete(
+    database: &mut dyn Database,
+    parcel: &Parcel,
+    id: i64,
+    not_ours: Option<Fault>,
+) -> Result<Copied, Fault> {
+    let suffix = if not_ours.is_some() { "" } else { database.to_change() };
     let (head, _) = HeadRow::read(database, id, suffix)?.ok_or(Fault::Unknown)?;
     let there = MeasurementRow::all(database, id)?;
     let sealed = &parcel.sealed;
@@ -103,6 +108,7 @@ fn complete(database: &mut dyn Database, parcel: &Parcel, id: i64) -> Result<Cop
     }
     let grown = !missing.is_empty() || (!has_more && head.revision < sealed.head.revision);
     if grown {
+        not_ours.map_or(Ok(()), Err)?;
         missing.iter().try_for_each(|row| row.insert(database, id))?;
         sealed.head_row.update(database, id)?;
         run_figures::refresh(database, id, &sealed.head)?;

@@ -15,10 +15,17 @@ pub(crate) fn start(database: &mut dyn Database) -> Result<(), Fault> {
     database.execute(sql, &[sealed(0).into()]).map(|_| ())
 }
 
+/// Has others wait that add runs or change notes, until this transaction ends.
+pub(crate) fn lock(database: &mut dyn Database) -> Result<(), Fault> {
+    let suffix = database.to_change();
+    database.query(&format!("SELECT last_run FROM store WHERE one = 1{suffix}"), &[]).map(|_| ())
+}
+
 /// The number of a run that is added in this transaction. Others that add one wait.
 pub(crate) fn next(database: &mut dyn Database) -> Result<i64, Fault> {
     let suffix = database.to_change();
-    let next = read(database, suffix)? + 1;
+    let next = read(database, suffix)?.checked_add(1);
+    let next = next.ok_or_else(|| Fault::Damaged("table store", "no number is left for a run".into()))?;
     let sql = "UPDATE store SET last_run = $1, seal = $2 WHERE one = 1";
     database.execute(sql, &[next.into(), sealed(next).into()])?;
     Ok(next)

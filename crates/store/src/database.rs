@@ -136,6 +136,9 @@ pub(crate) trait Database: Debug + Send {
     /// Connects again after [`Fault::Lost`], for as long as a user may be expected to wait. Claims are held again afterwards.
     fn reconnect(&mut self, lost: Fault) -> Result<(), Fault>;
 
+    /// Whose run it is, if this user cannot change it.
+    fn other_writer(&mut self, run: i64) -> Result<Option<String>, Fault>;
+
     /// Claims a run for this process.
     fn claim(&mut self, run: i64) -> Result<Claim, Fault>;
 

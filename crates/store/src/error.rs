@@ -58,6 +58,14 @@ pub enum StoreError {
         /// The file.
         place: Location,
     },
+    /// Somebody else wrote, or could write, what SQLite would obey.
+    #[error("the store {place} was left untouched: {reason}; or name another one with --db")]
+    Planted {
+        /// The file.
+        place: Location,
+        /// Why.
+        reason: String,
+    },
     /// Bits of the store have changed since they were written.
     #[error(
         "{}the store {place} is damaged ({table}): {reason}; put back an earlier copy of it, or go on with another one: \
@@ -91,6 +99,18 @@ pub enum StoreError {
     Claimed {
         /// The run.
         run: i64,
+    },
+    /// Only who stored a run of a database changes it.
+    #[error(
+        "run {run} of {place} was stored by {writer}, and nobody else changes it; copy it with iotax pull, or name another store with --db"
+    )]
+    OfAnother {
+        /// The run.
+        run: i64,
+        /// The database.
+        place: Location,
+        /// The role that stored it.
+        writer: String,
     },
     /// There is no such run.
     #[error("there is no run {run}: {}; see `iotax list`", known_runs(*.last))]

@@ -26,6 +26,7 @@ use std::any::Any;
 use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::fmt;
+use std::ops::Range;
 
 use iotax_analysis::trend::RunFigures;
 use iotax_model::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
@@ -56,6 +57,13 @@ impl fmt::Debug for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Claim")
     }
+}
+
+/// Why a run cannot be changed, if it is somebody else's.
+fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Fault> {
+    let place = database.place().clone();
+    let writer = database.other_writer(run)?;
+    Ok(writer.map(|writer| Fault::Told(StoreError::OfAnother { run, place, writer })))
 }
 
 /// Returns whether a measurement makes up for a failed attempt that a warning reports.
@@ -169,6 +177,9 @@ pub enum Copied {
 pub struct Store {
     database: RefCell<Box<dyn Database>>,
 }
+
+/// Runs without a row that are named one by one.
+const MOST_LOST: u32 = 1000;
 
 /// A run's number, and what is known of it or why nothing is.
 pub type Listed = (i64, Result<RunSummary, StoreError>);
@@ -368,7 +379,7 @@ impl Store {
     }
 
     /// All runs, the oldest first; of one that cannot be read its number and why. All measurements are read and compared with their
-    /// checksums.
+    /// checksums. Of runs without a row the first thousand are named: a counter may be damaged, too.
     pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let checked = |run| {
             let (sealed, is_claimed) = self.read(run, &mut |database| {
@@ -377,11 +388,36 @@ impl Store {
             })?;
             let told = |fault| self.of_run(run, fault);
             let mut line = summary::Summary::new(&sealed.head).map_err(told)?.line(run, is_claimed);
-            line.tags = self.notes(run)?.tags;
-            line.damage = sealed.check().err().map(told);
+            let notes = self.notes(run).map(|notes| line.tags = notes.tags);
+            line.damage = sealed.check().err().map(told).or(notes.err());
             Ok(line)
         };
-        Ok((1..=self.last()?).map(|run| (run, checked(run))).collect())
+        let gone = |run| self.database.borrow().told(Some(run), Fault::Unknown);
+        let (mut listed, mut next, mut named) = (Vec::new(), 1, 0..MOST_LOST);
+        let mut lost = |runs: Range<i64>| {
+            runs.zip(named.by_ref()).map(|(run, _)| (run, Err(gone(run)))).collect::<Vec<Listed>>()
+        };
+        for id in self.ids()? {
+            listed.extend(lost(next..id));
+            let line = checked(id).map_err(|error| match error {
+                StoreError::UnknownRun { .. } => gone(id),
+                other => other,
+            });
+            listed.push((id, line));
+            next = id.saturating_add(1);
+        }
+        listed.extend(lost(next..self.last()?.saturating_add(1)));
+        Ok(listed)
+    }
+
+    /// The numbers of the runs that have a row, in order.
+    fn ids(&self) -> Result<Vec<i64>, StoreError> {
+        let mut database = self.database.borrow_mut();
+        let ids = insist(database.as_mut(), Purpose::Read, &mut |database| {
+            let rows = database.query("SELECT id FROM run ORDER BY id", &[])?;
+            rows.into_iter().map(|mut row| row.int()).collect()
+        });
+        ids.map_err(|fault| database.told(None, fault))
     }
 
     /// The runs that a filter lets through, the newest first, without a look at their measurements. Of a line that is damaged nothing
@@ -410,10 +446,7 @@ impl Store {
     /// Changes what people say of a run; changes by others at the same time are kept.
     pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
         let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
-            let lock = format!("SELECT id FROM run WHERE id = $1{}", database.to_change());
-            if database.query(&lock, &[run.into()])?.is_empty() {
-                return Err(Fault::Unknown);
-            }
+            notes::lock(database, run)?;
             let (old, at) = notes::read(database, run)?.unwrap_or_default();
             let mut new = old.clone();
             change(&mut new);
@@ -475,7 +508,7 @@ impl Store {
 
     /// Stores the figures of trends apart for the runs of an earlier iotax.
     fn add_figures(&mut self) -> Result<(), StoreError> {
-        (1..=self.last()?).try_for_each(|run| {
+        self.ids()?.into_iter().try_for_each(|run| {
             let database = self.database.get_mut().as_mut();
             let added = insist(database, Purpose::Write, &mut |database| run_figures::add(database, run));
             added.map_err(|fault| self.of_run(run, fault))
@@ -492,7 +525,9 @@ impl Store {
         let mut attempted: Option<Vec<u8>> = None;
         let changed = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
             let suffix = database.to_change();
-            let (mut head, row) = HeadRow::read(database, run, suffix)?.ok_or(Fault::Unknown)?;
+            let Some((mut head, row)) = HeadRow::read(database, run, suffix)? else {
+                return Err(not_ours(database, run)?.unwrap_or(Fault::Unknown));
+            };
             if attempted.as_ref() == Some(&row.content) {
                 // The commit went through, and only the answer to it was lost.
                 return Ok(());

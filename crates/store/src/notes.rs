@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::Notes;
+use crate::counter;
 use crate::database::Database;
 use crate::error::Fault;
 use crate::head::seal;
@@ -28,6 +29,13 @@ pub(crate) fn read(database: &mut dyn Database, run: i64) -> Result<Option<(Note
     }
 }
 
+/// Waits for others that change notes. The run's own row may be somebody else's, who alone can lock it.
+pub(crate) fn lock(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
+    counter::lock(database)?;
+    let there = database.query("SELECT id FROM run WHERE id = $1", &[run.into()])?;
+    if there.is_empty() { Err(Fault::Unknown) } else { Ok(()) }
+}
+
 /// Puts notes in place of those that are there.
 pub(crate) fn put(
     database: &mut dyn Database,
@@ -44,11 +52,7 @@ pub(crate) fn put(
             &"a note has no NUL character, and a tag has at least one character",
         ));
     }
-    // Waits for others that change the same notes.
-    let lock = format!("SELECT id FROM run WHERE id = $1{}", database.to_change());
-    if database.query(&lock, &[run.into()])?.is_empty() {
-        return Err(Fault::Unknown);
-    }
+    lock(database, run)?;
     database.execute("DELETE FROM tag WHERE run = $1", &[run.into()])?;
     for tag in &notes.tags {
         database.execute("INSERT INTO tag (run, tag) VALUES ($1, $2)", &[run.into(), tag.as_str().into()])?;

@@ -1,13 +1,13 @@
 //! A store in a PostgreSQL database, in the schema `iotax`.
 //!
-//! Claims are advisory locks of the session that also writes, so a process that lost its connection has lost its claim, and has it
-//! again before it writes on.
+//! A claim is a row that names a session and an advisory lock of it. It is the session that also writes, so a process that lost its connection
+//! has lost its claim, and has it again before it writes on. A lock alone would not do: everybody who can connect can take one.
 
 mod connect;
 mod pgpass;
 mod tls;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error as _;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,10 +22,13 @@ use self::connect::Connector;
 use crate::database::{Columns, Database, Purpose, Value};
 use crate::error::{Fault, StoreError};
 use crate::schema::{self, Step};
-use crate::{Claim, Location};
+use crate::{Claim, Location, not_ours};
 
-/// First key of the advisory locks of runs: "iotx". The second is the run's number.
-const LOCKS: i32 = i32::from_be_bytes(*b"iotx");
+/// The advisory lock of who makes or updates the tables: "iotx".
+const SCHEMA_LOCK: i64 = i32::from_be_bytes(*b"iotx") as i64;
+/// Whether a row of `claim` holds.
+const IS_HELD: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
+                       AND pg_locks.pid = claim.pid AND (classid::bigint << 32) | objid::bigint = claim.key)";
 /// Longest wait for a server that went away, and for locks.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The same for one that only looks: its user can ask again.
@@ -52,14 +55,15 @@ pub(crate) struct Postgres {
     connector: Connector,
     is_read_only: bool,
     session: Arc<Mutex<Session>>,
-    /// True once the server was waited for in vain: what follows tries only once.
-    gave_up: bool,
+    /// Since when the server does not answer.
+    away: Option<Instant>,
 }
 
 struct Session {
     client: Client,
     statements: HashMap<String, Statement>,
-    claimed: BTreeSet<i64>,
+    /// Runs with the keys of their locks.
+    claimed: BTreeMap<i64, i64>,
 }
 
 impl fmt::Debug for Session {
@@ -104,7 +108,7 @@ impl Postgres {
         })?;
         let session =
             Session::begin(&connector, is_read_only).map_err(|error| told(&place, None, fault(error)))?;
-        Ok(Self { place, connector, is_read_only, session: Arc::new(Mutex::new(session)), gave_up: false })
+        Ok(Self { place, connector, is_read_only, session: Arc::new(Mutex::new(session)), away: None })
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -145,10 +149,7 @@ impl Postgres {
     }
 
     fn make_within(&mut self, steps: &'static [Step]) -> Result<i64, Fault> {
-        self.query(
-            "SELECT 1::bigint FROM (SELECT pg_advisory_xact_lock($1)) locked",
-            &[i64::from(LOCKS).into()],
-        )?;
+        self.query("SELECT 1::bigint FROM (SELECT pg_advisory_xact_lock($1)) locked", &[SCHEMA_LOCK.into()])?;
         // Somebody else may have been first.
         let found = self.version()?;
         if found.is_none() {
@@ -186,7 +187,7 @@ pub fn init(place: &Location, readers: &[String], writers: &[String]) -> Result<
     let to_write = writers.iter().map(|role| {
         let role = quoted(role);
         format!(
-            "GRANT INSERT, UPDATE ON store, run, run_figures, note, live TO {role}; \
+            "GRANT INSERT, UPDATE ON store, run, run_figures, note, live, claim TO {role}; \
              GRANT INSERT ON measurement, tag TO {role}; GRANT DELETE ON run_figures, tag, live TO {role};"
         )
     });
@@ -206,7 +207,7 @@ impl Session {
         if is_read_only {
             client.batch_execute("SET default_transaction_read_only = on")?;
         }
-        Ok(Self { client, statements: HashMap::new(), claimed: BTreeSet::new() })
+        Ok(Self { client, statements: HashMap::new(), claimed: BTreeMap::new() })
     }
 
     fn statement(&mut self, sql: &str) -> Result<Statement, Error> {
@@ -221,16 +222,27 @@ impl Session {
         Ok(statement)
     }
 
-    /// Takes the lock of a run. Returns whether it was free.
-    fn lock(&mut self, run: i64) -> Result<bool, Error> {
-        let row = self.client.query_one("SELECT pg_try_advisory_lock($1, $2)", &[&LOCKS, &key(run)])?;
-        Ok(row.get(0))
+    /// Claims a run that nobody holds, or whose claim has the key `before`: ours of a session that was lost. Returns whether it did.
+    fn hold(&mut self, run: i64, before: Option<i64>) -> Result<bool, Error> {
+        let key: i64 = self.client.query_one("SELECT (random() * 9e18)::bigint", &[])?.get(0);
+        self.client.query("SELECT pg_advisory_lock($1)", &[&key])?;
+        let row = "INSERT INTO claim (run, pid, key) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING";
+        self.client.execute(row, &[&run])?;
+        let take = format!(
+            "UPDATE claim SET pid = pg_backend_pid(), key = $2 WHERE run = $1 AND (key = $3 OR NOT {IS_HELD})"
+        );
+        let is_held = self.client.execute(&take, &[&run, &key, &before.unwrap_or(-1)])? == 1;
+        if is_held {
+            self.claimed.insert(run, key);
+        } else {
+            self.release(key)?;
+        }
+        Ok(is_held)
     }
-}
 
-/// A run as a key of a lock.
-fn key(run: i64) -> i32 {
-    i32::try_from(run).unwrap_or(-1)
+    fn release(&mut self, key: i64) -> Result<(), Error> {
+        self.client.query("SELECT pg_advisory_unlock($1)", &[&key]).map(|_| ())
+    }
 }
 
 /// A claim: drops the lock, unless the session is gone and the lock with it.
@@ -242,8 +254,9 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        session.claimed.remove(&self.run);
-        let _ = session.client.query("SELECT pg_advisory_unlock($1, $2)", &[&LOCKS, &key(self.run)]);
+        if let Some(key) = session.claimed.remove(&self.run) {
+            let _ = session.release(key);
+        }
     }
 }
 
@@ -289,33 +302,26 @@ impl Database for Postgres {
         if !matches!(lost, Fault::Lost(_)) {
             return Err(lost);
         }
-        let patience = match (self.gave_up, self.is_read_only) {
-            (true, _) => Duration::ZERO,
-            (false, true) => READ_PATIENCE,
-            (false, false) => PATIENCE,
-        };
-        self.gave_up = true;
-        let begun = Instant::now();
+        let patience = if self.is_read_only { READ_PATIENCE } else { PATIENCE };
+        let away = *self.away.get_or_insert_with(Instant::now);
         let mut pause = Duration::from_millis(50);
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        let claimed = session.claimed.clone();
         loop {
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_secs(2));
             let renewed = Session::begin(&self.connector, self.is_read_only).and_then(|mut renewed| {
                 // The server may not have noticed yet that the former session is gone.
-                for run in &claimed {
-                    if !renewed.lock(*run)? {
+                for (run, key) in &session.claimed {
+                    if !renewed.hold(*run, Some(*key))? {
                         return Ok(Err(*run));
                     }
                 }
-                renewed.claimed.clone_from(&claimed);
                 Ok(Ok(renewed))
             });
             let lost = match renewed {
                 Ok(Ok(renewed)) => {
                     *session = renewed;
-                    self.gave_up = false;
+                    self.away = None;
                     return Ok(());
                 }
                 Ok(Err(run)) => format!("run {run} is claimed by another process since"),
@@ -324,19 +330,27 @@ impl Database for Postgres {
                     other => return Err(other),
                 },
             };
-            if begun.elapsed() >= patience {
-                return Err(Fault::Lost(format!("{lost}; it was tried for {} s", patience.as_secs())));
+            // What follows tries once more each.
+            if away.elapsed() >= patience {
+                return Err(Fault::Lost(format!("{lost}; it was tried for {} s", away.elapsed().as_secs())));
             }
         }
     }
 
+    fn other_writer(&mut self, run: i64) -> Result<Option<String>, Fault> {
+        let sql =
+            "SELECT writer FROM run WHERE id = $1 AND writer <> current_user AND row_security_active('run')";
+        self.query(sql, &[run.into()])?.pop().map(|mut row| row.text()).transpose()
+    }
+
     fn claim(&mut self, run: i64) -> Result<Claim, Fault> {
+        if let Some(fault) = not_ours(self, run)? {
+            return Err(fault);
+        }
         let mut session = self.session();
-        // A session's own lock would be granted to it again.
-        if session.claimed.contains(&run) || !session.lock(run).map_err(fault)? {
+        if session.claimed.contains_key(&run) || !session.hold(run, None).map_err(fault)? {
             return Err(Fault::Told(StoreError::Claimed { run }));
         }
-        session.claimed.insert(run);
         drop(session);
         Ok(Claim::new(Held { run, session: Arc::clone(&self.session) }))
     }
@@ -345,11 +359,9 @@ impl Database for Postgres {
         if runs.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let sql = "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted \
-                   AND classid::bigint = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-        let rows = self.query(sql, &[i64::from(LOCKS).into()])?;
-        let locked = rows.into_iter().map(|mut row| row.int()).collect::<Result<BTreeSet<_>, _>>()?;
-        Ok(runs.iter().copied().filter(|run| locked.contains(run)).collect())
+        let rows = self.query(&format!("SELECT run FROM claim WHERE {IS_HELD}"), &[])?;
+        let held = rows.into_iter().map(|mut row| row.int()).collect::<Result<BTreeSet<_>, _>>()?;
+        Ok(runs.iter().copied().filter(|run| held.contains(run)).collect())
     }
 
     fn put_live(&mut self, run: i64, state: &str) -> Result<(), Fault> {

@@ -21,6 +21,7 @@ pub(crate) struct Step {
 pub(crate) const STEPS: &[Step] = &[
     Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES },
     Step { to: 3, both: RUN_FIGURES, sqlite: "", postgres: "" },
+    Step { to: 4, both: "", sqlite: "", postgres: WRITERS },
 ];
 
 /// Contents are JSON under zstd; seals are checksums over the other columns (`sealed`).
@@ -139,6 +140,53 @@ CREATE UNLOGGED TABLE live (
 
 CREATE TABLE schema_version (version BIGINT NOT NULL);
 INSERT INTO schema_version VALUES (0);
+";
+
+/// A run belongs to the role that stored it: others read it, and only notes and tags are everybody's. The tables' owner, for whom these
+/// rules do not hold, may change all of it.
+///
+/// A claim holds while the session `pid` has the advisory lock `key`: anybody can take a lock, but not with that process's number.
+const WRITERS: &str = "
+ALTER TABLE run ADD COLUMN writer TEXT NOT NULL DEFAULT current_user;
+
+CREATE TABLE claim (
+    run BIGINT PRIMARY KEY REFERENCES run (id),
+    pid BIGINT NOT NULL,
+    key BIGINT NOT NULL
+);
+
+CREATE FUNCTION is_own(of BIGINT) RETURNS boolean LANGUAGE sql STABLE SET search_path = iotax AS
+'SELECT EXISTS (SELECT 1 FROM run WHERE id = of AND writer = current_user)';
+
+ALTER TABLE run ENABLE ROW LEVEL SECURITY;
+CREATE POLICY reads ON run FOR SELECT USING (true);
+CREATE POLICY adds ON run FOR INSERT WITH CHECK (writer = current_user AND id = (SELECT last_run FROM store));
+CREATE POLICY changes ON run FOR UPDATE USING (writer = current_user);
+
+ALTER TABLE measurement ENABLE ROW LEVEL SECURITY;
+CREATE POLICY reads ON measurement FOR SELECT USING (true);
+CREATE POLICY adds ON measurement FOR INSERT WITH CHECK (is_own(run));
+
+ALTER TABLE run_figures ENABLE ROW LEVEL SECURITY;
+CREATE POLICY reads ON run_figures FOR SELECT USING (true);
+CREATE POLICY changes ON run_figures USING (is_own(run));
+
+ALTER TABLE live ENABLE ROW LEVEL SECURITY;
+CREATE POLICY reads ON live FOR SELECT USING (true);
+CREATE POLICY changes ON live USING (is_own(run));
+
+ALTER TABLE claim ENABLE ROW LEVEL SECURITY;
+CREATE POLICY reads ON claim FOR SELECT USING (true);
+CREATE POLICY changes ON claim USING (is_own(run));
+
+CREATE FUNCTION goes_on() RETURNS trigger LANGUAGE plpgsql SET search_path = iotax AS '
+BEGIN
+    IF NEW.last_run NOT IN (OLD.last_run + 1, (SELECT coalesce(max(id), 0) + 1 FROM run)) THEN
+        RAISE EXCEPTION ''the number of runs goes up by one'';
+    END IF;
+    RETURN NEW;
+END';
+CREATE TRIGGER goes_on BEFORE UPDATE ON store FOR EACH ROW EXECUTE FUNCTION goes_on();
 ";
 
 /// The schema's version.

@@ -3,6 +3,8 @@
 //! Databases do not detect flipped bits in their files by themselves. So each row has a checksum over itself and its run, and the
 //! row of a run holds the number of its measurements and the sum of their checksums, so that a missing one is detected.
 
+use std::io::{self, Read as _};
+
 use iotax_analysis::Metric;
 use iotax_model::record::Measurement;
 use serde::Serialize;
@@ -17,14 +19,39 @@ use crate::summary::Summary;
 /// Fast, and within a few percent of the best.
 const ZSTD_LEVEL: i32 = 3;
 
+/// Bytes of text for each packed one that a reader believes. More is made to exhaust its memory.
+const MOST_TIMES: usize = 100;
+/// Bytes of text that never pack into less than a hundredth.
+const PIECE: usize = 1024;
+
 pub(crate) fn pack<T: Serialize>(what: &'static str, value: &T) -> Result<Vec<u8>, Fault> {
     let text = serde_json::to_vec(value).map_err(|error| Fault::value(what, &error))?;
-    zstd::bulk::compress(&text, ZSTD_LEVEL).map_err(|error| Fault::value(what, &error))
+    let packed =
+        |text: &[u8]| zstd::bulk::compress(text, ZSTD_LEVEL).map_err(|error| Fault::value(what, &error));
+    let whole = packed(&text)?;
+    if text.len() <= most(&whole) {
+        return Ok(whole);
+    }
+    // A text that repeats itself too often: frames in a row unpack like one.
+    let pieces = text.chunks(PIECE).map(packed).collect::<Result<Vec<_>, _>>()?;
+    Ok(pieces.concat())
 }
 
 pub(crate) fn unpack<T: DeserializeOwned>(content: &[u8]) -> Result<T, String> {
-    let text = zstd::stream::decode_all(content).map_err(|error| error.to_string())?;
+    let told = |error: io::Error| error.to_string();
+    let most = most(content);
+    let mut text = Vec::new();
+    let frames = zstd::stream::Decoder::new(content).map_err(told)?;
+    frames.take(most as u64 + 1).read_to_end(&mut text).map_err(told)?;
+    if text.len() > most {
+        return Err(format!("{} bytes unpack into more than {MOST_TIMES} times as many", content.len()));
+    }
     serde_json::from_slice(&text).map_err(|error| error.to_string())
+}
+
+/// The longest text that a packed one may have.
+fn most(packed: &[u8]) -> usize {
+    packed.len().saturating_mul(MOST_TIMES)
 }
 
 /// A run's head as it is stored.
@@ -224,5 +251,26 @@ impl Sealed {
             .map_err(|reason| Fault::Damaged("table measurement", reason))?;
         measurements.sort_by_key(|m| (m.order, m.started_at_ms));
         Ok((self.head, measurements))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_unpacks_however_often_it_repeats_itself() {
+        for text in ["x".repeat(5_000_000), "a\u{1f4be}b".repeat(100_000), String::new(), "short".into()] {
+            let content = pack("text", &text).expect("packed");
+            assert!(unpack::<String>(&content).as_ref() == Ok(&text), "{} bytes", text.len());
+        }
+    }
+
+    #[test]
+    fn a_row_that_unpacks_without_end_is_refused_before_it_takes_memory() {
+        let bomb = zstd::bulk::compress(&vec![b' '; 1 << 30], 1).expect("packed");
+        assert!(bomb.len() < 200 << 10);
+        let said = unpack::<Json>(&bomb).expect_err("refused");
+        assert!(said.contains("more than 100 times"), "{said}");
     }
 }

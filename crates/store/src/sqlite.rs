@@ -5,15 +5,18 @@
 
 mod claim;
 mod live;
+mod neighbours;
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, TransactionBehavior, params_from_iter};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Statement, TransactionBehavior, ffi, params_from_iter};
+use rustix::fs::OFlags;
 
 use crate::database::{Columns, Database, Purpose, Value};
 use crate::error::{Fault, StoreError};
@@ -31,27 +34,32 @@ pub(crate) struct Sqlite {
     path: PathBuf,
     place: Location,
     connection: Connection,
+    is_read_only: bool,
     /// Shown states of runs that ended without a word were looked for.
     is_swept: bool,
 }
 
 impl Sqlite {
-    /// Opens a store to read it. It need not be writable, and neither need its directory.
+    /// Opens a store to read it. It need not be writable, and neither need its directory. What SQLite finds beside it is not obeyed,
+    /// unless this user wrote it.
     pub(crate) fn to_read(path: &Path) -> Result<Self, StoreError> {
         if is_new(path, schema::version())? {
             return Err(StoreError::Foreign { place: path.into() });
         }
-        let store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let prepared = || -> Result<i64, Fault> {
-            store.connection.pragma_update(None, "query_only", true)?;
-            version(&store.connection)
-        };
-        let found = prepared().map_err(|fault| store.told(None, fault))?;
-        let known = schema::version();
-        if found != known {
-            return Err(StoreError::Version { place: path.into(), found, known });
+        let mut store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let (known, steps) = (schema::version(), schema::STEPS);
+        let found = store.begin(Purpose::Read).and_then(|()| {
+            let found = version(&store.connection)?;
+            if found == known {
+                check_tables(&store.connection, found, steps)?;
+            }
+            Ok(found)
+        });
+        store.roll_back();
+        match found.map_err(|fault| store.told(None, fault))? {
+            found if found == known => Ok(store),
+            found => Err(StoreError::Version { place: path.into(), found, known }),
         }
-        Ok(store)
     }
 
     /// Opens a store to write it, or makes one where there is no file or an empty one.
@@ -64,9 +72,13 @@ impl Sqlite {
     /// Like [`Self::to_write`], with the schema that these steps make.
     pub(crate) fn to_write_by(path: &Path, steps: &'static [Step]) -> Result<Self, StoreError> {
         let is_new = is_new(path, schema::newest(steps))?;
+        neighbours::refuse_planted(path).map_err(|reason| planted(path, reason))?;
         let mut store = Self::open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         if !is_new {
-            check_pages(&store.connection).map_err(|fault| store.told(None, fault))?;
+            let checked = version(&store.connection)
+                .and_then(|found| check_tables(&store.connection, found, steps))
+                .and_then(|()| check_pages(&store.connection));
+            checked.map_err(|fault| store.told(None, fault))?;
         }
         make(&mut store.connection, steps).map_err(|fault| match fault {
             Fault::Sqlite(error) if is_refusal(&error) => {
@@ -84,10 +96,20 @@ impl Sqlite {
             connection.busy_timeout(PATIENCE)?;
             Ok(connection)
         });
+        let is_read_only = flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY);
         match opened {
-            Ok(connection) => Ok(Self { path: path.to_owned(), place, connection, is_swept: false }),
+            Ok(connection) => {
+                Ok(Self { path: path.to_owned(), place, connection, is_read_only, is_swept: false })
+            }
             Err(error) => Err(StoreError::Sql { place, reason: error.to_string() }),
         }
+    }
+
+    /// Takes back what a process of this user left when it was killed in the middle of a write.
+    fn put_right(&self) -> Result<(), Fault> {
+        neighbours::refuse_planted(&self.path).map_err(|reason| Fault::Told(planted(&self.path, reason)))?;
+        let writer = Self::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(Fault::Told)?;
+        version(&writer.connection).map(|_| ())
     }
 
     fn file_fault(&self, source: io::Error) -> Fault {
@@ -121,11 +143,23 @@ impl Database for Sqlite {
     }
 
     fn begin(&mut self, purpose: Purpose) -> Result<(), Fault> {
-        let sql = match purpose {
-            Purpose::Read => "BEGIN",
-            Purpose::Write => "BEGIN IMMEDIATE",
-        };
-        Ok(self.connection.execute_batch(sql)?)
+        if purpose == Purpose::Write {
+            return Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?);
+        }
+        if self.is_read_only {
+            neighbours::refuse_foreign(&self.path)
+                .map_err(|reason| Fault::Told(planted(&self.path, reason)))?;
+        }
+        self.connection.execute_batch("BEGIN")?;
+        // The first look shows whether a write was cut short, which only a writer can take back.
+        match version(&self.connection) {
+            Err(Fault::Sqlite(error)) if self.is_read_only && is_half_written(&error) => {
+                self.roll_back();
+                self.put_right()?;
+                Ok(self.connection.execute_batch("BEGIN")?)
+            }
+            looked => looked.map(|_| ()),
+        }
     }
 
     fn commit(&mut self) -> Result<(), Fault> {
@@ -148,6 +182,10 @@ impl Database for Sqlite {
 
     fn reconnect(&mut self, lost: Fault) -> Result<(), Fault> {
         Err(lost)
+    }
+
+    fn other_writer(&mut self, _: i64) -> Result<Option<String>, Fault> {
+        Ok(None)
     }
 
     fn claim(&mut self, run: i64) -> Result<Claim, Fault> {
@@ -229,6 +267,26 @@ fn check_pages(connection: &Connection) -> Result<(), Fault> {
     if found == "ok" { Ok(()) } else { Err(Fault::Damaged("structure", found.replace('\n', " "))) }
 }
 
+/// Refuses tables, views and triggers that are not those of this version: SQL that somebody else wrote would run with every query.
+fn check_tables(connection: &Connection, version: i64, steps: &'static [Step]) -> Result<(), Fault> {
+    let ours = Connection::open_in_memory()?;
+    for step in steps.iter().filter(|step| step.to <= version) {
+        ours.execute_batch(&schema::of_sqlite(step))?;
+    }
+    if tables(connection)? == tables(&ours)? {
+        return Ok(());
+    }
+    Err(Fault::Damaged("structure", format!("its tables are not those of version {version}")))
+}
+
+/// Everything that a file's schema says.
+fn tables(connection: &Connection) -> rusqlite::Result<Vec<(String, String, Option<String>)>> {
+    let sql = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name";
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    rows.collect()
+}
+
 /// Makes the tables if there are none, and brings older ones up to date. Writes in any case, so that what cannot be written is noticed
 /// before anything is measured.
 fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault> {
@@ -250,11 +308,16 @@ fn make(connection: &mut Connection, steps: &'static [Step]) -> Result<(), Fault
 /// absent or empty.
 fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
     let fail = |source| StoreError::Open { place: path.into(), source };
-    let mut file = match File::open(path) {
+    // A FIFO would be waited for.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
         Err(error) => return Err(fail(error)),
     };
+    if !file.metadata().map_err(fail)?.is_file() {
+        return Err(fail(io::Error::other("it is not a file")));
+    }
     // https://www.sqlite.org/fileformat.html#the_database_header
     let mut header = Vec::new();
     file.by_ref().take(100).read_to_end(&mut header).map_err(fail)?;
@@ -264,6 +327,9 @@ fn is_new(path: &Path, known: i64) -> Result<bool, StoreError> {
     let number = |at: usize| Some(u32::from_be_bytes(header.get(at..at + 4)?.try_into().ok()?));
     if !header.starts_with(b"SQLite format 3\0") || number(68) != Some(APPLICATION_ID) {
         return Err(StoreError::Foreign { place: path.into() });
+    }
+    if header.get(18..20).is_some_and(|versions| versions != [1, 1]) {
+        return Err(planted(path, "it has a write-ahead log, which iotax never makes".to_owned()));
     }
     let found = i64::from(number(60).unwrap_or(0));
     if !schema::is_known(found, known) {
@@ -276,6 +342,15 @@ fn journal(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-journal");
     name.into()
+}
+
+fn planted(path: &Path, reason: String) -> StoreError {
+    StoreError::Planted { place: path.into(), reason }
+}
+
+/// A write was cut short, and this connection cannot take it back.
+fn is_half_written(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_READONLY_ROLLBACK)
 }
 
 /// The place lets nobody write.

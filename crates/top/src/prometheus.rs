@@ -1,21 +1,9 @@
-//! Frames for Prometheus: its text format, and a server for it.
+//! Frames in Prometheus' text format.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use crate::figure::{self, Figure, Unit};
 use crate::rates::Frame;
-
-/// The time that a client has for its request and for taking the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Clients that are answered at once.
-const MOST_CLIENTS: usize = 64;
-/// The longest request, in bytes.
-const LONGEST_REQUEST: u64 = 8192;
 
 /// A frame in Prometheus' text format: a gauge for each figure. What is not known has no sample.
 #[must_use]
@@ -89,68 +77,4 @@ fn name(kind: &str, id: &str, unit: Unit) -> String {
 
 fn escaped(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-/// Answers every GET of /metrics with the last frame.
-#[derive(Debug)]
-pub struct Server {
-    address: SocketAddr,
-    last: Arc<Mutex<String>>,
-}
-
-impl Server {
-    /// Listens on an address and answers in a thread, until the process ends.
-    pub fn start(address: SocketAddr) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        let server = Self { address: listener.local_addr()?, last: Arc::default() };
-        let last = Arc::clone(&server.last);
-        thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A client that says nothing holds up no other; beyond the limit it is hung up on.
-                if Arc::strong_count(&last) > MOST_CLIENTS {
-                    continue;
-                }
-                let last = Arc::clone(&last);
-                let answer = move || answer(&stream, &last);
-                // One client's error is no other's, and neither is a thread that cannot be had.
-                let _ = thread::Builder::new().name("prometheus-client".to_owned()).spawn(answer);
-            }
-        })?;
-        Ok(server)
-    }
-
-    /// The address, with the port that was chosen if port 0 was asked for.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Answers with this frame from now on.
-    pub fn show(&self, frame: &Frame) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = text(frame);
-    }
-}
-
-fn answer(mut stream: &TcpStream, last: &Mutex<String>) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut lines = BufReader::new(stream.take(LONGEST_REQUEST)).lines();
-    let request = lines.next().transpose()?.unwrap_or_default();
-    for line in lines {
-        if line?.is_empty() {
-            break;
-        }
-    }
-    let mut words = request.split(' ');
-    let (status, body) = match (words.next(), words.next()) {
-        (Some("GET"), Some("/metrics" | "/")) => {
-            ("200 OK", last.lock().unwrap_or_else(PoisonError::into_inner).clone())
-        }
-        (Some("GET"), _) => ("404 Not Found", "GET /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "GET /metrics\n".to_owned()),
-    };
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    )
 }

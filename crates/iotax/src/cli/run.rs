@@ -1,11 +1,13 @@
 //! `iotax run`: runs a plan file, or a job file of fio.
 
+use std::path::PathBuf;
+
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
-use super::Failure;
 use super::plan::{PlanInput, say_left_out};
-use super::session::RunArgs;
+use super::session::{RunArgs, make_absolute};
+use super::{Failure, OrExit, confine};
 
 /// Flags of `iotax run`.
 #[derive(Debug, ClapArgs)]
@@ -14,6 +16,10 @@ pub(super) struct Args {
     input: PlanInput,
     #[command(flatten)]
     run: RunArgs,
+    /// Take the plan for somebody else's: it may make files below this directory and read what is there, and is refused if it has
+    /// commands, other machines, volumes, settings or a kernel for guests; may be repeated
+    #[arg(long, value_name = "DIR", conflicts_with = "overwrite")]
+    confine: Vec<PathBuf>,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -21,6 +27,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let reading = args.input.read(&permission)?;
     say_left_out(&reading.left_out);
     let mut plan = reading.plan;
+    if !args.confine.is_empty() {
+        make_absolute(&mut plan).or_exit(Exit::Environment)?;
+        confine::check(&plan, &args.confine)?;
+    }
     plan.seed = args.run.session.seed.or(plan.seed);
     args.run.session(plan, permission).carry_out()
 }

@@ -49,9 +49,10 @@ pub(super) struct Args {
     /// Change nothing: no notes, no runs. A store that cannot be written is shown so in any case
     #[arg(long, conflicts_with = "allow_run")]
     read_only: bool,
-    /// Let browsers begin and stop runs of the store's plans on this machine; devices are never overwritten
-    #[arg(long)]
-    allow_run: bool,
+    /// Let browsers begin and stop runs on this machine, of plans that make files below this directory and do nothing elsewhere (iotax run
+    /// --confine); may be repeated
+    #[arg(long, value_name = "DIR")]
+    allow_run: Vec<PathBuf>,
     /// Directory whose plans can be begun too
     #[arg(long, value_name = "DIR", requires = "allow_run")]
     plans: Option<PathBuf>,
@@ -75,7 +76,7 @@ fn base_path(text: &str) -> Result<String, String> {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let tls = args.tls_cert.clone().zip(args.tls_key.clone());
     let tls = tls.map(|(cert, key)| Tls { cert, key, client_ca: args.client_ca.clone() });
-    let launch = args.allow_run.then(|| launch(args)).transpose()?;
+    let launch = (!args.allow_run.is_empty()).then(|| launch(args)).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let (base, has_launch) = (args.base_path.clone(), launch.is_some());
     let config = Config {
@@ -113,15 +114,19 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn launch(args: &Args) -> Result<Launch, Failure> {
-    if let Some(dir) = args.plans.as_ref().filter(|dir| !dir.is_dir()) {
-        return Err(usage(format!("--plans {}: this is not a directory", dir.display())));
+    let named = args.allow_run.iter().map(|dir| ("--allow-run", dir));
+    for (flag, dir) in named.chain(args.plans.iter().map(|dir| ("--plans", dir))) {
+        if !dir.is_dir() {
+            return Err(usage(format!("{flag} {}: this is not a directory", dir.display())));
+        }
     }
-    Ok(Launch { program: runner::own_program().to_owned(), plans: args.plans.clone() })
+    let program = runner::own_program().to_owned();
+    Ok(Launch { program, directories: args.allow_run.clone(), plans: args.plans.clone() })
 }
 
 /// Whether notes can be kept. Where runs may be begun a store is made if there is none.
 fn is_writable(args: &Args) -> Result<bool, Failure> {
-    if !args.allow_run {
+    if args.allow_run.is_empty() {
         args.store.open_existing()?;
     }
     if args.read_only {
@@ -129,7 +134,7 @@ fn is_writable(args: &Args) -> Result<bool, Failure> {
     }
     match args.store.open() {
         Ok(_) => Ok(true),
-        Err(failure) if !args.allow_run && is_unwritable(&failure) => Ok(false),
+        Err(failure) if args.allow_run.is_empty() && is_unwritable(&failure) => Ok(false),
         Err(failure) => Err(failure),
     }
 }

@@ -118,7 +118,7 @@ fn prometheus_gets_the_last_interval() {
     let address = said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address");
     let get = |path: &str| {
         let mut stream = TcpStream::connect(address).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("answered");
         answer

@@ -50,7 +50,9 @@ fn a_run_is_begun_and_stopped_once() {
     std::fs::create_dir(&plans).expect("a directory");
     std::fs::write(plans.join("mine.toml"), "name = \"mine\"\n").expect("written");
     std::os::unix::fs::symlink("/etc/passwd", plans.join("link.toml")).expect("linked");
-    let server = Server::with(|config| config.launch = Some(Launch { program, plans: Some(plans) }));
+    let server = Server::with(|config| {
+        config.launch = Some(Launch { program, directories: vec!["/srv".into()], plans: Some(plans) })
+    });
 
     let token = server.form_token("/plans");
     let begin = |what: &str| server.post("/plans/begin", "", &format!("form_token={token}&{what}"));
@@ -77,7 +79,7 @@ fn a_run_is_begun_and_stopped_once() {
     assert!(page.contains("undone"), "{page}");
     assert_eq!(read(dir.path(), "asked"), "asked\n", "a second time would cut it off");
     let db = server.path("runs.db").display().to_string();
-    assert_eq!(read(dir.path(), "arguments"), format!("run\n/dev/stdin\n--yes\n{db}\n"));
+    assert_eq!(read(dir.path(), "arguments"), format!("run\n/dev/stdin\n--yes\n--confine\n/srv\n{db}\n"));
     let plan = read(dir.path(), "plan");
     assert!(plan.contains("vm-qcow2-snapshot") && !plan.contains("seed ="), "{plan}");
 }

@@ -179,28 +179,97 @@ fn who_says_nothing_does_not_hold_up_others() {
     assert!(!String::from_utf8_lossy(&rest).contains(" 200 "));
 }
 
+/// A connection from an address of the loopback interface.
+fn from(address: [u8; 4], server: &Server) -> TcpStream {
+    let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    net::bind(&socket, &SocketAddr::from((address, 0))).expect("an address of the loopback interface");
+    net::connect(&socket, &server.address).expect("connected");
+    TcpStream::from(socket)
+}
+
 #[test]
-fn one_peer_does_not_hold_all_connections() {
+fn clients_that_are_slow_on_purpose_lock_nobody_out() {
     let server = Server::start();
-    let held: Vec<TcpStream> = (0..400).filter_map(|_| TcpStream::connect(server.address).ok()).collect();
-    // Those that are beyond its share are closed, and it has to wait; another address has its own share.
-    let is_answered = |from: [u8; 4]| {
-        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-        net::bind(&socket, &SocketAddr::from((from, 0))).expect("an address of the loopback interface");
-        net::connect(&socket, &server.address).expect("connected");
-        let mut stream = TcpStream::from(socket);
+    let heads = [
+        "",
+        "GET /runs HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+        "POST /plans/begin HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+         Content-Length: 1000\r\n\r\nf",
+    ];
+    for head in heads {
+        let hold = |last: u8| {
+            let mut stream = from([127, 0, 0, last], &server);
+            let _ = stream.write_all(head.as_bytes());
+            stream
+        };
+        let held: Vec<TcpStream> =
+            (0..400_u16).map(|i| hold(u8::try_from(1 + i % 3).expect("small"))).collect();
+        for last in [1, 2, 9] {
+            let (start, mut stream) = (Instant::now(), from([127, 0, 0, last], &server));
+            stream.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
+            stream
+                .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                .expect("sent");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).expect("answered");
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{head:?}: {answer}");
+            assert!(start.elapsed() < Duration::from_secs(5), "{head:?}: after {:?}", start.elapsed());
+        }
+        drop(held);
+    }
+}
+
+#[test]
+fn a_body_has_an_end_in_length_and_time() {
+    let server = Server::start();
+    let mut stream = from([127, 0, 0, 1], &server);
+    stream.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
+    let head = "POST /plans/begin HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nf";
+    stream.write_all(head.as_bytes()).expect("sent");
+    let (start, mut answer) = (Instant::now(), String::new());
+    let _ = stream.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("longer than 10 s"), "{answer}");
+    assert!(start.elapsed() < Duration::from_secs(30));
+    let long = server.post("/plans/begin", "", &"x".repeat(300 << 10));
+    assert!(long.status == 413 && long.body.contains("up to 256 KiB"), "{} {}", long.status, long.body);
+}
+
+/// The server of `iotax top --prometheus` has the same guard.
+#[test]
+fn metrics_alone_are_guarded_too() {
+    let metrics = iotax_serve::LastMetrics::serve(([127, 0, 0, 1], 0).into()).expect("listens");
+    metrics.show("iotax_up 1\n".into());
+    let ask = |request: &str| {
+        let mut stream = TcpStream::connect(metrics.address()).expect("connected");
         stream.set_read_timeout(Some(Duration::from_mins(1))).expect("set");
-        let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(format!("{request}\r\nConnection: close\r\n\r\n").as_bytes()).expect("sent");
         let mut answer = String::new();
-        let _ = stream.read_to_string(&mut answer);
-        answer.starts_with("HTTP/1.1 200 ")
+        stream.read_to_string(&mut answer).expect("answered");
+        answer
     };
-    assert!(!is_answered([127, 0, 0, 1]));
-    assert!(is_answered([127, 0, 0, 2]));
+    let slow = |_| {
+        let mut stream = TcpStream::connect(metrics.address()).expect("connected");
+        let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nX: ");
+        stream
+    };
+    let held: Vec<TcpStream> = (0..300).map(slow).collect();
+    let shown = ask("GET /metrics HTTP/1.1\r\nHost: localhost:9200");
+    assert!(shown.starts_with("HTTP/1.1 200 ") && shown.ends_with("iotax_up 1\n"), "{shown}");
+    assert!(shown.contains("text/plain; version=0.0.4"), "{shown}");
     drop(held);
-    let start = Instant::now();
-    while !is_answered([127, 0, 0, 1]) {
-        assert!(start.elapsed() < Duration::from_secs(30), "its connections are closed and still count");
+    for (request, status) in [
+        ("GET /metrics HTTP/1.1\r\nHost: attacker.example", 421),
+        ("GET /metrics HTTP/1.0", 400),
+        ("GET /other HTTP/1.1\r\nHost: 127.0.0.1", 404),
+        ("POST /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0", 405),
+    ] {
+        let answer = ask(request);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} "))
+                || answer.starts_with(&format!("HTTP/1.0 {status} ")),
+            "{request}: {answer}"
+        );
+        assert!(!answer.contains("iotax_up"), "{request}: {answer}");
     }
 }
 

@@ -5,6 +5,7 @@ mod copying;
 mod damage;
 mod file;
 mod place;
+mod planted;
 mod server;
 mod sql;
 #[path = "../../../interop/tests/results/synthetic.rs"]

@@ -54,6 +54,150 @@ fn a_reader_reads_and_a_writer_writes() {
     }
 }
 
+/// Carries out SQL as a role; what the server says to it.
+fn as_role(url: &str, sql: &str) -> String {
+    let done = std::process::Command::new("/usr/lib/postgresql/15/bin/psql")
+        .args([url, "-X", "-A", "-t", "-c", "SET search_path = iotax", "-c", sql])
+        .output()
+        .expect("psql starts");
+    String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+}
+
+/// Two writers and a reader of one store, and a run of the first one.
+struct Team {
+    server: Server,
+    name: String,
+    id: i64,
+}
+
+impl Team {
+    fn new() -> Self {
+        let server = Server::start();
+        let url = server.database();
+        let name = url.rsplit('/').next().expect("a name").to_owned();
+        server.sql(&name, "CREATE ROLE alice LOGIN; CREATE ROLE mallory LOGIN; CREATE ROLE looker LOGIN");
+        init(&url.as_str().into(), &["looker".into()], &["alice".into(), "mallory".into()]).expect("made");
+        let id =
+            fill(&mut Store::open(server.url("alice", &name).as_str()).expect("opened"), &synthetic::bench());
+        Self { server, name, id }
+    }
+
+    fn url(&self, role: &str) -> String {
+        self.server.url(role, &self.name)
+    }
+
+    fn store(&self, role: &str) -> Store {
+        Store::open(self.url(role).as_str()).expect("may write")
+    }
+}
+
+#[test]
+fn a_writer_changes_nothing_of_another_ones_run() {
+    require!(file PROGRAM);
+    let team = Team::new();
+    let mallory = team.url("mallory");
+    for (sql, said) in [
+        ("UPDATE run SET content = 'x', seal = 0 WHERE id = 1", "UPDATE 0"),
+        ("UPDATE run SET writer = 'mallory'", "UPDATE 0"),
+        ("DELETE FROM run", "permission denied"),
+        ("UPDATE measurement SET seal = 0", "permission denied"),
+        ("DELETE FROM measurement", "permission denied"),
+        ("TRUNCATE run_figures", "permission denied"),
+        (
+            "INSERT INTO measurement SELECT run, target, workload, round + 1, figures, latency, content, seal FROM measurement",
+            "row-level security",
+        ),
+        ("UPDATE run_figures SET content = 'x'", "UPDATE 0"),
+        ("DELETE FROM run_figures", "DELETE 0"),
+        ("INSERT INTO live VALUES (1, 'x')", "row-level security"),
+        ("INSERT INTO claim VALUES (1, 1, 1)", "row-level security"),
+        ("UPDATE store SET last_run = 4611686018427387904", "goes up by one"),
+        (
+            "INSERT INTO run SELECT 99, 'u', name, state, started_at_ms, machine, fleet, member, fleet_mode, fleet_link, measured, planned, targets, words, summary_seal, content, seal, 'mallory' FROM run",
+            "row-level security",
+        ),
+        (
+            "INSERT INTO run SELECT 2, 'u', name, state, started_at_ms, machine, fleet, member, fleet_mode, fleet_link, measured, planned, targets, words, summary_seal, content, seal, 'alice' FROM run",
+            "row-level security",
+        ),
+        ("ALTER TABLE run DISABLE ROW LEVEL SECURITY", "must be owner"),
+        ("SELECT 1 FROM run FOR UPDATE", ""),
+    ] {
+        let answer = as_role(&mallory, sql);
+        assert!(answer.contains(said), "{sql}: {answer}");
+    }
+    // Nor by way of iotax, which says whose it is.
+    let mut store = team.store("mallory");
+    let measurement = synthetic::bench().measurements.remove(0);
+    let of_another = |done: Result<(), StoreError>| {
+        let said = done.expect_err("not hers").to_string();
+        assert!(said.contains("run 1") && said.contains("was stored by alice"), "{said}");
+    };
+    of_another(store.set_state(team.id, RunState::Failed));
+    of_another(store.put_measurement(team.id, &measurement));
+    of_another(store.claim(team.id).map(drop));
+    // She stores runs of her own, and notes on all.
+    let hers = fill(&mut store, &synthetic::bench());
+    store.change_notes(team.id, |notes| notes.tags.push("seen".into())).expect("may note");
+    let _claim = store.claim(hers).expect("may claim");
+    // A copy of what is there already is known again, whoever stored it, and one that grew is refused.
+    let dir = tempfile::TempDir::new().expect("directory");
+    let mut local = Store::open(&dir.path().join("local.db")).expect("new");
+    store.copy_run(team.id, &mut local).expect("pulled");
+    assert_eq!(local.copy_run(1, &mut store).expect("again"), iotax_store::Copied::Same { run: team.id });
+    local.set_repeat(1, 2).expect("kept");
+    of_another(local.copy_run(1, &mut store).map(|_| ()));
+    let mut alice = team.store("alice");
+    assert_eq!(alice.notes(team.id).expect("read").tags, ["seen"]);
+    alice.change_notes(team.id, |notes| notes.tags.clear()).expect("may note");
+    assert_eq!(alice.load(team.id).expect("whole").measurements.len(), 1);
+}
+
+#[test]
+fn a_lock_of_who_only_reads_keeps_nobody_from_a_run() {
+    require!(file PROGRAM);
+    let team = Team::new();
+    let alice = team.store("alice");
+    let claim = alice.claim(team.id).expect("free");
+    assert!(matches!(team.store("alice").claim(team.id), Err(StoreError::Claimed { .. })));
+    drop(claim);
+    // Somebody who may read takes every lock that there was, and the one that the row names.
+    let url = team.url("looker");
+    let sql = "SELECT pg_advisory_lock(key), pg_advisory_lock(1769239672, run::int) FROM claim; SELECT pg_sleep(30)";
+    let mut holder = std::process::Command::new("/usr/lib/postgresql/15/bin/psql")
+        .args([url.as_str(), "-X", "-c", "SET search_path = iotax", "-c", sql])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("psql starts");
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+    while team.server.sql(&team.name, locks) != "2" {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let claim = alice.claim(team.id).expect("no lock of a reader is a claim");
+    assert!(matches!(team.store("alice").claim(team.id), Err(StoreError::Claimed { .. })));
+    drop(claim);
+    holder.kill().expect("running");
+    holder.wait().expect("ended");
+}
+
+#[test]
+fn how_long_a_server_was_tried_for_is_said() {
+    require!(file PROGRAM);
+    let mut server = Server::start();
+    let place: Location = server.database().as_str().into();
+    let id = fill(&mut Store::open(&place).expect("made"), &synthetic::bench());
+    let store = Store::open_to_read(&place).expect("opened");
+    server.stop();
+    for least in [5, 5] {
+        let said = store.load(id).expect_err("no server").to_string();
+        let seconds = said.split("it was tried for ").nth(1).and_then(|rest| rest.split(' ').next());
+        assert!(
+            seconds.and_then(|text| text.parse::<u64>().ok()).is_some_and(|found| found >= least),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn a_schema_of_somebody_else_is_left_untouched() {
     require!(file PROGRAM);

@@ -14,9 +14,10 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::units::Nanos;
+use iotax_serve::LastMetrics;
 use iotax_testbed::interrupt::{Interrupt, POLL};
 use iotax_top::collect::{Collector, Options};
-use iotax_top::prometheus::Server;
+use iotax_top::prometheus;
 use iotax_top::rates::{self, Frame};
 use iotax_top::raw::Snapshot;
 use iotax_top::recording::Writer;
@@ -129,14 +130,15 @@ struct Reader {
     collector: Collector,
     before: Option<Snapshot>,
     writer: Option<Writer>,
-    server: Option<Server>,
+    server: Option<LastMetrics>,
 }
 
 impl Reader {
     fn open(args: &Args, stop: &Interrupt) -> Result<Self, Failure> {
         let writer = args.record.as_deref().map(|file| Writer::create(file, &host())).transpose();
         let server = args.prometheus.map(|address| {
-            Server::start(address).map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}"))
+            LastMetrics::serve(address)
+                .map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}"))
         });
         let server = server.transpose().or_exit(Exit::Environment)?;
         if let Some(server) = &server {
@@ -157,7 +159,7 @@ impl Reader {
         let frame = self.before.as_ref().and_then(|before| rates::between(before, &snapshot));
         self.before = Some(snapshot);
         if let (Some(server), Some(frame)) = (&self.server, &frame) {
-            server.show(frame);
+            server.show(prometheus::text(frame));
         }
         Ok(frame)
     }

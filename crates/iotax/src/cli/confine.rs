@@ -1,0 +1,252 @@
+//! Plans of somebody else: what they may do here.
+
+use std::path::{Path, PathBuf};
+
+use iotax_model::Plan;
+use iotax_model::plan::{Action, Neighbour, WatchSpec};
+use iotax_model::target::{FileSpec, GuestSpec, NetworkSpec, TargetSpec};
+use iotax_model::workload::Workload;
+
+use super::{Failure, usage};
+
+/// Refuses a plan that does more than to make files below some directories and to read what is there. The plan's paths are absolute.
+///
+/// Structs are taken apart in full, so that a new key of a plan does not compile until somebody has judged it.
+pub(super) fn check(plan: &Plan, directories: &[PathBuf]) -> Result<(), Failure> {
+    let resolved = |directory: &PathBuf| {
+        let found = directory.canonicalize().ok().filter(|found| found.is_dir());
+        found.ok_or_else(|| usage(format!("--confine {}: this is not a directory", directory.display())))
+    };
+    let area = Area(directories.iter().map(resolved).collect::<Result<_, _>>()?);
+    area.plan(plan).map_err(|reason| {
+        let flags: Vec<String> =
+            directories.iter().map(|dir| format!("--confine {}", dir.display())).collect();
+        usage(format!("{}: the plan goes beyond it: {reason}", flags.join(" ")))
+    })
+}
+
+/// The directories that files may be made in, without links.
+struct Area(Vec<PathBuf>);
+
+impl Area {
+    fn plan(&self, plan: &Plan) -> Result<(), String> {
+        let Plan {
+            watch,
+            targets,
+            workloads,
+            neighbours,
+            name: _,
+            suite: _,
+            repeat: _,
+            until_decided: _,
+            curve: _,
+            ask: _,
+            margin: _,
+            baseline: _,
+            control: _,
+            seed: _,
+        } = plan;
+        if let Some(WatchSpec { events, require: _, late: _, control: _, together: _ }) = watch {
+            let command = events.iter().find(|event| matches!(event.action, Action::Command(_)));
+            if let Some(event) = command {
+                return Err(format!("event {:?} runs a command", event.name));
+            }
+        }
+        targets.iter().try_for_each(|target| self.target(target))?;
+        workloads.iter().try_for_each(|workload| self.workload(workload))?;
+        neighbours.iter().try_for_each(|Neighbour { target, workload }| {
+            self.target(target).and_then(|()| self.workload(workload))
+        })
+    }
+
+    fn target(&self, target: &TargetSpec) -> Result<(), String> {
+        let TargetSpec {
+            name,
+            path,
+            lvm,
+            file,
+            network,
+            guest,
+            settings,
+            // Of another machine alone.
+            sudo: _,
+            // Only read: there is no permission to overwrite it, and so none to make a filesystem on it.
+            device: _,
+            filesystem: _,
+            loop_device: _,
+            neighbour: _,
+        } = target;
+        let refuse = |reason: String| Err(format!("target {name:?}: {reason}"));
+        if target.remote().is_some() {
+            return refuse("it is on another machine".into());
+        }
+        // What exists is read, and never written.
+        if let Some(path) = path.as_ref().filter(|path| !path.exists() && !self.holds(path.parent())) {
+            return refuse(format!("path = {}: a file would be made there", path.display()));
+        }
+        if lvm.is_some() {
+            return refuse("lvm changes a volume group".into());
+        }
+        if settings.as_ref().is_some_and(|settings| !settings.is_empty()) {
+            return refuse("settings change the kernel's".into());
+        }
+        self.file(file.as_ref()).and_then(|()| self.guest(guest.as_ref())).or_else(refuse)?;
+        network.as_ref().map_or(Ok(()), network_is_local).or_else(refuse)
+    }
+
+    fn file(&self, file: Option<&FileSpec>) -> Result<(), String> {
+        let Some(FileSpec {
+            dir,
+            format: _,
+            preallocation: _,
+            cluster_size: _,
+            extended_l2: _,
+            lazy_refcounts: _,
+            l2_cache_size: _,
+            snapshot: _,
+            backing_depth: _,
+        }) = file
+        else {
+            return Ok(());
+        };
+        match dir.as_ref().filter(|dir| !self.holds(Some(dir))) {
+            Some(dir) => Err(format!("file.dir = {}: a file would be made there", dir.display())),
+            None => Ok(()),
+        }
+    }
+
+    fn guest(&self, guest: Option<&GuestSpec>) -> Result<(), String> {
+        let Some(GuestSpec {
+            kernel,
+            bus: _,
+            cache: _,
+            aio: _,
+            discard: _,
+            vcpus: _,
+            memory: _,
+            iothread: _,
+            queues: _,
+            machine: _,
+            filesystem: _,
+            count: _,
+        }) = guest
+        else {
+            return Ok(());
+        };
+        match kernel {
+            Some(kernel) => Err(format!("guest.kernel = {}: a program of its own", kernel.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// `write_journal` is the one key of a workload that names a file.
+    fn workload(&self, workload: &Workload) -> Result<(), String> {
+        for journal in workload.jobs().filter_map(|job| job.write_journal.as_ref()) {
+            let path = std::path::absolute(journal).map_err(|error| format!("{journal}: {error}"))?;
+            if !self.holds(path.parent()) {
+                return Err(format!("write_journal = {journal}: a file would be made there"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a directory is one of them or below one, wherever links on the way lead.
+    fn holds(&self, directory: Option<&Path>) -> bool {
+        let found = directory.and_then(|directory| directory.canonicalize().ok());
+        found.is_some_and(|found| self.0.iter().any(|area| found.starts_with(area)))
+    }
+}
+
+/// Refuses a network path that leaves this machine.
+fn network_is_local(network: &NetworkSpec) -> Result<(), String> {
+    let NetworkSpec { via, nic: _, queues: _, vhost: _, mtu: _, peer: _, bind: _, cport: _, auth: _ } =
+        network;
+    if via.is_given() {
+        return Err(format!("network.via = \"{via}\" leads to another machine"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use iotax_model::workload::KEYS;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// What is said of a plan with this target, workload and head by who confines it to `directory`.
+    fn said(directory: &Path, head: &str, target: &str, workload: &str) -> Option<String> {
+        let text = format!("{head}\n[[target]]\nname = 't'\n{target}\n[[workload]]\n{workload}");
+        let plan = Plan::from_toml(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        check(&plan, &[directory.to_owned()]).err().map(|failure| format!("{:#}", failure.error))
+    }
+
+    #[test]
+    fn somebody_elses_plan_makes_files_in_one_place_and_does_nothing_else() {
+        let dir = TempDir::new().expect("temporary directory");
+        let inside = dir.path().join("inside");
+        std::fs::create_dir(&inside).expect("made");
+        symlink("/", inside.join("out")).expect("linked");
+        let (io, at) = ("rw = 'randread'", inside.display());
+        for target in [
+            format!("path = '{at}/new.img'"),
+            format!("path = '{}'", std::env::current_exe().expect("this test").display()),
+            format!("file = {{ dir = '{at}', format = 'qcow2' }}\nguest = {{ }}"),
+            format!("file = {{ dir = '{at}' }}\nloop = {{ }}"),
+            "device = '/dev/sdz'".to_owned(),
+        ] {
+            assert_eq!(said(&inside, "", &target, io), None, "{target}");
+        }
+        let journal = format!("rw = 'randwrite'\nverify = 'crc32c'\nwrite_journal = '{at}/j'");
+        let here = format!("path = '{at}/new.img'");
+        assert_eq!(said(&inside, "repeat = 1", &here, &journal), None);
+        let command = "[watch]\nevents = [{ name = 'x', command = 'id > /tmp/x' }]";
+        let watched = "rw = 'randread'\nrate_iops = 10\nblackout = '100ms'\nruntime = '30s'";
+        for (head, target, workload, words) in [
+            (command, here.as_str(), watched, "event \"x\" runs a command"),
+            ("", "path = '/etc/cron.d/new'", io, "path = /etc/cron.d/new: a file would be made there"),
+            ("", &format!("path = '{at}/../new'"), io, "a file would be made there"),
+            ("", &format!("path = '{at}/out/new'"), io, "a file would be made there"),
+            ("", &format!("file = {{ dir = '{at}/out/tmp' }}"), io, "a file would be made there"),
+            ("", "file = { dir = '/tmp' }", io, "file.dir = /tmp"),
+            ("", "path = 'ssh://root@elsewhere/x'", io, "on another machine"),
+            ("", "lvm = { vg = 'vg0' }", io, "lvm changes a volume group"),
+            ("", &format!("{here}\nsettings = {{ dirty_ratio = 1 }}"), io, "settings change the kernel's"),
+            (
+                "",
+                &format!("file = {{ dir = '{at}' }}\nguest = {{ kernel = '/tmp/vmlinuz' }}"),
+                io,
+                "guest.kernel = /tmp/vmlinuz",
+            ),
+            (
+                "",
+                "network = { via = 'server', peer = 'elsewhere' }",
+                "net = { test = 'tcp-stream' }",
+                "another machine",
+            ),
+            (
+                "",
+                "network = { via = 'remote', peer = 'ssh://elsewhere' }",
+                "net = { test = 'tcp-stream' }",
+                "another machine",
+            ),
+            (
+                "repeat = 1",
+                &here,
+                "rw = 'randwrite'\nverify = 'crc32c'\nwrite_journal = '/etc/cron.d/j'",
+                "write_journal = /etc/cron.d/j",
+            ),
+        ] {
+            let said = said(&inside, head, target, workload).unwrap_or_default();
+            assert!(said.contains(words) && said.contains("--confine"), "{target}: {said}");
+        }
+    }
+
+    #[test]
+    fn no_other_key_of_a_workload_names_a_file() {
+        let places = KEYS.iter().filter(|key| ["FILE", "PATH", "DIR"].contains(&key.value));
+        assert_eq!(places.map(|key| key.name).collect::<Vec<_>>(), ["write_journal"]);
+    }
+}

@@ -1,0 +1,133 @@
+//! What lies beside a store. SQLite obeys a journal without asking who wrote it, and a journal that names a super-journal has any file
+//! deleted (<https://www.sqlite.org/fileformat.html#the_rollback_journal>).
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Ends a journal that names a super-journal, and begins every journal.
+const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// Longest time that a write of another user takes: on a disk that is measured one can wait.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Refuses what SQLite must not even look at: as root it gives a journal to the store's owner, whatever other name that file has.
+///
+/// The journal of another user who writes at this moment is waited for.
+pub(super) fn refuse_foreign(store: &Path) -> Result<(), String> {
+    let store = resolved(store)?;
+    let log = beside(&store, "-wal");
+    if fs::symlink_metadata(&log).is_ok() {
+        return Err(format!(
+            "{} is a write-ahead log, which iotax never makes; if the store is yours: sqlite3 {} 'PRAGMA journal_mode = delete'",
+            log.display(),
+            store.display()
+        ));
+    }
+    let (journal, until) = (beside(&store, "-journal"), Instant::now() + PATIENCE);
+    let shown = journal.display();
+    loop {
+        let found = match fs::symlink_metadata(&journal) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(|error| format!("{shown}: {error}"))?,
+        };
+        if !found.is_file() || found.nlink() > 1 {
+            return Err(format!("{shown} is not a file of its own; remove it"));
+        }
+        if found.uid() == rustix::process::geteuid().as_raw() {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(format!(
+                "its journal {shown} belongs to another user (uid {}), who puts the store right by iotax list",
+                found.uid()
+            ));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Refuses a store that SQLite would change by what others can put there: directories of theirs, and journals that iotax did not write.
+pub(super) fn refuse_planted(store: &Path) -> Result<(), String> {
+    let named = std::path::absolute(store).map_err(|error| error.to_string())?;
+    let resolved = resolved(store)?;
+    for path in [&named, &resolved] {
+        refuse_shared_directories(path)?;
+    }
+    refuse_foreign(&resolved)?;
+    refuse_super_journal(&beside(&resolved, "-journal"))
+}
+
+/// Refuses a path on which somebody else can put files or exchange directories.
+fn refuse_shared_directories(path: &Path) -> Result<(), String> {
+    let owner = |path: &Path| fs::metadata(path).map(|found| found.uid());
+    let trusted = [owner(Path::new("/")).ok(), Some(rustix::process::geteuid().as_raw())];
+    for (depth, directory) in path.ancestors().skip(1).enumerate() {
+        let shown = directory.display();
+        let found = fs::metadata(directory).map_err(|error| format!("{shown}: {error}"))?;
+        if !trusted.contains(&Some(found.uid())) {
+            return Err(format!(
+                "{shown} belongs to another user (uid {}), who could put a journal there that SQLite obeys; keep it in a directory of \
+                 your own",
+                found.uid()
+            ));
+        }
+        // In a sticky directory nobody exchanges what is there, but everybody adds to it.
+        let is_kept = depth > 0 && found.mode() & 0o1000 != 0;
+        if found.mode() & 0o002 != 0 && !is_kept {
+            return Err(format!(
+                "everybody can write into {shown}, and put a journal there that SQLite obeys; keep it in a directory of your own"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_super_journal(journal: &Path) -> Result<(), String> {
+    let shown = journal.display();
+    match names_another(journal) {
+        Ok(false) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(true) => Err(format!(
+            "{shown} names another file that is deleted with it (a super-journal), which iotax never writes: somebody made it; remove it"
+        )),
+        Err(error) => Err(format!("{shown}: {error}")),
+    }
+}
+
+/// Returns whether a journal ends with the name of a super-journal. SQLite also compares a checksum; a false one is refused as well.
+fn names_another(journal: &Path) -> io::Result<bool> {
+    let mut file = File::open(journal)?;
+    if file.metadata()?.len() < 16 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-16))?;
+    let mut end = [0; 16];
+    file.read_exact(&mut end)?;
+    Ok(end[8..] == MAGIC && end[..4] != [0; 4])
+}
+
+/// The store by the name from which SQLite makes those of its journals: without links.
+fn resolved(store: &Path) -> Result<PathBuf, String> {
+    let fail = |error: io::Error| format!("{}: {error}", store.display());
+    match store.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(store).is_err() => {
+            let directory = store.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let directory = directory.unwrap_or(Path::new(".")).canonicalize().map_err(fail)?;
+            Ok(directory.join(store.file_name().unwrap_or_default()))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(format!("{} is a link that leads nowhere", store.display()))
+        }
+        found => found.map_err(fail),
+    }
+}
+
+fn beside(store: &Path, end: &str) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
