@@ -33,6 +33,8 @@ pub enum Purpose {
     Files,
     /// The files and directories of a tree.
     Tree,
+    /// The choice of I/Os that have a priority of their own.
+    Priorities,
 }
 
 impl SplitMix64 {

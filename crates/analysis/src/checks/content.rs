@@ -19,15 +19,16 @@ const COMPRESSED: f64 = 0.9;
 /// Areas that have no data behind them, or data that is not their own.
 pub(super) fn holes(run: &Run) -> Vec<Warning> {
     let writes = run.plan.workloads.iter().any(Workload::modifies);
-    // A plan may ask for unwritten space, or touch none.
-    let expects_data = run.plan.filled().0 > 0;
+    // A plan may ask for unwritten space behind what is filled, or touch none.
+    let filled = run.plan.filled().0;
+    let asked_for = run.plan.touched().0.saturating_sub(filled);
     let mut found = Vec::new();
     for record in &run.targets {
         let Some(allocation) = record.allocation else { continue };
         let all = allocation.written + allocation.unwritten + allocation.holes;
         let share = |bytes: u64| bytes as f64 / all as f64;
         let missing = allocation.unwritten + allocation.holes;
-        if all > 0 && expects_data && share(missing) > HOLES {
+        if filled > 0 && share(missing.saturating_sub(asked_for)) > HOLES {
             let evidence = format!(
                 "{} of {} ({:.0}%) have no data behind them: {} of holes, {} allocated and never written ({})",
                 human::bytes(missing),

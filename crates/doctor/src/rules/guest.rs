@@ -32,6 +32,17 @@ fn is_virtio(disk: &GuestDisk) -> bool {
     disk.bus.as_ref().is_some_and(|bus| bus.value.starts_with("virtio"))
 }
 
+/// QEMU's I/O backend of a local file or device. A disk behind a protocol has none, whatever its definition says.
+fn aio(disk: &GuestDisk) -> Option<&Fact<String>> {
+    disk.aio.as_ref().filter(|_| disk.protocol.is_none())
+}
+
+/// Models of real network cards: names of QEMU and of libvirt, to some of which a revision of the card is added.
+const REAL_NICS: [&str; 16] = [
+    "e1000", "82540", "82543", "82545", "igb", "i825", "i828", "rtl8139", "ne2k", "pcnet", "Am79C", "vmxnet",
+    "tulip", "vlance", "lance", "usb-net",
+];
+
 /// Modes in which QEMU goes around the host's page cache.
 const DIRECT: [&str; 2] = ["none", "directsync"];
 
@@ -84,7 +95,7 @@ pub(super) const RULES: &[Rule] = &[
                 let buffered =
                     |cache: &&Fact<String>| ["writeback", "writethrough"].contains(&cache.value.as_str());
                 let cache = disk.cache.as_ref().filter(buffered)?;
-                let aio = disk.aio.as_ref().filter(|aio| aio.value == "native")?;
+                let aio = aio(disk).filter(|aio| aio.value == "native")?;
                 let value = format!("aio=native with cache={}", cache.value);
                 seen(place(guest, &disk.name), value, aio, "cache='none' io='native'")
             })
@@ -122,7 +133,7 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             let forbidden = survey.machine.io_uring_disabled.as_ref().filter(|state| state.value == 2);
             guest_disks(survey, |guest, disk| {
-                let state = forbidden.filter(|_| is(disk.aio.as_ref(), &["io_uring"]))?;
+                let state = forbidden.filter(|_| is(aio(disk), &["io_uring"]))?;
                 seen(
                     place(guest, &disk.name),
                     "aio=io_uring with io_uring_disabled 2",
@@ -266,6 +277,8 @@ pub(super) const RULES: &[Rule] = &[
         source: "qemu(1), -drive aio",
         check: |survey| {
             guest_disks(survey, |guest, disk| {
+                // Only where the disk is known to be a local file or device.
+                disk.path.as_ref()?;
                 let cache = disk.cache.as_ref().filter(|cache| DIRECT.contains(&cache.value.as_str()))?;
                 let is_threads = disk.aio.as_ref().is_none_or(|aio| aio.value == "threads");
                 let value = format!("cache={} with aio=threads", cache.value);
@@ -359,10 +372,8 @@ pub(super) const RULES: &[Rule] = &[
         check: |survey| {
             guest_nics(survey, |guest, nic| {
                 let model = nic.model.as_ref();
-                let model = model.filter(|model| {
-                    ["e1000", "e1000e", "rtl8139", "ne2k_pci", "pcnet", "vmxnet3"]
-                        .contains(&model.value.as_str())
-                })?;
+                let model =
+                    model.filter(|model| REAL_NICS.iter().any(|name| model.value.starts_with(name)))?;
                 seen(
                     place(guest, &nic.name),
                     model.value.clone(),

@@ -206,3 +206,146 @@ fn a_guest_is_known_by_every_way_to_name_its_file() {
         assert_eq!(survey.guests.len(), 1, "{case}");
     }
 }
+
+/// A running guest, by its command line and the files that it has open; none for a process whose files may not be seen.
+fn running(line: &str, open: &[&str]) -> Survey {
+    let root = tree::build(&format!("proc/77/cmdline = {}", line.replace(' ', "\\x00")));
+    for (number, file) in open.iter().enumerate() {
+        tree::add(root.path(), &format!("proc/77/fd/{number} -> {file}"));
+    }
+    survey::machine(root.path())
+}
+
+#[test]
+fn an_accelerator_is_known_by_its_open_files() {
+    const KVM: &[&str] = &["/dev/null", "anon_inode:kvm-vm"];
+    const TCG: &[&str] = &["/dev/null", "anon_inode:[eventfd]"];
+    const HIDDEN: &[&str] = &[];
+    let command_line = "/proc/77/cmdline";
+    let cases: &[(&str, &[&str], Option<(bool, &str)>)] = &[
+        // Neither Proxmox nor RHEL needs to name KVM: QEMU tries it first if its name ends so.
+        ("/usr/libexec/qemu-kvm -name rhelvm -m 64 -cpu host -smp 1", KVM, Some((false, "/proc/77/fd"))),
+        ("/usr/libexec/qemu-kvm -name rhelvm -m 64 -smp 1", HIDDEN, None),
+        ("/usr/bin/kvm -id 100 -name vm100,debug-threads=on", KVM, Some((false, "/proc/77/fd"))),
+        ("/usr/bin/kvm -id 100", TCG, Some((true, "/proc/77/fd"))),
+        ("qemu-system-x86_64 -M q35,accel=kvm:tcg", TCG, Some((true, "/proc/77/fd"))),
+        ("qemu-system-x86_64 -M q35,accel=kvm:tcg", HIDDEN, None),
+        ("qemu-system-x86_64 -accel kvm -accel tcg", HIDDEN, None),
+        ("qemu-system-x86_64 -accel kvm", HIDDEN, Some((false, command_line))),
+        ("qemu-system-x86_64 -enable-kvm", HIDDEN, Some((false, command_line))),
+        ("qemu-system-x86_64 -xen-domid 3", HIDDEN, Some((false, command_line))),
+        ("qemu-system-x86_64 -m 64", HIDDEN, Some((true, command_line))),
+        ("qemu-system-x86_64 -m 64", KVM, Some((false, "/proc/77/fd"))),
+        ("qemu-system-x86_64 -accel tcg,thread=multi", TCG, Some((true, command_line))),
+    ];
+    for (line, open, expected) in cases {
+        let survey = running(line, open);
+        let emulated = survey.guests[0].emulated.as_ref().map(|fact| (fact.value, fact.source.as_str()));
+        assert_eq!(emulated, *expected, "{line} with {open:?}");
+        let is_found = ids(&survey).contains(&"guest-emulated");
+        assert_eq!(is_found, expected.is_some_and(|(emulated, _)| emulated), "{line} with {open:?}");
+    }
+}
+
+#[test]
+fn a_disk_behind_a_protocol_has_no_aio() {
+    let drives = [
+        ("rbd", "file=rbd:vms/disk1:id=admin:conf=/etc/ceph/ceph.conf,if=none,id=d,format=raw,cache=none"),
+        ("nbd", "file=nbd:unix:/run/nbd.sock,if=none,id=d,format=raw,cache=none"),
+        ("iscsi", "file=iscsi://192.0.2.1/iqn.2026-01.org.example:a/1,if=none,id=d,format=raw,cache=none"),
+        ("nfs", "file=nfs://192.0.2.1/srv/a.img,if=none,id=d,format=raw,cache=none"),
+        ("gluster+tcp", "file=gluster+tcp://192.0.2.1/vol/a.img,if=none,id=d,format=raw,cache=none"),
+        ("https", "file=https://example.org/a.img,if=none,id=d,format=raw,cache=none,readonly=on"),
+        ("nbd", "file.driver=nbd,file.host=192.0.2.1,file.port=10809,driver=raw,if=none,id=d,cache=none"),
+        (
+            "rbd",
+            r#"file=json:{"driver":"raw",,"file":{"driver":"rbd",,"pool":"vms",,"image":"disk1"}},if=none,id=d,cache=none"#,
+        ),
+    ];
+    let look = |drive: &str| {
+        running(&format!("qemu-system-x86_64 -accel kvm {drive} -device virtio-blk-pci,drive=d"), &[])
+    };
+    let of = |survey: &Survey| {
+        let disk = &survey.guests[0].disks[0];
+        (
+            disk.path.as_ref().map(|path| path.value.clone()),
+            disk.protocol.as_ref().map(|word| word.value.clone()),
+        )
+    };
+    for (protocol, drive) in drives {
+        let survey = look(&format!("-drive {drive}"));
+        assert_eq!(of(&survey), (None, Some(protocol.to_owned())), "{drive}");
+        assert_eq!(ids(&survey), [""; 0], "{drive}");
+        // Nor does a setting matter that QEMU does not look at.
+        assert_eq!(ids(&look(&format!("-drive {drive},aio=io_uring"))), [""; 0], "{drive}");
+    }
+    let nodes = r#"-blockdev {"driver":"rbd","pool":"vms","image":"disk1","node-name":"s","cache":{"direct":true}} -blockdev {"driver":"raw","file":"s","node-name":"d","cache":{"direct":true}}"#;
+    let survey = look(nodes);
+    assert_eq!(of(&survey), (None, Some("rbd".to_owned())));
+    assert_eq!(ids(&survey), [""; 0]);
+    let local = look(
+        r#"-drive file=json:{"driver":"raw",,"file":{"driver":"file",,"filename":"/srv/a.img"}},if=none,id=d,cache=none"#,
+    );
+    assert_eq!(of(&local), (Some("/srv/a.img".to_owned()), None));
+    assert_eq!(ids(&local), ["threads-for-direct-io"]);
+}
+
+#[test]
+fn disks_of_every_type_are_read_or_listed() {
+    let disk = |kind: &str, source: &str| {
+        let disk = format!(
+            "<disk type='{kind}' device='disk'><driver name='qemu' type='raw' cache='none' discard='unmap' iothread='1'/>{source}\
+             <target dev='vda' bus='virtio'/></disk>"
+        );
+        libvirt::setup(&of(&disk, ""), "web1.xml").expect("a domain")
+    };
+    let network = |protocol: &str| {
+        format!(
+            "<source protocol='{protocol}' name='vms/disk1'><host name='192.0.2.1' port='6789'/></source>"
+        )
+    };
+    for protocol in ["rbd", "nbd", "iscsi", "nfs", "gluster", "https", "ssh"] {
+        let survey = survey::definition(disk("network", &network(protocol)));
+        let read = survey.guests[0].disks[0].protocol.as_ref().map(|fact| fact.value.as_str());
+        assert_eq!((read, ids(&survey), survey.unread.len()), (Some(protocol), vec![], 0));
+    }
+    let volume = survey::definition(disk("volume", "<source pool='vms' volume='disk1'/>"));
+    assert_eq!(ids(&volume), [""; 0]);
+    assert_eq!(
+        volume.unread,
+        ["web1 vda is the volume vms/disk1, and only its host's libvirt knows where that is"]
+    );
+    let nothing = survey::definition(disk("network", ""));
+    assert_eq!(nothing.unread, ["the definition does not say where web1 vda is"]);
+    let local = survey::definition(disk("block", "<source dev='/dev/vg0/web1'/>"));
+    assert_eq!((ids(&local), local.unread), (vec!["threads-for-direct-io"], vec![]));
+}
+
+#[test]
+fn a_definition_is_judged_without_the_machine_that_reads_it() {
+    let xml = of("", "").replace("<vcpu>4", "<vcpu>100000");
+    let guest = libvirt::setup(&xml, "web1.xml").expect("a domain");
+    assert_eq!(ids(&survey::definition(guest.clone())), [""; 0]);
+    // On its own host it is.
+    let root = tree::build("sys/devices/system/cpu/online = 0-63");
+    assert_eq!(ids(&survey::guest(root.path(), guest)), ["guest-cpus-beyond-host"]);
+}
+
+#[test]
+fn models_of_real_network_cards_are_known() {
+    let found = |model: &str| {
+        let nic =
+            format!("<interface type='bridge'><source bridge='br0'/><model type='{model}'/></interface>");
+        let defined = survey::definition(libvirt::setup(&of("", &nic), "web1.xml").expect("a domain"));
+        let line = format!("qemu-system-x86_64 -accel kvm -netdev tap,id=n -device {model},netdev=n");
+        [ids(&defined), ids(&running(&line, &[]))]
+    };
+    for model in
+        ["e1000", "e1000-82545em", "e1000e", "igb", "rtl8139", "ne2k_isa", "pcnet", "i82559er", "vmxnet3"]
+    {
+        assert_eq!(found(model), [["nic-emulated"]; 2], "{model}");
+    }
+    for model in ["virtio", "virtio-net-pci", "virtio-transitional"] {
+        assert_eq!(found(model), [[""; 0]; 2], "{model}");
+    }
+}

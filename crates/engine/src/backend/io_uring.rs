@@ -11,7 +11,7 @@ use io_uring::{Submitter, cqueue, opcode, squeue, types};
 
 pub(super) use self::ring::Ring;
 use super::calls::{by_call, is_device};
-use super::{Backend, Completion, Io, Note, Setup};
+use super::{Backend, Completion, Io, Note, Priorities, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::{EngineError, Refusal};
 use crate::open::PUNCH;
@@ -58,6 +58,7 @@ pub(crate) struct Uring {
     /// And is done.
     done: Vec<Completion>,
     note: Option<Note>,
+    priorities: Priorities,
 }
 
 impl Backend for Uring {
@@ -81,6 +82,7 @@ impl Backend for Uring {
             aside: Vec::with_capacity(slots.len()),
             done: Vec::with_capacity(slots.len()),
             note,
+            priorities: Priorities::new(setup.options.priority),
         };
         if setup.options.hipri {
             uring.probe_polling(&slots)?;
@@ -101,11 +103,17 @@ impl Backend for Uring {
         // Each has a push of its own: an entry that several ways lead to is built in memory and copied, which stalls the CPU.
         match (io.direction, self.registered(&slot)) {
             (Direction::Read, Some(index)) => {
-                let read = opcode::ReadFixed::new(FILE, address, io.length, index).offset(io.offset);
+                let priority = self.priorities.next();
+                let read = opcode::ReadFixed::new(FILE, address, io.length, index)
+                    .offset(io.offset)
+                    .ioprio(priority);
                 self.push(&read.build().user_data(tag));
             }
             (Direction::Write, Some(index)) => {
-                let write = opcode::WriteFixed::new(FILE, address, io.length, index).offset(io.offset);
+                let priority = self.priorities.next();
+                let write = opcode::WriteFixed::new(FILE, address, io.length, index)
+                    .offset(io.offset)
+                    .ioprio(priority);
                 self.push(&write.build().user_data(tag));
             }
             _ => self.queue_other(slot, io),
@@ -182,11 +190,17 @@ impl Uring {
 
     /// The entry of an I/O without registered buffers. A sync is issued as everything else is, without waiting for the writes
     /// before it: it covers those that are done by then.
-    fn plain(&self, slot: &Slot, io: Io) -> squeue::Entry {
+    fn plain(&mut self, slot: &Slot, io: Io) -> squeue::Entry {
         let address = self.buffers.address(slot);
         match io.direction {
-            Direction::Read => opcode::Read::new(FILE, address, io.length).offset(io.offset).build(),
-            Direction::Write => opcode::Write::new(FILE, address, io.length).offset(io.offset).build(),
+            Direction::Read => {
+                let read = opcode::Read::new(FILE, address, io.length).offset(io.offset);
+                read.ioprio(self.priorities.next()).build()
+            }
+            Direction::Write => {
+                let write = opcode::Write::new(FILE, address, io.length).offset(io.offset);
+                write.ioprio(self.priorities.next()).build()
+            }
             Direction::Sync => opcode::Fsync::new(FILE).build(),
             Direction::DataSync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
             Direction::Trim if self.trim == Trim::Command => discard(io.offset, io.length.into()),
@@ -216,7 +230,8 @@ impl Uring {
     fn probe_polling(&mut self, slots: &[Slot]) -> Result<(), EngineError> {
         #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
         let io = Io { direction: Direction::Read, offset: 0, length: self.buffers.slot_bytes() as u32 };
-        let result = self.probe(&self.plain(&slots[0], io))?;
+        let entry = self.plain(&slots[0], io);
+        let result = self.probe(&entry)?;
         if result == -libc::EOPNOTSUPP || result == -libc::EINVAL {
             let answer = io::Error::from_raw_os_error(-result);
             return Err(EngineError::Target {

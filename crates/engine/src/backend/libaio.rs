@@ -12,9 +12,9 @@ use std::ptr::NonNull;
 use rustix::fs::{OFlags, fcntl_getfl};
 
 pub(super) use self::context::Context;
-use self::context::{ControlBlock, Event, FDSYNC, FSYNC, PREAD, PWRITE};
+use self::context::{ControlBlock, Event, FDSYNC, FSYNC, HAS_PRIORITY, PREAD, PWRITE};
 use super::calls::{by_call, is_device};
-use super::{Backend, Completion, Io, Note, Setup};
+use super::{Backend, Completion, Io, Note, Priorities, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::request::Direction;
@@ -42,6 +42,7 @@ pub(crate) struct Libaio {
     /// The completions of a wait.
     events: Vec<Event>,
     in_flight: usize,
+    priorities: Priorities,
 }
 
 impl Backend for Libaio {
@@ -69,6 +70,7 @@ impl Backend for Libaio {
             done: Vec::with_capacity(room),
             events: Vec::with_capacity(room),
             in_flight: 0,
+            priorities: Priorities::new(setup.options.priority),
         };
         Ok((backend, slots))
     }
@@ -89,8 +91,11 @@ impl Backend for Libaio {
             Direction::DataSync => (FDSYNC, (0, 0, 0)),
             Direction::Trim => return self.trims.push((slot, io)),
         };
+        let priority = if matches!(opcode, PREAD | PWRITE) { self.priorities.next() } else { 0 };
         let block = &mut self.blocks[slot.index()];
         (block.opcode, (block.buffer, block.offset, block.length)) = (opcode, range);
+        (block.priority, block.flags) =
+            (priority.cast_signed(), if priority == 0 { 0 } else { HAS_PRIORITY });
         self.queued.push(NonNull::from(block));
     }
 

@@ -6,6 +6,7 @@ mod io_uring;
 mod libaio;
 mod mmap;
 mod null;
+mod priority;
 mod psync;
 mod pvsync2;
 
@@ -20,6 +21,7 @@ pub(crate) use self::io_uring::Uring;
 pub(crate) use self::libaio::Libaio;
 pub(crate) use self::mmap::Mmap;
 pub(crate) use self::null::Null;
+use self::priority::{Priorities, PriorityShare};
 pub(crate) use self::psync::Psync;
 pub(crate) use self::pvsync2::Pvsync2;
 use crate::buffers::{Buffers, Slot};
@@ -45,12 +47,14 @@ pub(crate) struct Options {
     pub(crate) sqthread_poll: bool,
     pub(crate) sqthread_poll_cpu: Option<u32>,
     pub(crate) mem: Memory,
+    pub(crate) priority: Option<PriorityShare>,
 }
 
 impl Options {
-    pub(crate) const fn new(workload: &Workload) -> Self {
+    pub(crate) fn new(workload: &Workload) -> Self {
         let Workload { hipri, nowait, sqthread_poll, sqthread_poll_cpu, mem, .. } = *workload;
-        Self { hipri, nowait, sqthread_poll, sqthread_poll_cpu, mem }
+        let priority = PriorityShare::new(workload);
+        Self { hipri, nowait, sqthread_poll, sqthread_poll_cpu, mem, priority }
     }
 }
 
@@ -325,6 +329,32 @@ mod tests {
         let (mut backend, mut free) = Mmap::open(setup(&read_only, 1)).expect("opened");
         let write = Io { direction: Direction::Write, offset: 0, length: BLOCK };
         assert_eq!(carry_out(&mut backend, &mut free, write), -libc::EBADF);
+    }
+
+    /// Reads with a priority that anybody may ask for, and with one that there is none of.
+    fn reads_with_priorities<B: Backend>() {
+        let file = tempfile::tempfile().expect("file");
+        file.set_len(BLOCK.into()).expect("sized");
+        let io = Io { direction: Direction::Read, offset: 0, length: BLOCK };
+        for (class, result) in [("2", BLOCK.cast_signed()), ("3", BLOCK.cast_signed()), ("7", -libc::EINVAL)]
+        {
+            let mut keys = iotax_model::workload::WorkloadKeys::default();
+            for (key, text) in [("cmdprio_percentage", "100"), ("cmdprio_class", class), ("cmdprio", "7")] {
+                keys.set(key, text).expect("a key");
+            }
+            let workload = keys.complete(&iotax_model::workload::WorkloadKeys::default());
+            let options = Options { priority: PriorityShare::new(&workload), ..Options::default() };
+            let (mut backend, mut free) = B::open(Setup { options, ..setup(&file, 1) }).expect("opened");
+            assert_eq!(carry_out(&mut backend, &mut free, io), result, "class {class}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_told_the_priorities_of_single_ios() {
+        reads_with_priorities::<Libaio>();
+        if !uring_is_missing() {
+            reads_with_priorities::<Uring>();
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use iotax_model::record::{
 };
 use iotax_model::target::{CacheMode, Discard, FilesystemSpec, FsType, Layer, LayerKind};
 use iotax_model::units::Bytes;
-use iotax_model::workload::SyncMode;
+use iotax_model::workload::{FileLayout, Rw, SyncMode};
 use iotax_model::{Warning, WarningKind};
 use iotax_report::{document, html, terminal};
 
@@ -378,7 +378,15 @@ fn what_lies_beneath_and_within_an_area_is_said_of_its_target() {
 
 #[test]
 fn a_target_that_is_filled_and_plain_draws_nothing() {
-    let changes: [Change; 9] = [
+    let changes: [Change; 10] = [
+        ("what another job of the plan reads", |r| {
+            let mut writer = r.plan.workloads[2].clone();
+            (writer.name, writer.rw, writer.layout) = ("log".into(), Rw::Write, FileLayout::Allocated);
+            (writer.offset, writer.size) = (Bytes(4 * GIB), Some(Bytes(4 * GIB)));
+            r.plan.workloads.iter_mut().for_each(|workload| workload.size = Some(Bytes(4 * GIB)));
+            r.plan.workloads[0].beside = vec![writer];
+            r.targets[1].allocation = Some(allocation(4 * GIB, 4 * GIB, 0));
+        }),
         ("filled", |r| r.targets[1].allocation = Some(allocation(8 * GIB, 0, 0))),
         ("its last cluster", |r| r.targets[1].allocation = Some(allocation(8 * GIB, 0, 64 << 10))),
         ("noise", |r| {

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use clap::Args as ClapArgs;
 use iotax_doctor::{Finding, Sureness, examine};
 use iotax_model::exit::Exit;
-use iotax_model::survey::Survey;
+use iotax_model::survey::{GuestSetup, Survey};
 use iotax_model::target::Remote;
 use iotax_report::document;
 use iotax_report::json::doctor;
@@ -86,7 +86,7 @@ fn look(args: &Args) -> Result<Survey, Failure> {
         return Err(usage(format!("{target} is a link to {}, which does not exist", end.display())));
     }
     if path.exists() && is_domain(path) {
-        return domain(&input::text(path, input::DOMAIN)?, target);
+        return Ok(survey::definition(domain(&input::text(path, input::DOMAIN)?, target)?));
     }
     if path.exists() || target.contains('/') {
         return survey::path(root, path).map_err(usage);
@@ -96,16 +96,17 @@ fn look(args: &Args) -> Result<Survey, Failure> {
             format!("{target:?} is no path, and libvirt cannot be asked for a domain of this name; accepted: PATH, DEVICE, DOMAIN, FILE.xml, ssh://host/path")
         })
         .or_exit(Exit::Environment)?;
-    domain(&xml, &format!("virsh dumpxml {target}"))
+    let mut guest = domain(&xml, &format!("virsh dumpxml {target}"))?;
+    libvirt::locate_volumes(&mut guest);
+    Ok(survey::guest(root, guest))
 }
 
 fn is_domain(path: &Path) -> bool {
     path.is_file() && path.extension().is_some_and(|extension| extension == "xml")
 }
 
-fn domain(xml: &str, source: &str) -> Result<Survey, Failure> {
-    let guest = libvirt::setup(xml, source).with_context(|| source.to_owned()).or_exit(Exit::Usage)?;
-    Ok(survey::guest(Path::new("/"), guest))
+fn domain(xml: &str, source: &str) -> Result<GuestSetup, Failure> {
+    libvirt::setup(xml, source).with_context(|| source.to_owned()).or_exit(Exit::Usage)
 }
 
 /// Has an agent look at another machine.

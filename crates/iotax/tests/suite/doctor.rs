@@ -27,7 +27,8 @@ fn a_domain_is_judged_by_its_file() {
         said.contains(": 1 known fault") && said.contains("cache=unsafe") && said.contains("remedy: "),
         "{said}"
     );
-    assert!(said.contains("Not known: ") && said.contains("/nowhere/a.img"), "{said}");
+    // Another machine may be its host.
+    assert!(said.contains("Looked at: 1 guest.") && !said.contains("/nowhere/a.img"), "{said}");
     for (limit, code) in [("fault", 1), ("cost", 1), ("depends", 1)] {
         let status = lab.run(&["doctor", file, "--fail-if", limit]).status;
         assert_eq!(status.code(), Some(code), "{limit}");

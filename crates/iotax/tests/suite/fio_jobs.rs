@@ -11,11 +11,13 @@ use serde_json::Value;
 use crate::lab::{Lab, text};
 
 /// Of the examples of fio 3.33, those of engines that Linux has without special hardware or libraries that are carried out.
-const EXAMPLES: [&str; 31] = [
+const EXAMPLES: [&str; 34] = [
+    "1mbs_clients.fio",
     "aio-read.fio",
     "backwards-read.fio",
     "basic-verify.fio",
     "butterfly.fio",
+    "cmdprio-percentage.fio",
     "cross-stripe-verify.fio",
     "dedupe-global.fio",
     "disk-zone-profile.fio",
@@ -38,6 +40,7 @@ const EXAMPLES: [&str; 31] = [
     "rand-zones.fio",
     "ssd-steadystate.fio",
     "ssd-test.fio",
+    "steadystate.fio",
     "surface-scan.fio",
     "tiobench-example.fio",
     "waitfor.fio",

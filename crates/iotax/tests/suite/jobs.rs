@@ -204,6 +204,12 @@ const TAKEN: &[&str] = &[
     "[a]\nio_submit_mode=offload",
     "[a]\nrw=write\ndedupe_percentage=50\ndedupe_mode=working_set",
     "[a]\nioengine=posixaio",
+    "[a]\nss=iops:10%\nss_dur=30s\nss_ramp=10s",
+    "[a]\niodepth_batch=4\niodepth_batch_complete_max=8",
+    "[a]\nioengine=libaio\ncmdprio_percentage=20\ncmdprio_class=2",
+    "[a]\nrw=randwrite\nverify=crc32c\nverify_only",
+    "[a]\nrate=1m\nratemin=512k",
+    "[a]\nrw=randwrite\nfilename=x\nio_size=500000",
     "[]",
 ];
 

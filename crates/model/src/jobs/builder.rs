@@ -1,9 +1,10 @@
 //! Builds a job while its options are parsed one by one.
 
+use super::engines::{done_by, nearest};
 use super::value::OptionValue;
 use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
-use crate::workload::{Distribution, FileLayout, IoEngine, Memory, Rw, Tolerated, Verify, WorkloadKeys};
+use crate::workload::{Distribution, FileLayout, Memory, Rw, Tolerated, Verify, WorkloadKeys};
 
 /// fio's names of checks that are done as another one here.
 const SUMS: [&str; 19] = [
@@ -40,6 +41,9 @@ pub(super) struct JobBuilder {
     pub(super) bsrange: [Option<(Bytes, Bytes)>; 3],
     pub(super) bssplit: Option<String>,
     pub(super) percentage_random: [Option<u8>; 3],
+    pub(super) cmdprio: [Option<u8>; 3],
+    pub(super) cmdprio_class: [Option<u8>; 3],
+    pub(super) cmdprio_level: [Option<u8>; 3],
     pub(super) rate: [Option<u64>; 3],
     pub(super) rate_iops: [Option<u64>; 3],
     /// By direction, for those that have one.
@@ -66,6 +70,7 @@ pub(super) struct JobBuilder {
     pub(super) overwrite: Option<bool>,
     pub(super) fallocate: Option<FileLayout>,
     pub(super) goes_on: bool,
+    pub(super) verify_only: Option<bool>,
     /// Errors that do not end the job.
     pub(super) tolerated: Vec<Tolerated>,
     pub(super) wait_for: Option<String>,
@@ -142,17 +147,12 @@ impl JobBuilder {
     }
 
     pub(super) fn engine(&mut self, value: OptionValue<'_>) -> Result<(), String> {
-        let (engine, note) = match value.text {
-            "sync" => (IoEngine::Psync, Some("sync: pread and pwrite instead of lseek, read and write")),
-            "pvsync" => (
-                IoEngine::Pvsync2,
-                Some("pvsync: preadv2 and pwritev2, without flags, instead of preadv and pwritev"),
-            ),
-            "posixaio" => (
-                IoEngine::IoUring,
-                Some("posixaio: io_uring instead of threads of the C library, each of which does one I/O"),
-            ),
-            text => (text.parse().map_err(|error: WordError| error.to_string())?, None),
+        // An external engine has its path behind the colon, any other a suboption.
+        let name = value.text.split(':').next().unwrap_or_default();
+        let (engine, note) = match (done_by(name), nearest(name)) {
+            (Some((engine, note)), _) => (engine, Some(note)),
+            (None, Some(nearest)) => return Err(format!("ioengine = {name} is not had: {nearest}")),
+            (None, None) => (value.text.parse().map_err(|error: WordError| error.to_string())?, None),
         };
         self.keys.ioengine = Some(engine);
         self.notes.extend(note.map(Into::into));

@@ -6,17 +6,18 @@ use super::builder::JobBuilder;
 use super::ini::{OptionLine, Section};
 use super::known::{KnownOption, Support};
 use super::layout::{Notes, SectionJob};
-use super::options::{find, names};
+use super::options::{find, meant};
 use super::value::OptionValue;
-use super::{FileLine, LineErrors};
+use super::{FileLine, LineErrors, engines};
 use crate::units::{Bytes, Nanos};
-use crate::words::nearest;
 use crate::workload::{
     AccessHint, Distribution, FileLayout, IoEngine, Memory, Rw, Stride, ToleratedErrors, Verify, WorkloadKeys,
 };
 
 /// Time limit of a job that ends when its I/O is done.
 pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);
+
+const SECTOR: u64 = 512;
 
 /// An option rejected because of others: its name and the reason.
 type Wrong = (&'static str, String);
@@ -89,9 +90,12 @@ fn effective<'a>(
             break;
         }
         let Some(known) = find(&setting.name) else {
-            let near = nearest(&setting.name, names()).map(|near| format!("; did you mean {near:?}?"));
-            let why =
-                format!("{:?} is not an option that is known{}", setting.name, near.unwrap_or_default());
+            let why = if engines::OPTIONS.contains(&setting.name.as_str()) {
+                engines::OF_OTHERS.to_owned()
+            } else {
+                let near = meant(&setting.name).map(|near| format!("; did you mean {near:?}?"));
+                format!("{:?} is not an option that is known{}", setting.name, near.unwrap_or_default())
+            };
             trouble.add(&setting.place, setting.quoted.clone(), why);
             continue;
         };
@@ -136,7 +140,7 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
         keys.tolerated_errors = (!tolerated.is_empty()).then_some(ToleratedErrors(tolerated));
     }
     depth(draft, notes);
-    let steps: [Step; 7] = [lengths, per_direction, sequence, zones, amount, files, around];
+    let steps: [Step; 8] = [checking, lengths, per_direction, sequence, zones, amount, files, around];
     let wrong = steps.into_iter().filter_map(|step| step(draft, notes).err()).collect();
     file_state(draft);
     wrong
@@ -144,6 +148,31 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
 
 fn rw(draft: &JobBuilder) -> Rw {
     draft.keys.rw.unwrap_or(Rw::Read)
+}
+
+/// `verify_only` reads and checks what a job would write.
+fn checking(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
+    if draft.verify_only != Some(true) {
+        return Ok(());
+    }
+    if matches!(draft.keys.verify, None | Some(Verify::None)) {
+        return Err(("verify_only", "it needs a verify, such as verify = crc32c".into()));
+    }
+    draft.keys.rw = match rw(draft) {
+        Rw::Write => Some(Rw::Read),
+        Rw::RandWrite => Some(Rw::RandRead),
+        rw if rw.writes() || rw.trims() => {
+            let why =
+                "what a mix would write is not known without doing it; accepted: rw = write or randwrite";
+            return Err(("verify_only", why.into()));
+        }
+        reads => Some(reads),
+    };
+    notes.sentences.push(
+        "verify_only: nothing is written, and what iotax wrote there before is read and checked; a new file is filled first"
+            .into(),
+    );
+    Ok(())
 }
 
 /// fio accepts any depth for synchronous engines and runs them at depth 1.
@@ -208,6 +237,12 @@ fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong>
     }
     let percent = same("percentage_random", draft.percentage_random.map(|percent| percent.map(u64::from)))?;
     draft.keys.percentage_random = percent.and_then(|percent| u8::try_from(percent).ok());
+    draft.keys.cmdprio_percentage =
+        used_alike(rw, "cmdprio_percentage", &draft.cmdprio)?.filter(|percent| *percent > 0);
+    if draft.keys.cmdprio_percentage.is_some() {
+        draft.keys.cmdprio_class = used_alike(rw, "cmdprio_class", &draft.cmdprio_class)?;
+        draft.keys.cmdprio = used_alike(rw, "cmdprio", &draft.cmdprio_level)?;
+    }
     let rate = rate_of(draft, "rate", draft.rate, notes)?;
     let rate_iops = rate_of(draft, "rate_iops", draft.rate_iops, notes)?;
     draft.keys.rate = rate.map(Bytes);
@@ -366,11 +401,8 @@ fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
         }
         draft.size = Some(Bytes(all));
     }
-    let named = draft.filename.as_deref().map_or(1, |names| names.split(':').count());
-    if named > 1 {
-        let why = "a job works on one target; give each file a section of its own, or use iotax run --target";
-        return Err(("filename", why.into()));
-    }
+    whole_ios(draft);
+    one_file(draft)?;
     if number > 1 && !rw(draft).is_random() {
         let why = "sequential I/O would go through one area instead of several files in turns; use nrfiles = 1, or numjobs";
         return Err(("nrfiles", why.into()));
@@ -378,6 +410,26 @@ fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     if number > 1 {
         notes.sentences.push(format!("nrfiles = {number}: one area as long as all of them"));
     }
+    Ok(())
+}
+
+/// As in fio, a job goes on until at least its amount is done, which is a whole number of I/Os.
+fn whole_ios(draft: &mut JobBuilder) {
+    let Some(amount) = draft.keys.io_size else { return };
+    let rounded = one_length(draft).and_then(|length| amount.0.checked_next_multiple_of(length.0.max(1)));
+    draft.keys.io_size = rounded.or(amount.0.checked_next_multiple_of(SECTOR)).map(Bytes);
+}
+
+/// Refuses several names; a colon of a name has a backslash before it.
+fn one_file(draft: &mut JobBuilder) -> Result<(), Wrong> {
+    const COLON: &str = "\\:";
+    let Some(names) = &mut draft.filename else { return Ok(()) };
+    if names.replace(COLON, "").contains(':') {
+        let why = "fio goes through several files or devices by turns, and one target does not stand for them, also not with \
+                   --target; give each a section of its own";
+        return Err(("filename", why.into()));
+    }
+    *names = names.replace(COLON, ":");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use super::ini::OptionLine;
 use super::{FileLine, Jobs, LineErrors};
 use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::{Bytes, Nanos};
-use crate::workload::{FileLayout, Verify, Workload};
+use crate::workload::{FileLayout, Verify, Workload, WorkloadError};
 
 /// Areas start at multiples of this, so that a file's position does not affect how its I/O aligns with the blocks below.
 const ALIGNMENT: u64 = 1 << 20;
@@ -40,6 +40,12 @@ impl SectionJob {
             Some(place) => trouble.add(place, format!("{option} of [{}]", self.name), why),
             None => trouble.add(&self.place, format!("[{}]", self.name), why),
         }
+    }
+
+    /// Reports a key that its workload cannot have, at its option if the file sets it.
+    fn refuse(&self, trouble: &mut LineErrors, error: &WorkloadError) {
+        let place = self.places.get(error.key).unwrap_or(&self.place);
+        trouble.add(place, format!("[{}]", self.name), error.reason());
     }
 
     fn clones(&self) -> u64 {
@@ -228,7 +234,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     for (job, files) in group.iter().zip(place(group, notes, trouble)?) {
         for mut workload in job.on(&files) {
             if let Err(error) = workload.check() {
-                job.complain(trouble, error.key, error.accepted);
+                job.refuse(trouble, &error);
             }
             names.tell_apart(&mut workload);
             workloads.push(workload);
@@ -241,7 +247,7 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     workload.beside = workloads.collect();
     workload.name = name;
     if let Err(error) = workload.check() {
-        first.complain(trouble, error.key, error.accepted);
+        first.refuse(trouble, &error);
     }
     Some(workload)
 }

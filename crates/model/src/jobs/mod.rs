@@ -4,6 +4,7 @@
 //! fio are reported in notes. Options that iotax cannot honour are rejected.
 
 mod builder;
+mod engines;
 mod expression;
 mod finish;
 mod ignored;
@@ -16,6 +17,8 @@ mod unsupported;
 mod value;
 pub mod vdbench;
 
+#[cfg(test)]
+mod examples;
 #[cfg(test)]
 mod large;
 #[cfg(test)]

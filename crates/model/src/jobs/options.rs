@@ -14,9 +14,19 @@ pub(super) fn find(name: &str) -> Option<&'static KnownOption> {
     OPTIONS.into_iter().flatten().find(|known| known.names.contains(&name))
 }
 
+/// Letters that a long mistyped name may have wrong, a shorter one 1: in four letters or less every one counts.
+const MISTYPED: usize = 2;
+
 /// The names of all options, with aliases.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().flatten().flat_map(|known| known.names.iter().copied())
+}
+
+/// The option that is meant by a mistyped name. One that is merely like it may mean anything.
+pub(super) fn meant(name: &str) -> Option<&'static str> {
+    let wrong = names().map(|known| (strsim::damerau_levenshtein(name, known), known));
+    let most = if name.len() > 8 { MISTYPED } else { 1 };
+    wrong.filter(|(wrong, known)| *wrong <= most && known.len() > 4).min().map(|(_, known)| known)
 }
 
 const fn done(
@@ -118,6 +128,15 @@ const DONE: &[KnownOption] = &[
     done(&["numa_mem_policy"], into!(keys.numa_mem_policy = word)),
     done(&["prio"], into!(keys.prio = number)),
     done(&["prioclass"], into!(keys.prioclass = number)),
+    done(&["cmdprio_percentage"], |draft, value| {
+        value.triple(OptionValue::percent).map(|percent| draft.cmdprio = percent)
+    }),
+    done(&["cmdprio_class"], |draft, value| {
+        value.triple(OptionValue::number).map(|class| draft.cmdprio_class = class)
+    }),
+    done(&["cmdprio"], |draft, value| {
+        value.triple(OptionValue::number).map(|level| draft.cmdprio_level = level)
+    }),
     switch(&["hipri"], into!(keys.hipri = flag)),
     switch(&["nowait"], into!(keys.nowait = flag)),
     switch(&["sqthread_poll"], into!(keys.sqthread_poll = flag)),
@@ -154,6 +173,7 @@ const DONE: &[KnownOption] = &[
     done(&["dedupe_global"], into!(keys.dedupe_global = bool)),
     done(&["verify"], JobBuilder::verify),
     done(&["do_verify"], into!(keys.do_verify = bool)),
+    switch(&["verify_only"], into!(verify_only = flag)),
     // End conditions.
     done(&["max_latency"], |draft, value| {
         value.microseconds().map(|limit| draft.keys.stall_timeout = Some(limit).filter(|limit| limit.0 > 0))

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 const MACHINE: MachineKeywords = MachineKeywords { pagesize: 4096, mb_memory: 8192, ncpus: 4 };
 
-fn read_with(text: &str, only: &[&str]) -> Result<Jobs, JobsError> {
+pub(super) fn read_with(text: &str, only: &[&str]) -> Result<Jobs, JobsError> {
     let included = |file: &str, text: &str| Ok(Included { file: file.to_owned(), text: text.to_owned() });
     let include = |_: &str, name: &str| match name {
         "base" => included("dir/base", "direct=1\nbs=8k\n"),
@@ -225,6 +225,22 @@ const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
     ("numa_cpu_nodes=0\nnuma_mem_policy=bind:0", "numa_mem_policy", "bind:0"),
     ("prioclass=3\nprio=2", "prioclass", "3"),
     ("rw=write\ndedupe_percentage=50\ndedupe_mode=working_set", "dedupe_mode", "working_set"),
+    // fio 3.33 does 245 I/Os of 4k for an amount of 1000000, and 123 for 500000.
+    ("rw=randwrite\nfilesize=4000000\nsize=1000000", "io_size", "980k"),
+    ("rw=randwrite\nfilesize=4000000\nsize=1000000", "size", "4000000"),
+    ("rw=write\nio_size=500000", "io_size", "492k"),
+    ("rw=rw\nbssplit=4k/50:8k/50\nio_size=500000", "io_size", "500224"),
+    ("filename=/dev/bsg/0\\:0", "rw", "read"),
+    ("rw=randwrite\nverify=crc32c\nverify_only", "rw", "randread"),
+    ("rw=write\nverify=crc32c\nverify_only=1", "rw", "read"),
+    ("rw=write\nverify=crc32c\nverify_only=0", "rw", "write"),
+    (
+        "rw=randread\nioengine=libaio\niodepth=8\ncmdprio_percentage=20\ncmdprio_class=2",
+        "cmdprio_percentage",
+        "20",
+    ),
+    ("rw=randread\nioengine=libaio\ncmdprio_percentage=20,0\ncmdprio_class=2,1", "cmdprio_class", "2"),
+    ("rw=randread\nioengine=libaio\ncmdprio_percentage=0\ncmdprio_class=2", "cmdprio_class", "absent"),
     ("io_submit_mode=offload\nrate_iops=9", "rate_iops", "9"),
     ("include base", "bs", "8k"),
     ("name=other", "name", "other"),
@@ -271,7 +287,7 @@ fn what_is_wrong_is_quoted_with_its_line() {
         ("[a]\nsize=1m\nrw=randread:8", "job.fio:3: rw=randread:8: a place is drawn for each"),
         ("[a]\nsize=1m\nrw=trimwrite", "trims cannot be mixed"),
         ("[a]\nsize=1m\nnrfiles=4", "job.fio:3: nrfiles=4: sequential I/O"),
-        ("[a]\nsize=1m\nfilename=x:y", "job.fio:3: filename=x:y: a job works on one target"),
+        ("[a]\nsize=1m\nfilename=x:y", "job.fio:3: filename=x:y: fio goes through several files"),
         (
             "[a]\nsize=1m\nrw=write\ntime_based\nruntime=1\nend_fsync=1",
             "job.fio:6: end_fsync=1: with time_based what was written is flushed after",
@@ -292,12 +308,30 @@ fn what_is_wrong_is_quoted_with_its_line() {
         ("[a]\nsize=1m\nprio=9", "accepted: 0 (first) to 7"),
         ("[a]\nsize=1m\nzonemode=strided", "job.fio:3: zonemode=strided: it needs a zonesize"),
         ("[a]\nsize=1m\nverify=sha9", "job.fio:3: verify=sha9: accepted: crc32c"),
-        ("[a]\nsize=1m\nioengine=rados", "\"rados\" is not a known ioengine; accepted: auto, io_uring"),
+        ("[a]\nsize=1m\nioengine=rados", "ioengine=rados: ioengine = rados is not had: storage on a network"),
+        ("[a]\nsize=1m\nioengine=filestat", "ioengine = filestat is not had: nearest is iotax suite mdlife"),
+        ("[a]\nsize=1m\nioengine=io_uring_cmd", "nearest is io_uring on the block device"),
+        ("[a]\nsize=1m\nioengine=net", "nearest is iotax net"),
+        ("[a]\nsize=1m\nioengine=lbaio", "\"lbaio\" is not a known ioengine; accepted: auto, io_uring"),
+        ("[a]\nsize=1m\niodepth_batch_complete_min=8", "a new I/O begins as soon as one is done"),
+        ("[a]\nsize=1m\nrw=randwrite\nverify_only", "job.fio:4: verify_only: it needs a verify"),
+        ("[a]\nsize=1m\nrw=randrw\nverify=crc32c\nverify_only", "what a mix would write is not known"),
+        ("[a]\nsize=1m\nlatency_target=500", "nearest is iotax ask"),
+        ("[a]\nsize=1m\ncmdprio_percentage=20", "[a]: cmdprio_percentage = 20: needs ioengine = io_uring or"),
+        (
+            "[a]\nsize=1m\nrw=randrw\nioengine=libaio\ncmdprio_percentage=20,30",
+            "reads and writes of a job have one",
+        ),
+        (
+            "[a]\nfilename=/dev/sdd:/dev/sde\nrw=randread\nsize=8m",
+            "job.fio:2: filename=/dev/sdd:/dev/sde: fio goes through several files or devices by turns, and one target does not \
+             stand for them",
+        ),
         ("[a]\nsize=1m\nmem=mmap:/tmp/x", "job.fio:3: mem=mmap:/tmp/x: accepted: malloc, mmap"),
         ("[a]\nsize=1m\nmem=thp", "job.fio:3: mem=thp: accepted: malloc"),
         ("[a]\nsize=1m\nfallocate=maybe", "job.fio:3: fallocate=maybe: accepted: none"),
-        ("[a]\nsize=1m\ndirect=1\nbs=100", "job.fio:4: bs of [a]: accepted: a multiple of 512"),
-        ("[a]\nsize=1k", "job.fio:2: size of [a]: at least one block of 4k"),
+        ("[a]\nsize=1m\ndirect=1\nbs=100", "job.fio:4: [a]: bs = 100: accepted: a multiple of 512"),
+        ("[a]\nsize=1k", "job.fio:2: [a]: size = 1k: at least one block of 4k"),
         ("[a]\nsize=1m\n[b]\nsize=1m\nramp_time=2", "job.fio:5: ramp_time of [b]: [a] has 0ns"),
         ("[a]\nsize=9000000p", "job.fio:2: size"),
         ("[a]\nsize=8000p\nnumjobs=9", "beyond"),
@@ -316,6 +350,61 @@ fn what_changes_nothing_is_said_in_one_line_a_reason() {
     let line = "group_reporting (line 3), new_group (line 6): changes nothing here: reports have jobs";
     assert!(read.notes.iter().any(|note| note.starts_with(line)), "{:?}", read.notes);
     assert_eq!(read.notes.iter().filter(|note| note.contains("thread (line 2)")).count(), 1);
+}
+
+#[test]
+fn options_that_change_no_io_are_noted() {
+    for (text, why) in [
+        ("ss=iops:10%\nss_dur=30s\nss_ramp=10s", "a measurement has its whole runtime"),
+        ("steadystate=lat:5%\nsteadystate_check_interval=10", "a measurement has its whole runtime"),
+        ("rate=1m\nratemin=512k", "a job that is slower goes on"),
+        ("iodepth_batch=16\niodepth_batch_complete_max=32", "all I/Os that are done are taken at once"),
+        ("log_window_value=1\nlog_issue_time=1\nlog_prio=1", "every interval is in the store"),
+        ("softrandommap=1", "the map of blocks always fits"),
+    ] {
+        let read = jobs(&format!("[a]\nsize=64m\n{text}\n"));
+        assert!(read.notes.iter().any(|note| note.contains(why)), "{text}: {:?}", read.notes);
+        let plain = text.contains("rate=").then_some("rate=1m").unwrap_or_default();
+        assert_eq!(read.workloads, jobs(&format!("[a]\nsize=64m\n{plain}\n")).workloads, "{text}");
+    }
+}
+
+#[test]
+fn only_what_was_mistyped_is_guessed_at() {
+    for (text, meant) in [
+        ("iodepht", Some("iodepth")),
+        ("numjob", Some("numjobs")),
+        ("buffer_compress_precentage", Some("buffer_compress_percentage")),
+        ("httpx", None),
+        ("donor", None),
+        ("cpuspeed", None),
+        ("volumes", None),
+        ("rbdnames", None),
+        ("poolsize", None),
+    ] {
+        let said = refused(&format!("[a]\nsize=1m\n{text}=1"));
+        let hint = meant.map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+        assert_eq!(said, format!("job.fio:3: {text}=1: {text:?} is not an option that is known{hint}"));
+    }
+    for option in ["https=on", "clientname=admin", "pool=rbd", "cpumode=noop", "donorname=x", "http_s3_key=k"]
+    {
+        let said = refused(&format!("[a]\nsize=1m\n{option}"));
+        assert_eq!(said, format!("job.fio:3: {option}: {}", engines::OF_OTHERS));
+    }
+}
+
+#[test]
+fn every_engine_of_fio_is_done_or_has_a_nearest_one() {
+    const ENGINES: &str = "sync psync vsync pvsync pvsync2 libaio io_uring posixaio mmap null splice net netsplice rdma cpuio exec \
+         falloc ftruncate e4defrag filecreate filestat filedelete dircreate dirdelete dirstat rbd rados gfapi gfapi_async nbd nfs \
+         libiscsi http libhdfs dfs ime_psync ime_psyncv ime_aio dev-dax libpmem page_fault libcufile libhipfile io_uring_cmd sg \
+         xnvme libzbc mtd libblkio cpp_null external:./a.so windowsaio solarisaio";
+    for engine in ENGINES.split_whitespace() {
+        let read = read_with(&format!("[a]\nsize=1m\nioengine={engine}"), &[]);
+        let Err(error) = read else { continue };
+        let said = error.to_string();
+        assert!(said.contains("is not had: ") && said.contains("nearest is"), "{engine}: {said}");
+    }
 }
 
 #[test]

@@ -20,10 +20,8 @@ const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption
 const REPLAY: &str =
     "I/O cannot be recorded or replayed; describe it with rw, bssplit and random_distribution";
 const BATCHES: &str =
-    "how many I/Os one call begins or waits for follows from the target; accepted: 1, or nothing";
+    "a new I/O begins as soon as one is done, so that iodepth are in flight; accepted: 1, or nothing";
 const TRIMS: &str = "trims cannot be mixed with other I/O; use rw = trim or randtrim in a job of its own";
-const UNTIL: &str =
-    "a measurement's length is given beforehand; use runtime, and --until-decided for as many as are needed";
 const ONCE: &str = "jobs of a group are measured within one window; use runtime";
 const VERIFYING: &str =
     "verify = crc32c or xxhash checks what is read, and at the end what was written; use it alone";
@@ -39,9 +37,7 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
         "lengths of a range are multiples of the shortest; leave it out",
     ),
     refused(&["offset_align"], OFF, "write the aligned offset"),
-    refused(&["iodepth_batch", "iodepth_batch_submit"], &["0", "1"], BATCHES),
-    refused(&["iodepth_batch_complete_min", "iodepth_batch_complete"], &["0", "1"], BATCHES),
-    refused(&["iodepth_batch_complete_max"], &["0", "1"], BATCHES),
+    refused(&["iodepth_batch_complete_min", "iodepth_batch_complete"], &["1"], BATCHES),
     refused(&["iodepth_low"], OFF, "the queue is filled up after each completion; leave it out"),
     refused(
         &["serialize_overlap"],
@@ -58,7 +54,6 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     refused(&["sync_file_range"], &[], "use fsync or fdatasync"),
     refused(&["atomic"], OFF, "writes are not atomic beyond what the target gives; use direct = 1"),
     refused(&["write_hint"], &["none"], "no life time is told with writes; leave it out"),
-    alone(&["verify_only"], "use iotax verify with a journal (write_journal)"),
     refused(&["experimental_verify"], OFF, VERIFYING),
     refused(&["verify_state_load"], OFF, VERIFYING),
     refused(&["trim_percentage"], OFF, TRIMS),
@@ -90,10 +85,12 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     ),
     refused(&["lockmem"], OFF, "memory is left alone; use direct = 1 to go without the page cache"),
     refused(&["nice"], OFF, "use nice(1) on iotax, whose workers inherit it"),
-    refused(&["cmdprio_percentage"], OFF, "I/Os of a job are of one priority; leave it out"),
-    refused(&["cmdprio_class"], &[], "I/Os of a job are of one priority; leave it out"),
-    refused(&["cmdprio"], &[], "I/Os of a job are of one priority; leave it out"),
-    refused(&["cmdprio_bssplit"], &[], "I/Os of a job are of one priority; leave it out"),
+    refused(
+        &["cmdprio_bssplit"],
+        &[],
+        "a priority does not follow from the length of an I/O; use cmdprio_percentage, or a job for each length",
+    ),
+    refused(&["cmdprio_hint"], OFF, "no hint is told with I/Os; leave it out"),
     refused(&["hipri_percentage"], &["100"], "all I/Os are polled with hipri, or none"),
     alone(&["uncached"], "what the page cache holds is not arranged; use direct = 1"),
     refused(&["force_async"], OFF, "the kernel decides what it does at once; leave it out"),
@@ -102,23 +99,37 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     refused(&["thinktime_spin"], OFF, "a job sleeps between I/Os; use thinktime alone"),
     refused(&["thinktime_blocks_type"], &["complete"], "I/Os are counted when they are completed"),
     refused(&["thinktime_iotime"], OFF, "use thinktime_blocks"),
-    refused(
-        &["rate_min", "ratemin"],
-        OFF,
-        "a measurement is not ended for being slow; use iotax compare with --fail-if",
-    ),
-    refused(
-        &["rate_iops_min"],
-        OFF,
-        "a measurement is not ended for being slow; use iotax compare with --fail-if",
-    ),
     refused(&["rate_ignore_thinktime"], OFF, "a rate and a thinktime exclude one another"),
-    refused(&["latency_target"], OFF, UNTIL),
-    refused(&["steadystate", "ss"], &[], UNTIL),
-    refused(&["steadystate_duration", "ss_dur"], OFF, UNTIL),
-    refused(&["steadystate_ramp_time", "ss_ramp"], OFF, UNTIL),
-    refused(&["steadystate_check_interval", "ss_interval"], OFF, UNTIL),
+    refused(
+        &["latency_target"],
+        OFF,
+        "a job's depth stays as it is given; nearest is iotax ask, which searches the rate at which a latency holds",
+    ),
     refused(&["create_only"], OFF, "what is created is removed; leave it out, or use --keep of iotax bench"),
+    alone(
+        &["bs_is_seq_rand"],
+        "lengths of random and of sequential I/Os are the same; give each a job of its own",
+    ),
+    refused(&["ramp_size"], OFF, "use ramp_time"),
+    refused(&["thinkcycles"], OFF, "a job sleeps between I/Os; use thinktime"),
+    refused(&["priohint"], OFF, "no hint is told with I/Os; leave it out"),
+    alone(&["end_syncfs"], "use end_fsync"),
+    refused(&["verify_policy"], &[], VERIFYING),
+    refused(
+        &["sprandom", "spr_num_regions", "spr_op", "spr_cs"],
+        OFF,
+        "an SSD is not brought into a steady state by one pass; nearest is rw = randwrite with loops, before what is measured",
+    ),
+    refused(
+        &["random_sequence_stride"],
+        OFF,
+        "offsets are not a given list; use zonemode = strided or random_distribution = zoned",
+    ),
+    refused(
+        &["recover_zbd_write_error", "write_zone_remainder", "write_zone_remainders"],
+        OFF,
+        "zones of a zoned device are not managed",
+    ),
     refused(&["unlink_each_loop"], OFF, "a target stays until its run ends; leave it out"),
     refused(&["cpumask"], &[], "name the CPUs with cpus_allowed"),
     alone(&["exitall_on_error"], ONCE),

@@ -32,6 +32,10 @@ pub struct GuestDisk {
     pub name: String,
     /// The local file or device.
     pub path: Known<String>,
+    /// The way to a disk that is no local file or device, such as `rbd` or `https`.
+    pub protocol: Known<String>,
+    /// The volume as `pool/volume`, if only libvirt knows where it is.
+    pub volume: Known<String>,
     /// The image format.
     pub format: Known<String>,
     /// The bus: `virtio-blk`, `virtio-scsi`, `ide`, `sata`, `nvme`, `scsi`, `usb`.

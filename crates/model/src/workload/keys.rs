@@ -318,6 +318,12 @@ keys! {
         prio "LEVEL": u8;
         /// Class of the job's I/O priority: 1 (real time), 2 (best effort) or 3 (idle)
         prioclass "CLASS": u8;
+        /// Percentage of I/Os that have a priority of their own, with io_uring or libaio
+        cmdprio_percentage "PERCENT": u8;
+        /// Class of that priority, as prioclass [default: 1]
+        cmdprio_class "CLASS": u8;
+        /// Level of that priority, as prio [default: 0]
+        cmdprio "LEVEL": u8;
         /// Percentage of the area that the fixed set of duplicates holds [default: 5]
         dedupe_working_set_percentage "PERCENT": u8;
         /// Failed I/Os that do not count toward max_errors: directions with errors, such as read,write:ENOSPC

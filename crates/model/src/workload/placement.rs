@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::text::{TextError, text_form};
-use super::{Workload, WorkloadError};
+use super::{IoEngine, Workload, WorkloadError};
 use crate::words::words;
 
 /// The largest number of a CPU or node, one less than the kernel's bound.
@@ -113,15 +113,36 @@ text_form!(MemoryPolicy);
 impl Workload {
     /// Rejects a placement that no kernel knows.
     pub(super) fn check_placement(&self) -> Result<(), WorkloadError> {
-        if let Some(level) = self.prio.filter(|level| *level > 7) {
-            return Err(self.refusal("prio", &level, "accepted: 0 (first) to 7"));
+        for (key, level) in [("prio", self.prio), ("cmdprio", self.cmdprio)] {
+            if let Some(level) = level.filter(|level| *level > 7) {
+                return Err(self.refusal(key, &level, "accepted: 0 (first) to 7"));
+            }
         }
-        if let Some(class) = self.prioclass.filter(|class| !(1..=3).contains(class)) {
-            return Err(self.refusal(
-                "prioclass",
-                &class,
-                "accepted: 1 (real time), 2 (best effort) or 3 (idle)",
-            ));
+        for (key, class) in [("prioclass", self.prioclass), ("cmdprio_class", self.cmdprio_class)] {
+            if let Some(class) = class.filter(|class| !(1..=3).contains(class)) {
+                return Err(self.refusal(
+                    key,
+                    &class,
+                    "accepted: 1 (real time), 2 (best effort) or 3 (idle)",
+                ));
+            }
+        }
+        match self.cmdprio_percentage {
+            Some(percent) if percent > 100 => {
+                return Err(self.refusal("cmdprio_percentage", &percent, "accepted: 0 to 100 (percent)"));
+            }
+            Some(percent) if !matches!(self.ioengine, IoEngine::IoUring | IoEngine::Libaio) => {
+                let remedy = "needs ioengine = io_uring or libaio";
+                return Err(self.refusal("cmdprio_percentage", &percent, remedy));
+            }
+            None => {
+                for (key, value) in [("cmdprio_class", self.cmdprio_class), ("cmdprio", self.cmdprio)] {
+                    if let Some(value) = value {
+                        return Err(self.refusal(key, &value, "needs cmdprio_percentage"));
+                    }
+                }
+            }
+            Some(_) => {}
         }
         if let (Some(cpus), Some(_)) = (&self.cpus_allowed, &self.numa_cpu_nodes) {
             let remedy = "numa_cpu_nodes is given too; use one of them";

@@ -1,7 +1,7 @@
 //! The findings of a doctor, and its rules.
 
 use iotax_doctor::{Finding, Rule, Sureness};
-use iotax_model::survey::Survey;
+use iotax_model::survey::{MachineSetup, Survey};
 use iotax_model::units::human::listed;
 
 use super::{Page, Part};
@@ -77,7 +77,9 @@ fn looked_at(survey: &Survey) -> String {
     let known = numbers.iter().filter(|(count, _)| *count > 0);
     let mut words: Vec<String> =
         known.map(|(count, what)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" })).collect();
-    words.push("the machine".to_owned());
+    if survey.machine != MachineSetup::default() {
+        words.push("the machine".to_owned());
+    }
     format!("Looked at: {}.", listed(&words))
 }
 
@@ -92,7 +94,7 @@ pub fn rules() -> Page {
 
 #[cfg(test)]
 mod tests {
-    use iotax_model::survey::Image;
+    use iotax_model::survey::{Fact, GuestSetup, Image};
 
     use super::*;
 
@@ -103,7 +105,11 @@ mod tests {
         let image = Image { unread: Some("no answer".to_owned()), ..Image::default() };
         let survey = Survey { images: vec![image], ..Survey::default() };
         assert_eq!(headline(&survey, &[]), "nothing found in what could be read");
-        assert_eq!(looked_at(&survey), "Looked at: the machine.");
+        let machine =
+            MachineSetup { aio: Some(Fact::new(0, "/proc/sys/fs/aio-nr")), ..MachineSetup::default() };
+        assert_eq!(looked_at(&Survey { machine, ..survey }), "Looked at: the machine.");
+        let guest = Survey { guests: vec![GuestSetup::default()], ..Survey::default() };
+        assert_eq!(looked_at(&guest), "Looked at: 1 guest.");
         assert_eq!(headline(&Survey::default(), &[]), "nothing found");
     }
 

@@ -11,6 +11,7 @@ mod setup;
 use std::fmt;
 use std::path::PathBuf;
 
+use iotax_model::survey::{Fact, GuestSetup};
 use iotax_model::target::{FileSpec, GuestSpec, MachineType};
 use iotax_model::units::{Bytes, human};
 use roxmltree::{Document, Node};
@@ -78,6 +79,21 @@ impl DomainError {
 pub fn dumpxml(domain: &str) -> Result<String, ProgramError> {
     let xml = VIRSH.run(["--readonly", "dumpxml", "--domain", domain])?;
     Ok(String::from_utf8_lossy(&xml).into_owned())
+}
+
+/// Asks libvirt where the guest's volumes are. One that is no local file or device stays unknown.
+pub fn locate_volumes(guest: &mut GuestSetup) {
+    for disk in &mut guest.disks {
+        let Some((pool, volume)) = disk.volume.as_ref().and_then(|volume| volume.value.split_once('/'))
+        else {
+            continue;
+        };
+        let command = ["--readonly", "vol-path", "--pool", pool, "--vol", volume];
+        let Ok(path) = VIRSH.run(command) else { continue };
+        let path = String::from_utf8_lossy(&path).trim().to_owned();
+        disk.path =
+            path.starts_with('/').then(|| Fact::new(path, format!("virsh vol-path --pool {pool} {volume}")));
+    }
 }
 
 /// Reads a domain and one of its disks: that with the target name `disk`, or else the first.

@@ -67,6 +67,8 @@ fn guest_disk(root: Node<'_, '_>, node: Node<'_, '_>, source: &str) -> GuestDisk
     GuestDisk {
         name: disk::name(node).to_owned(),
         path: disk::source(node).as_deref().and_then(Path::to_str).map(fact),
+        protocol: protocol(node).map(fact),
+        volume: volume(node).map(|(pool, volume)| fact(&format!("{pool}/{volume}"))),
         format: word("type"),
         bus: bus.map(fact),
         cache: word("cache"),
@@ -83,6 +85,21 @@ fn guest_disk(root: Node<'_, '_>, node: Node<'_, '_>, source: &str) -> GuestDisk
             .map(|_| Fact::new(true, source)),
         shared: child(node, "shareable").map(|_| Fact::new(true, source)),
     }
+}
+
+/// The way to a disk that is no file or device: that of a network disk, or the disk's type.
+fn protocol<'a>(disk: Node<'a, '_>) -> Option<&'a str> {
+    match disk.attribute("type")? {
+        "network" => child(disk, "source")?.attribute("protocol"),
+        "file" | "block" | "dir" | "volume" => None,
+        other => Some(other),
+    }
+}
+
+/// The pool and the volume of a disk of type `volume`.
+fn volume<'a>(disk: Node<'a, '_>) -> Option<(&'a str, &'a str)> {
+    let source = child(disk, "source")?;
+    source.attribute("pool").zip(source.attribute("volume"))
 }
 
 fn bytes(node: Node<'_, '_>, source: &str) -> Known<u64> {

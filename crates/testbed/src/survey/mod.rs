@@ -86,10 +86,31 @@ pub fn answers(root: &Path, path: &Path) -> Result<(), String> {
     }
 }
 
-/// A guest as it is defined, with what is below its disks here.
+/// A guest as it is defined, without a fact of this machine: another one may be its host.
+#[must_use]
+pub fn definition(guest: GuestSetup) -> Survey {
+    Survey { unread: unlocated(&guest).collect(), guests: vec![guest], ..Survey::default() }
+}
+
+/// Its disks of which nothing tells where they are.
+fn unlocated(guest: &GuestSetup) -> impl Iterator<Item = String> {
+    let disks = guest.disks.iter().filter(|disk| disk.path.is_none() && disk.protocol.is_none());
+    disks.map(|disk| match &disk.volume {
+        Some(volume) => {
+            format!(
+                "{} {} is the volume {}, and only its host's libvirt knows where that is",
+                guest.name, disk.name, volume.value
+            )
+        }
+        None => format!("the definition does not say where {} {} is", guest.name, disk.name),
+    })
+}
+
+/// A guest of this machine as it is defined, with what is below its disks.
 #[must_use]
 pub fn guest(root: &Path, guest: GuestSetup) -> Survey {
     let reader = Reader::new(root);
+    unlocated(&guest).for_each(|reason| reader.leave_out(reason));
     let mut survey = Survey { guests: vec![guest], ..Survey::default() };
     for path in guest_paths(&survey.guests) {
         if let Err(reason) = answers(root, Path::new(&path)) {

@@ -30,25 +30,66 @@ pub(super) fn running(reader: &Reader<'_>) -> Vec<GuestSetup> {
         let is_qemu = program.starts_with("qemu-system-") || ["kvm", "qemu-kvm"].contains(&program);
         is_qemu.then(|| {
             let mut guest = GuestSetup { pid: Some(pid), ..setup(&words[1..], &source, pid) };
+            guest.emulated = emulated(reader, pid, program, &options(&words[1..]), &source);
             let directory = fs::read_link(reader.place(&format!("/proc/{pid}/cwd"))).ok();
-            for disk in &mut guest.disks {
-                disk.path =
-                    disk.path.take().and_then(|path| path.read(|name| local(name, directory.as_deref())));
-            }
+            guest.disks.iter_mut().for_each(|disk| locate(disk, directory.as_deref()));
             guest
         })
     };
     processes.filter_map(guest).collect()
 }
 
-/// The absolute path of a file that QEMU names; `None` if the name is of a protocol, such as `nbd:` or `json:`.
-fn local(name: &str, directory: Option<&Path>) -> Option<String> {
-    let name = name.strip_prefix("file:").unwrap_or(name);
-    if name.starts_with('/') {
-        return Some(name.to_owned());
+/// True if no accelerator is in use. An open file shows which one is; without the right to see it, the command line tells what QEMU tries.
+fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, source: &str) -> Known<bool> {
+    const OF_ACCELERATORS: [&str; 3] = ["anon_inode:kvm-vm", "anon_inode:mshv", "/dev/xen/"];
+    let files = format!("/proc/{pid}/fd");
+    let open = fs::read_dir(reader.place(&files)).into_iter().flatten().flatten();
+    let open: Vec<String> = open
+        .filter_map(|file| Some(fs::read_link(file.path()).ok()?.to_string_lossy().into_owned()))
+        .collect();
+    if open.iter().any(|file| OF_ACCELERATORS.iter().any(|prefix| file.starts_with(prefix))) {
+        return Some(Fact::new(false, files));
     }
-    let is_protocol = name.split('/').next().unwrap_or_default().contains(':');
-    (!name.is_empty() && !is_protocol).then(|| directory?.join(name).to_str().map(str::to_owned))?
+    let named = |name: &str, key: &str| {
+        let all = options.iter().filter(|(option, _)| option == name);
+        all.filter_map(|(_, keys)| keys.get(key).cloned()).collect::<Vec<_>>()
+    };
+    let mut tried = named("accel", "accel");
+    for machine in ["machine", "M"] {
+        tried.extend(named(machine, "accel"));
+    }
+    let by_option = |(option, _): &(String, _)| match option.as_str() {
+        "enable-kvm" => Some("kvm".to_owned()),
+        "xen-domid" => Some("xen".to_owned()),
+        _ => None,
+    };
+    tried.extend(options.iter().filter_map(by_option));
+    let tried: Vec<&str> = tried.iter().flat_map(|words| words.split(':')).collect();
+    // Several are tried in turn. Without any, QEMU tries KVM first if its name ends in kvm, else TCG.
+    let by_command_line = match tried[..] {
+        ["tcg", ..] => Some(true),
+        [] if !program.ends_with("kvm") => Some(true),
+        [] => None,
+        _ if tried.contains(&"tcg") => None,
+        _ => return Some(Fact::new(false, source)),
+    };
+    match by_command_line {
+        Some(emulated) => Some(Fact::new(emulated, source)),
+        None if open.is_empty() => None,
+        None => Some(Fact::new(true, files)),
+    }
+}
+
+/// Makes the path of a file that QEMU names absolute; a name such as `nbd:...` is of a protocol.
+fn locate(disk: &mut GuestDisk, directory: Option<&Path>) {
+    let Some(named) = disk.path.take() else { return };
+    let name = named.value.strip_prefix("file:").unwrap_or(&named.value);
+    match name.split('/').next().unwrap_or_default().split_once(':') {
+        Some((protocol, _)) => disk.protocol = named.read(|_| Some(protocol.to_owned())),
+        None if name.is_empty() => {}
+        None if name.starts_with('/') => disk.path = named.read(|_| Some(name.to_owned())),
+        None => disk.path = named.read(|_| directory?.join(name).to_str().map(str::to_owned)),
+    }
 }
 
 /// The key of a value without one, for each option with such values.
@@ -168,19 +209,6 @@ fn setup(words: &[String], source: &str, pid: u32) -> GuestSetup {
     let all = |name: &'static str| {
         options.iter().filter(move |(option, _)| option == name).map(|(_, keys)| Line { keys, source })
     };
-    let machines = || all("machine").chain(all("M"));
-    let accel = all("accel")
-        .filter_map(|line| line.get("accel").map(str::to_owned))
-        .chain(machines().filter_map(|line| line.get("accel").map(str::to_owned)))
-        .next();
-    let has_kvm = options.iter().any(|(option, _)| option == "enable-kvm");
-    // Several accelerators are tried in turn, so that only the first being TCG is certain.
-    let emulated = match accel {
-        Some(accel) if accel.starts_with("tcg") => Some(true),
-        Some(accel) if accel.contains("tcg") => None,
-        Some(_) => Some(false),
-        None => Some(!has_kvm && !words.is_empty()),
-    };
     let devices: Vec<Line<'_>> = all("device").collect();
     let nodes: Vec<Line<'_>> = all("blockdev").collect();
     let mut disks: Vec<GuestDisk> = devices
@@ -203,7 +231,7 @@ fn setup(words: &[String], source: &str, pid: u32) -> GuestSetup {
             .and_then(|line| line.get("guest").map(str::to_owned))
             .unwrap_or_else(|| format!("QEMU {pid}")),
         pid: None,
-        emulated: emulated.map(|emulated| Fact::new(emulated, source)),
+        emulated: None,
         vcpus: all("smp").next().and_then(|line| line.number("cpus")),
         cpu_model: all("cpu").next().and_then(|line| line.text("model")),
         disks,
@@ -287,8 +315,19 @@ fn threads(line: &Line<'_>) -> u64 {
 
 /// What `-drive` says.
 fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
-    let names = ["file", "file.filename", "file.file.filename"];
-    disk.path = names.iter().find_map(|key| drive.text(key));
+    // A file name may describe a node instead.
+    let described = drive.get("file").and_then(|name| name.strip_prefix("json:")).map(|json| {
+        let mut all = drive.keys.clone();
+        all.remove("file");
+        all.extend(keys(json, "driver"));
+        all
+    });
+    let drive = &Line { keys: described.as_ref().unwrap_or(drive.keys), source: drive.source };
+    let below = ["file.file.", "file."];
+    let bottom = below.into_iter().find(|below| drive.keys.keys().any(|key| key.starts_with(below)));
+    let of_bottom = |key: &str| drive.text(&format!("{}{key}", bottom.unwrap_or_default()));
+    disk.protocol = bottom.and(of_bottom("driver")).filter(|driver| !is_local(&driver.value));
+    disk.path = of_bottom("filename").or_else(|| drive.text("file")).filter(|_| disk.protocol.is_none());
     disk.format = drive.text("format").or_else(|| drive.text("driver"));
     disk.cache = drive.text("cache");
     let lost = ["readonly", "read-only", "snapshot"].into_iter().any(|key| drive.is(key, "on"));
@@ -302,6 +341,11 @@ fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
     });
     let limits: Vec<String> = limits.map(|(key, value)| format!("{key}={value}")).collect();
     disk.throttle = (!limits.is_empty()).then(|| Fact::new(limits.join(" "), drive.source));
+}
+
+/// True for the drivers of files and devices, through which QEMU reaches nothing else.
+fn is_local(driver: &str) -> bool {
+    ["file", "host_device"].contains(&driver)
 }
 
 /// A node of `-blockdev`: its option, and the beginning of its keys if it is described within another one, such as `file.`.
@@ -325,11 +369,20 @@ fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'
     for _ in 0..MOST_NODES {
         let Some((line, before)) = next else { break };
         let key = |name: &str| format!("{before}{name}");
+        // The node below is named, or described within this one.
+        let below = key("file.");
+        next = match line.get(&key("file")) {
+            Some(name) => node_named(nodes, name),
+            None => line.keys.keys().any(|key| key.starts_with(&below)).then_some((line, below)),
+        };
         match line.get(&key("driver")).unwrap_or_default() {
             "throttle" => disk.throttle = line.text(&key("throttle-group")),
-            "file" | "host_device" => {
+            driver if is_local(driver) => {
                 disk.path = line.text(&key("filename"));
                 disk.aio = line.text(&key("aio"));
+            }
+            _ if next.is_none() && line.get(&key("file")).is_none() => {
+                disk.protocol = line.text(&key("driver"))
             }
             _ if disk.format.is_none() => disk.format = line.text(&key("driver")),
             _ => {}
@@ -345,12 +398,6 @@ fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'
             disk.nothing_lasts = Some(Fact::new(true, line.source));
         }
         stated |= line.get(&own_direct).is_some() || line.get(&own_flush).is_some();
-        // The node below is named, or described within this one.
-        let below = key("file.");
-        next = match line.get(&key("file")) {
-            Some(name) => node_named(nodes, name),
-            None => line.keys.keys().any(|key| key.starts_with(&below)).then_some((line, below)),
-        };
     }
     let writes_through = device.is("write-cache", "off");
     let mode = match (unsafe_, direct, writes_through) {

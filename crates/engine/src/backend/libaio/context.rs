@@ -22,8 +22,12 @@ pub(super) struct ControlBlock {
     /// In bytes.
     pub(super) offset: u64,
     pub(super) reserved: u64,
-    pub(super) flags_and_eventfd: u64,
+    pub(super) flags: u32,
+    pub(super) event_file: u32,
 }
+
+/// `IOCB_FLAG_IOPRIO`: the priority counts.
+pub(super) const HAS_PRIORITY: u32 = 2;
 
 /// `IOCB_CMD_PREAD` and its like.
 pub(super) const PREAD: u16 = 0;

@@ -13,7 +13,7 @@ const MOST: u64 = 200;
 
 /// Returns whether a key asks for a curve.
 pub(super) fn is_curve(iorate: &VdbenchKey) -> bool {
-    iorate.values == ["curve"]
+    matches!(iorate.values.as_slice(), [one] if one.eq_ignore_ascii_case("curve"))
 }
 
 /// The rates of a file whose run definitions are curves; all have the same, because a plan has.

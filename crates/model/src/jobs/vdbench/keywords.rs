@@ -46,8 +46,41 @@ const WORK: [&str; 18] = [
     "streams",
 ];
 
+/// Keywords of `fsd=`.
+const FILE_STORAGE: [&str; 14] = [
+    "anchor",
+    "shared",
+    "width",
+    "depth",
+    "files",
+    "mask",
+    "sizes",
+    "totalsize",
+    "workingsetsize",
+    "journal",
+    "openflags",
+    "distribution",
+    "cleanup",
+    "count",
+];
+
+/// Keywords of `fwd=`.
+const FILE_WORK: [&str; 11] = [
+    "fileio",
+    "fileselect",
+    "xfersizes",
+    "operations",
+    "operation",
+    "skew",
+    "threads",
+    "stopafter",
+    "rdpct",
+    "openflags",
+    "host",
+];
+
 /// Keywords of `rd=`.
-const RUN: [&str; 29] = [
+const RUN: [&str; 31] = [
     "iorate",
     "maxdata",
     "curve",
@@ -77,10 +110,12 @@ const RUN: [&str; 29] = [
     "fwdrate",
     "operations",
     "openflags",
+    "format",
+    "foroperations",
 ];
 
 /// Keywords that are another one in the given kind of definition.
-const SAME: [(&str, &str, &str); 7] = [
+const SAME: [(&str, &str, &str); 9] = [
     ("wd", "readpct", "rdpct"),
     ("rd", "forreadpct", "forrdpct"),
     // A value of a run definition overrides that of its workloads, as the loop over one value does.
@@ -88,6 +123,8 @@ const SAME: [(&str, &str, &str); 7] = [
     ("rd", "threads", "forthreads"),
     ("rd", "rdpct", "forrdpct"),
     ("rd", "seekpct", "forseekpct"),
+    ("rd", "foroperations", "operations"),
+    ("fwd", "operations", "operation"),
     ("", "dataerrors", "data_errors"),
 ];
 
@@ -97,11 +134,13 @@ pub(super) fn full(kind: &str, written: &str) -> String {
     let known: &[&str] = match kind {
         "sd" => &STORAGE,
         "wd" => &WORK,
+        "fsd" => &FILE_STORAGE,
+        "fwd" => &FILE_WORK,
         "rd" => &RUN,
         _ => &["data_errors", "dataerrors"],
     };
     // Names of other definitions are never shortened.
-    let is_name = ["sd", "wd", "hd"].contains(&written.as_str());
+    let is_name = ["sd", "wd", "hd", "fsd", "fwd"].contains(&written.as_str());
     let begins = |word: &&&str| word.starts_with(&written) && written.len() >= SHORTEST && !is_name;
     let word = known.iter().find(begins).map_or(written.as_str(), |word| word);
     let same = SAME.iter().find(|(of, other, _)| *of == kind && *other == word);
@@ -132,6 +171,8 @@ mod tests {
             ("rd", "e", "e"),
             ("rd", "elapsedd", "elapsedd"),
             ("", "data", "data_errors"),
+            ("rd", "foroperations", "operations"),
+            ("fwd", "operations", "operation"),
             ("", "dataerrors", "data_errors"),
             ("", "rd", "rd"),
         ] {

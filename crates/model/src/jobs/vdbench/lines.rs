@@ -4,10 +4,24 @@ use std::sync::Arc;
 
 use super::super::{FileLine, LineErrors, MOST_JOBS};
 use super::keywords::full;
-use super::{FILES, HOSTS, REPLAY};
+use super::{HOSTS, REPLAY};
+
+/// General parameters that change no workload, and why.
+const UNNEEDED: [(&str, &str); 10] = [
+    ("messagescan", "the system's log is not read"),
+    ("formatsds", "what is read is filled before anything is measured"),
+    ("report", "every interval is recorded"),
+    ("report_run_totals", "every interval is recorded"),
+    ("histogram", "all latencies are in the histograms"),
+    ("create_anchors", "the target is made ready before anything is measured"),
+    ("ios_per_jvm", "all threads are in one process"),
+    ("port", "agents are reached by pipes"),
+    ("abort_failed_skew", "a measurement goes on to its end"),
+    ("fwd_thread_adjust", "threads are as many as they are given"),
+];
 
 /// The supported definitions, and the one general parameter. All others are rejected with a reason.
-const KINDS: [&str; 4] = ["data_errors", "sd", "wd", "rd"];
+const KINDS: [&str; 6] = ["data_errors", "sd", "wd", "fsd", "fwd", "rd"];
 
 /// Maximum number of keys and values of all definitions. Defaults count for each definition, long ones count as several.
 const MOST_KEYS: usize = 1 << 16;
@@ -66,18 +80,29 @@ pub(super) struct Definitions {
 }
 
 /// Parses the definitions of a file.
-pub(super) fn definitions(file: &str, text: &str, trouble: &mut LineErrors) -> Definitions {
+pub(super) fn definitions(
+    file: &str,
+    text: &str,
+    notes: &mut Vec<String>,
+    trouble: &mut LineErrors,
+) -> Definitions {
     let mut defaults: Vec<Definition> = Vec::new();
     let mut found: Vec<Definition> = Vec::new();
     let file: Arc<str> = file.into();
     let mut all = 0;
+    let mut hosts = LocalHosts::default();
     for (line, statement) in statements(text) {
         let place = FileLine { file: Arc::clone(&file), line };
         if trouble.is_full() {
             break;
         }
-        let Some(mut definition) = definition(&place, &statement, trouble) else { continue };
-        let is_default = definition.name == "default";
+        let Some(keys) = keys(&place, &statement, trouble) else { continue };
+        if is_unneeded(&place, &keys, &mut hosts, notes) {
+            continue;
+        }
+        let Some(mut definition) = definition(&place, &keys, trouble) else { continue };
+        hosts.leave_out(&mut definition, notes);
+        let is_default = definition.name.eq_ignore_ascii_case("default");
         let before = defaults.iter().filter(|default| default.kind == definition.kind && !is_default);
         let own = std::mem::take(&mut definition.keys);
         all += before
@@ -140,15 +165,68 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-fn definition(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Definition> {
-    let keys = keys(place, statement, trouble)?;
+/// The hosts that are this machine.
+struct LocalHosts(Vec<String>);
+
+impl Default for LocalHosts {
+    fn default() -> Self {
+        Self(vec!["default".to_owned(), "localhost".to_owned()])
+    }
+}
+
+impl LocalHosts {
+    /// Takes a host definition; false if it is another machine, or stands for several clients.
+    fn take(&mut self, keys: &[VdbenchKey]) -> bool {
+        let value =
+            |key: &VdbenchKey| key.values.first().map(String::as_str).unwrap_or_default().to_lowercase();
+        let name = keys.first().map(value).unwrap_or_default();
+        let key = |name: &str| keys.iter().find(|key| key.name == name).map(value);
+        let is_local = self.0.contains(&name) || key("system").is_some_and(|system| self.0.contains(&system));
+        if is_local {
+            self.0.push(name);
+        }
+        is_local && key("clients").is_none() && key("system").is_none_or(|system| self.0.contains(&system))
+    }
+
+    /// Removes `host=` where it means this machine.
+    fn leave_out(&self, definition: &mut Definition, notes: &mut Vec<String>) {
+        definition.keys.retain(|key| {
+            let is_here =
+                key.name == "host" && key.values.iter().all(|host| self.0.contains(&host.to_lowercase()));
+            if is_here {
+                notes.push(format!("{}: {}: it is this machine", key.place, key.quoted()));
+            }
+            !is_here
+        });
+    }
+}
+
+/// Returns whether a line changes no workload, which is noted.
+fn is_unneeded(
+    place: &FileLine,
+    keys: &[VdbenchKey],
+    hosts: &mut LocalHosts,
+    notes: &mut Vec<String>,
+) -> bool {
+    let Some(first) = keys.first() else { return false };
+    let why = match UNNEEDED.iter().find(|(name, _)| *name == first.name) {
+        Some((_, why)) => why,
+        None if first.name == "hd" && hosts.take(keys) => {
+            "it is this machine, whose threads are in one process"
+        }
+        None => return false,
+    };
+    notes.push(format!("{place}: {}: changes nothing here: {why}", first.quoted()));
+    true
+}
+
+fn definition(place: &FileLine, keys: &[VdbenchKey], trouble: &mut LineErrors) -> Option<Definition> {
     let (first, keys) = keys.split_first()?;
     let Some(kind) = KINDS.into_iter().find(|kind| *kind == full("", &first.name)) else {
         let why = match first.name.as_str() {
-            "fsd" | "fwd" => FILES,
             "hd" => HOSTS,
             "rg" => REPLAY,
-            _ => "accepted at the start of a line: data_errors=, sd=, wd= or rd=",
+            _ => "accepted at the start of a line: data_errors=, sd=, wd=, fsd=, fwd= or rd=",
         };
         trouble.add(place, first.quoted(), why.to_owned());
         return None;

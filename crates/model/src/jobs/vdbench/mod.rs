@@ -4,6 +4,7 @@
 //! out one after the other on the target.
 
 mod curve;
+mod files;
 mod keywords;
 mod lines;
 mod run;
@@ -31,18 +32,24 @@ pub fn is_meant(text: &str) -> bool {
 /// All errors of the file at once.
 pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     let mut trouble = LineErrors::default();
-    let lines::Definitions { found, work: default } = lines::definitions(file, text, &mut trouble);
-    let of = |kind: &'static str| found.iter().filter(move |definition| definition.kind == kind);
     let mut notes = Vec::new();
+    let lines::Definitions { found, work: default } =
+        lines::definitions(file, text, &mut notes, &mut trouble);
+    let of = |kind: &'static str| found.iter().filter(move |definition| definition.kind == kind);
     let storages = storage::storages(of("sd"), &mut notes, &mut trouble);
     let work: Vec<_> = of("wd").map(|definition| work::work(definition, &storages, &mut trouble)).collect();
+    let file_storages: Vec<_> =
+        of("fsd").map(|definition| files::storage(definition, &mut notes, &mut trouble)).collect();
+    let file_work: Vec<_> =
+        of("fwd").map(|definition| files::work(definition, &file_storages, &mut trouble)).collect();
     let needs_default = of("rd").any(run::takes_default);
     let default = needs_default.then(|| work::work(&default, &storages, &mut trouble));
     let start = FileLine { file: file.into(), line: 1 };
     // Refused definitions are not missing.
     if trouble.0.is_empty() {
         for (kind, what) in [("sd", "where"), ("wd", "what"), ("rd", "how long and how fast")] {
-            if of(kind).next().is_none() && !(kind == "wd" && needs_default) {
+            let of_files = ["sd", "wd"].contains(&kind) && of("fwd").next().is_some();
+            if of(kind).next().is_none() && !(kind == "wd" && needs_default) && !of_files {
                 let why = format!("no line says {what}: {kind}=NAME,... is missing");
                 trouble.add(&start, "the file".into(), why);
             }
@@ -62,7 +69,12 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     let mut workloads = Vec::new();
     let mut jobs = 0;
     for definition in of("rd") {
-        let new = setting.workloads(definition, &mut notes, &mut trouble);
+        let new = if files::is_meant(definition) {
+            let max_errors = setting.max_errors;
+            files::workloads(definition, &file_work, &file_storages, max_errors, &mut notes, &mut trouble)
+        } else {
+            setting.workloads(definition, &mut notes, &mut trouble)
+        };
         jobs += new.iter().map(|workload| workload.jobs().count()).sum::<usize>();
         if jobs > MOST_IN_ALL {
             let why = format!(
@@ -80,8 +92,21 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
             filenames.push((place, lun));
         }
     }
-    let own_files = storages.iter().any(|storage| storage.lun.is_none());
-    trouble.into_result(Jobs { workloads, filenames, own_files, directory: None, seed: None, curve, notes })
+    let own_files = !file_work.is_empty() || storages.iter().any(|storage| storage.lun.is_none());
+    let directory = anchor(&file_storages, &mut trouble);
+    trouble.into_result(Jobs { workloads, filenames, own_files, directory, seed: None, curve, notes })
+}
+
+/// The one directory that all files are in.
+fn anchor(storages: &[files::FileStorage], trouble: &mut LineErrors) -> Option<String> {
+    let mut anchors = storages.iter().filter_map(|storage| storage.anchor.as_ref());
+    let (_, first) = anchors.next()?;
+    for (place, other) in anchors.filter(|(_, other)| other != first) {
+        let why =
+            format!("{first:?} is another one before it; accepted: one anchor, as all is done on one target");
+        trouble.add(place, format!("anchor={other}"), why);
+    }
+    Some(first.clone())
 }
 
 /// The number of failed I/Os that ends a measurement.
@@ -132,8 +157,7 @@ fn refuse_unknown(definition: &Definition, known: &[&str], trouble: &mut LineErr
 }
 
 const HOSTS: &str = "hosts are targets here: leave it out and give --target ssh://user@host/path";
-const FILES: &str =
-    "files as such are not measured by parameter files here; see iotax suite for suites that do";
+const FILES: &str = "it is for operations on files: accepted with fwd=NAME and without wd= and sd=";
 const REPLAY: &str = "recorded I/O is not replayed; describe it with xfersize, rdpct and seekpct";
 
 #[cfg(test)]

@@ -3,17 +3,18 @@
 use super::super::LineErrors;
 use super::lines::Definition;
 use super::storage::{StorageDefinition, flags, threads};
-use super::values::{Share, list, names, one, time};
+use super::values::{Share, list, names, one, size, time};
 use super::work::{TransferSizes, Work, chosen, lengths, percent, rate, seeks};
 use super::{MOST_IN_ALL, curve, refuse_unknown, take};
 use crate::plan::MOST as MOST_AT_ONCE;
-use crate::units::Nanos;
-use crate::workload::{DEFAULT_SIZE, RateProcess, Workload, WorkloadKeys};
+use crate::units::{Bytes, Nanos};
+use crate::workload::{DEFAULT_SIZE, RateProcess, Rw, Workload, WorkloadKeys};
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "wd",
     "sd",
     "iorate",
+    "maxdata",
     "curve",
     "stopcurve",
     "elapsed",
@@ -50,6 +51,23 @@ pub(super) fn takes_default(definition: &Definition) -> bool {
     definition.key("sd").is_some() && definition.key("wd").is_none()
 }
 
+/// Notes keys that change no workload.
+pub(super) fn note_unneeded(definition: &Definition, notes: &mut Vec<String>) {
+    for (key, why) in [
+        ("interval", "figures come in intervals of their own here"),
+        ("pause", "nothing waits between measurements here"),
+        ("format", "files are made before anything is measured, and removed afterwards"),
+    ] {
+        let note = definition.key(key).map(|key| format!("{}: {}: {why}", key.place, key.quoted()));
+        notes.extend(note.filter(|note| !notes.contains(note)));
+    }
+}
+
+/// How long it measures.
+pub(super) fn elapsed(definition: &Definition, trouble: &mut LineErrors) -> Nanos {
+    take(definition, "elapsed", trouble, |key| time(one(key)?)).unwrap_or(ELAPSED)
+}
+
 /// One combination of loop values.
 #[derive(Debug, Clone, Default)]
 struct Pass {
@@ -61,6 +79,8 @@ struct Pass {
     seeks: Option<super::work::SeekPattern>,
     /// I/Os per second; `None` for unlimited.
     rate: Option<u64>,
+    /// True if its rates follow from what the storage can do.
+    is_curve: bool,
 }
 
 impl RunContext<'_> {
@@ -72,13 +92,7 @@ impl RunContext<'_> {
         trouble: &mut LineErrors,
     ) -> Vec<Workload> {
         refuse_unknown(definition, &KEYS, trouble);
-        for (key, why) in [
-            ("interval", "figures come in intervals of their own here"),
-            ("pause", "nothing waits between measurements here"),
-        ] {
-            let note = definition.key(key).map(|key| format!("{}: {}: {why}", key.place, key.quoted()));
-            notes.extend(note.filter(|note| !notes.contains(note)));
-        }
+        note_unneeded(definition, notes);
         let work = self.work(definition, trouble);
         let times = times(definition, trouble);
         let mut workloads = Vec::new();
@@ -178,6 +192,9 @@ impl RunContext<'_> {
                 }
                 keys.name = Some(job);
                 (keys.runtime, keys.ramp_time) = (times.runtime, times.ramp_time);
+                if times.io_size.is_some() {
+                    (keys.io_size, keys.loops) = (times.io_size, Some(1));
+                }
                 all.push(keys);
             }
         }
@@ -187,6 +204,20 @@ impl RunContext<'_> {
         if all.len() > 1 && all.iter().any(|keys| keys.size.is_none()) {
             all.iter_mut().for_each(|keys| keys.size = keys.size.or(Some(DEFAULT_SIZE)));
             notes.push(format!("{name}: no size= is given, so {DEFAULT_SIZE} of the target is used"));
+        }
+        if all.len() > 1 && times.io_size.is_some() {
+            return Err(format!(
+                "maxdata is for one workload on one storage here, and {} run at once",
+                all.len()
+            ));
+        }
+        if all.len() > 1 && pass.is_curve {
+            let names: Vec<&str> = all.iter().filter_map(|keys| keys.name.as_deref()).collect();
+            notes.push(format!(
+                "{name}: {} are one area, so that the rates are those of all together",
+                names.join(", ")
+            ));
+            all = vec![one_area(&all)?];
         }
         let Some((first, beside)) = all.split_first() else { return Ok(None) };
         // The first job needs a name of its own, apart from the workload's.
@@ -243,19 +274,52 @@ fn rates(work: &[Work], pass: &Pass) -> Result<Vec<Option<u64>>, String> {
 
 /// Duration, warm-up and arrival process.
 fn times(definition: &Definition, trouble: &mut LineErrors) -> WorkloadKeys {
-    let elapsed = take(definition, "elapsed", trouble, |key| time(one(key)?));
     let warm_up = take(definition, "warmup", trouble, |key| time(one(key)?));
-    let process = take(definition, "distribution", trouble, |key| match one(key)? {
+    let process = take(definition, "distribution", trouble, |key| match one(key)?.to_lowercase().as_str() {
         "exponential" | "exp" | "e" => Ok(RateProcess::Poisson),
         "deterministic" | "det" | "d" => Ok(RateProcess::Linear),
         other => Err(format!("{other:?} is not known here; accepted: exponential or deterministic")),
     });
     WorkloadKeys {
-        runtime: Some(elapsed.unwrap_or(ELAPSED)),
+        runtime: Some(elapsed(definition, trouble)),
+        io_size: take(definition, "maxdata", trouble, |key| amount(one(key)?)),
         ramp_time: Some(warm_up.unwrap_or(Nanos(0))),
         rate_process: Some(process.unwrap_or(RateProcess::Poisson)),
         ..WorkloadKeys::default()
     }
+}
+
+/// Parses an amount of data. vdbench takes a small number without a unit for something else.
+fn amount(text: &str) -> Result<Bytes, String> {
+    let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
+    size(text).ok().filter(|bytes| has_unit && bytes.0 > 0).ok_or_else(|| {
+        format!("{text:?} is not an amount of data; accepted: a size with its unit, such as maxdata=200g")
+    })
+}
+
+/// One job on the areas of several storages: random I/O over all of them, with the I/Os in flight of each.
+fn one_area(all: &[WorkloadKeys]) -> Result<WorkloadKeys, String> {
+    let refuse = || {
+        "iorate=curve on several storages: accepted where one workload goes to random places of storages of one size; give the \
+         others a file for each"
+            .to_owned()
+    };
+    let first = all.first().ok_or_else(refuse)?;
+    let mut end = first.offset.unwrap_or_default().0;
+    let mut depth = 0;
+    for keys in all {
+        let like_first =
+            WorkloadKeys { name: first.name.clone(), offset: first.offset, ..keys.clone() } == *first;
+        let is_next = keys.offset.unwrap_or_default().0 == end;
+        let is_random = keys.rw.is_some_and(Rw::is_random)
+            && keys.percentage_random.is_none()
+            && keys.random_distribution.is_none();
+        let length = keys.size.filter(|_| like_first && is_next && is_random).ok_or_else(refuse)?;
+        end = end.saturating_add(length.0);
+        depth += keys.iodepth.unwrap_or(1);
+    }
+    let size = Bytes(end - first.offset.unwrap_or_default().0);
+    Ok(WorkloadKeys { size: Some(size), iodepth: Some(depth), ..first.clone() })
 }
 
 /// Every combination of loop values and rates. The first loop in the file is the outermost, rates are the innermost.
@@ -271,7 +335,8 @@ fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
                 "forxfersize" => pass.lengths = Some(lengths(std::slice::from_ref(value))?),
                 "forrdpct" => pass.reads = Some(percent(value)?),
                 "forseekpct" => pass.seeks = Some(seeks(value)?),
-                _ if value == "max" || curve::is_curve(key) => pass.rate = None,
+                _ if curve::is_curve(key) => pass.is_curve = true,
+                _ if value.eq_ignore_ascii_case("max") => pass.rate = None,
                 _ => pass.rate = Some(rate(value)?),
             }
             if several {

@@ -209,7 +209,30 @@ fn what_cannot_be_done_names_the_way_out() {
         ("sd=a\nwd=v,sd=a,skew=10\nwd=w,sd=a,skew=20\nrd=r,wd=*,iorate=9\n", "adds up to 30, not 100"),
         ("sd=a,range=(1,2)\nwd=w,sd=a\nrd=r,wd=w\n", "percent of what?"),
         ("sd=a,lun=(x\nwd=w,sd=a\nrd=r,wd=w\n", "a bracket is not closed"),
-        ("fsd=f,anchor=/x\n", "fsd=f: files as such"),
+        ("fsd=f,anchor=/x\n", "no line says how long and how fast: rd=NAME"),
+        ("hd=h1,system=box\nsd=a\nwd=w\nrd=r,wd=w\n", "1: hd=h1: hosts are targets here"),
+        ("hd=default,clients=4\nsd=a\nwd=w\nrd=r,wd=w\n", "1: hd=default: hosts are targets here"),
+        ("sd=a\nwd=w\nrd=r,wd=w,maxdata=2\n", "3: maxdata=2: \"2\" is not an amount of data"),
+        ("sd=a\nsd=b\nwd=w\nrd=r,wd=w,maxdata=1g\n", "maxdata is for one workload on one storage"),
+        (
+            "sd=a,size=1g\nsd=b,size=1g\nwd=w,seekpct=0\nrd=r,wd=w,iorate=curve\n",
+            "iorate=curve on several storages: accepted where one workload goes to random places",
+        ),
+        ("sd=a\nwd=w\nrd=r,wd=w,format=yes\n", "3: format=yes: it is for operations on files"),
+        ("fsd=f,sizes=(4k,50,8k,50)\nfwd=g\nrd=r,fwd=g\n", "files of a storage are of one size"),
+        ("fsd=f\nfwd=g,operation=mkdir\nrd=r,fwd=g\n", "operation=mkdir: directories alone"),
+        ("fsd=f\nfwd=g,operation=copy\nrd=r,fwd=g\n", "nearest is iotax suite filecopy"),
+        ("fsd=f\nfwd=g,operation=move\nrd=r,fwd=g\n", "nearest is test = \"rename\""),
+        ("fsd=f,sizes=1m\nfwd=g,operation=read\nrd=r,fwd=g\n", "accepted: fileio=random with fileselect"),
+        ("fsd=f\nfwd=g,operation=open\nrd=r,fwd=g,fwdrate=100\n", "operations on files have no rate here"),
+        ("fsd=f\nfwd=g\nfwd=h\nrd=r,fwd=*\n", "2 workloads on files at the same time"),
+        ("fsd=f,width=99,depth=9\nfwd=g\nrd=r,fwd=g\n", "more than 1000000 files"),
+        ("fsd=f,anchor=/a\nfsd=g,anchor=/b\nfwd=h,fsd=g\nrd=r,fwd=h\n", "accepted: one anchor"),
+        ("fsd=f,sizes=1m\nfwd=g,fileio=random,stopafter=9\nrd=r,fwd=g\n", "stopafter=9: accepted for fwd"),
+        (
+            "fsd=f,openflags=o_direct\nfwd=g,operation=delete\nrd=r,fwd=g\n",
+            "test = delete goes through the page cache",
+        ),
         ("sd=a\nwd=w\nrd=r,wd=w,forthreads=(1-999,1),forrdpct=(0-99,1)\n", "more than 1000 runs"),
     ] {
         let error = read("t", text).expect_err(words).to_string();
@@ -219,11 +242,10 @@ fn what_cannot_be_done_names_the_way_out() {
 
 #[test]
 fn a_refused_definition_is_not_called_missing() {
-    let error =
-        read("t", "fsd=f,anchor=/x\nfwd=g,fsd=f\nrd=r,fwd=g,fwdrate=max,format=yes\n").expect_err("files");
+    let error = read("t", "fs=f,anchor=/x\nrd=r,wd=g,fwdrate=max,format=yes\n").expect_err("files");
     assert!(!error.to_string().contains("missing"), "{error}");
     let quoted: Vec<&str> = error.0.iter().map(|line| line.quoted.as_str()).collect();
-    assert_eq!(quoted, ["fsd=f", "fwd=g", "fwd=g", "fwdrate=max", "format=yes"]);
+    assert_eq!(quoted, ["fs=f", "fwdrate=max", "format=yes", "wd=g"]);
 }
 
 #[test]
@@ -338,12 +360,111 @@ fn a_fractional_skew_divides_a_rate_into_whole_numbers() {
     assert_eq!(rates("wd=a,sd=*,io=10\nwd=b,sd=s1\nrd=r,wd=*,iorate=3\n").0, [5, 5, 3]);
 }
 
+#[test]
+fn lines_that_change_no_workload_are_noted() {
+    let plain = "sd=sd1,lun=/dev/sdb\nwd=wd1,sd=sd1,xfersize=4k\nrd=r1,wd=wd1,iorate=max,elapsed=60\n";
+    for (line, why) in [
+        ("messagescan=no", "the system's log is not read"),
+        ("formatsds=yes", "what is read is filled before anything is measured"),
+        ("hd=default,jvms=4", "it is this machine"),
+        ("hd=localhost,jvms=4", "it is this machine"),
+        ("hd=h1,system=localhost", "it is this machine"),
+        ("report=(host_detail,slave_detail)", "every interval is recorded"),
+        ("histogram=(default,100u,1m)", "all latencies are in the histograms"),
+    ] {
+        let jobs = good(&format!("{line}\n{plain}"));
+        assert_eq!(jobs.workloads, good(plain).workloads, "{line}");
+        let [note] = jobs.notes.as_slice() else { panic!("{:?}", jobs.notes) };
+        assert!(note.starts_with("test.vdb:1: ") && note.contains(why), "{note}");
+    }
+    let here = good(&format!("hd=h1,system=localhost\n{}", plain.replace("wd=wd1,", "wd=wd1,host=h1,")));
+    assert_eq!(here.workloads, good(plain).workloads);
+    assert!(here.notes.iter().any(|note| note.ends_with("host=h1: it is this machine")), "{:?}", here.notes);
+}
+
+#[test]
+fn words_are_read_whatever_their_case() {
+    let upper = good(
+        "SD=sd1,LUN=/dev/sdb\nWD=wd1,SD=sd1,XFERSIZE=4K,RDPCT=100,SEEKPCT=RANDOM\nRD=r1,WD=wd1,IORATE=MAX,ELAPSED=2H\n",
+    );
+    let lower = good(
+        "sd=sd1,lun=/dev/sdb\nwd=wd1,sd=sd1,xfersize=4k,rdpct=100,seekpct=random\nrd=r1,wd=wd1,iorate=max,elapsed=7200\n",
+    );
+    assert_eq!(upper.workloads, lower.workloads);
+    assert!(good("sd=s,lun=/x\nwd=w\nrd=r,wd=w,iorate=Curve,dist=EXP\n").curve.is_some());
+}
+
+#[test]
+fn an_amount_of_data_ends_a_run() {
+    let jobs = good("sd=s,lun=/x,size=1g\nwd=w,sd=s\nrd=r,wd=w,elapsed=1h,maxdata=200g\n");
+    let only = &jobs.workloads[0];
+    assert_eq!((only.io_size, only.loops), (Some(Bytes(200 << 30)), Some(1)));
+    assert_eq!(only.runtime, Nanos::from_secs(3600));
+}
+
+#[test]
+fn a_curve_on_several_storages_is_one_of_all_together() {
+    let jobs = good(
+        "sd=default,threads=4,size=1g\nsd=a,lun=/a\nsd=b,lun=/b\nsd=c,lun=/c\nwd=w,sd=*,rdpct=70\nrd=r,wd=w,iorate=curve\n",
+    );
+    let [workload] = jobs.workloads.as_slice() else { panic!("{jobs:?}") };
+    assert!(workload.beside.is_empty());
+    assert_eq!(
+        (workload.name.as_str(), workload.offset.0, workload.size, workload.iodepth),
+        ("r", 0, Some(Bytes(3 << 30)), 12)
+    );
+    assert!(jobs.notes.iter().any(|note| note.contains("w-a, w-b, w-c are one area")), "{:?}", jobs.notes);
+    let plan = crate::plan::Plan {
+        curve: jobs.curve,
+        ..crate::plan::Plan::new(
+            "curve".into(),
+            vec![crate::target::TargetSpec {
+                name: "t".into(),
+                path: Some("/x".into()),
+                ..Default::default()
+            }],
+            jobs.workloads,
+        )
+    };
+    assert_eq!(plan.check().map_err(|error| error.to_string()), Ok(()));
+}
+
+#[test]
+fn operations_on_files_become_tests_of_files() {
+    let jobs = good(
+        "fsd=f,anchor=/srv/x,depth=2,width=4,files=100,sizes=64k\nfwd=default,xfersize=16k\nfwd=g,fsd=f,fileselect=seq,threads=4\n\
+         rd=r,fwd=g,fwdrate=max,format=yes,elapsed=20,interval=1,foroperations=(create,open,getattr,delete)\n",
+    );
+    let all: Vec<_> = jobs
+        .workloads
+        .iter()
+        .map(|w| (w.name.as_str(), w.test.map(crate::workload::Test::word), w.nrfiles, w.nrdirs, w.numjobs))
+        .collect();
+    let of = |name, test| (name, Some(test), Some(400), Some(4), 4);
+    assert_eq!(
+        all,
+        [of("r-create", "create"), of("r-open", "open"), of("r-getattr", "stat"), of("r-delete", "delete")]
+    );
+    assert!(jobs.workloads.iter().all(|workload| workload.runtime == Nanos::from_secs(20)));
+    assert_eq!(jobs.workloads[0].filesize.map(|size| size.to_string()), Some("64k".to_owned()));
+    assert_eq!((jobs.workloads[0].bs.0, jobs.workloads[0].loops), (16 << 10, None));
+    assert_eq!((jobs.directory.as_deref(), jobs.own_files), (Some("/srv/x"), true));
+    assert!(jobs.notes.iter().any(|note| note == "fsd=f: its directories are side by side, not 2 deep"));
+    let jobs = good(
+        "fsd=f,anchor=/srv/x,width=4,files=100,sizes=64k\nfwd=g,fsd=f,operation=read,rdpct=70,fileio=random,threads=8,openflags=o_direct,xfersize=4k\n\
+         rd=r,fwd=g,fwdrate=max\n",
+    );
+    let area = &jobs.workloads[0];
+    assert_eq!((area.rw, area.rwmixread, area.bs.0, area.iodepth), (Rw::RandRw, 70, 4096, 8));
+    assert_eq!((area.size, area.direct, area.test), (Some(Bytes(25 << 20)), true, None));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
     fn any_text_is_read_or_refused(
-        text in "((sd|wd|rd|hd)=[a-z*]{0,3}(,(sd|wd|lun|size|count|range|xf|rdpct|seekpct|iorate|forthreads|stride|skew)\
+        text in "((sd|wd|rd|hd|fsd|fwd)=[a-z*]{0,3}(,(sd|wd|fsd|fwd|operation|fileio|files|sizes|maxdata|lun|size|count|range|xf|rdpct|seekpct|iorate|forthreads|stride|skew)\
                  =[(]?[0-9a-z*-]{0,6}(,[0-9a-z-]{0,4}){0,3}[)]?){0,4}\n){0,5}|.{0,40}",
     ) {
         if let Ok(jobs) = read("t", &text) {

@@ -48,9 +48,10 @@ pub(super) fn size(text: &str) -> Result<Bytes, String> {
 
 /// Parses a time in seconds, or with m or h in minutes or hours.
 pub(super) fn time(text: &str) -> Result<Nanos, String> {
-    let (digits, unit) = match text.strip_suffix(['s', 'm', 'h']) {
-        Some(digits) => (digits, &text[digits.len()..]),
-        None => (text, "s"),
+    let lower = text.to_lowercase();
+    let (digits, unit) = match lower.strip_suffix(['s', 'm', 'h']) {
+        Some(digits) => (digits, &lower[digits.len()..]),
+        None => (lower.as_str(), "s"),
     };
     let scale = match unit {
         "h" => 3600,
@@ -68,7 +69,7 @@ pub(super) fn list(values: &[String]) -> Result<Vec<String>, String> {
     let (Some((from, to)), [_, step]) = (range, values) else { return Ok(values.to_vec()) };
     let (from, to) = (size(from)?.0, size(to)?.0);
     let next: Box<dyn Fn(u64) -> u64> = match step.as_str() {
-        "d" if from > 0 => Box::new(|value| value.saturating_mul(2)),
+        "d" | "D" if from > 0 => Box::new(|value| value.saturating_mul(2)),
         step => {
             let step = size(step)?.0;
             if step == 0 {

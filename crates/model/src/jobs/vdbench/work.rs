@@ -133,7 +133,7 @@ pub(super) fn rate(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn seeks(text: &str) -> Result<SeekPattern, String> {
-    match text {
+    match text.to_lowercase().as_str() {
         "eof" | "-1" => Ok(SeekPattern::ToTheEnd),
         "seq" | "sequential" => Ok(SeekPattern::Random(0)),
         "random" | "rand" => Ok(SeekPattern::Random(100)),
