@@ -24,7 +24,7 @@ pub use process::ProcessCounts;
 pub use storage::{Allocation, Mapper, PageCache, SampledContent};
 pub use tally::{Tallies, Tally};
 pub use timeouts::{Timeout, TimeoutKind};
-pub use watched::{Blackout, DeviceGaps, Happened, Occurrence, Source, Standstill};
+pub use watched::{Blackout, DeviceGaps, Happened, IoClass, Occurrence, Source, Standstill};
 
 use crate::target::Layer;
 use crate::verify_errors::Findings;
@@ -436,7 +436,7 @@ pub struct Measurement {
     /// Times in which I/Os hung in the host's block devices below a guest's disk, from the bottom up, by the host's clock.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<DeviceGaps>,
-    /// Times in which the guest's clock stood still, in their order; for a watch.
+    /// Times in which the clock of the guest or of the other machine stood still, in their order; for a watch.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub standstills: Vec<Standstill>,
     /// What happened beside a watch, in its order: commands, marks, and what was seen of devices, links and guests.
