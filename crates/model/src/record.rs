@@ -32,7 +32,7 @@ use crate::words::words;
 use crate::workload::IoEngine;
 
 /// One interval of a measurement.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
     /// End of the interval, from the start of the measured window, by the agent's clock.
@@ -50,6 +50,25 @@ pub struct Sample {
     /// Streams by direction, as seen by the client.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ways: Vec<WaySample>,
+}
+
+impl Sample {
+    /// Adds the same interval of a concurrent load.
+    pub fn merge(&mut self, other: Self) {
+        // No `..`: a figure that is new must be added too.
+        let Self { at_ns, duration_ns, tallies, oldest_ns, failed, ways } = other;
+        self.at_ns = self.at_ns.max(at_ns);
+        self.duration_ns = self.duration_ns.max(duration_ns);
+        self.tallies.merge(&tallies);
+        self.oldest_ns = self.oldest_ns.max(oldest_ns);
+        self.failed += failed;
+        for way in ways {
+            match self.ways.iter_mut().find(|known| known.upload == way.upload) {
+                Some(known) => known.merge(way),
+                None => self.ways.push(way),
+            }
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -548,3 +567,6 @@ pub struct Environment {
     /// The engine's overhead: CPU nanoseconds per I/O on the null backend. A lower bound of every latency.
     pub floor_ns_per_io: Option<u64>,
 }
+
+#[cfg(test)]
+mod tests;
