@@ -19,7 +19,7 @@ use super::occurrences::Happenings;
 use super::operations::Operations;
 use super::target::{HostSite, Site, Target};
 use super::window::{self, Part, Performed};
-use super::{Progress, Runner, interrupted, members, pair, phases, watch};
+use super::{Progress, Runner, interrupted, members, pair, phases};
 
 /// Extra runtime of a neighbour, which starts a little earlier.
 const OUTLAST: Nanos = Nanos::from_secs(1);
@@ -279,11 +279,14 @@ fn measurement(
         host_samples: view.host_samples,
         host_cache: prepared.host_cache,
         guest_cache: prepared.guest_cache,
+    // An agent on this host has its clock.
+    let has_own_clock = in_guest || view.host.is_none();
+    let standstills = if has_own_clock { watched.standstills(&occurrences) } else { Vec::new() };
         shares: all.shares,
         neighbour,
         qemu: view.qemu,
         devices: view.devices,
-        standstills: watch::told_by_qemu(view.standstills, &occurrences),
+        standstills,
         occurrences,
         stated: None,
         fleet: None,
