@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use iotax_model::record::{ErrorCount, Outcome, Pacing, PageCache, Sample, Share};
+use iotax_model::threads;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
 
@@ -100,12 +101,18 @@ fn perform(
             .zip(prepared.iter_mut().zip(windows))
             .map(|(number, (part, window))| {
                 let (sender, all) = (sender.clone(), all.as_slice());
-                scope.spawn(move || {
+                let ended = sender.clone();
+                let work = move || {
                     let outcome = go(number, part, *window, &sender);
                     if part.ends_all() {
                         all.iter().for_each(|common| common.stop());
                     }
                     outcome
+                };
+                threads::spawn_scoped(scope, "job", work).inspect_err(|_| {
+                    // The others' results are of no use without this one's.
+                    all.iter().for_each(|common| common.stop());
+                    let _ = ended.send((number, None));
                 })
             })
             .collect();
@@ -113,7 +120,10 @@ fn perform(
         listen(running.len(), &receiver, events);
         running
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .map(|thread| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(error) => Err(EngineError::System { doing: "one of several jobs".into(), error }),
+            })
             .collect()
     })
 }

@@ -9,6 +9,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iotax_model::threads;
 use iotax_model::workload::{IoEngine, Rw, Stamps, ToleratedErrors, Workload};
 use rustix::thread::set_current_timer_slack;
 
@@ -167,7 +168,7 @@ impl<B: Backend> Worker<B> {
             }
             self.count();
             if self.failures_in_a_row >= FAILURES_BEFORE_PAUSE {
-                std::thread::sleep(PAUSE);
+                threads::sleep(PAUSE);
             }
             if self.common.is_stopped() {
                 return Ok(Some(self.now));

@@ -11,7 +11,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::error::Error as _;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use ::postgres::error::SqlState;
@@ -23,6 +22,7 @@ use crate::database::{Columns, Database, Purpose, Value};
 use crate::error::{Fault, StoreError};
 use crate::schema::{self, Step};
 use crate::{Claim, Location};
+use iotax_model::threads;
 
 /// First key of the advisory locks of runs: "iotx". The second is the run's number.
 const LOCKS: i32 = i32::from_be_bytes(*b"iotx");
@@ -300,7 +300,7 @@ impl Database for Postgres {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let claimed = session.claimed.clone();
         loop {
-            thread::sleep(pause);
+            threads::sleep(pause);
             pause = (pause * 2).min(Duration::from_secs(2));
             let renewed = Session::begin(&self.connector, self.is_read_only).and_then(|mut renewed| {
                 // The server may not have noticed yet that the former session is gone.

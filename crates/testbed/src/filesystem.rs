@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use iotax_model::target::FsType;
+use iotax_model::threads;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -130,7 +131,7 @@ fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match attempt() {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(20));
+                threads::sleep(Duration::from_millis(20));
             }
             result => return result,
         }

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use crate::figure::{self, Figure, Unit};
 use crate::rates::Frame;
+use iotax_model::threads;
 
 /// The time that a client has for its request and for taking the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,7 +104,7 @@ impl Server {
         let listener = TcpListener::bind(address)?;
         let server = Self { address: listener.local_addr()?, last: Arc::default() };
         let last = Arc::clone(&server.last);
-        thread::Builder::new().name("prometheus".to_owned()).spawn(move || {
+        threads::spawn("prometheus", move || {
             for stream in listener.incoming().flatten() {
                 // A client that says nothing holds up no other; beyond the limit it is hung up on.
                 if Arc::strong_count(&last) > MOST_CLIENTS {
@@ -113,7 +113,7 @@ impl Server {
                 let last = Arc::clone(&last);
                 let answer = move || answer(&stream, &last);
                 // One client's error is no other's, and neither is a thread that cannot be had.
-                let _ = thread::Builder::new().name("prometheus-client".to_owned()).spawn(answer);
+                let _ = threads::spawn("prometheus-client", answer);
             }
         })?;
         Ok(server)

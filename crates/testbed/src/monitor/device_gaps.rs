@@ -5,10 +5,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use iotax_model::record::{Blackout, DeviceGaps, IoClass};
+use iotax_model::threads;
 
 use super::Source;
 
@@ -33,16 +34,17 @@ impl DeviceGapWatch {
         let mut devices: Vec<Device> = names.map(|name| Device::new(root, &name, least)).collect();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
-        let thread = thread::spawn(move || {
+        let thread = threads::spawn("device gaps", move || {
             let mut looks = Looks { least, last: Instant::now(), holes: Vec::new() };
             while !is_over.load(Ordering::Relaxed) {
                 looks.at(Instant::now());
                 devices.iter_mut().for_each(Device::look);
-                thread::sleep(LOOK);
+                threads::sleep(LOOK);
             }
             (devices, looks)
         });
-        Self { over, thread: Some(thread) }
+        // Without it nothing is known of the devices.
+        Self { over, thread: thread.ok() }
     }
 
     /// Ends the watch. Returns the gaps within a window, by device in the order given.

@@ -16,6 +16,7 @@ use crate::losetup::Attached;
 use crate::lvm::{Group, Physical};
 use crate::netns::{Namespace, NetnsInterface};
 use crate::remote;
+use iotax_model::threads;
 
 /// An effect on this machine that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,7 +180,7 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
                 "{users} of that run does not end; run iotax clean again when it has ended"
             )));
         }
-        std::thread::sleep(LOOK_AGAIN);
+        threads::sleep(LOOK_AGAIN);
     }
 }
 
@@ -194,7 +195,7 @@ fn kill_guest(marker: &str) -> io::Result<()> {
         if Instant::now() > deadline {
             return Err(io::Error::other(format!("process {pids:?} does not end")));
         }
-        std::thread::sleep(LOOK_AGAIN);
+        threads::sleep(LOOK_AGAIN);
     }
 }
 
