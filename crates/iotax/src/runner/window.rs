@@ -233,8 +233,8 @@ impl PartWatch<'_> {
 /// Time limit of a measurement beyond its own length: writes are flushed from a cache that may hold the whole area and read back for
 /// verification, and a test's files are removed.
 fn slack(job: &Job) -> Duration {
-    let bytes = job.workload.jobs().filter(|one| one.writes()).map(|one| {
-        let passes = if one.verify == Verify::None { 1 } else { 2 };
+    let bytes = job.workload.jobs().map(|one| {
+        let passes = u64::from(one.writes()) + u64::from(one.verify != Verify::None);
         passes * one.span(one.size.unwrap_or(job.size)).unwrap_or(job.size).0
     });
     let files = Duration::from(job.workload.set_up_at_most());
