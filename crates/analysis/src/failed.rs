@@ -12,10 +12,10 @@ const MOST: f64 = 0.01;
 /// The direction of flushes in records of errors.
 pub(super) const SYNC: &str = "sync";
 
-/// The number of failed I/Os, and of all I/Os.
+/// The number of failed I/Os, and of all I/Os, flushes included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failed {
-    /// I/Os that failed; flushes are no I/Os.
+    /// I/Os that failed.
     pub ios: u64,
     /// All I/Os, the failed ones included.
     pub of: u64,
@@ -25,9 +25,15 @@ impl Failed {
     /// In one measurement.
     #[must_use]
     pub fn of(m: &Measurement) -> Self {
+        let ios: u64 = m.outcome.errors.iter().map(|error| error.count).sum();
+        let done: u64 = m.outcome.tallies.each().filter_map(|(_, tally)| Some(tally?.ios)).sum();
+        Self { ios, of: ios + done }
+    }
+
+    /// Those in one measurement that have a time to begin at, which flushes do not.
+    pub(super) fn due(m: &Measurement) -> u64 {
         let errors = m.outcome.errors.iter().filter(|error| error.direction != SYNC);
-        let ios: u64 = errors.map(|error| error.count).sum();
-        Self { ios, of: ios + m.outcome.tallies.ios() }
+        errors.map(|error| error.count).sum()
     }
 
     /// From 0 to 1.

@@ -1,6 +1,6 @@
 //! Times in which I/Os were due and none completed.
 
-use iotax_model::record::Blackout;
+use iotax_model::record::{Blackout, IoClass};
 use iotax_model::units::Nanos;
 
 use crate::request::Direction;
@@ -13,17 +13,20 @@ const MOST: usize = 500;
 /// `u64::MAX` if none came.
 pub type Span = (u64, u64);
 
-/// The spans of reads, and those of writes and trims.
-pub type Spans = [Vec<Span>; 2];
+/// The spans of each class of I/Os, in the order of [`CLASSES`].
+pub type Spans = [Vec<Span>; 3];
+
+/// The classes, in the order of all that is kept by class.
+pub(crate) const CLASSES: [IoClass; 3] = [IoClass::Reads, IoClass::Writes, IoClass::Flushes];
 
 /// One worker's times without a completion.
 #[derive(Debug)]
 pub struct BlackoutRecorder {
     least: u64,
-    ways: [Way; 2],
+    ways: [Way; 3],
 }
 
-/// One direction.
+/// One class.
 #[derive(Debug)]
 struct Way {
     /// The last completion.
@@ -33,12 +36,12 @@ struct Way {
     found: Vec<Span>,
 }
 
-/// The place of a direction; `None` for flushes, which are not due.
-pub(crate) const fn way(direction: Direction) -> Option<usize> {
+/// The place of a direction's class. A flush is due when it is handed out.
+pub(crate) const fn way(direction: Direction) -> usize {
     match direction {
-        Direction::Read => Some(0),
-        Direction::Write | Direction::Trim => Some(1),
-        _ => None,
+        Direction::Read => 0,
+        Direction::Write | Direction::Trim => 1,
+        Direction::Sync | Direction::DataSync => 2,
     }
 }
 
@@ -47,19 +50,19 @@ impl BlackoutRecorder {
     #[must_use]
     pub fn new(least: Nanos, now: u64) -> Self {
         let way = || Way { last: now, failed: u64::MAX, found: Vec::new() };
-        Self { least: least.0, ways: [way(), way()] }
+        Self { least: least.0, ways: [way(), way(), way()] }
     }
 
-    /// An I/O has completed. `first_due` is when the first was due of those that are not counted yet, this one included, by direction: it is asked
+    /// An I/O has completed. `first_due` is when the first was due of those that are not counted yet, this one included, by class: it is asked
     /// for where long none completed.
     #[inline]
     pub fn completed(
         &mut self,
         direction: Direction,
         now: u64,
-        first_due: impl FnOnce() -> [Option<u64>; 2],
+        first_due: impl FnOnce() -> [Option<u64>; 3],
     ) {
-        let Some(place) = way(direction) else { return };
+        let place = way(direction);
         let way = &mut self.ways[place];
         if now.saturating_sub(way.last) >= self.least {
             way.settle(first_due()[place], self.least, now, now);
@@ -69,14 +72,13 @@ impl BlackoutRecorder {
 
     /// An I/O that was due then has failed: nothing completed.
     pub(crate) fn failed(&mut self, direction: Direction, due: u64) {
-        if let Some(way) = way(direction) {
-            self.ways[way].failed = self.ways[way].failed.min(due);
-        }
+        let way = &mut self.ways[way(direction)];
+        way.failed = way.failed.min(due);
     }
 
     /// All of them, in their order; `first_due` as in [`Self::completed`].
     #[must_use]
-    pub fn finish(mut self, first_due: [Option<u64>; 2], now: u64) -> Spans {
+    pub fn finish(mut self, first_due: [Option<u64>; 3], now: u64) -> Spans {
         for (way, due) in self.ways.iter_mut().zip(first_due) {
             way.settle(due, self.least, now, u64::MAX);
         }
@@ -104,11 +106,11 @@ impl Way {
 /// What of one worker's spans lies in the window and is of at least this length, in their order.
 pub fn within(spans: &Spans, least: Nanos, window: Window) -> Vec<Blackout> {
     let mut all: Vec<Blackout> = Vec::new();
-    for (spans, writes) in spans.iter().zip([false, true]) {
+    for (spans, of) in spans.iter().zip(CLASSES) {
         all.extend(spans.iter().filter_map(|(from, to)| {
             let at = window.begin.max(*from);
             let blackout = Blackout {
-                writes,
+                of,
                 at_ns: at - window.begin,
                 duration_ns: window.end.min(*to).saturating_sub(at),
                 ended: *to <= window.end,
@@ -127,7 +129,7 @@ mod tests {
     const WINDOW: Window = Window { start: 0, begin: 100, end: 1000, interval: 100 };
 
     fn completed(recorder: &mut BlackoutRecorder, direction: Direction, due: u64, now: u64) {
-        recorder.completed(direction, now, || [Some(due), Some(due)]);
+        recorder.completed(direction, now, || [Some(due); 3]);
     }
 
     #[test]
@@ -136,10 +138,10 @@ mod tests {
         for now in [40, 130, 170, 300, 940] {
             completed(&mut recorder, Direction::Read, 0, now);
         }
-        let spans = recorder.finish([Some(930), None], 1001);
+        let spans = recorder.finish([Some(930), None, None], 1001);
         assert_eq!(spans[0], [(40, 130), (170, 300), (300, 940), (940, u64::MAX)]);
         assert!(spans[1].is_empty(), "none was due");
-        let blackout = |at_ns, duration_ns, ended| Blackout { writes: false, at_ns, duration_ns, ended };
+        let blackout = |at_ns, duration_ns, ended| Blackout { of: IoClass::Reads, at_ns, duration_ns, ended };
         let expected = [blackout(70, 130, true), blackout(200, 640, true), blackout(840, 60, false)];
         assert_eq!(within(&spans, Nanos(50), WINDOW), expected, "30 of the first are in the window");
     }
@@ -150,7 +152,7 @@ mod tests {
         // Due long after the last completion.
         completed(&mut recorder, Direction::Write, 220, 300);
         completed(&mut recorder, Direction::Write, 590, 600);
-        assert_eq!(recorder.finish([None, None], 1001), [vec![], vec![(220, 300)]]);
+        assert_eq!(recorder.finish([None; 3], 1001), [vec![], vec![(220, 300)], vec![]]);
     }
 
     #[test]
@@ -162,7 +164,20 @@ mod tests {
         }
         completed(&mut recorder, Direction::Write, 390, 400);
         recorder.failed(Direction::Write, 450);
-        assert_eq!(recorder.finish([None, None], 1001)[1], [(110, 400), (450, u64::MAX)]);
+        assert_eq!(recorder.finish([None; 3], 1001)[1], [(110, 400), (450, u64::MAX)]);
+    }
+
+    #[test]
+    fn a_flush_that_hangs_is_a_gap_while_writes_complete() {
+        let mut recorder = BlackoutRecorder::new(Nanos(50), 0);
+        for now in (10..1000).step_by(10) {
+            completed(&mut recorder, Direction::Write, now - 10, now);
+        }
+        completed(&mut recorder, Direction::DataSync, 300, 700);
+        let spans = recorder.finish([None, None, Some(800)], 1001);
+        assert_eq!(spans, [vec![], vec![], vec![(300, 700), (800, u64::MAX)]]);
+        let of: Vec<IoClass> = within(&spans, Nanos(50), WINDOW).iter().map(|gap| gap.of).collect();
+        assert_eq!(of, [IoClass::Flushes; 2]);
     }
 
     #[test]
@@ -173,7 +188,7 @@ mod tests {
             now += length;
             completed(&mut recorder, Direction::Read, 0, now);
         }
-        let [found, _] = recorder.finish([None, None], now);
+        let [found, ..] = recorder.finish([None; 3], now);
         assert_eq!((found.len(), found[0].1 - found[0].0), (MOST, 11));
     }
 }

@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
 use iotax_model::record::{ErrorCount, Outcome, Pacing, PageCache, Sample, Share};
+use iotax_model::threads;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
 
@@ -100,12 +101,18 @@ fn perform(
             .zip(prepared.iter_mut().zip(windows))
             .map(|(number, (part, window))| {
                 let (sender, all) = (sender.clone(), all.as_slice());
-                scope.spawn(move || {
+                let ended = sender.clone();
+                let work = move || {
                     let outcome = go(number, part, *window, &sender);
                     if part.ends_all() {
                         all.iter().for_each(|common| common.stop());
                     }
                     outcome
+                };
+                threads::spawn_scoped(scope, "job", work).inspect_err(|_| {
+                    // The others' results are of no use without this one's.
+                    all.iter().for_each(|common| common.stop());
+                    let _ = ended.send((number, None));
                 })
             })
             .collect();
@@ -113,7 +120,10 @@ fn perform(
         listen(running.len(), &receiver, events);
         running
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .map(|thread| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(error) => Err(EngineError::System { doing: "one of several jobs".into(), error }),
+            })
             .collect()
     })
 }
@@ -155,10 +165,7 @@ fn listen(jobs: usize, receiver: &Receiver<JobEvent>, events: &mut dyn FnMut(Eve
 
 fn pass_on(waiting: &mut [VecDeque<Sample>], events: &mut dyn FnMut(Event)) {
     let all = waiting.iter_mut().filter_map(VecDeque::pop_front).reduce(|mut all, sample| {
-        all.at_ns = all.at_ns.max(sample.at_ns);
-        all.duration_ns = all.duration_ns.max(sample.duration_ns);
-        all.oldest_ns = all.oldest_ns.max(sample.oldest_ns);
-        all.tallies.merge(&sample.tallies);
+        all.merge(sample);
         all
     });
     if let Some(sample) = all {
@@ -178,25 +185,48 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
         .zip(workload.jobs())
         .any(|(outcome, job)| job.rw.writes() && outcome.flush_ns.is_none());
     for ((job, window), outcome) in workload.jobs().zip(windows).zip(outcomes) {
+        // No `..`: a figure that is new must be added too. Of several jobs no gaps are recorded; devices, the machine and what networks carry
+        // are none of a job's.
+        let Outcome {
+            duration_ns,
+            tallies,
+            ramp_ios,
+            cpu,
+            counts,
+            errors,
+            notes,
+            ioengine: _,
+            pacing,
+            stop,
+            blackouts: _,
+            devices: _,
+            verify,
+            inside: _,
+            first_io_ns,
+            flush_ns,
+            page_cache: _,
+            carried: _,
+            jobs: _,
+        } = outcome;
         let idle = window.start.saturating_sub(window.begin);
+        all.tallies.merge(&tallies);
         all.jobs.push(Share {
             name: job.own_name().to_owned(),
-            duration_ns: outcome.duration_ns.saturating_sub(idle),
-            tallies: outcome.tallies.clone(),
+            duration_ns: duration_ns.saturating_sub(idle),
+            tallies,
         });
-        if outcome.duration_ns > all.duration_ns {
+        if duration_ns > all.duration_ns {
             // These cover the whole process, whichever job measured them.
-            (all.duration_ns, all.cpu, all.counts) = (outcome.duration_ns, outcome.cpu, outcome.counts);
+            (all.duration_ns, all.cpu, all.counts) = (duration_ns, cpu, counts);
         }
-        all.tallies.merge(&outcome.tallies);
-        all.ramp_ios += outcome.ramp_ios;
-        outcome.errors.iter().for_each(|error| ErrorCount::add(&mut all.errors, error));
-        all.notes.extend(outcome.notes.iter().map(|note| format!("{}: {note}", job.own_name())));
-        all.flush_ns = all.flush_ns.max(outcome.flush_ns);
-        all.first_io_ns = all.first_io_ns.into_iter().chain(outcome.first_io_ns).min();
-        all.pacing = all.pacing.into_iter().chain(outcome.pacing).reduce(Pacing::merge);
-        all.stop = all.stop.or(outcome.stop);
-        if let Some(findings) = outcome.verify {
+        all.ramp_ios += ramp_ios;
+        errors.iter().for_each(|error| ErrorCount::add(&mut all.errors, error));
+        all.notes.extend(notes.iter().map(|note| format!("{}: {note}", job.own_name())));
+        all.flush_ns = all.flush_ns.max(flush_ns);
+        all.first_io_ns = all.first_io_ns.into_iter().chain(first_io_ns).min();
+        all.pacing = all.pacing.into_iter().chain(pacing).reduce(Pacing::merge);
+        all.stop = all.stop.or(stop);
+        if let Some(findings) = verify {
             all.verify.get_or_insert_default().merge(findings);
         }
     }

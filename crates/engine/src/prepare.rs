@@ -86,9 +86,7 @@ struct Filling {
 impl Filling {
     fn new(content: &Content, seed: u64) -> Self {
         let random = |number| SplitMix64::new(seed, Purpose::Fill, number);
-        // Older than every write of a measurement.
-        let mark = Mark { run: random(1).next(), generation: 0 };
-        Self { source: Source::new(content, random(0)), mark, verify: content.verify }
+        Self { source: Source::new(content, random(0)), mark: Mark::of_fill(seed), verify: content.verify }
     }
 
     /// Fills `buffer`, whole sectors, with the content of a write.

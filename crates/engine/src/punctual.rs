@@ -8,18 +8,30 @@
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
+use iotax_model::threads;
 use rustix::io::Errno;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec};
 
-/// Blocks until `at_ns` of the system's monotonic clock.
+use crate::clock;
+
+/// Blocks until `at_ns` of the system's monotonic clock; less punctually where a sandbox forbids clock_nanosleep(2).
 pub(crate) fn sleep_until(at_ns: u64) {
     let at = Timespec {
         tv_sec: i64::try_from(at_ns / 1_000_000_000).unwrap_or(i64::MAX),
         tv_nsec: (at_ns % 1_000_000_000).cast_signed(),
     };
-    while clock_nanosleep_absolute(ClockId::Monotonic, &at) == Err(Errno::INTR) {}
+    loop {
+        match clock_nanosleep_absolute(ClockId::Monotonic, &at) {
+            Ok(()) => return,
+            Err(Errno::INTR) => {}
+            Err(_) => {
+                return threads::sleep(Duration::from_nanos(at_ns.saturating_sub(clock::system())));
+            }
+        }
+    }
 }
 
 /// Puts the calling thread before all that have no realtime policy. Its former scheduling returns when this is dropped.

@@ -9,7 +9,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iotax_model::workload::{IoEngine, Stamps, ToleratedErrors, Workload};
+use iotax_model::threads;
+use iotax_model::workload::{IoEngine, Rw, Stamps, ToleratedErrors, Workload};
 use rustix::thread::set_current_timer_slack;
 
 use self::batching::{Batch, Batching};
@@ -99,6 +100,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         batching: Batching::default(),
         recorder,
         errors: IoErrors::default(),
+        rw: workload.rw,
         tolerated: workload.tolerated_errors,
         failures_in_a_row: 0,
         blackouts: workload.blackout.map(|least| BlackoutRecorder::new(least, clock::now())),
@@ -123,6 +125,7 @@ struct Worker<B> {
     done: Vec<Completion>,
     recorder: IntervalRecorder,
     errors: IoErrors,
+    rw: Rw,
     tolerated: Option<ToleratedErrors>,
     failures_in_a_row: u32,
     blackouts: Option<BlackoutRecorder>,
@@ -165,7 +168,7 @@ impl<B: Backend> Worker<B> {
             }
             self.count();
             if self.failures_in_a_row >= FAILURES_BEFORE_PAUSE {
-                std::thread::sleep(PAUSE);
+                threads::sleep(PAUSE);
             }
             if self.common.is_stopped() {
                 return Ok(Some(self.now));
@@ -308,10 +311,14 @@ impl<B: Backend> Worker<B> {
         })
     }
 
-    /// When the first was due of those that were not counted, by direction. With every slot taken the next one waits too, whatever it is.
-    fn first_due(&self) -> [Option<u64>; 2] {
+    /// When the first was due of those that were not counted, by class. With every slot taken the next one waits too, which may be any that has
+    /// a time.
+    fn first_due(&self) -> [Option<u64>; 3] {
         let due = self.pace.as_ref().map(Pace::due).filter(|_| self.slots.are_all_taken());
-        self.slots.first_due().map(|first| first.into_iter().chain(due).min())
+        let [reads, writes, flushes] = self.slots.first_due();
+        let [reads, writes] = [(reads, self.rw.reads()), (writes, self.rw.modifies())]
+            .map(|(first, has)| first.into_iter().chain(due.filter(|_| has)).min());
+        [reads, writes, flushes]
     }
 
     /// Waits for the I/Os in flight. They are verified, but not counted: a write that was acknowledged must be found. Errors are, `with_errors`.

@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use iotax_model::record::{Outcome, Pacing};
+use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Findings;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -166,15 +167,14 @@ impl Workers {
             spare: spares,
             reports: reports.clone(),
         };
-        std::thread::Builder::new()
-            .name(format!("worker-{number}"))
-            .spawn(move || {
-                let result = catch_unwind(AssertUnwindSafe(|| work(context)))
-                    .unwrap_or(Err(EngineError::Panicked(number)));
-                // The watcher may have given up on this worker.
-                let _ = reports.send(WorkerReport::Finished(result));
-            })
-            .map_err(EngineError::system(format!("starting a thread for worker {number}")))?;
+        let work = move || {
+            let result = catch_unwind(AssertUnwindSafe(|| work(context)))
+                .unwrap_or(Err(EngineError::Panicked(number)));
+            // The watcher may have given up on this worker.
+            let _ = reports.send(WorkerReport::Finished(result));
+        };
+        threads::spawn(&format!("worker-{number}"), work)
+            .map_err(EngineError::system(format!("worker {number}")))?;
         self.heartbeats.push(heartbeat);
         self.starts.push(start);
         self.spares.push(spare);
@@ -201,7 +201,7 @@ impl Workers {
             Err(RecvTimeoutError::Timeout) => return None,
             // All have finished: only time is left to pass.
             Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(wait);
+                threads::sleep(wait);
                 return None;
             }
         };

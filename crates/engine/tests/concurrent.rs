@@ -94,6 +94,24 @@ fn shares_and_samples_each_add_up_to_the_whole() {
 }
 
 #[test]
+fn what_fails_in_an_interval_is_that_of_all_jobs() {
+    let file = tempfile::NamedTempFile::new().expect("file");
+    file.as_file().set_len(2 * AREA).expect("sized");
+    let job = job(workload(&[("rw", "randread")], &[("second", &[("rw", "randread"), ("offset", "1m")])]));
+    let mut failed = 0;
+    let outcome = measure(&job, file.path(), &mut |event| match event {
+        // From now on nothing is there to be read.
+        Event::Measuring => file.as_file().set_len(0).expect("cut"),
+        Event::Sample(sample) => failed += sample.failed,
+        _ => {}
+    })
+    .expect("measured");
+    let errors: u64 = outcome.errors.iter().map(|error| error.count).sum();
+    assert!(errors > 64, "{outcome:?}");
+    assert_eq!(failed, errors);
+}
+
+#[test]
 fn each_job_keeps_to_its_time_within_the_window_of_all() {
     let late: &[(&str, &str)] = &[("rw", "randread"), ("startdelay", "300ms"), ("runtime", "500ms")];
     let (outcome, samples, _) = run(workload(

@@ -7,8 +7,8 @@ use std::path::Path;
 use iotax_engine::{EngineError, audit, fill, measure};
 use iotax_model::record::Outcome;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::verify_errors::{FaultKind, Findings};
-use iotax_model::wire::{Area, Event, Job};
+use iotax_model::verify_errors::{Fault, FaultKind, Findings};
+use iotax_model::wire::{Area, Event, Job, StampedFill};
 use iotax_model::workload::{IoEngine, Rw, SyncMode, Verify, Workload, WorkloadKeys};
 use tempfile::NamedTempFile;
 
@@ -42,9 +42,24 @@ fn job(workload: Workload) -> Job {
 
 /// A file in which every block is stamped.
 fn filled(workload: &Workload) -> NamedTempFile {
+    filled_by(workload, 1)
+}
+
+fn filled_by(workload: &Workload, seed: u64) -> NamedTempFile {
     let file = NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
-    fill(file.path(), &area(SIZE), &workload.content(), 1, &mut |_| {}).expect("filled");
+    fill(file.path(), &area(SIZE), &workload.content(), seed, &mut |_| {}).expect("filled");
     file
+}
+
+/// A job that knows what its target was filled with.
+fn job_on_filled(workload: Workload) -> Job {
+    Job { filled: Some(StampedFill { seed: 1, end: SIZE }), ..job(workload) }
+}
+
+/// The kinds of faults with their first blocks.
+fn faults(findings: &Findings) -> Vec<(FaultKind, Vec<u64>)> {
+    let blocks = |fault: &Fault| fault.first_offsets.iter().map(|offset| offset / BLOCK as u64).collect();
+    findings.faults.iter().map(|fault| (fault.kind, blocks(fault))).collect()
 }
 
 /// Measures, and says so and gives `None` where there is no io_uring.
@@ -201,6 +216,78 @@ fn a_mix_finds_damage_when_it_reads_it() {
     });
     let found = outcome.expect("psync").verify.expect("verified");
     assert_eq!(found.faults.iter().map(|f| f.kind).collect::<Vec<_>>(), [FaultKind::Corrupt]);
+}
+
+#[test]
+fn what_was_filled_and_not_written_since_is_read_back_at_the_end() {
+    // A few blocks are written, or none.
+    let few = Workload {
+        numjobs: 1,
+        io_size: Some(Bytes(8 * BLOCK as u64)),
+        ramp_time: Nanos(0),
+        ..workload(Rw::Write, IoEngine::Psync, Verify::Xxh3)
+    };
+    let older = filled_by(&few, 2).reopen().expect("opened");
+    for workload in [few.clone(), Workload { rw: Rw::RandRead, ..few }] {
+        let temp = filled(&workload);
+        let file = temp.reopen().expect("opened");
+        let outcome = outcome(&job_on_filled(workload.clone()), temp.path(), &mut |event| {
+            if let Event::Over = event {
+                (20..24).for_each(|number| put(&file, number, 0, &[0; BLOCK]));
+                put(&file, 31, 0, &block(&file, 30));
+                put(&file, 40, 1000, &[block(&file, 40)[1000] ^ 4]);
+                put(&file, 50, 0, &block(&older, 50));
+            }
+        });
+        let findings = outcome.expect("psync").verify.expect("verified");
+        let expected = [
+            (FaultKind::Corrupt, vec![40]),
+            (FaultKind::LostWrite, vec![20, 21, 22, 23]),
+            (FaultKind::Misdirected, vec![31]),
+        ];
+        assert_eq!(faults(&findings), expected, "{}", workload.rw);
+        assert_eq!((findings.faulty(), findings.faults[1].last_offset), (7, 50 * BLOCK as u64));
+        let reads = if workload.rw.reads() { 8 } else { 0 };
+        assert_eq!(findings.checked, BLOCKS as u64 + reads, "{}", workload.rw);
+    }
+}
+
+#[test]
+fn zeros_that_are_read_for_a_while_are_found_although_they_are_gone_at_the_end() {
+    let base = workload(Rw::RandRw, IoEngine::Psync, Verify::Xxh3);
+    let workload = Workload { rwmixread: 100, ramp_time: Nanos(0), ..base };
+    let temp = filled(&workload);
+    let file = temp.reopen().expect("opened");
+    let content: Vec<Vec<u8>> = (0..BLOCKS).map(|number| block(&file, number)).collect();
+    let outcome = outcome(&job_on_filled(workload), temp.path(), &mut |event| match event {
+        Event::Measuring => (0..BLOCKS).for_each(|number| put(&file, number, 0, &[0; BLOCK])),
+        Event::Sample(_) => (0..).zip(&content).for_each(|(number, whole)| put(&file, number, 0, whole)),
+        _ => {}
+    });
+    let findings = outcome.expect("psync").verify.expect("verified");
+    let kinds: Vec<FaultKind> = findings.faults.iter().map(|fault| fault.kind).collect();
+    assert!(kinds.contains(&FaultKind::LostWrite), "{findings:?}");
+    assert!(findings.faulty() + BLOCKS as u64 <= findings.checked, "at the end all is there: {findings:?}");
+}
+
+#[test]
+fn what_an_earlier_workload_wrote_is_no_loss_of_the_fill() {
+    let workload = workload(Rw::RandWrite, IoEngine::Psync, Verify::Xxh3);
+    let temp = filled(&workload);
+    let longer = Workload {
+        bs: Bytes(16384),
+        io_size: Some(Bytes(65536)),
+        numjobs: 1,
+        ramp_time: Nanos(0),
+        ..workload.clone()
+    };
+    for workload in [workload, longer] {
+        let case = format!("{workload:?}");
+        let outcome = outcome(&job_on_filled(workload), temp.path(), &mut |_| {}).expect("psync");
+        let findings = outcome.verify.expect("verified");
+        assert_eq!(findings.faults, [], "{case}");
+        assert!(findings.checked >= BLOCKS as u64 / 4, "{case}");
+    }
 }
 
 #[test]

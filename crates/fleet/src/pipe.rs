@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread;
 use std::time::Duration;
 
+use iotax_model::threads;
 use iotax_model::wire::{self, WireError};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -49,9 +49,12 @@ impl PipeHub {
         let (to_member, messages) = mpsc::channel();
         self.members.insert(name.to_owned(), to_member);
         // A member that hangs does not read, and must not keep the others waiting.
-        thread::spawn(move || write_all(input, &messages));
-        let (name, sender) = (name.to_owned(), self.sender.clone());
-        thread::spawn(move || read_all(&name, output, &sender));
+        let writing = threads::spawn("to member", move || write_all(input, &messages));
+        let (member, sender) = (name.to_owned(), self.sender.clone());
+        let reading = threads::spawn("from member", move || read_all(&member, output, &sender));
+        if let Err(error) = writing.and(reading) {
+            let _ = self.sender.send(Incoming::Lost { member: name.to_owned(), reason: error.to_string() });
+        }
     }
 }
 
@@ -116,7 +119,8 @@ impl<W: Write + Send> PipeLink<W> {
     /// Talks to the coordinator that writes to `input` and reads from `output`.
     pub fn new(mut input: impl Read + Send + 'static, output: W) -> Self {
         let (sender, messages) = mpsc::channel();
-        thread::spawn(move || {
+        let told = sender.clone();
+        let reading = threads::spawn("from coordinator", move || {
             loop {
                 let message = match wire::receive_up_to(&mut input, MAX_MESSAGE) {
                     Ok(Some(message)) => Ok(message),
@@ -130,6 +134,10 @@ impl<W: Write + Send> PipeLink<W> {
                 }
             }
         });
+        if let Err(error) = reading {
+            let _ = told.send(Err(LinkError::Closed(error.to_string())));
+        }
+        drop(told);
         Self { output: Mutex::new(output), messages: Mutex::new(messages) }
     }
 }

@@ -20,6 +20,7 @@ use iotax_engine::{Control, EngineError};
 use iotax_model::exit::Exit;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::target::LayerKind;
+use iotax_model::threads;
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_netperf::Server;
@@ -43,8 +44,11 @@ pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let files = Arc::new(Mutex::new(Files::new(undo_dir)));
     let agent = Agent { disk, server: Mutex::new(None), files, control: Arc::default() };
-    let requests = listen(io::stdin(), Arc::clone(&agent.files), Arc::clone(&agent.control));
-    match agent.serve(&requests, &EventSender::new(io::stdout())) {
+    let served = listen(io::stdin(), Arc::clone(&agent.files), Arc::clone(&agent.control))
+        .and_then(|requests| Ok((requests, EventSender::new(io::stdout())?)))
+        .map_err(WireError::Stream)
+        .and_then(|(requests, events)| agent.serve(&requests, &events));
+    match served {
         Ok(()) => end(&agent.files, Exit::Fine),
         Err(error) => {
             say!("iotax agent: {error}");
@@ -71,9 +75,9 @@ fn listen(
     mut stream: impl Read + Send + 'static,
     files: Arc<Mutex<Files>>,
     control: Arc<Control>,
-) -> Receiver<Request> {
+) -> io::Result<Receiver<Request>> {
     let (sender, requests) = mpsc::channel();
-    thread::spawn(move || {
+    threads::spawn("requests", move || {
         let exit = loop {
             match wire::receive(&mut stream) {
                 Ok(None | Some(Request::Shutdown)) => break Exit::Fine,
@@ -91,8 +95,8 @@ fn listen(
             }
         };
         std::process::exit(end(&files, exit) as i32)
-    });
-    requests
+    })?;
+    Ok(requests)
 }
 
 /// Blocks until the load is to start. Ends the process on any request but that. Returns the moment of the start if one is named.
@@ -127,16 +131,16 @@ struct SenderState<W> {
 
 impl<W: Write + Send + 'static> EventSender<W> {
     /// Starts the heartbeat: [`Event::Alive`] after [`wire::BEAT`] without another event while a request is answered.
-    fn new(stream: W) -> Self {
+    fn new(stream: W) -> io::Result<Self> {
         let state = Arc::new(Mutex::new(SenderState { stream, is_busy: false, last_sent: Instant::now() }));
         let beating = Arc::clone(&state);
-        thread::spawn(move || {
+        threads::spawn("beat", move || {
             loop {
                 let since = lock(&beating).beat();
-                thread::sleep(wire::BEAT.saturating_sub(since));
+                threads::sleep(wire::BEAT.saturating_sub(since));
             }
-        });
-        Self { state }
+        })?;
+        Ok(Self { state })
     }
 
     fn send(&self, event: &Event) -> Result<(), WireError> {

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use iotax_model::guest_abi;
+use iotax_model::threads;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -83,10 +83,11 @@ impl Beat {
     fn begin() -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
-        thread::spawn(move || {
+        // A boot that is silent may be taken for a hang, and is none.
+        let _ = threads::spawn("beat", move || {
             while !seen.load(Ordering::Relaxed) {
                 say!("");
-                thread::sleep(BEAT);
+                threads::sleep(BEAT);
             }
         });
         Self(over)
@@ -141,7 +142,7 @@ fn appearing(mut look: impl FnMut() -> Option<PathBuf>) -> Option<PathBuf> {
         if found.is_some() || Instant::now() >= end {
             return found;
         }
-        thread::sleep(LOOK_AGAIN);
+        threads::sleep(LOOK_AGAIN);
     }
 }
 
@@ -165,7 +166,7 @@ fn open_port(path: &Path) -> Result<File> {
             return Ok(port);
         }
         ensure!(Instant::now() < end, "{}: nobody opened the host's end", path.display());
-        thread::sleep(LOOK_AGAIN);
+        threads::sleep(LOOK_AGAIN);
     }
 }
 
@@ -175,7 +176,7 @@ fn await_clocksource() {
     let end = Instant::now() + SETTLE;
     let provisional = || fs::read_to_string(agent::CLOCKSOURCE).is_ok_and(|name| name.trim() == "tsc-early");
     while provisional() && Instant::now() < end {
-        thread::sleep(LOOK_AGAIN);
+        threads::sleep(LOOK_AGAIN);
     }
 }
 

@@ -10,6 +10,7 @@ mod runner;
 mod say;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use iotax_model::exit::Exit;
 
@@ -22,6 +23,9 @@ fn main() -> ExitCode {
     if std::process::id() == 1 {
         init::main();
     }
+    // A file that may grow no further (RLIMIT_FSIZE) is an error of that write, EFBIG, and not the end of all. Where no handler can be had the
+    // signal stays what it was.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let exit = cli::main().unwrap_or_else(|failure| {
         say::say!("iotax: {:#}", failure.error);
         failure.exit.into()

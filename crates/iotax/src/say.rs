@@ -14,9 +14,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use iotax_model::threads;
 use iotax_model::visible;
 use iotax_report::terminal::Styled;
 use iotax_testbed::interrupt::{Interrupt, POLL};
@@ -236,7 +236,7 @@ fn open(name: &Path) -> Result<OwnedFd, Errno> {
             Err(Errno::INTR) => {}
             opened => return opened,
         }
-        thread::sleep(POLL);
+        threads::sleep(POLL);
     }
 }
 

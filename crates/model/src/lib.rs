@@ -1,6 +1,6 @@
 //! iotax's vocabulary: the types that all other crates share.
 //!
-//! Nothing here opens a file, reads a clock or starts a process. Parsers take text and [`wire`] takes byte streams from the caller.
+//! Nothing here opens a file or starts a process, and [`threads`] alone reads a clock. Parsers take text and [`wire`] takes byte streams from the caller.
 //! Workload keys follow fio, guest keys follow QEMU.
 
 pub mod exit;
@@ -15,6 +15,7 @@ pub mod schedule;
 pub mod suite;
 pub mod survey;
 pub mod target;
+pub mod threads;
 pub mod units;
 pub mod verify_errors;
 pub mod visible;

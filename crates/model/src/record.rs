@@ -24,7 +24,7 @@ pub use process::ProcessCounts;
 pub use storage::{Allocation, Mapper, PageCache, SampledContent};
 pub use tally::{Tallies, Tally};
 pub use timeouts::{Timeout, TimeoutKind};
-pub use watched::{Blackout, DeviceGaps, Happened, Occurrence, Source, Standstill};
+pub use watched::{Blackout, DeviceGaps, Happened, IoClass, Occurrence, Source, Standstill};
 
 use crate::target::Layer;
 use crate::verify_errors::Findings;
@@ -32,7 +32,7 @@ use crate::words::words;
 use crate::workload::IoEngine;
 
 /// One interval of a measurement.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
     /// End of the interval, from the start of the measured window, by the agent's clock.
@@ -50,6 +50,25 @@ pub struct Sample {
     /// Streams by direction, as seen by the client.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ways: Vec<WaySample>,
+}
+
+impl Sample {
+    /// Adds the same interval of a concurrent load.
+    pub fn merge(&mut self, other: Self) {
+        // No `..`: a figure that is new must be added too.
+        let Self { at_ns, duration_ns, tallies, oldest_ns, failed, ways } = other;
+        self.at_ns = self.at_ns.max(at_ns);
+        self.duration_ns = self.duration_ns.max(duration_ns);
+        self.tallies.merge(&tallies);
+        self.oldest_ns = self.oldest_ns.max(oldest_ns);
+        self.failed += failed;
+        for way in ways {
+            match self.ways.iter_mut().find(|known| known.upload == way.upload) {
+                Some(known) => known.merge(way),
+                None => self.ways.push(way),
+            }
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -442,7 +461,7 @@ pub struct Measurement {
     /// Times in which I/Os hung in the host's block devices below a guest's disk, from the bottom up, by the host's clock.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub devices: Vec<DeviceGaps>,
-    /// Times in which the guest's clock stood still, in their order; for a watch.
+    /// Times in which the clock of the guest or of the other machine stood still, in their order; for a watch.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub standstills: Vec<Standstill>,
     /// What happened beside a watch, in its order: commands, marks, and what was seen of devices, links and guests.
@@ -554,3 +573,6 @@ pub struct Environment {
     /// The engine's overhead: CPU nanoseconds per I/O on the null backend. A lower bound of every latency.
     pub floor_ns_per_io: Option<u64>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -68,9 +68,32 @@ pub struct Findings {
     /// True if the last check, of all that was written, could not be made to its end.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub unfinished: bool,
+    /// There if the journal lacks acknowledged writes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub journal: Option<IncompleteJournal>,
     /// By kind, in the order of [`FaultKind`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub faults: Vec<Fault>,
+}
+
+/// A journal that could not be written to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IncompleteJournal {
+    /// Acknowledged writes that are on record for certain.
+    pub recorded: u64,
+    /// Acknowledged writes.
+    pub acknowledged: u64,
+    /// The system's error.
+    pub error: String,
+}
+
+/// Prints as `the journal has 2869 of 35000 acknowledged writes on record: No space left on device (os error 28)`.
+impl fmt::Display for IncompleteJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { recorded, acknowledged, error } = self;
+        write!(f, "the journal has {recorded} of {acknowledged} acknowledged writes on record: {error}")
+    }
 }
 
 impl Findings {
@@ -87,7 +110,16 @@ impl Findings {
         self.checked += other.checked;
         self.uncertain += other.uncertain;
         self.unfinished |= other.unfinished;
+        self.journal = self.journal.take().or(other.journal);
         other.faults.into_iter().for_each(|fault| self.put(fault));
+    }
+
+    /// Why not all was verified that was to be.
+    #[must_use]
+    pub fn incomplete(&self) -> Option<String> {
+        let unread = self.unfinished.then(|| "not all that was written could be read back".to_owned());
+        let reasons: Vec<String> = self.journal.iter().map(ToString::to_string).chain(unread).collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
     /// The number of faulty checks.
@@ -171,6 +203,9 @@ pub struct JournalState {
     pub torn_tail: Bytes,
     /// Damage that a crash does not explain.
     pub damage: JournalDamage,
+    /// Acknowledged writes, if the journal says that it lacks some of them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub acknowledged: Option<u64>,
 }
 
 /// The check of a target against the journal of its acknowledged writes.
@@ -187,6 +222,22 @@ pub struct Recovery {
     pub findings: Findings,
     /// Checks of blocks with durable writes against the last durable write of each: faults here break a guarantee.
     pub durable: Findings,
+}
+
+impl Recovery {
+    /// Why a write that was acknowledged may be missing without being noticed.
+    #[must_use]
+    pub fn incomplete(&self) -> Option<String> {
+        let JournalState { damage, acknowledged, .. } = &self.journal;
+        let writes = self.writes;
+        let lacking = acknowledged.map(|acknowledged| {
+            format!("the journal has {writes} of {acknowledged} acknowledged writes on record: it could not be written to its end")
+        });
+        let damaged = (damage.places > 0).then(|| format!("the journal is damaged in {damage}"));
+        let empty = (writes == 0).then(|| "no write is on record, so nothing was verified".to_owned());
+        let reasons: Vec<String> = lacking.into_iter().chain(damaged).chain(empty).collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
 }
 
 #[cfg(test)]
@@ -218,6 +269,7 @@ mod tests {
                 checked: 9,
                 uncertain: 2,
                 unfinished: false,
+                journal: None,
                 faults: vec![
                     fault(FaultKind::Corrupt, 1, &[4], 4),
                     fault(FaultKind::Torn, 7, &[1, 3, 5, 7], 12)

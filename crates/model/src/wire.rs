@@ -154,6 +154,16 @@ pub enum Identity {
     Disk(DiskId),
 }
 
+/// The stamped fill that a target holds wherever no workload of the run has written since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StampedFill {
+    /// The seed of [`Request::Fill`].
+    pub seed: u64,
+    /// The byte offset of its end.
+    pub end: Bytes,
+}
+
 /// A measurement to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,10 +192,13 @@ pub struct Job {
     /// The server of a network measurement; absent for storage.
     #[serde(default)]
     pub peer: Option<Peer>,
+    /// The target's fill, which a workload that verifies checks too; absent if it is unknown or without stamps.
+    #[serde(default)]
+    pub filled: Option<StampedFill>,
 }
 
 impl Job {
-    /// A job that only reads, with neither path nor identity, directory or peer: in a guest, one for its disk.
+    /// A job that only reads, with neither path nor identity, directory, peer or fill: in a guest, one for its disk.
     #[must_use]
     pub const fn new(workload: Workload, size: Bytes, seed: u64, interval: Nanos) -> Self {
         Self {
@@ -199,6 +212,7 @@ impl Job {
             identity: None,
             directory: None,
             peer: None,
+            filled: None,
         }
     }
 }

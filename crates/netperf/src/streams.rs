@@ -4,10 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use iotax_model::record::Gap;
+use iotax_model::threads;
 
 use super::parameters::Parameters;
 use super::report::{Connection, StreamEnd, StreamFigures, StreamInterval};
@@ -229,7 +230,7 @@ impl Streams {
                 stream::transfer(sends, &socket, &settings, &counters, &stop)
                     .or_else(|error| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(error) })
             };
-            stream.worker = Some(thread::Builder::new().name(format!("stream {}", stream.id)).spawn(work)?);
+            stream.worker = Some(threads::spawn(&format!("stream {}", stream.id), work)?);
         }
         threads.iter().take(started).for_each(drop);
         drop(closed);
@@ -341,7 +342,7 @@ impl Streams {
         self.stop(true);
         let deadline = clock::now() + LAST_WRITE_NS;
         while self.all.iter().any(|stream| stream.sends) && !self.have_sent_all() && clock::now() < deadline {
-            thread::sleep(Duration::from_micros(200));
+            threads::sleep(Duration::from_micros(200));
         }
     }
 
@@ -383,6 +384,7 @@ mod tests {
     use iotax_model::units::Nanos;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
+    use std::thread;
 
     /// A stream over TCP that is not started, and its other end.
     fn one_stream(sends: bool) -> (Streams, TcpStream) {

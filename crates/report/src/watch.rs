@@ -244,7 +244,14 @@ fn verdicts(all: &[Episode<'_>], requirement: &Requirement) -> String {
 
 /// The load as a whole: gaps, late, failed and lost I/Os.
 pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String> {
-    let longest = [Stalled::Guest, Stalled::Writes, Stalled::Reads, Stalled::RoundTrips];
+    let longest = [
+        Stalled::Guest,
+        Stalled::Machine,
+        Stalled::Writes,
+        Stalled::Flushes,
+        Stalled::Reads,
+        Stalled::RoundTrips,
+    ];
     let longest: Vec<String> =
         longest.iter().filter_map(|of| episode.longest_gap_of(*of)).map(gap_from).collect();
     let gap = match (&episode.gaps, longest.as_slice()) {
@@ -294,7 +301,7 @@ fn hung(episode: &Episode<'_>) -> String {
 
 /// The layer in which the longest gap arose.
 fn origin(episode: &Episode<'_>) -> Option<String> {
-    let gap = episode.longest_gap().filter(|gap| matches!(gap.of, Stalled::Reads | Stalled::Writes))?;
+    let gap = episode.longest_gap()?;
     let origin = episode.origin(gap)?;
     if let Some(stood) = origin.stood {
         let [length, at] = [stood.duration_ns, stood.at_ns].map(|ns| human::time(ns as f64));
@@ -310,6 +317,10 @@ fn origin(episode: &Episode<'_>) -> Option<String> {
         let sight = origin.sights.get(place)?;
         Some((sight, sight.hung?))
     }) else {
+        // No counter of a device tells of a flush that hangs.
+        if gap.of == Stalled::Flushes {
+            return None;
+        }
         let top = device(origin.sights.last()?, &origin.sights);
         return Some(format!("No block device stalled: the gap of {} arose above {top}.", gap.of.word()));
     };
@@ -333,8 +344,9 @@ pub(super) fn device(sight: &Sight<'_>, all: &[Sight<'_>]) -> String {
 pub(super) fn sights(episode: &Episode<'_>) -> Vec<[String; 4]> {
     let Some(gap) = episode.longest_gap() else { return Vec::new() };
     let Some(origin) = episode.origin(gap) else { return Vec::new() };
+    let none = if gap.of == Stalled::Flushes { "its writes did not hang" } else { "did not stall" };
     let row = |name: String, gap: Option<Gap>| {
-        let Some(gap) = gap else { return [name, "did not stall".into(), String::new(), String::new()] };
+        let Some(gap) = gap else { return [name, none.into(), String::new(), String::new()] };
         let seconds = |ns: u64| format!("{:.3} s", ns as f64 / 1e9);
         let end = if gap.ended { seconds(gap.end_ns()) } else { "after the end".into() };
         [name, seconds(gap.at_ns), end, seconds(gap.duration_ns)]

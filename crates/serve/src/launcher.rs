@@ -5,7 +5,6 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_store::Location;
@@ -13,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::config::Launch;
 use crate::problem::Problem;
+use iotax_model::threads;
 
 /// What is kept of the words of a process, in bytes.
 const KEPT: usize = 16 << 10;
@@ -89,17 +89,23 @@ impl Launcher {
         *last = Some(Process { child, is_stopping: false, begun });
         drop(last);
         let of = Arc::clone(&self.last);
-        thread::spawn(move || {
+        let listening = threads::spawn("launcher", move || {
             if let Some(mut stdin) = stdin {
                 // A process that ends before it reads says why.
                 let _ = stdin.write_all(plan.as_bytes());
             }
             stderr.into_iter().for_each(|stderr| listen(stderr, &of));
             while !has_ended(&of) {
-                thread::sleep(PAUSE);
+                threads::sleep(PAUSE);
             }
         });
-        Ok(())
+        listening.map(drop).map_err(|error| {
+            // Without a plan it has begun nothing.
+            if let Some(mut process) = lock(&self.last).take() {
+                let _ = process.child.kill().and_then(|()| process.child.wait());
+            }
+            Problem::internal(error.to_string())
+        })
     }
 
     /// Asks the run that goes on to stop, which it does after it has undone what it did.
@@ -123,7 +129,7 @@ impl Launcher {
         }
         let until = Instant::now() + FAREWELL;
         while self.last().is_some_and(|begun| begun.ended.is_none()) && Instant::now() < until {
-            thread::sleep(PAUSE);
+            threads::sleep(PAUSE);
         }
     }
 }

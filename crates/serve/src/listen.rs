@@ -6,13 +6,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::thread;
+
 use std::time::Duration;
 
 use axum::{Extension, Router};
 use axum_server::accept::{Accept, DefaultAcceptor};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use axum_server::{Handle, Server};
+use iotax_model::threads;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -126,7 +127,7 @@ pub(crate) fn in_a_thread(address: SocketAddr, router: Router) -> io::Result<Soc
     let socket = TcpListener::bind(address)?;
     let address = socket.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+    threads::spawn("metrics", move || {
         runtime.block_on(async {
             let limit = Limit { open: Arc::default(), has_certificate: false };
             patient(socket)?.acceptor(limit).serve(router.into_make_service()).await

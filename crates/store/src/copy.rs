@@ -1,7 +1,6 @@
 //! Runs between stores: without loss, in one transaction, and as often as one likes.
 
 use std::collections::BTreeMap;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::database::{Database, Purpose, insist};
@@ -9,6 +8,7 @@ use crate::error::{Fault, StoreError};
 use crate::head::seal;
 use crate::sealed::{HeadRow, MeasurementRow, Sealed};
 use crate::{Copied, Notes, Store, counter, not_ours, notes, run_figures};
+use iotax_model::threads;
 
 /// A run as it is copied.
 struct Parcel {
@@ -48,7 +48,7 @@ pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, Sto
     let copied = loop {
         match attempt() {
             // Another that copies the same holds the copy for a moment.
-            Err(Fault::Told(StoreError::Claimed { .. })) if Instant::now() < end => thread::sleep(PAUSE),
+            Err(Fault::Told(StoreError::Claimed { .. })) if Instant::now() < end => threads::sleep(PAUSE),
             other => break other,
         }
     };

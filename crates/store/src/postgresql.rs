@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error as _;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use ::postgres::error::SqlState;
@@ -23,6 +22,7 @@ use crate::database::{Columns, Database, Purpose, Value};
 use crate::error::{Fault, StoreError};
 use crate::schema::{self, Step};
 use crate::{Claim, Location, not_ours};
+use iotax_model::threads;
 
 /// The advisory lock of who makes or updates the tables: "iotx".
 const SCHEMA_LOCK: i64 = i32::from_be_bytes(*b"iotx") as i64;
@@ -307,7 +307,7 @@ impl Database for Postgres {
         let mut pause = Duration::from_millis(50);
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            thread::sleep(pause);
+            threads::sleep(pause);
             pause = (pause * 2).min(Duration::from_secs(2));
             let renewed = Session::begin(&self.connector, self.is_read_only).and_then(|mut renewed| {
                 // The server may not have noticed yet that the former session is gone.

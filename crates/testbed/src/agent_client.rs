@@ -15,11 +15,11 @@ use std::process::{Child, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_model::record::{CacheDrop, Interface, Outcome};
 use iotax_model::survey::Survey;
+use iotax_model::threads;
 use iotax_model::units::Bytes;
 use iotax_model::verify_errors::Recovery;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
@@ -55,6 +55,14 @@ pub enum AgentError {
     Spawn {
         /// The program.
         exe: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// An agent could not be waited for.
+    #[error("{peer}: {source}")]
+    Thread {
+        /// The agent's name.
+        peer: String,
         /// The system's error.
         source: std::io::Error,
     },
@@ -222,8 +230,9 @@ impl AgentClient {
         interrupt: &Interrupt,
     ) -> Self {
         let (sender, events) = mpsc::channel();
+        let told = sender.clone();
         // Ends with the stream, at the first invalid frame, or when the client is dropped.
-        thread::spawn(move || {
+        let listening = threads::spawn("agent", move || {
             while let Some(event) = wire::receive(&mut reader).transpose() {
                 let broken = event.is_err();
                 if sender.send(event).is_err() || broken {
@@ -231,6 +240,10 @@ impl AgentClient {
                 }
             }
         });
+        if let Err(error) = listening {
+            let _ = told.send(Err(WireError::Stream(error)));
+        }
+        drop(told);
         Self {
             peer: peer.into(),
             writer: Some(writer),

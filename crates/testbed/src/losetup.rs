@@ -12,6 +12,7 @@ use crate::holders;
 use crate::host_info::boot_id;
 use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
+use iotax_model::threads;
 
 pub(crate) const LOSETUP: Program = Program { name: "losetup", package: "mount" };
 
@@ -115,7 +116,7 @@ impl Attached {
                 let users = if users.is_empty() { "somebody".into() } else { users.join(", ") };
                 return Err(io::Error::other(format!("{users} has {node} open")));
             }
-            std::thread::sleep(Duration::from_millis(20));
+            threads::sleep(Duration::from_millis(20));
         }
     }
 

@@ -4,15 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::interrupt::{Interrupt, POLL};
+use iotax_model::threads;
 
 /// Timeout, far above what any tool needs.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -139,11 +139,17 @@ pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> io::Result
 }
 
 fn output_within(command: &mut Command, interrupt: &Interrupt, patience: Duration) -> io::Result<Output> {
+    let (sender, ended) = mpsc::channel();
+    let (give, given) = mpsc::channel::<Child>();
+    // First, so that no program runs that nobody waits for. One that is blocked in the kernel survives SIGKILL; its thread then remains.
+    threads::spawn("program", move || {
+        given.into_iter().for_each(|child| drop(sender.send(child.wait_with_output())));
+    })?;
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let group = Pid::from_child(&child);
-    let (sender, ended) = mpsc::channel();
-    // A program blocked in the kernel survives SIGKILL; its thread then remains.
-    thread::spawn(move || sender.send(child.wait_with_output()));
+    // It waits for this.
+    let _ = give.send(child);
+    drop(give);
     let (mut end, mut asked) = (Instant::now() + patience, false);
     loop {
         if let Ok(output) = ended.recv_timeout(POLL) {

@@ -159,6 +159,12 @@ pub(super) fn stopped(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::Incomplete, evidence, remedy).unusable_if(true))
 }
 
+pub(super) fn unverified(case: &Case<'_>) -> Option<Finding> {
+    let reason = case.m.outcome.verify.as_ref()?.incomplete()?;
+    let remedy = "nothing is known of the rest: mend what stopped it, then measure again";
+    Some(case.finding(WarningKind::Incomplete, reason, remedy).unusable_if(true))
+}
+
 pub(super) fn corrupt(case: &Case<'_>) -> Option<Finding> {
     let findings = case.m.outcome.verify.as_ref().filter(|findings| findings.faulty() > 0)?;
     let faults: Vec<String> = findings.faults.iter().map(ToString::to_string).collect();

@@ -93,6 +93,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
         missing::no_io(&case),
         missing::errors(&case),
         missing::corrupt(&case),
+        missing::unverified(&case),
         missing::stopped(&case),
         of_working(generator::cannot_sustain),
         clock::elapsed(&case),

@@ -1,6 +1,6 @@
 //! Times of a watch on the host's clock. A guest's clock stands still while its virtual CPUs are stopped.
 
-use iotax_model::record::{Blackout, Measurement, Standstill};
+use iotax_model::record::{Blackout, IoClass, Measurement, Standstill};
 
 /// A time in which I/Os were due and none completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +22,14 @@ pub enum Stalled {
     Reads,
     /// Writes and trims.
     Writes,
+    /// Flushes.
+    Flushes,
     /// Round trips of a network.
     RoundTrips,
     /// The guest as a whole, whose programs did not notice.
     Guest,
+    /// The same of another machine.
+    Machine,
 }
 
 impl Stalled {
@@ -35,8 +39,10 @@ impl Stalled {
         match self {
             Self::Reads => "reads",
             Self::Writes => "writes",
+            Self::Flushes => "flushes",
             Self::RoundTrips => "round trips",
             Self::Guest => "the guest stood still",
+            Self::Machine => "the other machine stood still",
         }
     }
 }
@@ -52,10 +58,6 @@ impl Gap {
     #[must_use]
     pub fn overlap_ns(&self, other: &Self) -> u64 {
         self.end_ns().min(other.end_ns()).saturating_sub(self.at_ns.max(other.at_ns))
-    }
-
-    const fn standstill(one: &Standstill) -> Self {
-        Self { of: Stalled::Guest, at_ns: one.at_ns, duration_ns: one.duration_ns, ended: true }
     }
 }
 
@@ -89,15 +91,22 @@ impl<'a> HostClock<'a> {
     pub(super) fn gap(self, blackout: &Blackout) -> Gap {
         let at_ns = self.of_agent(blackout.at_ns);
         Gap {
-            of: if blackout.writes { Stalled::Writes } else { Stalled::Reads },
+            of: match blackout.of {
+                IoClass::Reads => Stalled::Reads,
+                IoClass::Writes => Stalled::Writes,
+                IoClass::Flushes => Stalled::Flushes,
+            },
             at_ns,
             duration_ns: self.of_agent(blackout.at_ns + blackout.duration_ns) - at_ns,
             ended: blackout.ended,
         }
     }
 
-    pub(super) fn standstills(self) -> impl Iterator<Item = Gap> + 'a {
-        self.0.iter().map(Gap::standstill)
+    /// The standstills as gaps `of` the machine that has this clock.
+    pub(super) fn standstills(self, of: Stalled) -> impl Iterator<Item = Gap> + 'a {
+        let gap =
+            move |one: &Standstill| Gap { of, at_ns: one.at_ns, duration_ns: one.duration_ns, ended: true };
+        self.0.iter().map(gap)
     }
 }
 
@@ -110,7 +119,7 @@ mod tests {
         let lost = [Standstill { at_ns: 100, duration_ns: 30 }, Standstill { at_ns: 200, duration_ns: 5 }];
         let clock = HostClock(&lost);
         assert_eq!([50, 100, 101, 170, 171].map(|own| clock.of_agent(own)), [50, 100, 131, 200, 206]);
-        let blackout = Blackout { writes: true, at_ns: 90, duration_ns: 20, ended: true };
+        let blackout = Blackout { of: IoClass::Writes, at_ns: 90, duration_ns: 20, ended: true };
         let gap = clock.gap(&blackout);
         assert_eq!((gap.at_ns, gap.duration_ns, gap.end_ns()), (90, 50, 140));
     }

@@ -31,9 +31,10 @@ pub struct Episode<'a> {
     pub measurement: &'a Measurement,
     /// Times without a completed I/O; absent if a worker did not return, or none are recorded.
     pub gaps: Option<Vec<Gap>>,
-    /// I/Os that took longer than the watch's `late`, from when they were due, and those that never returned.
+    /// I/Os that took longer than the watch's `late`, from when they were due, and those that never returned. Flushes are due when they are
+    /// handed out.
     pub late: u64,
-    /// I/Os that failed.
+    /// I/Os that failed, flushes included.
     pub failed: u64,
     /// Blocks that were found not to hold what was acknowledged; absent if nothing was verified.
     pub lost: Option<u64>,
@@ -162,7 +163,9 @@ fn gaps(m: &Measurement) -> Option<Vec<Gap>> {
         gap => gap,
     };
     let blackouts = m.outcome.blackouts.as_ref()?.iter().map(gap);
-    let mut all: Vec<Gap> = blackouts.chain(clock.standstills()).collect();
+    // Of another machine nothing is seen from here.
+    let machine = if m.host.is_none() { Stalled::Machine } else { Stalled::Guest };
+    let mut all: Vec<Gap> = blackouts.chain(clock.standstills(machine)).collect();
     all.sort_by_key(|gap| gap.at_ns);
     Some(all)
 }
@@ -180,7 +183,7 @@ impl<'a> Episode<'a> {
         self.gaps.as_ref()?.iter().max_by_key(|gap| gap.duration_ns)
     }
 
-    /// The longest time in which reads, writes or the guest did not go on.
+    /// The longest time in which these, or the machine, did not go on.
     #[must_use]
     pub fn longest_gap_of(&self, of: Stalled) -> Option<&Gap> {
         self.gaps.as_ref()?.iter().filter(|gap| gap.of == of).max_by_key(|gap| gap.duration_ns)
@@ -209,7 +212,8 @@ impl<'a> Episode<'a> {
     fn longest_hang(&self) -> LongestHang {
         let blackouts = self.measurement.outcome.blackouts.iter().flatten();
         let (gap, is_whole) = (blackouts.map(|gap| gap.duration_ns).max(), self.has_ended());
-        let slowest = self.measurement.outcome.tallies.latency().max();
+        let tallies = self.measurement.outcome.tallies.each();
+        let slowest = tallies.filter_map(|(_, tally)| tally?.latency.max()).max();
         let oldest = self.measurement.samples.iter().filter_map(|sample| sample.oldest_ns).max();
         LongestHang { ns: [gap, slowest, oldest].into_iter().flatten().max(), is_whole }
     }
@@ -312,8 +316,8 @@ impl Judged {
 
 /// Those that were too late for certain, and those of a bucket of the histogram in which some are.
 fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
-    let response = m.outcome.tallies.response();
-    let bars = response.iter().flat_map(iotax_model::Histogram::bars);
+    let responses = m.outcome.tallies.each().filter_map(|(_, tally)| tally?.response.as_ref());
+    let bars = responses.flat_map(iotax_model::Histogram::bars);
     let done: u64 = bars.filter(|(edge, width, _)| edge + width - 1 > watch.late.0).map(|bar| bar.2).sum();
     if let Some(probes) = m.outcome.carried.as_ref().and_then(|carried| carried.probes) {
         // Those of the last moments were waited for.
@@ -322,7 +326,7 @@ fn late(watch: &WatchSpec, m: &Measurement) -> u64 {
     // Of what was due and did not complete, that of the last moments is not late yet.
     let not_done = m.outcome.pacing.map_or(0, |pacing| {
         let last = pacing.due as f64 * watch.late.0 as f64 / m.outcome.duration_ns.max(1) as f64;
-        let missing = pacing.due.saturating_sub(m.outcome.tallies.ios() + Failed::of(m).ios);
+        let missing = pacing.due.saturating_sub(m.outcome.tallies.ios() + Failed::due(m));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of I/Os")]
         missing.saturating_sub(last.ceil() as u64)
     });
@@ -385,7 +389,7 @@ fn effect(occurrence: &Occurrence) -> Option<Effect<'_>> {
 mod tests {
     use super::*;
     use iotax_model::Histogram;
-    use iotax_model::record::{Blackout, Tallies, Tally};
+    use iotax_model::record::{Blackout, IoClass, Tallies, Tally};
 
     pub(super) const MS: u64 = 1_000_000;
 
@@ -412,7 +416,7 @@ mod tests {
         let watch = WatchSpec { late: iotax_model::Nanos(MS), ..WatchSpec::default() };
         let hang = |gaps: Option<&[(u64, bool)]>, slowest_ms: u64, oldest_ms: u64| {
             let gap = |(ms, ended): &(u64, bool)| Blackout {
-                writes: true,
+                of: IoClass::Writes,
                 at_ns: 0,
                 duration_ns: ms * MS,
                 ended: *ended,
@@ -433,9 +437,58 @@ mod tests {
     }
 
     #[test]
+    fn flushes_that_fail_hang_or_are_late_are_told_as_any_other_io() {
+        use iotax_model::record::{ErrorCount, Outcome};
+        let histogram = |ms: u64, count: u64| {
+            let mut all = Histogram::new();
+            all.add_many(ms * MS, count);
+            all
+        };
+        let tally = |ms: u64, count: u64| {
+            let latency = histogram(ms, count);
+            Some(Tally { ios: count, bytes: 0, response: Some(latency.clone()), latency })
+        };
+        let error = |direction: &str, count: u64| ErrorCount {
+            error: "EIO".into(),
+            direction: direction.into(),
+            count,
+            first_offset: 0,
+            last_offset: None,
+        };
+        let blackout = Blackout { of: IoClass::Flushes, at_ns: 0, duration_ns: 900 * MS, ended: true };
+        let outcome = Outcome {
+            duration_ns: 1000 * MS,
+            tallies: Tallies { write: tally(1, 98), sync: tally(700, 3), ..Tallies::default() },
+            errors: vec![error("write", 2), error("sync", 61)],
+            blackouts: Some(vec![blackout]),
+            pacing: Some(iotax_model::record::Pacing { due: 100, ..Default::default() }),
+            ..Outcome::default()
+        };
+        let m = Measurement { outcome, ..empty() };
+        let require = ["errors = 0", "late = 0", "gap < 500ms"].map(|one| one.parse().expect("one"));
+        let watch = WatchSpec {
+            late: iotax_model::Nanos(500 * MS),
+            require: require.to_vec(),
+            ..WatchSpec::default()
+        };
+        let episode = episode(&watch, None, &m);
+        assert_eq!((episode.failed, episode.late), (63, 3), "all of 100 that were due are accounted for");
+        assert_eq!(
+            episode.longest_gap().map(|gap| (gap.of, gap.duration_ns)),
+            Some((Stalled::Flushes, 900 * MS))
+        );
+        assert_eq!(episode.longest_hang().ns, Some(900 * MS));
+        let verdicts: Vec<_> = episode.verdicts.iter().map(|one| (one.value, one.passed)).collect();
+        assert_eq!(
+            verdicts,
+            [(Some(63), Some(false)), (Some(3), Some(false)), (Some(900 * MS), Some(false))]
+        );
+    }
+
+    #[test]
     fn a_mark_has_its_gap_and_recovery_and_other_sightings_have_none() {
         let all = [&[(100, 1); 8][..], &[(0, 0); 4], &[(100, 1); 8]].concat();
-        let blackout = Blackout { writes: false, at_ns: 2100 * MS, duration_ns: 900 * MS, ended: true };
+        let blackout = Blackout { of: IoClass::Reads, at_ns: 2100 * MS, duration_ns: 900 * MS, ended: true };
         let seen = |source, text: &str| Happened::Seen { source, text: text.into() };
         let outcome = iotax_model::record::Outcome {
             duration_ns: 5000 * MS,

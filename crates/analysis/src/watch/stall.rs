@@ -23,7 +23,7 @@ pub struct Sight<'a> {
     pub machine: Machine,
     /// The kernel's name of it.
     pub device: &'a str,
-    /// When its I/Os of the same direction hung, if they did.
+    /// When its I/Os of the same direction hung, of a gap of flushes its writes, if they did.
     pub hung: Option<Gap>,
 }
 
@@ -38,11 +38,13 @@ pub struct Origin<'a> {
     pub stood: Option<Gap>,
 }
 
-/// Where a gap of reads or writes arose; `None` for others, and if no device was watched.
+/// Where a gap of reads, writes or flushes arose; `None` for others, and if no device was watched.
 pub(super) fn origin<'a>(m: &'a Measurement, gap: &Gap) -> Option<Origin<'a>> {
-    if matches!(gap.of, Stalled::Guest | Stalled::RoundTrips) {
+    if matches!(gap.of, Stalled::Guest | Stalled::Machine | Stalled::RoundTrips) {
         return None;
     }
+    // A device counts what a flush writes out, and not the flush.
+    let below = if gap.of == Stalled::Flushes { Stalled::Writes } else { gap.of };
     let in_guest = !m.devices.is_empty() || m.qemu.is_some();
     let clock = HostClock::of(m);
     let of = |devices: &'a [DeviceGaps], machine| {
@@ -51,7 +53,7 @@ pub(super) fn origin<'a>(m: &'a Measurement, gap: &Gap) -> Option<Origin<'a>> {
                 Machine::Guest => clock.gap(blackout),
                 Machine::Host => HostClock::of_host().gap(blackout),
             });
-            let same = all.filter(|one| one.of == gap.of);
+            let same = all.filter(|one| one.of == below);
             let hung = same.max_by_key(|one| one.overlap_ns(gap));
             let hung = hung.filter(|one| one.overlap_ns(gap) as f64 >= SHARE * gap.duration_ns as f64);
             Sight { machine, device: &device.device, hung }

@@ -13,6 +13,7 @@ use crate::request::Io;
 use crate::shared::{Common, Heartbeat};
 use crate::window::Window;
 use crate::workers::{Finish, WorkerContext};
+use iotax_model::threads;
 
 /// Consecutive failures before a worker pauses after each, so that errors do not spin.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
@@ -130,7 +131,7 @@ impl Meter {
         self.common.failed();
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if self.failures_in_a_row >= FAILURES_BEFORE_PAUSE {
-            std::thread::sleep(PAUSE);
+            threads::sleep(PAUSE);
         }
         if self.common.is_stopped() {
             self.is_stopped = true;

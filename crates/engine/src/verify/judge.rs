@@ -11,6 +11,8 @@ pub(crate) enum Expected {
     This(Mark),
     /// This write, or parts of it under later ones of the same measurement.
     Since(Mark),
+    /// The fill with this mark, or writes of measurements since.
+    SinceFill(Mark),
     /// Any content.
     Anything,
 }
@@ -64,6 +66,7 @@ impl Sums {
         let met = match expected {
             Expected::This(mark) => stamp.mark == mark,
             Expected::Since(mark) => stamp.mark.run == mark.run && stamp.mark.generation >= mark.generation,
+            Expected::SinceFill(mark) => stamp.mark.generation > mark.generation || stamp.mark == mark,
             Expected::Anything => true,
         };
         *(if met { &mut self.good } else { &mut self.old }) += 1;
@@ -71,7 +74,8 @@ impl Sums {
             // The later of two writes of the same extent covers the earlier one wholly. Writes of different extents prove
             // nothing, unless every write covers the block.
             let same_extent = (last.start, last.length) == (stamp.start, stamp.length);
-            self.torn |= last.mark != stamp.mark && (same_extent || expected != Expected::Anything);
+            let each_covers = matches!(expected, Expected::This(_) | Expected::Since(_));
+            self.torn |= last.mark != stamp.mark && (same_extent || each_covers);
         }
         self.gap |= self.last_bare.is_some_and(|bare| bare >= stamp.start);
         self.covered_to = self.covered_to.max(stamp.start.saturating_add(stamp.length.into()));

@@ -1,8 +1,8 @@
 //! Verifies that the target holds what it acknowledged.
 //!
-//! Every sector that is written is stamped (`stamp`). A table says which write each block holds as far as the target has
-//! acknowledged (`table`), a verifier in each worker keeps it and checks what is read (`verifier`). After the window everything
-//! that was acknowledged is read back (`scan`) and judged (`judge`). A journal (`journal`) keeps the table's history where a
+//! Every sector that is written is stamped (`stamp`), in the fill too. A table says which write each block holds as far as the target
+//! has acknowledged (`table`), a verifier in each worker keeps it and checks what is read (`verifier`). After the window everything
+//! that was acknowledged, the fill included, is read back (`scan`) and judged (`judge`). A journal (`journal`) keeps the table's history where a
 //! power cut does not reach it, and an audit (`audit`) compares the two afterwards.
 
 mod audit;
@@ -47,6 +47,17 @@ pub(crate) struct Verification {
     together: bool,
     /// What was written is read back at the end.
     reads_back: bool,
+    area: Area,
+    /// The fill's mark and its end.
+    filled: Option<(Mark, u64)>,
+}
+
+/// The blocks that are verified.
+#[derive(Debug, Clone, Copy)]
+struct Area {
+    start: u64,
+    end: u64,
+    block: u64,
 }
 
 impl Verification {
@@ -61,6 +72,9 @@ impl Verification {
         let run = SplitMix64::new(job.seed, Purpose::Run, started as u64).next();
         let unit = workload.unit().0;
         let table = workload.rw.writes().then(|| Table::new(workload.offset, job.size, unit)).transpose()?;
+        let start = workload.offset.0;
+        let area = Area { start, end: start.saturating_add(job.size.0), block: unit };
+        let filled = job.filled.map(|filled| (Mark::of_fill(filled.seed), filled.end.0));
         let journal = |path: &String| {
             let header = Header { run, block: unit };
             Journal::create(Path::new(path), header)
@@ -70,7 +84,7 @@ impl Verification {
         let together = journal.as_ref().is_some_and(|journal| journal.shares_filesystem(&target.file));
         let safe = workload.sync != SyncMode::None;
         let (verify, reads_back) = (workload.verify, workload.do_verify);
-        Ok(Some(Self { run, verify, table, journal, safe, together, reads_back }))
+        Ok(Some(Self { run, verify, table, journal, safe, together, reads_back, area, filled }))
     }
 
     /// Warns about a journal that shares the target's storage.
@@ -87,20 +101,37 @@ impl Verification {
     /// Has the journal on disk, and reads back everything that was acknowledged: from the target, and not from the page
     /// cache.
     pub(crate) fn conclude(&self, target: &Target, findings: &mut Findings) -> Result<(), EngineError> {
-        if let Some(journal) = &self.journal {
-            journal.finish().map_err(EngineError::system("writing the journal of acknowledged writes"))?;
+        if let Some(Err(incomplete)) = self.journal.as_ref().map(Journal::finish) {
+            findings.journal = Some(incomplete);
         }
-        let Some(table) = self.table.as_ref().filter(|_| self.reads_back) else { return Ok(()) };
+        if !self.reads_back || (self.table.is_none() && self.filled.is_none()) {
+            return Ok(());
+        }
         drop_pages(&target.file)
             .map_err(EngineError::system("dropping cached pages before reading back what was written"))?;
-        findings.uncertain += table.all().filter(|(_, known)| *known == Known::Uncertain).count() as u64;
-        let written = table.all().filter(|(_, known)| matches!(known, Known::Holds(_)));
-        scan::scan(target, table.block(), written.map(|(offset, _)| offset), &mut |offset, content| {
-            let Known::Holds(generation) = table.at(offset) else { return };
-            let expected = Expected::This(self.mark(generation));
+        let Area { start, end, block } = self.area;
+        let known = |offset| self.table.as_ref().map_or(Known::Unwritten, |table| table.at(offset));
+        let blocks = || (start..end).step_by(usize::try_from(block).unwrap_or(usize::MAX));
+        findings.uncertain += blocks().filter(|offset| known(*offset) == Known::Uncertain).count() as u64;
+        let expected = |offset| self.expected(offset, block, known(offset));
+        let acknowledged = blocks().filter(|offset| expected(*offset).is_some());
+        scan::scan(target, block, acknowledged, &mut |offset, content| {
+            let Some(expected) = expected(offset) else { return };
             let result =
                 content.map_or(Err(FaultKind::Unreadable), |content| judge(content, offset, expected));
             findings.add(result, offset);
         })
+    }
+
+    /// What `length` bytes from `offset` on must hold, if that is known.
+    fn expected(&self, offset: u64, length: u64, known: Known) -> Option<Expected> {
+        match known {
+            Known::Holds(generation) => Some(Expected::This(self.mark(generation))),
+            Known::Unwritten => {
+                let (mark, _) = self.filled.filter(|(_, end)| offset.saturating_add(length) <= *end)?;
+                Some(Expected::SinceFill(mark))
+            }
+            Known::Uncertain => None,
+        }
     }
 }

@@ -15,6 +15,7 @@
 
 use iotax_model::workload::Verify;
 
+use crate::random::{Purpose, SplitMix64};
 use crate::request::Io;
 
 /// Bytes of a sector, the unit in which storage may keep a part of a write.
@@ -31,6 +32,13 @@ pub(crate) struct Mark {
     pub(crate) run: u64,
     /// The number of the write within it.
     pub(crate) generation: u64,
+}
+
+impl Mark {
+    /// That of a fill, by its seed: older than every write of a measurement.
+    pub(crate) const fn of_fill(seed: u64) -> Self {
+        Self { run: SplitMix64::new(seed, Purpose::Fill, 1).next(), generation: 0 }
+    }
 }
 
 /// A stamp whose checksum is right.

@@ -119,18 +119,20 @@ impl Verifier {
         }
     }
 
-    /// Checks a read: against the table if this measurement has written, else on its own. A block written meanwhile is skipped:
-    /// the read may have met either content, or parts of both.
+    /// Checks a read: against what the target is known to hold, else on its own. A block written meanwhile is skipped: the read may
+    /// have met either content, or parts of both.
     fn check(&mut self, slot: usize, io: &Io, buffer: &[u8]) {
         let Some(table) = &self.verification.table else {
-            return self.findings.add(judge(buffer, io.offset, Expected::Anything), io.offset);
+            let expected = self.verification.expected(io.offset, io.length.into(), Known::Unwritten);
+            let result = judge(buffer, io.offset, expected.unwrap_or(Expected::Anything));
+            return self.findings.add(result, io.offset);
         };
         let block = table.block_length();
         let noted = &self.noted[slot * self.per_slot..];
         let places = (io.offset..).step_by(block).zip(buffer.chunks(block));
         for (((offset, content), then), now) in places.zip(noted).zip(table.look(io)) {
-            if let (Known::Holds(generation), true) = (Table::known(now), *then == now) {
-                let expected = Expected::This(self.verification.mark(generation));
+            let expected = self.verification.expected(offset, table.block(), Table::known(now));
+            if let (Some(expected), true) = (expected, *then == now) {
                 self.findings.add(judge(content, offset, expected), offset);
             }
         }

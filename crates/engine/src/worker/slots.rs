@@ -104,14 +104,13 @@ impl Slots {
         now
     }
 
-    /// When the first was due of those that were not given back, of reads and of writes.
+    /// When the first was due of those that were not given back, by class.
     #[cold]
-    pub(super) fn first_due(&self) -> [Option<u64>; 2] {
-        let mut first = [None, None];
+    pub(super) fn first_due(&self) -> [Option<u64>; 3] {
+        let mut first = [None; 3];
         for of in self.in_flight.iter().filter(|of| of.submitted_at > 0) {
-            if let Some(way) = blackouts::way(of.io.direction) {
-                first[way] = Some(first[way].map_or(of.intended_at, |due: u64| due.min(of.intended_at)));
-            }
+            let first = &mut first[blackouts::way(of.io.direction)];
+            *first = Some(first.map_or(of.intended_at, |due: u64| due.min(of.intended_at)));
         }
         first
     }

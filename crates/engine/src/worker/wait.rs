@@ -7,6 +7,7 @@ use crate::intervals::{IntervalRecorder, IntervalState};
 use crate::punctual::{self, Priority};
 use crate::shared::Common;
 use crate::window::Window;
+use iotax_model::threads;
 
 /// Nanoseconds that a worker spins before an I/O is due: a sleeper wakes up late.
 const SPIN_NS: u64 = 20_000;
@@ -24,7 +25,7 @@ pub(super) const fn patience(now: u64, wake: u64) -> u64 {
 pub(super) fn idle(now: u64, wake: u64) {
     match patience(now, wake) {
         0 => std::hint::spin_loop(),
-        nanos => std::thread::sleep(Duration::from_nanos(nanos)),
+        nanos => threads::sleep(Duration::from_nanos(nanos)),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::Duration;
 
+use iotax_model::threads;
 use iotax_model::wire;
 
 use super::member::{Agent, Feeder, Told};
@@ -25,10 +25,13 @@ impl Agent {
         mut look: impl FnMut(&mut Self),
     ) -> String {
         let feeder = self.feeder();
-        thread::spawn(move || read_all(output, &feeder));
+        let reading = threads::spawn("from process", move || read_all(output, &feeder));
         let (to_process, messages) = mpsc::channel();
         // A process that hangs does not read, and must not keep signs of life from being sent.
-        thread::spawn(move || write_all(input, &messages));
+        let writing = threads::spawn("to process", move || write_all(input, &messages));
+        if let Err(error) = reading.and(writing) {
+            return error.to_string();
+        }
         loop {
             look(self);
             match self.next(patience) {

@@ -16,6 +16,7 @@ use super::address::Address;
 use crate::link::LinkError;
 use crate::message::FromMember;
 use crate::pipe::monotonic_ns;
+use iotax_model::threads;
 
 /// Messages that may wait in the client before it drops some.
 const CAPACITY: usize = 1 << 16;
@@ -116,10 +117,9 @@ impl Connection {
         let shared = Arc::new(Shared::default());
         let pump = Pump { arrivals: arrivals.clone(), shared: Arc::clone(&shared) };
         let (address, name) = (address.clone(), name.to_owned());
-        let thread = thread::Builder::new()
-            .name("nats".into())
-            .spawn(move || pump.run(&address, &name, subjects, is_patient, to_send, &told))
-            .map_err(|error| NatsError::Files(format!("no thread for NATS: {error}")))?;
+        let thread =
+            threads::spawn("nats", move || pump.run(&address, &name, subjects, is_patient, to_send, &told))
+                .map_err(|error| NatsError::Files(format!("NATS: {error}")))?;
         opened.recv().unwrap_or_else(|_| {
             Err(NatsError::Link(LinkError::Closed("the client of NATS has ended".into())))
         })?;

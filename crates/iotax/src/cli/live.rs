@@ -4,9 +4,10 @@
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use iotax_model::threads;
 use iotax_store::Store;
 use serde_json::{Map, Value};
 
@@ -27,7 +28,7 @@ impl Live {
         let state = Arc::<Mutex<Map<String, Value>>>::default();
         let (end, ended) = mpsc::channel();
         let told = Arc::clone(&state);
-        let thread = thread::spawn(move || {
+        let thread = threads::spawn("live", move || {
             let mut last = Map::new();
             while matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
                 let now = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -37,7 +38,7 @@ impl Live {
                 }
             }
         });
-        Self { state, end: Some(end), thread: Some(thread) }
+        Self { state, end: Some(end), thread: thread.ok() }
     }
 
     /// Changes a part of the state; `None` takes it out.

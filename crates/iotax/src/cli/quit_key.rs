@@ -4,13 +4,14 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use iotax_testbed::interrupt::Interrupt;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
 use crate::runner::marks;
+use iotax_model::threads;
 
 /// The text of the mark that a key makes.
 const MARK: &str = "key pressed";
@@ -37,8 +38,7 @@ impl QuitKey {
         tcsetattr(&stdin, OptionalActions::Now, &by_key).ok()?;
         let over = Arc::new(AtomicBool::new(false));
         let (stop, heard) = (Arc::clone(stop), Arc::clone(&over));
-        let waiting =
-            thread::Builder::new().name("quit key".into()).spawn(move || wait(&stop, &heard, &socket)).ok();
+        let waiting = threads::spawn("quit key", move || wait(&stop, &heard, &socket)).ok();
         Some(Self { before, over, waiting })
     }
 }

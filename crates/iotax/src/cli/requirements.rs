@@ -4,7 +4,7 @@ use iotax_analysis::watch::{Episode, episodes};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
 
-/// Fails if a requirement does not hold, and if an event did not happen; not judged if that is undecided of one, or nothing was measured.
+/// Fails if a requirement does not hold, and if an event did not happen or acknowledged writes are not on record; not judged if that is undecided of one, or nothing was measured.
 pub(super) fn exit(run: &Run) -> Exit {
     let episodes = episodes(run);
     let passed: Vec<Option<bool>> =
@@ -13,11 +13,16 @@ pub(super) fn exit(run: &Run) -> Exit {
         episodes.is_empty() && run.plan.watch.as_ref().is_some_and(|watch| !watch.require.is_empty());
     if passed.contains(&Some(false)) {
         Exit::Gate
-    } else if episodes.iter().any(Episode::has_failed_events) {
+    } else if episodes.iter().any(|episode| episode.has_failed_events() || lacks_records(episode)) {
         Exit::Measurement
     } else if passed.contains(&None) || nothing {
         Exit::Unjudged
     } else {
         Exit::Fine
     }
+}
+
+/// Returns whether the journal could not be written to its end.
+fn lacks_records(episode: &Episode<'_>) -> bool {
+    episode.measurement.outcome.verify.as_ref().is_some_and(|findings| findings.journal.is_some())
 }

@@ -352,7 +352,7 @@ impl<'a> Session<'a> {
         let failed: u32 = judgement.failures.iter().map(|failure| failure.measurements).sum();
         Ok(match conclude(ended, run, &self.plan) {
             Exit::Fine if failed > 0 => {
-                say!("{failed} of them cannot be used: too much failed, the table and the remarks say what");
+                say!("{failed} of them cannot be used: the table and the remarks say why");
                 Exit::Measurement
             }
             Exit::Fine if corrupt => Exit::Gate,

@@ -47,7 +47,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     tell(&recovery);
     Ok(if recovery.findings.faulty() > 0 {
         Exit::Gate
-    } else if recovery.journal.damage.places > 0 {
+    } else if recovery.incomplete().is_some() {
         Exit::Measurement
     } else {
         Exit::Fine
@@ -62,6 +62,10 @@ fn is_journal(path: &Path) -> io::Result<bool> {
 }
 
 fn tell(recovery: &Recovery) {
+    if let Some(reason) = recovery.incomplete() {
+        print_line!("INCOMPLETE: {reason}");
+        print_line!("  what is on record was verified; a write that has no record may be missing");
+    }
     let Recovery { writes, durable_writes, journal, findings, durable } = recovery;
     print_line!("{writes} writes were acknowledged, {durable_writes} of them durable by a flush after them");
     tell_of("blocks hold their last acknowledged write, or a later one", findings);
@@ -71,14 +75,8 @@ fn tell(recovery: &Recovery) {
     tell_of_journal(journal);
 }
 
-/// Reports damage to the journal.
-fn tell_of_journal(JournalState { closed, torn_tail, damage }: &JournalState) {
-    if damage.places > 0 {
-        print_line!("the journal is damaged in {damage}");
-        print_line!(
-            "  what its other records tell was verified; a write that only a lost record tells of may be missing"
-        );
-    }
+/// Reports how the journal ended.
+fn tell_of_journal(JournalState { closed, torn_tail, .. }: &JournalState) {
     if torn_tail.0 > 0 {
         let bytes = torn_tail.0;
         print_line!(

@@ -4,12 +4,12 @@ use std::ffi::CStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use iotax_model::guest_abi;
 use iotax_model::target::GuestFs;
+use iotax_model::threads;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -85,7 +85,7 @@ pub(super) fn leave() -> Result<()> {
     let end = Instant::now() + LET_GO;
     loop {
         match rustix::mount::unmount(guest_abi::MOUNT_POINT, UnmountFlags::empty()) {
-            Err(Errno::BUSY) if Instant::now() < end => thread::sleep(LOOK_AGAIN),
+            Err(Errno::BUSY) if Instant::now() < end => threads::sleep(LOOK_AGAIN),
             done => return done.with_context(|| format!("{}: cannot be unmounted", guest_abi::MOUNT_POINT)),
         }
     }

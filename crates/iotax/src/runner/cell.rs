@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::Context;
 use iotax_model::Cell;
 use iotax_model::plan::{Neighbour, Operation};
-use iotax_model::record::{CacheDrop, Measurement};
+use iotax_model::record::{CacheDrop, Measurement, Outcome};
+use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 use iotax_testbed::agent_client::AgentClient;
@@ -19,7 +20,7 @@ use super::occurrences::Happenings;
 use super::operations::Operations;
 use super::target::{HostSite, Site, Target};
 use super::window::{self, Part, Performed};
-use super::{Progress, Runner, interrupted, members, pair, phases, watch};
+use super::{Progress, Runner, interrupted, members, pair, phases};
 
 /// Extra runtime of a neighbour, which starts a little earlier.
 const OUTLAST: Nanos = Nanos::from_secs(1);
@@ -169,7 +170,16 @@ impl Runner<'_> {
                 let neighbour = neighbours[place].map(|it| it.target.name.as_str());
                 measurement(named(place), scheduled[place], prepared, performed, in_guest[place], neighbour)
             });
-        Ok(measured.collect())
+        let measured: Vec<anyhow::Result<Measurement>> = measured.collect();
+        for (one, measured) in scheduled.iter().zip(&measured) {
+            let lays_out = plan.workloads[one.cell.workload].lays_out();
+            if !lays_out && measured.as_ref().is_ok_and(|m| is_known_to_hold(&m.outcome)) {
+                self.each_on_storage_of(one.cell.target, |target| {
+                    target.is_filled |= target.stamped.is_some()
+                });
+            }
+        }
+        Ok(measured)
     }
 
     /// Fills a target that an earlier cell left partly unwritten.
@@ -182,12 +192,12 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Marks a target, and those on the same storage, as partly unwritten.
-    fn mark_unfilled(&mut self, target: usize) {
+    /// Passes on a target and those on the same storage.
+    fn each_on_storage_of(&mut self, target: usize, mut change: impl FnMut(&mut Target)) {
         let storage = self.plan.storage_of(target);
         let same = (0..self.plan.targets.len()).filter(|other| self.plan.storage_of(*other) == storage);
         for other in same {
-            self.groups[other].iter_mut().for_each(|part| part.is_filled &= !part.takes_layouts());
+            self.groups[other].iter_mut().for_each(&mut change);
         }
     }
 
@@ -206,9 +216,12 @@ impl Runner<'_> {
         if workload.jobs().any(Workload::needs_filling) {
             self.fill_again(scheduled.cell.target, progress)?;
         }
-        if workload.lays_out() {
-            self.mark_unfilled(scheduled.cell.target);
-        }
+        let (lays_out, modifies) = (workload.lays_out(), workload.modifies());
+        self.each_on_storage_of(scheduled.cell.target, |part| {
+            // Blocks may hold anything unless all that was written was acknowledged. A snapshot takes them back.
+            let is_at_stake = part.stamped.is_some() && modifies && !part.has_snapshot();
+            part.is_filled &= !(lays_out && part.takes_layouts() || is_at_stake);
+        });
         let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, neighbour);
         // The first writes after a snapshot pay for it: a warm-up would do so uncounted.
         let from_the_first = workload.modifies() && targets.iter().any(Target::has_snapshot);
@@ -269,6 +282,9 @@ fn measurement(
         all.outcome.notes.extend(notes);
         share
     });
+    // An agent on this host has its clock.
+    let has_own_clock = in_guest || view.host.is_none();
+    let standstills = if has_own_clock { watched.standstills(&occurrences) } else { Vec::new() };
     Ok(Measurement {
         target: target.to_owned(),
         workload: prepared.workload.name,
@@ -286,26 +302,35 @@ fn measurement(
         neighbour,
         qemu: view.qemu,
         devices: view.devices,
-        standstills: watch::told_by_qemu(view.standstills, &occurrences),
+        standstills,
         occurrences,
         stated: None,
         fleet: None,
     })
 }
 
+/// Returns whether all that was written was acknowledged, so that each block holds a known write.
+fn is_known_to_hold(outcome: &Outcome) -> bool {
+    let reads_alone_failed = outcome.errors.iter().all(|error| error.direction == "read");
+    let is_certain = outcome.verify.as_ref().is_some_and(|found| found.uncertain == 0);
+    outcome.stop.is_none() && reads_alone_failed && is_certain
+}
+
 /// Drops the caches of all guests concurrently.
 fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     let agents = targets.iter_mut().filter_map(Target::running_guest).map(|running| running.guest.agent());
-    let dropped: Vec<_> = thread::scope(|scope| {
-        let asked: Vec<_> = agents.map(|agent| scope.spawn(|| agent.drop_caches(&[], true))).collect();
+    let dropped: Vec<anyhow::Result<CacheDrop>> = thread::scope(|scope| {
+        let ask = |agent: &mut AgentClient| agent.drop_caches(&[], true).map_err(interrupted);
+        let asked: Vec<_> =
+            agents.map(|agent| threads::spawn_scoped(scope, "caches", move || ask(agent))).collect();
         asked
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .map(|thread| thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     });
     let mut how = None;
     for dropped in dropped {
-        how = Some(dropped.map_err(interrupted)?);
+        how = Some(dropped?);
     }
     Ok(how)
 }

@@ -164,19 +164,11 @@ pub(super) fn merge(all: &[AgentRun]) -> anyhow::Result<Merged> {
 
 /// One interval of all agents, by its index among those that count.
 fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
-    let here = || parts.iter().filter_map(|part| part.get(place).copied());
-    let mut tallies = Tallies::default();
-    for (ran, sample) in all.iter().zip(here()) {
-        tallies.merge(&ran.as_received(sample.tallies.clone()));
+    let mut merged = Sample::default();
+    for (ran, sample) in all.iter().zip(parts.iter().filter_map(|part| part.get(place).copied())) {
+        merged.merge(Sample { tallies: ran.as_received(sample.tallies.clone()), ..sample.clone() });
     }
-    Sample {
-        at_ns: duration_ns * (place as u64 + 1),
-        duration_ns,
-        tallies,
-        oldest_ns: here().filter_map(|sample| sample.oldest_ns).max(),
-        failed: here().map(|sample| sample.failed).sum(),
-        ways: Vec::new(),
-    }
+    Sample { at_ns: duration_ns * (place as u64 + 1), duration_ns, ..merged }
 }
 
 /// One outcome from those of all agents; its notes name the agent.

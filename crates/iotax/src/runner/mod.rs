@@ -306,7 +306,12 @@ impl Runner<'_> {
         let spec = plan.targets.get(place)?;
         let earlier = self.groups.get(plan.storage_of(place))?.first()?;
         let built = earlier.local_storage()?.built.for_another();
-        Some(Target { spec: spec.clone(), site: Site::Host(HostSite::new(built)), is_filled: false })
+        Some(Target {
+            spec: spec.clone(),
+            site: Site::Host(HostSite::new(built)),
+            is_filled: false,
+            stamped: None,
+        })
     }
 
     /// Builds one part of a target.
@@ -329,7 +334,7 @@ impl Runner<'_> {
             Stack::Network(network) => self.build_network(&network, number, remote_agent, undo_log, stop),
         };
         let site = site.with_context(|| format!("target {:?}", spec.name))?;
-        Ok(Target { spec, site, is_filled: false })
+        Ok(Target { spec, site, is_filled: false, stamped: None })
     }
 
     fn build_network(
@@ -352,7 +357,10 @@ impl Runner<'_> {
     fn fill_group(&mut self, group: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
         let plan = self.order.plan;
         if group < plan.targets.len() && plan.storage_of(group) != group {
-            self.groups[group].iter_mut().for_each(|target| target.is_filled = true);
+            let stamped = self.groups[plan.storage_of(group)].first().and_then(|first| first.stamped);
+            self.groups[group]
+                .iter_mut()
+                .for_each(|target| (target.is_filled, target.stamped) = (true, stamped));
             return Ok(());
         }
         let members = if self.lost.contains(&group) { 0 } else { self.groups[group].len() };

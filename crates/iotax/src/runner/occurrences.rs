@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use iotax_model::plan::{Action, PlannedEvent};
 use iotax_model::record::{Happened, Occurrence, Source};
+use iotax_model::threads;
 use iotax_model::units::{Nanos, human};
 use iotax_testbed::guest::QmpEvent;
 use iotax_testbed::interrupt::POLL;
@@ -102,7 +103,14 @@ impl Scene<'_> {
 /// Carries out `load`, which says when its window began and may ask what is new, and has everything else happen in it. `disks` are the devices below the targets.
 ///
 /// A command that has begun is waited for: what it does may have to be done to its end.
-pub(super) fn during(happenings: &Happenings<'_>, disks: &[String], load: impl FnOnce(&Scene<'_>)) -> Seen {
+///
+/// # Errors
+/// No thread for the events: without them the load says nothing.
+pub(super) fn during(
+    happenings: &Happenings<'_>,
+    disks: &[String],
+    load: impl FnOnce(&Scene<'_>),
+) -> io::Result<Seen> {
     let stage = Stage::default();
     let seen = |source: Source| move |text: String| Happened::Seen { source, text };
     let logged = |line: KernelLine| Happened::Kernel { level: line.level, text: line.text };
@@ -113,37 +121,47 @@ pub(super) fn during(happenings: &Happenings<'_>, disks: &[String], load: impl F
     let marks = stage.open("iotax mark", MarkSocket::open(&happenings.socket));
     let all = &stage;
     thread::scope(|scope| {
+        // However this ends, the threads below see it: the scope waits for them.
+        let _over = Over(all);
         let (for_events, events_begin) = mpsc::channel();
-        scope.spawn(move || all.carry_out(happenings, &events_begin));
+        threads::spawn_scoped(scope, "events", move || all.carry_out(happenings, &events_begin))?;
         if let Some(mut log) = log {
-            scope.spawn(move || all.read("the kernel's log", || log.next(LOOK).into_iter().map(logged)));
+            let name = "the kernel's log";
+            all.begin(scope, name, move || all.read(name, || log.next(LOOK).into_iter().map(logged)));
         }
         if let Some(uevents) = uevents {
-            scope.spawn(move || {
-                all.read("events of devices", || uevents.next(LOOK).into_iter().map(seen(Source::Device)));
-            });
+            let name = "events of devices";
+            let next = move || uevents.next(LOOK).into_iter().map(seen(Source::Device));
+            all.begin(scope, name, move || all.read(name, next));
         }
         if let Some(mut links) = links {
-            scope.spawn(move || {
-                all.read("states of network interfaces", || {
-                    links.next(LOOK).into_iter().map(seen(Source::Link))
-                });
-            });
+            let name = "states of network interfaces";
+            let next = move || links.next(LOOK).into_iter().map(seen(Source::Link));
+            all.begin(scope, name, move || all.read(name, next));
         }
-        scope.spawn(move || {
-            all.read("states of devices", || {
-                thread::sleep(LOOK);
+        let name = "states of devices";
+        all.begin(scope, name, move || {
+            all.read(name, || {
+                threads::sleep(LOOK);
                 states.changes().into_iter().map(seen(Source::State))
             });
         });
         if let Some(marks) = &marks {
-            scope.spawn(move || all.take_marks(marks, happenings));
+            all.begin(scope, "iotax mark", move || all.take_marks(marks, happenings));
         }
-        let scene = Scene { stage: all, events: for_events };
-        load(&scene);
-        scene.end();
-    });
-    stage.end()
+        load(&Scene { stage: all, events: for_events });
+        io::Result::Ok(())
+    })?;
+    Ok(stage.end())
+}
+
+/// Ends what happens beside a load once this is dropped.
+struct Over<'a>(&'a Stage);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What happened in the guests of these targets in a window that began then, and was not told before.
@@ -224,6 +242,16 @@ impl Stage {
         opened.map_err(|error| self.remark(format!("{name}: not read: {error}"))).ok()
     }
 
+    /// Begins to read a source, or remarks that it is not read.
+    fn begin<'scope>(
+        &self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        name: &str,
+        work: impl FnOnce() + Send + 'scope,
+    ) {
+        self.open(name, threads::spawn_scoped(scope, name, work));
+    }
+
     /// Reads a source until the load is over. `next` takes [`LOOK`] at most. What it tells before the window is not kept.
     fn read<I: Iterator<Item = Happened>>(&self, name: &str, mut next: impl FnMut() -> I) {
         let (mut count, mut over) = (0, false);
@@ -287,7 +315,7 @@ impl Stage {
                     if self.is_over() {
                         break;
                     }
-                    thread::sleep(left.min(LOOK));
+                    threads::sleep(left.min(LOOK));
                 }
                 if self.is_over() {
                     let failure = Some("the load had ended before it".to_owned());
@@ -296,7 +324,7 @@ impl Stage {
                     continue;
                 }
                 // One that takes long does not delay the next.
-                scope.spawn(move || {
+                let carry_out = move || {
                     let begun = Instant::now();
                     self.tell(
                         nanos(begun.saturating_duration_since(began)),
@@ -315,7 +343,12 @@ impl Stage {
                     let duration_ns = duration_ns.map(nanos);
                     let what = Happened::Event { name: event.name.clone(), duration_ns, failure };
                     self.put(began, begun, what);
-                });
+                };
+                if let Err(error) = threads::spawn_scoped(scope, "event", carry_out) {
+                    let failure = Some(error.to_string());
+                    let what = Happened::Event { name: event.name.clone(), duration_ns: None, failure };
+                    self.put(began, due, what);
+                }
             }
         });
     }
@@ -323,15 +356,19 @@ impl Stage {
     /// Runs a command to its end, or until nobody waits for it: `None`, or how it failed.
     fn run(&self, name: &str, command: &str) -> io::Result<Option<String>> {
         // A file, not a pipe, which what the command leaves running would keep open.
-        let mut said = File::from(rustix::fs::memfd_create("event", MemfdFlags::CLOEXEC)?);
-        let stderr = || io::Result::Ok(Stdio::from(said.try_clone()?));
+        // Where a sandbox has none for it, what the command says is not kept.
+        let said = rustix::fs::memfd_create("event", MemfdFlags::CLOEXEC).ok().map(File::from);
+        let stderr = || match &said {
+            Some(said) => Ok(Stdio::from(said.try_clone()?)),
+            None => Ok(Stdio::null()),
+        };
         let mut child = begin(command, stderr)?;
         let line = format!("event {name} (process {})", child.id());
         locked(&self.running).push(line.clone());
         let ended = loop {
             match child.try_wait()? {
                 None if self.left.load(Ordering::Relaxed) => break None,
-                None => thread::sleep(POLL),
+                None => threads::sleep(POLL),
                 ended => break ended,
             }
         };
@@ -343,8 +380,10 @@ impl Stage {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        said.seek(SeekFrom::Start(0))?;
-        said.take(MOST_ERROR).read_to_end(&mut bytes)?;
+        if let Some(mut said) = said {
+            said.seek(SeekFrom::Start(0))?;
+            said.take(MOST_ERROR).read_to_end(&mut bytes)?;
+        }
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         Ok(Some(if lines.is_empty() {
@@ -394,6 +433,25 @@ fn news_of(what: &Happened) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn happenings<'a>(
+        events: Vec<(Nanos, &'a PlannedEvent)>,
+        window: Duration,
+        dir: &Path,
+    ) -> Happenings<'a> {
+        let (socket, name) = (dir.join("socket"), "run 1".into());
+        Happenings { events, operations: None, window, is_control: false, socket, name }
+    }
+
+    #[test]
+    fn a_load_that_panics_leaves_no_thread_that_waits_for_its_end() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let happenings = happenings(Vec::new(), Duration::from_secs(60), dir.path());
+        let begun = Instant::now();
+        let load = || during(&happenings, &[], |_| panic!("no thread for an agent"));
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
+        assert!(ended.is_err() && begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    }
+
     #[test]
     fn events_happen_at_their_times_and_say_how_they_failed() {
         let event = |name: &str, command: &str| PlannedEvent {
@@ -408,14 +466,8 @@ mod tests {
         ];
         let times = [Nanos::from_millis(50), Nanos::from_millis(100), Nanos::from_secs(60)];
         let dir = tempfile::tempdir().expect("a directory");
-        let happenings = Happenings {
-            events: times.into_iter().zip(&all).collect(),
-            operations: None,
-            window: Duration::from_millis(250),
-            is_control: false,
-            socket: dir.path().join("socket"),
-            name: "run 1".into(),
-        };
+        let events = times.into_iter().zip(&all).collect();
+        let happenings = happenings(events, Duration::from_millis(250), dir.path());
         let mut answers = Vec::new();
         let mut told = Vec::new();
         let seen = during(&happenings, &[], |scene| {
@@ -425,7 +477,8 @@ mod tests {
             thread::sleep(Duration::from_millis(250));
             answers.push(super::super::marks::send(&happenings.socket, "too late"));
             told = scene.news();
-        });
+        })
+        .expect("threads");
         let answers: Vec<String> = answers.into_iter().map(|answer| answer.expect("answered").text).collect();
         assert_eq!(answers[0], "run 1: its window has not begun");
         assert!(answers[1].starts_with("run 1: marked at "), "{answers:?}");

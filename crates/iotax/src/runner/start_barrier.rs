@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_model::record::Outcome;
+use iotax_model::threads;
 use iotax_model::wire::{Event, Job};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::host_info::monotonic_ns;
@@ -58,24 +59,29 @@ pub(super) fn run(
             let (start, started) = mpsc::channel();
             barrier.starts.push(start);
             let sender = sender.clone();
-            scope.spawn(move || {
-                // The receiver exists until all senders are dropped.
-                let send =
-                    |kind| drop(sender.send(AgentEvent { participant: number, at: Instant::now(), kind }));
+            // The receiver exists until all senders are dropped.
+            let send = move |kind| {
+                drop(sender.send(AgentEvent { participant: number, at: Instant::now(), kind }));
+            };
+            let (told, peer) = (send.clone(), participant.name.clone());
+            let work = move || {
                 let Participant { agent, job, slack, shares_clock, .. } = participant;
                 let ended = agent.prepare(&job).and_then(|()| {
                     send(EventKind::Ready);
                     // The barrier outlives all participants.
                     let at_ns = started.recv().ok().flatten();
                     if !shares_clock && let Some(at_ns) = at_ns {
-                        thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
+                        threads::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
                     }
                     agent.go(&job, slack, at_ns.filter(|_| shares_clock), &mut |event| {
                         send(EventKind::Event(event.clone()));
                     })
                 });
                 send(EventKind::Ended(Box::new(ended)));
-            });
+            };
+            if let Err(source) = threads::spawn_scoped(scope, "participant", work) {
+                told(EventKind::Ended(Box::new(Err(AgentError::Thread { peer, source }))));
+            }
         }
         drop(sender);
         for event in events {

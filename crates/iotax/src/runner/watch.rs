@@ -107,7 +107,6 @@ pub(super) struct HostView {
     pub(super) host_samples: Vec<HostActivity>,
     pub(super) qemu: Option<BlockStats>,
     pub(super) devices: Vec<DeviceGaps>,
-    pub(super) standstills: Vec<Standstill>,
 }
 
 impl Host {
@@ -381,17 +380,16 @@ impl Watched {
             host_samples: (0..last).filter_map(|place| over(place, place + 1)).collect(),
             qemu: self.ended.blocks.clone(),
             devices: self.devices.clone(),
-            standstills: self.standstills(),
         }
     }
 
-    /// Times in which the clock of the only agent stood still.
-    fn standstills(&self) -> Vec<Standstill> {
+    /// Times in which the clock of the only agent stood still, a guest's or another machine's; `seen` has what QEMU said.
+    pub(super) fn standstills(&self, seen: &[Occurrence]) -> Vec<Standstill> {
         let [only] = self.measured.as_slice() else { return Vec::new() };
         let arrivals = self.started.beats.iter().skip(1).map(|beat| beat.after);
         let both: Vec<(u64, u64)> =
             arrivals.zip(&only.samples).map(|(after, sample)| (nanos(after), sample.at_ns)).collect();
-        standstills(&both)
+        standstills(&both, &stops(seen))
     }
 
     /// The interfaces that packets pass, by end and name.
@@ -418,9 +416,11 @@ const STOOD_NS: u64 = 50_000_000;
 const INTERVAL_NS: u64 = 1_100_000_000;
 
 /// Times in which an agent's clock lost time to the host's for good: of each interval's end, when the host heard of it, and the agent's own time.
+/// `stops` are the times at which QEMU says that it stopped the guest: a standstill begins there.
 ///
-/// A message that is late is followed by others that are not; what a clock has lost stays lost.
-fn standstills(ends: &[(u64, u64)]) -> Vec<Standstill> {
+/// A message that is late is followed by others that are not; what a clock has lost stays lost. The last message is followed by none, and waits
+/// for I/Os that have not returned: of it only a stop tells that the clock stood still.
+fn standstills(ends: &[(u64, u64)], stops: &[u64]) -> Vec<Standstill> {
     let mut least = i64::MAX;
     let mut lost: Vec<i64> = Vec::with_capacity(ends.len());
     for (host, own) in ends.iter().rev() {
@@ -431,24 +431,21 @@ fn standstills(ends: &[(u64, u64)]) -> Vec<Standstill> {
     let before = |place: usize| place.checked_sub(1).map_or((0, 0), |last| (ends[last].0, lost[last]));
     let jumps = lost.iter().enumerate().filter_map(|(place, lost)| {
         let (at_ns, lost_before) = before(place);
-        let duration_ns = u64::try_from(lost - lost_before).ok()?;
-        (duration_ns >= STOOD_NS).then_some(Standstill { at_ns, duration_ns })
+        let duration_ns = u64::try_from(lost - lost_before).ok().filter(|lost| *lost >= STOOD_NS)?;
+        let stop = stops.iter().find(|at| **at >= at_ns && **at <= at_ns + INTERVAL_NS).copied();
+        let is_last = place + 1 == ends.len();
+        Some(Standstill { at_ns: stop.or((!is_last).then_some(at_ns))?, duration_ns })
     });
     jumps.collect()
 }
 
-/// Standstills from when QEMU says that it stopped the guest, where it does.
-pub(super) fn told_by_qemu(standstills: Vec<Standstill>, seen: &[Occurrence]) -> Vec<Standstill> {
+/// When QEMU stopped the guest, as it says.
+fn stops(seen: &[Occurrence]) -> Vec<u64> {
     let stops = seen.iter().filter_map(|one| match &one.what {
         Happened::Seen { source: Source::Qemu, text } if text == "STOP" => Some(one.at_ns),
         _ => None,
     });
-    let stops: Vec<u64> = stops.collect();
-    let place = |one: Standstill| {
-        let stop = stops.iter().find(|at| **at >= one.at_ns && **at <= one.at_ns + INTERVAL_NS);
-        Standstill { at_ns: stop.copied().unwrap_or(one.at_ns), ..one }
-    };
-    standstills.into_iter().map(place).collect()
+    stops.collect()
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -495,25 +492,34 @@ mod tests {
             at_ns: ms * 1_000_000,
             what: Happened::Seen { source: Source::Qemu, text: text.into() },
         };
-        let stood = |ms: u64| Standstill { at_ns: ms * 1_000_000, duration_ns: 7 };
         let seen = [stop(100, "STOP"), stop(400, "RESUME"), stop(1200, "STOP")];
-        let all = vec![stood(50), stood(1000), stood(4000)];
-        assert_eq!(told_by_qemu(all, &seen), [stood(100), stood(1200), stood(4000)]);
+        assert_eq!(stops(&seen), [100_000_000, 1_200_000_000]);
+        let all = [(50, 50), (350, 150), (1000, 800), (2200, 1000), (4000, 2800), (6000, 3000), (6200, 3200)];
+        assert_eq!(ms(&all, &[100, 1200]), [(100, 100), (1200, 1000), (4000, 1800)]);
+    }
+
+    #[test]
+    fn a_last_message_that_is_late_tells_of_no_standstill_unless_qemu_stopped_the_guest() {
+        let waited = [(252, 250), (501, 500), (752, 750), (2900, 1000)];
+        assert_eq!(ms(&waited, &[]), [], "it waited for what had not returned");
+        assert_eq!(ms(&waited, &[800]), [(800, 1898)]);
+    }
+
+    /// Standstills of these ends of intervals and stops, with their lengths, all in milliseconds.
+    fn ms(ends: &[(u64, u64)], stops: &[u64]) -> Vec<(u64, u64)> {
+        let ends: Vec<(u64, u64)> =
+            ends.iter().map(|(host, own)| (host * 1_000_000, own * 1_000_000)).collect();
+        let stops: Vec<u64> = stops.iter().map(|at| at * 1_000_000).collect();
+        let found = standstills(&ends, &stops);
+        found.iter().map(|one| (one.at_ns / 1_000_000, one.duration_ns / 1_000_000)).collect()
     }
 
     #[test]
     fn a_clock_that_lost_time_stood_still_and_a_late_message_did_not() {
-        let ms = |ends: &[(u64, u64)]| -> Vec<(u64, u64)> {
-            let ends: Vec<(u64, u64)> =
-                ends.iter().map(|(host, own)| (host * 1_000_000, own * 1_000_000)).collect();
-            standstills(&ends)
-                .iter()
-                .map(|one| (one.at_ns / 1_000_000, one.duration_ns / 1_000_000))
-                .collect()
-        };
-        assert_eq!(ms(&[(252, 250), (501, 500), (1153, 750), (1180, 1000), (1251, 1250)]), [], "late");
-        assert_eq!(ms(&[(252, 250), (501, 500), (3751, 750), (4003, 1000)]), [(501, 3000)]);
-        assert_eq!(ms(&[(1250, 250), (1500, 500), (3750, 750)]), [(0, 1000), (1500, 2000)]);
-        assert_eq!(ms(&[]), []);
+        assert_eq!(ms(&[(252, 250), (501, 500), (1153, 750), (1180, 1000), (1251, 1250)], &[]), [], "late");
+        assert_eq!(ms(&[(252, 250), (501, 500), (3751, 750), (4003, 1000)], &[]), [(501, 3000)]);
+        let twice = [(1250, 250), (1500, 500), (3750, 750), (4000, 1000)];
+        assert_eq!(ms(&twice, &[]), [(0, 1000), (1500, 2000)]);
+        assert_eq!(ms(&[], &[]), []);
     }
 }

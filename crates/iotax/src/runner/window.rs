@@ -1,10 +1,10 @@
 //! The load of one window, and what the machine shows meanwhile.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::record::Occurrence;
+use iotax_model::threads;
 use iotax_model::units::{Nanos, human};
 use iotax_model::wire::Job;
 use iotax_model::workload::{Verify, Workload};
@@ -130,7 +130,7 @@ pub(super) fn perform(
         });
         scene.end();
         wait_for_commands(scene, progress);
-    });
+    })?;
     news.iter().chain(&remarks).for_each(|line| progress.note(line));
     let watched: Vec<anyhow::Result<Watched>> = all.finish().collect();
     let performed = watched.into_iter().zip(parts).map(|(watched, part)| {
@@ -166,7 +166,7 @@ fn wait_for_commands(scene: &Scene<'_>, progress: &mut dyn Progress) {
         if again.is_asked() {
             return scene.leave();
         }
-        thread::sleep(POLL);
+        threads::sleep(POLL);
     }
 }
 
@@ -233,8 +233,8 @@ impl PartWatch<'_> {
 /// Time limit of a measurement beyond its own length: writes are flushed from a cache that may hold the whole area and read back for
 /// verification, and a test's files are removed.
 fn slack(job: &Job) -> Duration {
-    let bytes = job.workload.jobs().filter(|one| one.writes()).map(|one| {
-        let passes = if one.verify == Verify::None { 1 } else { 2 };
+    let bytes = job.workload.jobs().map(|one| {
+        let passes = u64::from(one.writes()) + u64::from(one.verify != Verify::None);
         passes * one.span(one.size.unwrap_or(job.size)).unwrap_or(job.size).0
     });
     let files = Duration::from(job.workload.set_up_at_most());

@@ -86,3 +86,24 @@ fn with_io_uring_the_engine_that_auto_took_is_in_the_json() {
         (&"auto".into(), &Value::Array(vec![]))
     );
 }
+
+#[test]
+fn a_sandbox_that_forbids_pauses_and_files_in_memory_ends_nothing() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let calls = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep, libc::SYS_memfd_create];
+    let event = "event = echo no such path >&2; exit 3";
+    let keys = ["--size=1m", "--direct=0", "--runtime=1s", "--ramp-time=0s", "--rate-iops=200", "--yes"];
+    let watch = ["watch", work.to_str().expect("utf-8"), "--event", event, "--json", "-"];
+    let output = without(&calls, libc::EPERM, &lab, &[&watch[..], &keys].concat());
+    let said = text(&output.stderr);
+    // The event failed, as it does elsewhere; only what it said is not known.
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let episode = &document["watch"][0];
+    assert_eq!(episode["events"][0]["failure"], "exit status: 3", "{episode}");
+    assert_eq!((&episode["failed"], &episode["lost"]), (&0.into(), &0.into()), "{episode}");
+    assert!(document["measurements"][0]["read"]["ios"].as_u64() >= Some(50), "{document}");
+    lab.assert_nothing_left();
+}

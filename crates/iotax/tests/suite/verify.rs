@@ -260,3 +260,43 @@ fn what_is_no_journal_is_refused_with_its_name() {
         assert!(refused.status.code() == Some(2) && words.iter().all(|word| said.contains(word)), "{said}");
     }
 }
+
+#[test]
+fn a_journal_whose_storage_is_full_is_incomplete_and_both_commands_say_so_first() {
+    let lab = Lab::new();
+    let (target, journal) = (lab.work().join("kept.dat"), lab.path("journal"));
+    // No file grows beyond 2 MiB: room for some 50,000 records.
+    let arguments = format!(
+        "bench {} --rw randwrite --verify xxh3 --size 1m --keep --runtime 60s --io-size 400m --iodepth 16 --write-journal {}",
+        utf8(&target),
+        utf8(&journal)
+    );
+    let iotax = lab.iotax();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &format!("ulimit -f 4096; exec \"$0\" {arguments}")]).arg(iotax.get_program());
+    for (name, value) in iotax.get_envs() {
+        shell.env(name, value.unwrap_or_default());
+    }
+    let output = shell.output().expect("a shell");
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{said}{}", text(&output.stderr));
+    let first = said.split_whitespace().take(5).collect::<Vec<_>>().join(" ");
+    assert!(first.starts_with("INCOMPLETE: ") && said.contains("acknowledged writes on record"), "{said}");
+    assert!(said.contains("File too large"), "{said}");
+
+    let (code, said) = verify(&lab, &target, &journal);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.starts_with("INCOMPLETE: the journal has ") && said.contains(" of 10"), "{said}");
+}
+
+#[test]
+fn a_journal_without_a_record_verifies_nothing() {
+    let lab = Lab::new();
+    let (target, journal, empty) = (lab.work().join("kept.dat"), lab.path("journal"), lab.path("empty"));
+    killed_while_writing(&lab, &target, &journal);
+    fs::write(&empty, &fs::read(&journal).expect("read")[..40]).expect("written");
+    let (code, said) = verify(&lab, &target, &empty);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.starts_with("INCOMPLETE: no write is on record, so nothing was verified"), "{said}");
+    lab.run(&["clean"]);
+}

@@ -428,6 +428,23 @@ impl Plan {
         self.targets[..target].iter().position(|earlier| spec.is_same_storage(earlier)).unwrap_or(target)
     }
 
+    /// Returns whether no other target's writes reach the storage of this one, apart from targets that differ from it in settings alone.
+    #[must_use]
+    pub fn has_own_storage(&self, target: &TargetSpec) -> bool {
+        let shares = |other: &TargetSpec| {
+            let group = |spec: &TargetSpec| spec.lvm.as_ref().and_then(|lvm| lvm.vg.clone());
+            let same = |one: Option<String>, two: Option<String>| one.is_some() && one == two;
+            let is_one_disk = other.device.is_some() && other.device == target.device;
+            is_one_disk
+                || (other.path.is_some() && other.path == target.path)
+                || same(group(other), group(target))
+        };
+        let is_other = |other: &&TargetSpec| {
+            other.name != target.name && !other.is_same_storage(target) && !target.is_same_storage(other)
+        };
+        !self.everything().filter(is_other).any(shares)
+    }
+
     /// Checks journals: each serves one measurement, and guests have no place for one.
     fn check_journals(&self) -> Result<(), PlanError> {
         let Some((workload, path)) = self.workloads.iter().find_map(|w| Some((w, w.write_journal.as_ref()?)))

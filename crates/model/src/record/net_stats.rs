@@ -153,6 +153,21 @@ pub struct WaySample {
     pub cwnd: Option<u64>,
 }
 
+impl WaySample {
+    /// Adds other streams of the same direction. A count that one of them lacks is absent; round-trip time and congestion window stay those of
+    /// the first stream, and nothing tells how to weigh the jitter of both.
+    pub(super) fn merge(&mut self, other: Self) {
+        let Self { upload: _, lost, out_of_order, duplicates, jitter_ns: _, retransmits, rtt_ns: _, cwnd: _ } =
+            other;
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+        self.lost = sum(self.lost, lost);
+        self.out_of_order = sum(self.out_of_order, out_of_order);
+        self.duplicates = sum(self.duplicates, duplicates);
+        self.retransmits = sum(self.retransmits, retransmits);
+        self.jitter_ns = None;
+    }
+}
+
 /// Delivery of round-trip messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -4,12 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
-/// A time in which I/Os of one direction were due and none of them completed without an error.
+words! {
+    /// I/Os that wait for one another's kind.
+    IoClass, "of" {
+        /// Reads.
+        Reads = "reads",
+        /// Writes and trims.
+        Writes = "writes",
+        /// Flushes: fsync and fdatasync.
+        Flushes = "flushes",
+    }
+}
+
+/// A time in which I/Os of one class were due and none of them completed without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Blackout {
-    /// True of writes and trims, false of reads.
-    pub writes: bool,
+    /// The I/Os that were due.
+    pub of: IoClass,
     /// The last completion before it, or when the next I/O was due if that is later; from the start of the measured window.
     pub at_ns: u64,
     /// From there to the next completion, or to the end of the window.
@@ -31,13 +43,13 @@ pub struct DeviceGaps {
     pub blind: Vec<Blackout>,
 }
 
-/// A time in which a guest's clock stood still, as when its virtual CPUs are stopped: its programs do not notice.
+/// A time in which the clock of a guest or another machine stood still, as when virtual CPUs are stopped: its programs do not notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standstill {
     /// When QEMU stopped the guest, by the host's clock, from the start of the measured window; if it did not say, the end of the last interval before it.
     pub at_ns: u64,
-    /// How much the guest's clock lost.
+    /// How much that clock lost.
     pub duration_ns: u64,
 }
 

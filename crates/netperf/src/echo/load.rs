@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use iotax_model::net::{NetTest, Peer, Traffic};
+use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
@@ -55,8 +56,8 @@ impl Load {
                 })
             }
         };
-        let thread = thread::Builder::new().name("load".into()).spawn(work);
-        let thread = thread.map_err(EngineError::system("starting a thread for the load"))?;
+        let thread = threads::spawn("load", work);
+        let thread = thread.map_err(EngineError::system("the load beside it"))?;
         let load = Self { stop, thread: Some(thread) };
         match is_started.recv() {
             Ok(()) => Ok(load),

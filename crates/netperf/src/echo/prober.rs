@@ -118,7 +118,7 @@ impl<L: Transport> Prober<L> {
             ramp_ios: round.recorder.ramp_ios,
             pacing: round.pace.and_then(|pace| pace.finish(clock::now(), false)),
             io_errors: round.errors,
-            blackouts: round.blackouts.map(|all| all.finish([round.awaited_since, None], clock::now())),
+            blackouts: round.blackouts.map(|all| all.finish([round.awaited_since, None, None], clock::now())),
             ..Finish::default()
         })
     }
@@ -175,8 +175,8 @@ impl<L: Transport> Round<L> {
         }
         if let Some(blackouts) = &mut self.blackouts {
             // A reply that comes late is one: the network is there again.
-            blackouts
-                .completed(Direction::Read, now.saturating_sub(reply.waited), || [self.awaited_since, None]);
+            let first_due = || [self.awaited_since, None, None];
+            blackouts.completed(Direction::Read, now.saturating_sub(reply.waited), first_due);
         }
         let trip = self.in_flight.record_reply(reply.message.number, now.saturating_sub(reply.waited));
         self.awaited_since = self.in_flight.awaits_since();

@@ -4,13 +4,14 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::super::parameters::Parameters;
 use super::super::stream::Socket;
 use super::message::LEAST;
 use super::transport::{deepen, unless_blocked};
+use iotax_model::threads;
 
 /// The interval at which a thread that waits checks for a stop.
 const LOOK_UP: Duration = Duration::from_millis(100);
@@ -49,7 +50,7 @@ impl EchoServer {
                 Socket::Tcp(stream) => messages(stream, length, waiting, &stop),
                 Socket::Udp(socket) => datagrams(socket, length, waiting, &stop),
             };
-            echo_server.threads.push(thread::Builder::new().name("answers".into()).spawn(work)?);
+            echo_server.threads.push(threads::spawn("answers", work)?);
         }
         Ok(echo_server)
     }

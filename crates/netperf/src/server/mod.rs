@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,6 +25,7 @@ use super::report::{Start, TestInterval, TestReport};
 use super::stream::Socket;
 use super::{dial, handshake, streams};
 use iotax_engine::clock;
+use iotax_model::threads;
 
 /// The most connections whose request is not complete; beyond that the oldest is dropped.
 const MOST_PENDING: usize = 64;
@@ -142,7 +143,7 @@ impl Server {
             accepted: 0,
             sessions: Vec::new(),
         };
-        let acceptor = thread::Builder::new().name("server".into()).spawn(move || acceptor.run())?;
+        let acceptor = threads::spawn("server", move || acceptor.run())?;
         Ok(Self { address, state: server, acceptor: Some(acceptor) })
     }
 
@@ -252,7 +253,7 @@ impl Acceptor {
         let doors = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.datagrams, PollFlags::IN)];
         let mut fds: Vec<PollFd<'_>> = doors.into_iter().chain(sockets).collect();
         if poll(&mut fds, Some(&look)).is_err() {
-            thread::sleep(LOOK);
+            threads::sleep(LOOK);
         }
     }
 
@@ -279,7 +280,7 @@ impl Acceptor {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // Without free descriptors the call fails at once: the pause avoids spinning.
-                Err(_) => return thread::sleep(LOOK),
+                Err(_) => return threads::sleep(LOOK),
             }
         }
     }
@@ -334,7 +335,7 @@ impl Acceptor {
         let server = Arc::clone(&self.server);
         let session = ServerSession { server: Arc::clone(&server), control, cookie, parameters, arrivals };
         let name = format!("test of {address}");
-        let spawned = thread::Builder::new().name(name).spawn(move || session.carry_out(address));
+        let spawned = threads::spawn(&name, move || session.carry_out(address));
         match spawned {
             Ok(session) => self.sessions.push(session),
             Err(error) => {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use iotax_engine::clock;
+use iotax_model::threads;
 
 /// The shortest sleep: blocks due within it are sent together. iperf3's timer has a millisecond.
 const TICK_NS: u64 = 250_000;
@@ -62,7 +63,7 @@ impl Pace {
             reason = "a float's cast stays in range"
         )]
         let wait = (wait as u64).max(TICK_NS);
-        std::thread::sleep(Duration::from_nanos(wait).min(most));
+        threads::sleep(Duration::from_nanos(wait).min(most));
     }
 }
 

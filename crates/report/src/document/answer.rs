@@ -7,7 +7,7 @@ use iotax_model::Workload;
 use iotax_model::units::human;
 
 use super::run::figures_table;
-use super::{Field, Grid, Page, Part, figure, verdict, words};
+use super::{Field, Grid, Page, Part, behind_incomplete, figure, verdict, words};
 use crate::answer::{Answer, Cell, Change, Table, emulated, grave, trust};
 use crate::figure::{counted, megabytes, title};
 use crate::marks;
@@ -20,11 +20,15 @@ const COLUMNS: usize = 5;
 /// lines and its figures. Suites, imported runs and a single target over a network give the whole report.
 #[must_use]
 pub fn answer(run: &Run, judgement: &Judgement) -> Page {
+    behind_incomplete(short(run, judgement), run)
+}
+
+fn short(run: &Run, judgement: &Judgement) -> Page {
     let network = run.plan.workloads.iter().any(|workload| workload.kind().is_network());
     let alone = run.plan.targets.len() < 2;
     let whole = run.source.is_some() || (alone && network) || run.plan.known_suite().is_some();
     if whole || judgement.summaries.is_empty() {
-        return super::run(run, judgement);
+        return super::run::whole(run, judgement);
     }
     let curves = curves(run);
     if alone && curves.is_empty() && run.plan.ask.is_none() && run.plan.watch.is_none() {

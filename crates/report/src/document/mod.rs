@@ -33,7 +33,8 @@ pub use timing::timing;
 pub use trend::trend;
 pub use tune::tuned;
 
-use iotax_model::visible;
+use iotax_model::record::Measurement;
+use iotax_model::{Run, visible};
 
 use iotax_analysis::stats::verdict::Verdict;
 
@@ -41,6 +42,18 @@ use iotax_analysis::stats::verdict::Verdict;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
     pub(super) parts: Vec<Part>,
+}
+
+/// A page that first says of which measurements not all was verified that was to be.
+fn behind_incomplete(mut page: Page, run: &Run) -> Page {
+    let line = |m: &Measurement| {
+        let reason = m.outcome.verify.as_ref()?.incomplete()?;
+        let round = if run.plan.repeat > 1 { format!(", round {}", m.round) } else { String::new() };
+        Some(Part::Head(format!("INCOMPLETE: {}{round}: {reason}.", m.target)))
+    };
+    let first: Vec<Part> = run.measurements.iter().filter_map(line).collect();
+    page.parts.splice(..0, first);
+    page
 }
 
 /// A part of a page.

@@ -7,7 +7,9 @@ use iotax_model::workload::Kind;
 use iotax_model::{Histogram, Workload};
 
 use super::targets::comparison_table;
-use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, network, words};
+use super::{
+    Field, Grid, Page, Part, behind_incomplete, certainty, figure, guests, imported, layers, network, words,
+};
 use crate::figure::{megabytes, or_unknown, title};
 use crate::marks;
 use crate::remarks::{checks, engine, notes, remarks};
@@ -23,6 +25,10 @@ use iotax_model::Run;
 /// A run of a single target has nothing to compare and shows its figures in full instead.
 #[must_use]
 pub fn run(run: &Run, judgement: &Judgement) -> Page {
+    behind_incomplete(whole(run, judgement), run)
+}
+
+pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     if let Some(source) = &run.source {
         imported::add(&mut page, run, judgement, source);

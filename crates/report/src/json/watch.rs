@@ -90,8 +90,10 @@ fn gap(gap: &Gap) -> Value {
     let of = match gap.of {
         Stalled::Reads => "reads",
         Stalled::Writes => "writes",
+        Stalled::Flushes => "flushes",
         Stalled::RoundTrips => "round_trips",
         Stalled::Guest => "guest",
+        Stalled::Machine => "machine",
     };
     object([
         ("of", Some(of.into())),

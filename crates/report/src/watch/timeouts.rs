@@ -10,7 +10,10 @@ pub(crate) const COLUMNS: [&str; 4] = ["layer", "timeout", "limit", "against the
 /// Whether there was a gap or an I/O that a timeout may be held against.
 pub(crate) fn has_hung(episode: &Episode<'_>) -> bool {
     let is_exceeded = |timeout: &JudgedTimeout<'_>| timeout.verdict == TimeoutVerdict::Exceeded;
-    let hung = episode.gaps.as_ref().is_none_or(|gaps| gaps.iter().any(|gap| gap.of != Stalled::Guest));
+    let hung = episode
+        .gaps
+        .as_ref()
+        .is_none_or(|gaps| gaps.iter().any(|gap| !matches!(gap.of, Stalled::Guest | Stalled::Machine)));
     hung || episode.timeouts.iter().any(is_exceeded)
 }
 

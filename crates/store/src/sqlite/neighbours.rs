@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use iotax_model::threads;
 
 /// Ends a journal that names a super-journal, and begins every journal.
 const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -46,7 +47,7 @@ pub(super) fn refuse_foreign(store: &Path) -> Result<(), String> {
                 found.uid()
             ));
         }
-        thread::sleep(PAUSE);
+        threads::sleep(PAUSE);
     }
 }
 

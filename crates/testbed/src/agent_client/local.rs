@@ -5,10 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::netns;
+use iotax_model::threads;
 
 /// Time for a local agent's process to exit after its stream ended.
 const LAST_BREATH: Duration = Duration::from_millis(200);
@@ -76,7 +76,7 @@ fn piped(mut command: Command) -> io::Result<AgentProcess<ChildStdout>> {
 pub(crate) fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let shared = Arc::clone(&kept);
-    thread::spawn(move || {
+    let reading = threads::spawn("stderr", move || {
         let mut chunk = [0; 1024];
         while let Ok(count @ 1..) = stream.read(&mut chunk) {
             let Ok(mut kept) = shared.lock() else { break };
@@ -85,6 +85,9 @@ pub(crate) fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec
             kept.drain(..surplus);
         }
     });
+    if let (Err(error), Ok(mut kept)) = (reading, kept.lock()) {
+        kept.extend_from_slice(error.to_string().as_bytes());
+    }
     kept
 }
 
@@ -96,7 +99,7 @@ pub(super) fn status(child: &Mutex<Child>, deadline: Duration) -> Option<ExitSta
         if status.is_some() || Instant::now() >= end {
             return status;
         }
-        thread::sleep(Duration::from_millis(2));
+        threads::sleep(Duration::from_millis(2));
     }
 }
 

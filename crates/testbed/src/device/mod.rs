@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use iotax_model::Plan;
 use iotax_model::target::TargetSpec;
+use iotax_model::threads;
 use iotax_model::units::Bytes;
 use iotax_model::wire::DiskId;
 use rustix::io::Errno;
@@ -242,7 +243,7 @@ fn until_unwritten(shared: &usage::SharedBytes) -> Result<(), String> {
             if Instant::now() > deadline {
                 return Err(format!("{writer} has {what} open for writing; end that first"));
             }
-            std::thread::sleep(Duration::from_millis(20));
+            threads::sleep(Duration::from_millis(20));
         }
     }
     Ok(())

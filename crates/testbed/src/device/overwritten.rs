@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use iotax_model::threads;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -103,7 +104,7 @@ pub(crate) fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Res
     loop {
         match attempt() {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(20));
+                threads::sleep(Duration::from_millis(20));
             }
             result => return result,
         }

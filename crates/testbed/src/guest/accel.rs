@@ -3,10 +3,10 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_model::target::{Accel, GuestSpec, MachineType};
+use iotax_model::threads;
 
 use super::GuestError;
 use super::command::{self, QemuMachine};
@@ -120,7 +120,7 @@ fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String>, G
         if interrupt.load(Ordering::Relaxed) {
             return Err(GuestError::Interrupted);
         }
-        thread::sleep(LOOK_AGAIN);
+        threads::sleep(LOOK_AGAIN);
     }
 }
 

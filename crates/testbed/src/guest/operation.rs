@@ -3,11 +3,11 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_model::plan::Operation;
 use iotax_model::target::{Format, GuestSpec};
+use iotax_model::threads;
 use iotax_model::units::Bytes;
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ impl Operator {
     fn stop(&mut self) -> Result<(), OperationError> {
         let begun = Instant::now();
         self.execute("stop", &json!({}))?;
-        thread::sleep(STOPPED.saturating_sub(begun.elapsed()));
+        threads::sleep(STOPPED.saturating_sub(begun.elapsed()));
         self.execute("cont", &json!({}))
     }
 
@@ -165,7 +165,7 @@ impl Operator {
                     self.execute("job-dismiss", &json!({ "id": JOB }))?;
                     return error.map_or(Ok(()), Err);
                 }
-                _ => thread::sleep(LOOK),
+                _ => threads::sleep(LOOK),
             }
         }
     }

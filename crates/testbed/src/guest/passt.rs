@@ -3,13 +3,13 @@
 use std::io;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::GuestError;
 use super::nic::{GuestNic, HOST_OF_USER, PASST_SOCKET};
 use crate::netns::{self, PASST};
 use crate::refusal::Refusal;
+use iotax_model::threads;
 
 /// Time for passt to create its socket.
 const READY: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ impl Passt {
             if Instant::now() >= end {
                 return Err(failed(io::Error::other("it made no socket")));
             }
-            thread::sleep(LOOK_AGAIN);
+            threads::sleep(LOOK_AGAIN);
         }
         Ok(passt)
     }

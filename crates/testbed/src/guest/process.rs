@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::GuestError;
@@ -18,6 +17,7 @@ use super::command::{CONSOLE, QEMU_LOG};
 use crate::interrupt::SILENCE;
 use crate::lock::ProcessLock;
 use crate::netns;
+use iotax_model::threads;
 
 const PROGRAM: &str = "qemu-system-x86_64";
 /// Location in Red Hat's packages, outside of PATH.
@@ -127,7 +127,7 @@ impl QemuProcess {
                 }
                 Err(source) if Instant::now() > end => return Err(GuestError::Io { path, source }),
                 Err(_) if interrupt.load(Ordering::Relaxed) => return Err(GuestError::Interrupted),
-                Err(_) => thread::sleep(LOOK_AGAIN),
+                Err(_) => threads::sleep(LOOK_AGAIN),
             }
         }
     }
@@ -153,7 +153,7 @@ impl QemuProcess {
             if status.is_some() || Instant::now() >= end {
                 return status;
             }
-            thread::sleep(LOOK_AGAIN);
+            threads::sleep(LOOK_AGAIN);
         }
     }
 

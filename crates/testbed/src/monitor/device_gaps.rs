@@ -5,10 +5,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use iotax_model::record::{Blackout, DeviceGaps};
+use iotax_model::record::{Blackout, DeviceGaps, IoClass};
+use iotax_model::threads;
 
 use super::Source;
 
@@ -33,16 +34,17 @@ impl DeviceGapWatch {
         let mut devices: Vec<Device> = names.map(|name| Device::new(root, &name, least)).collect();
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
-        let thread = thread::spawn(move || {
+        let thread = threads::spawn("device gaps", move || {
             let mut looks = Looks { least, last: Instant::now(), holes: Vec::new() };
             while !is_over.load(Ordering::Relaxed) {
                 looks.at(Instant::now());
                 devices.iter_mut().for_each(Device::look);
-                thread::sleep(LOOK);
+                threads::sleep(LOOK);
             }
             (devices, looks)
         });
-        Self { over, thread: Some(thread) }
+        // Without it nothing is known of the devices.
+        Self { over, thread: thread.ok() }
     }
 
     /// Ends the watch. Returns the gaps within a window, by device in the order given.
@@ -112,7 +114,7 @@ fn blackout(from: Instant, to: Option<Instant>, begin: Instant, end: Instant) ->
     let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
     let gap = until.checked_duration_since(at)?;
     Some(Blackout {
-        writes: false,
+        of: IoClass::Reads,
         at_ns: super::nanos(at.saturating_duration_since(begin)),
         duration_ns: super::nanos(gap),
         ended: to.is_some_and(|to| to <= end),
@@ -181,10 +183,10 @@ impl Device {
 
     fn within(&self, begin: Instant, end: Instant) -> Vec<Blackout> {
         let mut all = Vec::new();
-        for (way, writes) in self.ways.iter().zip([false, true]) {
+        for (way, of) in self.ways.iter().zip([IoClass::Reads, IoClass::Writes]) {
             let open = way.hangs.map(|from| (from, None));
             for (from, to) in way.found.iter().map(|(from, to)| (*from, Some(*to))).chain(open) {
-                let gap = blackout(from, to, begin, end).map(|gap| Blackout { writes, ..gap });
+                let gap = blackout(from, to, begin, end).map(|gap| Blackout { of, ..gap });
                 all.extend(gap.filter(|gap| gap.duration_ns >= super::nanos(self.least)));
             }
         }
@@ -233,7 +235,7 @@ mod tests {
             device.see(at(ms), [ms, writes], [1, busy]);
         }
         let gap = |at_ms: u64, ms: u64, ended| Blackout {
-            writes: true,
+            of: IoClass::Writes,
             at_ns: at_ms * 1_000_000,
             duration_ns: ms * 1_000_000,
             ended,

@@ -7,13 +7,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{RemoteError, SshHost};
 use crate::agent_client::{AgentProcess, keep_last};
 use crate::interrupt::{Interrupt, POLL};
 use crate::program::Program;
+use iotax_model::threads;
 
 pub(super) const SSH: Program = Program { name: "ssh", package: "openssh-client" };
 /// Maximum length of a line.
@@ -116,7 +116,7 @@ impl SshSession {
         let end = Instant::now() + LAST_BREATH;
         loop {
             match self.child.try_wait() {
-                Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(5)),
+                Ok(None) if Instant::now() < end => threads::sleep(Duration::from_millis(5)),
                 Ok(status) => return status?.code(),
                 Err(_) => return None,
             }
@@ -133,7 +133,7 @@ impl SshSession {
     pub(super) fn words(&mut self) -> String {
         // The thread that reads stderr may lag behind.
         self.status();
-        thread::sleep(POLL);
+        threads::sleep(POLL);
         let said = self.said.lock().map(|said| String::from_utf8_lossy(&said).into_owned());
         let noise = self.noise.lock().map(|noise| noise.clone());
         let all = [said.unwrap_or_default(), noise.unwrap_or_default()].join("\n");
@@ -173,7 +173,8 @@ fn command(host: &SshHost, ask: bool) -> Command {
 /// Reads lines in a thread, up to the one before the first frame.
 fn listen(stdout: ChildStdout, tag: String, noise: Arc<Mutex<String>>) -> Receiver<SessionOutput> {
     let (sender, lines) = mpsc::channel();
-    thread::spawn(move || {
+    let said = Arc::clone(&noise);
+    let listening = threads::spawn("ssh", move || {
         let mut stdout = BufReader::new(stdout);
         loop {
             let mut line = Vec::new();
@@ -198,5 +199,8 @@ fn listen(stdout: ChildStdout, tag: String, noise: Arc<Mutex<String>>) -> Receiv
             }
         }
     });
+    if let (Err(error), Ok(mut said)) = (listening, said.lock()) {
+        said.push_str(&error.to_string());
+    }
     lines
 }

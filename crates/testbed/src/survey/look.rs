@@ -5,9 +5,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::mpsc;
-use std::thread;
 
 use super::reader::PATIENCE;
+use iotax_model::threads;
 
 /// Bytes of a file's start; QEMU keeps a qcow2 header with the backing file's name within the first 64 KiB.
 const START: u64 = 64 << 10;
@@ -48,7 +48,7 @@ fn within_patience<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    thread::Builder::new().spawn(move || sender.send(work()))?;
+    threads::spawn("look", move || sender.send(work()))?;
     receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
         let reason = format!("no answer within {} s", PATIENCE.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, reason))
@@ -58,6 +58,7 @@ fn within_patience<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
 
     #[test]
     fn work_that_hangs_is_given_up() {

@@ -17,6 +17,7 @@ use crate::losetup::Attached;
 use crate::lvm::{Group, Physical};
 use crate::netns::{Namespace, NetnsInterface};
 use crate::remote;
+use iotax_model::threads;
 
 /// An effect on this machine that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,7 +185,7 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
                 "{users} of that run does not end; run iotax clean again when it has ended"
             )));
         }
-        std::thread::sleep(LOOK_AGAIN);
+        threads::sleep(LOOK_AGAIN);
     }
 }
 
@@ -199,7 +200,7 @@ fn kill_guest(marker: &str) -> io::Result<()> {
         if Instant::now() > deadline {
             return Err(io::Error::other(format!("process {pids:?} does not end")));
         }
-        std::thread::sleep(LOOK_AGAIN);
+        threads::sleep(LOOK_AGAIN);
     }
 }
 

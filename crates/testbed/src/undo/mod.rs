@@ -17,7 +17,6 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -30,6 +29,7 @@ pub use clean::{Cleaned, Leftover, clean, clean_tag, leftovers};
 pub use effect::Effect;
 use fault::InjectedFault;
 pub use file_id::FileId;
+use iotax_model::threads;
 use place::{CreatedFile, ParentDirectory, ParentState};
 
 /// A line of an undo log.
@@ -474,7 +474,7 @@ fn abandoned(path: &Path) -> Result<Option<File>, UndoLogError> {
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
             Err(TryLockError::WouldBlock) if Instant::now() > deadline => return Ok(None),
-            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+            Err(TryLockError::WouldBlock) => threads::sleep(Duration::from_millis(10)),
             Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
         }
     }

@@ -1,15 +1,17 @@
 //! A journal's bytes: frames of 40 bytes, little-endian.
 //!
-//! | byte | header | write | flush | end |
-//! |---|---|---|---|---|
-//! | 0 | `iojH` | `iojW` | `iojF` | `iojE` |
-//! | 4 | `nal1` | bytes of the write | 0 | 0 |
-//! | 8 | number of the next record, from 0 | number of the record | the same | number of records |
-//! | 16 | the measurement | byte offset | records that it covers | 0 |
-//! | 24 | bytes of a block | generation | 0 | 0 |
-//! | 32 | checksum (XXH3) of the rest, seeded with the measurement; a header's with 0 | the same | the same | the same |
+//! | byte | header | write | flush | end | total |
+//! |---|---|---|---|---|---|
+//! | 0 | `iojH` | `iojW` | `iojF` | `iojE` | `iojT` |
+//! | 4 | `nal1` | bytes of the write | 0 | 0 | 0 |
+//! | 8 | number of the next record, from 0 | number of the record | the same | number of records | 0 |
+//! | 16 | the measurement | byte offset | records that it covers | 0 | acknowledged writes, or 0 |
+//! | 24 | bytes of a block | generation | 0 | 0 | 0 |
+//! | 32 | checksum (XXH3) of the rest, seeded with the measurement; a header's with 0 | the same | the same | the same | the same |
 //!
-//! A journal begins with a header, and so does each batch of records that is synced. It is closed by two ends.
+//! A journal begins with a header, and so does each batch of records that is synced. It is closed by two ends. The total stands behind
+//! the first header. It is 0 unless the journal could not be written to its end: then it is written again in its place, for
+//! which a full disk has room.
 
 use iotax_model::verify_errors::JOURNAL_MAGIC;
 
@@ -49,6 +51,8 @@ pub(super) enum Content {
     Header(Header),
     Record(Record),
     End,
+    /// Acknowledged writes, of which records are missing; 0 if none are.
+    Total(u64),
 }
 
 /// A piece of a journal that vouches for itself.
@@ -71,6 +75,7 @@ impl Frame {
             }
             Content::Record(Record::Flush { records }) => (b'F', 0, records, 0),
             Content::End => (b'E', 0, 0, 0),
+            Content::Total(writes) => (b'T', 0, writes, 0),
         };
         let mut bytes = [0; LENGTH];
         bytes[..3].copy_from_slice(&MARKER);
@@ -101,6 +106,7 @@ impl Frame {
             }
             (b'F', 0, 0) => Content::Record(Record::Flush { records: first }),
             (b'E', 0, 0) => Content::End,
+            (b'T', 0, 0) => Content::Total(first),
             _ => return None,
         };
         Some(Self { number, content })

@@ -14,12 +14,13 @@ mod read;
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use iotax_model::verify_errors::JOURNAL_BATCH;
+use iotax_model::threads;
+use iotax_model::verify_errors::{IncompleteJournal, JOURNAL_BATCH};
 
 use self::format::{Content, Frame, LENGTH};
 pub(super) use self::format::{Header, Record};
@@ -33,6 +34,7 @@ const MOST_PENDING: usize = JOURNAL_BATCH - 4 * LENGTH;
 #[derive(Debug)]
 pub(crate) struct Journal {
     shared: Arc<Shared>,
+    file: File,
     writer: Mutex<Option<JoinHandle<io::Result<()>>>>,
     /// The filesystem that it lies on.
     device: u64,
@@ -54,6 +56,12 @@ struct State {
     pending: Vec<u8>,
     /// Records so far.
     records: u64,
+    /// Acknowledged writes so far, on record or not.
+    writes: u64,
+    /// Those of them that have a record.
+    recorded_writes: u64,
+    /// Those whose records are synced.
+    synced_writes: u64,
     /// A flush has failed.
     distrusted: bool,
     /// Nothing more comes, or nothing more can be written.
@@ -68,6 +76,7 @@ impl Journal {
     pub(crate) fn create(path: &Path, header: Header) -> io::Result<Self> {
         let mut file = File::create_new(path)?;
         file.write_all(&header.frame(0))?;
+        file.write_all(&total(header.run, 0))?;
         file.sync_all()?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
@@ -78,16 +87,20 @@ impl Journal {
             filled: Condvar::new(),
             drained: Condvar::new(),
         });
-        let writer = std::thread::Builder::new().name("journal".into()).spawn({
-            let shared = Arc::clone(&shared);
+        let writer = threads::spawn("journal", {
+            let (shared, mut file) = (Arc::clone(&shared), file.try_clone()?);
             move || {
                 let written = shared.write_all(&mut file, header);
+                if written.is_err() {
+                    // At once: nothing says that the end will be reached. Of an error of this too finish() tells.
+                    let _ = shared.mark_incomplete(&file);
+                }
                 shared.lock().closed = true;
                 shared.drained.notify_all();
                 written
             }
         })?;
-        Ok(Self { shared, writer: Mutex::new(Some(writer)), device })
+        Ok(Self { shared, file, writer: Mutex::new(Some(writer)), device })
     }
 
     /// True if it lies on the filesystem of another file, or on that filesystem's block device.
@@ -120,16 +133,22 @@ impl Journal {
         self.shared.lock().distrusted = true;
     }
 
-    /// Closes it: waits until every record so far is on disk, and that they are all; later ones are left out.
-    pub(super) fn finish(&self) -> io::Result<()> {
+    /// Closes it: waits until every record so far is on disk, and that they are all; later ones are left out. If they are not all, the journal
+    /// says so itself, where its storage lets it.
+    pub(super) fn finish(&self) -> Result<(), IncompleteJournal> {
         self.shared.lock().closed = true;
         self.shared.filled.notify_all();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match writer.map(JoinHandle::join) {
-            Some(Ok(written)) => written,
-            Some(Err(_)) => Err(io::Error::other("its writer panicked")),
-            None => Ok(()),
-        }
+        let error = match writer.map(JoinHandle::join) {
+            Some(Ok(Err(error))) => error.to_string(),
+            Some(Err(_)) => "its writer panicked".to_owned(),
+            Some(Ok(Ok(()))) | None => return Ok(()),
+        };
+        let marked = self.shared.mark_incomplete(&self.file).err();
+        let unmarked = marked.map(|marked| format!("; nor does it say so itself: {marked}"));
+        let State { synced_writes, writes, .. } = *self.shared.lock();
+        let error = format!("{error}{}", unmarked.unwrap_or_default());
+        Err(IncompleteJournal { recorded: synced_writes, acknowledged: writes, error })
     }
 }
 
@@ -147,6 +166,8 @@ impl Shared {
 
     fn add(&self, record: Record) {
         let mut state = self.lock();
+        let writes = u64::from(matches!(record, Record::Write { .. }));
+        state.writes += writes;
         while state.pending.len() >= MOST_PENDING && !state.closed {
             state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -156,6 +177,7 @@ impl Shared {
         let frame = Frame { number: state.records, content: Content::Record(record) };
         state.pending.extend_from_slice(&frame.encode(self.run));
         state.records += 1;
+        state.recorded_writes += writes;
         drop(state);
         self.filled.notify_one();
     }
@@ -169,7 +191,7 @@ impl Shared {
                 state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             std::mem::swap(&mut batch, &mut state.pending);
-            let (records, last) = (state.records, state.closed);
+            let (records, writes, last) = (state.records, state.recorded_writes, state.closed);
             drop(state);
             self.drained.notify_all();
             let mut frames = header.frame(synced).to_vec();
@@ -180,12 +202,25 @@ impl Shared {
             }
             file.write_all(&frames)?;
             file.sync_data()?;
+            self.lock().synced_writes = writes;
             if last {
                 return Ok(());
             }
             synced = records;
         }
     }
+
+    /// Puts on record how many writes were acknowledged, since not all of them are.
+    fn mark_incomplete(&self, file: &File) -> io::Result<()> {
+        let writes = self.lock().writes;
+        file.write_all_at(&total(self.run, writes), LENGTH as u64)?;
+        file.sync_data()
+    }
+}
+
+/// The bytes of the total behind the first header.
+fn total(run: u64, writes: u64) -> format::Bytes {
+    Frame { number: 0, content: Content::Total(writes) }.encode(run)
 }
 
 impl Header {

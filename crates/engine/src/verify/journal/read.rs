@@ -91,6 +91,7 @@ impl Survey {
                 each(frame.number, record);
             }
             Content::End => self.state.closed = true,
+            Content::Total(writes) => self.state.acknowledged = Some(writes).filter(|writes| *writes > 0),
         }
         self.at += LENGTH as u64;
     }

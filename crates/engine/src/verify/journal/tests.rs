@@ -222,3 +222,23 @@ fn a_journal_that_cannot_be_written_is_an_error_at_the_end() {
         Err(io::ErrorKind::StorageFull)
     );
 }
+
+#[test]
+fn a_journal_that_cannot_be_written_to_its_end_says_what_it_lacks() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("journal");
+    let journal = Journal::create(&path, HEADER).expect("created");
+    (1..=3).for_each(|generation| journal.write(&write(generation), generation));
+    let patience = Instant::now() + Duration::from_secs(30);
+    while journal.shared.lock().synced_writes < 3 {
+        assert!(Instant::now() < patience, "three records take a moment");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let whole = fs::read(&path).expect("read");
+    assert_eq!(parsed(&whole).expect("a journal").1, JournalState::default(), "nothing is missing yet");
+    // As the writer does when its storage is full; what was acknowledged afterwards has no record.
+    journal.shared.lock().writes = 35;
+    journal.shared.mark_incomplete(&journal.file).expect("there is room for it in its place");
+    let (_, state, records) = parsed(&fs::read(&path).expect("read")).expect("a journal");
+    assert_eq!((state.acknowledged, records.len()), (Some(35), 3));
+}

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_testbed::interrupt::{Interrupt, POLL, PRESSED};
 
 use super::super::session::watch_signals_with;
+use iotax_model::threads;
 
 /// Longest time for which Ctrl-C does not end the process: what holds the coordinator up may hold it up for good.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -27,15 +27,15 @@ pub(super) fn watch() -> anyhow::Result<(Interrupt, MembersAtWork)> {
     let (pressed, at_work) = (Interrupt::default(), MembersAtWork::default());
     let stop = watch_signals_with(&pressed)?;
     let members = at_work.clone();
-    thread::spawn(move || {
+    threads::spawn("ctrl-c", move || {
         while !pressed.load(Ordering::Relaxed) {
-            thread::sleep(POLL);
+            threads::sleep(POLL);
         }
         let end = Instant::now() + LONGEST;
         while members.0.load(Ordering::Relaxed) && Instant::now() < end {
-            thread::sleep(POLL);
+            threads::sleep(POLL);
         }
         PRESSED.store(true, Ordering::Relaxed);
-    });
+    })?;
     Ok((stop, at_work))
 }

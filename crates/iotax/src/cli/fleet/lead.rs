@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -13,6 +12,7 @@ use iotax_fleet::nats;
 use iotax_fleet::{Action, Coordinator, MemberState, News, monotonic_ns};
 use iotax_model::exit::Exit;
 use iotax_model::record::{FleetMember, FleetMode};
+use iotax_model::threads;
 use iotax_model::units::human;
 use iotax_model::{RunState, Warning, WarningKind};
 use iotax_report::counted;
@@ -175,7 +175,7 @@ fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failur
             ))
             .or_exit(Exit::Environment);
         }
-        thread::sleep(POLL);
+        threads::sleep(POLL);
     }
     UndoLog::create(dir, &tag)
         .with_context(|| format!("another coordinator leads fleet {fleet}"))

@@ -12,6 +12,7 @@ use iotax_fleet::link::MemberLink;
 use iotax_fleet::message::{Assignment, Claims, Merged, Part};
 use iotax_fleet::{Member, PipeLink, Wish, monotonic_ns};
 use iotax_model::record::{FleetMode, Measurement, Sample};
+use iotax_model::threads;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::{Histogram, Plan, Run, RunState, WarningKind, exit::Exit, schedule};
 use iotax_store::Store;
@@ -60,7 +61,7 @@ pub(super) fn serve(link: impl MemberLink) -> Result<Exit, Failure> {
     let Some(assignment) = assignment else { return Ok(Exit::Usage) };
     thread::scope(|scope| {
         let (served, carried) = (&member, &assignment);
-        scope.spawn(move || served.serve());
+        threads::spawn_scoped(scope, "member", move || served.serve()).or_exit(Exit::Environment)?;
         carry_out(served, carried)
     })
 }

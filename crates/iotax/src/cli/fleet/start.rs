@@ -1,5 +1,6 @@
 //! Starts members: over ssh, and on this machine for trying a fleet out.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,7 @@ use iotax_fleet::PipeHub;
 use iotax_fleet::link::Hub;
 use iotax_fleet::nats::{AddressError, NatsHub};
 use iotax_model::exit::Exit;
+use iotax_model::threads;
 use iotax_testbed::agent_client::{AgentProcess, start_member};
 use iotax_testbed::interrupt::{Interrupt, POLL};
 use iotax_testbed::remote::{self, AgentLaunch, AgentProgram, RecordedAgent, RemoteRole, SshHost};
@@ -89,11 +91,12 @@ pub(super) fn all(
                 .iter()
                 .map(|(host, ssh)| {
                     let (program, undo_log) = (&program, &undo_log);
-                    scope.spawn(move || reach(&host.name, ssh, program, undo_log, ask, stop))
+                    let reach = move || reach(&host.name, ssh, program, undo_log, ask, stop);
+                    threads::spawn_scoped(scope, "reach", reach)
                 })
                 .collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let join = |thread: io::Result<thread::ScopedJoinHandle<'_, _>>| {
+                thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
             asked.into_iter().map(join).collect()
         });
@@ -196,7 +199,7 @@ impl Process {
             for _ in 0..AGAIN {
                 let cleaned = undo::clean(&undo_dir, false);
                 if cleaned.as_ref().is_ok_and(|cleaned| cleaned.in_use > 0) {
-                    thread::sleep(POLL);
+                    threads::sleep(POLL);
                     continue;
                 }
                 cleaned.iter().flat_map(|cleaned| &cleaned.failed).for_each(say_not_undone);
@@ -221,7 +224,7 @@ impl Started {
         for mut process in self.processes {
             let status = loop {
                 match process.child.try_wait() {
-                    Ok(None) if Instant::now() < end => thread::sleep(POLL),
+                    Ok(None) if Instant::now() < end => threads::sleep(POLL),
                     Ok(status) => break status,
                     Err(_) => break None,
                 }

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::net::PORT;
+use iotax_model::threads;
 use iotax_netperf::{Server, ServerEvent, Serving, Start, TestInterval};
 
 use super::json::document;
@@ -59,7 +60,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         .or_exit(Exit::Environment)?;
     note!("listening on {}", server.address());
     while !stop.load(Ordering::Relaxed) && !server.is_over() {
-        std::thread::sleep(Duration::from_millis(50));
+        threads::sleep(Duration::from_millis(50));
     }
     Ok(Exit::Fine)
 }

@@ -7,12 +7,12 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
+use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_serve::LastMetrics;
 use iotax_testbed::interrupt::{Interrupt, POLL};
@@ -120,7 +120,7 @@ fn go_on(
             if stop.load(Ordering::Relaxed) {
                 return Ok(if is_once { Exit::Interrupted } else { Exit::Fine });
             }
-            thread::sleep(due.saturating_duration_since(Instant::now()).min(POLL));
+            threads::sleep(due.saturating_duration_since(Instant::now()).min(POLL));
         }
     }
 }

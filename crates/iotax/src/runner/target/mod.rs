@@ -11,8 +11,8 @@ use iotax_model::Plan;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::warning::Warning;
-use iotax_model::wire::{Area, Job};
-use iotax_model::workload::{DEFAULT_SIZE, Workload};
+use iotax_model::wire::{Area, Job, StampedFill};
+use iotax_model::workload::{DEFAULT_SIZE, Verify, Workload};
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::interrupt::Interrupt;
@@ -28,8 +28,11 @@ pub(super) use storage::{HostSite, LocalStorage, RemoteSite};
 pub(super) struct Target {
     pub(super) spec: TargetSpec,
     pub(super) site: Site,
-    /// True if all that workloads expect to be written is: not before it is filled, nor after one that began with unwritten space.
+    /// True if all that workloads expect to be written is: not before it is filled, nor after one that began with unwritten space, nor after one
+    /// whose writes failed.
     pub(super) is_filled: bool,
+    /// The fill, where its stamps tell of it and nothing but workloads that stamp has written since.
+    pub(super) stamped: Option<StampedFill>,
 }
 
 /// The site of a target, with what only that site has.
@@ -213,6 +216,8 @@ impl Target {
         agent
             .fill(&area, &plan.content(), seed, patience, &mut |done| progress.filled(&name, done, size))
             .map_err(interrupted)?;
+        let is_stamped = plan.content().verify != Verify::None && plan.has_own_storage(&self.spec);
+        self.stamped = is_stamped.then(|| StampedFill { seed, end: Bytes(area.offset.0 + size.0) });
         self.pause()
     }
 
@@ -234,7 +239,8 @@ impl Target {
             Site::Guest(_) | Site::Remote(_) | Site::Network(_) => None,
         };
         let Area { path, shared, identity, .. } = area;
-        Job { path, workload, size, writable, shared, identity, directory, ..read_only }
+        let filled = self.stamped.filter(|_| !workload.lays_out());
+        Job { path, workload, size, writable, shared, identity, directory, filled, ..read_only }
     }
 
     /// Replaces its snapshots, so that each measurement meets fresh ones. Its guest must be paused.

@@ -24,6 +24,7 @@ use super::pace::Pace;
 use super::sequence::Sequence;
 use super::{Counters, PATIENCE, Settings, passes};
 use iotax_engine::clock;
+use iotax_model::threads;
 
 /// Bytes of the longer header.
 const HEADER: usize = 16;
@@ -62,11 +63,11 @@ pub(super) fn send(
             match outbox.send(socket) {
                 Ok((bytes, datagrams)) => counters.sent(bytes, datagrams),
                 Err(error) if passes(&error) => {}
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => std::thread::sleep(REST),
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => threads::sleep(REST),
                 Err(error) if is_away(&error) => {
                     let (bytes, datagrams) = outbox.lose();
                     counters.sent(bytes, datagrams);
-                    std::thread::sleep(REST);
+                    threads::sleep(REST);
                 }
                 Err(error) => return Err(error),
             }

@@ -1,0 +1,44 @@
+use super::*;
+
+#[test]
+fn every_additive_figure_of_concurrent_loads_is_their_sum() {
+    let mut latency = crate::Histogram::new();
+    latency.add_many(7, 10);
+    let tally = || Some(Tally { ios: 10, bytes: 40, latency: latency.clone(), response: None });
+    let way = |upload| WaySample {
+        upload,
+        lost: Some(1),
+        out_of_order: Some(2),
+        duplicates: Some(3),
+        jitter_ns: Some(4),
+        retransmits: Some(5),
+        rtt_ns: Some(6),
+        cwnd: Some(7),
+    };
+    let one = Sample {
+        at_ns: 100,
+        duration_ns: 50,
+        tallies: Tallies { read: tally(), write: tally(), trim: tally(), sync: tally(), meta: tally() },
+        oldest_ns: Some(9),
+        failed: 11,
+        ways: vec![way(true), way(false)],
+    };
+    let mut all = one.clone();
+    all.merge(one.clone());
+    all.merge(one);
+    let Sample { at_ns, duration_ns, tallies, oldest_ns, failed, ways } = all;
+    assert_eq!((at_ns, duration_ns, oldest_ns, failed), (100, 50, Some(9), 33));
+    for (word, tally) in tallies.each() {
+        let Tally { ios, bytes, latency, response } = tally.expect(word);
+        assert_eq!((*ios, *bytes, latency.count(), response), (30, 120, 30, &None), "{word}");
+    }
+    let merged = |upload| WaySample {
+        lost: Some(3),
+        out_of_order: Some(6),
+        duplicates: Some(9),
+        jitter_ns: None,
+        retransmits: Some(15),
+        ..way(upload)
+    };
+    assert_eq!(ways, [merged(true), merged(false)]);
+}
