@@ -1,5 +1,6 @@
 //! The connections that are open, and which of them gives way.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -57,14 +58,10 @@ impl Connections {
         let mut open = self.lock();
         let mut peers = HashMap::<IpAddr, usize>::new();
         open.by_number.values().for_each(|entry| *peers.entry(entry.peer).or_default() += 1);
-        let has_most = if peers.get(&peer).copied().unwrap_or_default() >= OF_ONE {
-            Some(peer)
-        } else if open.by_number.len() >= ALL {
-            peers.into_iter().max_by_key(|(_, has)| *has).map(|(peer, _)| peer)
-        } else {
-            None
-        };
-        if has_most.is_some_and(|peer| !open.close_one_of(peer)) {
+        let is_full = peers.get(&peer).is_some_and(|has| *has >= OF_ONE);
+        if (is_full || open.by_number.len() >= ALL)
+            && !open.close_one(|entry| (entry.peer == peer || !is_full).then(|| peers[&entry.peer]))
+        {
             return Ok(None);
         }
         open.count += 1;
@@ -79,12 +76,12 @@ impl Connections {
 }
 
 impl Open {
-    /// Closes the connection of a peer that has waited the longest; false if all are being answered.
-    fn close_one_of(&mut self, peer: IpAddr) -> bool {
-        let waiting = self.by_number.iter().filter(|(_, entry)| entry.peer == peer && entry.busy == 0);
-        let Some(number) = waiting.min_by_key(|(_, entry)| entry.since).map(|(number, _)| *number) else {
-            return false;
-        };
+    /// Closes the connection that has waited the longest, of those with the highest rank; false if all that have one are being answered.
+    fn close_one(&mut self, rank: impl Fn(&Entry) -> Option<usize>) -> bool {
+        let waiting = self.by_number.iter().filter(|(_, entry)| entry.busy == 0);
+        let ranked =
+            waiting.filter_map(|(number, entry)| Some((rank(entry)?, Reverse(entry.since), *number)));
+        let Some((_, _, number)) = ranked.max() else { return false };
         if let Some(entry) = self.by_number.remove(&number) {
             // Its reads end, and with them its task.
             let _ = shutdown(&entry.socket, Shutdown::Both);

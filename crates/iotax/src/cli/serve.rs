@@ -142,7 +142,12 @@ fn is_writable(args: &Args) -> Result<bool, Failure> {
 fn is_unwritable(failure: &Failure) -> bool {
     matches!(
         failure.error.downcast_ref(),
-        Some(StoreError::Unwritable { .. } | StoreError::Sql { .. } | StoreError::Damaged { .. })
+        Some(
+            StoreError::Unwritable { .. }
+                | StoreError::Planted { .. }
+                | StoreError::Sql { .. }
+                | StoreError::Damaged { .. }
+        )
     )
 }
 
