@@ -12,6 +12,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use crate::interrupt::Interrupt;
+use crate::own_file;
 use crate::program::{Program, ProgramError};
 
 /// A run's process lock, and the interrupt that ends its tools.
@@ -25,7 +26,7 @@ pub struct ProcessLock {
 impl ProcessLock {
     /// Takes the lock; creates its file if missing. `None` if a process holds it.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), path)?;
         match file.try_lock() {
             Ok(()) => {
                 Ok(Some(Self { path: path.to_owned(), file: Arc::new(file), stop: Interrupt::default() }))

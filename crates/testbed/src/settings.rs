@@ -3,7 +3,7 @@
 //! Every file that a run changes is in the undo log before the first change, once for the whole run, with its former value and the
 //! values that the run writes. So any later moment may be the last one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::kernel_file::{self, KernelFile};
 use crate::refusal::Refusal;
 use crate::stack::{self, LayerStack};
-use crate::undo::{Effect, UndoLog, UndoLogError};
+use crate::undo::{Effect, FileId, UndoEntry, UndoLog, UndoLogError};
 
 /// Files that the kernel changes along with a setting. A scheduler brings its own depth and switches writeback throttling; a share of
 /// memory replaces a number of bytes.
@@ -59,6 +59,12 @@ pub struct KernelSettings {
     files: Vec<KernelFile>,
     /// By target: each file that it touches and the value that it writes; `None` for one that follows.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
+    /// Their entries in the undo log.
+    entries: Vec<UndoEntry>,
+    /// What is in effect, by place in `files`: the value that each file had right after a target's settings were applied.
+    applied: BTreeMap<usize, String>,
+    /// Places of files that somebody else changed while the run lived. They are left as they are, and on record no more.
+    foreign: BTreeSet<usize>,
     /// The same files, locked while the run lives: of two runs the second would take the first one's values for the former ones.
     locked: Vec<fs::File>,
 }
@@ -82,66 +88,147 @@ impl KernelSettings {
         }
         let mut files: Vec<KernelFile> = files.into_values().collect();
         files.sort_by_key(|file| ORDER.iter().position(|name| file.path.ends_with(name)));
-        Ok(Self { files, touched, locked: Vec::new() })
+        Ok(Self { files, touched, ..Self::default() })
     }
 
     /// Locks every file against other runs, until this is dropped. Fails if another run has one, or if a value has changed since it was
     /// read.
     pub fn claim(&mut self) -> Result<(), SettingFailure> {
         for file in &self.files {
-            let opened = fs::File::open(&file.path).map_err(failed(file))?;
-            flock(&opened, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
-                let source = match errno {
-                    Errno::WOULDBLOCK => {
-                        io::Error::other("another iotax is trying values of it; wait until that ends")
-                    }
-                    errno => errno.into(),
-                };
-                failed(file)(source)
-            })?;
-            self.locked.push(opened);
+            self.locked.extend(lock(&file.path).map_err(failed(file))?);
             file.check_former().map_err(failed(file))?;
         }
         Ok(())
     }
 
     /// Records every file in the undo log, before the first change.
-    pub fn record(&self, undo_log: &mut UndoLog) -> Result<(), UndoLogError> {
-        self.files
-            .iter()
-            .try_for_each(|file| undo_log.record(Effect::Setting(Box::new(file.clone()))).map(drop))
+    pub fn record(&mut self, undo_log: &mut UndoLog) -> Result<(), UndoLogError> {
+        for file in &self.files {
+            self.entries.push(undo_log.record(Effect::Setting(Box::new(file.clone())))?);
+        }
+        Ok(())
     }
 
     /// Applies and restores the settings of a target once, so that what the kernel refuses is found before anything is measured.
-    pub fn try_out(&self, target: usize) -> Result<(), SettingFailure> {
-        let applied = self.apply(target);
-        self.restore(target).and(applied)
+    pub fn try_out(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        let applied = self.apply(target, undo_log);
+        self.restore(undo_log).and(applied)
     }
 
-    /// Applies the settings of a target. Fails, and changes nothing further, if somebody else changed a value meanwhile.
-    pub fn apply(&self, target: usize) -> Result<(), SettingFailure> {
-        let files = || self.files_of(target).rev();
-        for (file, _) in files() {
-            file.check_former().map_err(failed(file))?;
+    /// Applies the settings of a target, which are on record. Fails, and changes nothing, if somebody else changed a value meanwhile.
+    pub fn apply(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        let places: Vec<usize> = self.places_of(target).map(|(place, _)| place).collect();
+        for place in &places {
+            let file = &self.files[*place];
+            if self.foreign.contains(place) {
+                let changed = io::Error::other("somebody else changed it during this run");
+                return Err(failed(file)(changed));
+            }
+            if let Err(error) = file.check_former() {
+                let failure = failed(file)(error);
+                return self.leave(*place, undo_log).and(Err(failure));
+            }
         }
-        let mut written = files().filter_map(|(file, new)| Some((file, new?)));
+        let written = self.write(target);
+        // What the kernel changed along, too.
+        let now = |place: usize| Some((place, kernel_file::value(&self.files[place].path).ok()?));
+        self.applied = places.into_iter().filter_map(now).collect();
+        written
+    }
+
+    /// Applies the settings of a target for good.
+    pub fn apply_for_good(&self, target: usize) -> Result<(), SettingFailure> {
+        self.write(target)
+    }
+
+    fn write(&self, target: usize) -> Result<(), SettingFailure> {
+        let mut written = self.places_of(target).filter_map(|(place, new)| Some((&self.files[place], new?)));
         written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
     }
 
-    /// Puts back what a target's settings changed. Goes on after a failure and returns the first.
-    pub fn restore(&self, target: usize) -> Result<(), SettingFailure> {
-        let results = self.files_of(target).rev().map(|(file, _)| file.restore().map_err(failed(file)));
-        results.collect::<Vec<_>>().into_iter().collect()
+    /// Puts back what the last [`Self::apply`] changed, and leaves what somebody else changed since. Goes on after a failure and returns
+    /// the first.
+    pub fn restore(&mut self, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        let (mut goals, mut results) = (Vec::new(), Vec::new());
+        // All are looked at first: a scheduler that is put back changes the depth.
+        for (place, applied) in std::mem::take(&mut self.applied).into_iter().rev() {
+            let file = &self.files[place];
+            match kernel_file::value(&file.path) {
+                Ok(now) if now == applied || now == file.was => goals.push((place, file.was.clone())),
+                Ok(now) => {
+                    let words =
+                        format!("somebody else set it to {now}, so it is left alone; it was {}", file.was);
+                    results.push(Err(failed(file)(io::Error::other(words))));
+                    goals.push((place, now));
+                    results.push(self.leave(place, undo_log));
+                }
+                Err(error) => results.push(Err(failed(file)(error))),
+            }
+        }
+        for (place, goal) in goals {
+            let file = &self.files[place];
+            let is_there = kernel_file::value(&file.path).is_ok_and(|now| now == goal);
+            let put = if is_there { Ok(()) } else { file.set(&goal) };
+            results.push(put.map_err(failed(file)));
+        }
+        results.into_iter().collect()
     }
 
-    fn files_of(&self, target: usize) -> impl DoubleEndedIterator<Item = (&KernelFile, Option<&str>)> {
-        let touched = self.touched.get(target);
-        self.files.iter().filter_map(move |file| Some((file, touched?.get(&file.path)?.as_deref())))
+    /// Takes a file that somebody else changed off the record, so that nothing puts it back.
+    fn leave(&mut self, place: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        if self.foreign.insert(place)
+            && let Some(entry) = self.entries.get(place)
+        {
+            let left = undo_log.commit(*entry);
+            return left.map_err(|error| failed(&self.files[place])(io::Error::other(error)));
+        }
+        Ok(())
     }
+
+    /// The places of the files that a target's settings touch, in the order of changes, and what is written to each.
+    fn places_of(&self, target: usize) -> impl Iterator<Item = (usize, Option<&str>)> {
+        let touched = self.touched.get(target);
+        let files = self.files.iter().enumerate().rev();
+        files.filter_map(move |(place, file)| Some((place, touched?.get(&file.path)?.as_deref())))
+    }
+}
+
+/// Locks a file of the kernel, also as the first process of the machine sees it: every network namespace has a /sys of its own, with
+/// inodes of its own.
+fn lock(path: &Path) -> io::Result<Vec<fs::File>> {
+    let mut locked = vec![fs::File::open(path)?];
+    let elsewhere = Path::new("/proc/1/root").join(path.strip_prefix("/").unwrap_or(path));
+    // It may not be to be seen from a container.
+    if let Ok(other) = fs::File::open(elsewhere)
+        && FileId::of(&other.metadata()?) != FileId::of(&locked[0].metadata()?)
+    {
+        locked.push(other);
+    }
+    for file in &locked {
+        flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => {
+                io::Error::other("another iotax is trying values of it; wait until that ends")
+            }
+            errno => errno.into(),
+        })?;
+    }
+    Ok(locked)
 }
 
 fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
     |source| SettingFailure { path: file.path.clone(), source }
+}
+
+/// Returns whether a path is of a file that a target's settings touch.
+pub(crate) fn is_one(root: &Path, path: &Path) -> bool {
+    let words = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default().split('/');
+    let (memory, queue): (Vec<&str>, Vec<&str>) = ORDER.iter().partition(|name| name.starts_with("dirty_"));
+    match words.collect::<Vec<&str>>().as_slice() {
+        ["proc", "sys", "vm", name] => memory.contains(name),
+        ["sys", "class", "block", _, "queue", name] => queue.contains(name),
+        ["sys", "class", "block", _, "queue", "iosched", _] => true,
+        _ => false,
+    }
 }
 
 /// The files that a target's settings touch.

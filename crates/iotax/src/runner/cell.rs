@@ -135,7 +135,7 @@ impl Runner<'_> {
         });
         // Targets that are measured together have no settings.
         let setting = wanted.first().map_or(usize::MAX, |(target, _)| *target);
-        let applied = self.settings.apply(setting).context("a setting cannot be applied");
+        let applied = self.settings.apply(setting, undo_log).context("a setting cannot be applied");
         let entry = Entry {
             gate: self.order.gate,
             order: scheduled.first().map_or(0, |first| first.order),
@@ -144,7 +144,7 @@ impl Runner<'_> {
         let performed = applied.and_then(|()| {
             window::perform(&mut parts, entry, happenings.as_ref(), &mut self.local, progress)
         });
-        let restored = self.settings.restore(setting).context("a setting is not as it was");
+        let restored = self.settings.restore(undo_log).context("a setting is not as it was");
         drop(happenings);
         self.phases.begin(phases::FINISH);
         if let (Some(operations), [Part { targets: [target], .. }]) = (operations, parts.as_mut_slice()) {

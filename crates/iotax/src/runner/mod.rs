@@ -233,7 +233,7 @@ impl Runner<'_> {
             storage::same_disks(order.before, &record?)?;
         }
         for target in 0..order.plan.targets.len() {
-            match self.settings.try_out(target) {
+            match self.settings.try_out(target, undo_log) {
                 Err(error) if order.plan.targets[target].name != order.plan.baseline => {
                     self.lose(target, &error.to_string(), store, progress)?;
                 }

@@ -127,27 +127,58 @@ fn each_target_has_its_settings_and_all_is_put_back() {
     ]);
     let state = tempfile::tempdir().expect("a directory");
     let mut undo_log = UndoLog::create(state.path(), "run").expect("a log");
-    let settings = KernelSettings::find(root.path(), &plan).expect("found");
+    let mut settings = KernelSettings::find(root.path(), &plan).expect("found");
     settings.record(&mut undo_log).expect("recorded");
     let log = fs::read_to_string(state.path().join("run.jsonl")).expect("read");
     assert_eq!(log.lines().count(), 3, "each file once: {log}");
 
     let now = |path: &str| fs::read_to_string(root.path().join(path)).expect("there");
     for (target, depth, dirty) in [(0, "256\n", "20\n"), (1, "64\n", "20\n"), (2, "8\n", "5\n")] {
-        settings.apply(target).expect("applied");
+        settings.apply(target, &mut undo_log).expect("applied");
         assert_eq!((now(DEPTH).as_str(), now("proc/sys/vm/dirty_ratio").as_str()), (depth, dirty));
-        settings.restore(target).expect("restored");
+        settings.restore(&mut undo_log).expect("restored");
         assert_eq!(bytes(root.path()), before, "{target}");
     }
 
     // Somebody else's value is neither taken for the former one nor overwritten.
     fs::write(root.path().join(DEPTH), "32\n").expect("written");
-    let refused = settings.apply(1).expect_err("changed");
-    let reason = std::error::Error::source(&refused).expect("a reason").to_string();
-    assert!(reason.contains("it is 32 and was 256"), "{refused}: {reason}");
+    // Not even one that the run itself tries, nor later.
+    for value in ["32\n", "64\n", "256\n"] {
+        fs::write(root.path().join(DEPTH), value).expect("written");
+        let refused = settings.try_out(1, &mut undo_log).expect_err("changed");
+        let reason = std::error::Error::source(&refused).expect("a reason").to_string();
+        assert!(reason.contains("somebody else changed it"), "{refused}: {reason}");
+        assert_eq!(now(DEPTH), value);
+    }
+    fs::write(root.path().join(DEPTH), "64\n").expect("written");
     let (_, failures) = undo_log.undo_all();
-    assert_eq!(now(DEPTH), "32\n");
-    assert!(failures.len() == 1 && failures[0].reason.contains("set it to 32"), "{failures:?}");
+    assert_eq!((now(DEPTH).as_str(), failures.len()), ("64\n", 0), "{failures:?}");
+}
+
+#[test]
+fn what_somebody_changes_during_a_measurement_is_left_and_the_rest_put_back() {
+    let root = tree::build(&SETTINGS.replace("none [mq-deadline] kyber", "none"));
+    let home = "file = { dir = '/home' }\n";
+    let plan = plan(&[
+        home,
+        &format!("{home}settings = {{ nr_requests = 64, dirty_ratio = 5 }}"),
+        &format!("{home}settings = {{ nr_requests = 8 }}"),
+    ]);
+    let state = tempfile::tempdir().expect("a directory");
+    let mut undo_log = UndoLog::create(state.path(), "run").expect("a log");
+    let mut settings = KernelSettings::find(root.path(), &plan).expect("found");
+    settings.record(&mut undo_log).expect("recorded");
+    let now = |path: &str| fs::read_to_string(root.path().join(path)).expect("there");
+    settings.apply(1, &mut undo_log).expect("applied");
+    // A value that another target of the run has.
+    fs::write(root.path().join(DEPTH), "8\n").expect("written");
+    let told = settings.restore(&mut undo_log).expect_err("somebody else's");
+    let reason = std::error::Error::source(&told).expect("a reason").to_string();
+    assert!(reason.contains("somebody else set it to 8") && reason.contains("it was 256"), "{reason}");
+    let both = || (now(DEPTH), now("proc/sys/vm/dirty_ratio"));
+    assert_eq!(both(), ("8\n".into(), "20\n".into()));
+    undo_log.undo_all();
+    assert_eq!(both(), ("8\n".into(), "20\n".into()));
 }
 
 #[test]
@@ -157,17 +188,16 @@ fn what_the_kernel_changes_along_is_put_back_too() {
     let plan = plan(&["file = { dir = '/home' }\nsettings = { scheduler = 'none' }"]);
     let state = tempfile::tempdir().expect("a directory");
     let mut undo_log = UndoLog::create(state.path(), "run").expect("a log");
-    let settings = KernelSettings::find(root.path(), &plan).expect("found");
+    let mut settings = KernelSettings::find(root.path(), &plan).expect("found");
     settings.record(&mut undo_log).expect("recorded");
-    settings.apply(0).expect("applied");
+    settings.apply(0, &mut undo_log).expect("applied");
     // A scheduler brings its own depth, and the one before comes back with defaults.
     fs::write(root.path().join(DEPTH), "31\n").expect("written");
     fs::write(root.path().join(BATCH), "16\n").expect("written");
-    settings.restore(0).expect("restored");
-    assert_eq!(fs::read_to_string(root.path().join(DEPTH)).expect("read"), "256\n");
-    assert_eq!(fs::read_to_string(root.path().join(BATCH)).expect("read"), "7\n");
     let (undone, failures) = undo_log.undo_all();
     assert_eq!((undone.len(), failures.len()), (4, 0), "{failures:?}");
+    assert_eq!(fs::read_to_string(root.path().join(DEPTH)).expect("read"), "256\n");
+    assert_eq!(fs::read_to_string(root.path().join(BATCH)).expect("read"), "7\n");
 }
 
 #[test]
