@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
@@ -14,9 +15,10 @@ use rustix::fs::{Access, FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::kernel_file::{self, KernelFile};
+use crate::own_file;
 use crate::refusal::Refusal;
 use crate::stack::{self, LayerStack};
-use crate::undo::{Effect, FileId, UndoEntry, UndoLog, UndoLogError};
+use crate::undo::{Effect, UndoEntry, UndoLog, UndoLogError};
 
 /// Files that the kernel changes along with a setting. A scheduler brings its own depth and switches writeback throttling; a share of
 /// memory replaces a number of bytes.
@@ -193,16 +195,17 @@ impl KernelSettings {
     }
 }
 
-/// Locks a file of the kernel, also as the first process of the machine sees it: every network namespace has a /sys of its own, with
-/// inodes of its own.
+/// Where files are locked for all network namespaces: each has a /sys of its own, with inodes of its own.
+const LOCKS: &str = "/run/iotax";
+
+/// Locks a file of the kernel.
 fn lock(path: &Path) -> io::Result<Vec<fs::File>> {
     let mut locked = vec![fs::File::open(path)?];
-    let elsewhere = Path::new("/proc/1/root").join(path.strip_prefix("/").unwrap_or(path));
-    // It may not be to be seen from a container.
-    if let Ok(other) = fs::File::open(elsewhere)
-        && FileId::of(&other.metadata()?) != FileId::of(&locked[0].metadata()?)
-    {
-        locked.push(other);
+    if let Ok(below) = path.strip_prefix("/sys") {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(LOCKS)?;
+        let name = below.to_string_lossy().replace('/', "-");
+        let place = own_file::directory(Path::new(LOCKS))?.join(name);
+        locked.push(own_file::open(fs::OpenOptions::new().create(true).append(true).mode(0o600), &place)?);
     }
     for file in &locked {
         flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
