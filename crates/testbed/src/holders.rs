@@ -1,39 +1,75 @@
 //! Finds processes that use a device or a directory, through /proc.
 
-mod same_file;
-
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
 
 use crate::host_info::text;
-pub(crate) use same_file::{FileNumber, Overlays};
 
-/// Processes that have one of these block devices (by `rdev`) or files (by device and inode) open for writing, under any name.
-pub(crate) fn writers(devices: &[u64], files: &[FileNumber]) -> Vec<String> {
+/// A file by what is the same under each of its names.
+///
+/// A stacked filesystem (overlayfs, FUSE) shows the file beneath with a device number, and often an inode number, of its own. What it
+/// passes through are length and birth, to the nanosecond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BackingFile {
+    /// Device and inode.
+    pub(crate) number: (u64, u64),
+    /// Length and, where the filesystem keeps it, birth in seconds and nanoseconds. `None` for a file that no name leads to.
+    pub(crate) content: Option<(u64, Option<(i64, u32)>)>,
+}
+
+impl BackingFile {
+    pub(crate) fn of(found: &fs::Metadata) -> Self {
+        let born = found.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let born = born.and_then(|born| Some((i64::try_from(born.as_secs()).ok()?, born.subsec_nanos())));
+        Self { number: (found.dev(), found.ino()), content: Some((found.len(), born)) }
+    }
+
+    /// Returns whether the two are one file, or may be one that two filesystems show.
+    pub(crate) fn may_be(self, other: Self) -> bool {
+        let same = self.content.zip(other.content).is_some_and(|(one, other)| match (one, other) {
+            ((length, Some(born)), (other, Some(other_born))) => length == other && born == other_born,
+            ((length, _), (other, _)) => length == other && length > 0,
+        });
+        self.number == other.number || (self.is_apart(other) && same)
+    }
+
+    /// Returns whether the two are on different filesystems.
+    pub(crate) const fn is_apart(self, other: Self) -> bool {
+        self.number.0 != other.number.0
+    }
+}
+
+/// Processes that have one of these block devices (by `rdev`) or files open for writing, under any name.
+pub(crate) fn writers(devices: &[u64], files: &[BackingFile]) -> Vec<String> {
     if devices.is_empty() && files.is_empty() {
         return Vec::new();
     }
-    let overlays = if files.is_empty() { Overlays::default() } else { Overlays::read(Path::new("/")) };
     users(|task| {
         entries(&task.join("fd")).iter().any(|descriptor| {
-            is_one(descriptor, devices, files, &overlays) && is_for_writing(task, descriptor).unwrap_or(true)
+            is_one(descriptor, devices, files) && is_for_writing(task, descriptor).unwrap_or(true)
         })
     })
 }
 
-fn is_one(descriptor: &Path, devices: &[u64], files: &[FileNumber], overlays: &Overlays) -> bool {
+fn is_one(descriptor: &Path, devices: &[u64], files: &[BackingFile]) -> bool {
     // Does not query network filesystems, which could block forever.
-    let wanted = StatxFlags::TYPE | StatxFlags::INO;
+    let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;
     let Ok(found) = statx(CWD, descriptor, AtFlags::STATX_DONT_SYNC, wanted) else { return false };
     match FileType::from_raw_mode(found.stx_mode.into()) {
         FileType::BlockDevice => devices.contains(&makedev(found.stx_rdev_major, found.stx_rdev_minor)),
-        _ => {
-            let file = (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino);
-            files.iter().any(|known| overlays.may_be_one(*known, file))
+        FileType::RegularFile => {
+            let number = (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino);
+            let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+            let born = is_known.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec));
+            let open = BackingFile { number, content: Some((found.stx_size, born)) };
+            files.iter().any(|file| file.may_be(open))
         }
+        _ => false,
     }
 }
 

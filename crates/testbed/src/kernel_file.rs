@@ -28,6 +28,9 @@ pub struct KernelFile {
     pub diskseq: Option<String>,
 }
 
+/// Mount points of the kernel's own files, with `f_type` of statfs(2).
+const KERNELS: [(&str, u64); 2] = [("/sys", 0x6265_6572), ("/proc", 0x9fa0)];
+
 /// The value in a file's text: the word in brackets of a list of choices, otherwise all of it.
 fn active(text: &str) -> &str {
     let chosen = text.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0));
@@ -51,6 +54,12 @@ fn diskseq(path: &Path) -> Option<String> {
 }
 
 impl KernelFile {
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        let (path, was) = (PathBuf::new(), String::new());
+        Self { path, was, values: Vec::new(), follows: false, boot_id: None, diskseq: None }
+    }
+
     /// Reads a file that is to be changed.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
         Ok(Self {
@@ -94,56 +103,60 @@ impl KernelFile {
         )))
     }
 
-    /// Returns whether the file is certainly the one that was read: not after a restart, nor on another disk of that name.
-    fn is_the_same(&self) -> bool {
-        self.boot_id.is_some() && self.boot_id == boot_id() && self.diskseq == diskseq(&self.path)
+    /// The value now; `None` if the disk is gone with all its files. Fails where the kernel's files are not to be seen.
+    fn found(&self) -> io::Result<Option<String>> {
+        check_mounted(&self.path)?;
+        match value(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        }
     }
 
-    /// Puts the former value back. A value that neither was there nor is the run's stays, and is an error, as is one of the run's where it
-    /// is not known whose it is now: a loop device keeps its settings when another file is attached to it.
+    /// Why the file may be another one than the one that was read.
+    fn doubt(&self) -> Option<String> {
+        let (boot_id, diskseq) = (boot_id(), diskseq(&self.path));
+        if self.boot_id.is_none() || boot_id.is_none() {
+            return Some("it is not known whether the machine has restarted since".into());
+        }
+        if self.boot_id != boot_id {
+            return Some("by its boot id the machine has restarted since".into());
+        }
+        (self.diskseq != diskseq).then(|| "another disk has been attached under this name since".into())
+    }
+
+    /// Puts the former value back. A value that neither was there nor is the run's stays, and is an error. So is one that may be the run's
+    /// on what may be another disk: a loop device, for one, keeps its scheduler when it is attached again.
     pub(crate) fn restore(&self) -> io::Result<()> {
-        if !self.path.exists() {
-            return self.check_gone();
-        }
-        let now = value(&self.path)?;
-        if now == self.was {
-            return Ok(());
-        }
-        let is_ours = self.values.contains(&now);
-        if !self.is_the_same() {
-            return if is_ours { Err(self.not_known(&now)) } else { Ok(()) };
-        }
-        if !self.follows && !is_ours {
-            return Err(self.foreign(&now));
-        }
-        self.set(&self.was)
-    }
-
-    /// Fails if the file is missing only because it cannot be looked for.
-    fn check_gone(&self) -> io::Result<()> {
-        let is_listing = |place: &&Path| place.ends_with("class/block") || place.ends_with("sys/vm");
-        match self.path.ancestors().find(is_listing) {
-            Some(listing) if !listing.exists() => Err(io::Error::other(format!(
-                "{} is not there, so what it reads is not known; mount it and clean again",
-                listing.display()
+        let Some(now) = self.found()?.filter(|now| *now != self.was) else { return Ok(()) };
+        let may_be_ours = self.follows || self.values.contains(&now);
+        match self.doubt() {
+            Some(_) if !may_be_ours => Ok(()),
+            Some(doubt) => Err(io::Error::other(format!(
+                "it is {now}, which the run may have set, but {doubt}; left alone. If it is the run's: echo {} > {}; then forget it",
+                self.was,
+                self.path.display()
             ))),
-            _ => Ok(()),
+            None if !may_be_ours => Err(io::Error::other(format!(
+                "somebody else set it to {now}, so it is left alone; it was {}",
+                self.was
+            ))),
+            None => self.set(&self.was),
         }
     }
+}
 
-    fn not_known(&self, now: &str) -> io::Error {
-        io::Error::other(format!(
-            "it reads {now}, as the run set it, but this may be another disk or another start of the machine; if it is still the run's: echo \
-             {} > {}",
-            self.was,
-            self.path.display()
-        ))
+/// Fails if a path in /sys or /proc is not the kernel's: a file that is missing there says nothing.
+pub(crate) fn check_mounted(path: &Path) -> io::Result<()> {
+    for (point, kind) in KERNELS {
+        if path.starts_with(point)
+            && u64::try_from(rustix::fs::statfs(point)?.f_type).is_ok_and(|found| found != kind)
+        {
+            let words =
+                format!("{point} is not mounted here, so it cannot be looked at; clean again where it is");
+            return Err(io::Error::other(words));
+        }
     }
-
-    /// The error for a value that somebody else set.
-    pub(crate) fn foreign(&self, now: &str) -> io::Error {
-        io::Error::other(format!("somebody else set it to {now}, so it is left alone; it was {}", self.was))
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -190,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_to_be_put_back_is_not_called_so() {
+    fn what_may_be_another_disks_is_left_alone_and_told() {
         let (dir, path) = file("64\n");
         let known = KernelFile {
             was: "128".into(),
@@ -198,19 +211,19 @@ mod tests {
             ..KernelFile::read(&path).expect("read")
         };
         let of_another_boot = KernelFile { boot_id: Some("before".into()), ..known.clone() };
-        let said = |file: &KernelFile| file.restore().expect_err("not known").to_string();
-        assert!(said(&of_another_boot).contains("echo 128 > "), "{}", said(&of_another_boot));
-        assert!(said(&KernelFile { boot_id: None, ..known.clone() }).contains("it reads 64"));
-        // As when another file is attached to a loop device.
+        let of_no_boot = KernelFile { boot_id: None, ..known.clone() };
+        let told = |known: &KernelFile| known.restore().expect_err("not known").to_string();
+        assert!(told(&of_another_boot).contains("has restarted since"), "{}", told(&of_another_boot));
+        assert!(told(&of_no_boot).contains("it is not known whether"), "{}", told(&of_no_boot));
         fs::write(dir.path().join("block/sda/diskseq"), "5\n").expect("written");
-        assert!(said(&known).contains("another disk"), "{}", said(&known));
+        let again = told(&known);
+        assert!(again.contains("another disk") && again.contains("echo 128 > "), "{again}");
         assert_eq!(value(&path).expect("read"), "64");
-        fs::write(&path, "32\n").expect("written");
-        known.restore().expect("it is not the run's");
+        // A value that the run never sets is another disk's, or the default after a restart.
+        fs::write(&path, "256\n").expect("written");
+        [&of_another_boot, &known].iter().for_each(|known| known.restore().expect("nothing to do"));
+        assert_eq!(value(&path).expect("read"), "256");
         fs::remove_file(&path).expect("removed");
-        known.restore().expect("the disk is gone");
-        let without_sys =
-            KernelFile { path: dir.path().join("sys/class/block/sda/queue/scheduler"), ..known };
-        assert!(said(&without_sys).contains("mount it"), "{}", said(&without_sys));
+        known.restore().expect("nothing to do");
     }
 }

@@ -20,6 +20,7 @@ pub mod monitor;
 mod netlink;
 pub mod netns;
 pub mod network;
+mod own_file;
 pub mod program;
 pub mod refusal;
 pub mod remote;

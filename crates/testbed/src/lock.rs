@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
-
 use crate::interrupt::Interrupt;
+use crate::own_file;
 use crate::program::{Program, ProgramError};
 
 /// A run's process lock, and the interrupt that ends its tools.
@@ -27,9 +26,7 @@ pub struct ProcessLock {
 impl ProcessLock {
     /// Takes the lock; creates its file if missing. `None` if a process holds it.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
-        // What is no file there, such as a FIFO, must not be waited for.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+        let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), path)?;
         match file.try_lock() {
             Ok(()) => {
                 Ok(Some(Self { path: path.to_owned(), file: Arc::new(file), stop: Interrupt::default() }))

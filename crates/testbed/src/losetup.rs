@@ -6,21 +6,24 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use iotax_model::threads;
 use serde::{Deserialize, Serialize};
 
 use crate::holders;
-use crate::host_info::boot_id;
+use crate::host_info::{boot_id, text};
+use crate::kernel_file;
 use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
-use iotax_model::threads;
 
 pub(crate) const LOSETUP: Program = Program { name: "losetup", package: "mount" };
 
-/// The kernel's block devices.
-const DEVICES: &str = "/sys/class/block";
-
 /// Time to wait for an exiting process to release a detached device.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time in which a device that is being detached still shows its file's name.
+const DETACHING: Duration = Duration::from_secs(1);
+/// The kernel's directory of block devices.
+const DEVICES: &str = "/sys/class/block";
 
 /// A loop device over a file, identified by the file's device and inode: the loop number is unknown before it is attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +59,15 @@ impl Listed {
     }
 }
 
+impl Listed {
+    /// Returns whether the kernel shows this path as its file's.
+    fn is_named(&self, file: &Path) -> bool {
+        let name = self.name.trim_start_matches("/dev/");
+        let shown = text(&Path::new(DEVICES).join(name).join("loop/backing_file"));
+        shown.is_some_and(|shown| Path::new(&shown) == file)
+    }
+}
+
 #[derive(Deserialize)]
 struct Listing {
     loopdevices: Vec<Listed>,
@@ -80,24 +92,11 @@ fn listed(said: &[u8]) -> serde_json::Result<Vec<Listed>> {
 impl Attached {
     /// Detaches the file's loop devices and waits until they are free.
     pub(crate) fn detach(&self, lock: &ProcessLock) -> io::Result<()> {
-        // Without it losetup lists nothing.
-        if !Path::new(DEVICES).exists() {
-            let words = format!(
-                "{DEVICES} is not there, so whether it is attached is not known; mount it and clean again"
-            );
-            return Err(io::Error::other(words));
-        }
-        let nodes = self.nodes()?;
+        kernel_file::check_mounted(Path::new(DEVICES))?;
         if self.boot_id.is_none() || self.boot_id != boot_id() {
-            return match nodes.first() {
-                None => Ok(()),
-                Some(node) => Err(io::Error::other(format!(
-                    "{node} is over that file, but may have been attached since the machine was started anew; if it is not needed: losetup \
-                     --detach {node}"
-                ))),
-            };
+            return self.check_gone();
         }
-        for node in nodes {
+        for node in self.nodes()? {
             if let Err(error) = lock.run(LOSETUP, ["--detach", &node]) {
                 // It may have detached itself after an earlier detach of an open device.
                 if self.nodes()?.contains(&node) {
@@ -120,8 +119,29 @@ impl Attached {
         }
     }
 
+    /// Fails if a device may be the one that was attached, in what may be another boot.
+    fn check_gone(&self) -> io::Result<()> {
+        let Some(node) = self.nodes()?.pop() else { return Ok(()) };
+        Err(io::Error::other(format!(
+            "{node} may be it, but it is not known to be of this boot; left alone. If it is: losetup --detach {node}; then forget it"
+        )))
+    }
+
+    /// The nodes of all devices over the file. Fails if the file of one is not to be seen.
     pub(crate) fn nodes(&self) -> io::Result<Vec<String>> {
-        let all = list().map_err(io::Error::other)?;
+        let deadline = Instant::now() + DETACHING;
+        let all = loop {
+            let all = list().map_err(io::Error::other)?;
+            match all.iter().find(|device| device.file().is_none() && device.is_named(&self.file)) {
+                None => break all,
+                Some(hidden) if Instant::now() > deadline => {
+                    let words =
+                        format!("{} stands on a file that cannot be looked at from here", hidden.name);
+                    return Err(io::Error::other(words));
+                }
+                Some(_) => threads::sleep(Duration::from_millis(20)),
+            }
+        };
         Ok(all.into_iter().filter(|device| self.is_over(device)).map(|device| device.name).collect())
     }
 

@@ -3,22 +3,22 @@
 //! Every file that a run changes is in the undo log before the first change, once for the whole run, with its former value and the
 //! values that the run writes. So any later moment may be the last one.
 
-mod lock;
-
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
 use iotax_model::target::{DiskStack, LayerKind, Setting, SettingScope, Stack, TargetSpec};
-use rustix::fs::Access;
+use rustix::fs::{Access, FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::kernel_file::{self, KernelFile};
+use crate::own_file;
 use crate::refusal::Refusal;
 use crate::stack::{self, LayerStack};
 use crate::undo::{Effect, UndoEntry, UndoLog, UndoLogError};
-use lock::SettingLock;
 
 /// Files that the kernel changes along with a setting. A scheduler brings its own depth and switches writeback throttling; a share of
 /// memory replaces a number of bytes.
@@ -61,12 +61,14 @@ pub struct KernelSettings {
     files: Vec<KernelFile>,
     /// By target: each file that it touches and the value that it writes; `None` for one that follows.
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
-    /// The locks of the same files while the run lives: of two runs the second would take the first one's values for the former ones.
-    locked: Vec<SettingLock>,
-    /// Their entries in the undo log, without those that somebody else changed.
-    entries: BTreeMap<PathBuf, UndoEntry>,
-    /// What the files of the applied target read once its settings were applied.
-    applied: BTreeMap<PathBuf, String>,
+    /// Their entries in the undo log.
+    entries: Vec<UndoEntry>,
+    /// What is in effect, by place in `files`: the value that each file had right after a target's settings were applied.
+    applied: BTreeMap<usize, String>,
+    /// Places of files that somebody else changed while the run lived. They are left as they are, and on record no more.
+    foreign: BTreeSet<usize>,
+    /// The same files, locked while the run lives: of two runs the second would take the first one's values for the former ones.
+    locked: Vec<fs::File>,
 }
 
 impl KernelSettings {
@@ -93,9 +95,9 @@ impl KernelSettings {
 
     /// Locks every file against other runs, until this is dropped. Fails if another run has one, or if a value has changed since it was
     /// read.
-    pub fn claim(&mut self, root: &Path) -> Result<(), SettingFailure> {
+    pub fn claim(&mut self) -> Result<(), SettingFailure> {
         for file in &self.files {
-            self.locked.push(SettingLock::take(root, &file.path).map_err(failed(file))?);
+            self.locked.extend(lock(&file.path).map_err(failed(file))?);
             file.check_former().map_err(failed(file))?;
         }
         Ok(())
@@ -104,8 +106,7 @@ impl KernelSettings {
     /// Records every file in the undo log, before the first change.
     pub fn record(&mut self, undo_log: &mut UndoLog) -> Result<(), UndoLogError> {
         for file in &self.files {
-            let entry = undo_log.record(Effect::Setting(Box::new(file.clone())))?;
-            self.entries.insert(file.path.clone(), entry);
+            self.entries.push(undo_log.record(Effect::Setting(Box::new(file.clone())))?);
         }
         Ok(())
     }
@@ -113,85 +114,124 @@ impl KernelSettings {
     /// Applies and restores the settings of a target once, so that what the kernel refuses is found before anything is measured.
     pub fn try_out(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
         let applied = self.apply(target, undo_log);
-        self.restore(target, undo_log).and(applied)
+        self.restore(undo_log).and(applied)
     }
 
-    /// Applies the settings of a target. Fails, and changes nothing further, if somebody else changed a value meanwhile: that is then theirs
-    /// for good.
+    /// Applies the settings of a target, which are on record. Fails, and changes nothing, if somebody else changed a value meanwhile.
     pub fn apply(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
-        let changed =
-            self.files_of(target).rev().find_map(|(file, _)| Some((file, file.check_former().err()?)));
-        if let Some((file, error)) = changed {
-            let (failure, path) = (failed(file)(error), file.path.clone());
-            self.leave(&path, undo_log);
-            return Err(failure);
+        let places: Vec<usize> = self.places_of(target).map(|(place, _)| place).collect();
+        for place in &places {
+            let file = &self.files[*place];
+            if self.foreign.contains(place) {
+                let changed = io::Error::other("somebody else changed it during this run");
+                return Err(failed(file)(changed));
+            }
+            if let Err(error) = file.check_former() {
+                let failure = failed(file)(error);
+                return self.leave(*place, undo_log).and(Err(failure));
+            }
         }
         let written = self.write(target);
-        let now =
-            |(file, _): (&KernelFile, _)| Some((file.path.clone(), kernel_file::value(&file.path).ok()?));
-        self.applied = self.files_of(target).filter_map(now).collect();
+        // What the kernel changed along, too.
+        let now = |place: usize| Some((place, kernel_file::value(&self.files[place].path).ok()?));
+        self.applied = places.into_iter().filter_map(now).collect();
         written
     }
 
-    /// Writes the settings of a target for good.
-    pub fn write(&self, target: usize) -> Result<(), SettingFailure> {
-        let mut written = self.files_of(target).rev().filter_map(|(file, new)| Some((file, new?)));
+    /// Applies the settings of a target for good.
+    pub fn apply_for_good(&self, target: usize) -> Result<(), SettingFailure> {
+        self.write(target)
+    }
+
+    fn write(&self, target: usize) -> Result<(), SettingFailure> {
+        let mut written = self.places_of(target).filter_map(|(place, new)| Some((&self.files[place], new?)));
         written.try_for_each(|(file, new)| file.set(new).map_err(failed(file)))
     }
 
-    /// Puts back what a target's settings changed, but leaves what somebody else set meanwhile. Goes on after a failure and returns the
-    /// first.
-    pub fn restore(&mut self, target: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
-        let applied = std::mem::take(&mut self.applied);
-        // Looked at before any goes back: the kernel changes some along with others.
-        let set_meanwhile = |file: &KernelFile| {
-            let now = kernel_file::value(&file.path).ok()?;
-            (now != file.was && applied.get(&file.path) != Some(&now)).then(|| file.foreign(&now))
-        };
-        let files: Vec<_> =
-            self.files_of(target).rev().map(|(file, _)| (file, set_meanwhile(file))).collect();
-        let mut theirs = Vec::new();
-        let mut results = Vec::new();
-        for (file, foreign) in files {
-            results.push(match foreign {
-                Some(error) => {
-                    theirs.push(file.path.clone());
-                    Err(failed(file)(error))
+    /// Puts back what the last [`Self::apply`] changed, and leaves what somebody else changed since. Goes on after a failure and returns
+    /// the first.
+    pub fn restore(&mut self, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        let (mut goals, mut results) = (Vec::new(), Vec::new());
+        // All are looked at first: a scheduler that is put back changes the depth.
+        for (place, applied) in std::mem::take(&mut self.applied).into_iter().rev() {
+            let file = &self.files[place];
+            match kernel_file::value(&file.path) {
+                Ok(now) if now == applied || now == file.was => goals.push((place, file.was.clone())),
+                Ok(now) => {
+                    let words =
+                        format!("somebody else set it to {now}, so it is left alone; it was {}", file.was);
+                    results.push(Err(failed(file)(io::Error::other(words))));
+                    goals.push((place, now));
+                    results.push(self.leave(place, undo_log));
                 }
-                None => file.restore().map_err(failed(file)),
-            });
+                Err(error) => results.push(Err(failed(file)(error))),
+            }
         }
-        theirs.iter().for_each(|path| self.leave(path, undo_log));
+        for (place, goal) in goals {
+            let file = &self.files[place];
+            let is_there = kernel_file::value(&file.path).is_ok_and(|now| now == goal);
+            let put = if is_there { Ok(()) } else { file.set(&goal) };
+            results.push(put.map_err(failed(file)));
+        }
         results.into_iter().collect()
     }
 
-    /// Leaves a value that somebody else set to them: it is not put back at the end either.
-    fn leave(&mut self, path: &Path, undo_log: &mut UndoLog) {
-        if let Some(entry) = self.entries.remove(path) {
-            // On a full disk it stays on record, and is said there.
-            let _ = undo_log.commit(entry);
+    /// Takes a file that somebody else changed off the record, so that nothing puts it back.
+    fn leave(&mut self, place: usize, undo_log: &mut UndoLog) -> Result<(), SettingFailure> {
+        if self.foreign.insert(place)
+            && let Some(entry) = self.entries.get(place)
+        {
+            let left = undo_log.commit(*entry);
+            return left.map_err(|error| failed(&self.files[place])(io::Error::other(error)));
         }
+        Ok(())
     }
 
-    fn files_of(&self, target: usize) -> impl DoubleEndedIterator<Item = (&KernelFile, Option<&str>)> {
+    /// The places of the files that a target's settings touch, in the order of changes, and what is written to each.
+    fn places_of(&self, target: usize) -> impl Iterator<Item = (usize, Option<&str>)> {
         let touched = self.touched.get(target);
-        self.files.iter().filter_map(move |file| Some((file, touched?.get(&file.path)?.as_deref())))
+        let files = self.files.iter().enumerate().rev();
+        files.filter_map(move |(place, file)| Some((place, touched?.get(&file.path)?.as_deref())))
     }
 }
 
-/// Returns whether a path is that of a file that settings change.
-pub(crate) fn is_setting(path: &Path) -> bool {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return false;
-    };
-    let known = Setting::ALL.iter().any(|setting| setting.word() == name) || ORDER.contains(&name);
-    let is_memory = known && parent == Path::new("/proc/sys/vm");
-    let queue = if parent.ends_with("iosched") { parent.parent() } else { Some(parent).filter(|_| known) };
-    is_memory || queue.is_some_and(|queue| queue.starts_with("/sys/class/block") && queue.ends_with("queue"))
+/// Where files are locked for all network namespaces: each has a /sys of its own, with inodes of its own.
+const LOCKS: &str = "/run/iotax";
+
+/// Locks a file of the kernel.
+fn lock(path: &Path) -> io::Result<Vec<fs::File>> {
+    let mut locked = vec![fs::File::open(path)?];
+    if let Ok(below) = path.strip_prefix("/sys") {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(LOCKS)?;
+        let name = below.to_string_lossy().replace('/', "-");
+        let place = own_file::directory(Path::new(LOCKS))?.join(name);
+        locked.push(own_file::open(fs::OpenOptions::new().create(true).append(true).mode(0o600), &place)?);
+    }
+    for file in &locked {
+        flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => {
+                io::Error::other("another iotax is trying values of it; wait until that ends")
+            }
+            errno => errno.into(),
+        })?;
+    }
+    Ok(locked)
 }
 
 fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
     |source| SettingFailure { path: file.path.clone(), source }
+}
+
+/// Returns whether a path is of a file that a target's settings touch.
+pub(crate) fn is_one(root: &Path, path: &Path) -> bool {
+    let words = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default().split('/');
+    let (memory, queue): (Vec<&str>, Vec<&str>) = ORDER.iter().partition(|name| name.starts_with("dirty_"));
+    match words.collect::<Vec<&str>>().as_slice() {
+        ["proc", "sys", "vm", name] => memory.contains(name),
+        ["sys", "class", "block", _, "queue", name] => queue.contains(name),
+        ["sys", "class", "block", _, "queue", "iosched", _] => true,
+        _ => false,
+    }
 }
 
 /// The files that a target's settings touch.
@@ -376,27 +416,5 @@ pub fn devices(root: &Path, target: &TargetSpec, setting: Setting) -> Vec<String
     match setting.scope() {
         SettingScope::Memory => Vec::new(),
         _ => places(root, target, setting).unwrap_or_default().into_iter().filter_map(name).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_files_of_settings_are_settings() {
-        for (path, is) in [
-            ("/sys/class/block/sda/queue/scheduler", true),
-            ("/sys/class/block/sda/queue/wbt_lat_usec", true),
-            ("/sys/class/block/cciss!c0d0/queue/iosched/fifo_batch", true),
-            ("/proc/sys/vm/dirty_bytes", true),
-            ("/proc/sys/vm/overcommit_memory", false),
-            ("/proc/sys/kernel/core_pattern", false),
-            ("/sys/class/block/sda/device/delete", false),
-            ("/etc/cron.d/queue/scheduler", false),
-            ("/", false),
-        ] {
-            assert_eq!(is_setting(Path::new(path)), is, "{path}");
-        }
     }
 }

@@ -145,7 +145,7 @@ impl Runner<'_> {
         let performed = applied.and_then(|()| {
             window::perform(&mut parts, entry, happenings.as_ref(), &mut self.local, progress)
         });
-        let restored = self.settings.restore(setting, undo_log).context("a setting is not as it was");
+        let restored = self.settings.restore(undo_log).context("a setting is not as it was");
         drop(happenings);
         self.phases.begin(phases::FINISH);
         if let (Some(operations), [Part { targets: [target], .. }]) = (operations, parts.as_mut_slice()) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::holders::{self, Overlays};
+use crate::holders::{self, BackingFile};
 use crate::host_info::text;
 use crate::losetup::{self, Listed};
 
@@ -16,8 +16,8 @@ pub(super) struct Loop {
     /// The path of its backing file, as the kernel shows it.
     pub(super) path: String,
     pub(super) below: Below,
-    /// Device and inode of the backing file, if known.
-    pub(super) file: Option<(u64, u64)>,
+    /// The backing file, if known.
+    pub(super) file: Option<BackingFile>,
     /// Offset and length in the backing file.
     offset: u64,
     length: u64,
@@ -35,13 +35,18 @@ pub(super) enum Below {
 }
 
 impl Loop {
-    /// Returns whether the two overlap in a backing file, or may do so.
-    pub(super) fn shares(&self, other: &Self, overlays: &Overlays) -> bool {
+    /// Returns whether the two overlap in what is, or may be, one backing file.
+    pub(super) fn shares(&self, other: &Self) -> bool {
         let end = |device: &Self| device.offset.saturating_add(device.length);
-        let files = self.file.zip(other.file);
-        files.is_some_and(|(one, other)| overlays.may_be_one(one, other))
-            && self.offset < end(other)
-            && other.offset < end(self)
+        let is_one = match (self.file, other.file) {
+            (Some(one), Some(other)) if one.content.is_some() && other.content.is_some() => one.may_be(other),
+            // A file that no name leads to is known by its length at most.
+            (Some(one), Some(another)) => {
+                one.number == another.number || (one.is_apart(another) && end(self) == end(other))
+            }
+            _ => false,
+        };
+        is_one && self.offset < end(other) && other.offset < end(self)
     }
 
     /// Returns whether its length is possible over a device of `length`.
@@ -72,8 +77,8 @@ fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
     let directory = root.join("sys/class/block").join(&name);
     let number = |file: &str| text(&directory.join(file)).and_then(|number| number.parse().ok()).unwrap_or(0);
     let node = format!("/dev/{name}");
-    let file = listed.iter().find(|listed| listed.name == node).and_then(Listed::file);
-    let (below, file) = below(root, &path, file);
+    let number_of_file = listed.iter().find(|listed| listed.name == node).and_then(Listed::file);
+    let (below, file) = below(root, &path, number_of_file);
     Loop {
         below,
         file,
@@ -86,7 +91,7 @@ fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
 }
 
 /// Resolves the path that the kernel shows, also in other mount namespaces, to the backing file.
-fn below(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Below, Option<(u64, u64)>) {
+fn below(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Below, Option<BackingFile>) {
     let relative = path.trim_start_matches('/');
     let elsewhere = || holders::namespaces(root).into_iter().map(|process| process.join("root"));
     let places = std::iter::once_with(|| vec![PathBuf::from(root)])
@@ -94,8 +99,8 @@ fn below(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Below, Option<(u
         .flatten();
     for place in places {
         let Ok(found) = fs::metadata(place.join(relative)) else { continue };
-        let identity = (found.dev(), found.ino());
-        if file.is_some_and(|file| file != identity) {
+        let identity = BackingFile::of(&found);
+        if file.is_some_and(|file| file != identity.number) {
             continue;
         }
         if found.file_type().is_block_device() {
@@ -103,5 +108,5 @@ fn below(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Below, Option<(u
         }
         return (Below::File, Some(identity));
     }
-    (Below::Unknown, file)
+    (Below::Unknown, file.map(|number| BackingFile { number, content: None }))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::loops::{self, Below, Loop};
 use super::node::{names, number_text};
-use crate::holders::{self, Overlays};
+use crate::holders::{self, BackingFile};
 use crate::host_info::text;
 use crate::stack::{self, mount};
 
@@ -33,8 +33,8 @@ impl Relative {
 pub(super) struct SharedBytes {
     /// Device numbers (`rdev`): the device, its relatives, and `below`.
     pub(super) devices: Vec<u64>,
-    /// Device and inode of the backing files below it.
-    pub(super) files: Vec<(u64, u64)>,
+    /// The backing files below it.
+    pub(super) files: Vec<BackingFile>,
     /// Device numbers below it whose users do not include this device.
     pub(super) below: Vec<u64>,
 }
@@ -84,13 +84,13 @@ fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
 
 /// Checks the backing devices of a loop device, which it does not claim.
 fn check_below(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
-    let overlays = Overlays::read(root);
     for device in below {
-        if let Some(other) = others.iter().find(|other| device.shares(other, &overlays)) {
+        if let Some(other) = others.iter().find(|other| device.shares(other)) {
             return Err(format!(
-                "{other} stands on the same file as {}, {}; detach that first (losetup --detach /dev/{other})",
+                "{other} stands on the same file as {}, {}, which it calls {}; detach that first (losetup --detach /dev/{other})",
                 device.name,
                 device.path,
+                other.path,
                 other = other.name
             ));
         }

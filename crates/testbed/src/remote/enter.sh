@@ -89,6 +89,6 @@ enter() {
     say agent
     # A shell that a lost connection killed would leave its directory behind.
     trap : HUP INT TERM PIPE
-    $sudo sh -c 'export XDG_STATE_HOME="$PWD/state"; exec ./iotax "$@"' sh $role
+    $sudo sh -c 'export XDG_STATE_HOME="$PWD/state" IOTAX_PLACE_OWNER="$1"; shift; exec ./iotax "$@"' sh "$(id -u)" $role
     remove
 }

@@ -22,7 +22,8 @@ left() {
 remove() {
     if [ -d state ]; then
         for attempt in 1 2 3 4 5; do
-            said=$($sudo sh -c 'export XDG_STATE_HOME="$PWD/state"; exec ./iotax clean' 2>&1 </dev/null)
+            said=$($sudo sh -c 'export XDG_STATE_HOME="$PWD/state" IOTAX_PLACE_OWNER="$1"; exec ./iotax clean' \
+                sh "$(id -u)" 2>&1 </dev/null)
             $sudo rmdir state/iotax/undo 2>/dev/null && break
             $sudo test -d state/iotax/undo || break
             sleep 1

@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Effect, LOCK, NAMED, NEW, NotUndone, PendingEffect, Record, UndoLog, UndoLogError, abandoned, failed,
-    goes_along, trust,
+    Effect, LOCK, NAMED, NEW, NOT_BELIEVED, NotUndone, PendingEffect, Record, UndoLog, UndoLogError,
+    abandoned, failed, goes_along, own_file,
 };
 
 /// The result of `iotax clean`.
@@ -32,13 +32,13 @@ impl Cleaned {
     }
 }
 
-/// The files with this ending in a directory; none if it does not exist. Fails if others can put files there.
+/// The directory of undo logs without symbolic links, which nobody else can change; `None` if it is missing.
+fn believed(dir: &Path) -> Result<Option<PathBuf>, UndoLogError> {
+    own_file::existing(dir).map_err(failed(NOT_BELIEVED, dir))
+}
+
 fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
-    let entries = match trust::check_directory(dir).and_then(|()| fs::read_dir(dir)) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed("cannot read the directory", dir)(error)),
-    };
+    let entries = fs::read_dir(dir).map_err(failed("cannot read the directory", dir))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|extension| extension == ending))
@@ -50,6 +50,7 @@ fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
 /// Undoes what dead processes left behind. With `forget`, effects that cannot be undone are dropped from the log.
 pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
     let mut cleaned = Cleaned::default();
+    let Some(dir) = &believed(dir)? else { return Ok(cleaned) };
     for path in log_files(dir, NEW)? {
         // A log that never got its final name recorded nothing.
         if let Ok(Some(_locked)) = abandoned(&path) {
@@ -71,13 +72,8 @@ pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
 /// # Errors
 /// The log cannot be read or locked, or its processes do not end.
 pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError> {
+    let Some(dir) = &believed(dir)? else { return Ok(Some(Cleaned::default())) };
     let path = dir.join(format!("{tag}.{NAMED}"));
-    match trust::check_directory(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failed("cannot read the directory", dir)(error));
-        }
-        _ => {}
-    }
     if path.try_exists().map_err(failed("cannot look for", &path))? {
         clean_log(dir, &path, false)
     } else {
@@ -117,7 +113,10 @@ fn clean_log(dir: &Path, path: &Path, forget: bool) -> Result<Option<Cleaned>, U
 /// of theirs is not to be trusted.
 fn members_place(dir: &Path, effect: &Effect) -> Option<PathBuf> {
     match effect {
-        Effect::Tree { path, .. } if path.parent() == dir.parent() => Some(path.clone()),
+        Effect::Tree { path, .. } => {
+            let parent = fs::canonicalize(path.parent()?).ok();
+            (parent.as_deref() == dir.parent()).then(|| path.clone())
+        }
         _ => None,
     }
 }
@@ -172,10 +171,11 @@ impl fmt::Display for Leftover {
 /// Lists what dead processes left behind, without touching it.
 pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
+    let Some(dir) = &believed(dir)? else { return Ok(left) };
     for path in log_files(dir, NAMED)? {
         // `clean` reports unreadable logs.
         if let Ok(Some(locked)) = abandoned(&path)
-            && let Ok(record) = Record::read(&path, &locked)
+            && let Ok(record) = Record::read(&locked, &path)
         {
             let along: Vec<bool> = record
                 .standing

@@ -8,8 +8,8 @@ mod clean;
 mod effect;
 mod fault;
 mod file_id;
+mod form;
 mod place;
-mod trust;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,17 +19,18 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use iotax_model::threads;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
+use crate::own_file;
 use crate::program::{Program, ProgramError};
 pub use clean::{Cleaned, Leftover, clean, clean_tag, leftovers};
 pub use effect::Effect;
 use fault::InjectedFault;
 pub use file_id::FileId;
-use iotax_model::threads;
 use place::{CreatedFile, ParentDirectory, ParentState};
 
 /// A line of an undo log.
@@ -57,6 +58,8 @@ pub struct UndoLogError {
 }
 
 const WRITE: &str = "cannot write the undo log";
+const NOT_UNDERSTOOD: &str = "cannot understand the undo log";
+const NOT_BELIEVED: &str = "no undo log is believed in";
 
 fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> UndoLogError + 'a {
     move |source| UndoLogError { what, path: path.to_owned(), source }
@@ -141,15 +144,11 @@ pub struct UndoLog {
 }
 
 impl UndoLog {
-    /// Creates an undo log in a directory, which is created if missing. `tag` names the file.
+    /// Creates an undo log in a directory, which is created if missing. `tag` names the file. Fails in a directory that somebody else can
+    /// change: nobody would believe the log afterwards.
     pub fn create(dir: &Path, tag: &str) -> Result<Self, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot begin an undo log in", dir))?;
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(failed("cannot make the directory", dir))?;
-        trust::check_directory(dir).map_err(failed("cannot keep an undo log in", dir))?;
+        let dir = &own_directory(dir)?;
         let (new, path) = (dir.join(format!("{tag}.{NEW}")), dir.join(format!("{tag}.{NAMED}")));
         let file = begin(&new).map_err(failed("cannot make the undo log", &new))?;
         let take = || {
@@ -166,7 +165,7 @@ impl UndoLog {
     fn adopt(path: &Path) -> Result<Option<Self>, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot take over", path))?;
         let Some(file) = abandoned(path)? else { return Ok(None) };
-        let Record { standing, next, length, begun } = Record::read(path, &file)?;
+        let Record { standing, next, length, begun } = Record::read(&file, path)?;
         if begun.is_none() {
             // Cuts off an incomplete line, so that the next one starts on its own.
             file.set_len(length).map_err(failed("cannot write", path))?;
@@ -454,10 +453,21 @@ pub const SOCKET: &str = "socket";
 /// Time in which a killed process may still hold its undo log: while it exits, or in a child just forked.
 const ON_ITS_WAY_OUT: Duration = Duration::from_secs(1);
 
+/// Makes sure of a directory for undo logs that nobody else can change. Returns its path without symbolic links.
+fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
+    let believed = |place| own_file::existing(place).map_err(failed(NOT_BELIEVED, dir));
+    // Before anything is made below it.
+    let there = dir.ancestors().find(|place| place.exists());
+    there.map(believed).transpose()?;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(dir).map_err(failed("cannot make the directory", dir))?;
+    own_file::directory(dir).map_err(failed(NOT_BELIEVED, dir))
+}
+
 /// Creates and locks an undo log under a name that nobody adopts.
 fn begin(new: &Path) -> io::Result<File> {
     loop {
-        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(new)?;
+        let file = own_file::open(OpenOptions::new().create(true).append(true).mode(0o600), new)?;
         file.lock()?;
         // `clean` may have removed it, as one that a killed process left, before this process locked it.
         if new.try_exists()? {
@@ -468,7 +478,8 @@ fn begin(new: &Path) -> io::Result<File> {
 
 /// Opens and locks the undo log of a dead process; `None` if it still lives.
 fn abandoned(path: &Path) -> Result<Option<File>, UndoLogError> {
-    let file = trust::open(path).map_err(failed("cannot open", path))?;
+    let file = own_file::open(OpenOptions::new().read(true).append(true), path)
+        .map_err(failed("cannot open the undo log", path))?;
     let deadline = Instant::now() + ON_ITS_WAY_OUT;
     loop {
         match file.try_lock() {
@@ -491,25 +502,29 @@ struct Record {
 }
 
 impl Record {
-    /// Reads an undo log. An incomplete last line was not synced, so its effect did not happen. Any other unreadable line may hide an
-    /// effect, and one that iotax does not write is a forgery: fail rather than ignore it.
-    fn read(path: &Path, mut file: &File) -> Result<Self, UndoLogError> {
+    /// Reads an undo log from its beginning. An incomplete last line was not synced, so its effect did not happen. Any other unreadable line
+    /// may hide an effect: fail rather than ignore it.
+    fn read(mut file: &File, path: &Path) -> Result<Self, UndoLogError> {
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(failed("cannot read", path))?;
-        let not_understood = |error| failed("cannot understand the undo log", path)(error);
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let mut record = Self { standing: BTreeMap::new(), next: 0, length: whole as u64, begun: None };
         for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(Line::Record { id, effect, within }) => {
-                    trust::check_effect(&effect).map_err(io::Error::other).map_err(not_understood)?;
-                    record.next = record.next.max(id + 1);
+                    let form = effect.check_form(&root());
+                    let next = id.checked_add(1).filter(|_| form.is_ok());
+                    let Some(next) = next else {
+                        let reason = form.err().unwrap_or_else(|| format!("no effect has the number {id}"));
+                        return Err(failed(NOT_UNDERSTOOD, path)(io::Error::other(reason)));
+                    };
+                    record.next = record.next.max(next);
                     record.standing.insert(id, PendingEffect::new(effect, within, None));
                 }
                 Ok(Line::Undone { id }) => {
                     record.standing.remove(&id);
                 }
-                Err(error) => return Err(not_understood(error.into())),
+                Err(error) => return Err(failed(NOT_UNDERSTOOD, path)(error.into())),
             }
         }
         if let Ok(Line::Undone { id }) = serde_json::from_slice(&text[whole..])
@@ -520,6 +535,15 @@ impl Record {
         Ok(record)
     }
 }
+
+/// The root that /sys and /proc are below.
+#[cfg(not(test))]
+fn root() -> PathBuf {
+    "/".into()
+}
+
+#[cfg(test)]
+use killed::root;
 
 #[cfg(test)]
 mod killed;

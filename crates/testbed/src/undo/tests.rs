@@ -278,41 +278,6 @@ fn a_tool_that_does_not_end_is_named_and_nothing_is_undone_meanwhile() {
 }
 
 #[test]
-fn what_others_wrote_or_can_write_is_not_carried_out() {
-    use std::os::unix::fs::{PermissionsExt, chown};
-    let (_temp, state, work) = scene();
-    drop({
-        let mut dead = UndoLog::create(&state, "dead").expect("undo log");
-        dead.make_file(&work.join("dead")).expect("file");
-        dead
-    });
-    let log = state.join("dead.jsonl");
-    let said = || match clean(&state, false) {
-        Ok(cleaned) => {
-            assert!(cleaned.undone.is_empty(), "{cleaned:?}");
-            cleaned.unreadable.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-        }
-        Err(error) => error.to_string(),
-    };
-    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
-    mode(&log, 0o622);
-    assert!(said().contains("others can write to it (mode 622)"), "{}", said());
-    mode(&log, 0o600);
-    mode(&state, 0o777);
-    assert!(said().contains("others can write to it (mode 777)"), "{}", said());
-    mode(&state, 0o700);
-    if rustix::process::geteuid().is_root() {
-        for path in [&log, &state] {
-            chown(path, Some(12345), None).expect("given away");
-            assert!(said().contains("it belongs to user 12345"), "{}", said());
-            chown(path, Some(0), None).expect("taken back");
-        }
-    }
-    assert!(work.join("dead").exists());
-    assert_eq!(clean(&state, false).expect("cleaned").undone.len(), 1);
-}
-
-#[test]
 fn what_is_no_log_of_iotaxs_is_left_alone_at_once() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let (_temp, state, work) = scene();

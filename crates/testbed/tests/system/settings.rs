@@ -4,7 +4,7 @@ use std::path::Path;
 use iotax_model::Plan;
 use iotax_model::exit::Exit;
 use iotax_model::target::{Setting, TargetSpec};
-use iotax_testbed::settings::{KernelSettings, SettingFailure, changeable, devices, offered};
+use iotax_testbed::settings::{KernelSettings, changeable, devices, offered};
 use iotax_testbed::undo::UndoLog;
 
 use iotax_testkit::tree;
@@ -136,24 +136,31 @@ fn each_target_has_its_settings_and_all_is_put_back() {
     for (target, depth, dirty) in [(0, "256\n", "20\n"), (1, "64\n", "20\n"), (2, "8\n", "5\n")] {
         settings.apply(target, &mut undo_log).expect("applied");
         assert_eq!((now(DEPTH).as_str(), now("proc/sys/vm/dirty_ratio").as_str()), (depth, dirty));
-        settings.restore(target, &mut undo_log).expect("restored");
+        settings.restore(&mut undo_log).expect("restored");
         assert_eq!(bytes(root.path()), before, "{target}");
     }
 
-    // Somebody else's value is neither taken for the former one nor overwritten, not even if the run would have set the same.
-    let reason = |failure: SettingFailure| std::error::Error::source(&failure).expect("a reason").to_string();
-    fs::write(root.path().join(DEPTH), "8\n").expect("written");
-    let refused = reason(settings.apply(1, &mut undo_log).expect_err("changed"));
-    assert!(refused.contains("it is 8 and was 256"), "{refused}");
-    undo_log.undo_all();
-    assert_eq!(now(DEPTH), "8\n");
+    // Somebody else's value is neither taken for the former one nor overwritten.
+    fs::write(root.path().join(DEPTH), "32\n").expect("written");
+    // Not even one that the run itself tries, nor later.
+    for value in ["32\n", "64\n", "256\n"] {
+        fs::write(root.path().join(DEPTH), value).expect("written");
+        let refused = settings.try_out(1, &mut undo_log).expect_err("changed");
+        let reason = std::error::Error::source(&refused).expect("a reason").to_string();
+        assert!(reason.contains("somebody else changed it"), "{refused}: {reason}");
+        assert_eq!(now(DEPTH), value);
+    }
+    fs::write(root.path().join(DEPTH), "64\n").expect("written");
+    let (_, failures) = undo_log.undo_all();
+    assert_eq!((now(DEPTH).as_str(), failures.len()), ("64\n", 0), "{failures:?}");
 }
 
 #[test]
-fn what_somebody_sets_within_a_measurement_is_left_to_them() {
+fn what_somebody_changes_during_a_measurement_is_left_and_the_rest_put_back() {
     let root = tree::build(&SETTINGS.replace("none [mq-deadline] kyber", "none"));
     let home = "file = { dir = '/home' }\n";
     let plan = plan(&[
+        home,
         &format!("{home}settings = {{ nr_requests = 64, dirty_ratio = 5 }}"),
         &format!("{home}settings = {{ nr_requests = 8 }}"),
     ]);
@@ -161,14 +168,17 @@ fn what_somebody_sets_within_a_measurement_is_left_to_them() {
     let mut undo_log = UndoLog::create(state.path(), "run").expect("a log");
     let mut settings = KernelSettings::find(root.path(), &plan).expect("found");
     settings.record(&mut undo_log).expect("recorded");
-    settings.apply(0, &mut undo_log).expect("applied");
-    fs::write(root.path().join(DEPTH), "8\n").expect("written");
-    let refused = settings.restore(0, &mut undo_log).expect_err("theirs");
-    assert!(refused.to_string().ends_with("nr_requests"), "{refused}");
-    let (undone, failures) = undo_log.undo_all();
-    assert_eq!((undone.len(), failures.len()), (2, 0), "the share of memory and what follows it: {undone:?}");
     let now = |path: &str| fs::read_to_string(root.path().join(path)).expect("there");
-    assert_eq!((now(DEPTH).as_str(), now("proc/sys/vm/dirty_ratio").as_str()), ("8\n", "20\n"));
+    settings.apply(1, &mut undo_log).expect("applied");
+    // A value that another target of the run has.
+    fs::write(root.path().join(DEPTH), "8\n").expect("written");
+    let told = settings.restore(&mut undo_log).expect_err("somebody else's");
+    let reason = std::error::Error::source(&told).expect("a reason").to_string();
+    assert!(reason.contains("somebody else set it to 8") && reason.contains("it was 256"), "{reason}");
+    let both = || (now(DEPTH), now("proc/sys/vm/dirty_ratio"));
+    assert_eq!(both(), ("8\n".into(), "20\n".into()));
+    undo_log.undo_all();
+    assert_eq!(both(), ("8\n".into(), "20\n".into()));
 }
 
 #[test]
@@ -181,7 +191,7 @@ fn what_the_kernel_changes_along_is_put_back_too() {
     let mut settings = KernelSettings::find(root.path(), &plan).expect("found");
     settings.record(&mut undo_log).expect("recorded");
     settings.apply(0, &mut undo_log).expect("applied");
-    // A scheduler brings its own depth, and the one before comes back with defaults: of a run that died there.
+    // A scheduler brings its own depth, and the one before comes back with defaults.
     fs::write(root.path().join(DEPTH), "31\n").expect("written");
     fs::write(root.path().join(BATCH), "16\n").expect("written");
     let (undone, failures) = undo_log.undo_all();
@@ -196,8 +206,8 @@ fn a_setting_is_one_runs_at_a_time() {
     let plan = plan(&["file = { dir = '/home' }\nsettings = { nr_requests = 64 }"]);
     let found = || KernelSettings::find(root.path(), &plan).expect("found");
     let (mut first, mut second) = (found(), found());
-    first.claim(root.path()).expect("free");
-    let refused = second.claim(root.path()).expect_err("the first one has it");
+    first.claim().expect("free");
+    let refused = second.claim().expect_err("the first one has it");
     let reason = std::error::Error::source(&refused).expect("a reason").to_string();
     assert!(
         refused.to_string().ends_with("nr_requests") && reason.contains("another iotax"),
@@ -206,8 +216,8 @@ fn a_setting_is_one_runs_at_a_time() {
     drop(first);
     // Read while the first run tried another value.
     fs::write(root.path().join(DEPTH), "8\n").expect("written");
-    assert!(second.claim(root.path()).is_err(), "its former value is not the former one");
+    assert!(second.claim().is_err(), "its former value is not the former one");
     drop(second);
     fs::write(root.path().join(DEPTH), "256\n").expect("written");
-    found().claim(root.path()).expect("free again");
+    found().claim().expect("free again");
 }

@@ -421,3 +421,73 @@ fn a_name_means_the_device_that_it_led_to_when_it_was_allowed() {
     let held = claim(&elsewhere, &Permission::new([elsewhere.clone()], true)).expect("the device itself");
     assert_eq!(*held.block.path, *theirs.node);
 }
+
+/// An overlay filesystem in a directory of its own; unmounted when dropped.
+struct Overlay(TempDir);
+
+impl Overlay {
+    /// Returns `None`, with a message, if this machine mounts none. `lower` is a file that the lower layer has.
+    fn new(lower: Option<(&str, u64)>) -> Option<Self> {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temp dir");
+        ["lower", "upper", "work", "merged"]
+            .iter()
+            .for_each(|name| fs::create_dir(dir.path().join(name)).expect("made"));
+        if let Some((name, length)) = lower {
+            let file = File::create(dir.path().join("lower").join(name)).expect("made");
+            file.set_len(length).expect("sized");
+        }
+        let place = text(dir.path());
+        let layers = format!("lowerdir={place}/lower,upperdir={place}/upper,workdir={place}/work");
+        let mount = ["-t", "overlay", "iotax-test", "-o", &layers, &format!("{place}/merged")];
+        match Command::new("mount").args(mount).output() {
+            Ok(output) if output.status.success() => Some(Self(dir)),
+            failed => iotax_testkit::skip!("no overlay filesystem: {failed:?}"),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        undo("umount", &[&self.path("merged")]);
+    }
+}
+
+#[test]
+fn the_file_beneath_a_device_is_found_under_the_name_that_an_overlay_gives_it() {
+    iotax_testkit::require!(root);
+    let length = (16 << 20) + 4096 * NUMBER.fetch_add(1, Ordering::Relaxed);
+    // Made in the overlay, and copied up from the layer beneath, which keeps that one's inode number.
+    for lower in [None, Some(("g", length))] {
+        let Some(overlay) = Overlay::new(lower) else { return };
+        let merged = File::options().write(true).create(true).truncate(false).open(overlay.path("merged/g"));
+        merged.and_then(|file| file.set_len(length).and_then(|()| file.sync_all())).expect("sized");
+        for (ours, theirs) in [("upper/g", "merged/g"), ("merged/g", "upper/g")] {
+            let Some(node) = attach(&[], &overlay.path(ours)) else { return };
+            let refused = || {
+                let said = claim(&node, &Permission::new([node.to_path_buf()], true)).expect_err(theirs);
+                said.to_string()
+            };
+            let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&overlay.path(theirs))));
+            let said = refused();
+            assert!(
+                said.contains(&format!("sh (process {}) has the file beneath it", writer.id())),
+                "{said}"
+            );
+            drop(writer);
+            let Some(other) = attach(&[], &overlay.path(theirs)) else { return };
+            let dir = tempfile::tempdir().expect("temp dir");
+            let mounted = Mounted::new(&other, dir.path());
+            let name = other.file_name().and_then(|name| name.to_str()).expect("a name");
+            let said = refused();
+            assert!(
+                said.contains(&format!("{name} stands on the same file")) && said.contains(theirs),
+                "{said}"
+            );
+            drop((mounted, other));
+        }
+    }
+}

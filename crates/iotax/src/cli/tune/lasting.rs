@@ -172,7 +172,7 @@ fn origin(tuning: &Tuning) -> String {
 /// Applies the settings for good.
 fn apply_now(root: &Path, target: &TargetSpec) -> anyhow::Result<()> {
     let plan = Plan::new("apply".into(), vec![target.clone()], Vec::new());
-    Ok(KernelSettings::find(root, &plan)?.write(0)?)
+    Ok(KernelSettings::find(root, &plan)?.apply_for_good(0)?)
 }
 
 /// The lines of libvirt's XML that carry a guest's chosen settings, before and after.

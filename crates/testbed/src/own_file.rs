@@ -1,0 +1,191 @@
+//! Files that only this user and root can have written: what is in them may be carried out with this process's rights.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+
+const ROOT: u32 = 0;
+const STICKY: u32 = 0o1000;
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+
+/// The path of a directory without symbolic links, if it belongs to this user and nobody else can change it or a directory on the way to it.
+///
+/// # Errors
+/// It is not there, or somebody else may write to it.
+pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
+    let place = fs::canonicalize(path)?;
+    // From the top down: whoever cannot change a directory cannot exchange what was looked at in it.
+    let mut way: Vec<&Path> = place.ancestors().collect();
+    way.reverse();
+    for step in &way {
+        let found = fs::symlink_metadata(step)?;
+        if !found.is_dir() {
+            return Err(io::Error::other(format!("{} is not a directory", step.display())));
+        }
+        let is_last = *step == place;
+        check_owner(step, &found, !is_last)?;
+        check_writers(step, &found, !is_last)?;
+    }
+    Ok(place)
+}
+
+/// The same for a directory that may be missing: `None` if it is, and if nobody else can make it.
+///
+/// # Errors
+/// Somebody else may write to it or make it.
+pub(crate) fn existing(path: &Path) -> io::Result<Option<PathBuf>> {
+    match directory(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Opens a regular file of this user that nobody else can write. Follows no symbolic link and waits for no other end.
+///
+/// # Errors
+/// It cannot be opened, is not a regular file, or somebody else may have written it.
+pub(crate) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // Opening a device may already do something.
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(_) => {}
+        Ok(found) => check_file(path, &found)?,
+    }
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    let file = options.custom_flags(flags.cast_signed()).open(path)?;
+    check_file(path, &file.metadata()?)?;
+    Ok(file)
+}
+
+fn check_file(path: &Path, found: &fs::Metadata) -> io::Result<()> {
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a regular file; remove it"));
+    }
+    check_owner(path, found, false)?;
+    check_writers(path, found, false)
+}
+
+/// Names the user whose private place an agent under sudo(8) works in: root executes that user's program anyway.
+const PLACE_OWNER: &str = "IOTAX_PLACE_OWNER";
+
+fn check_owner(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Result<()> {
+    let own = geteuid().as_raw();
+    let is_placed = || std::env::var(PLACE_OWNER).is_ok_and(|owner| owner == found.uid().to_string());
+    if found.uid() == own || (is_on_the_way && (found.uid() == ROOT || is_placed())) {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "{} belongs to user {} and this is user {own}, who obeys nothing written there; run iotax as its owner, or set HOME \
+             (sudo -H) or XDG_STATE_HOME to a directory of user {own}",
+            path.display(),
+            found.uid()
+        ),
+    ))
+}
+
+/// A group with its owner's number is that user's private group, unless a list of access rights adds members. In a sticky directory on the
+/// way nobody exchanges what others own.
+fn check_writers(path: &Path, found: &fs::Metadata, is_on_the_way: bool) -> io::Result<()> {
+    let others = found.mode() & OTHERS_WRITE != 0;
+    let is_private = || found.gid() == found.uid() && !has_access_list(path);
+    let group = found.mode() & GROUP_WRITES != 0 && !is_private();
+    if !(others || group) || (is_on_the_way && found.mode() & STICKY != 0) {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "{0} can be written by other users (mode {1:o}), so it may be somebody else's word; look at what is in it, then chmod go-w {0}",
+            path.display(),
+            found.mode() & 0o7777
+        ),
+    ))
+}
+
+/// The group's bits are the mask of such a list (acl(5)).
+fn has_access_list(path: &Path) -> bool {
+    rustix::fs::lgetxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("changed");
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_is_refused_with_all_on_the_way() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let (way, end) = (temp.path().join("way"), temp.path().join("way/end"));
+        fs::create_dir_all(&end).expect("made");
+        assert_eq!(existing(&end.join("none")).expect("not there"), None);
+        for (place, changed, is_fine) in [
+            (&end, 0o700, true),
+            (&end, 0o755, true),
+            (&end, 0o757, false),
+            (&end, 0o1777, false),
+            (&way, 0o777, false),
+            (&way, 0o1777, true),
+        ] {
+            mode(&way, 0o755);
+            mode(&end, 0o755);
+            mode(place, changed);
+            let found = directory(&end);
+            assert_eq!(found.is_ok(), is_fine, "{} {changed:o}: {found:?}", place.display());
+            if let Err(error) = found {
+                assert!(error.to_string().contains("chmod go-w"), "{error}");
+            }
+        }
+        let link = temp.path().join("link");
+        symlink(&end, &link).expect("linked");
+        mode(&way, 0o755);
+        assert_eq!(directory(&link).expect("ours"), fs::canonicalize(&end).expect("there"));
+    }
+
+    #[test]
+    fn what_another_user_owns_is_refused() {
+        iotax_testkit::require!(root);
+        let temp = tempfile::tempdir().expect("a directory");
+        let (home, state) = (temp.path().join("home"), temp.path().join("home/state"));
+        fs::create_dir_all(&state).expect("made");
+        let file = state.join("file");
+        fs::write(&file, "x").expect("written");
+        for place in [&home, &state, &file] {
+            chown(place, Some(4711), Some(4711)).expect("given away");
+            let found = directory(&state).and_then(|_| open(OpenOptions::new().read(true), &file));
+            let said = found.expect_err("another's").to_string();
+            assert!(said.contains("belongs to user 4711") && said.contains("sudo -H"), "{said}");
+            chown(place, Some(0), Some(4711)).expect("taken back");
+        }
+        open(OpenOptions::new().read(true), &file).expect("ours");
+        mode(&file, 0o664);
+        let said = open(OpenOptions::new().read(true), &file).expect_err("a group writes it").to_string();
+        assert!(said.contains("mode 664"), "{said}");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let place = |name: &str| temp.path().join(name);
+        fs::create_dir(place("directory")).expect("made");
+        fs::write(place("file"), "x").expect("written");
+        symlink(place("file"), place("link")).expect("linked");
+        symlink("/dev/null", place("device")).expect("linked");
+        let fifo = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, place("fifo"), fifo).expect("made");
+        for name in ["directory", "link", "device", "fifo"] {
+            let said = open(OpenOptions::new().read(true), &place(name)).expect_err(name).to_string();
+            assert!(said.contains("not a regular file"), "{name}: {said}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The form of what an undo log says. A damaged or forged line must not reach anything that iotax never makes.
+
+use std::path::{Component, Path};
+
+use super::effect::Effect;
+use crate::kernel_file::KernelFile;
+use crate::lvm::{Group, Physical};
+use crate::settings;
+
+/// The start of every name that iotax gives to guests, namespaces, groups and volumes.
+const OURS: &str = "iotax-";
+/// The least length of a run's tag.
+const TAG: usize = 8;
+/// The groups of characters of LVM's UUIDs.
+const PHYSICAL: [usize; 7] = [6, 4, 4, 4, 4, 4, 6];
+/// The same of filesystems' UUIDs.
+const UUID: [usize; 5] = [8, 4, 4, 4, 12];
+/// The longest value of a kernel setting that iotax writes.
+const LONGEST: usize = 64;
+
+impl Effect {
+    /// Checks that iotax could have recorded this. `root` is where /sys and /proc are.
+    pub(super) fn check_form(&self, root: &Path) -> Result<(), String> {
+        match self {
+            Self::Directory { path, .. } | Self::Tree { path, .. } | Self::File { path, .. } => {
+                absolute(path)
+            }
+            Self::Guest { marker } => tagged("a guest's marker", marker),
+            Self::Agent(agent) => {
+                let word = |c: char| c.is_ascii_hexdigit();
+                tagged("an agent's tag", &agent.tag)?;
+                expect(agent.sha256.len() == 64 && agent.sha256.chars().all(word), "a hash", &agent.sha256)?;
+                let to = &agent.host.destination;
+                let is_fine = !to.is_empty() && !to.starts_with('-') && !to.contains(char::is_control);
+                expect(is_fine, "a destination for ssh", to)
+            }
+            Self::PhysicalVolume(physical) => check_physical(physical),
+            Self::VolumeGroup { name, physical } => {
+                tagged("the name of a group that iotax made", name)?;
+                check_physical(physical)
+            }
+            Self::LogicalVolume { group, group_name, name } => {
+                expect(is_name(group_name), "the name of a volume group", group_name)?;
+                expect(is_name(name), "the name of a volume", name)?;
+                match group {
+                    Group::Own(physical) => check_physical(physical),
+                    Group::Users(uuid) => {
+                        expect(is_uuid(uuid, &PHYSICAL), "the UUID of a volume group", uuid)?;
+                        tagged("the name of a volume that iotax made", name)
+                    }
+                }
+            }
+            Self::Overwritten(device) => absolute(&device.node),
+            Self::Filesystem(made) => {
+                absolute(&made.device)?;
+                expect(is_uuid(&made.uuid, &UUID), "a UUID", &made.uuid)
+            }
+            Self::Mount(mounted) => {
+                absolute(&mounted.point)?;
+                let numbers = mounted.number.split_once(':');
+                let is_fine = numbers.is_some_and(|(a, b)| a.parse::<u32>().and(b.parse::<u32>()).is_ok());
+                expect(is_fine, "a device number", &mounted.number)
+            }
+            Self::Loop(attached) => absolute(&attached.file),
+            Self::Namespace(namespace) => tagged("a network namespace that iotax made", &namespace.name),
+            Self::Interface(interface) => {
+                tagged("a network namespace that iotax made", &interface.namespace)?;
+                expect(is_name(&interface.name), "the name of an interface", &interface.name)
+            }
+            Self::Setting(file) => check_setting(root, file),
+        }
+    }
+}
+
+fn expect(is_fine: bool, what: &str, text: &str) -> Result<(), String> {
+    if is_fine { Ok(()) } else { Err(format!("{text:?} is not {what}; nothing of this log is undone")) }
+}
+
+fn absolute(path: &Path) -> Result<(), String> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    let is_fine = path.is_absolute() && path.file_name().is_some() && path.components().all(is_plain);
+    expect(is_fine, "an absolute path without ..", &path.to_string_lossy())
+}
+
+/// Letters and digits, with the signs that LVM and ip(8) take within a name.
+fn is_name(name: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || "+_.-".contains(c);
+    !name.is_empty() && !name.starts_with(['-', '.']) && name.chars().all(is_fine)
+}
+
+/// `iotax-`, a run's tag, and perhaps more.
+fn tagged(what: &str, name: &str) -> Result<(), String> {
+    let tag = name.strip_prefix(OURS).map(|rest| rest.split('-').next().unwrap_or_default());
+    let is_tag = tag.is_some_and(|tag| tag.len() >= TAG && tag.chars().all(|c| c.is_ascii_hexdigit()));
+    expect(is_tag && is_name(name), what, name)
+}
+
+fn is_uuid(text: &str, groups: &[usize]) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    parts.iter().map(|part| part.len()).eq(groups.iter().copied())
+        && parts.iter().all(|part| part.chars().all(|c| c.is_ascii_alphanumeric()))
+}
+
+fn check_physical(physical: &Physical) -> Result<(), String> {
+    absolute(&physical.device)?;
+    expect(is_uuid(&physical.uuid, &PHYSICAL), "the UUID of a physical volume", &physical.uuid)
+}
+
+fn check_setting(root: &Path, file: &KernelFile) -> Result<(), String> {
+    let path = file.path.to_string_lossy();
+    absolute(&file.path)?;
+    expect(settings::is_one(root, &file.path), "the file of a setting that iotax tries", &path)?;
+    let is_value = |value: &String| value.len() <= LONGEST && !value.contains(char::is_control);
+    let all = file.values.iter().chain([&file.was]);
+    all.map(|value| expect(is_value(value), "a setting's value", value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel_file::KernelFile;
+
+    #[test]
+    fn only_what_iotax_could_have_recorded_is_believed() {
+        let disk = r#""device":"/dev/sdb","disk":null"#;
+        let group = r#""uuid":"000000-0000-0000-000i-otax-1a2b-3c4dn7""#;
+        let setting = |path: &str, was: &str| {
+            format!(r#"{{"setting":{{"path":"{path}","was":"{was}","values":["64"],"boot_id":null}}}}"#)
+        };
+        let agent = |tag: &str, to: &str| {
+            let host = format!(r#""host":{{"destination":"{to}","port":null,"sudo":false}}"#);
+            format!(r#"{{"agent":{{{host},"tag":"{tag}","sha256":"{}","target":"/x"}}}}"#, "a".repeat(64))
+        };
+        for (line, is_fine) in [
+            (r#"{"file":{"path":"/srv/new"}}"#.to_owned(), true),
+            (r#"{"file":{"path":"srv/new"}}"#.to_owned(), false),
+            (r#"{"file":{"path":"/srv/../etc/shadow"}}"#.to_owned(), false),
+            (r#"{"directory":{"path":"/"}}"#.to_owned(), false),
+            (r#"{"guest":{"marker":"iotax-1a2b3c4d-vm_raw.2"}}"#.to_owned(), true),
+            (r#"{"guest":{"marker":""}}"#.to_owned(), false),
+            (r#"{"guest":{"marker":"qemu"}}"#.to_owned(), false),
+            (r#"{"guest":{"marker":"iotax-"}}"#.to_owned(), false),
+            (r#"{"guest":{"marker":"iotax-vm"}}"#.to_owned(), false),
+            (r#"{"namespace":{"name":"iotax-1a2b3c4d-client"}}"#.to_owned(), true),
+            (r#"{"namespace":{"name":"iotax-"}}"#.to_owned(), false),
+            (r#"{"namespace":{"name":"iotax-1a2b3c4d-/../users"}}"#.to_owned(), false),
+            (r#"{"interface":{"namespace":"iotax-1a2b3c4d-near","name":"veth0","kind":"veth"}}"#.to_owned(), true),
+            (r#"{"interface":{"namespace":"iotax-1a2b3c4d-near","name":"-all","kind":"veth"}}"#.to_owned(), false),
+            (r#"{"mount":{"point":"/tmp/iotax-x","number":"7:0"}}"#.to_owned(), true),
+            (r#"{"mount":{"point":"/tmp/iotax-x","number":"7"}}"#.to_owned(), false),
+            (format!(r#"{{"physical_volume":{{{disk},{group}}}}}"#), true),
+            (format!(r#"{{"physical_volume":{{{disk},"uuid":"x || 1"}}}}"#), false),
+            (r#"{"logical_volume":{"group":{"users":"x"},"group_name":"vg","name":"iotax-1a2b3c4d-volume0"}}"#.to_owned(), false),
+            (
+                r#"{"logical_volume":{"group":{"users":"000000-0000-0000-0000-0000-0000-000000"},"group_name":"vg","name":"home"}}"#
+                    .to_owned(),
+                false,
+            ),
+            (format!(r#"{{"filesystem":{{{disk},"kind":"ext4","uuid":"../../sda"}}}}"#), false),
+            (setting("/sys/class/block/sda/queue/nr_requests", "64"), true),
+            (setting("/sys/class/block/sda/queue/iosched/fifo_batch", "64"), true),
+            (setting("/proc/sys/vm/dirty_ratio", "64"), true),
+            (setting("/proc/sys/vm/dirty_ratio", "64\\n65"), false),
+            (setting("/proc/sys/kernel/core_pattern", "|/tmp/x"), false),
+            (setting("/sys/class/block/sda/queue/../../../../kernel/uevent_helper", "x"), false),
+            (setting("/sys/class/block/sda/queue/zoned", "x"), false),
+            (setting("/etc/cron.d/x", "x"), false),
+            (agent("iotax-0123456789abcdef", "me@there"), true),
+            (agent("iotax-0123456789abcdef", "-oProxyCommand=x"), false),
+            (agent("x", "me@there"), false),
+        ] {
+            let effect: Effect = serde_json::from_str(&line).expect(&line);
+            let checked = effect.check_form(Path::new("/"));
+            assert_eq!(checked.is_ok(), is_fine, "{line}: {checked:?}");
+        }
+        let file = KernelFile { path: "/x/proc/sys/vm/dirty_ratio".into(), ..KernelFile::for_tests() };
+        assert!(Effect::Setting(Box::new(file)).check_form(Path::new("/x")).is_ok());
+    }
+}
