@@ -135,7 +135,7 @@ fn add_latencies(entry: &mut Entry, before: &str, latency: Option<&str>, percent
     for word in percentiles.split_whitespace() {
         let Some((percent, bound)) = word.split_once("%<=") else { continue };
         let Some(us) = decimal(bound) else { continue };
-        add_percentile(entry, before, percent, Some(us * 1e3));
+        add_percentile(entry, before, &percent.replace(',', "."), Some(us * 1e3));
         is_any = true;
     }
     if is_any {

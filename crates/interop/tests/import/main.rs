@@ -2,6 +2,7 @@
 
 mod mutations;
 mod others;
+mod pasted;
 mod size;
 mod stored;
 mod together;

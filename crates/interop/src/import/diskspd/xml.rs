@@ -58,6 +58,9 @@ pub(super) fn read(text: &str, found: &mut Found) {
         let window = &text.as_bytes()[at..text.len().min(at + LONGEST_TAG)];
         let Some(length) = window.iter().position(|byte| *byte == b'>') else { continue };
         let tag = &text[at + 1..at + length];
+        if tag.contains('<') {
+            continue;
+        }
         line += newlines(&text[counted..at]);
         counted = at;
         let inner = text[begin..at].trim();
