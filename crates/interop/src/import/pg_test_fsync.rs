@@ -13,7 +13,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
         return None;
     }
     let mut found = Found { tool: "pg_test_fsync", ..Found::default() };
-    let (mut section, mut direct) = (None, None);
+    let (mut section, mut direct, mut last) = (None, None, None);
     for (i, line) in lines(text).enumerate() {
         if found.is_cut {
             break;
@@ -24,11 +24,19 @@ pub(super) fn read(text: &str) -> Option<Found> {
         } else if plain.contains("Direct I/O is not supported on this platform") {
             direct = Some(false);
         } else if let Some(new) = Section::of(plain) {
-            section = Some(new);
+            (section, last) = (Some(new), None);
         } else if plain.contains("ops/sec") {
             // sysbench and others have such words too.
-            let Some(section) = &section else { continue };
-            match row(section, plain, direct) {
+            let Some(head) = &mut section else { continue };
+            if !head.has(plain, &mut last) {
+                found.miss(not_understood(
+                    i + 1,
+                    line,
+                    "it is not of the head above it: that of its own is lost",
+                ));
+                continue;
+            }
+            match row(head, plain, direct) {
                 Ok(entry) => found.keep(Entry { line: i + 1, ..entry }),
                 Err(reason) => found.miss(not_understood(i + 1, line, reason)),
             }
@@ -50,7 +58,26 @@ enum Section {
     NotSynced { kb: u32 },
 }
 
+/// The methods in their order.
+const METHODS: [&str; 5] = ["open_datasync", "fdatasync", "fsync", "fsync_writethrough", "open_sync"];
+
 impl Section {
+    /// True if a row can be of this part, after the method `last`.
+    fn has(&self, row: &str, last: &mut Option<usize>) -> bool {
+        let method = METHODS.iter().position(|method| row.split_whitespace().next() == Some(method));
+        match self {
+            Self::Methods { .. } => {
+                let is_next = method.is_some() && method > *last;
+                // None follows the last one, so that what comes after a lost head is of another part.
+                *last = if is_next { method } else { Some(METHODS.len()) };
+                is_next
+            }
+            Self::Sizes => row.contains('*'),
+            Self::Descriptors => row.starts_with("write,"),
+            Self::NotSynced { .. } => row.starts_with("write "),
+        }
+    }
+
     fn of(line: &str) -> Option<Self> {
         let kb = |text: &str| text.split("kB").next()?.trim().parse().ok();
         if let Some(rest) = line.strip_prefix("Compare file sync methods using one ") {

@@ -51,10 +51,11 @@ pub(super) fn read(text: &str) -> Option<Found> {
 
 /// The first line of a result.
 fn is_begin(line: &str) -> bool {
+    let is_new = || line.starts_with("read:") && line.contains("IOPS=") && line.contains(" MiB/s (");
+    // fio's rows begin alike.
     line == "File operations:"
         || line.starts_with("Operations performed:")
-        || line.starts_with("read:  IOPS=")
-        || line.starts_with("read: IOPS=")
+        || is_new() && !line.contains("BW=")
 }
 
 /// One run, as far as it was read.
