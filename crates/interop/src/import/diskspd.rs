@@ -263,7 +263,11 @@ impl Outcome {
             (self.in_chart, self.is_doubtful) = (false, true);
             return Err("it stands twice: the head of another chart is lost");
         }
-        let ns = |text| decimal(text).map(|ms| ms * 1e6);
+        // Each has three digits after its point: with fewer its end was cut.
+        let is_whole = |text: &&str| {
+            text.rsplit(['.', ',']).next().is_some_and(|part| part.len() == 3) && text.len() > 4
+        };
+        let ns = |text| Some(text).filter(is_whole).and_then(decimal).map(|ms| ms * 1e6);
         self.chart.push((name.to_owned(), [ns(total), ns(read), ns(write)]));
         Ok(())
     }
