@@ -8,7 +8,10 @@ mod atop;
 mod bonnie;
 mod clean;
 mod columns;
+mod crystaldiskmark;
 mod dd;
+mod diskspd;
+mod elbencho;
 mod fio;
 mod hyperfine;
 mod intervals;
@@ -19,11 +22,17 @@ mod iperf2;
 mod iperf3;
 mod json_tree;
 mod lines;
+mod nvme;
 mod parse_util;
+mod pg_test_fsync;
+mod pgbench;
 mod ping;
 mod quantity;
 mod run;
+mod sar;
+mod smartctl;
 mod stamp;
+mod sysbench;
 mod unixbench;
 mod vdbench;
 
@@ -80,6 +89,27 @@ pub const READERS: &[(&str, Reader, &str)] = &[
     ("atop", atop::read, "screens with lines \"DSK |\" below \"ATOP -\", or lines of atop -P DSK"),
     ("UnixBench", unixbench::read, "scores with \"(N s, N samples)\", or the table of \"Index Values\""),
     ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
+    (
+        "DiskSpd",
+        diskspd::read,
+        "its text with \"Total IO\" and \"thread |\", or its XML with <TestTimeSeconds>",
+    ),
+    ("CrystalDiskMark", crystaldiskmark::read, "rows such as \"SEQ 1MiB (Q= 8, T= 1): N MB/s\""),
+    (
+        "elbencho",
+        elbencho::read,
+        "its table below \"OPERATION RESULT TYPE\", or its CSV with \"MiB/s [last]\"",
+    ),
+    (
+        "sysbench",
+        sysbench::read,
+        "fileio's \"File operations:\", \"Operations performed:\" or \"read: IOPS=\"",
+    ),
+    ("pgbench", pgbench::read, "its summary with \"tps = N (...)\""),
+    ("sar", sar::read, "tables of sar -d, whose heads have DEV and tps"),
+    ("pg_test_fsync", pg_test_fsync::read, "rows \"fdatasync N ops/sec N usecs/op\" below their heads"),
+    ("nvme smart-log", nvme::read, "\"Smart Log for NVME device\", or its JSON, as context"),
+    ("smartctl", smartctl::read, "its JSON (--json), as context"),
 ];
 
 /// The most targets and the most workloads of one run: each cell of the two is a row of a report.

@@ -1,7 +1,8 @@
-//! Helpers of several readers: numbers with a comma, lines that were not understood.
+//! Helpers of several readers: numbers with a comma, percentiles, lines that were not understood.
 
-use super::Line;
 use super::quantity::number;
+use super::{Entry, Line};
+use iotax_analysis::Metric;
 
 /// A number of a tool that groups no digits, so that a comma is the decimal point of somebody's country.
 pub(super) fn decimal(text: &str) -> Option<f64> {
@@ -36,6 +37,22 @@ pub(super) fn whole_nanos(ns: f64) -> Option<u64> {
 /// A line with its number as not understood.
 pub(super) fn not_understood(number: usize, text: &str, reason: &str) -> Line {
     Line { number, text: text.trim().to_owned(), reason: reason.to_owned() }
+}
+
+/// Keeps a percentile of the latency: as iotax's metric if it has that one, else under a name of the same form. `before` is
+/// `"read "` or `"write "` for a direction alone.
+pub(super) fn add_percentile(entry: &mut Entry, before: &str, percent: &str, ns: Option<f64>) {
+    let metric = match percent {
+        "50" => Some(Metric::LATENCY_P50),
+        "90" => Some(Metric::LATENCY_P90),
+        "99" => Some(Metric::LATENCY_P99),
+        "99.9" => Some(Metric::LATENCY_P99_9),
+        _ => None,
+    };
+    match metric.filter(|_| before.is_empty()) {
+        Some(metric) => entry.state(metric, ns),
+        None => entry.add(format!("{before}latency_p{}", percent.replace('.', "_")), ns, "ns"),
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod as_published;
 mod mutations;
 mod others;
+mod pasted;
 mod size;
 mod stored;
 mod together;

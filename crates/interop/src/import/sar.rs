@@ -1,0 +1,221 @@
+//! `sar -d`: the averages of each device, by the names of their columns.
+//!
+//! Where the averages are not in the text the figures are means over its intervals, waits weighted with the I/Os. A kB is 1024 bytes,
+//! a sector 512.
+
+use std::collections::BTreeMap;
+
+use super::lines::lines;
+use super::parse_util::{decimal, not_understood};
+use super::{Entry, Found, MOST_ROWS, Stamp};
+use iotax_analysis::Metric;
+
+/// `sar -d`'s results in a text.
+pub(super) fn read(text: &str) -> Option<Found> {
+    if !text.contains("DEV") || !text.contains("tps") {
+        return None;
+    }
+    let mut found = Found { tool: "sar", ..Found::default() };
+    let (mut output, mut heads) = (Output::default(), None);
+    for (i, line) in lines(text).enumerate() {
+        if found.is_cut {
+            break;
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if line.contains('(') && line.contains("CPU)") {
+            std::mem::take(&mut output).close(&mut found);
+            output.day =
+                words.iter().find(|word| word.matches(['/', '-']).count() == 2).map(|day| (*day).to_owned());
+            heads = None;
+        } else if words.is_empty() {
+            // A new table has heads of its own.
+        } else if let Some(new) = Heads::of(&words) {
+            heads = Some(new);
+        } else if let Some(known) = &heads {
+            match known.row(&words) {
+                Some(Ok(row)) => output.add(row, i + 1, &mut found),
+                Some(Err(reason)) => found.miss(not_understood(i + 1, line, reason)),
+                None => heads = None,
+            }
+        }
+    }
+    output.close(&mut found);
+    (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+/// The names of the columns; the device is the first of them, or the last (`-p`, `-h`).
+struct Heads {
+    columns: Vec<String>,
+    is_last: bool,
+}
+
+/// A device's row.
+struct Row {
+    device: String,
+    /// Of an average.
+    is_average: bool,
+    /// When the interval ended.
+    clock: String,
+    columns: Vec<(String, f64)>,
+}
+
+impl Heads {
+    fn of(words: &[&str]) -> Option<Self> {
+        let at = words.iter().position(|word| *word == "DEV")?;
+        let is_last = at + 1 == words.len();
+        let names = if is_last { &words[prefix(words)..at] } else { &words[at + 1..] };
+        let has_tps = names.first() == Some(&"tps");
+        has_tps.then(|| Self { columns: names.iter().map(|name| (*name).to_owned()).collect(), is_last })
+    }
+
+    /// A row; none if the line is of another table or none.
+    fn row(&self, words: &[&str]) -> Option<Result<Row, &'static str>> {
+        let prefix = prefix(words);
+        // Of another statistic, or of a text around it.
+        if prefix == 0 || words.len() < prefix + 2 {
+            return None;
+        }
+        let rest = &words[prefix..];
+        let (figures, device) = match self.is_last {
+            true => (&rest[..rest.len() - 1], rest[rest.len() - 1]),
+            false => (&rest[1..], rest[0]),
+        };
+        let values: Option<Vec<f64>> = figures.iter().map(|word| decimal(word)).collect();
+        let is_whole = figures.len() == self.columns.len() && decimal(device).is_none();
+        let Some(values) = values.filter(|_| is_whole) else {
+            return Some(Err("it does not fit the columns above it"));
+        };
+        Some(Ok(Row {
+            device: device.to_owned(),
+            is_average: !is_clock(words[0]),
+            clock: words[..prefix].join(" "),
+            columns: self.columns.iter().cloned().zip(values).collect(),
+        }))
+    }
+}
+
+/// `20:11:49`.
+fn is_clock(word: &str) -> bool {
+    word.matches(':').count() == 2 && word.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// The number of words before a row's own: a time with its half of the day, or the word for an average in any language.
+fn prefix(words: &[&str]) -> usize {
+    let is_half = words.get(1).is_some_and(|word| matches!(*word, "AM" | "PM"));
+    match words {
+        [first, ..] if is_clock(first) => 1 + usize::from(is_half),
+        [first, ..] if first.ends_with([':', '\u{ff1a}']) => 1,
+        // French has a blank before it.
+        [_, ":", ..] => 2,
+        _ => 0,
+    }
+}
+
+/// One call of sar.
+#[derive(Default)]
+struct Output {
+    day: Option<String>,
+    first_clock: Option<String>,
+    /// The averages, and the intervals of each device.
+    averages: BTreeMap<String, (usize, Vec<(String, f64)>)>,
+    intervals: BTreeMap<String, (usize, Vec<Vec<(String, f64)>>)>,
+    rows: usize,
+}
+
+impl Output {
+    fn add(&mut self, row: Row, line: usize, found: &mut Found) {
+        self.rows += 1;
+        if self.rows > MOST_ROWS {
+            found.is_cut = true;
+        } else if row.is_average {
+            // The second of a device is another call's, whose first line is lost.
+            if self.averages.contains_key(&row.device) {
+                std::mem::take(self).close(found);
+            }
+            self.averages.insert(row.device, (line, row.columns));
+        } else {
+            // An interval after the averages is another call's too.
+            if !self.averages.is_empty() {
+                std::mem::take(self).close(found);
+            }
+            self.first_clock.get_or_insert(row.clock);
+            let known = self.intervals.entry(row.device).or_insert_with(|| (line, Vec::new()));
+            known.1.push(row.columns);
+        }
+    }
+
+    fn close(self, found: &mut Found) {
+        let time =
+            self.day.zip(self.first_clock).and_then(|(day, clock)| Stamp::of(&format!("{day} {clock}")));
+        let most = self.intervals.values().map(|(_, rows)| rows.len()).max().unwrap_or_default();
+        let mut averages = self.averages;
+        let has_averages = !averages.is_empty();
+        for (device, (line, rows)) in &self.intervals {
+            if has_averages {
+                break;
+            }
+            if rows.len() < most {
+                let reason = "it is not in every interval: nothing tells what it did in the others";
+                found.miss(not_understood(*line, device, reason));
+                continue;
+            }
+            averages.insert(device.clone(), (*line, means(rows)));
+        }
+        for (device, (line, columns)) in averages {
+            let mut entry = entry(&columns);
+            // A device without I/O was not measured.
+            if entry.stated.metrics.is_empty() {
+                continue;
+            }
+            if !has_averages {
+                entry
+                    .notes
+                    .push("means over the intervals in the text, which has no averages of sar's".into());
+            }
+            found.keep(Entry { target: Some(device), line, time, ..entry });
+        }
+    }
+}
+
+/// Means of each column: of those per I/O weighted with the I/Os.
+fn means(rows: &[Vec<(String, f64)>]) -> Vec<(String, f64)> {
+    let Some(first) = rows.first() else { return vec![] };
+    let mean = |(i, (name, _)): (usize, &(String, f64))| {
+        let per_io = matches!(name.as_str(), "await" | "svctm" | "areq-sz" | "avgrq-sz");
+        let weighted = rows.iter().filter_map(|row| {
+            let (_, value) = row.get(i).filter(|(known, _)| known == name)?;
+            let weight = if per_io { row.first()?.1 } else { 1.0 };
+            Some((value * weight, weight))
+        });
+        let (sum, weights) =
+            weighted.fold((0.0, 0.0), |(sum, all), (value, weight)| (sum + value, all + weight));
+        (weights > 0.0).then(|| (name.clone(), sum / weights))
+    };
+    first.iter().enumerate().filter_map(mean).collect()
+}
+
+/// Bytes read and written, with the bytes in their unit.
+const BYTES: [(&str, &str, f64); 2] = [("rkB/s", "wkB/s", 1024.0), ("rd_sec/s", "wr_sec/s", 512.0)];
+
+fn entry(columns: &[(String, f64)]) -> Entry {
+    let of = |name: &str| columns.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+    let mut entry = Entry { workload: "sar".into(), ..Entry::default() };
+    if let Some(tps) = of("tps").filter(|tps| *tps > 0.0) {
+        entry.state(Metric::IOPS, Some(tps));
+        let bytes = BYTES.iter().find_map(|(read, write, unit)| Some((of(read)? + of(write)?) * unit));
+        entry.state(Metric::BYTES_PER_S, bytes);
+        entry.state(Metric::LATENCY_MEAN, of("await").map(|ms| ms * 1e6));
+        entry.notes.push("discards are among the I/Os: sar tells them together".into());
+    }
+    for (name, value) in columns {
+        let unit = match name.as_str() {
+            "%util" => "%",
+            "areq-sz" => "kB",
+            "avgrq-sz" => "sectors",
+            "await" | "svctm" => "ms",
+            _ => "",
+        };
+        entry.add(name.as_str(), Some(*value), unit);
+    }
+    entry
+}
