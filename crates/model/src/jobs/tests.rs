@@ -364,7 +364,7 @@ fn options_that_change_no_io_are_noted() {
     ] {
         let read = jobs(&format!("[a]\nsize=64m\n{text}\n"));
         assert!(read.notes.iter().any(|note| note.contains(why)), "{text}: {:?}", read.notes);
-        let plain = text.contains("rate=").then_some("rate=1m").unwrap_or_default();
+        let plain = if text.contains("rate=") { "rate=1m" } else { "" };
         assert_eq!(read.workloads, jobs(&format!("[a]\nsize=64m\n{plain}\n")).workloads, "{text}");
     }
 }

@@ -201,33 +201,43 @@ impl RunContext<'_> {
         if !rounded.is_empty() {
             notes.push(format!("{name}: rates are whole I/Os a second here: {}", rounded.join(", ")));
         }
-        if all.len() > 1 && all.iter().any(|keys| keys.size.is_none()) {
-            all.iter_mut().for_each(|keys| keys.size = keys.size.or(Some(DEFAULT_SIZE)));
-            notes.push(format!("{name}: no size= is given, so {DEFAULT_SIZE} of the target is used"));
-        }
-        if all.len() > 1 && times.io_size.is_some() {
-            return Err(format!(
-                "maxdata is for one workload on one storage here, and {} run at once",
-                all.len()
-            ));
-        }
-        if all.len() > 1 && pass.is_curve {
-            let names: Vec<&str> = all.iter().filter_map(|keys| keys.name.as_deref()).collect();
-            notes.push(format!(
-                "{name}: {} are one area, so that the rates are those of all together",
-                names.join(", ")
-            ));
-            all = vec![one_area(&all)?];
-        }
-        let Some((first, beside)) = all.split_first() else { return Ok(None) };
-        // The first job needs a name of its own, apart from the workload's.
-        let names: Vec<&str> = all.iter().filter_map(|keys| keys.name.as_deref()).collect();
-        let name = if beside.is_empty() { name } else { format!("{name}: {}", names.join("+")) };
-        let keys = WorkloadKeys { name: Some(name), beside: beside.to_vec(), ..first.clone() };
-        let workload = keys.complete(&WorkloadKeys::default());
-        workload.check().map_err(|error| error.to_string())?;
-        Ok(Some(workload))
+        together(all, pass, name, notes)
     }
+}
+
+/// One workload of jobs at the same time.
+fn together(
+    mut all: Vec<WorkloadKeys>,
+    pass: &Pass,
+    name: String,
+    notes: &mut Vec<String>,
+) -> Result<Option<Workload>, String> {
+    let several = all.len() > 1;
+    if several && all.iter().any(|keys| keys.size.is_none()) {
+        all.iter_mut().for_each(|keys| keys.size = keys.size.or(Some(DEFAULT_SIZE)));
+        notes.push(format!("{name}: no size= is given, so {DEFAULT_SIZE} of the target is used"));
+    }
+    if several && all.iter().any(|keys| keys.io_size.is_some()) {
+        return Err(format!(
+            "maxdata is for one workload on one storage here, and {} run at once",
+            all.len()
+        ));
+    }
+    let names: Vec<&str> = all.iter().filter_map(|keys| keys.name.as_deref()).collect();
+    // The first job needs a name of its own, apart from the workload's.
+    let own = if several { format!("{name}: {}", names.join("+")) } else { name.clone() };
+    if several && pass.is_curve {
+        let names = names.join(", ");
+        notes.push(format!("{name}: {names} are one area, so that the rates are those of all together"));
+        all = vec![WorkloadKeys { name: Some(name), ..one_area(&all)? }];
+    } else if let Some(first) = all.first_mut() {
+        first.name = Some(own);
+    }
+    let Some((first, beside)) = all.split_first() else { return Ok(None) };
+    let keys = WorkloadKeys { beside: beside.to_vec(), ..first.clone() };
+    let workload = keys.complete(&WorkloadKeys::default());
+    workload.check().map_err(|error| error.to_string())?;
+    Ok(Some(workload))
 }
 
 /// Divides a rate among jobs in whole I/Os a second: what one gets too little another gets more.
