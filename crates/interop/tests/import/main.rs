@@ -2,6 +2,8 @@
 
 mod mutations;
 mod others;
+mod pasted;
+mod separate;
 mod size;
 mod stored;
 mod together;
