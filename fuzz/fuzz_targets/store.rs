@@ -22,7 +22,7 @@ static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
     let place = iotax_fuzz::place();
     let path = place.join("sound");
     let mut store = Store::open(&path).expect("new");
-    for run in RUNS.iter().flat_map(|text| runs(vec![("file".to_owned(), recognise(text))])) {
+    for run in RUNS.iter().flat_map(|text| runs(vec![("file".to_owned(), recognise(text))], None)) {
         let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms: 1, fleet: None }).expect("created");
         store.set_source(id, &run.source).expect("kept");
         store.put_measurements(id, run.measurements()).expect("kept");

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// A format's mark. A file without it does not count as one of iotax's.
 #[derive(Debug, Clone)]
@@ -103,7 +103,7 @@ impl<'de> DeserializeSeed<'de> for Way<'_> {
         if self.0.is_empty() {
             deserializer.deserialize_str(self)
         } else {
-            deserializer.deserialize_map(self)
+            deserializer.deserialize_any(self)
         }
     }
 }
@@ -116,7 +116,16 @@ impl<'de> Visitor<'de> for Way<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Some(text.to_owned()))
+        Ok(self.0.is_empty().then(|| text.to_owned()))
+    }
+
+    /// A list of documents has the mark that all of them have.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut found = list.next_element_seed(Way(self.0))?.flatten();
+        while let Some(next) = list.next_element_seed(Way(self.0))? {
+            found = found.filter(|found| next.as_ref() == Some(found));
+        }
+        Ok(found)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -139,7 +148,10 @@ mod tests {
     fn a_schema_stands_at_its_own_place_in_a_whole_document() {
         let ours = Mark::schema("iotax/1", &["schema"]);
         assert!(ours.stands_in(b"{ \"cells\": [{ \"schema\": 3 }], \"schema\": \"iotax/1\" }\n"));
+        assert!(ours.stands_in(b"[{ \"schema\": \"iotax/1\" }, { \"schema\": \"iotax/1\" }]"));
         for other in [
+            "[{ \"schema\": \"iotax/1\" }, {}]",
+            "[]",
             "{ \"schema\": \"iotax/10\" }",
             "{ \"schema\": [\"iotax/1\"] }",
             "{ \"kept\": { \"schema\": \"iotax/1\" } }",

@@ -1,8 +1,8 @@
 //! atop's disk figures: lines `DSK`, `LVM` and `MDD` of its screens, and of `atop -P`.
 //!
-//! The first sample covers the time since boot and is left out where the text marks it; it begins a session. The figures sum all
-//! other samples of a session. `avio`
-//! is the time that the device was busy per I/O, not a latency: with several I/Os at once it is less.
+//! The first sample covers the time since boot and is left out; it begins a session. The figures sum all other samples of a
+//! session. `avio` is the time that the device was busy per I/O, not a latency: with several I/Os at once it is less. The shares of
+//! screens are rounded to 1%, so that their `avio` is read and only that of `-P` is calculated.
 
 mod parseable;
 
@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use super::lines::lines;
 use super::parse_util::{decimal, not_understood, whole_nanos};
+use super::quantity::nanos_in;
 use super::{DeviceInterval, Entry, Found, Interval, Stamp};
 use iotax_analysis::Metric;
 
@@ -20,30 +21,50 @@ pub(super) fn read(text: &str) -> Option<Found> {
     }
     let mut found = Found { tool: "atop", ..Found::default() };
     let mut devices = Devices::default();
-    for screen in screens(text, &mut found) {
+    let screens = screens(text, &mut found);
+    let head_since_boot = screens.iter().find(|screen| screen.since_boot).map(|screen| screen.line);
+    for screen in screens {
         screen.close(&mut devices, &mut found);
     }
     devices.entries(&mut found);
     parseable::read(text, &mut found);
+    if let Some(line) =
+        head_since_boot.filter(|_| found.entries.is_empty() && found.not_understood.is_empty())
+    {
+        found.miss(not_understood(line, "ATOP", SINCE_BOOT));
+    }
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
 /// The screens and the samples of a text one by one, without those since boot.
 pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
     let screens = screens(text, found);
-    let timed = screens.into_iter().filter(|screen| !screen.since_boot && !screen.disks.is_empty());
-    let mut intervals: Vec<Interval> = timed.filter_map(Screen::interval).collect();
+    let mut intervals = Vec::new();
+    // A screen without disks is an interval too: idle ones are left out of it.
+    if screens.iter().any(|screen| !screen.disks.is_empty()) {
+        for screen in screens.into_iter().filter(|screen| !screen.since_boot) {
+            screen.list_without_head(found);
+            intervals.extend(screen.interval());
+        }
+    }
     intervals.extend(parseable::intervals(text, found));
     intervals
 }
 
-/// All screens, the last one as far as it goes.
+/// Why a sample is left out.
+const SINCE_BOOT: &str = "its figures are since boot, which is no measurement";
+
+/// A longer sample is no interval that anybody asked for.
+const LONGEST_SECONDS: f64 = 86_400.0;
+
+/// All screens, the last one as far as it goes. Those since boot are listed where the text does not mark them.
 fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
     let mut screens = Vec::new();
     let mut screen = Screen::default();
     for (i, line) in lines(text).enumerate() {
         if let Some(seconds) = elapsed(line) {
-            let next = Screen { time: Stamp::of(line), seconds: Some(seconds), ..Screen::default() };
+            let next =
+                Screen { line: i + 1, time: Stamp::of(line), seconds: Some(seconds), ..Screen::default() };
             screens.push(std::mem::replace(&mut screen, next));
         } else if line.to_lowercase().contains("since boot") {
             screen.since_boot = true;
@@ -55,7 +76,22 @@ fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
         }
     }
     screens.push(screen);
+    mark_since_boot(&mut screens, found);
     screens
+}
+
+/// Marks the samples since boot that no words do: longer than a day, or first and more than twice as long as the next one.
+fn mark_since_boot(screens: &mut [Screen<'_>], found: &mut Found) {
+    let lengths: Vec<f64> = screens.iter().filter_map(|screen| screen.seconds).collect();
+    let is_first_longer = matches!(lengths[..], [first, next, ..] if first > 2.0 * next);
+    for (i, screen) in screens.iter_mut().filter(|screen| screen.seconds.is_some()).enumerate() {
+        let is_long = lengths[i] > LONGEST_SECONDS || i == 0 && is_first_longer;
+        if is_long && !screen.since_boot {
+            screen.since_boot = true;
+            let text = format!("ATOP, {} s elapsed", lengths[i]);
+            found.miss(not_understood(screen.line, &text, SINCE_BOOT));
+        }
+    }
 }
 
 /// Sums over the samples of a device.
@@ -70,6 +106,9 @@ struct Sums {
     /// True if a sample lacks its bytes, so that the sum is unknown.
     without_bytes: bool,
     busy_seconds: f64,
+    /// Milliseconds in I/O by the stated means; absent if a sample with I/O lacks its mean.
+    io_ms: Option<f64>,
+    samples: usize,
 }
 
 impl Sums {
@@ -85,13 +124,15 @@ struct Devices {
     all: Vec<(String, Sums)>,
     /// The index of each device in `all`.
     places: HashMap<String, usize>,
+    /// Screens of the session.
+    screens: usize,
 }
 
 impl Devices {
     fn of(&mut self, device: &str, line: usize) -> &mut Sums {
         let known = self.places.get(device).copied();
         let at = known.unwrap_or_else(|| {
-            self.all.push((device.to_owned(), Sums { line, ..Sums::default() }));
+            self.all.push((device.to_owned(), Sums { line, io_ms: Some(0.0), ..Sums::default() }));
             self.places.insert(device.to_owned(), self.all.len() - 1);
             self.all.len() - 1
         });
@@ -100,7 +141,7 @@ impl Devices {
 
     /// Ends a session.
     fn entries(&mut self, found: &mut Found) {
-        let all = std::mem::take(self).all;
+        let Self { all, screens, .. } = std::mem::take(self);
         let entry = |(device, sums): (String, Sums)| {
             let ios = sums.reads + sums.writes;
             // A device without I/O was not measured.
@@ -116,7 +157,13 @@ impl Devices {
                 entry.add("reads", Some(sums.reads / sums.seconds), "/s");
                 entry.add("writes", Some(sums.writes / sums.seconds), "/s");
                 entry.add("busy", Some(sums.busy_seconds / sums.seconds * 100.0), "%");
-                entry.add("avio", Some(sums.busy_seconds / ios * 1e3), "ms");
+                entry.add("avio", sums.io_ms.map(|ms| ms / ios), "ms");
+                if sums.samples < screens {
+                    entry.notes.push(format!(
+                        "in {} of {screens} screens: atop leaves out what is idle, or what has no room",
+                        sums.samples
+                    ));
+                }
                 entry
             })
         };
@@ -127,6 +174,8 @@ impl Devices {
 /// One screen.
 #[derive(Default)]
 struct Screen<'t> {
+    /// The line of its head.
+    line: usize,
     /// Its end.
     time: Option<Stamp>,
     seconds: Option<f64>,
@@ -154,14 +203,19 @@ impl Screen<'_> {
 
     fn close(self, devices: &mut Devices, found: &mut Found) {
         let Some(seconds) = self.seconds else {
-            let reason = "its screen's head (ATOP - ... elapsed) is not there, so that the time of its counts is not known";
-            self.disks.iter().for_each(|(line, text, _)| found.miss(not_understood(*line, text, reason)));
+            // Without heads nothing tells where those since boot end.
+            if self.since_boot {
+                return self.list_without_head(found);
+            }
+            self.disks.into_iter().for_each(|(line, _, disk)| disk.without_time(line, found));
             return;
         };
         if self.since_boot {
             return devices.entries(found);
         }
+        devices.screens += 1;
         for (line, _, disk) in self.disks {
+            let ios = disk.reads + disk.writes;
             let sums = devices.of(&disk.name, line);
             let length_ms = whole_nanos(seconds * 1e9).unwrap_or_default() / 1_000_000;
             sums.begins(self.time.map(|end| end.before(length_ms)));
@@ -171,6 +225,17 @@ impl Screen<'_> {
             sums.bytes += disk.bytes_per_s.map_or(0.0, |(read, written)| read + written) * seconds;
             sums.without_bytes |= disk.bytes_per_s.is_none();
             sums.busy_seconds += disk.busy / 100.0 * seconds;
+            let io_ms = if ios > 0.0 { disk.avio_ms.map(|ms| ms * ios) } else { Some(0.0) };
+            sums.io_ms = sums.io_ms.zip(io_ms).map(|(sum, more)| sum + more);
+            sums.samples += 1;
+        }
+    }
+
+    fn list_without_head(&self, found: &mut Found) {
+        if self.seconds.is_none() {
+            let reason =
+                "its screen's head (ATOP - ... elapsed) is not there, so that its length is not known";
+            self.disks.iter().for_each(|(line, text, _)| found.miss(not_understood(*line, text, reason)));
         }
     }
 }
@@ -205,6 +270,8 @@ struct Disk {
     writes: f64,
     /// Read and written; absent in old versions.
     bytes_per_s: Option<(f64, f64)>,
+    /// Mean time of an I/O.
+    avio_ms: Option<f64>,
 }
 
 impl Disk {
@@ -220,6 +287,11 @@ impl Disk {
             let (_, value) = fields.iter().find(|(name, _)| *name == wanted)?;
             decimal(value.trim().trim_end_matches('%'))
         };
+        let avio_ms = || {
+            let (_, text) = fields.iter().find(|(name, _)| *name == "avio")?;
+            let mut words = text.split_whitespace();
+            Some(decimal(words.next()?)? * nanos_in(words.next()?)? / 1e6)
+        };
         let rate = |wanted: &str| Some(value(wanted)? * 1_048_576.0);
         let disk = || {
             Some(Self {
@@ -228,9 +300,28 @@ impl Disk {
                 reads: value("read")?,
                 writes: value("write")?,
                 bytes_per_s: rate("MBr/s").zip(rate("MBw/s")),
+                avio_ms: avio_ms(),
             })
         };
         Some(disk().ok_or("without one of busy, read and write"))
+    }
+
+    /// Keeps what is known where nothing tells the length of the sample: shares and means.
+    fn without_time(self, line: usize, found: &mut Found) {
+        // A device without I/O was not measured.
+        if self.reads + self.writes == 0.0 {
+            return;
+        }
+        let mut entry = Entry { target: Some(self.name), workload: "atop".into(), line, ..Entry::default() };
+        entry.state(Metric::BYTES_PER_S, self.bytes_per_s.map(|(read, written)| read + written));
+        entry.add("busy", Some(self.busy), "%");
+        entry.add("avio", self.avio_ms, "ms");
+        entry.notes.push(
+            "without its screen's head (ATOP - ... elapsed): neither its time nor its I/Os per second are known, \
+             and it may be since boot"
+                .into(),
+        );
+        found.keep(entry);
     }
 }
 

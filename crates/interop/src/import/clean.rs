@@ -21,7 +21,7 @@ pub fn decode(bytes: Vec<u8>) -> String {
     }
 }
 
-/// Removes traces of a text's way here: marks of quoting and of web pages, invisible characters, typographic quotes and dashes,
+/// Removes traces of a text's way here: marks of quoting, of bold words and of web pages, a terminal's colours, invisible characters, typographic quotes and dashes,
 /// and decimal commas if the text clearly uses them.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
@@ -34,16 +34,47 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     let mut seen = String::new();
     for line in text.split_inclusive('\n') {
         seen.clear();
-        seen.extend(line.chars().filter_map(plain));
+        seen.extend(uncoloured(line).chars().filter_map(plain));
         if is_page {
             seen = unmarked(&seen);
         }
-        clean.push_str(unquoted(&seen));
+        clean.push_str(&unemphasised(unquoted(&seen)));
     }
     if has_decimal_commas(&clean) {
         clean = with_points(&clean);
     }
     Cow::Owned(without_stumps(&clean))
+}
+
+/// A line without a terminal's colours, titles and movements, also where `cat -v` wrote their escape as `^[`.
+fn uncoloured(line: &str) -> Cow<'_, str> {
+    if !line.contains('\u{1b}') && !line.contains("^[[") && !line.contains("^[]") {
+        return Cow::Borrowed(line);
+    }
+    let mut seen = String::with_capacity(line.len());
+    let line = line.replace("^[[", "\u{1b}[").replace("^[]", "\u{1b}]");
+    let mut parts = line.split('\u{1b}');
+    seen.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let after = match part.as_bytes().first() {
+            // Numbers, and the letter that ends them.
+            Some(b'[') => part[1..].find(|c: char| ('@'..='~').contains(&c)).map(|end| end + 2),
+            // A title, up to a bell.
+            Some(b']') => part.find('\u{7}').map(|end| end + 1).or(Some(part.len())),
+            Some(b'(' | b')') => Some(2),
+            _ => Some(1),
+        };
+        seen.push_str(after.and_then(|after| part.get(after..)).unwrap_or_default());
+    }
+    Cow::Owned(seen)
+}
+
+/// A line without the stars of bold words: `**IOPS=13.0k**`.
+fn unemphasised(line: &str) -> Cow<'_, str> {
+    let parts: Vec<&str> = line.split("**").collect();
+    let is_bold = |inside: &&str| !inside.is_empty() && !inside.contains('*') && inside.trim() == *inside;
+    let is_marked = parts.len() > 2 && parts.len() % 2 == 1 && parts.iter().skip(1).step_by(2).all(is_bold);
+    if is_marked { Cow::Owned(parts.concat()) } else { Cow::Borrowed(line) }
 }
 
 /// Shorter lines than this no terminal breaks.
@@ -228,6 +259,11 @@ mod tests {
             ("x </data/a> <p99> 1\n", "x </data/a> <p99> 1\n"),
             ("<p>x </data/a> <p99> 1</p>\n", "x </data/a> <p99> 1\n"),
             ("{\"a\": \"<p>\u{201c}&lt;\"}\n", "{\"a\": \"<p>\u{201c}&lt;\"}\n"),
+            ("\u{1b}[01;31m\u{1b}[KIOPS=\u{1b}[m\u{1b}[K13.0k\n", "IOPS=13.0k\n"),
+            ("^[[1mIOPS=^[[0m13.0k\n", "IOPS=13.0k\n"),
+            ("\u{1b}]0;root@h:~\u{7}x\r\n", "x\n"),
+            ("read: **IOPS=13.0k**, **BW=1**\n", "read: IOPS=13.0k, BW=1\n"),
+            ("2 ** 3 ** 4 and *** x ***\n", "2 ** 3 ** 4 and *** x ***\n"),
             ("10 \u{b5}s \u{2212}5\n", "10 us -5\n"),
         ] {
             assert_eq!(clean(text), cleaned);

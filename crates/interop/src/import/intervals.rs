@@ -1,6 +1,6 @@
 //! The intervals of iostat's and atop's output one by one, where [`super::recognise`] takes them together.
 
-use super::{Found, Line, Stamp, atop, clean, iostat};
+use super::{Found, Line, Stamp, atop, clean, iostat, prefix};
 
 /// One interval.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -51,9 +51,13 @@ pub struct Intervals {
 #[must_use]
 pub fn intervals(text: &str) -> Option<Intervals> {
     let text = clean(text);
+    read(&text).or_else(|| read(&prefix::without(&text)?))
+}
+
+fn read(text: &str) -> Option<Intervals> {
     let told = |tool, read: fn(&str, &mut Found) -> Vec<Interval>| {
         let mut found = Found::default();
-        let intervals = read(&text, &mut found);
+        let intervals = read(text, &mut found);
         (!intervals.is_empty()).then_some(Intervals { tool, intervals, not_understood: found.not_understood })
     };
     told("iostat", iostat::intervals).or_else(|| told("atop", atop::intervals))

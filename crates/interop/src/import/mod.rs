@@ -13,6 +13,7 @@ mod dd;
 mod diskspd;
 mod elbencho;
 mod fio;
+mod headings;
 mod hyperfine;
 mod intervals;
 mod iostat;
@@ -27,6 +28,7 @@ mod parse_util;
 mod pg_test_fsync;
 mod pgbench;
 mod ping;
+mod prefix;
 mod quantity;
 mod run;
 mod sar;
@@ -153,9 +155,32 @@ pub fn refused(text: &str) -> Vec<Line> {
 
 /// The tools of which a text has results, and the others that it has lines of.
 fn read(text: &str) -> (Vec<Found>, Vec<Found>) {
-    let text = clean(text);
-    let all = READERS.iter().filter_map(|(_, read, _)| read(&text));
-    all.partition(|found| !found.entries.is_empty() || found.is_cut)
+    let mut best_text = clean(text);
+    let mut best = read_clean(&best_text);
+    let mut rest = prefix::without(&best_text);
+    for _ in 0..DEEPEST_PREFIX {
+        let Some(text) = rest else { break };
+        rest = prefix::without(&text);
+        let found = read_clean(&text);
+        if figures(&found) > figures(&best) {
+            (best, best_text) = (found, text.into());
+        }
+    }
+    headings::label(&best_text, &mut best);
+    best.into_iter().partition(|found| !found.entries.is_empty() || found.is_cut)
+}
+
+fn read_clean(text: &str) -> Vec<Found> {
+    READERS.iter().filter_map(|(_, read, _)| read(text)).collect()
+}
+
+/// The most prefixes in front of one another: time, host, program, container.
+const DEEPEST_PREFIX: usize = 4;
+
+/// The number of figures in results.
+fn figures(all: &[Found]) -> usize {
+    let of = |entry: &Entry| entry.stated.metrics.len() + entry.stated.others.len();
+    all.iter().flat_map(|found| &found.entries).map(of).sum()
 }
 
 fn lines_of(all: Vec<Found>) -> Vec<Line> {
@@ -173,7 +198,7 @@ pub struct Found {
     pub tool: &'static str,
     /// Its version, if the text has it.
     pub version: Option<String>,
-    /// The results, in the text's order. Entries of the same target and workload are repetitions: rounds.
+    /// The results, in the text's order. Entries of the same label, target and workload are repetitions: rounds.
     pub entries: Vec<Entry>,
     /// The lines that were not understood.
     pub not_understood: Vec<Line>,
@@ -231,6 +256,8 @@ pub struct Entry {
     pub stated: ImportedMetrics,
     /// Remarks on the figures' meaning, such as that a page cache is in them.
     pub notes: Vec<String>,
+    /// The headings that it stands below: results of one target and workload below others are no repetitions.
+    pub label: Option<String>,
     /// Its line in the text, from 1.
     pub line: usize,
 }

@@ -71,6 +71,7 @@ struct Test {
 struct Counts {
     sent: u64,
     received: u64,
+    duplicates: Option<u64>,
     loss: f64,
 }
 
@@ -131,15 +132,19 @@ impl Test {
         let replies: Vec<f64> = self.replies.iter().copied().collect::<Option<_>>()?;
         let mean = replies.iter().sum::<f64>() / replies.len() as f64;
         let fits = agree(mean, times.mean, 0.01) || (mean - times.mean).abs() <= 2.0 * times.slack;
-        if replies.len() as u64 != counts.received || replies.is_empty() || !fits {
+        if replies.len() as u64 != counts.received + counts.duplicates.unwrap_or_default()
+            || replies.is_empty()
+            || !fits
+        {
             return None;
         }
         let mut latency = Histogram::new();
         for reply in &replies {
             latency.add(whole_nanos(reply * MS)?);
         }
-        let bytes = counts.received.checked_mul(self.reply.or(self.payload)?)?;
-        Some(Tally { ios: counts.received, bytes, latency, response: None })
+        let ios = replies.len() as u64;
+        let bytes = ios.checked_mul(self.reply.or(self.payload)?)?;
+        Some(Tally { ios, bytes, latency, response: None })
     }
 }
 
@@ -169,7 +174,11 @@ impl Counts {
         let share = line.split_whitespace().find_map(|word| word.trim_start_matches('(').split_once('%'))?.0;
         let loss = decimal(share)?;
         let lost = sent.saturating_sub(received) as f64 / sent.max(1) as f64 * 100.0;
-        ((loss - lost).abs() <= 1.0 || received > sent).then_some(Self { sent, received, loss })
+        let mut all = line.split_whitespace();
+        let duplicates = all
+            .find_map(|word| whole(word.strip_prefix('+')?))
+            .filter(|_| all.next().is_some_and(|word| word.starts_with("dup")));
+        ((loss - lost).abs() <= 1.0 || received > sent).then_some(Self { sent, received, duplicates, loss })
     }
 }
 
@@ -251,6 +260,15 @@ fn close(test: Option<Test>, found: &mut Found) {
         entry.add("sent", Some(counts.sent as f64), "");
         entry.add("received", Some(counts.received as f64), "");
         entry.add("loss", Some(counts.loss), "%");
+        entry.add("duplicates", counts.duplicates.map(|count| count as f64), "");
+        if let Some(count) = counts.duplicates {
+            let what = if count == 1 {
+                "1 duplicate reply is".into()
+            } else {
+                format!("{count} duplicate replies are")
+            };
+            entry.notes.push(format!("{what} in the times: something on the way answers or forwards twice"));
+        }
         if counts.received < counts.sent {
             entry.notes.push("requests were lost: the times are those of the replies that came".into());
         }

@@ -24,7 +24,7 @@ pub struct Imported {
     /// The time of the first measurement, in milliseconds since 1970-01-01 UTC, if a file has it.
     pub started_at_ms: Option<u64>,
     /// A text's name for a target, and the target's index in the plan.
-    names: HashMap<String, usize>,
+    names: HashMap<(Option<String>, Option<String>), usize>,
     /// The names of targets, and the last number that each plain name got.
     taken: HashSet<String>,
     numbers: HashMap<String, usize>,
@@ -52,12 +52,17 @@ struct Row {
 
 /// The runs in files, each given with its name and its results: one run for each tool, in the order of their appearance.
 ///
-/// Entries of one target and one workload are repetitions, wherever they stand: they become rounds.
+/// Entries of one target and one workload are repetitions and become rounds, unless they stand below different headings: then what
+/// stands below each is a target. A label takes the place of all headings.
 #[must_use]
-pub fn runs(files: Vec<(String, Vec<Found>)>) -> Vec<Imported> {
+pub fn runs(files: Vec<(String, Vec<Found>)>, label: Option<&str>) -> Vec<Imported> {
     let mut runs: Vec<Imported> = Vec::new();
+    let apart = if label.is_some() { HashSet::new() } else { apart(&files) };
     for (file, all) in files {
-        for found in all {
+        for mut found in all {
+            if label.is_some() || !apart.contains(found.tool) {
+                found.entries.iter_mut().for_each(|entry| entry.label = label.map(str::to_owned));
+            }
             let place = runs.iter().position(|run| run.source.tool == found.tool).unwrap_or_else(|| {
                 runs.push(empty(found.tool));
                 runs.len() - 1
@@ -69,6 +74,22 @@ pub fn runs(files: Vec<(String, Vec<Found>)>) -> Vec<Imported> {
         run.finish();
     }
     runs
+}
+
+/// The tools that have one target and one workload below different headings.
+fn apart(files: &[(String, Vec<Found>)]) -> HashSet<&'static str> {
+    let mut labels = HashMap::new();
+    let mut apart = HashSet::new();
+    for found in files.iter().flat_map(|(_, all)| all) {
+        for entry in &found.entries {
+            let label = &entry.label;
+            let first = labels.entry((found.tool, &entry.target, &entry.workload)).or_insert(label);
+            if *first != label {
+                apart.insert(found.tool);
+            }
+        }
+    }
+    apart
 }
 
 fn empty(tool: &str) -> Imported {
@@ -112,6 +133,16 @@ fn add(run: &mut Imported, file: &str, found: Found) {
 }
 
 impl Imported {
+    /// The headings that keep results of one target and workload apart, in the text's order.
+    #[must_use]
+    pub fn labels(&self) -> Vec<&str> {
+        let mut labels: Vec<(usize, &str)> =
+            self.names.iter().filter_map(|((label, _), place)| Some((*place, label.as_deref()?))).collect();
+        labels.sort_unstable();
+        labels.dedup_by_key(|(_, label)| *label);
+        labels.into_iter().map(|(_, label)| label).collect()
+    }
+
     /// The measurements, in the order of the texts. The n-th of a cell is round n.
     pub fn measurements(&self) -> impl ExactSizeIterator<Item = Measurement> {
         self.rows.iter().enumerate().map(|(index, row)| Measurement {
@@ -132,7 +163,7 @@ impl Imported {
     }
 
     fn add(&mut self, entry: Entry) {
-        let target = self.target(entry.target.as_deref());
+        let target = self.target(entry.label.as_deref(), entry.target.as_deref());
         let workload = self.workload(&entry);
         let known = self.rounds.entry((target, workload)).or_default();
         *known = known.saturating_add(1);
@@ -155,14 +186,22 @@ impl Imported {
         });
     }
 
-    /// The index of the target with a text's name. A new one is added, with a number after its name if another target has that
-    /// name.
-    fn target(&mut self, told: Option<&str>) -> usize {
-        let told = told.unwrap_or(&self.source.tool);
-        if let Some(place) = self.names.get(told) {
+    /// The index of the target with a label and a text's name. A new one is added, with a number after its name if another target
+    /// has that name.
+    fn target(&mut self, label: Option<&str>, told: Option<&str>) -> usize {
+        let key = (label.map(str::to_owned), told.map(str::to_owned));
+        if let Some(place) = self.names.get(&key) {
             return *place;
         }
-        let plain = simple(told, "");
+        let plain = match (label, told) {
+            (Some(label), Some(told)) => {
+                let label: String = simple(label, "").chars().take(LONGEST / 2).collect();
+                let told = simple(told, "");
+                let beyond = told.chars().count().saturating_sub(LONGEST - 1 - label.chars().count());
+                format!("{label}-{}", told.chars().skip(beyond).collect::<String>())
+            }
+            (one, other) => simple(one.or(other).unwrap_or(&self.source.tool), ""),
+        };
         let number = self.numbers.entry(plain.clone()).or_default();
         let name = loop {
             *number += 1;
@@ -173,7 +212,7 @@ impl Imported {
         };
         let place = self.plan.targets.len();
         self.plan.targets.push(TargetSpec { name, ..TargetSpec::default() });
-        self.names.insert(told.to_owned(), place);
+        self.names.insert(key, place);
         place
     }
 
@@ -249,8 +288,8 @@ mod tests {
             |told: &str| Entry { target: Some(told.into()), workload: "w".into(), ..Entry::default() };
         let mut entries: Vec<Entry> = told.iter().map(|told| entry(told)).collect();
         entries.push(entry(&format!("another/{long}")));
-        let run =
-            runs(vec![("f".into(), vec![Found { tool: "fio", entries, ..Found::default() }])]).remove(0);
+        let run = runs(vec![("f".into(), vec![Found { tool: "fio", entries, ..Found::default() }])], None)
+            .remove(0);
         let names: Vec<String> = run.measurements().map(|m| m.target).collect();
         assert_eq!(names[..5], ["dev-sda", "dev-sda-2", "dev-sda", "unnamed", "unnamed-2"]);
         assert_eq!(

@@ -174,8 +174,8 @@ struct Run {
     copies: Option<u32>,
     scores: Vec<(usize, Score)>,
     indices: Vec<(usize, Rated)>,
-    /// The score of all together.
-    total: Option<(usize, String, f64)>,
+    /// The scores of all together.
+    totals: Vec<(usize, String, f64)>,
     in_table: bool,
 }
 
@@ -192,7 +192,7 @@ impl Run {
                 Some(score) => {
                     let partial = trimmed.contains("Partial");
                     let name = if partial { "Index Score (partial)" } else { "Index Score" };
-                    self.total = Some((number, name.to_owned(), score));
+                    self.totals.push((number, name.to_owned(), score));
                 }
                 None => found.miss(not_understood(number, line, "no score in it")),
             }
@@ -236,7 +236,7 @@ impl Run {
             index.add_to(&mut entry);
             found.keep(entry);
         }
-        if let Some((line, name, score)) = &self.total {
+        for (line, name, score) in &self.totals {
             let mut entry = self.entry(name, *line);
             entry.add("index", Some(*score), "");
             found.keep(entry);

@@ -1,9 +1,11 @@
 //! Importers, on what the tools write and on what becomes of it on its way.
 
 mod as_published;
+mod more_tools;
 mod mutations;
 mod others;
 mod pasted;
+mod separate;
 mod size;
 mod stored;
 mod together;

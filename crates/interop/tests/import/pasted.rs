@@ -1,195 +1,216 @@
-//! What people paste into issues and forums: DiskSpd, CrystalDiskMark, elbencho, sysbench, pgbench, sar, `pg_test_fsync`, and the state
-//! of devices.
+//! What people paste: pieces of outputs, with a terminal's or a log's marks in and around them.
 
-use iotax_interop::import::{recognise, refused};
-use iotax_model::units::Bytes;
-use iotax_model::workload::{Rw, SyncMode};
+use iotax_interop::import::{Found, intervals, recognise, refused};
 
 use super::{data, entry, metric, near, only, other};
 
-const MIB: f64 = 1_048_576.0;
+const ATOP: &str = "ATOP - host1           2024/01/01  10:00:10    --------------    10s elapsed\n";
+const CPU: &str = "CPU | sys       7% | user    300% | irq       1% | idle   1289% | wait      3% |\n";
 
 #[test]
-fn figures_are_those_of_the_text_in_iotaxs_units() {
-    for (file, workload, name, value) in [
-        ("diskspd-2.2.txt", "randrw-75r-8k-o16-t2", "iops", 40_000.0),
-        ("diskspd-2.2.txt", "randrw-75r-8k-o16-t2", "bytes_per_s", 312.5 * MIB),
-        ("diskspd-2.2.txt", "randrw-75r-8k-o16-t2", "latency_mean", 801_000.0),
-        ("diskspd-2.2.txt", "randrw-75r-8k-o16-t2", "latency_p99_9", 5_129_000.0),
-        ("diskspd-2.2.txt", "randrw-75r-8k-o16-t2", "write latency_p99", 3_125_000.0),
-        // The MB/s of old versions are of 1024 * 1024 bytes too.
-        ("diskspd-2.0.txt", "read-64k-o10-t1", "bytes_per_s", 312.5 * MIB),
-        ("diskspd-2.2.xml", "randread-4k-o8-t2", "iops", 10_000.0),
-        ("diskspd-2.2.xml", "randread-4k-o8-t2", "bytes_per_s", 40_960_000.0),
-        ("diskspd-2.2.xml", "randread-4k-o8-t2", "latency_p50", 410_000.0),
-        ("crystaldiskmark-8.txt", "seqread-1m-q8-t1", "bytes_per_s", 3_145_728_000.0),
-        ("crystaldiskmark-8.txt", "randread-4k-q32-t16", "iops", 300_000.0),
-        ("crystaldiskmark-8.txt", "randwrite-4k-q1-t1", "latency_mean", 33_700.0),
-        ("crystaldiskmark-3-6.txt", "randread-4k-q1", "iops", 6000.0),
-        ("elbencho-3.0.txt", "WRITE", "iops", 8002.0),
-        ("elbencho-3.0.txt", "WRITE", "bytes_per_s", 1004.0 * MIB),
-        ("elbencho-3.0.txt", "WRITE", "latency_max", 3_210_000.0),
-        ("elbencho-3.0.txt", "READ", "latency_p99_9", 431_000.0),
-        ("elbencho-3.0.txt", "RWMIX70", "iops", 10_019.0),
-        ("elbencho-3.0.csv", "READ", "latency_mean", 1_064_000.0),
-        ("elbencho-3.0.csv", "RWMIX70", "iops", 50_010.0),
-        ("sysbench-1.0.txt", "random-r-w", "iops", 5000.08),
-        ("sysbench-1.0.txt", "random-r-w", "bytes_per_s", 78.13 * MIB),
-        ("sysbench-1.0.txt", "random-r-w", "event latency_p95", 1_530_000.0),
-        ("sysbench-0.4.txt", "random-read", "iops", 5000.02),
-        ("sysbench-0.4.txt", "random-read", "bytes_per_s", 78.125 * MIB),
-        ("sysbench-0.4.txt", "random-read", "latency_mean", 1_590_000.0),
-        ("sysbench-1.1.txt", "sequential-read", "bytes_per_s", 1000.01 * MIB),
-        ("sysbench-1.1.txt", "sequential-read", "latency_p99", 60_000.0),
-        (
-            "pgbench-15.txt",
-            "builtin: TPC-B (sort of) scale=10 mode=simple clients=8",
-            "tps without initial connection time",
-            2000.412_345,
-        ),
-        (
-            "pgbench-15.txt",
-            "builtin: TPC-B (sort of) scale=10 mode=simple clients=8",
-            "latency_mean",
-            3_998_000.0,
-        ),
-        (
-            "pgbench-9.txt",
-            "builtin: select only scale=50 mode=prepared clients=4",
-            "tps excluding connections",
-            8021.123_456,
-        ),
-        ("sar-12.txt", "sar", "iops", 200.0),
-        ("sar-12.txt", "sar", "bytes_per_s", 3000.0 * 1024.0),
-        ("sar-12.txt", "sar", "latency_mean", 3_500_000.0),
-        // Means over the intervals: sectors of 512 bytes, waits weighted with the I/Os.
-        ("sar-10.txt", "sar", "iops", 100.0),
-        ("sar-10.txt", "sar", "bytes_per_s", 1920.0 * 512.0),
-        ("sar-10.txt", "sar", "latency_mean", 2_950_000.0),
-        ("pg_test_fsync-15.txt", "fdatasync 8k", "iops", 1602.403),
-        ("pg_test_fsync-15.txt", "fsync 2x8k", "operations", 707.013),
-        ("pg_test_fsync-15.txt", "16 * 1kB open_sync writes", "latency_mean", 16_388_000.0),
-        ("nvme-smart-log-2.txt", "state", "data written", 2_345_678.0 * 512_000.0),
-        ("nvme-smart-log-2.json", "state", "data written", 2_345_678.0 * 512_000.0),
-        ("nvme-smart-log-2.json", "state", "temperature", 38.0),
-        ("smartctl-7.json", "state", "percentage used", 7.0),
-        ("smartctl-7-ata.json", "state", "Reallocated_Sector_Ct raw", 24.0),
-    ] {
-        let found = only(&data(file));
-        assert_eq!(found.not_understood, [], "{file}");
-        let entry = entry(&found, workload);
-        let told = metric(entry, name).or_else(|| other(entry, name));
-        near(Some(told.unwrap_or_else(|| panic!("no {name} in {file}: {entry:?}"))), value);
+fn avio_of_atop_is_read_and_not_made_of_a_rounded_share() {
+    let found = only(&format!(
+        "{ATOP}DSK |          sda | busy      1% | read       0 | write      5 | avio 2.40 ms |\n\
+         DSK |          sdb | busy      0% | read      10 | write      0 | avio 0.30 ms |\n"
+    ));
+    let [sda, sdb] = &found.entries[..] else { panic!("{found:?}") };
+    near(other(sda, "avio"), 2.4);
+    near(other(sdb, "avio"), 0.3);
+    let micro = only(&format!("{ATOP}DSK | nvme0n1 | busy 9% | read 100 | write 0 | avio 93 \u{b5}s |\n"));
+    near(other(&micro.entries[0], "avio"), 0.093);
+    let without = only(&format!("{ATOP}DSK | sda | busy 9% | read 100 | write 0 |\n"));
+    assert_eq!(other(&without.entries[0], "avio"), None);
+}
+
+#[test]
+fn a_sample_of_atop_since_boot_is_listed_and_no_interval() {
+    let text = "ATOP - host1   2024/01/01  10:00:10    --------------    135d20h31m32s elapsed\n\
+                DSK |          sda | busy      4% | read     726 | write   1357 | avio 2.00 ms |\n";
+    assert!(recognise(text).is_empty() && intervals(text).is_none_or(|read| read.intervals.is_empty()));
+    let [line] = &refused(text)[..] else { panic!("one line") };
+    assert!(line.number == 1 && line.reason.contains("since boot"), "{line:?}");
+    // The first of several that are all shorter.
+    let later = text.replace("135d20h31m32s", "2h3m4s")
+        + &format!("{ATOP}DSK | sda | busy 4% | read 10 | write 10 | avio 2.00 ms |\n");
+    let found = only(&later);
+    near(metric(&found.entries[0], "iops"), 2.0);
+    assert_eq!((found.not_understood.len(), intervals(&later).expect("atop's").intervals.len()), (1, 1));
+    let parsed = only(&data("atop-P-DSK.txt"));
+    assert_eq!(parsed.not_understood, []);
+}
+
+#[test]
+fn screens_of_atop_without_a_disk_are_said() {
+    let screens = format!(
+        "{ATOP}DSK |          sda | busy     50% | read       0 | write   1000 | avio 5.00 ms |\n\n{}{CPU}\n{}{CPU}",
+        ATOP.replace("10:00:10", "10:00:20"),
+        ATOP.replace("10:00:10", "10:00:30")
+    );
+    let found = only(&screens);
+    near(metric(&found.entries[0], "iops"), 100.0);
+    assert!(found.entries[0].notes.iter().any(|note| note.starts_with("in 1 of 3 screens")), "{found:?}");
+    let all = intervals(&screens).expect("atop's").intervals;
+    assert_eq!(all.iter().map(|one| one.devices.len()).collect::<Vec<_>>(), [1, 0, 0]);
+}
+
+#[test]
+fn a_line_of_atop_without_its_head_has_a_share_and_a_mean() {
+    let line = "DSK |  sda | busy  12% | read  10 | write 100 | MBr/s 0.0 | MBw/s 1.2 | avio 0.50 ms |\n";
+    let found = only(line);
+    let [sda] = &found.entries[..] else { panic!("{found:?}") };
+    assert_eq!((other(sda, "busy"), other(sda, "avio"), metric(sda, "iops")), (Some(12.0), Some(0.5), None));
+    near(metric(sda, "bytes_per_s"), 1.2 * 1_048_576.0);
+    assert!(sda.notes[0].contains("head"), "{sda:?}");
+}
+
+/// The figures of a job of fio's, whatever is around it.
+fn is_fio(text: &str) {
+    let found = only(text);
+    let rt = entry(&found, "randread");
+    let plain = only(&data("fio-3.33.txt"));
+    assert_eq!(rt.stated, entry(&plain, "randread").stated, "{text}");
+}
+
+#[test]
+fn colours_and_stars_do_no_harm() {
+    let text = data("fio-3.33.txt");
+    is_fio(&text.replace("IOPS=", "\u{1b}[01;31m\u{1b}[KIOPS=\u{1b}[m\u{1b}[K"));
+    is_fio(&text.replace("IOPS=", "**IOPS=").replace(", BW", "**, BW"));
+    let script = format!(
+        "Script started on 2024-01-01 00:00:00+00:00 [TERM=\"xterm\"]\n\u{1b}]0;root@h:~\u{7}\u{1b}[01;32mroot@h\u{1b}[00m:# fio\n{text}"
+    );
+    is_fio(&script.replace('\n', "\r\n"));
+}
+
+#[test]
+fn a_prefix_of_every_line_does_no_harm_to_any_reader() {
+    let before = [
+        "    ",
+        "2024-01-01T00:00:00.123456789Z ",
+        "[2024-01-01 00:00:00] ",
+        "Jan  1 00:00:00 box fio[12]: ",
+        "fio-1  | ",
+        "[pod/fio/fio] ",
+    ];
+    let names = [
+        "fio-3.33.txt",
+        "fio-3.33.json",
+        "fio-3.33-terse.txt",
+        "atop-2.x.txt",
+        "atop-P-DSK.txt",
+        "bonnie-1.97-table.txt",
+        "dd-9.1.txt",
+        "hyperfine-1.15.json",
+        "iostat-12.6-x.txt",
+        "iozone-3.506.txt",
+        "iperf2-tcp.txt",
+        "iperf3-reverse.txt",
+        "iperf3-tcp.json",
+        "ping-iputils.txt",
+        "unixbench-5.1.3.txt",
+        "vdbench-5.04.07.txt",
+    ];
+    let figures = |found: &Found| -> Vec<_> {
+        let of = found.entries.iter();
+        of.map(|entry| (entry.target.clone(), entry.workload.clone(), entry.stated.clone())).collect()
+    };
+    for name in names {
+        let text = data(name);
+        let plain = only(&text);
+        for before in before {
+            let with: String = text.lines().map(|line| format!("{before}{line}\n")).collect();
+            let found = recognise(&with);
+            let [found] = &found[..] else { panic!("{name} behind {before:?}: {} tools", found.len()) };
+            assert_eq!(figures(found), figures(&plain), "{name} behind {before:?}");
+        }
+    }
+    let text = data("atop-2.x.txt");
+    let with: String = text.lines().map(|line| format!("box {line}\n")).collect();
+    assert_eq!(intervals(&with).map(|read| read.intervals), intervals(&text).map(|read| read.intervals));
+}
+
+const MIXED: &str = "fio-3.38\ntest: (groupid=0, jobs=1): err= 0: pid=4242: Wed Mar 12 12:00:00 2025\n   \
+    mixed: IOPS=100, BW=402KiB/s (411kB/s)(2048KiB/5101msec)\n    clat (usec): min=10, max=900, avg=120.00, stdev=10.00\n     \
+    lat (usec): min=11, max=901, avg=121.00, stdev=10.00\n     issued rwts: total=256,256,0,0 short=0,0,0,0 dropped=0,0,0,0\n";
+
+#[test]
+fn all_directions_of_fio_in_one_are_read() {
+    let found = only(MIXED);
+    let test = &found.entries[0];
+    near(metric(test, "iops"), 100.0);
+    near(metric(test, "latency_mean"), 121_000.0);
+    assert!(found.not_understood.is_empty() && test.notes[0].contains("unified_rw_reporting"), "{found:?}");
+    // The sum beside its parts.
+    let half = "  read: IOPS=50, BW=201KiB/s (206kB/s)(1024KiB/5101msec)\n";
+    let both = MIXED.replace("   mixed", &format!("{half}{}   mixed", half.replace("read", "write")));
+    let found = only(&both);
+    near(metric(&found.entries[0], "iops"), 100.0);
+    near(other(&found.entries[0], "write iops"), 50.0);
+    let mixed = "\"mixed\": {\"io_bytes\": 207205302272, \"bw_bytes\": 3453133943, \"iops\": 26343.32139, \"runtime\": 60005, \
+        \"total_ios\": 1580731, \"lat_ns\": {\"min\": 3830279, \"max\": 9802450, \"mean\": 4857802.568734, \"N\": 1580851}}";
+    let read = mixed.replace("mixed", "read").replace("26343.32139", "26343.0").replace("1580731", "1580700");
+    for parts in [String::new(), format!("{read}, ")] {
+        let json = format!(
+            "{{\"fio version\": \"fio-3.38\", \"jobs\": [{{\"jobname\": \"task_0\", \"groupid\": 0, \"error\": 0, {parts}{mixed}}}]}}"
+        );
+        let found = only(&json);
+        near(metric(&found.entries[0], "iops"), 26_343.321_39);
+        near(metric(&found.entries[0], "latency_mean"), 4_857_802.568_734);
+        assert_eq!(found.entries[0].tallies, None);
     }
 }
 
 #[test]
-fn keys_are_those_that_the_text_tells() {
-    let diskspd = only(&data("diskspd-2.2.txt"));
-    let keys = &diskspd.entries[0].keys;
-    assert_eq!((keys.rw, keys.rwmixread, keys.bs), (Some(Rw::RandRw), Some(75), Some(Bytes(8192))));
-    assert_eq!((keys.iodepth, keys.numjobs, keys.direct), (Some(16), Some(2), Some(true)));
-    assert_eq!(diskspd.entries[0].target.as_deref(), Some("D:\\bench.dat"));
-    let cached = only(&data("diskspd-2.0.txt"));
-    assert_eq!((cached.entries[0].keys.direct, cached.entries[0].notes.len()), (Some(false), 1));
-    let xml = only(&data("diskspd-2.2.xml"));
-    assert_eq!((xml.entries[0].keys.rw, xml.entries[0].keys.direct), (Some(Rw::RandRead), Some(true)));
-    let old = only(&data("crystaldiskmark-3-6.txt"));
-    // Nothing says what 6.0's sequential rows move at once, and a KB of 3.0 is 1024 bytes where its IOPS tell.
-    assert_eq!(entry(&old, "seqread-q32-t1").keys.bs, None);
-    assert_eq!(entry(&old, "randread-4k-q1").keys.bs, Some(Bytes(4096)));
-    assert_eq!(entry(&old, "randread-512k").keys.bs, None);
-    assert_eq!(entry(&old, "randread-512k").target.as_deref(), Some("E:"));
-    let fsync = only(&data("pg_test_fsync-15.txt"));
-    let opened = entry(&fsync, "open_datasync 8k");
-    assert_eq!((opened.keys.sync, opened.keys.direct), (Some(SyncMode::DSync), Some(true)));
-    assert_eq!(entry(&fsync, "fsync 8k").keys.fsync, Some(1));
-    let csv = only(&data("elbencho-3.0.csv"));
-    assert_eq!((csv.entries[0].keys.bs, csv.entries[0].keys.iodepth), (Some(Bytes(4096)), Some(16)));
+fn a_job_of_fio_without_figures_is_listed_and_the_others_may_be_a_part() {
+    let text = "fio-3.1\nStarting 2 threads\nw: (groupid=0, jobs=1): err= 0: pid=1: Mon Feb 17 11:19:21 2020\n  \
+        write: IOPS=96, BW=97.6MiB/s (102MB/s)(1524MiB/15610msec)\n     issued rwt: total=0,1509,0, short=0,0,0, dropped=0,0,0\n\
+        w: (groupid=0, jobs=1): err= 0: pid=2: Mon Feb 17 11:19:21 2020\n";
+    let found = only(text);
+    near(metric(&found.entries[0], "iops"), 96.0);
+    let [line] = &found.not_understood[..] else { panic!("{found:?}") };
+    assert!(line.number == 6 && line.reason.contains("without figures"), "{line:?}");
+    assert!(found.entries[0].notes.iter().any(|note| note.contains("a part")), "{found:?}");
 }
 
 #[test]
-fn what_a_figure_means_is_said_with_it() {
-    for (file, note) in [
-        ("crystaldiskmark-8.txt", "the best of its 5 passes"),
-        ("elbencho-3.0.txt", "upper bounds"),
-        ("sysbench-1.0.txt", "fsyncs are among the events"),
-        ("sysbench-1.1.txt", "the page cache is in the figures"),
-        ("sar-10.txt", "no averages of sar's"),
-        ("smartctl-7-ata.json", "FAILED"),
-        ("nvme-smart-log-2.txt", "no result of a measurement"),
-    ] {
-        let found = only(&data(file));
-        let notes = &found.entries[0].notes;
-        assert!(notes.iter().any(|told| told.contains(note)), "{file}: {notes:?}");
-    }
-    // Where no fsync was done latencies are those of I/Os, else of sysbench's events.
-    let mixed = only(&data("sysbench-1.0.txt"));
-    assert_eq!(metric(&mixed.entries[0], "latency_mean"), None);
-}
-
-/// A text in which something is replaced is read without the figure, refused, or both, and says so.
-#[test]
-fn a_broken_text_is_listed_and_gives_no_other_figure() {
-    for (file, from, to, reason) in [
-        ("diskspd-2.2.txt", "     312.50 |   40000.00", "     312.50 |    4000.00", "contradict"),
-        ("diskspd-2.2.txt", "|    0.801 |     0.302", "", "not a figure for each head"),
-        ("diskspd-2.2.xml", "<BytesCount>204800000</BytesCount>", "", "are not there"),
-        ("diskspd-2.2.xml", "<ThreadCount>2</ThreadCount>", "<ThreadCount>3</ThreadCount>", "are not there"),
-        ("diskspd-2.2.xml", "</Results>", "", "torn"),
-        ("crystaldiskmark-8.txt", "300000.0 IOPS", "30000.0 IOPS", "do not fit"),
-        ("crystaldiskmark-8.txt", "[Read]\n", "", "reads or writes"),
-        (
-            "elbencho-3.0.txt",
-            "---\nREAD        Elapsed time     :       901ms       910ms\n",
-            "",
-            "stand twice",
-        ),
-        ("elbencho-3.0.csv", "60001,60002,", "60001,", "fields of"),
-        ("sysbench-1.0.txt", "46.88", "4.88", "contradict"),
-        (
-            "sysbench-1.0.txt",
-            "    writes/s:                     2000.03\n",
-            "",
-            "without its reads and writes",
-        ),
-        ("pgbench-15.txt", "tps = 2000.412345 (without", "tps = 2000.412345\n(without", "torn"),
-        ("sar-12.txt", "sda    200.00    600.00", "sda    200.00", "does not fit"),
-        ("pg_test_fsync-15.txt", "1602.403", "160.403", "contradict"),
-        ("nvme-smart-log-2.txt", ": 6,789\n", ": 6,78\n", "no whole number"),
-        ("smartctl-7.json", "\"power_cycle_count\": 9,", "\"power_cycle_count\": 9", "torn"),
-    ] {
-        let whole = data(file);
-        let text = whole.replace(from, to);
-        assert_ne!(whole, text, "{file}");
-        let found = recognise(&text);
-        let lines = found.iter().flat_map(|found| found.not_understood.clone()).chain(refused(&text));
-        let lines: Vec<_> = lines.collect();
-        assert!(lines.iter().any(|line| line.reason.contains(reason)), "{file} {to:?}: {lines:?}");
-    }
+fn old_runtimes_and_bits_of_fio_are_read() {
+    let old = "test: (groupid=0, jobs=1): err= 0: pid=7: Fri Aug  1 10:00:00 2014\n  \
+        read : io=10240MB, bw=98765KB/s, iops=24691, runt= 10618msec\n     \
+        issued    : total=r=8482/w=0/d=0, short=r=0/w=0/d=0\n";
+    assert_eq!(only(old).entries[0].duration_ns, Some(10_618_000_000));
+    let bits = MIXED.replace("BW=402KiB/s (411kB/s)", "BW=3216Kibit/s (3293kbit/s)");
+    near(metric(&only(&bits).entries[0], "bytes_per_s"), 402.0 * 1024.0);
 }
 
 #[test]
-fn what_only_looks_like_one_of_them_is_none() {
-    for text in [
-        "12 MB/s here: 3 MB/s\n",
-        "total: 1 | 2 | 3\n",
-        "<TestTimeSeconds>1</TestTimeSeconds>\n",
-        "WRITE Elapsed: 3\n",
-        "General statistics:\n    total time: 10.0s\nLatency (ms):\n    avg: 1.0\n",
-        "DEV tps\n1 2\n",
-        "3000.0 ops/sec\n",
-        "{\"smartctl\": 1}\n",
-        "temperature : 38 C\n",
-    ] {
-        assert_eq!(recognise(text), [], "{text}");
-    }
+fn duplicates_of_ping_are_counted_and_said() {
+    let found = only(
+        "PING h (192.0.2.1) 56(84) bytes of data.\n64 bytes from 192.0.2.1: icmp_seq=1 ttl=64 time=0.5 ms\n\
+         64 bytes from 192.0.2.1: icmp_seq=1 ttl=64 time=900 ms (DUP!)\n\n--- h ping statistics ---\n\
+         1 packets transmitted, 1 received, +1 duplicates, 0% packet loss, time 0ms\n\
+         rtt min/avg/max/mdev = 0.500/450.250/900.000/449.750 ms\n",
+    );
+    let ping = &found.entries[0];
+    near(metric(ping, "latency_mean"), 450_250_000.0);
+    assert_eq!(other(ping, "duplicates"), Some(1.0));
+    assert!(ping.notes[0].contains("1 duplicate"), "{ping:?}");
 }
 
 #[test]
-fn two_states_of_a_device_are_no_repetition_of_one() {
-    let state = data("nvme-smart-log-2.txt");
-    let found = only(&format!("{state}\n{}", state.replace("38\u{b0}C", "44\u{b0}C")));
-    let names: Vec<&str> = found.entries.iter().map(|entry| entry.workload.as_str()).collect();
-    assert_eq!(names, ["state", "state 2"]);
+fn every_column_of_iostat_is_kept_also_with_decimal_commas() {
+    let head = "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz     \
+        d/s     dkB/s   drqm/s  %drqm d_await dareq-sz     f/s f_await  aqu-sz  %util\n";
+    let report = |reads: &str| {
+        format!(
+            "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n           1,00    0,00    1,00    0,00    0,00   98,00\n\n\
+             {head}sda             {reads}     40,00     7,00   0,00    1,50     4,00   20,00     80,00     0,00   0,00    2,50     4,00    \
+             0,00      0,00     0,00   0,00    0,00     0,00    3,00    0,50    0,07   5,00\n\n\n"
+        )
+    };
+    let banner = "Linux 5.10.0 (h) \t01/02/2024 \t_x86_64_\t(4 CPU)\n\n";
+    let found = only(&format!("{banner}{}{}", report("1,00"), report("10,00")));
+    let sda = &found.entries[0];
+    near(metric(sda, "iops"), 30.0);
+    near(metric(sda, "latency_mean"), 65.0 / 30.0 * 1e6);
+    assert_eq!(["rrqm/s", "f/s", "f_await"].map(|name| other(sda, name)), [Some(7.0), Some(3.0), Some(0.5)]);
 }

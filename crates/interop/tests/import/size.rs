@@ -228,7 +228,7 @@ fn read(name: &str, size: usize) -> (u64, usize, usize) {
     let found = recognise(&decode(bytes));
     let rows = found.iter().map(|found| found.entries.len()).sum();
     assert!(found.iter().all(|found| found.entries.len().max(found.not_understood.len()) <= MOST_ROWS));
-    let runs = runs(vec![(name.to_owned(), found)]);
+    let runs = runs(vec![(name.to_owned(), found)], None);
     (cpu_ns() - start, rows, runs.len())
 }
 

@@ -16,7 +16,7 @@ use super::data;
 
 fn imported(files: &[(&str, String)]) -> Vec<Imported> {
     let files: Vec<_> = files.iter().map(|(name, text)| ((*name).to_owned(), recognise(text))).collect();
-    runs(files)
+    runs(files, None)
 }
 
 /// As `iotax import` keeps it.

@@ -136,7 +136,7 @@ fn our_csv_is_imported_again_and_meets_its_run() {
     run.measurements.extend(names.map(of_files));
     for version in [Version::V1_97, Version::V1_98] {
         let csv = bonnie::csv(&run, version).expect("a line");
-        let imported = import::runs(vec![("b.csv".into(), import::recognise(&csv))]).remove(0);
+        let imported = import::runs(vec![("b.csv".into(), import::recognise(&csv))], None).remove(0);
         assert!(imported.source.tool().starts_with("bonnie++ iotax-"), "{}", imported.source);
         let mut again = Run {
             id: 2,

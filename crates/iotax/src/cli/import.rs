@@ -25,6 +25,10 @@ pub(super) struct Args {
     /// ones its rounds
     #[arg(value_name = "FILE|-", required = true)]
     files: Vec<PathBuf>,
+    /// Takes all results of a target and workload as repetitions and gives them this label; without it those below different
+    /// headings are kept apart
+    #[arg(long, value_name = "NAME")]
+    label: Option<String>,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -38,7 +42,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
     let without: Vec<String> =
         files.iter().filter(|(_, found)| found.is_empty()).map(|(name, _)| name.clone()).collect();
-    let runs = import::runs(files);
+    let runs = import::runs(files, args.label.as_deref());
     if runs.is_empty() {
         not_understood(&refused, "");
         return Err(usage(nothing(&names)));
@@ -51,19 +55,36 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             import::MOST_NAMES
         )));
     }
-    if outputs.are_asked_for() && runs.len() > 1 {
+    if outputs.take_one_run() && runs.len() > 1 {
         let tools: Vec<&str> = runs.iter().map(|run| run.source.tool.as_str()).collect();
         return Err(usage(format!(
-            "--json, --html and --output take one run, but there are results of {}; accepted: files of one tool",
+            "--html and --output take one run, but there are results of {}; accepted: files of one tool, or --json, which takes all",
             tools.join(" and ")
         )));
     }
     let mut store = args.output.store.open()?;
+    let mut documents = Vec::new();
     for run in &runs {
         let id = keep(&mut store, run).or_exit(Exit::Environment)?;
-        outputs.report(&store, id, args.page, false)?;
+        if runs.len() == 1 {
+            outputs.report(&store, id, args.page, false)?;
+        } else {
+            let (run, judgement) = outputs.show(&store, id, args.page, false)?;
+            documents.push(json::document(&run, &judgement));
+        }
         not_understood(&run.source.not_understood, ", kept with the run");
+        let labels = run.labels();
+        if args.label.is_none() && !labels.is_empty() {
+            say!(
+                "{}: results below different headings are kept apart: {}; --label NAME takes them as repetitions",
+                run.source.tool,
+                labels.join("; ")
+            );
+        }
         note!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
+    }
+    if !documents.is_empty() {
+        outputs.write_json(&documents.into())?;
     }
     not_understood(&refused, "");
     if !without.is_empty() {

@@ -164,9 +164,9 @@ impl Destinations {
         }
     }
 
-    /// True if any destination was given.
-    pub(super) fn are_asked_for(&self) -> bool {
-        !self.all().is_empty()
+    /// True if a destination was given that has room for one run only.
+    pub(super) fn take_one_run(&self) -> bool {
+        self.html.is_some() || self.formats.all().next().is_some()
     }
 
     /// True if stdout carries a document and nothing else.
@@ -191,8 +191,8 @@ impl Destinations {
         }
     }
 
-    /// Shows a run's answer, or with `detail` all its tables, and writes its documents. Returns the run and its judgement.
-    pub(super) fn report(
+    /// Shows a run's answer, or with `detail` all its tables. Returns the run and its judgement.
+    pub(super) fn show(
         &self,
         store: &Store,
         run: i64,
@@ -203,6 +203,18 @@ impl Destinations {
         let judgement = judge(&run);
         let page = if detail { report::document::run } else { report::document::answer };
         layout.show(&page(&run, &judgement), self.stdout_is_taken());
+        Ok((run, judgement))
+    }
+
+    /// Shows a run as [`Self::show`] does, and writes its documents. Returns the run and its judgement.
+    pub(super) fn report(
+        &self,
+        store: &Store,
+        run: i64,
+        layout: PageArgs,
+        detail: bool,
+    ) -> Result<(Run, Judgement), Failure> {
+        let (run, judgement) = self.show(store, run, layout, detail)?;
         if self.json.is_some() {
             self.write_json(&report::json::document(&run, &judgement))?;
         }

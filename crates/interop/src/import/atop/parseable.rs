@@ -4,7 +4,7 @@
 use super::super::lines::lines;
 use super::super::parse_util::not_understood;
 use super::super::{DeviceInterval, Found, Interval, Stamp};
-use super::Devices;
+use super::{Devices, LONGEST_SECONDS, SINCE_BOOT};
 
 /// Fields of a line of the oldest version that has all of these.
 const FIELDS: usize = 12;
@@ -16,9 +16,7 @@ pub(super) fn read(text: &str, found: &mut Found) {
         match event {
             Event::Session => devices.entries(found),
             Event::Sample(line, device, numbers) => add(&mut devices, device, numbers, line),
-            Event::Unclear(line, text) => {
-                found.miss(not_understood(line, text, "fewer fields than atop -P writes"));
-            }
+            Event::Unclear(line, text, reason) => found.miss(not_understood(line, text, reason)),
         }
     }
     devices.entries(found);
@@ -31,8 +29,8 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
         let (device, numbers) = match event {
             Event::Session => continue,
             Event::Sample(_, device, numbers) => (device, numbers),
-            Event::Unclear(line, text) => {
-                found.miss(not_understood(line, text, "fewer fields than atop -P writes"));
+            Event::Unclear(line, text, reason) => {
+                found.miss(not_understood(line, text, reason));
                 continue;
             }
         };
@@ -64,8 +62,8 @@ enum Event<'t> {
     Session,
     /// A sample that is not since boot: its line, device and numbers.
     Sample(usize, &'t str, [u64; 7]),
-    /// A sample that is cut.
-    Unclear(usize, &'t str),
+    /// A sample that is none, and why.
+    Unclear(usize, &'t str, &'static str),
 }
 
 fn events(text: &str) -> Vec<Event<'_>> {
@@ -89,8 +87,11 @@ fn events(text: &str) -> Vec<Event<'_>> {
             ["DSK" | "LVM" | "MDD", _, stamp, date, ..] if is_stamp(stamp) && date.contains('/') => {
                 match sample(&words) {
                     Some(_) if since_boot => {}
+                    Some((_, [_, seconds, ..])) if seconds as f64 > LONGEST_SECONDS => {
+                        events.push(Event::Unclear(i + 1, line, SINCE_BOOT));
+                    }
                     Some((device, numbers)) => events.push(Event::Sample(i + 1, device, numbers)),
-                    None => events.push(Event::Unclear(i + 1, line)),
+                    None => events.push(Event::Unclear(i + 1, line, "fewer fields than atop -P writes")),
                 }
             }
             _ => {}
@@ -120,4 +121,6 @@ fn add(devices: &mut Devices, device: &str, numbers: [u64; 7], line: usize) {
     sums.writes += writes as f64;
     sums.bytes += (sectors_read as f64 + sectors_written as f64) * 512.0;
     sums.busy_seconds += busy_ms as f64 / 1e3;
+    sums.io_ms = sums.io_ms.map(|sum| sum + busy_ms as f64);
+    sums.samples += 1;
 }

@@ -1,6 +1,6 @@
 //! A job of fio in any of its formats, and its entry.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use iotax_model::Histogram;
@@ -11,7 +11,15 @@ use super::super::{Entry, Line, Stamp};
 use iotax_analysis::Metric;
 
 /// The directions in fio's order.
-pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
+///
+/// The last one is all of them in one, where fio was asked for that (`unified_rw_reporting`).
+pub(super) const DIRECTIONS: [&str; 4] = ["read", "write", "trim", MIXED];
+
+/// fio's word for all directions in one.
+pub(super) const MIXED: &str = "mixed";
+
+/// Its place among the directions.
+pub(super) const ALL_IN_ONE: usize = 3;
 
 /// One job, or one of its clones.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -26,7 +34,7 @@ pub(super) struct Job {
     /// default, and the value of an empty one is unknown.
     pub(super) options: Option<Options>,
     /// As [`DIRECTIONS`]; one in which nothing was done is absent.
-    pub(super) directions: [Option<Box<Direction>>; 3],
+    pub(super) directions: [Option<Box<Direction>>; 4],
     /// True if there are certainly no other directions.
     pub(super) is_whole: bool,
     /// True if clones may be missing in the text, so that nothing may be added up.
@@ -112,20 +120,34 @@ impl Job {
 pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     let mut known = HashMap::new();
-    for job in jobs.into_iter().filter(Job::has_figures) {
+    let (mut found, mut lines) = (Vec::new(), Vec::new());
+    let mut without = HashSet::new();
+    for job in jobs {
         // One that stands in another document is a repetition.
         let clone_of = (job.name.clone(), job.group.clone(), job.host.clone(), job.document);
+        if !job.has_figures() {
+            let reason = "a job without figures".to_owned();
+            lines.push(Line { number: job.line, text: job.name, reason });
+            without.insert(clone_of);
+            continue;
+        }
         let place = *known.entry(clone_of).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1
         });
         groups[place].push(job);
     }
-    let (mut found, mut lines) = (Vec::new(), Vec::new());
     for group in groups {
+        let job = &group[0];
+        let is_part =
+            without.contains(&(job.name.clone(), job.group.clone(), job.host.clone(), job.document));
         let is_whole = group.len() == 1 || group.iter().all(|job| job.is_whole);
         let asked = group[0].numjobs().filter(|asked| (*asked as usize) < group.len());
-        if let Some(entry) = entry(&group).filter(|_| is_whole && asked.is_none()) {
+        if let Some(mut entry) = entry(&group).filter(|_| is_whole && asked.is_none()) {
+            if is_part {
+                let note = "another job of this name has no figures: these may be only a part of all";
+                entry.notes.push(note.into());
+            }
             found.push(entry);
             continue;
         }
@@ -162,7 +184,11 @@ fn entry(clones: &[Job]) -> Option<Entry> {
         .map(|i| (i, clones.iter().filter_map(|job| job.directions[i].as_deref()).collect::<Vec<_>>()))
         .filter(|(_, of)| !of.is_empty())
         .collect();
-    let all: Vec<&Direction> = together.iter().flat_map(|(_, of)| of.iter().copied()).collect();
+    // With `unified_rw_reporting=both` the sum stands beside its parts.
+    let has_sum = together.iter().any(|(i, _)| *i == ALL_IN_ONE);
+    let is_part = |i: usize| !has_sum || i == ALL_IN_ONE;
+    let all: Vec<&Direction> =
+        together.iter().filter(|(i, _)| is_part(*i)).flat_map(|(_, of)| of.iter().copied()).collect();
     let runtime = all.iter().filter_map(|direction| direction.runtime_ms).fold(0.0, f64::max);
     entry.duration_ns = (runtime > 0.0).then(|| whole(runtime * 1e6));
     let is_whole = clones.iter().all(|job| job.is_whole) && !lacking;
@@ -171,7 +197,9 @@ fn entry(clones: &[Job]) -> Option<Entry> {
         entry.tallies = tallies(&together);
     }
     for (i, of) in &together {
-        if together.len() > 1 || !is_whole {
+        if *i == ALL_IN_ONE && is_whole && of.len() == 1 {
+            more_percentiles(&mut entry, "", of[0]);
+        } else if together.len() > 1 || !is_whole {
             by_itself(&mut entry, DIRECTIONS[*i], of);
         } else if let [one] = of.as_slice() {
             more_percentiles(&mut entry, "", one);
@@ -181,6 +209,11 @@ fn entry(clones: &[Job]) -> Option<Entry> {
         entry.add("usr_cpu", job.cpu.map(|(user, _)| user), "%");
         entry.add("sys_cpu", job.cpu.map(|(_, system)| system), "%");
         entry.add("sync latency_mean", job.sync_ns, "ns");
+    }
+    if has_sum {
+        entry
+            .notes
+            .push("reads, writes and trims together, as fio writes them (unified_rw_reporting)".into());
     }
     notes(&mut entry, clones, lacking);
     if is_fewer && !lacking {
@@ -261,7 +294,8 @@ impl Direction {
 fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
     let mut tallies = Box::<Tallies>::default();
     let (mut all_ios, mut all_bytes) = (0, 0);
-    for (i, of) in together {
+    // A sum of directions is none of those that the store has.
+    for (i, of) in together.iter().filter(|(i, _)| *i != ALL_IN_ONE) {
         for direction in of {
             let (Some(ios), Some(bytes), Some(bins)) = (direction.ios, direction.bytes, &direction.bins)
             else {
@@ -278,7 +312,7 @@ fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
             }
         }
     }
-    Some(tallies)
+    (tallies.latency().count() > 0).then_some(tallies)
 }
 
 /// The sum of two counts, if it is one that the store can hold.

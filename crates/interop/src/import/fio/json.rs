@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::super::json_tree::{Tree, Value, newlines};
 use super::super::{Line, Stamp};
 use super::Read;
-use super::job::{DIRECTIONS, Direction, Job, Options};
+use super::job::{DIRECTIONS, Direction, Job, MIXED, Options};
 
 /// Every document in a text. Of one that is torn the jobs that are whole.
 pub(super) fn read(text: &str) -> Read {
@@ -89,7 +89,7 @@ fn documents(value: Value<'_>, line: usize, read: &mut Read) {
             .flat_map(|list| list.items())
             .filter_map(|value| job(value, &document))
             .for_each(|job| read.push(job));
-    } else if is_job(value) && !value.get("read").is_null() {
+    } else if is_job(value) && DIRECTIONS.iter().any(|word| !value.get(word).is_null()) {
         read.begin_document();
         let document = Document { number: read.documents, line, ..Document::default() };
         if let Some(job) = job(value, &document) {
@@ -157,7 +157,7 @@ fn job(value: Value<'_>, document: &Document) -> Option<Job> {
         options: options
             .is_map()
             .then(|| Options { shared: Rc::clone(&document.global), own: told(options).collect() }),
-        is_whole: ["read", "write"].iter().all(|word| is_told(value.get(word))),
+        is_whole: is_told(value.get(MIXED)) || ["read", "write"].iter().all(|word| is_told(value.get(word))),
         directions: DIRECTIONS.map(|word| direction(value.get(word)).map(Box::new)),
         error: error.map(|error| format!("error {error}")),
         time: value.get("job_start").u64().and_then(Stamp::since_1970).or(document.time),

@@ -124,7 +124,7 @@ fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
     let cpu = |field: &str| number(field.strip_suffix('%')?);
     let at = layout.fields() - 2;
     let cpu = (cpu(fields[at])?, cpu(fields[at + 1])?);
-    let mut directions = [None, None, None];
+    let mut directions = [None, None, None, None];
     for (i, place) in directions.iter_mut().enumerate().take(layout.directions) {
         let start = layout.head + i * layout.direction;
         *place = direction(&fields[start..start + layout.direction])?;

@@ -10,7 +10,7 @@ use super::super::lines::lines;
 use super::super::quantity::{bytes_in, nanos_in, number, number_and_unit};
 use super::super::{Line, Stamp};
 use super::Read;
-use super::job::{DIRECTIONS, Direction, Job, Options};
+use super::job::{ALL_IN_ONE, DIRECTIONS, Direction, Job, Options};
 use super::json::ALL_CLIENTS;
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Reader {
     /// True if the job's directions are over.
     is_past: bool,
     /// Directions that were found twice.
-    twice: [bool; 3],
+    twice: [bool; 4],
     issued: Option<Vec<u64>>,
     /// Lines of times of this direction: from submission, from issue, and heads of percentiles.
     times: [usize; 3],
@@ -227,9 +227,10 @@ impl Reader {
             self.read.miss(Line { number: job.line, text, reason });
             return;
         }
-        // Only the issued counts prove that no direction is missing.
-        job.is_whole = issued
-            .is_some_and(|issued| (0..3).all(|i| (issued.get(i).copied().unwrap_or(0) > 0) == there[i]));
+        // The sum of all directions is whole by itself; of others only the issued counts prove that none is missing.
+        job.is_whole = there[ALL_IN_ONE]
+            || issued
+                .is_some_and(|issued| (0..3).all(|i| (issued.get(i).copied().unwrap_or(0) > 0) == there[i]));
         self.read.push(job);
     }
 }
@@ -357,10 +358,14 @@ fn direction(line: &str) -> Direction {
         let per_second =
             old.1.strip_suffix("/s").and_then(|unit| bytes_in(&unit.replace('B', "iB").replace("iiB", "iB")));
         let bytes_per_s = if old.1 == "B/s" { Some(old.0) } else { per_second.map(|unit| old.0 * unit) };
-        let runtime =
-            value(&format!("{line} "), "runtime").and_then(|text| number(text.strip_suffix("msec")?));
+        // It ends the line.
+        let line = format!("{line} ");
+        let runtime = ["runtime", "runt"]
+            .iter()
+            .find_map(|key| value(&line, key))
+            .and_then(|text| number(text.strip_suffix("msec")?));
         return Direction {
-            iops: above(value(line, "iops").and_then(scaled)),
+            iops: above(value(&line, "iops").and_then(scaled)),
             bytes_per_s: above(bytes_per_s),
             runtime_ms: above(runtime),
             ..Direction::default()
@@ -370,7 +375,12 @@ fn direction(line: &str) -> Direction {
     let runtime = line.rsplit_once('/').and_then(|(_, text)| number(text.split_once("msec)")?.0));
     Direction {
         iops: above(value(line, "IOPS").and_then(scaled)),
-        bytes_per_s: above(rate.and_then(|(value, unit)| Some(value * bytes_in(unit.strip_suffix("/s")?)?))),
+        bytes_per_s: above(rate.and_then(|(value, unit)| {
+            let unit = unit.strip_suffix("/s")?;
+            // With `unit_base=1` fio counts bits.
+            let bits = || Some(bytes_in(&format!("{}B", unit.strip_suffix("bit")?))? / 8.0);
+            Some(value * bytes_in(unit).or_else(bits)?)
+        })),
         runtime_ms: above(runtime),
         ..Direction::default()
     }

@@ -78,8 +78,8 @@ impl Replay {
             .or_exit(Exit::Usage)?;
         let text = import::intervals(&import::decode(bytes)).ok_or_else(|| {
             usage(format_args!(
-                "{}: neither a recording of iotax top nor intervals of iostat or atop (two reports of iostat at least: the \
-                 first is since boot)",
+                "{}: neither a recording of iotax top nor intervals of iostat or atop (two reports of iostat at least: the first of either \
+                 is since boot)",
                 named(file)
             ))
         })?;
