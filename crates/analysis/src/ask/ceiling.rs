@@ -21,7 +21,7 @@ const AROUND: (f64, f64) = (0.8, 1.15);
 /// The base is the response at rates up to this share.
 const IDLE: f64 = 0.5;
 /// A window shows the queue of a rate if it is so many times as long as the variance over the square of what the rate leaves free.
-const SETTLED: f64 = 30.0;
+const SETTLED: f64 = 24.0;
 /// Moments of a window at which the expected wait is taken.
 const MOMENTS: u32 = 4;
 const HALVINGS: u32 = 25;
@@ -129,7 +129,7 @@ impl Queue {
         let closed = without_chance(&closed, capacity, (variance - 1.0 / capacity) / length);
         let seen_to = capacity * (1.0 - (SETTLED * variance / length).sqrt()).max(0.0);
         let beyond = |time: f64, rate: f64, of: f64| {
-            (-2.0 * (1.0 - rate / of).max(0.0) * time.max(0.0) / variance).exp()
+            (-2.0 * (1.0 - rate / of).max(0.0) * time.max(0.0) / (variance * rate / of)).exp()
         };
         let longest = |most: Nanos| most.0 as f64 / 1e9 - self.base;
         let exceeds = |rate: f64| match condition {
@@ -139,7 +139,9 @@ impl Queue {
             }
             Condition::Slo(Slo::Mean { most }) => {
                 let wait = |of: &f64| {
-                    beyond(saved, rate, *of) * variance / (2.0 * (1.0 - rate / of).max(f64::MIN_POSITIVE))
+                    beyond(saved, rate, *of) * variance * rate
+                        / of
+                        / (2.0 * (1.0 - rate / of).max(f64::MIN_POSITIVE))
                 };
                 closed.iter().map(wait).sum::<f64>() / closed.len() as f64 > longest(most)
             }
@@ -181,7 +183,7 @@ impl Queue {
 /// The work that arrives.
 #[derive(Debug, Clone, Copy)]
 struct Work {
-    /// Variance in a second, in seconds.
+    /// Variance in a second at the capacity, in seconds.
     variance: f64,
     /// Seconds of work that a burst lets through at once.
     saved: f64,
@@ -214,6 +216,8 @@ fn mean(values: &[f64]) -> Option<f64> {
 impl Window {
     /// The mean wait, if the queue was empty before it.
     fn expected(&self, drift: f64, work: Work) -> f64 {
+        // What arrives varies as much as there is of it.
+        let work = Work { variance: work.variance * (1.0 + drift), ..work };
         let moment = |i: u32| self.ramp + self.length * (f64::from(i) + 0.5) / f64::from(MOMENTS);
         let wait = |i| {
             if work.saved > 0.0 {

