@@ -127,7 +127,8 @@ impl Queue {
         let length =
             rounds.iter().flat_map(|round| &round.open).map(|window| window.length).fold(1.0, f64::max);
         let closed = without_chance(&closed, capacity, (variance - 1.0 / capacity) / length);
-        let seen_to = capacity * (1.0 - (SETTLED * variance / length).sqrt()).max(0.0);
+        // Without windows around it a variance says nothing of a rate.
+        let seen_to = capacity * (1.0 - (SETTLED * variance / length).sqrt()).max(AROUND.0);
         let beyond = |time: f64, rate: f64, of: f64| {
             (-2.0 * (1.0 - rate / of).max(0.0) * time.max(0.0) / (variance * rate / of)).exp()
         };

@@ -241,7 +241,7 @@ fn sustained(server: Server) {
         eprintln!("{said}");
         // Of few searches a share and a mean stray: three standard errors.
         let slack = 3.0 * (0.95 * 0.05 / n).sqrt();
-        if bias.abs() > 0.02 + 0.05 / n.sqrt() || (limit >= SURE && share < 0.93 - slack) || of < 0.9 * n {
+        if bias.abs() > 0.02 + 0.05 / n.sqrt() || (limit >= SURE && (share < 0.93 - slack || of < 0.9 * n)) {
             wrong.push(said);
         }
     }
