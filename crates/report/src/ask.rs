@@ -89,12 +89,15 @@ fn compared(against: &Against, baseline: &str) -> String {
     }
 }
 
-/// `11.9k IOPS held for 60 windows of 1m: missed in 2, the 17th first`.
+/// `11.9k IOPS for 60 windows of 1m: kept, missed in 2, first in number 17`.
 fn held(held: &Held) -> String {
     let (rate, window) = (human::count(held.rate), Nanos(held.window_ns));
     let missed = match held.missed.as_slice() {
         [] => "kept in all".to_owned(),
-        [first, ..] => format!("missed in {}, first in number {first}", held.missed.len()),
+        [first, ..] => {
+            let word = if held.kept { "kept" } else { "not kept" };
+            format!("{word}, missed in {}, first in number {first}", held.missed.len())
+        }
     };
     format!("{rate} IOPS for {} windows of {window}: {missed}", held.windows)
 }
@@ -104,6 +107,11 @@ fn possible(answer: &Answer<'_>, iops: u64) -> String {
     let asked = iops as f64;
     let possible = answer.allows(asked);
     let word = possible.word();
+    let not_held = answer.held.as_ref().filter(|held| !held.kept && possible != Possible::Yes);
+    if let Some(held) = not_held {
+        let rate = human::count(held.rate);
+        return format!("{} IOPS: {word}, {rate} were not kept when they were held", human::count(asked));
+    }
     let margin = match answer.found {
         _ if possible == Possible::Undecided => ", a longer --time may decide".into(),
         Found::Rate(located) if located.at >= 3.0 * asked => {

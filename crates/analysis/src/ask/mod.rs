@@ -1,5 +1,9 @@
 //! The highest rate at which each target keeps the conditions of a run that asks for it.
 
+mod ceiling;
+mod held;
+#[cfg(test)]
+mod queues;
 mod root;
 mod search;
 #[cfg(test)]
@@ -12,6 +16,7 @@ use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::record::Measurement;
 use iotax_model::{Histogram, Workload};
 
+pub use held::Held;
 pub use search::{CAPACITY_ROUNDS, Next, next};
 
 use crate::curve::{Located, work};
@@ -20,6 +25,7 @@ use crate::metric::Metric;
 use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
 use crate::stats::verdict::Verdict;
+use ceiling::Queue;
 use iotax_model::Run;
 use root::{Draws, Root};
 use trials::trials;
@@ -38,7 +44,7 @@ pub struct Answers<'a> {
 pub struct Answer<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// I/Os per second in a closed loop: the best of its measurements.
+    /// I/Os per second in a closed loop: the mean of its windows.
     pub capacity: Option<f64>,
     /// The rate.
     pub found: Found,
@@ -58,19 +64,6 @@ pub struct Answer<'a> {
     pub held: Option<Held>,
     /// The baseline's rate and this one's; absent for the baseline, and where one of them is not known.
     pub against: Option<Against>,
-}
-
-/// A rate held for long, in windows one after another.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Held {
-    /// I/Os per second.
-    pub rate: f64,
-    /// Length of a window in nanoseconds.
-    pub window_ns: u64,
-    /// Windows that were measured.
-    pub windows: usize,
-    /// Those in which a condition was missed, from 1.
-    pub missed: Vec<u32>,
 }
 
 /// Windows at rates within 4% of one another.
@@ -122,7 +115,7 @@ pub enum Found {
 pub enum Condition {
     /// A condition that was asked for.
     Slo(Slo),
-    /// The target begins what is due: at most 2% wait at the end of a window.
+    /// The target begins what is due: at most 2% wait at the end of a window, and no more is due than it does in a closed loop.
     KeepsUp,
 }
 
@@ -185,10 +178,21 @@ impl Found {
 const CLOSE_TO_ESTIMATE: f64 = 1.1;
 
 impl Answer<'_> {
-    /// Returns whether so many I/Os per second are possible. Where the estimate has no interval, rates that are not close to it are judged by
-    /// what every window on their side of it came to.
+    /// Returns whether so many I/Os per second are possible. What was held decides: a rate that was not kept is too high, and what is less
+    /// was not shown.
     #[must_use]
     pub fn allows(&self, iops: f64) -> Possible {
+        match (&self.held, self.by_search(iops)) {
+            (Some(held), _) if held.kept && iops <= held.rate => Possible::Yes,
+            (Some(held), _) if !held.kept && iops >= held.rate => Possible::No,
+            (Some(held), Possible::Yes) if !held.kept => Possible::Undecided,
+            (_, possible) => possible,
+        }
+    }
+
+    /// The answer of the search alone. Where the estimate has no interval, rates that are not close to it are judged by what every window on
+    /// their side of it came to.
+    fn by_search(&self, iops: f64) -> Possible {
         let (yes, no) = match self.found {
             Found::Unknown => (false, false),
             Found::AtLeast(rate) => (iops <= rate, false),
@@ -220,7 +224,8 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
     let of_work = |work: &'a Workload| -> Option<Answers<'a>> {
         let found = run.plan.targets.iter().filter_map(|target| {
             let measured = measured(run, work, &target.name);
-            (!measured.all.is_empty()).then(|| (target.name.as_str(), Search::of(&measured, ask), measured))
+            (!measured.all.is_empty())
+                .then(|| (target.name.as_str(), Search::of(&measured, ask, true), measured))
         });
         let found: Vec<(&str, Search, Measured<'_>)> = found.collect();
         let base = found.iter().find(|(target, ..)| *target == run.plan.baseline);
@@ -238,7 +243,7 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
                 steps: measured.steps(),
                 kept_to: measured.kept_to(ask),
                 missed_from: measured.missed_from(ask),
-                held: held(run, ask, work, target),
+                held: Held::of(run, ask, work, target),
                 at_lowest_ns: search.limited_by.and_then(|condition| measured.at_lowest(condition)),
                 against,
             }
@@ -249,30 +254,14 @@ pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
     run.plan.asked().filter_map(of_work).collect()
 }
 
-/// How a target kept the rate that was found for it.
-fn held(run: &Run, ask: &AskSpec, asked: &Workload, target: &str) -> Option<Held> {
-    let is_of = |workload: &&Workload| {
-        run.plan.is_held(workload)
-            && workload.name.rsplit_once('@').is_some_and(|(name, _)| name == asked.name)
-    };
-    let mut of_target = run.plan.workloads.iter().filter(is_of).filter_map(|workload| {
-        let cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload.name);
-        let windows: Vec<&Measurement> = cell.collect();
-        (!windows.is_empty()).then_some((workload, windows))
-    });
-    let (workload, windows) = of_target.next_back()?;
-    let rate = crate::curve::offered(workload)?;
-    let missed = windows.iter().filter(|m| !keeps(ask, rate, m)).map(|m| m.round).collect();
-    Some(Held { rate, window_ns: workload.runtime.0, windows: windows.len(), missed })
-}
-
-/// Returns whether a window at a rate keeps all conditions.
-fn keeps(ask: &AskSpec, rate: f64, m: &Measurement) -> bool {
+/// Returns whether windows, each with its rate, keep all conditions together.
+fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
     let kept = |condition: Condition| {
-        let (trials, limit) = trials(&[(rate, m)], condition);
-        trials.iter().all(|trial| trial.bad <= limit * trial.of)
+        let (trials, limit) = trials(windows, condition);
+        let (bad, of) = trials.iter().fold((0.0, 0.0), |(bad, of), trial| (bad + trial.bad, of + trial.of));
+        bad <= limit * of
     };
-    let fails = ask.slo.contains(&Slo::NoErrors) && Failed::of(m).ios > 0;
+    let fails = ask.slo.contains(&Slo::NoErrors) && windows.iter().any(|(_, m)| Failed::of(m).ios > 0);
     !fails && conditions(ask).all(kept)
 }
 
@@ -281,11 +270,14 @@ struct Measured<'a> {
     all: Vec<&'a Measurement>,
     /// Those in an open loop, with their rate.
     open: Vec<(f64, &'a Measurement)>,
+    /// Warm-up before each window, in seconds.
+    ramp_s: f64,
 }
 
 fn measured<'a>(run: &'a Run, asked: &Workload, target: &str) -> Measured<'a> {
     let key = work(asked);
-    let mut found = Measured { all: Vec::new(), open: Vec::new() };
+    let ramp_s = asked.ramp_time.0 as f64 / 1e9;
+    let mut found = Measured { all: Vec::new(), open: Vec::new(), ramp_s };
     let is_trial = |workload: &&Workload| work(workload) == key && !run.plan.is_held(workload);
     let workloads = run.plan.workloads.iter().filter(is_trial);
     for workload in workloads {
@@ -316,22 +308,31 @@ fn step(windows: &[(f64, &Measurement)]) -> Step {
 }
 
 impl Measured<'_> {
-    /// The best of the closed loop; absent without I/O.
-    fn capacity(&self) -> Option<f64> {
+    /// Rounds and I/Os per second of the closed loop: the first rounds are often others, so they count only until there are two more.
+    fn closed(&self) -> Vec<(u32, f64)> {
         let closed = self.all.iter().filter(|m| m.outcome.pacing.is_none());
-        closed.filter_map(|m| Metric::IOPS.of(m)).filter(|iops| *iops > 0.0).reduce(f64::max)
+        let rates = closed.filter_map(|m| Some((m.round, Metric::IOPS.of(m)?)));
+        let (first, later): (Vec<_>, Vec<_>) = rates.partition(|(round, _)| *round <= CAPACITY_ROUNDS);
+        if later.len() >= 2 { later } else { first }
+    }
+
+    /// I/Os per second in the closed loop: the mean of its windows; absent without I/O.
+    fn capacity(&self) -> Option<f64> {
+        let closed = self.closed();
+        let sum: f64 = closed.iter().map(|(_, iops)| iops).sum();
+        (!closed.is_empty()).then(|| sum / closed.len() as f64)
     }
 
     /// The highest rate up to which every window keeps all conditions.
     fn kept_to(&self, ask: &AskSpec) -> Option<f64> {
-        let missed = self.open.iter().filter(|(rate, m)| !keeps(ask, *rate, m)).map(|(rate, _)| *rate);
+        let missed = self.open.iter().filter(|window| !keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let lowest = missed.reduce(f64::min).unwrap_or(f64::INFINITY);
         self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate < lowest).reduce(f64::max)
     }
 
     /// The lowest rate from which on none does.
     fn missed_from(&self, ask: &AskSpec) -> Option<f64> {
-        let kept = self.open.iter().filter(|(rate, m)| keeps(ask, *rate, m)).map(|(rate, _)| *rate);
+        let kept = self.open.iter().filter(|window| keeps(ask, &[**window])).map(|(rate, _)| *rate);
         let highest = kept.reduce(f64::max).unwrap_or(0.0);
         self.open.iter().map(|(rate, _)| *rate).filter(|rate| *rate > highest).reduce(f64::min)
     }
@@ -372,29 +373,50 @@ struct Search {
     found: Found,
     limited_by: Option<Condition>,
     draws: Option<Draws>,
+    /// True if the capacity is what allows no more.
+    at_capacity: bool,
 }
 
 impl Search {
-    /// By all measurements so far: the lowest of what each condition allows.
-    fn of(measured: &Measured<'_>, ask: &AskSpec) -> Self {
-        let mut search = Self { found: Found::Unknown, limited_by: None, draws: None };
+    fn known(found: Found, limited_by: Option<Condition>) -> Self {
+        Self { found, limited_by, draws: None, at_capacity: false }
+    }
+
+    /// By all measurements so far: the lowest of what each condition allows. Intervals take long.
+    fn of(measured: &Measured<'_>, ask: &AskSpec, with_interval: bool) -> Self {
+        let mut search = Self::known(Found::Unknown, None);
         let mut ends: Option<Interval> = None;
+        let queue = Queue::of(measured);
         for condition in conditions(ask) {
             let (trials, limit) = trials(&measured.open, condition);
-            let (at, middle) = match root::root(&trials, limit) {
-                Some(Root::At { rate, middle }) => (rate, middle),
-                Some(Root::Below(rate)) => {
-                    return Self { found: Found::Below(rate), limited_by: Some(condition), draws: None };
+            let by_windows = match root::root(&trials, limit) {
+                Some(Root::Below(rate)) => return Self::known(Found::Below(rate), Some(condition)),
+                None => continue,
+                Some(by_windows) => by_windows,
+            };
+            let (Root::At { rate: at, .. } | Root::Above(at) | Root::Below(at)) = by_windows;
+            let ceiling = queue.as_ref().and_then(|queue| Some((queue, queue.ceiling(condition)?)));
+            // The capacity itself limits nothing that it already limits by a condition.
+            if search.at_capacity && condition == Condition::KeepsUp {
+                continue;
+            }
+            let (at, draws, at_capacity) = match (ceiling, by_windows) {
+                // Windows at such a rate are too short to see its queue.
+                (Some((queue, ceiling)), _) if at > ceiling.seen_to => {
+                    let draws = || queue.draws(condition);
+                    (ceiling.rate, with_interval.then(draws).flatten(), true)
                 }
-                Some(Root::Above(rate)) => {
+                (_, Root::At { rate, middle }) => {
+                    let draws = || Draws::new(&trials, limit, middle);
+                    (rate, with_interval.then(draws).flatten(), false)
+                }
+                _ => {
                     if search.found == Found::Unknown {
-                        search.found = Found::AtLeast(rate);
+                        search.found = Found::AtLeast(at);
                     }
                     continue;
                 }
-                None => continue,
             };
-            let draws = Draws::new(&trials, limit, middle);
             if let Some(own) = draws.as_ref().map(|draws| draws.interval(ALPHA)) {
                 let lower =
                     |all: Interval| Interval { low: all.low.min(own.low), high: all.high.min(own.high) };
@@ -402,7 +424,7 @@ impl Search {
             }
             if !matches!(search.found, Found::Rate(known) if known.at <= at) {
                 let found = Found::Rate(Located { at, interval: None });
-                search = Self { found, limited_by: Some(condition), draws };
+                search = Self { found, limited_by: Some(condition), draws, at_capacity };
             }
         }
         if let Found::Rate(known) = &mut search.found {
@@ -422,10 +444,8 @@ impl Search {
         match (self.found, below.reduce(f64::max)) {
             (Found::Rate(Located { at, .. }) | Found::AtLeast(at), _) if at < fails => self,
             (Found::Below(_) | Found::Unknown, _) => self,
-            (_, None) => Self { found: Found::Below(fails), limited_by, draws: None },
-            (_, Some(at)) => {
-                Self { found: Found::Rate(Located { at, interval: None }), limited_by, draws: None }
-            }
+            (_, None) => Self::known(Found::Below(fails), limited_by),
+            (_, Some(at)) => Self::known(Found::Rate(Located { at, interval: None }), limited_by),
         }
     }
 
@@ -473,5 +493,12 @@ mod tests {
         assert_eq!(said(&answer(Some(ends))), [Yes, Yes, Undecided, No, No]);
         let unsure = Answer { kept_to: None, missed_from: None, ..answer(None) };
         assert_eq!(said(&unsure), [Undecided; 5]);
+        let held = |kept| {
+            let missed = if kept { vec![3] } else { (1..=44).collect() };
+            let held = Held { rate: 955.0, window_ns: 1, windows: 60, missed, kept };
+            Answer { held: Some(held), ..answer(Some(ends)) }
+        };
+        assert_eq!(said(&held(true)), [Yes, Yes, Undecided, No, No]);
+        assert_eq!(said(&held(false)), [Undecided, Undecided, No, No, No], "what was held decides");
     }
 }

@@ -30,9 +30,9 @@ const HALVINGS: u32 = 40;
 /// The estimate moves where its neighbourhood does, so it is taken again.
 const REFINEMENTS: u32 = 4;
 /// Rounds are drawn anew this often.
-const DRAWS: usize = 499;
+pub(super) const DRAWS: usize = 499;
 /// With fewer rounds there is nothing to draw.
-const FEWEST_ROUNDS: usize = 4;
+pub(super) const FEWEST_ROUNDS: usize = 4;
 
 /// One trial of a condition.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,8 +84,8 @@ pub(super) fn root(trials: &[Trial], limit: f64) -> Option<Root> {
 /// A root, and those of samples of the rounds with replacement, as logarithms.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Draws {
-    known: f64,
-    drawn: Vec<f64>,
+    pub(super) known: f64,
+    pub(super) drawn: Vec<f64>,
 }
 
 impl Draws {
@@ -135,7 +135,7 @@ fn middle(mut values: Vec<f64>, alpha: f64) -> Interval {
 }
 
 /// By how much a percentile interval of `n` rounds is too narrow: slope and height are both estimated.
-fn widening(n: usize) -> Option<f64> {
+pub(super) fn widening(n: usize) -> Option<f64> {
     let t = StudentsT::new(0.0, 1.0, (n - 2) as f64).ok()?.inverse_cdf(0.975);
     Some(t / 1.959_964 * (n as f64 / (n - 2) as f64).sqrt())
 }

@@ -137,12 +137,13 @@ impl Runner<'_> {
             for work in &asked {
                 let name = &plan.targets[target].name;
                 let next = ask::next(so_far, ask, &plan.workloads[*work], name, round);
-                let rates = match next {
+                let loads = match next {
                     Next::Nothing => Vec::new(),
                     Next::Capacity => vec![*work],
+                    Next::Below(rate) => vec![*work, plan.add_rate(*work, rate)],
                     Next::Rates(rates) => rates.into_iter().map(|rate| plan.add_rate(*work, rate)).collect(),
                 };
-                cells.extend(rates.into_iter().map(|workload| Cell { target, workload }));
+                cells.extend(loads.into_iter().map(|workload| Cell { target, workload }));
             }
         }
         self.plan = Arc::new(plan);

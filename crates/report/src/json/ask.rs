@@ -44,6 +44,7 @@ fn one(ask: &AskSpec, workload: &str, answer: &Answer<'_>) -> Value {
                     ("window_ns", Some(held.window_ns.into())),
                     ("windows", Some(held.windows.into())),
                     ("missed", Some(held.missed.iter().copied().collect())),
+                    ("kept", Some(held.kept.into())),
                 ])
             }),
         ),

@@ -1,0 +1,281 @@
+//! The rate that the capacity allows, where windows are too short to see a queue grow.
+//!
+//! Close to the capacity a queue takes many windows to reach its length, so a window that begins empty keeps a limit at rates that no target
+//! keeps for long. The closed loop shows the capacity, and the mean wait at rates around it the variance of the work that arrives: a queue
+//! under heavy traffic is a Brownian motion that is reflected at 0 (J. F. C. Kingman, "The single server queue in heavy traffic", Proceedings
+//! of the Cambridge Philosophical Society 57, 1961), also while it still grows (J. M. Harrison, Brownian Motion and Stochastic Flow Systems,
+//! 1985, section 1.9). In the long run it waits for longer than x with probability exp(-2 (1 - rate / capacity) x / variance).
+
+use iotax_model::plan::Slo;
+use iotax_model::units::Nanos;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use statrs::function::erf::erfc;
+
+use super::root::{DRAWS, Draws, FEWEST_ROUNDS, widening};
+use super::trials::trials;
+use super::{Condition, Measured};
+
+/// Rates whose waits tell the variance, as shares of the capacity.
+const AROUND: (f64, f64) = (0.8, 1.15);
+/// The base is the response at rates up to this share.
+const IDLE: f64 = 0.5;
+/// A window shows the queue of a rate if it is so many times as long as the variance over the square of what the rate leaves free.
+const SETTLED: f64 = 24.0;
+/// Moments of a window at which the expected wait is taken.
+const MOMENTS: u32 = 4;
+const HALVINGS: u32 = 25;
+/// Rates are placed at three digits, so nothing is known more closely.
+const RESOLUTION: f64 = 0.005;
+/// The greatest variance, as a multiple of that of arrivals alone.
+const MOST_VARIANCE: f64 = 1e6;
+/// The longest burst, in seconds of work.
+const MOST_SAVED: f64 = 10.0;
+/// Parts of an integral.
+const PARTS: u32 = 8;
+
+/// A window at a rate.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    rate: f64,
+    /// Mean response in seconds.
+    response: f64,
+    /// Length in seconds, and what came before it.
+    length: f64,
+    ramp: f64,
+}
+
+/// What a round told.
+#[derive(Debug, Clone, Default)]
+struct Round {
+    /// I/Os per second in a closed loop.
+    closed: Vec<f64>,
+    open: Vec<Window>,
+}
+
+/// A target as a queue.
+pub(super) struct Queue {
+    rounds: Vec<Round>,
+    /// Mean response of a target that is nearly idle, in seconds.
+    base: f64,
+}
+
+/// The highest rate for a condition.
+pub(super) struct Ceiling {
+    /// The rate.
+    pub(super) rate: f64,
+    /// Up to this rate windows are long enough to see its queue.
+    pub(super) seen_to: f64,
+}
+
+impl Queue {
+    /// Absent without a closed loop.
+    pub(super) fn of(measured: &Measured<'_>) -> Option<Self> {
+        let capacity = measured.capacity()?;
+        let most = Nanos(1);
+        let response = |rate: f64, m| {
+            let (found, _) = trials(&[(rate, m)], Condition::Slo(Slo::Mean { most }));
+            found.first().filter(|trial| trial.of > 0.0).map(|trial| trial.bad / trial.of / 1e9)
+        };
+        let mut rounds = std::collections::BTreeMap::<u32, Round>::new();
+        for (round, iops) in measured.closed() {
+            rounds.entry(round).or_default().closed.push(iops);
+        }
+        let mut base: Option<(f64, f64)> = None;
+        for (rate, m) in &measured.open {
+            let Some(response) = response(*rate, m) else { continue };
+            if *rate <= IDLE * capacity && base.is_none_or(|(lowest, _)| *rate < lowest) {
+                base = Some((*rate, response));
+            }
+            if (AROUND.0..=AROUND.1).contains(&(rate / capacity)) {
+                let length = m.outcome.duration_ns as f64 / 1e9;
+                let window = Window { rate: *rate, response, length, ramp: measured.ramp_s };
+                rounds.entry(m.round).or_default().open.push(window);
+            }
+        }
+        let base = base.map_or(0.0, |(_, response)| response);
+        Some(Self { rounds: rounds.into_values().collect(), base })
+    }
+
+    /// The highest rate that a condition allows.
+    pub(super) fn ceiling(&self, condition: Condition) -> Option<Ceiling> {
+        self.by(&self.rounds.iter().collect::<Vec<_>>(), condition)
+    }
+
+    /// The same of rounds drawn anew; absent with too few.
+    pub(super) fn draws(&self, condition: Condition) -> Option<Draws> {
+        let (n, known) = (self.rounds.len(), self.ceiling(condition)?.rate.ln());
+        if n < FEWEST_ROUNDS {
+            return None;
+        }
+        let wider = widening(n)?;
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(n as u64);
+        let draw = |_| {
+            let sample: Vec<&Round> = (0..n).map(|_| &self.rounds[random.random_range(0..n)]).collect();
+            let found = self.by(&sample, condition).map_or(known, |ceiling| ceiling.rate.ln());
+            let fine = wider * (found - known);
+            // What rates cannot tell apart is spread evenly.
+            known + fine + RESOLUTION * (2.0 * random.random::<f64>() - 1.0)
+        };
+        Some(Draws { known, drawn: (0..DRAWS).map(draw).collect() })
+    }
+
+    fn by(&self, rounds: &[&Round], condition: Condition) -> Option<Ceiling> {
+        let closed: Vec<f64> = rounds.iter().flat_map(|round| round.closed.iter().copied()).collect();
+        let capacity = mean(&closed)?;
+        let Work { variance, saved } = self.work(rounds, capacity)?;
+        let length =
+            rounds.iter().flat_map(|round| &round.open).map(|window| window.length).fold(1.0, f64::max);
+        let closed = without_chance(&closed, capacity, (variance - 1.0 / capacity) / length);
+        // Without windows around it a variance says nothing of a rate.
+        let seen_to = capacity * (1.0 - (SETTLED * variance / length).sqrt()).max(AROUND.0);
+        let beyond = |time: f64, rate: f64, of: f64| {
+            (-2.0 * (1.0 - rate / of).max(0.0) * time.max(0.0) / (variance * rate / of)).exp()
+        };
+        let longest = |most: Nanos| most.0 as f64 / 1e9 - self.base;
+        let exceeds = |rate: f64| match condition {
+            Condition::Slo(Slo::Percentile { percent, most }) => {
+                let late = closed.iter().map(|of| beyond(longest(most) + saved, rate, *of));
+                late.sum::<f64>() / closed.len() as f64 > 1.0 - percent / 100.0
+            }
+            Condition::Slo(Slo::Mean { most }) => {
+                let wait = |of: &f64| {
+                    beyond(saved, rate, *of) * variance * rate
+                        / of
+                        / (2.0 * (1.0 - rate / of).max(f64::MIN_POSITIVE))
+                };
+                closed.iter().map(wait).sum::<f64>() / closed.len() as f64 > longest(most)
+            }
+            Condition::Slo(Slo::NoErrors) | Condition::KeepsUp => rate > capacity,
+        };
+        let rate = halved((0.0, capacity), exceeds);
+        Some(Ceiling { rate: rate.max(seen_to), seen_to })
+    }
+
+    /// What the waits around the capacity tell of the work; absent without a window there. Arrivals alone have the variance of the I/Os that a
+    /// second holds, so where less waits, a burst was saved for it.
+    fn work(&self, rounds: &[&Round], capacity: f64) -> Option<Work> {
+        let windows: Vec<(f64, &Window)> = rounds
+            .iter()
+            .flat_map(|round| {
+                let capacity = mean(&round.closed).unwrap_or(capacity);
+                round.open.iter().map(move |window| (window.rate / capacity - 1.0, window))
+            })
+            .collect();
+        if windows.is_empty() {
+            return None;
+        }
+        let waited: f64 = windows.iter().map(|(_, window)| (window.response - self.base).max(0.0)).sum();
+        let expected =
+            |work: Work| -> f64 { windows.iter().map(|(drift, window)| window.expected(*drift, work)).sum() };
+        let least = 1.0 / capacity;
+        if expected(Work { variance: least, saved: 0.0 }) <= waited {
+            let more = |factor: f64| expected(Work { variance: least * factor.exp(), saved: 0.0 }) > waited;
+            return Some(Work {
+                variance: least * halved((0.0, MOST_VARIANCE.ln()), more).exp(),
+                saved: 0.0,
+            });
+        }
+        let few = |saved: f64| expected(Work { variance: least, saved }) < waited;
+        Some(Work { variance: least, saved: halved((0.0, MOST_SAVED), few) })
+    }
+}
+
+/// The work that arrives.
+#[derive(Debug, Clone, Copy)]
+struct Work {
+    /// Variance in a second at the capacity, in seconds.
+    variance: f64,
+    /// Seconds of work that a burst lets through at once.
+    saved: f64,
+}
+
+/// Capacities without what they stray by chance, which is this variance of their logarithm: what a sample of them may show is twice its standard
+/// error above that.
+fn without_chance(closed: &[f64], capacity: f64, chance: f64) -> Vec<f64> {
+    let strays = |of: &f64| (of / capacity).ln().powi(2);
+    let degrees = (closed.len() as f64 - 1.0).max(1.0);
+    let variance = closed.iter().map(strays).sum::<f64>() / degrees;
+    let most = chance.max(0.0) * (1.0 + 2.0 * (2.0 / degrees).sqrt());
+    let real = (1.0 - most / variance.max(f64::MIN_POSITIVE)).max(0.0).sqrt();
+    closed.iter().map(|of| capacity * (of / capacity).powf(real)).collect()
+}
+
+/// The greatest value between two that does not exceed.
+fn halved((mut low, mut high): (f64, f64), exceeds: impl Fn(f64) -> bool) -> f64 {
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        if exceeds(middle) { high = middle } else { low = middle }
+    }
+    low
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+impl Window {
+    /// The mean wait, if the queue was empty before it.
+    fn expected(&self, drift: f64, work: Work) -> f64 {
+        // What arrives varies as much as there is of it.
+        let work = Work { variance: work.variance * (1.0 + drift), ..work };
+        let moment = |i: u32| self.ramp + self.length * (f64::from(i) + 0.5) / f64::from(MOMENTS);
+        let wait = |i| {
+            if work.saved > 0.0 {
+                rest(drift, work, moment(i))
+            } else {
+                wait(drift, work.variance.sqrt(), moment(i))
+            }
+        };
+        (0..MOMENTS).map(wait).sum::<f64>() / f64::from(MOMENTS)
+    }
+}
+
+/// The mean of what a reflected Brownian motion is above the burst at a time after it was 0: an integral over its tail.
+fn rest(drift: f64, work: Work, time: f64) -> f64 {
+    let spread = (work.variance * time).sqrt();
+    let settled = work.variance / (2.0 * drift.abs()).max(f64::MIN_POSITIVE);
+    let reach = 4.0 * spread.min(settled) + (drift * time - work.saved).max(0.0);
+    let width = reach / f64::from(PARTS);
+    let above = |i: u32| {
+        let x = work.saved + width * (f64::from(i) + 0.5);
+        let tail = |z: f64| 0.5 * erfc(z / spread / std::f64::consts::SQRT_2);
+        let mirrored = tail(x + drift * time);
+        let image = if mirrored > 0.0 { (2.0 * drift * x / work.variance).exp() * mirrored } else { 0.0 };
+        tail(x - drift * time) + image
+    };
+    (0..PARTS).map(above).sum::<f64>() * width
+}
+
+/// The mean of a reflected Brownian motion at a time after it was 0.
+fn wait(drift: f64, deviation: f64, time: f64) -> f64 {
+    let spread = deviation * time.sqrt();
+    let z = drift * time / spread;
+    let density = (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
+    let below = 0.5 * erfc(-z / std::f64::consts::SQRT_2);
+    // Where the drift hardly matters, its quotient does.
+    let settled = if z.abs() < 1e-4 {
+        spread * density
+    } else {
+        deviation * deviation / (2.0 * drift) * (2.0 * below - 1.0)
+    };
+    drift * time * below + spread * density + settled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_grows_to_its_mean_or_with_the_overload() {
+        // A twentieth is free, work of a variance of 2 ms: 20 ms on average in the end.
+        assert!((wait(-0.05, 0.002_f64.sqrt(), 1000.0) - 0.02).abs() < 1e-6);
+        let overload = wait(0.05, 0.002_f64.sqrt(), 1000.0);
+        assert!((overload - 50.02).abs() < 1e-3, "{overload}");
+        let balanced = wait(0.0, 1.0, 1.0);
+        assert!((balanced - (2.0 / std::f64::consts::PI).sqrt()).abs() < 1e-9, "{balanced}");
+        assert!((wait(1e-9, 1.0, 1.0) - wait(1e-3, 1.0, 1.0)).abs() < 1e-3);
+        let saved = rest(-0.05, Work { variance: 0.002, saved: 0.02 }, 1000.0);
+        assert!((saved / (0.02 * (-1.0_f64).exp()) - 1.0).abs() < 0.05, "{saved}");
+    }
+}
