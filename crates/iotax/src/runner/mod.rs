@@ -213,7 +213,7 @@ impl Runner<'_> {
         }
 
         self.settings = KernelSettings::find(Path::new("/"), order.plan)?;
-        self.settings.claim(Path::new("/")).context("a setting cannot be tried")?;
+        self.settings.claim().context("a setting cannot be tried")?;
         self.settings.record(undo_log)?;
         if has_storage {
             progress.phase("creating files");
