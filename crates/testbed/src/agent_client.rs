@@ -400,7 +400,7 @@ impl AgentClient {
         let text = |path: &Path| path.display().to_string();
         let request = Request::Audit { path: text(path), journal: text(journal) };
         self.follow("audit", &request, AUDIT, |event| match event {
-            Event::Audited(recovery) => Heard::Answer(recovery),
+            Event::Audited(recovery) => Heard::Answer(*recovery),
             other => Heard::foreign(&other),
         })
     }

@@ -3,6 +3,7 @@
 use super::*;
 use iotax_model::workload::{Content, Workload, WorkloadKeys};
 use std::os::unix::net::UnixStream;
+use std::thread;
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
