@@ -90,7 +90,7 @@ impl Area {
         if settings.as_ref().is_some_and(|settings| !settings.is_empty()) {
             return refuse("settings change the kernel's".into());
         }
-        self.file(file.as_ref()).and_then(|()| self.guest(guest.as_ref())).or_else(refuse)?;
+        self.file(file.as_ref()).and_then(|()| Self::guest(guest.as_ref())).or_else(refuse)?;
         network.as_ref().map_or(Ok(()), network_is_local).or_else(refuse)
     }
 
@@ -115,7 +115,7 @@ impl Area {
         }
     }
 
-    fn guest(&self, guest: Option<&GuestSpec>) -> Result<(), String> {
+    fn guest(guest: Option<&GuestSpec>) -> Result<(), String> {
         let Some(GuestSpec {
             kernel,
             bus: _,
