@@ -92,10 +92,13 @@ impl Loop {
     }
 
     /// The same of one that carried a filesystem. A copy of the mount in another test's namespace may write to it until that ends, so it is
-    /// wiped until it stays so.
+    /// wiped until it stays so: what wipefs(8) leaves of it is overwritten too.
     fn free_once_wiped(&self) {
         let wipe = ["--force".as_ref(), "--quiet".as_ref(), "--all".as_ref(), &*self.node];
-        self.free_after(|| run("wipefs", &wipe));
+        self.free_after(|| {
+            run("wipefs", &wipe);
+            fs::write(&*self.node, vec![0; 1 << 20]).expect("blank");
+        });
     }
 
     fn free_after(&self, prepare: impl Fn()) {
