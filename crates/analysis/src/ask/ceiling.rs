@@ -4,7 +4,7 @@
 //! keeps for long. The closed loop shows the capacity, and the mean wait at rates around it the variance of the work that arrives: a queue
 //! under heavy traffic is a Brownian motion that is reflected at 0 (J. F. C. Kingman, "The single server queue in heavy traffic", Proceedings
 //! of the Cambridge Philosophical Society 57, 1961), also while it still grows (J. M. Harrison, Brownian Motion and Stochastic Flow Systems,
-//! 1985, section 1.9). In the long run it waits for longer than x with probability exp(-2 (1 - rate / capacity) x / variance).
+//! 1985, section 1.9). What is late in the long run follows from both, see [`Tail`].
 
 use iotax_model::plan::Slo;
 use iotax_model::units::Nanos;
