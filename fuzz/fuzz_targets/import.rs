@@ -11,5 +11,5 @@ fuzz_target!(|text: &str| {
         entries().all(|entry| entry.stated.metrics.values().all(|value| value.is_finite() && *value > 0.0))
     );
     assert!(entries().all(|entry| entry.stated.others.iter().all(|figure| figure.value.is_finite())));
-    let _ = runs(vec![("file".to_owned(), found)]);
+    let _ = runs(vec![("file".to_owned(), found)], None);
 });

@@ -243,7 +243,7 @@ impl Agent {
             Request::Run(job) => self.run(&job, emit),
             Request::Go { .. } => Err("there is nothing set up that could start".into()),
             Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
-                .map(Event::Audited)
+                .map(|recovery| Event::Audited(Box::new(recovery)))
                 .map_err(|error| error.to_string()),
             Request::Serve { bind, token } => self.listen_as_server(&bind, token.as_deref()),
             Request::Interfaces => interfaces::interfaces(Path::new("/"))

@@ -264,7 +264,7 @@ pub enum Event {
     /// The machine's network interfaces.
     Interfaces(Vec<Interface>),
     /// The comparison of a target with its journal.
-    Audited(Recovery),
+    Audited(Box<Recovery>),
     /// The description of a path.
     Described(Box<Description>),
     /// The setup that was read.

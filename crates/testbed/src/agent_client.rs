@@ -18,12 +18,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use iotax_model::record::{CacheDrop, Interface, Outcome};
-use iotax_model::survey::Survey;
-use iotax_model::threads;
 use iotax_model::units::Bytes;
 use iotax_model::verify_errors::Recovery;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::workload::Content;
+use iotax_model::{survey::Survey, threads};
 
 use crate::interrupt::{Interrupt, POLL, SILENCE};
 use ending::Ending;
@@ -55,14 +54,6 @@ pub enum AgentError {
     Spawn {
         /// The program.
         exe: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// An agent could not be waited for.
-    #[error("{peer}: {source}")]
-    Thread {
-        /// The agent's name.
-        peer: String,
         /// The system's error.
         source: std::io::Error,
     },
@@ -232,18 +223,14 @@ impl AgentClient {
         let (sender, events) = mpsc::channel();
         let told = sender.clone();
         // Ends with the stream, at the first invalid frame, or when the client is dropped.
-        let listening = threads::spawn("agent", move || {
+        let listens = threads::spawn("agent", move || {
             while let Some(event) = wire::receive(&mut reader).transpose() {
-                let broken = event.is_err();
-                if sender.send(event).is_err() || broken {
-                    break;
+                if event.is_err() | sender.send(event).is_err() {
+                    return;
                 }
             }
         });
-        if let Err(error) = listening {
-            let _ = told.send(Err(WireError::Stream(error)));
-        }
-        drop(told);
+        listens.map_or_else(|error| drop(told.send(Err(WireError::Stream(error)))), drop);
         Self {
             peer: peer.into(),
             writer: Some(writer),
@@ -415,7 +402,7 @@ impl AgentClient {
         let text = |path: &Path| path.display().to_string();
         let request = Request::Audit { path: text(path), journal: text(journal) };
         self.follow("audit", &request, AUDIT, |event| match event {
-            Event::Audited(recovery) => Heard::Answer(recovery),
+            Event::Audited(recovery) => Heard::Answer(*recovery),
             other => Heard::foreign(&other),
         })
     }

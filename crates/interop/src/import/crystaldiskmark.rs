@@ -117,9 +117,11 @@ impl Reader {
         if rate == 0.0 {
             return Ok(None);
         }
-        let within = |open: &str, unit: &str| match rest.contains(open) {
-            true => between(rest, open, unit).and_then(|text| decimal(text.trim())).map(Some).ok_or("torn"),
-            false => Ok(None),
+        let within = |open: &str, unit: &str| {
+            if !rest.contains(open) {
+                return Ok(None);
+            }
+            between(rest, open, unit).and_then(|text| decimal(text.trim())).map(Some).ok_or("torn")
         };
         let (iops, latency) = (within("[", "IOPS]")?, within("<", "us>")?);
         let bytes = rate * 1e6;

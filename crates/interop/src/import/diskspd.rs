@@ -124,7 +124,7 @@ fn bytes(text: &str) -> Option<u64> {
     let (value, unit) = number_and_unit(text)?;
     let bytes = value * if unit.is_empty() { 1.0 } else { bytes_in(unit)? };
     // Two digits of a large unit are rounded.
-    if bytes.fract() != 0.0 { None } else { whole_nanos(bytes) }
+    if bytes.fract() == 0.0 { whole_nanos(bytes) } else { None }
 }
 
 /// A part of a result.

@@ -179,7 +179,7 @@ fn without_repeats(text: &str) -> String {
         let next = words.peek().copied().unwrap_or_default();
         if is_repeat(word) && is_number(next) || is_ordinal(word) && is_repeat(next) {
             words.next();
-        } else if !is_numbered(word) && !(plain(word) == "again") {
+        } else if !is_numbered(word) && plain(word) != "again" {
             kept.push(word);
         }
     }

@@ -33,7 +33,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
             let summary = run.get_or_insert_with(|| Summary { line: i + 1, ..Summary::default() });
             match rate {
                 Some(rate) if summary.rates.iter().all(|known| known.name != rate.name) => {
-                    summary.rates.push(rate)
+                    summary.rates.push(rate);
                 }
                 _ => found.miss(not_understood(i + 1, line, "a rate that is torn or stands twice")),
             }
@@ -150,7 +150,7 @@ fn close(run: Option<Summary>, found: &mut Found) {
         }
     }
     if let Some(clients) = run.clients {
-        workload.push_str(&format!(" clients={clients}"));
+        workload.extend([" clients=", &clients.to_string()]);
     }
     let mut entry = Entry { workload, line: run.line, notes: run.notes, ..Entry::default() };
     entry.duration_ns = run.seconds.and_then(|seconds| whole_nanos(seconds * 1e9));

@@ -76,9 +76,10 @@ impl Heads {
             return None;
         }
         let rest = &words[prefix..];
-        let (figures, device) = match self.is_last {
-            true => (&rest[..rest.len() - 1], rest[rest.len() - 1]),
-            false => (&rest[1..], rest[0]),
+        let (figures, device) = if self.is_last {
+            (&rest[..rest.len() - 1], rest[rest.len() - 1])
+        } else {
+            (&rest[1..], rest[0])
         };
         let values: Option<Vec<f64>> = figures.iter().map(|word| decimal(word)).collect();
         let is_whole = figures.len() == self.columns.len() && decimal(device).is_none();
@@ -111,14 +112,17 @@ fn prefix(words: &[&str]) -> usize {
     }
 }
 
+/// The figures of one row, by sar's names.
+type Figures = Vec<(String, f64)>;
+
 /// One call of sar.
 #[derive(Default)]
 struct Output {
     day: Option<String>,
     first_clock: Option<String>,
     /// The averages, and the intervals of each device.
-    averages: BTreeMap<String, (usize, Vec<(String, f64)>)>,
-    intervals: BTreeMap<String, (usize, Vec<Vec<(String, f64)>>)>,
+    averages: BTreeMap<String, (usize, Figures)>,
+    intervals: BTreeMap<String, (usize, Vec<Figures>)>,
     rows: usize,
 }
 

@@ -90,7 +90,7 @@ impl Area {
         if settings.as_ref().is_some_and(|settings| !settings.is_empty()) {
             return refuse("settings change the kernel's".into());
         }
-        self.file(file.as_ref()).and_then(|()| self.guest(guest.as_ref())).or_else(refuse)?;
+        self.file(file.as_ref()).and_then(|()| Self::guest(guest.as_ref())).or_else(refuse)?;
         network.as_ref().map_or(Ok(()), network_is_local).or_else(refuse)
     }
 
@@ -115,7 +115,7 @@ impl Area {
         }
     }
 
-    fn guest(&self, guest: Option<&GuestSpec>) -> Result<(), String> {
+    fn guest(guest: Option<&GuestSpec>) -> Result<(), String> {
         let Some(GuestSpec {
             kernel,
             bus: _,
@@ -141,6 +141,9 @@ impl Area {
 
     /// `write_journal` is the one key of a workload that names a file.
     fn workload(&self, workload: &Workload) -> Result<(), String> {
+        if workload.jobs().any(|job| job.invalidate_machine) {
+            return Err("invalidate_machine drops everybody's caches".into());
+        }
         for journal in workload.jobs().filter_map(|job| job.write_journal.as_ref()) {
             let path = std::path::absolute(journal).map_err(|error| format!("{journal}: {error}"))?;
             if !self.holds(path.parent()) {
@@ -206,6 +209,7 @@ mod tests {
         let watched = "rw = 'randread'\nrate_iops = 10\nblackout = '100ms'\nruntime = '30s'";
         for (head, target, workload, words) in [
             (command, here.as_str(), watched, "event \"x\" runs a command"),
+            ("", &here, "rw = 'randread'\ninvalidate_machine = true", "everybody's caches"),
             ("", "path = '/etc/cron.d/new'", io, "path = /etc/cron.d/new: a file would be made there"),
             ("", &format!("path = '{at}/../new'"), io, "a file would be made there"),
             ("", &format!("path = '{at}/out/new'"), io, "a file would be made there"),

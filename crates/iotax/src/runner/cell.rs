@@ -175,7 +175,7 @@ impl Runner<'_> {
             let lays_out = plan.workloads[one.cell.workload].lays_out();
             if !lays_out && measured.as_ref().is_ok_and(|m| is_known_to_hold(&m.outcome)) {
                 self.each_on_storage_of(one.cell.target, |target| {
-                    target.is_filled |= target.stamped.is_some()
+                    target.is_filled |= target.stamped.is_some();
                 });
             }
         }

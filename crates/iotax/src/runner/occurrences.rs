@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn a_load_that_panics_leaves_no_thread_that_waits_for_its_end() {
         let dir = tempfile::tempdir().expect("a directory");
-        let happenings = happenings(Vec::new(), Duration::from_secs(60), dir.path());
+        let happenings = happenings(Vec::new(), Duration::from_mins(1), dir.path());
         let begun = Instant::now();
         let load = || during(&happenings, &[], |_| panic!("no thread for an agent"));
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));

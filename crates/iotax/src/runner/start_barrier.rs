@@ -79,8 +79,9 @@ pub(super) fn run(
                 });
                 send(EventKind::Ended(Box::new(ended)));
             };
-            if let Err(source) = threads::spawn_scoped(scope, "participant", work) {
-                told(EventKind::Ended(Box::new(Err(AgentError::Thread { peer, source }))));
+            if let Err(error) = threads::spawn_scoped(scope, "participant", work) {
+                let failed = AgentError::Failed { peer, message: error.to_string() };
+                told(EventKind::Ended(Box::new(Err(failed))));
             }
         }
         drop(sender);

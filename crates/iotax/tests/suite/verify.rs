@@ -275,7 +275,10 @@ fn a_journal_whose_storage_is_full_is_incomplete_and_both_commands_say_so_first(
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &format!("ulimit -f 4096; exec \"$0\" {arguments}")]).arg(iotax.get_program());
     for (name, value) in iotax.get_envs() {
-        shell.env(name, value.unwrap_or_default());
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
     }
     let output = shell.output().expect("a shell");
     let said = text(&output.stdout);

@@ -51,7 +51,7 @@ fn a_run_is_begun_and_stopped_once() {
     std::fs::write(plans.join("mine.toml"), "name = \"mine\"\n").expect("written");
     std::os::unix::fs::symlink("/etc/passwd", plans.join("link.toml")).expect("linked");
     let server = Server::with(|config| {
-        config.launch = Some(Launch { program, directories: vec!["/srv".into()], plans: Some(plans) })
+        config.launch = Some(Launch { program, directories: vec!["/srv".into()], plans: Some(plans) });
     });
 
     let token = server.form_token("/plans");

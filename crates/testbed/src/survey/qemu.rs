@@ -382,7 +382,7 @@ fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'
                 disk.aio = line.text(&key("aio"));
             }
             _ if next.is_none() && line.get(&key("file")).is_none() => {
-                disk.protocol = line.text(&key("driver"))
+                disk.protocol = line.text(&key("driver"));
             }
             _ if disk.format.is_none() => disk.format = line.text(&key("driver")),
             _ => {}

@@ -136,13 +136,12 @@ impl Builder {
         };
         let node = self.permission.place(path);
         let held = self.claims.get(&node).and_then(Weak::upgrade);
-        let claim = match held {
-            Some(claim) => claim,
-            None => {
-                let claim = device::claim(path, &self.permission)?;
-                undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
-                Arc::new(claim)
-            }
+        let claim = if let Some(claim) = held {
+            claim
+        } else {
+            let claim = device::claim(path, &self.permission)?;
+            undo_log.record(Effect::Overwritten(OverwrittenDevice::new(claim.block.path.clone())))?;
+            Arc::new(claim)
         };
         self.claims.insert(node, Arc::downgrade(&claim));
         let (block, identity) = (claim.block.clone(), Some(Identity::Disk(claim.pin().disk)));

@@ -111,8 +111,8 @@ fn check_setting(root: &Path, file: &KernelFile) -> Result<(), String> {
     absolute(&file.path)?;
     expect(settings::is_one(root, &file.path), "the file of a setting that iotax tries", &path)?;
     let is_value = |value: &String| value.len() <= LONGEST && !value.contains(char::is_control);
-    let all = file.values.iter().chain([&file.was]);
-    all.map(|value| expect(is_value(value), "a setting's value", value)).collect()
+    let mut all = file.values.iter().chain([&file.was]);
+    all.try_for_each(|value| expect(is_value(value), "a setting's value", value))
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ impl Document<'_> {
             }
             ["Results", "TimeSpan", "Latency", "AverageTotalMilliseconds"] => self.span.mean = decimal(text),
             ["Results", "TimeSpan", "CpuUtilization", "Average", "UsagePercent"] => {
-                self.span.cpu = decimal(text)
+                self.span.cpu = decimal(text);
             }
             ["Results", "TimeSpan", "TestTimeSeconds"] => self.span.seconds = decimal(text),
             ["Results", "TimeSpan", "ThreadCount"] => self.span.threads = text.parse().ok(),
