@@ -4,7 +4,7 @@
 //! keeps for long. The closed loop shows the capacity, and the mean wait at rates around it the variance of the work that arrives: a queue
 //! under heavy traffic is a Brownian motion that is reflected at 0 (J. F. C. Kingman, "The single server queue in heavy traffic", Proceedings
 //! of the Cambridge Philosophical Society 57, 1961), also while it still grows (J. M. Harrison, Brownian Motion and Stochastic Flow Systems,
-//! 1985, section 1.9). In the long run it waits for longer than x with probability exp(-2 (1 - rate / capacity) x / variance).
+//! 1985, section 1.9). What is late in the long run follows from both, see [`Tail`].
 
 use iotax_model::plan::Slo;
 use iotax_model::units::Nanos;
@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use statrs::function::erf::erfc;
 
-use super::root::{DRAWS, Draws, FEWEST_ROUNDS, widening};
+use super::root::{DRAWS, Draws, FEWEST_ROUNDS, NEAR, widening};
 use super::trials::trials;
 use super::{Condition, Measured};
 
@@ -24,9 +24,17 @@ const IDLE: f64 = 0.5;
 const SETTLED: f64 = 24.0;
 /// Moments of a window at which the expected wait is taken.
 const MOMENTS: u32 = 4;
-const HALVINGS: u32 = 25;
+const HALVINGS: u32 = 14;
+/// Of Newton's method.
+const STEPS: u32 = 6;
 /// Rates are placed at three digits, so nothing is known more closely.
 const RESOLUTION: f64 = 0.005;
+/// How far the model may be off, as a share of what the rate leaves free.
+const MODEL: f64 = 0.2;
+/// So many I/Os that are let through at once are a burst and no chance.
+const BURST: f64 = 10.0;
+/// Of the way from the rate with the burst that was seen to that with one without end, as a logarithm.
+const LONGER: f64 = 0.4;
 /// The greatest variance, as a multiple of that of arrivals alone.
 const MOST_VARIANCE: f64 = 1e6;
 /// The longest burst, in seconds of work.
@@ -66,6 +74,10 @@ pub(super) struct Ceiling {
     pub(super) rate: f64,
     /// Up to this rate windows are long enough to see its queue.
     pub(super) seen_to: f64,
+    /// The lowest and the highest it may be, by how long a burst is; both the rate if there is none.
+    least: f64,
+    most: f64,
+    capacity: f64,
 }
 
 impl Queue {
@@ -104,20 +116,29 @@ impl Queue {
 
     /// The same of rounds drawn anew; absent with too few.
     pub(super) fn draws(&self, condition: Condition) -> Option<Draws> {
-        let (n, known) = (self.rounds.len(), self.ceiling(condition)?.rate.ln());
+        let ceiling = self.ceiling(condition)?;
+        let (n, known) = (self.rounds.len(), ceiling.rate.ln());
+        let coarse = RESOLUTION + MODEL * (1.0 - ceiling.least / ceiling.capacity).max(0.0);
         if n < FEWEST_ROUNDS {
             return None;
         }
         let wider = widening(n)?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(n as u64);
-        let draw = |_| {
+        let draw = |i: usize| {
             let sample: Vec<&Round> = (0..n).map(|_| &self.rounds[random.random_range(0..n)]).collect();
-            let found = self.by(&sample, condition).map_or(known, |ceiling| ceiling.rate.ln());
+            // Of a burst half of the draws take the shortest, half one without end.
+            let rate = |ceiling: Ceiling| {
+                if i.is_multiple_of(2) { ceiling.least } else { ceiling.most }
+            };
+            let found = self.by(&sample, condition).map_or(known, |ceiling| rate(ceiling).ln());
             let fine = wider * (found - known);
-            // What rates cannot tell apart is spread evenly.
-            known + fine + RESOLUTION * (2.0 * random.random::<f64>() - 1.0)
+            // What rates cannot tell apart, and where the work is another than the model's, is spread evenly.
+            known + fine + coarse * (2.0 * random.random::<f64>() - 1.0)
         };
-        Some(Draws { known, drawn: (0..DRAWS).map(draw).collect() })
+        // Far below, windows see more than the model.
+        let floor = (ceiling.seen_to * (-NEAR).exp()).ln();
+        let drawn = (0..DRAWS).map(draw).map(|ln: f64| ln.max(floor)).collect();
+        Some(Draws { known, drawn })
     }
 
     fn by(&self, rounds: &[&Round], condition: Condition) -> Option<Ceiling> {
@@ -129,9 +150,8 @@ impl Queue {
         let closed = without_chance(&closed, capacity, (variance - 1.0 / capacity) / length);
         // Without windows around it a variance says nothing of a rate.
         let seen_to = capacity * (1.0 - (SETTLED * variance / length).sqrt()).max(AROUND.0);
-        let beyond = |time: f64, rate: f64, of: f64| {
-            (-2.0 * (1.0 - rate / of).max(0.0) * time.max(0.0) / (variance * rate / of)).exp()
-        };
+        let beyond =
+            |time: f64, rate: f64, of: f64| Tail::of(rate / of, variance * capacity).beyond(time * of);
         let longest = |most: Nanos| most.0 as f64 / 1e9 - self.base;
         let exceeds = |rate: f64| match condition {
             Condition::Slo(Slo::Percentile { percent, most }) => {
@@ -149,7 +169,9 @@ impl Queue {
             Condition::Slo(Slo::NoErrors) | Condition::KeepsUp => rate > capacity,
         };
         let rate = halved((0.0, capacity), exceeds);
-        Some(Ceiling { rate: rate.max(seen_to), seen_to })
+        // A burst may be longer than what the pause before a window saves, so the rate is between this one and the capacity.
+        let most = if saved * capacity > BURST { capacity } else { rate };
+        Some(Ceiling { rate: rate * (most / rate).powf(LONGER), least: rate, most, seen_to, capacity })
     }
 
     /// What the waits around the capacity tell of the work; absent without a window there. Arrivals alone have the variance of the I/Os that a
@@ -210,6 +232,38 @@ fn halved((mut low, mut high): (f64, f64), exceeds: impl Fn(f64) -> bool) -> f64
     low
 }
 
+/// The share of I/Os that wait for long behind work that arrives at random (H. Cramér and F. Lundberg; S. Asmussen, Applied Probability and
+/// Queues, 2003, section XIII.5): pieces of work are taken as gamma distributed, which has even and exponential ones as cases.
+struct Tail {
+    factor: f64,
+    decay: f64,
+}
+
+impl Tail {
+    /// At a load, for work whose variance is so many times that of arrivals alone.
+    fn of(load: f64, times: f64) -> Self {
+        if load >= 1.0 {
+            return Self { factor: 1.0, decay: 0.0 };
+        }
+        let uneven = (times - 1.0).max(1e-6);
+        let log = |decay: f64| -(-decay * uneven).ln_1p() / uneven;
+        // The decay at which the moment generating function is 1 + decay / load: Newton's method from above it.
+        let mut decay = (2.0 * (1.0 - load) / (load * (1.0 + uneven))).min(0.95 / uneven);
+        for _ in 0..STEPS {
+            let over = (log(decay) - (decay / load).ln_1p()).max(0.0);
+            decay -= over / (1.0 / (1.0 - decay * uneven) - 1.0 / (load + decay));
+        }
+        let moment = log(decay).exp();
+        let slope = load * moment / (1.0 - decay * uneven) - 1.0;
+        Self { factor: (1.0 - load) / slope * moment * (-decay).exp(), decay }
+    }
+
+    /// Of a wait in pieces of work.
+    fn beyond(&self, wait: f64) -> f64 {
+        (self.factor * (-self.decay * wait.max(0.0)).exp()).min(1.0)
+    }
+}
+
 fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
@@ -265,6 +319,18 @@ fn wait(drift: f64, deviation: f64, time: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_waits_are_those_of_known_queues() {
+        // Exponential work: times in the system are exponential too, and one is the wait and one piece of work.
+        let random = Tail::of(0.8, 2.0);
+        assert!((random.decay - 0.2).abs() < 1e-6, "{}", random.decay);
+        assert!((random.beyond(20.0) - (-0.2_f64 * 21.0).exp()).abs() < 1e-6);
+        // Even work: the decay solves 0.8 (exp(x) - 1) = x.
+        let even = Tail::of(0.8, 1.0).decay;
+        assert!((0.8 * even.exp_m1() - even).abs() < 1e-5, "{even}");
+        assert!((Tail::of(1.0, 2.0).beyond(1e6) - 1.0).abs() < 1e-9, "nothing is free");
+    }
 
     #[test]
     fn a_queue_grows_to_its_mean_or_with_the_overload() {

@@ -401,10 +401,24 @@ impl Search {
                 continue;
             }
             let (at, draws, at_capacity) = match (ceiling, by_windows) {
+                (Some((queue, ceiling)), Root::At { rate, middle })
+                    if (rate > ceiling.seen_to) != (ceiling.rate > ceiling.seen_to)
+                        && (rate / ceiling.rate).ln().abs() <= root::NEAR =>
+                {
+                    // Where they disagree on which of them is right, both are.
+                    let draws = || match (queue.draws(condition), Draws::new(&trials, limit, middle)) {
+                        (Some(own), Some(other)) => Some(own.and(other)),
+                        (own, other) => own.or(other),
+                    };
+                    ((rate * ceiling.rate).sqrt(), with_interval.then(draws).flatten(), false)
+                }
                 // Windows at such a rate are too short to see its queue.
                 (Some((queue, ceiling)), _) if at > ceiling.seen_to => {
-                    let draws = || queue.draws(condition);
-                    (ceiling.rate, with_interval.then(draws).flatten(), true)
+                    let rate = ceiling.rate.max(ceiling.seen_to);
+                    // Draws that are all lower than what windows show say nothing of how sure it is.
+                    let around = |draws: &Draws| draws.interval(ALPHA).high > rate;
+                    let draws = || queue.draws(condition).filter(around);
+                    (rate, with_interval.then(draws).flatten(), true)
                 }
                 (_, Root::At { rate, middle }) => {
                     let draws = || Draws::new(&trials, limit, middle);
