@@ -18,6 +18,19 @@ const OTHERS_WRITE: u32 = 0o002;
 /// # Errors
 /// It is not there, or somebody else may write to it.
 pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
+    walk(path, true)
+}
+
+/// Checks that what this user makes in a directory stays: nobody else can exchange it.
+///
+/// # Errors
+/// It is not there, or somebody else may rename or remove what is in it.
+pub(crate) fn check_way(path: &Path) -> io::Result<()> {
+    walk(path, false).map(drop)
+}
+
+/// Checks a directory and all on the way to it. `is_own`: what others put into it would be taken for this user's.
+fn walk(path: &Path, is_own: bool) -> io::Result<PathBuf> {
     let place = fs::canonicalize(path)?;
     // From the top down: whoever cannot change a directory cannot exchange what was looked at in it.
     let mut way: Vec<&Path> = place.ancestors().collect();
@@ -27,9 +40,9 @@ pub(crate) fn directory(path: &Path) -> io::Result<PathBuf> {
         if !found.is_dir() {
             return Err(io::Error::other(format!("{} is not a directory", step.display())));
         }
-        let is_last = *step == place;
-        check_owner(step, &found, !is_last)?;
-        check_writers(step, &found, !is_last)?;
+        let is_on_the_way = !is_own || *step != place;
+        check_owner(step, &found, is_on_the_way)?;
+        check_writers(step, &found, is_on_the_way)?;
     }
     Ok(place)
 }
@@ -146,9 +159,15 @@ mod tests {
                 assert!(error.to_string().contains("chmod go-w"), "{error}");
             }
         }
+        // What is made in a sticky directory stays its maker's.
+        mode(&end, 0o1777);
+        check_way(&end).expect("nobody else can exchange it");
+        mode(&end, 0o777);
+        check_way(&end).expect_err("others can");
         let link = temp.path().join("link");
         symlink(&end, &link).expect("linked");
         mode(&way, 0o755);
+        mode(&end, 0o755);
         assert_eq!(directory(&link).expect("ours"), fs::canonicalize(&end).expect("there"));
     }
 

@@ -455,10 +455,9 @@ const ON_ITS_WAY_OUT: Duration = Duration::from_secs(1);
 
 /// Makes sure of a directory for undo logs that nobody else can change. Returns its path without symbolic links.
 fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
-    let believed = |place| own_file::existing(place).map_err(failed(NOT_BELIEVED, dir));
     // Before anything is made below it.
-    let there = dir.ancestors().find(|place| place.exists());
-    there.map(believed).transpose()?;
+    let there = dir.ancestors().find(|place| place.exists()).unwrap_or(dir);
+    own_file::check_way(there).map_err(failed(NOT_BELIEVED, dir))?;
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(dir).map_err(failed("cannot make the directory", dir))?;
     own_file::directory(dir).map_err(failed(NOT_BELIEVED, dir))
