@@ -41,13 +41,18 @@ fn a_device_is_read_as_it_is_and_overwritten_only_if_it_is_named_twice() {
     let write = ["bench", link, "--overwrite", disk.name(), "--rw", "randwrite", "--size", "8m"];
     let json = lab.json(&[&write[..], &SHORT].concat());
     assert!(json["measurements"][0]["write"]["ios"].as_u64() > Some(0), "{json}");
+    let is_blank = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    let is_filled = |bytes: &[u8]| bytes.chunks(4096).all(|block| !is_blank(block));
     let content = disk.content();
     let (filled, rest) = content.split_at(8 << 20);
-    assert!(filled.chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)), "filled");
-    assert!(rest.iter().all(|byte| *byte == 0), "no more than asked for");
-    // Without a size the whole.
+    assert!(is_filled(&filled[1 << 20..]), "filled");
+    assert!(is_blank(rest), "no more than asked for");
+    // Without a size the whole. Both ends are blank again afterwards, so that it can be named once more.
     lab.json(&[&["bench", disk.name(), "--overwrite", link][..], &SHORT].concat());
-    assert!(disk.content().chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)), "filled");
+    let content = disk.content();
+    let end = content.len() - (1 << 20);
+    assert!(is_filled(&content[1 << 20..end]), "filled");
+    assert!(is_blank(&content[..1 << 20]) && is_blank(&content[end..]), "as empty as before");
 
     run("mkfs.ext4", &["-q".as_ref(), "-F".as_ref(), disk.node.as_path()]);
     let before = disk.content();

@@ -235,7 +235,7 @@ fn a_directory_with_a_mount_of_iotaxs_own_that_is_renamed() {
     let mut command = lab.iotax();
     command.args(["run", "plan.toml", "--yes", "--overwrite", disk.name()]).env("TMPDIR", &scratch);
     // All that it makes stands.
-    let killed = command.env("IOTAX_FAULT", "kill-after@6").output().expect("iotax starts");
+    let killed = command.env("IOTAX_FAULT", "kill-after@7").output().expect("iotax starts");
     assert_eq!(killed.status.code(), None, "{}", text(&killed.stderr));
     assert_eq!(uses_of(&scratch).len(), 1);
     fs::rename(&scratch, &renamed).expect("renamed");
