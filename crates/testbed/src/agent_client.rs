@@ -331,8 +331,7 @@ impl AgentClient {
         })
     }
 
-    /// Drops caches on the agent's machine: those of files and devices with what is beneath them, without any those of its disk, or with
-    /// `machine` all if it may.
+    /// Drops the caches of paths and of what is beneath them, without any those of the agent's disk, or with `machine` all if it may.
     pub fn drop_caches(&mut self, paths: &[PathBuf], machine: bool) -> Result<CacheDrop, AgentError> {
         let paths = paths.iter().map(|path| path.display().to_string()).collect();
         self.follow("drop_caches", &Request::DropCaches { paths, machine }, SYNC, |event| match event {

@@ -8,6 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::host_info::{boot_id, text};
 
+/// Files in the order of the undo log. Changes and restoring go from the last to the first: a scheduler resets the depth, so it comes
+/// before it, and a number of bytes resets the share of memory. Files that are not listed, the tunables of a scheduler, come before all.
+pub(crate) const ORDER: [&str; 13] = [
+    "nr_requests",
+    "wbt_lat_usec",
+    "scheduler",
+    "read_ahead_kb",
+    "nomerges",
+    "rq_affinity",
+    "max_sectors_kb",
+    "dirty_ratio",
+    "dirty_background_ratio",
+    "dirty_bytes",
+    "dirty_background_bytes",
+    "dirty_expire_centisecs",
+    "dirty_writeback_centisecs",
+];
+
 /// A file of the kernel whose value a run changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -157,6 +175,18 @@ pub(crate) fn check_mounted(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns whether a path is of a file that a target's settings touch.
+pub(crate) fn is_setting(root: &Path, path: &Path) -> bool {
+    let words = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default().split('/');
+    let (memory, queue): (Vec<&str>, Vec<&str>) = ORDER.iter().partition(|name| name.starts_with("dirty_"));
+    match words.collect::<Vec<&str>>().as_slice() {
+        ["proc", "sys", "vm", name] => memory.contains(name),
+        ["sys", "class", "block", _, "queue", name] => queue.contains(name),
+        ["sys", "class", "block", _, "queue", "iosched", _] => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

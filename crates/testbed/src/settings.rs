@@ -14,7 +14,7 @@ use iotax_model::target::{DiskStack, LayerKind, Setting, SettingScope, Stack, Ta
 use rustix::fs::{Access, FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::kernel_file::{self, KernelFile};
+use crate::kernel_file::{self, KernelFile, ORDER};
 use crate::own_file;
 use crate::refusal::Refusal;
 use crate::stack::{self, LayerStack};
@@ -26,24 +26,6 @@ const FOLLOWING: [(Setting, &[&str]); 3] = [
     (Setting::Scheduler, &["nr_requests", "wbt_lat_usec"]),
     (Setting::DirtyRatio, &["dirty_bytes"]),
     (Setting::DirtyBackgroundRatio, &["dirty_background_bytes"]),
-];
-
-/// Files in the order of the undo log. Changes and restoring go from the last to the first: a scheduler resets the depth, so it comes
-/// before it, and a number of bytes resets the share of memory. Files that are not listed, the tunables of a scheduler, come before all.
-const ORDER: [&str; 13] = [
-    "nr_requests",
-    "wbt_lat_usec",
-    "scheduler",
-    "read_ahead_kb",
-    "nomerges",
-    "rq_affinity",
-    "max_sectors_kb",
-    "dirty_ratio",
-    "dirty_background_ratio",
-    "dirty_bytes",
-    "dirty_background_bytes",
-    "dirty_expire_centisecs",
-    "dirty_writeback_centisecs",
 ];
 
 /// A setting that could not be applied or restored.
@@ -220,18 +202,6 @@ fn lock(path: &Path) -> io::Result<Vec<fs::File>> {
 
 fn failed(file: &KernelFile) -> impl FnOnce(io::Error) -> SettingFailure + '_ {
     |source| SettingFailure { path: file.path.clone(), source }
-}
-
-/// Returns whether a path is of a file that a target's settings touch.
-pub(crate) fn is_one(root: &Path, path: &Path) -> bool {
-    let words = path.strip_prefix(root).ok().and_then(Path::to_str).unwrap_or_default().split('/');
-    let (memory, queue): (Vec<&str>, Vec<&str>) = ORDER.iter().partition(|name| name.starts_with("dirty_"));
-    match words.collect::<Vec<&str>>().as_slice() {
-        ["proc", "sys", "vm", name] => memory.contains(name),
-        ["sys", "class", "block", _, "queue", name] => queue.contains(name),
-        ["sys", "class", "block", _, "queue", "iosched", _] => true,
-        _ => false,
-    }
 }
 
 /// The files that a target's settings touch.

@@ -227,13 +227,13 @@ mod tests {
             (
                 "",
                 "network = { via = 'server', peer = 'elsewhere' }",
-                "net = { test = 'tcp-stream' }",
+                "net = { test = 'tcp' }",
                 "another machine",
             ),
             (
                 "",
                 "network = { via = 'remote', peer = 'ssh://elsewhere' }",
-                "net = { test = 'tcp-stream' }",
+                "net = { test = 'tcp' }",
                 "another machine",
             ),
             (

@@ -3,14 +3,13 @@
 use std::path::{Component, Path};
 
 use super::effect::Effect;
-use crate::kernel_file::KernelFile;
+use crate::kernel_file::{self, KernelFile};
 use crate::lvm::{Group, Physical};
-use crate::settings;
 
 /// The start of every name that iotax gives to guests, namespaces, groups and volumes.
 const OURS: &str = "iotax-";
 /// The least length of a run's tag.
-const TAG: usize = 8;
+const TAG: usize = 4;
 /// The groups of characters of LVM's UUIDs.
 const PHYSICAL: [usize; 7] = [6, 4, 4, 4, 4, 4, 6];
 /// The same of filesystems' UUIDs.
@@ -91,7 +90,7 @@ fn is_name(name: &str) -> bool {
 /// `iotax-`, a run's tag, and perhaps more.
 fn tagged(what: &str, name: &str) -> Result<(), String> {
     let tag = name.strip_prefix(OURS).map(|rest| rest.split('-').next().unwrap_or_default());
-    let is_tag = tag.is_some_and(|tag| tag.len() >= TAG && tag.chars().all(|c| c.is_ascii_hexdigit()));
+    let is_tag = tag.is_some_and(|tag| tag.len() >= TAG && tag.chars().all(|c| c.is_ascii_alphanumeric()));
     expect(is_tag && is_name(name), what, name)
 }
 
@@ -109,7 +108,7 @@ fn check_physical(physical: &Physical) -> Result<(), String> {
 fn check_setting(root: &Path, file: &KernelFile) -> Result<(), String> {
     let path = file.path.to_string_lossy();
     absolute(&file.path)?;
-    expect(settings::is_one(root, &file.path), "the file of a setting that iotax tries", &path)?;
+    expect(kernel_file::is_setting(root, &file.path), "the file of a setting that iotax tries", &path)?;
     let is_value = |value: &String| value.len() <= LONGEST && !value.contains(char::is_control);
     let mut all = file.values.iter().chain([&file.was]);
     all.try_for_each(|value| expect(is_value(value), "a setting's value", value))
