@@ -23,8 +23,10 @@ pub(super) fn read(text: &str) -> Option<Found> {
     let mut devices = Devices::default();
     let screens = screens(text, &mut found);
     let head_since_boot = screens.iter().find(|screen| screen.since_boot).map(|screen| screen.line);
+    // Lines that somebody cut out of one screen; where heads were lost, nothing tells which screens are which.
+    let is_cut_out = !text.contains("ATOP");
     for screen in screens {
-        screen.close(&mut devices, &mut found);
+        screen.close(is_cut_out, &mut devices, &mut found);
     }
     devices.entries(&mut found);
     parseable::read(text, &mut found);
@@ -201,10 +203,9 @@ impl Screen<'_> {
         Some(Interval { end: self.time, length_ns, devices: devices.collect() })
     }
 
-    fn close(self, devices: &mut Devices, found: &mut Found) {
+    fn close(self, is_cut_out: bool, devices: &mut Devices, found: &mut Found) {
         let Some(seconds) = self.seconds else {
-            // Without heads nothing tells where those since boot end.
-            if self.since_boot {
+            if self.since_boot || !is_cut_out {
                 return self.list_without_head(found);
             }
             self.disks.into_iter().for_each(|(line, _, disk)| disk.without_time(line, found));

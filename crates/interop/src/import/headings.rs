@@ -11,7 +11,7 @@ const WORDS: usize = 5;
 const LONGEST: usize = 80;
 
 /// Words of tools in lines that stand alone.
-const OF_TOOLS: [&str; 30] = [
+const OF_TOOLS: [&str; 46] = [
     "fio-",
     "Starting ",
     "groupid",
@@ -42,6 +42,22 @@ const OF_TOOLS: [&str; 30] = [
     "iozone",
     "Excel",
     "report",
+    "Create-",
+    "Input parameters",
+    "System information",
+    "Results for timespan",
+    "Total IO",
+    "Read IO",
+    "Write IO",
+    "latency distribution",
+    "File operations:",
+    "Throughput:",
+    "General statistics:",
+    "Latency (ms)",
+    "Threads fairness:",
+    "Test execution summary:",
+    "per-request statistics",
+    "Latency histogram",
 ];
 
 /// Words with which a number says that a block repeats another.
@@ -127,7 +143,8 @@ fn heading(before: &str, line: &str, next: &str) -> Option<(usize, String)> {
     }
     let is_line = |mark: char| next.trim().len() >= 3 && next.trim().chars().all(|c| c == mark);
     if let Some(mark) = ['=', '-'].into_iter().find(|mark| is_line(*mark)) {
-        return is_words(line).then(|| (if mark == '=' { 1 } else { 2 }, line.to_owned()));
+        let text = line.trim_end_matches(':').trim_end();
+        return is_words(text).then(|| (if mark == '=' { 1 } else { 2 }, text.to_owned()));
     }
     let inner = line.trim_matches(['=', '-', '*', '~', ' ']);
     if ["==", "--", "**", "~~"].iter().any(|mark| line.starts_with(mark)) {

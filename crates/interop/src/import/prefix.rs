@@ -108,12 +108,16 @@ fn without_word(text: &str) -> Option<String> {
     if most < FEWEST || (most as f64) < MOST * all as f64 {
         return None;
     }
-    let name = name.to_owned();
-    cut(text, move |line| {
-        let rest = line.trim_start().strip_prefix(&name)?;
-        let rest = rest.strip_prefix([' ', '\t']).unwrap_or(rest);
-        // Blanks align the bars of containers.
-        match rest.trim_start().strip_prefix('|') {
+    let behind = |line: &'_ str| -> Option<usize> {
+        let rest = line.trim_start().strip_prefix(name)?;
+        Some(line.len() - rest.strip_prefix([' ', '\t']).unwrap_or(rest).len())
+    };
+    let bar = |line: &str| behind(line).is_some_and(|at| line[at..].trim_start().starts_with('|'));
+    // Tables of tools have bars too, though not in every line. Blanks align those of containers.
+    let has_bar = full(text).filter(|line| bar(line)).count() as f64 >= MOST * all as f64;
+    cut(text, |line| {
+        let rest = &line[behind(line)?..];
+        match rest.trim_start().strip_prefix('|').filter(|_| has_bar) {
             Some(inner) => Some(inner.strip_prefix(' ').unwrap_or(inner)),
             None => Some(rest),
         }

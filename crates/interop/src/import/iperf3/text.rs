@@ -116,7 +116,7 @@ struct Test {
 
 impl Test {
     fn take(&mut self, line: &str, number: usize, found: &mut Found) {
-        self.reverse |= line.starts_with("Reverse mode");
+        self.reverse |= line.contains("Reverse mode, ");
         self.udp |= line.contains("Lost/Total Datagrams") || line.contains("Total Datagrams");
         if let Some((id, _)) = connected(line) {
             self.streams.insert((String::new(), id.to_owned()));
