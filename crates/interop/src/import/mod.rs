@@ -162,7 +162,9 @@ fn read(text: &str) -> (Vec<Found>, Vec<Found>) {
         let Some(text) = rest else { break };
         rest = prefix::without(&text);
         let found = read_clean(&text);
-        if figures(&found) > figures(&best) {
+        // A prefix that costs no figure may be in the names.
+        let gain = figures(&found).cmp(&figures(&best)).then_with(|| names(&best).cmp(&names(&found)));
+        if gain.is_gt() {
             (best, best_text) = (found, text.into());
         }
     }
@@ -176,6 +178,11 @@ fn read_clean(text: &str) -> Vec<Found> {
 
 /// The most prefixes in front of one another: time, host, program, container.
 const DEEPEST_PREFIX: usize = 4;
+
+/// The length of all names.
+fn names(found: &[Found]) -> usize {
+    found.iter().flat_map(|found| &found.entries).map(|entry| entry.workload.len()).sum()
+}
 
 /// The number of figures in results.
 fn figures(all: &[Found]) -> usize {
