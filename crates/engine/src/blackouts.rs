@@ -13,7 +13,7 @@ const MOST: usize = 500;
 /// `u64::MAX` if none came.
 pub type Span = (u64, u64);
 
-/// The spans of each class of I/Os, in the order of [`CLASSES`].
+/// The spans of each class of I/Os, in the order of `CLASSES`.
 pub type Spans = [Vec<Span>; 3];
 
 /// The classes, in the order of all that is kept by class.

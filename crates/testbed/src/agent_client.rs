@@ -21,8 +21,7 @@ use iotax_model::record::{CacheDrop, Interface, Outcome};
 use iotax_model::units::Bytes;
 use iotax_model::verify_errors::Recovery;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
-use iotax_model::workload::Content;
-use iotax_model::{survey::Survey, threads};
+use iotax_model::{survey::Survey, threads, workload::Content};
 
 use crate::interrupt::{Interrupt, POLL, SILENCE};
 use ending::Ending;

@@ -45,7 +45,7 @@ fn figures_are_those_of_the_text_in_iotaxs_units() {
             "pgbench-15.txt",
             "builtin: TPC-B (sort of) scale=10 mode=simple clients=8",
             "tps without initial connection time",
-            2000.412_345,
+            2_000.412_345,
         ),
         (
             "pgbench-15.txt",
@@ -57,7 +57,7 @@ fn figures_are_those_of_the_text_in_iotaxs_units() {
             "pgbench-9.txt",
             "builtin: select only scale=50 mode=prepared clients=4",
             "tps excluding connections",
-            8021.123_456,
+            8_021.123_456,
         ),
         ("sar-12.txt", "sar", "iops", 200.0),
         ("sar-12.txt", "sar", "bytes_per_s", 3000.0 * 1024.0),

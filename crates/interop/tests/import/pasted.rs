@@ -82,6 +82,11 @@ fn colours_and_stars_do_no_harm() {
     is_fio(&script.replace('\n', "\r\n"));
 }
 
+/// A text with something in front of every line.
+fn behind(before: &str, text: &str) -> String {
+    text.lines().flat_map(|line| [before, line, "\n"]).collect()
+}
+
 #[test]
 fn a_prefix_of_every_line_does_no_harm_to_any_reader() {
     let before = [
@@ -118,14 +123,14 @@ fn a_prefix_of_every_line_does_no_harm_to_any_reader() {
         let text = data(name);
         let plain = only(&text);
         for before in before {
-            let with: String = text.lines().map(|line| format!("{before}{line}\n")).collect();
+            let with = behind(before, &text);
             let found = recognise(&with);
             let [found] = &found[..] else { panic!("{name} behind {before:?}: {} tools", found.len()) };
             assert_eq!(figures(found), figures(&plain), "{name} behind {before:?}");
         }
     }
     let text = data("atop-2.x.txt");
-    let with: String = text.lines().map(|line| format!("box {line}\n")).collect();
+    let with = behind("box ", &text);
     assert_eq!(intervals(&with).map(|read| read.intervals), intervals(&text).map(|read| read.intervals));
 }
 
