@@ -218,11 +218,12 @@ fn running(line: &str, open: &[&str]) -> Survey {
 
 #[test]
 fn an_accelerator_is_known_by_its_open_files() {
+    type Case = (&'static str, &'static [&'static str], Option<(bool, &'static str)>);
     const KVM: &[&str] = &["/dev/null", "anon_inode:kvm-vm"];
     const TCG: &[&str] = &["/dev/null", "anon_inode:[eventfd]"];
     const HIDDEN: &[&str] = &[];
     let command_line = "/proc/77/cmdline";
-    let cases: &[(&str, &[&str], Option<(bool, &str)>)] = &[
+    let cases: &[Case] = &[
         // Neither Proxmox nor RHEL needs to name KVM: QEMU tries it first if its name ends so.
         ("/usr/libexec/qemu-kvm -name rhelvm -m 64 -cpu host -smp 1", KVM, Some((false, "/proc/77/fd"))),
         ("/usr/libexec/qemu-kvm -name rhelvm -m 64 -smp 1", HIDDEN, None),
