@@ -259,6 +259,9 @@ impl Outcome {
     fn row(&mut self, line: &str) -> Result<(), &'static str> {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let [name, read, write, total] = cells[..] else { return Err("not a figure for each head") };
+        if percentile(name).is_none() && !matches!(name, "min" | "max") {
+            return Ok(());
+        }
         if self.chart.iter().any(|(known, _)| known == name) {
             (self.in_chart, self.is_doubtful) = (false, true);
             return Err("it stands twice: the head of another chart is lost");
@@ -331,10 +334,14 @@ fn close(outcome: Option<Outcome>, works: &[Work], time: Option<Stamp>, found: &
 fn add_chart(entry: &mut Entry, before: &str, chart: &[(String, [Option<f64>; 3])], part: Part) {
     for (name, figures) in chart {
         let ns = figures[part as usize];
-        if let Some((_, percent)) = PERCENTILES.iter().find(|(known, _)| known == name) {
-            add_percentile(entry, before, percent, ns);
-        } else if matches!(name.as_str(), "min" | "max") {
-            entry.add(format!("{before}latency_{name}"), ns, "ns");
+        match percentile(name) {
+            Some(percent) => add_percentile(entry, before, percent, ns),
+            None => entry.add(format!("{before}latency_{name}"), ns, "ns"),
         }
     }
+}
+
+/// The digits of a percentile of a chart.
+fn percentile(name: &str) -> Option<&'static str> {
+    PERCENTILES.iter().find(|(known, _)| *known == name).map(|(_, percent)| *percent)
 }

@@ -33,6 +33,21 @@ struct Phase<'t> {
     is_doubtful: bool,
 }
 
+/// More rows than any phase has.
+const MOST_OF_A_PHASE: usize = 100;
+
+impl<'t> Phase<'t> {
+    /// Takes a row. One that stands twice is of another phase, whose head is lost.
+    fn take(&mut self, head: &'t str, value: &'t str) {
+        self.is_doubtful = self.is_doubtful
+            || self.rows.len() == MOST_OF_A_PHASE
+            || self.rows.iter().any(|(known, _)| *known == head);
+        if !self.is_doubtful {
+            self.rows.push((head, value));
+        }
+    }
+}
+
 fn of_table(text: &str, found: &mut Found) {
     let mut phase: Option<Phase<'_>> = None;
     let mut time = None;
@@ -58,8 +73,7 @@ fn of_table(text: &str, found: &mut Found) {
                     is_doubtful: false,
                 });
             } else if let Some(phase) = &mut phase {
-                phase.is_doubtful |= phase.rows.iter().any(|(known, _)| *known == head);
-                phase.rows.push((head, value));
+                phase.take(head, value);
             }
         }
     }

@@ -58,6 +58,9 @@ fn is_begin(line: &str) -> bool {
         || is_new() && !line.contains("BW=")
 }
 
+/// More latencies than any result has.
+const MOST_LATENCIES: usize = 32;
+
 /// One run, as far as it was read.
 #[derive(Default)]
 struct Test {
@@ -145,8 +148,9 @@ impl Test {
     }
 
     fn latency(&mut self, name: &str, ns: Option<f64>) {
-        let is_known = self.latencies.iter().any(|(known, _)| known == name);
-        self.latencies.extend(ns.filter(|_| !is_known).map(|ns| (name.to_owned(), ns)));
+        let is_new =
+            self.latencies.len() < MOST_LATENCIES && self.latencies.iter().all(|(known, _)| known != name);
+        self.latencies.extend(ns.filter(|_| is_new).map(|ns| (name.to_owned(), ns)));
     }
 
     /// True if latencies are of reads and writes alone; unknown without a count of the events.
