@@ -49,9 +49,9 @@ pub fn lasted(measurement: &Measurement) -> Option<u64> {
     Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
 }
 
-/// A count per second of the measured window.
+/// A count per second of the time that the window's I/Os took.
 pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
-    let ns = measurement.outcome.duration_ns;
+    let ns = measurement.outcome.rate_ns();
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
 }
 

@@ -6,6 +6,7 @@ use iotax_model::record::{FleetMode, Measurement, Sample};
 use iotax_model::{Histogram, Run, RunState, WarningKind};
 
 use crate::fairness::{Fairness, jain};
+use crate::figures::iops;
 use crate::percentile::percentile;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
@@ -210,12 +211,6 @@ fn of_cell<'a>(
     (workload, target): &'a (String, String),
 ) -> impl Iterator<Item = &'a Measurement> {
     run.measurements.iter().filter(move |m| m.workload == *workload && m.target == *target)
-}
-
-/// I/Os per second of a measurement.
-fn iops(m: &Measurement) -> Option<f64> {
-    let seconds = m.outcome.duration_ns as f64 / 1e9;
-    (seconds > 0.0).then(|| m.outcome.tallies.ios() as f64 / seconds)
 }
 
 impl HostCell {

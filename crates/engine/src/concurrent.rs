@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use iotax_model::record::{ErrorCount, Outcome, Pacing, PageCache, Sample, Share};
+use iotax_model::record::{ErrorCount, Outcome, Pacing, PageCache, Sample, Share, WindowEdges};
 use iotax_model::threads;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
@@ -190,6 +190,7 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
         let Outcome {
             duration_ns,
             tallies,
+            edges,
             ramp_ios,
             cpu,
             counts,
@@ -220,6 +221,7 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
             (all.duration_ns, all.cpu, all.counts) = (duration_ns, cpu, counts);
         }
         all.ramp_ios += ramp_ios;
+        all.edges = all.edges.into_iter().chain(edges).reduce(WindowEdges::merge);
         errors.iter().for_each(|error| ErrorCount::add(&mut all.errors, error));
         all.notes.extend(notes.iter().map(|note| format!("{}: {note}", job.own_name())));
         all.flush_ns = all.flush_ns.max(flush_ns);

@@ -30,6 +30,10 @@ pub struct IntervalRecorder {
     pub failed: u64,
     /// I/Os of the warm-up.
     pub ramp_ios: u64,
+    /// When the last of the I/Os counted so far completed.
+    pub completed_at: Option<u64>,
+    /// When the last one of the warm-up completed.
+    pub(crate) ramp_completed_at: Option<u64>,
     spare: Receiver<Latencies>,
     reports: Sender<WorkerReport>,
 }
@@ -44,7 +48,19 @@ impl IntervalRecorder {
         reports: Sender<WorkerReport>,
     ) -> Self {
         let boundary = window.begin;
-        Self { worker, window, interval: None, boundary, latencies, failed: 0, ramp_ios: 0, spare, reports }
+        Self {
+            worker,
+            window,
+            interval: None,
+            boundary,
+            latencies,
+            failed: 0,
+            ramp_ios: 0,
+            completed_at: None,
+            ramp_completed_at: None,
+            spare,
+            reports,
+        }
     }
 
     /// Closes intervals that have ended by `now`, a time at or after the boundary, before the just reaped I/Os are counted.
@@ -63,6 +79,7 @@ impl IntervalRecorder {
             }
         } else {
             self.ramp_ios = self.latencies.ios();
+            self.ramp_completed_at = self.completed_at;
             self.latencies.clear();
             self.failed = 0;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use iotax_model::record::{Outcome, Pacing, Stop};
+use iotax_model::record::{Outcome, Pacing, Stop, WindowEdges};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 
@@ -143,11 +143,29 @@ fn watch(
         let [Finish { blackouts: Some(spans), .. }] = finishes.as_slice() else { return None };
         Some(blackouts::within(spans, least, window))
     });
+    let edges = edges(window, &finishes).filter(|_| all_known);
     let counts = Some(counts);
-    let mut outcome =
-        Outcome { duration_ns, tallies, cpu, counts, stop, blackouts, first_io_ns, ..merged(finishes) };
+    let mut outcome = Outcome {
+        duration_ns,
+        tallies,
+        edges,
+        cpu,
+        counts,
+        stop,
+        blackouts,
+        first_io_ns,
+        ..merged(finishes)
+    };
     outcome.notes.extend(stuck.into_iter().chain(left_behind));
     Ok(outcome)
+}
+
+/// The completions next to the window's edges. Absent without I/O on either side of its begin.
+fn edges(window: Window, finishes: &[Finish]) -> Option<WindowEdges> {
+    let before = finishes.iter().filter_map(|finish| finish.ramp_completed_at).max()?;
+    let last = finishes.iter().filter_map(|finish| finish.completed_at).max()?;
+    let is_within = before < window.begin && (window.begin..window.end).contains(&last);
+    is_within.then(|| WindowEdges { before_ns: window.begin - before, after_ns: window.end - last })
 }
 
 /// Merges the workers' results, apart from their I/Os.
@@ -188,4 +206,21 @@ fn notes(finishes: &[Finish]) -> Vec<String> {
         .into_iter()
         .map(|(words, ios)| ios.map_or_else(|| words.to_owned(), |ios| format!("{ios} I/Os {words}")))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_are_the_last_completions_of_all_workers_before_the_window_and_in_it() {
+        let window = Window { start: 900, begin: 1000, end: 2000, interval: 100 };
+        let worker =
+            |ramp_completed_at, completed_at| Finish { ramp_completed_at, completed_at, ..Finish::default() };
+        let both = [worker(Some(950), Some(1800)), worker(Some(990), Some(1700))];
+        assert_eq!(edges(window, &both), Some(WindowEdges { before_ns: 10, after_ns: 200 }));
+        assert_eq!(edges(window, &[worker(None, Some(1800))]), None, "no warm-up");
+        assert_eq!(edges(window, &[worker(Some(990), Some(990))]), None, "nothing in the window");
+        assert_eq!(edges(window.cut(1500), &both), None, "stopped before the last one");
+    }
 }

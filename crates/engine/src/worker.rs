@@ -284,6 +284,7 @@ impl<B: Backend> Worker<B> {
         }
         if let Some(alike) = &alike {
             self.recorder.latencies.add_alike(alike);
+            self.recorder.completed_at = Some(self.now);
         }
         if let (0, Some(pace)) = (self.slots.in_flight(), &mut self.pace) {
             pace.all_done(self.now);
@@ -303,6 +304,8 @@ impl<B: Backend> Worker<B> {
             began_at: Some(began_at),
             ended_at,
             ramp_ios: self.recorder.ramp_ios,
+            ramp_completed_at: self.recorder.ramp_completed_at,
+            completed_at: self.recorder.completed_at,
             pacing: self.pace.and_then(|pace| pace.finish(now, is_exhausted)),
             io_errors: self.errors,
             blackouts,

@@ -81,6 +81,10 @@ pub struct Finish {
     pub ended_at: Option<u64>,
     /// I/Os completed before the window.
     pub ramp_ios: u64,
+    /// When the last of them completed.
+    pub ramp_completed_at: Option<u64>,
+    /// When the last one that is counted completed.
+    pub completed_at: Option<u64>,
     /// I/Os that were due, delayed and never begun; absent in a closed loop.
     pub pacing: Option<Pacing>,
     /// I/Os that failed.

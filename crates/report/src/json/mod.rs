@@ -130,6 +130,7 @@ fn measurement(run: &Run, figures: &[Metric], m: &Measurement, grade: Grade, kin
         ("order", Some(m.order.into())),
         ("started_at", began(m).map(|ms| utc(ms).into())),
         ("duration_s", number(duration_s)),
+        ("rate_s", number(duration_s.map(|_| m.outcome.rate_ns() as f64 / 1e9))),
         ("ioengine", m.outcome.ioengine.map(|engine| engine.word().into())),
         ("pacing", m.outcome.pacing.as_ref().and_then(any)),
         ("verify", m.outcome.verify.as_ref().and_then(any)),
@@ -162,7 +163,7 @@ fn measurement(run: &Run, figures: &[Metric], m: &Measurement, grade: Grade, kin
             host.filter(|host| !host.kernel_threads.is_empty()).and_then(|host| any(&host.kernel_threads)),
         ),
     ]);
-    parts::add_directions(&mut told, &m.outcome.tallies, m.outcome.duration_ns);
+    parts::add_directions(&mut told, &m.outcome.tallies, m.outcome.rate_ns());
     told
 }
 
