@@ -1,15 +1,17 @@
-//! `iotax bench`: one target, one workload or the jobs of a file, one measurement of each.
+//! `iotax bench`: one target, one workload or the jobs of a file.
 
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
+use iotax_model::units::Nanos;
 use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 
 use super::args::SessionArgs;
 use super::flags::WorkloadFlags;
 use super::output::OutputArgs;
+use super::print_plan::print_plan;
 use super::session::Session;
 use super::{Failure, OrExit, input, jobs, target_args, usage};
 
@@ -31,6 +33,13 @@ pub(super) struct Args {
     /// Run only this section of the job file (repeat for several)
     #[arg(long, value_name = "NAME", requires = "job")]
     section: Vec<String>,
+    /// Measure each workload so many times: compare needs several to tell a difference from noise [default: 5 times 2s; once with
+    /// --runtime or a job file]
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// Print the plan as a file to edit instead of measuring
+    #[arg(long, conflicts_with = "json")]
+    print_plan: bool,
     /// Leave a created file in place
     #[arg(long)]
     keep: bool,
@@ -40,12 +49,21 @@ pub(super) struct Args {
     session: SessionArgs,
 }
 
+/// Rounds and their length where nothing is said of either.
+const ROUNDS: u32 = 5;
+const ROUND: Nanos = Nanos::from_secs(2);
+const RAMP: Nanos = Nanos::from_millis(500);
+
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.session.overwrite.permission()?;
     let target = target_args::target(&args.target, args.sudo, args.keep, &permission)?;
     let mut seed = args.session.seed;
+    let says_how_long = args.job.is_some() || args.workload.0.runtime.is_some();
+    let repeat = args.repeat.unwrap_or(if says_how_long { 1 } else { ROUNDS });
+    let short = WorkloadKeys { runtime: Some(ROUND), ramp_time: Some(RAMP), ..WorkloadKeys::default() };
     let workloads = match &args.job {
-        None => vec![args.workload.0.complete(&WorkloadKeys::default())],
+        None if says_how_long => vec![args.workload.0.complete(&WorkloadKeys::default())],
+        None => vec![args.workload.0.complete(&short)],
         Some(_) if args.workload.0 != WorkloadKeys::default() => {
             return Err(usage(
                 "--job says what is done; leave the flags of the work out, or change the job file",
@@ -67,9 +85,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             args.target.display()
         )));
     }
-    let plan =
-        Plan { seed, ..Plan::new(format!("bench {}", args.target.display()), vec![target], workloads) };
+    let plan = Plan {
+        seed,
+        repeat,
+        ..Plan::new(format!("bench {}", args.target.display()), vec![target], workloads)
+    };
     plan.check().or_exit(Exit::Usage)?;
+    if args.print_plan {
+        return print_plan(&plan, &[]);
+    }
     let session = Session::new(plan, &args.output).with(&args.session, permission);
     Session { keep: args.keep, ask: false, ..session }.carry_out()
 }

@@ -10,7 +10,7 @@ use super::{Cli, examples};
 const EVERYDAY: [(&str, &str); 19] = [
     (
         "bench",
-        "target rw bs iodepth numjobs size runtime rwmixread ioengine rate_iops verify job json html overwrite",
+        "target rw bs iodepth numjobs size runtime repeat rwmixread ioengine rate_iops verify job json html overwrite",
     ),
     (
         "ladder",
@@ -38,7 +38,7 @@ const EVERYDAY: [(&str, &str); 19] = [
     ("plan show", "plan target json toml repeat runtime size"),
     ("resume", "run repeat max_time db json html yes"),
     ("trend", "name plan tag target workload metric control last since fail_if detail json"),
-    ("report", "runs detail timing csv markdown db json html"),
+    ("report", "runs detail paste timing csv markdown db json html"),
 ];
 
 /// Headings of options that several commands share.

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use iotax_interop::import::{self, Found, Imported};
 use iotax_model::RunState;
 use iotax_model::exit::Exit;
-use iotax_report::json;
+use iotax_report::{document, json};
 use iotax_store::{NewRun, Store};
 
 use super::output::OutputArgs;
@@ -67,9 +67,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     for run in &runs {
         let id = keep(&mut store, run).or_exit(Exit::Environment)?;
         if runs.len() == 1 {
-            outputs.report(&store, id, args.page, false)?;
+            outputs.report(&store, id, args.page, document::answer)?;
         } else {
-            let (run, judgement) = outputs.show(&store, id, args.page, false)?;
+            let (run, judgement) = outputs.show(&store, id, args.page, document::answer)?;
             documents.push(json::document(&run, &judgement));
         }
         not_understood(&run.source.not_understood, ", kept with the run");

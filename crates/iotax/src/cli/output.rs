@@ -9,6 +9,7 @@ use iotax_analysis::{Judgement, judge};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
 use iotax_report as report;
+use iotax_report::document::Page;
 use iotax_report::mark::Mark;
 use iotax_store::{Location, Store, StoreError};
 
@@ -191,17 +192,16 @@ impl Destinations {
         }
     }
 
-    /// Shows a run's answer, or with `detail` all its tables. Returns the run and its judgement.
+    /// Shows a page of a run. Returns the run and its judgement.
     pub(super) fn show(
         &self,
         store: &Store,
         run: i64,
         layout: PageArgs,
-        detail: bool,
+        page: fn(&Run, &Judgement) -> Page,
     ) -> Result<(Run, Judgement), Failure> {
         let run = load(store, run)?;
         let judgement = judge(&run);
-        let page = if detail { report::document::run } else { report::document::answer };
         layout.show(&page(&run, &judgement), self.stdout_is_taken());
         Ok((run, judgement))
     }
@@ -212,9 +212,9 @@ impl Destinations {
         store: &Store,
         run: i64,
         layout: PageArgs,
-        detail: bool,
+        page: fn(&Run, &Judgement) -> Page,
     ) -> Result<(Run, Judgement), Failure> {
-        let (run, judgement) = self.show(store, run, layout, detail)?;
+        let (run, judgement) = self.show(store, run, layout, page)?;
         if self.json.is_some() {
             self.write_json(&report::json::document(&run, &judgement))?;
         }

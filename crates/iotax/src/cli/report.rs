@@ -31,6 +31,9 @@ pub(super) struct Args {
     /// history
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
+    /// Print a block to paste into a ticket or a mail: the machine, the stacks and the answer in 80 columns
+    #[arg(long, conflicts_with_all = ["detail", "timing", "markdown"])]
+    paste: bool,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -52,7 +55,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
     let outputs = args.output.open(json::MARK)?;
     args.csv.as_deref().map_or(Ok(()), |dir| outputs.refuse_among_csv(dir))?;
-    let (run, judgement) = outputs.report(store, run, args.page, args.detail)?;
+    let page = match (args.paste, args.detail) {
+        (true, _) => document::paste,
+        (_, true) => document::run,
+        _ => document::answer,
+    };
+    let layout = if args.paste { PageArgs::to_paste() } else { args.page };
+    let (run, judgement) = outputs.report(store, run, layout, page)?;
     if args.detail {
         args.page.show(&document::figures(&run, &judgement), outputs.stdout_is_taken());
     }
@@ -79,6 +88,9 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     }
     if args.detail {
         return Err(usage("--detail takes one run"));
+    }
+    if args.paste {
+        return Err(usage("--paste takes one run"));
     }
     let outputs = args.output.open(json::history::MARK)?;
     args.csv.as_deref().map_or(Ok(()), |dir| outputs.refuse_among_csv(dir))?;

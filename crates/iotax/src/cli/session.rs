@@ -342,7 +342,7 @@ impl<'a> Session<'a> {
     /// Writes the results and reports how the run ended.
     fn report(&self, measured: Measured, store: &Store, outputs: &Destinations) -> Result<Exit, Failure> {
         let Measured { run, ended } = measured;
-        let reported = outputs.report(store, run, PageArgs::default(), false);
+        let reported = outputs.report(store, run, PageArgs::default(), document::answer);
         if reported.is_err() {
             say!("Run {run} is kept all the same; its results again: iotax report {run}");
         }

@@ -11,14 +11,27 @@ pub(super) struct PageArgs {
     /// Print as Markdown, for tickets
     #[arg(long)]
     markdown: bool,
+    /// 80 columns without colours, whatever the terminal.
+    #[arg(skip)]
+    is_to_paste: bool,
 }
 
+/// The width of what is pasted.
+const WIDTH: usize = 80;
+
 impl PageArgs {
+    /// The layout of a block to paste.
+    pub(super) const fn to_paste() -> Self {
+        Self { markdown: false, is_to_paste: true }
+    }
+
     /// Shows a page on stdout, or on stderr if stdout carries a document for programs.
     pub(super) fn show(self, page: &Page, on_stderr: bool) {
         let stream = if on_stderr { Stream::Stderr } else { Stream::Stdout };
         if self.markdown {
             stream.text(&markdown::set(page));
+        } else if self.is_to_paste {
+            stream.page(&terminal::set(page, WIDTH, false));
         } else {
             stream.page(&terminal::set(page, stream.width(), stream.has_colour()));
         }

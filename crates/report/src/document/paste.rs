@@ -1,0 +1,45 @@
+//! A block to paste into a ticket or a mail: the answer, and on what machine and stacks it was measured.
+
+use iotax_analysis::Judgement;
+use iotax_model::Run;
+use iotax_model::units::human;
+
+use super::{Page, Part};
+
+/// The answer of a run behind the machine and the stacks.
+#[must_use]
+pub fn paste(run: &Run, judgement: &Judgement) -> Page {
+    let mut page = Page::default();
+    page.add(Part::Sentence(machine(run)));
+    if run.plan.targets.len() > 1 {
+        let widest =
+            run.plan.targets.iter().map(|target| target.name.chars().count()).max().unwrap_or_default();
+        let stack =
+            |target: &iotax_model::TargetSpec| format!("{:widest$}  {}", target.name, target.description());
+        page.add_lines(run.plan.targets.iter().map(stack).collect());
+    }
+    page.parts.extend(super::answer(run, judgement).parts);
+    page
+}
+
+/// `iotax 0.1.0 on Debian GNU/Linux 12, Linux 6.1.0, 2 x CPU MODEL, 25.2 GB of memory, under KVM; guests: QEMU 7.2 (tcg)`.
+fn machine(run: &Run) -> String {
+    let e = &run.environment;
+    let cpus = e.cpu_model.as_ref().map(|model| match e.cpus {
+        Some(cpus) => format!("{cpus} x {model}"),
+        None => model.clone(),
+    });
+    let facts = [
+        e.os.clone(),
+        e.kernel.as_ref().map(|kernel| format!("Linux {kernel}")),
+        cpus,
+        e.memory_bytes.map(|bytes| format!("{} of memory", human::bytes(bytes))),
+        e.hypervisor.as_ref().map(|below| format!("under {below}")),
+    ];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    let has_guest = run.plan.targets.iter().any(|target| target.guest.is_some());
+    let qemu = e.qemu.as_ref().filter(|_| has_guest);
+    let accel = e.accel.as_ref().map(|accel| format!(" ({accel})")).unwrap_or_default();
+    let guests = qemu.map(|qemu| format!("; guests: QEMU {qemu}{accel}")).unwrap_or_default();
+    format!("iotax {} on {}{guests}.", e.tool.as_deref().unwrap_or_default(), facts.join(", "))
+}
