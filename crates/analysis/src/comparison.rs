@@ -32,7 +32,7 @@ impl Tax {
 /// The ratio of one side to another by one metric, with its verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ratio {
-    /// Geometric mean over the rounds.
+    /// The ratio of the two sides' figures over all their rounds.
     pub mean: f64,
     /// The interval that the verdict rests on: its level is Holm's, so it is wider than [`Self::interval_95`] wherever several
     /// comparisons are made. Absent for fewer than two rounds, if the verdict is withheld, or if an end is no number.
@@ -55,15 +55,14 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// The ratio that a sample shows over a baseline, which is a geometric mean too.
+    /// The ratio `mean` over a baseline, with what a sample says of it.
     pub(crate) fn new(
         metric: Metric,
+        (mean, baseline): (f64, f64),
         sample: &Sample,
-        baseline: f64,
         decision: &Decision,
         withheld: Option<String>,
     ) -> Self {
-        let mean = sample.mean().exp();
         // An early look may demand near certainty, and two rounds far apart leave almost no degree of freedom: then the
         // confidence is 1 or an end of the interval is not finite.
         let confidence = decision.alpha.map(|alpha| 1.0 - alpha).filter(|confidence| *confidence < 1.0);
@@ -108,6 +107,7 @@ pub struct Comparison {
     pub ratio: Ratio,
     /// Rounds in which both targets were measured.
     pub rounds: u32,
-    /// In a run that adds rounds: after how many of the plan's rounds it was decided. All figures are those of that look.
+    /// In a run that adds rounds: after how many of the plan's rounds it was decided. Verdict and interval are those of that look, figures
+    /// those of all rounds.
     pub decided_at: Option<u32>,
 }

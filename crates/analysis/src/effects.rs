@@ -60,7 +60,7 @@ pub(super) struct Cell<'a> {
     /// Places in the lists of targets and rounds.
     pub(super) target: usize,
     pub(super) round: usize,
-    /// The logarithm of the mean latency; of streams, which have none, of the time that a byte takes.
+    /// The logarithm of the figure; of one of which more is better, such as a rate, of its inverse.
     log: f64,
 }
 
@@ -68,17 +68,22 @@ pub(super) struct Cell<'a> {
 #[derive(Debug)]
 pub(super) struct Grid<'a> {
     pub(super) cells: Vec<Cell<'a>>,
-    pub(super) targets: usize,
+    /// Their names, in order.
+    pub(super) targets: Vec<&'a str>,
     /// The rounds' numbers, rising.
     pub(super) rounds: Vec<u32>,
     metric: Metric,
 }
 
 impl<'a> Grid<'a> {
-    /// Collects a workload's measurements, without those that had no I/O.
-    pub(crate) fn of(run: &'a Run, workload: &str) -> Self {
+    /// Collects a workload's measurements, without those that had no I/O, by the metric that leads there.
+    pub(crate) fn leading(run: &'a Run, workload: &str) -> Self {
         let leading = run.plan.workloads.iter().find(|known| known.name == workload).map(Metric::leading);
-        let metric = leading.unwrap_or(Metric::LATENCY_MEAN);
+        Self::of(run, workload, leading.unwrap_or(Metric::LATENCY_MEAN))
+    }
+
+    /// Collects a workload's measurements whose figure is known and positive.
+    pub(crate) fn of(run: &'a Run, workload: &str, metric: Metric) -> Self {
         let log = |m: &Measurement| {
             let log = metric.of(m)?.ln();
             Some(if metric.more_is_better() { -log } else { log })
@@ -104,18 +109,21 @@ impl<'a> Grid<'a> {
                 place(m).map(|(target, round)| Cell { measurement: m, target, round, log })
             })
             .collect();
-        Self { cells, targets: targets.len(), rounds, metric }
+        Self { cells, targets, rounds, metric }
     }
 
     /// Parts of targets and rounds and what is left, each part being the `middle` of what the other leaves of it, swept until
     /// nothing moves: with the mean these are least squares, with the median it is Tukey's polish. A single target's
     /// rounds have no parts of their own unless `rounds_too`.
     pub(super) fn parts(&self, middle: impl Fn(&[f64]) -> Option<f64>, rounds_too: bool) -> Parts {
-        let mut parts =
-            Parts { targets: vec![0.0; self.targets], rounds: vec![0.0; self.rounds.len()], rest: vec![] };
+        let mut parts = Parts {
+            targets: vec![0.0; self.targets.len()],
+            rounds: vec![0.0; self.rounds.len()],
+            rest: vec![],
+        };
         for _ in 0..SWEEPS {
             let mut moved = 0.0_f64;
-            for target in 0..self.targets {
+            for target in 0..self.targets.len() {
                 let left: Vec<f64> = self
                     .cells
                     .iter()
@@ -155,11 +163,11 @@ impl<'a> Grid<'a> {
 
     /// Returns whether every target can be compared with every other over some chain of rounds; otherwise the rounds' parts are
     /// unknown.
-    fn is_connected(&self) -> bool {
-        let mut reached = vec![false; self.targets];
+    pub(crate) fn is_connected(&self) -> bool {
+        let mut reached = vec![false; self.targets.len()];
         let Some(first) = reached.first_mut() else { return false };
         *first = true;
-        for _ in 0..self.targets {
+        for _ in 0..self.targets.len() {
             let mut near = vec![false; self.rounds.len()];
             self.cells.iter().filter(|c| reached[c.target]).for_each(|c| near[c.round] = true);
             self.cells.iter().filter(|c| near[c.round]).for_each(|c| reached[c.target] = true);
@@ -180,12 +188,12 @@ pub(super) struct Parts {
 impl Effects {
     /// Fits one workload; `None` for fewer than two rounds, or where no round joins the targets.
     pub fn of(run: &Run, workload: &str) -> Option<Self> {
-        let grid = Grid::of(run, workload);
+        let grid = Grid::leading(run, workload);
         if grid.rounds.len() < 2 || !grid.is_connected() {
             return None;
         }
         let parts = grid.parts(mean, true);
-        let (b, t, n) = (grid.rounds.len(), grid.targets, grid.cells.len());
+        let (b, t, n) = (grid.rounds.len(), grid.targets.len(), grid.cells.len());
         let squares = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>();
         let (furthest, by) =
             parts.rounds.iter().enumerate().max_by(|(_, x), (_, y)| x.abs().total_cmp(&y.abs()))?;
@@ -248,6 +256,7 @@ fn drift(grid: &Grid<'_>, parts: &[f64]) -> Option<Drift> {
     (along > 0.0 && change.is_finite()).then(|| Drift { change: change.exp_m1(), interval, p })
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
+/// The arithmetic mean; absent without any value.
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 
 use iotax_model::{Plan, Warning};
 
+use crate::cell_means::CellMeans;
 use crate::cells::{by_cell, each_cell, place};
 use crate::comparison::Comparison;
 use crate::edges::Edge;
@@ -129,10 +130,11 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let (edges, broken) =
         if run.plan.is_together() { Default::default() } else { looks::whole_and_broken(run) };
     let findings = checks::of_measurements(run);
+    let means = CellMeans::of(run, figures);
     // The repetitions of an import are in the order of its files: those of one target were not measured beside those of another.
     let (comparisons, steps, standing) = match run.source {
         Some(_) => (vec![], vec![], None),
-        None => compare(run, figures, &edges, &findings),
+        None => compare(run, figures, &means, &edges, &findings),
     };
     let of_run = checks::of_run(run, &comparisons, &broken, standing.as_ref());
     let found: Vec<&Warning> = of_run.iter().chain(findings.iter().map(|finding| &finding.warning)).collect();
@@ -150,7 +152,10 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let on_disks = || cells.iter().filter(|(w, ..)| !is_network(w));
     Judgement {
         figures: figures.to_vec(),
-        summaries: cells.iter().filter_map(|(w, spec, m)| Summary::new(figures, w, &spec.name, m)).collect(),
+        summaries: cells
+            .iter()
+            .filter_map(|(w, spec, m)| Summary::new(figures, w, &spec.name, m, &means))
+            .collect(),
         groups: cells
             .iter()
             .flat_map(|(w, spec, m)| {
@@ -197,6 +202,7 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
 fn compare(
     run: &Run,
     figures: &[Metric],
+    means: &CellMeans<'_>,
     edges: &[Edge],
     findings: &[Finding],
 ) -> (Vec<Comparison>, Vec<Comparison>, Option<Standing>) {
@@ -211,13 +217,13 @@ fn compare(
     let cases = figures.cases(plan, &pairs);
     let levels = plan.until_decided.as_ref().and_then(|_| Levels::new(&plan.looks()));
     let (decided, standing) = match levels {
-        None => (at_once(plan, &cases), None),
+        None => (at_once(plan, means, &cases), None),
         Some(mut levels) => {
             let failed = looks::failed(run);
             let tried = |cell, round| figures.has(cell, round) || failed.contains(&(cell, round));
             let replay = Replay { plan, pairs: &pairs, cases: &cases, tried: &tried };
             let (latest, standing) = replay.run(&mut levels);
-            let decided = cases.iter().zip(latest).map(|(case, latest)| case.after(plan, latest));
+            let decided = cases.iter().zip(latest).map(|(case, latest)| case.after(plan, means, latest));
             (decided.collect(), Some(looks::stored_standing(run, standing)))
         }
     };
@@ -237,7 +243,7 @@ fn compare(
 }
 
 /// Each family decided once, with all rounds.
-fn at_once(plan: &Plan, cases: &[PendingComparison]) -> Vec<Option<Comparison>> {
+fn at_once(plan: &Plan, means: &CellMeans<'_>, cases: &[PendingComparison]) -> Vec<Option<Comparison>> {
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
     for family in families(cases) {
         let is_member =
@@ -247,9 +253,9 @@ fn at_once(plan: &Plan, cases: &[PendingComparison]) -> Vec<Option<Comparison>> 
             members.filter_map(|i| Some((i, (cases[i].metric, cases[i].sample(u32::MAX)?)))).unzip();
         let decisions = decide_family(samples, plan.margin.share());
         for (i, decision) in members.into_iter().zip(decisions) {
-            decided[i] = cases[i].comparison(plan, u32::MAX, &decision);
+            decided[i] = cases[i].comparison(plan, means, u32::MAX, &decision);
         }
     }
-    let nothing = |case: &PendingComparison| case.comparison(plan, u32::MAX, &Decision::none());
+    let nothing = |case: &PendingComparison| case.comparison(plan, means, u32::MAX, &Decision::none());
     decided.into_iter().zip(cases).map(|(decided, case)| decided.or_else(|| nothing(case))).collect()
 }

@@ -6,6 +6,7 @@
 
 pub mod amplification;
 pub mod ask;
+mod cell_means;
 pub mod cells;
 mod checks;
 pub mod compare;

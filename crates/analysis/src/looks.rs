@@ -7,8 +7,8 @@
 //! Maurer and Bretz, Multiple testing in group sequential trials using graphical approaches, Statistics in Biopharmaceutical
 //! Research 5, 2013). So the probability of any false statement in a family, over all looks, is at most alpha.
 //!
-//! The mean latency, and in a closed loop the I/Os per second, must be decided for every target against the baseline and along
-//! every edge of the ladder, on every workload. A cell that no open comparison needs is left out of later rounds, so that each
+//! The metric that the table shows ([`Metric::headline`]) must be decided for every target against the baseline and along every edge
+//! of the ladder, on every workload. A cell that no open comparison needs is left out of later rounds, so that each
 //! round still holds both sides of everything compared in it. Other metrics are tested at the looks that their cells take part
 //! in.
 //!
@@ -18,7 +18,6 @@
 use std::collections::{HashMap, HashSet};
 
 use iotax_model::record::Measurement;
-use iotax_model::workload::Kind;
 use iotax_model::{Cell, Plan, WarningKind};
 
 use crate::cells::place;
@@ -38,8 +37,8 @@ use iotax_model::{Run, RunState};
 /// A comparison is given up if its two sides were measured together in none of this many rounds, nor since the look before.
 const PATIENCE: u32 = 3;
 
-/// The metrics that a run waits for; for streams, which have no latency, throughput.
-static DECIDING: [Metric; 3] = [Metric::IOPS, Metric::LATENCY_MEAN, Metric::BYTES_PER_S];
+/// The metrics that a run waits for on some workload.
+const DECIDING: [Metric; 3] = [Metric::IOPS, Metric::LATENCY_MEAN, Metric::BYTES_PER_S];
 
 /// The levels of a design, each computed once.
 #[derive(Debug, Clone)]
@@ -169,21 +168,15 @@ impl Replay<'_> {
 
     /// Returns whether the run waits for a case.
     fn is_required(&self, case: &PendingComparison) -> bool {
-        self.metrics(case.workload).contains(&case.metric)
+        case.metric == self.metric(case.workload)
     }
 
-    /// The metrics that the run waits for on a workload: where a schedule starts I/Os, their rate is the schedule's.
-    fn metrics(&self, workload: usize) -> &'static [Metric] {
-        let workload = &self.plan.workloads[workload];
-        match workload.kind() {
-            Kind::Streams(_) => &DECIDING[2..],
-            Kind::RoundTrips(_) => &DECIDING[1..2],
-            Kind::Block | Kind::Files(_) if workload.is_open_loop() => &DECIDING[1..2],
-            Kind::Block | Kind::Files(_) => &DECIDING[..2],
-        }
+    /// The metric that the run waits for on a workload: the one that its table shows.
+    fn metric(&self, workload: usize) -> Metric {
+        Metric::headline(&self.plan.workloads[workload])
     }
 
-    /// The number of pairs and workloads that a metric is waited for on, be it undecided or not measured at all.
+    /// The number of pairs and workloads that are waited for, be they undecided or not measured at all.
     fn open_pairs(&self, latest: &[Option<LookDecision>]) -> usize {
         let is_decided = |workload: usize, pair: &Pair, metric: Metric| {
             let mut known = self.cases.iter().zip(latest);
@@ -192,9 +185,7 @@ impl Replay<'_> {
                     && latest.as_ref().is_some_and(LookDecision::is_decided)
             })
         };
-        let is_open = |workload: usize, pair: &Pair| {
-            self.metrics(workload).iter().any(|metric| !is_decided(workload, pair, *metric))
-        };
+        let is_open = |workload: usize, pair: &Pair| !is_decided(workload, pair, self.metric(workload));
         let workloads = 0..self.plan.workloads.len();
         workloads.map(|workload| self.pairs.iter().filter(|pair| is_open(workload, pair)).count()).sum()
     }

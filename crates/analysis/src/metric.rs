@@ -146,12 +146,12 @@ impl Better {
 /// Summary of several rounds as one number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OverRounds {
+    /// The geometric mean of the rounds' values, as comparisons take it: the ratio of two cells is that of their figures.
+    GeometricMean,
     /// The median of the rounds' values.
     Median,
     /// Their sum.
     Sum,
-    /// The mean of all I/Os together.
-    PooledMean,
     /// A quantile of all I/Os together, 0 to 1.
     PooledQuantile(f64),
 }
@@ -179,7 +179,7 @@ impl Metric {
         column: Names { io: "IOPS", streams: "packets/s", trips: "round trips/s" },
         help: "I/Os, packets or round trips completed per second",
         of: iops,
-        over_rounds: OverRounds::Median,
+        over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| match workload.kind() {
             Kind::Block | Kind::Files(_) => true,
             // The rate of datagrams of a length set by the path adds nothing to bytes per second.
@@ -197,7 +197,7 @@ impl Metric {
         column: Names::net("bytes/s", "throughput"),
         help: "bytes moved per second",
         of: bytes_per_s,
-        over_rounds: OverRounds::Median,
+        over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| !matches!(workload.kind(), Kind::RoundTrips(_))),
     });
     /// Mean service time, both directions together.
@@ -209,7 +209,7 @@ impl Metric {
         column: Names::net("mean latency", "mean round trip"),
         help: "mean service time of an I/O, or mean round trip",
         of: latency_mean,
-        over_rounds: OverRounds::PooledMean,
+        over_rounds: OverRounds::GeometricMean,
         compares: Some(has_latency),
     });
     /// Median service time.
@@ -239,7 +239,7 @@ impl Metric {
         column: Names { io: "CPU/IO", streams: "CPU/packet", trips: "CPU/trip" },
         help: "CPU time that the whole host was busy for, per I/O, packet or round trip",
         of: cpu_per_io,
-        over_rounds: OverRounds::Median,
+        over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| match workload.kind() {
             Kind::Block | Kind::Files(_) => true,
             Kind::Streams(net) => net.test != NetTest::Udp || net.length.is_some(),
@@ -256,7 +256,7 @@ impl Metric {
         column: Names::all("CPU/GiB"),
         help: "CPU time that the whole host was busy for, per GiB of a network's streams",
         of: cpu_per_gib,
-        over_rounds: OverRounds::Median,
+        over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| matches!(workload.kind(), Kind::Streams(_))),
     });
     /// CPU time of the load generator's process per I/O.

@@ -29,17 +29,17 @@ pub(super) fn outliers(run: &Run) -> Vec<Warning> {
 }
 
 fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
-    let grid = Grid::of(run, workload);
+    let grid = Grid::leading(run, workload);
     if grid.rounds.len() < FEWEST_ROUNDS {
         return vec![];
     }
     // With two targets a median is a mean, and half of what is wrong with one would be blamed on the other.
-    let by_rounds = grid.targets > 2;
+    let by_rounds = grid.targets.len() > 2;
     let parts = grid.parts(median, by_rounds);
-    let rest = if grid.targets == 2 { without_shared(&grid, &parts.rest) } else { parts.rest.clone() };
+    let rest = if grid.targets.len() == 2 { without_shared(&grid, &parts.rest) } else { parts.rest.clone() };
     // A fit by medians passes through points: this many residuals are 0 by construction and say nothing about the usual size
     // (Maronna, Martin and Yohai, Robust Statistics, 2006, section 4.4). With two targets they still hold the rounds' parts.
-    let fitted = if by_rounds { grid.targets + grid.rounds.len() - 1 } else { grid.targets };
+    let fitted = if by_rounds { grid.targets.len() + grid.rounds.len() - 1 } else { grid.targets.len() };
     let mut sizes: Vec<f64> = parts.rest.iter().map(|rest| rest.abs()).collect();
     sizes.sort_by(f64::total_cmp);
     let usual = NORMAL * median(sizes.get(fitted..).unwrap_or_default()).unwrap_or_default();
@@ -59,7 +59,7 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
                 evidence: format!(
                     "the {} where {} let expect {} ({:+.0}%); the measurements beside it usually stray by {:.1}%",
                     figures.0,
-                    if grid.targets > 1 { "its target and round" } else { "its target's other rounds" },
+                    if grid.targets.len() > 1 { "its target and round" } else { "its target's other rounds" },
                     figures.1,
                     figures.2 * 100.0,
                     usual.exp_m1() * 100.0,

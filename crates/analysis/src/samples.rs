@@ -6,6 +6,7 @@ use iotax_model::net::NetTest;
 use iotax_model::record::Measurement;
 use iotax_model::{Cell, Plan};
 
+use crate::cell_means::CellMeans;
 use crate::comparison::{Comparison, Ratio};
 use crate::edges::Edge;
 use crate::metric::{Family, Metric};
@@ -216,30 +217,49 @@ impl PendingComparison {
     }
 
     /// The comparison in a run that adds rounds. Before the first look, or with an unusable measurement, it has no verdict.
-    pub(super) fn after(&self, plan: &Plan, latest: Option<LookDecision>) -> Option<Comparison> {
+    pub(super) fn after(
+        &self,
+        plan: &Plan,
+        means: &CellMeans<'_>,
+        latest: Option<LookDecision>,
+    ) -> Option<Comparison> {
         match latest {
             Some(latest) if latest.is_decided() || self.withheld(u32::MAX).is_none() => {
                 let decided_at = latest.is_decided().then_some(latest.rounds);
-                let comparison = self.comparison(plan, latest.rounds, &latest.decision)?;
+                let comparison = self.comparison(plan, means, latest.rounds, &latest.decision)?;
                 Some(Comparison { decided_at, ..comparison })
             }
-            _ => self.comparison(plan, u32::MAX, &Decision::none()),
+            _ => self.comparison(plan, means, u32::MAX, &Decision::none()),
         }
     }
 
-    /// The comparison over the rounds up to `until`; `None` without any.
-    pub(super) fn comparison(&self, plan: &Plan, until: u32, decision: &Decision) -> Option<Comparison> {
-        let sample = self.sample(until)?;
-        let figures = self.until(until);
-        let baseline = (figures.iter().map(|(.., b)| b.ln()).sum::<f64>() / figures.len() as f64).exp();
-        let name = |target: usize| plan.targets[target].name.clone();
+    /// The comparison of all rounds, with the decision on those up to `until`; `None` without any.
+    pub(super) fn comparison(
+        &self,
+        plan: &Plan,
+        means: &CellMeans<'_>,
+        until: u32,
+        decision: &Decision,
+    ) -> Option<Comparison> {
+        let sample = self.sample(u32::MAX)?;
+        let workload = plan.workloads[self.workload].name.as_str();
+        let [target, baseline] =
+            [self.pair.target, self.pair.baseline].map(|at| plan.targets[at].name.as_str());
+        let mean = |name| means.get(workload, name, self.metric);
+        let shown = mean(target).zip(mean(baseline)).map(|(ours, theirs)| (ours / theirs, theirs));
+        // A percentile is compared round by round: that of all rounds together is another one.
+        let of_rounds = || {
+            let theirs = self.figures.iter().map(|(.., theirs)| theirs.ln()).sum::<f64>();
+            (sample.mean().exp(), (theirs / self.figures.len() as f64).exp())
+        };
+        let figures = shown.unwrap_or_else(of_rounds);
         Some(Comparison {
-            workload: plan.workloads[self.workload].name.clone(),
+            workload: workload.to_owned(),
             metric: self.metric,
-            target: name(self.pair.target),
-            baseline: name(self.pair.baseline),
+            target: target.to_owned(),
+            baseline: baseline.to_owned(),
             rounds: u32::try_from(sample.rounds()).unwrap_or(u32::MAX),
-            ratio: Ratio::new(self.metric, &sample, baseline, decision, self.withheld(until).cloned()),
+            ratio: Ratio::new(self.metric, figures, &sample, decision, self.withheld(until).cloned()),
             decided_at: None,
         })
     }

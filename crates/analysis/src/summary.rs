@@ -3,6 +3,8 @@
 use iotax_model::Histogram;
 use iotax_model::record::{Measurement, Tallies};
 
+use crate::cell_means::CellMeans;
+use crate::effects::mean;
 use crate::metric::{Metric, OverRounds, stated};
 use crate::percentile::{Percentile, QUANTILES, percentile};
 use crate::stats::median;
@@ -24,17 +26,18 @@ pub struct Summary {
     pub percentiles: Vec<Percentile>,
     /// I/Os of all rounds.
     pub tallies: Tallies,
-    /// Lengths of all windows together, by the agent's clock.
-    pub duration_ns: u64,
+    /// The times that the I/Os of all windows took, together.
+    pub rate_ns: u64,
 }
 
 impl Summary {
     /// Summarizes one cell's measurements; `None` if there are none.
-    pub fn new(
+    pub(crate) fn new(
         figures: &[Metric],
         workload: &str,
         target: &str,
         measurements: &[&Measurement],
+        means: &CellMeans<'_>,
     ) -> Option<Self> {
         if measurements.is_empty() {
             return None;
@@ -48,12 +51,15 @@ impl Summary {
             rounds: u32::try_from(measurements.len()).unwrap_or(u32::MAX),
             figures: figures
                 .iter()
-                .filter_map(|f| Some((*f, over_rounds(*f, &latency, measurements)?)))
+                .filter_map(|f| {
+                    let mean = means.get(workload, target, *f);
+                    Some((*f, mean.or_else(|| over_rounds(*f, &latency, measurements))?))
+                })
                 .collect(),
             percentiles: QUANTILES.iter().map(|q| Percentile::of(*q, &latency, measurements)).collect(),
             latency,
             tallies,
-            duration_ns: measurements.iter().map(|m| m.outcome.duration_ns).sum(),
+            rate_ns: measurements.iter().map(|m| m.outcome.rate_ns()).sum(),
         })
     }
 
@@ -64,31 +70,45 @@ impl Summary {
     }
 }
 
-/// A figure of several rounds as one number. What the source of an import states goes first.
+/// A figure of several rounds as one number, where it has no geometric mean. What the source of an import states goes first.
 fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement]) -> Option<f64> {
     let known = |value: &dyn Fn(&Measurement) -> Option<f64>| -> Vec<f64> {
         measurements.iter().filter_map(|m| value(m)).collect()
     };
     let told = known(&|m| stated(m, metric));
-    let stated = match metric.definition().over_rounds {
-        // Of an import each round counts alike: its source may not tell the number of I/Os.
-        OverRounds::PooledMean => (!told.is_empty()).then(|| told.iter().sum::<f64>() / told.len() as f64),
-        _ => median(&told),
-    };
+    let stated = median(&told);
     let ours = || match metric.definition().over_rounds {
-        OverRounds::Median => median(&known(&|m| metric.value(m))),
+        OverRounds::GeometricMean | OverRounds::Median => median(&known(&|m| metric.value(m))),
         OverRounds::Sum => {
             Some(known(&|m| metric.value(m))).filter(|all| !all.is_empty()).map(|all| all.iter().sum())
         }
-        OverRounds::PooledMean => latency.mean(),
         OverRounds::PooledQuantile(q) => percentile(latency, q),
     };
     stated.or_else(ours)
 }
 
+/// How far positive values stray from their geometric mean, as a share of it: the standard deviation of their logarithms. Absent for
+/// fewer than two.
+#[must_use]
+pub fn scatter(values: &[f64]) -> Option<f64> {
+    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    let centre = mean(&logs)?;
+    let squares: f64 = logs.iter().map(|log| (log - centre).powi(2)).sum();
+    (logs.len() > 1).then(|| (squares / (logs.len() - 1) as f64).sqrt().exp_m1())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scatter_is_relative_and_needs_two_values() {
+        assert_eq!((scatter(&[]), scatter(&[5.0])), (None, None));
+        assert_eq!(scatter(&[7.0, 7.0, 7.0]), Some(0.0));
+        let by = scatter(&[90.0, 100.0, 110.0]).expect("three");
+        assert!((by - 0.106).abs() < 0.001, "{by}");
+        assert!((scatter(&[9e3, 1e4, 1.1e4]).expect("three") - by).abs() < 1e-9, "in any unit");
+    }
 
     #[test]
     fn a_percentile_needs_ten_values_beyond_it() {

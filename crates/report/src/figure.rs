@@ -9,16 +9,7 @@ use iotax_model::workload::{Distribution, Kind, Test};
 
 use iotax_analysis::fairness::Fairness;
 use iotax_analysis::stats::paired::Interval;
-use iotax_analysis::{Comparison, Metric, Tax};
-use iotax_model::Run;
-
-/// The geometric mean over all rounds of a cell; absent if unknown. Comparisons are ratios of such means, which a median
-/// could contradict.
-pub(super) fn geometric_mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Option<f64> {
-    let rounds = run.measurements.iter().filter(|m| m.workload == workload && m.target == target);
-    let logs: Vec<f64> = rounds.filter_map(|m| Some(metric.of(m)?.ln())).collect();
-    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
-}
+use iotax_analysis::{Comparison, Tax};
 
 /// Placeholder for an unknown figure.
 pub(super) const UNKNOWN: &str = "-";

@@ -476,9 +476,10 @@ impl CellSample {
         let in_a = spoilt(ours, theirs).map(|why| format!("A: {why}"));
         let withheld = in_a.or_else(|| spoilt(theirs, ours).map(|why| format!("B: {why}")));
         let (a_mean, b_mean) = (geometric_mean(&a), geometric_mean(&b));
-        let base = if baseline == Which::A { a_mean } else { b_mean };
+        let (mean, base) =
+            if baseline == Which::A { (b_mean / a_mean, a_mean) } else { (a_mean / b_mean, b_mean) };
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let ratio = Ratio::new(metric, &sample, base, &Decision::none(), withheld);
+        let ratio = Ratio::new(metric, (mean, base), &sample, &Decision::none(), withheld);
         let rounds = (count(a.len()), count(b.len()));
         let cell = Cell { target, workload, metric, a: a_mean, b: b_mean, ratio, rounds };
         Some(Self { cell, sample, base })
@@ -486,7 +487,8 @@ impl CellSample {
 
     fn decide(&mut self, decision: &Decision) {
         let withheld = self.cell.ratio.withheld.take();
-        self.cell.ratio = Ratio::new(self.cell.metric, &self.sample, self.base, decision, withheld);
+        let figures = (self.cell.ratio.mean, self.base);
+        self.cell.ratio = Ratio::new(self.cell.metric, figures, &self.sample, decision, withheld);
     }
 }
 

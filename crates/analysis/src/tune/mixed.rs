@@ -11,7 +11,7 @@ use crate::comparison::{Comparison, Ratio};
 use crate::judgement::judge_by;
 use crate::metric::Metric;
 use crate::sample::{Sample, decide_family};
-use crate::{Grade, stats::verdict::Decision};
+use crate::{Grade, stats::Estimate, stats::verdict::Decision};
 use iotax_model::Run;
 
 /// The first rows of the designs, from the shortest.
@@ -57,23 +57,18 @@ pub fn screen(run: &Run, candidates: &[Candidate], mixes: &[Vec<bool>], asked: O
     for ((place, workload, metric, sample, base), decision) in members.into_iter().zip(decisions) {
         let why = withheld.get(workload.as_str()).cloned();
         let decision = if why.is_some() { Decision::none() } else { decision };
-        let rounds = u32::try_from(run_rounds(&sample)).unwrap_or(u32::MAX);
+        let rounds = u32::try_from(sample.rounds()).unwrap_or(u32::MAX);
         tried[place].comparisons.push(Comparison {
             workload: workload.clone(),
             metric,
             target: candidates[place].target.clone(),
             baseline: run.plan.baseline.clone(),
-            ratio: Ratio::new(metric, &sample, base, &decision, why),
+            ratio: Ratio::new(metric, (sample.mean().exp(), base), &sample, &decision, why),
             rounds,
             decided_at: None,
         });
     }
     tried
-}
-
-fn run_rounds(sample: &Sample) -> usize {
-    use crate::stats::Estimate;
-    sample.rounds()
 }
 
 /// Workloads with a measurement that cannot be used.

@@ -8,7 +8,7 @@ use iotax_model::units::human;
 use iotax_model::workload::Kind;
 
 use super::speed;
-use crate::figure::{UNKNOWN, geometric_mean, megabytes, microseconds, or_unknown, rate};
+use crate::figure::{UNKNOWN, megabytes, microseconds, or_unknown, rate};
 use crate::marks;
 use crate::sentences::margin;
 
@@ -96,14 +96,14 @@ fn shown(workload: &Workload) -> (Metric, &'static str, fn(f64) -> String) {
 
 fn cell(run: &Run, judgement: &Judgement, workload: &Workload, target: &str) -> Cell {
     let (metric, _, words) = shown(workload);
-    if judgement.summary(&workload.name, target).is_none() {
+    let Some(summary) = judgement.summary(&workload.name, target) else {
         let lost = marks::is_lost(run, target);
         return Cell { value: if lost { marks::LOST.into() } else { UNKNOWN.into() }, change: None };
-    }
+    };
     let comparison = judgement.comparison(&workload.name, target, Metric::headline(workload));
     let unusable = judgement.is_unusable(run, &workload.name, target).then_some(Change::Withheld);
     let change = comparison.map(change).or(unusable);
-    Cell { value: or_unknown(geometric_mean(run, &workload.name, target, metric), words), change }
+    Cell { value: or_unknown(summary.of(metric), words), change }
 }
 
 fn change(comparison: &Comparison) -> Change {
@@ -125,8 +125,7 @@ fn legend(run: &Run, targets: &[(String, Vec<Cell>)]) -> String {
         (has(|change| matches!(change, Change::Open(_))), "? not decided".into()),
         (has(|change| change == Change::Withheld), "! not usable".into()),
     ];
-    let until = if run.plan.until_decided.is_some() { ", up to the look that decided" } else { "" };
-    let mut parts = vec![format!("Change against {}{until}", run.plan.baseline)];
+    let mut parts = vec![format!("Change against {}", run.plan.baseline)];
     parts.extend(marks.into_iter().filter_map(|(occurs, text)| occurs.then_some(text)));
     parts.join("; ")
 }

@@ -1,6 +1,7 @@
 //! The answer of a run on one screen.
 
 use iotax_analysis::curve::{self, Curves, curves};
+use iotax_analysis::summary::scatter;
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::Run;
 use iotax_model::Workload;
@@ -9,7 +10,7 @@ use iotax_model::units::human;
 use super::run::figures_table;
 use super::{Field, Grid, Page, Part, behind_incomplete, figure, verdict, words};
 use crate::answer::{Answer, Cell, Change, Table, emulated, grave, trust};
-use crate::figure::{counted, megabytes, title};
+use crate::figure::{counted, megabytes, share, title};
 use crate::marks;
 use crate::sentences::verified;
 
@@ -124,7 +125,10 @@ fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Str
         summary.of(Metric::LATENCY_MEAN).map(|ns| format!("{} each", human::time(ns))),
         summary.of(Metric::CPU_PER_IO).map(|ns| format!("{} of CPU", human::time(ns))),
     ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let rounds = run.measurements.iter().filter(|m| m.workload == workload.name);
+    let figures: Vec<f64> = rounds.filter_map(|m| Metric::headline(workload).of(m)).collect();
+    let scatter = scatter(&figures).map(|by| format!("{} rounds that stray by {}", figures.len(), share(by)));
+    let parts: Vec<String> = parts.into_iter().flatten().chain(scatter).collect();
     Some(format!("{}: {}", title(workload), parts.join(", ")))
 }
 

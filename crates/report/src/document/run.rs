@@ -15,7 +15,7 @@ use crate::marks;
 use crate::remarks::{checks, engine, notes, remarks};
 use crate::sentences::conclusions;
 use iotax_analysis::percentile::percentile;
-use iotax_analysis::{Judgement, MemberKind, Metric};
+use iotax_analysis::{Judgement, MemberKind, Metric, Summary};
 use iotax_analysis::{curve, suite};
 use iotax_model::Run;
 
@@ -107,12 +107,12 @@ pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workloa
         directions.iter().filter(|(name, _)| *name != "sync").map(|(_, tally)| *tally).collect();
     for (name, tally) in &directions {
         let cpu = if moving.len() == 1 && *name != "sync" { summary.of(Metric::CPU_PER_IO) } else { None };
-        add_figures(&mut grid, name, tally, summary.duration_ns, cpu);
+        add_figures(&mut grid, name, tally, &Rates::of(summary, name, tally), cpu);
     }
     if moving.len() > 1 {
         let mut all = Tally::default();
         moving.iter().for_each(|tally| all.merge(tally));
-        add_figures(&mut grid, "all", &all, summary.duration_ns, summary.of(Metric::CPU_PER_IO));
+        add_figures(&mut grid, "all", &all, &Rates::of(summary, "all", &all), summary.of(Metric::CPU_PER_IO));
     }
     // Here the last column holds figures too.
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
@@ -135,20 +135,45 @@ fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<St
     certainty::left_out(&rows, &SHOWN)
 }
 
-fn add_figures(grid: &mut Grid, name: &str, tally: &Tally, duration_ns: u64, cpu: Option<f64>) {
-    let per_second = |count: u64| (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / 1e9));
-    let bytes = (tally.bytes > 0).then_some(tally.bytes).and_then(per_second);
+/// A direction's part of a cell's figures: all directions together give those of the cell.
+struct Rates {
+    iops: Option<f64>,
+    bytes_per_s: Option<f64>,
+    latency_mean: Option<f64>,
+}
+
+impl Rates {
+    fn of(summary: &Summary, name: &str, tally: &Tally) -> Self {
+        // Flushes are none of the cell's I/Os.
+        if name == "sync" {
+            let per_second = |count: u64| count as f64 / (summary.rate_ns as f64 / 1e9);
+            let iops = (summary.rate_ns > 0).then(|| per_second(tally.ios));
+            return Self { iops, bytes_per_s: None, latency_mean: tally.latency.mean() };
+        }
+        let part =
+            |metric: Metric, of: f64, all: f64| Some(summary.of(metric)? * (of / all)).filter(|_| all > 0.0);
+        let (ios, bytes) = (summary.tallies.ios() as f64, summary.tallies.bytes() as f64);
+        let mean = tally.latency.mean().zip(summary.latency.mean());
+        Self {
+            iops: part(Metric::IOPS, tally.ios as f64, ios),
+            bytes_per_s: part(Metric::BYTES_PER_S, tally.bytes as f64, bytes).filter(|_| tally.bytes > 0),
+            latency_mean: mean.and_then(|(of, all)| part(Metric::LATENCY_MEAN, of, all)),
+        }
+    }
+}
+
+fn add_figures(grid: &mut Grid, name: &str, tally: &Tally, rates: &Rates, cpu: Option<f64>) {
     let mut row = vec![
         words(name),
-        figure(or_unknown(per_second(tally.ios), human::count)),
-        figure(or_unknown(bytes, megabytes)),
+        figure(or_unknown(rates.iops, human::count)),
+        figure(or_unknown(rates.bytes_per_s, megabytes)),
     ];
-    row.extend(times(&tally.latency));
+    row.extend(times(rates.latency_mean, &tally.latency));
     row.push(figure(or_unknown(cpu, human::time)));
     grid.rows.push(row);
     if let Some(response) = &tally.response {
         let mut row = vec![words(format!("{name}, response")), figure(""), figure("")];
-        row.extend(times(response));
+        row.extend(times(response.mean(), response));
         row.push(figure(""));
         grid.rows.push(row);
     }
@@ -158,10 +183,10 @@ fn add_figures(grid: &mut Grid, name: &str, tally: &Tally, duration_ns: u64, cpu
 const SHOWN: [f64; 3] = [0.5, 0.99, 0.999];
 
 /// Mean, percentiles and maximum.
-fn times(latency: &Histogram) -> impl Iterator<Item = Field> {
+fn times(mean: Option<f64>, latency: &Histogram) -> impl Iterator<Item = Field> {
     let percentiles = SHOWN.map(|q| percentile(latency, q));
     let max = latency.max().map(|max| max as f64);
-    let figures = [latency.mean()].into_iter().chain(percentiles).chain([max]);
+    let figures = [mean].into_iter().chain(percentiles).chain([max]);
     figures.map(|ns| figure(or_unknown(ns, human::time)))
 }
 

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::chart::{Axis, Chart, Label, Plot, Unit};
 use super::verdict::{verdict, with_interval};
 use super::{colour, place};
-use crate::figure::{cpu_unit, geometric_mean, or_unknown, signed_time, step_in_words, tax, title};
+use crate::figure::{cpu_unit, or_unknown, signed_time, step_in_words, tax, title};
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::{Edge, Judgement, Metric, Tax};
 use iotax_model::Run;
@@ -148,7 +148,7 @@ fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Ve
     let steps = steps_to(judgement, workload, metric);
     for target in &run.plan.targets {
         if !steps.contains_key(target.name.as_str())
-            && let Some(mean) = geometric_mean(run, workload, &target.name, metric)
+            && let Some(mean) = judgement.summary(workload, &target.name).and_then(|cell| cell.of(metric))
         {
             rungs.push(Rung {
                 name: target.name.clone(),

@@ -397,7 +397,7 @@ fn reproduce(run: &Run) -> Markup {
                 @if run.plan.until_decided.is_some() { ", of what all looks together may err" }
                 "; " (margin(run)) " counts as the same. A tax is the ratio applied to what the baseline gave in this run. \
                  Error bars of taxes show those intervals, those of percentiles the plain 95% over the rounds. Tables \
-                 give medians over the rounds, percentiles all rounds together; one with fewer than ten values beyond it \
+                 give geometric means over the rounds, percentiles all rounds together; one with fewer than ten values beyond it \
                  is left out."
             }
         }

@@ -11,8 +11,8 @@ use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::Fairness;
 use iotax_analysis::network::{Hop, Way};
 use iotax_analysis::{
-    CpuByRole, Failure, GroupFairness, Judgement, LatencyBreakdown, MemberKind, NeighbourLoad, Network,
-    Summary, Timing,
+    CpuByRole, Failure, GroupFairness, Judgement, LatencyBreakdown, MemberKind, Metric, NeighbourLoad,
+    Network, Summary, Timing,
 };
 
 /// One measured cell.
@@ -32,12 +32,17 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
     let flow =
         judgement.amplifications.iter().find(|flow| flow.workload == *workload && flow.target == *target);
     let cpu = judgement.cpus.iter().find(|cpu| cpu.workload == *workload && cpu.target == *target);
+    // Of all I/Os together; their mean is the cell's, to which each round contributes alike.
+    let mut latencies = latency(&summary.latency);
+    if let (Some(told), Some(mean)) = (&mut latencies, summary.of(Metric::LATENCY_MEAN)) {
+        told["mean"] = mean.into();
+    }
     object([
         ("workload", Some(workload.as_str().into())),
         ("target", Some(target.as_str().into())),
         ("rounds", Some(summary.rounds.into())),
         ("metrics", Some(metrics(&judgement.figures, |metric| summary.of(metric)))),
-        ("latency_ns", latency(&summary.latency)),
+        ("latency_ns", latencies),
         ("percentiles", Some(summary.percentiles.iter().map(percentile).collect())),
         ("cpu", cpu.map(by_role)),
         ("network", judgement.network(workload, target).map(packets)),

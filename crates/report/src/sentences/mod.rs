@@ -20,7 +20,7 @@ use iotax_model::Run;
 /// The sentences, most important first: the cost of each layer, every other target against the baseline, withheld
 /// verdicts with their reason, undecided comparisons.
 ///
-/// In a closed loop latency and IOPS say the same; the verdict is that of the mean latency, for streams of the throughput.
+/// In a closed loop latency and IOPS say the same: costs are those of the mean latency, and what is open is the figure of the table.
 #[must_use]
 pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     if run.plan.ask.is_some() {
@@ -52,7 +52,7 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();
     sentences.extend(network::costs(run, judgement, &hops, &ways));
     sentences.extend(network::facts(judgement));
-    let leads = |c: &&Comparison| workload(c).is_some_and(|workload| c.metric == Metric::leading(workload));
+    let leads = |c: &&Comparison| workload(c).is_some_and(|workload| c.metric == Metric::headline(workload));
     let pairs = steps.iter().chain(&totals).chain(crossing.iter().copied());
     let all: Vec<&Comparison> =
         pairs.flat_map(|versus| versus.comparisons.iter().copied().filter(leads)).collect();

@@ -1,0 +1,43 @@
+//! The mean of each cell over its rounds: the figure that tables show, whose ratios are the comparisons.
+
+use std::collections::HashMap;
+
+use iotax_model::Run;
+
+use crate::effects::{Grid, mean};
+use crate::metric::{Metric, OverRounds};
+
+/// Geometric means by workload, target and metric.
+///
+/// Where cells were measured in different rounds, as in a run that leaves out what is decided, each mean is that of all rounds: a least
+/// squares fit takes a target's part and a round's part of the logarithms apart (additive two-factor model: Scheffé, The Analysis of
+/// Variance, 1959, chapter 4), and what a round did to the others counts for the cell that it lacks. So the ratio of two means is the same
+/// whichever way round the ladder it is taken.
+#[derive(Debug, Default)]
+pub(crate) struct CellMeans<'a> {
+    by: HashMap<(&'a str, Metric), HashMap<&'a str, f64>>,
+}
+
+impl<'a> CellMeans<'a> {
+    /// The means of a run by these metrics; of cells in which a metric was known and positive.
+    pub(crate) fn of(run: &'a Run, metrics: &[Metric]) -> Self {
+        let metrics = metrics.iter().filter(|m| m.definition().over_rounds == OverRounds::GeometricMean);
+        let workloads = || run.plan.workloads.iter().map(|workload| workload.name.as_str());
+        let each = metrics.flat_map(|metric| workloads().map(move |workload| (workload, *metric)));
+        Self {
+            by: each.map(|(workload, metric)| ((workload, metric), fitted(run, workload, metric))).collect(),
+        }
+    }
+
+    /// The mean of a cell.
+    pub(crate) fn get(&self, workload: &str, target: &str, metric: Metric) -> Option<f64> {
+        self.by.get(&(workload, metric))?.get(target).copied()
+    }
+}
+
+fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric) -> HashMap<&'a str, f64> {
+    let grid = Grid::of(run, workload, metric);
+    let fit = grid.parts(mean, grid.is_connected());
+    let sign = if metric.more_is_better() { -1.0 } else { 1.0 };
+    grid.targets.iter().copied().zip(fit.targets.iter().map(|part| (sign * part).exp())).collect()
+}
