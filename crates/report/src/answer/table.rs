@@ -125,8 +125,7 @@ fn legend(run: &Run, targets: &[(String, Vec<Cell>)]) -> String {
         (has(|change| matches!(change, Change::Open(_))), "? not decided".into()),
         (has(|change| change == Change::Withheld), "! not usable".into()),
     ];
-    let until = if run.plan.until_decided.is_some() { ", up to the look that decided" } else { "" };
-    let mut parts = vec![format!("Change against {}{until}", run.plan.baseline)];
+    let mut parts = vec![format!("Change against {}", run.plan.baseline)];
     parts.extend(marks.into_iter().filter_map(|(occurs, text)| occurs.then_some(text)));
     parts.join("; ")
 }
