@@ -578,9 +578,13 @@ impl fmt::Debug for Metric {
 impl FromStr for Metric {
     type Err = WordError;
 
+    /// Takes the id or, of a latency, its short form: `latency_p99`, `p99`; `latency_p99_9`, `p99.9`.
     fn from_str(text: &str) -> Result<Self, WordError> {
         let words: Vec<&str> = Self::compared().map(Self::word).collect();
-        let found = Self::compared().find(|metric| metric.word() == text);
-        found.ok_or_else(|| WordError::new("metric", text, &words))
+        let id = text.replace('.', "_");
+        let is_meant = |metric: &Self| {
+            metric.word() == id || metric.word().strip_prefix("latency_") == Some(id.as_str())
+        };
+        Self::compared().find(is_meant).ok_or_else(|| WordError::new("metric", text, &words))
     }
 }

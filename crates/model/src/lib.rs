@@ -8,6 +8,7 @@ pub mod guest_abi;
 pub mod histogram;
 pub mod jobs;
 pub mod net;
+pub mod number;
 pub mod plan;
 pub mod record;
 pub mod run;

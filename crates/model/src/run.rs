@@ -1,6 +1,6 @@
 //! A run: a plan that was carried out, its machine and all that was measured.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,47 @@ pub struct Run {
     pub source: Option<ImportSource>,
     /// The fleet that it is part of; absent for a run of one machine.
     pub fleet: Option<FleetMember>,
+    /// The store that it was read from, as the user named it; absent for the default one.
+    pub store: Option<String>,
+}
+
+/// A command about a run that works when pasted: `iotax report 17 --detail --db FILE`.
+#[must_use]
+pub fn command(word: &str, run: i64, options: &str, store: Option<&str>) -> String {
+    let store = store.map(|store| format!("--db {}", quoted(store)));
+    let words = ["iotax", word, &run.to_string(), options, store.as_deref().unwrap_or_default()]
+        .into_iter()
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    words.join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+impl Run {
+    /// A command about this run that works when pasted. To resume it, the devices that it overwrites are named again.
+    #[must_use]
+    pub fn command(&self, word: &str, options: &str) -> String {
+        let mut options = options.to_owned();
+        if word == "resume" {
+            let local = self.plan.everything().filter(|target| target.remote().is_none());
+            let mut devices: Vec<_> = local.filter_map(|target| target.device.as_ref()).collect();
+            devices.dedup();
+            for device in devices {
+                let _ = write!(options, " --overwrite {}", quoted(&device.to_string_lossy()));
+            }
+        }
+        command(word, self.id, options.trim_start(), self.store.as_deref())
+    }
 }
 
 impl Run {
@@ -86,6 +127,25 @@ impl Run {
             phases: self.phases.clone(),
             source: self.source.clone(),
             fleet: self.fleet.clone(),
+            store: self.store.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_what_a_shell_takes() {
+        for (store, line) in [
+            (None, "iotax report 17 --detail"),
+            (Some("/srv/x.db"), "iotax report 17 --detail --db /srv/x.db"),
+            (Some("my runs.db"), "iotax report 17 --detail --db 'my runs.db'"),
+            (Some("it's"), r"iotax report 17 --detail --db 'it'\''s'"),
+        ] {
+            assert_eq!(command("report", 17, "--detail", store), line);
+        }
+        assert_eq!(command("resume", 3, "", None), "iotax resume 3");
     }
 }

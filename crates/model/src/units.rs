@@ -146,6 +146,15 @@ impl fmt::Display for Nanos {
     }
 }
 
+impl Bytes {
+    /// Its text with a unit in any case: `256 bytes`, which a reader may have meant as MiB.
+    #[must_use]
+    pub fn with_unit(self) -> String {
+        let text = self.to_string();
+        if text.ends_with(|c: char| c.is_ascii_digit()) { format!("{text} bytes") } else { text }
+    }
+}
+
 impl Nanos {
     /// Whole seconds.
     #[must_use]

@@ -90,4 +90,4 @@ pub(super) fn with_interval(located: &Located) -> String {
 }
 
 /// Below the tables of rates.
-pub(super) const LEGEND: &str = "Response times, from when each I/O was due. - where a target does not keep up (its queue only grows), and far beyond that.";
+pub(super) const LEGEND: &str = "Response times count from when each I/O was due. -: the target does not keep up with this rate (its queue only grows), or the rate is far above what it can do.";

@@ -15,6 +15,7 @@ pub mod markdown;
 mod marks;
 mod neighbours;
 mod network;
+mod outcome;
 mod plot;
 mod remarks;
 pub mod rows;
@@ -26,6 +27,7 @@ mod watch;
 pub use figure::counted;
 use iotax_model::Plan;
 use iotax_model::Run;
+pub use outcome::outcome;
 
 /// The run's plan as a file that `iotax run` reads, with the seed that the run used. A seed beyond TOML's integers
 /// (2^63 - 1) is left out.

@@ -28,7 +28,9 @@ impl fmt::Display for Remark {
         if !self.place.is_empty() {
             write!(f, ", {}", self.place)?;
         }
-        write!(f, ": {}. Remedy: {}.", self.evidence, self.remedy)
+        // A command at the end is there to be copied.
+        let end = if self.remedy.contains(": iotax ") { "" } else { "." };
+        write!(f, ": {}. Remedy: {}{end}", self.evidence, self.remedy)
     }
 }
 

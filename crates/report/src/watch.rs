@@ -428,4 +428,4 @@ pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
 pub(super) const PRICES: &str = "Without → with the event, in the same seconds of the windows; response times, from when each I/O was due. ? may be chance: the 95% interval of the ratio holds 1. - unknown: too few I/Os for a percentile, or not seen to its end.";
 
 /// Below the table of events.
-pub(super) const LEGEND: &str = "Times from the start of the measured window. Normal: rate and mean response time as before the first event, and staying so; to an interval, 250 ms or in windows over 15 min 1 s.";
+pub(super) const LEGEND: &str = "Times count from the start of the measured window. Normal: rate and mean response time are back to those before the first event, and stay there. Times are accurate to one interval: 250 ms, or 1 s in windows over 15 min.";

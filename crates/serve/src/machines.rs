@@ -1,6 +1,6 @@
 //! Machines: their runs, their environment, and what changed from one run to the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::extract::State;
 use axum::response::Response;
@@ -123,7 +123,7 @@ fn body(app: &App, store: &Store, name: &str) -> Result<Content, Problem> {
             }
             (iotax_report::html::environment(&newest.run))
             h2 { "Runs" }
-            (table(app, &runs, false))
+            (table(app, &runs, &HashMap::new(), false))
         }
     }
     .into())

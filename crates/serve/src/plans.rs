@@ -1,6 +1,6 @@
 //! Plans to look at, and to begin where that is allowed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use axum::extract::{Form, State};
@@ -38,7 +38,7 @@ pub(crate) async fn page(State(app): State<Shared>) -> Result<Response, Problem>
         main id="main" tabindex="-1" {
             h1 { "Plans" }
             @if let Some(begun) = &begun { (last(&app, begun)) }
-            @if !running.is_empty() { h2 { "Measuring now" } (table(&app, &running, false)) }
+            @if !running.is_empty() { h2 { "Measuring now" } (table(&app, &running, &HashMap::new(), false)) }
             h2 { "Of the store" small { "the newest run of each" } }
             @if plans.is_empty() { p { "No run is stored yet." } } @else { (of_runs(&app, &plans, can_begin)) }
             @if !files.is_empty() {

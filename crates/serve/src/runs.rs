@@ -1,5 +1,7 @@
 //! The list of runs.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::response::Response;
 use iotax_analysis::time::utc;
@@ -22,7 +24,12 @@ pub(crate) fn list(store: &Store, filter: &Filter) -> Result<Vec<RunSummary>, Pr
 pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Response, Problem> {
     let filter = pairs.filter()?;
     let asked = filter.clone();
-    let runs = app.pool.read(move |store| list(store, &asked)).await?;
+    let read = move |store: &Store| {
+        let runs = list(store, &asked)?;
+        let outcomes = runs.iter().filter_map(|run| Some((run.id, outcome_of(store, run)?))).collect();
+        Ok::<_, Problem>((runs, outcomes))
+    };
+    let (runs, outcomes): (Vec<RunSummary>, HashMap<i64, String>) = app.pool.read(read).await?;
     let body = html! {
         main id="main" tabindex="-1" {
             h1 { "Runs" }
@@ -32,7 +39,7 @@ pub(crate) async fn page(State(app): State<Shared>, pairs: Pairs) -> Result<Resp
                     @else { "No run is like that." } }
             } @else {
                 form data-compare action=(app.link("/compare")) {
-                    (table(&app, &runs, true))
+                    (table(&app, &runs, &outcomes, true))
                     p { button.main { "Compare the chosen runs" } }
                 }
                 div.pages { (pages(&app, &filter, &runs, &pairs)) }
@@ -61,8 +68,22 @@ fn search(app: &App, filter: &Filter) -> Markup {
     }
 }
 
-/// The table of runs; `can_choose` those to be compared.
-pub(crate) fn table(app: &App, runs: &[RunSummary], can_choose: bool) -> Markup {
+/// The main figures of a finished run.
+fn outcome_of(store: &Store, run: &RunSummary) -> Option<String> {
+    if run.state == RunState::Running || run.damage.is_some() {
+        return None;
+    }
+    let (head, figures) = store.load_figures(run.id).ok()?;
+    iotax_report::outcome(&head, &figures)
+}
+
+/// The table of runs with what came out of them; `can_choose` those to be compared.
+pub(crate) fn table(
+    app: &App,
+    runs: &[RunSummary],
+    outcomes: &HashMap<i64, String>,
+    can_choose: bool,
+) -> Markup {
     html! {
         div.wide tabindex="0" role="group" aria-label="Runs" {
             table.runs {
@@ -70,6 +91,7 @@ pub(crate) fn table(app: &App, runs: &[RunSummary], can_choose: bool) -> Markup 
                     th.figure scope="col" { "Run" }
                     @if can_choose { th scope="col" { "Compare" } }
                     th scope="col" { "Name" }
+                    @if !outcomes.is_empty() { th scope="col" { "Result" } }
                     th scope="col" { "State" }
                     th.figure scope="col" { "Measured" }
                     th scope="col" { "Began" }
@@ -77,13 +99,13 @@ pub(crate) fn table(app: &App, runs: &[RunSummary], can_choose: bool) -> Markup 
                     th scope="col" { "Targets" }
                     th scope="col" { "Tags" }
                 } }
-                tbody { @for run in runs { (row(app, run, can_choose)) } }
+                tbody { @for run in runs { (row(app, run, outcomes, can_choose)) } }
             }
         }
     }
 }
 
-fn row(app: &App, run: &RunSummary, can_choose: bool) -> Markup {
+fn row(app: &App, run: &RunSummary, outcomes: &HashMap<i64, String>, can_choose: bool) -> Markup {
     html! {
         tr {
             td.figure { a href=(app.link(&format!("/runs/{}", run.id))) { (run.id) } }
@@ -91,6 +113,7 @@ fn row(app: &App, run: &RunSummary, can_choose: bool) -> Markup {
                 td { input type="checkbox" name="run" value=(run.id) aria-label=(format!("Compare run {}", run.id)); }
             }
             td.name { a href=(app.link(&format!("/runs/{}", run.id))) { (run.name) } }
+            @if !outcomes.is_empty() { td.name { (outcomes.get(&run.id).map_or("", String::as_str)) } }
             td { (state_mark(run.state)) }
             td.figure { (run.measured) "/" (run.planned) }
             td { (utc(run.started_at_ms)) }

@@ -31,6 +31,12 @@ pub(crate) fn next(database: &mut dyn Database) -> Result<i64, Fault> {
     Ok(next)
 }
 
+/// Takes the number of the newest run back, whose row is gone.
+pub(crate) fn back(database: &mut dyn Database, run: i64) -> Result<(), Fault> {
+    let sql = "UPDATE store SET last_run = $1, seal = $2 WHERE one = 1";
+    database.execute(sql, &[(run - 1).into(), sealed(run - 1).into()]).map(|_| ())
+}
+
 fn read(database: &mut dyn Database, suffix: &str) -> Result<i64, Fault> {
     let counter =
         database.query(&format!("SELECT last_run, seal FROM store WHERE one = 1{suffix}"), &[])?.pop();

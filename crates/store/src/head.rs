@@ -42,6 +42,7 @@ impl Head {
             phases: self.phases,
             source: self.source,
             fleet: self.fleet,
+            store: None,
         }
     }
 }

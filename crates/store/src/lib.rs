@@ -14,6 +14,7 @@ mod database;
 mod error;
 mod head;
 mod location;
+mod named;
 mod notes;
 mod postgresql;
 mod run_figures;
@@ -21,6 +22,7 @@ mod schema;
 mod sealed;
 mod sqlite;
 mod summary;
+mod withdraw;
 
 use std::any::Any;
 use std::borrow::Borrow;
@@ -176,6 +178,7 @@ pub enum Copied {
 #[derive(Debug)]
 pub struct Store {
     database: RefCell<Box<dyn Database>>,
+    name: Option<String>,
 }
 
 /// Runs without a row that are named one by one.
@@ -208,7 +211,7 @@ impl Store {
     }
 
     fn over(database: Box<dyn Database>) -> Self {
-        Self { database: RefCell::new(database) }
+        Self { database: RefCell::new(database), name: None }
     }
 
     /// Where it is.
@@ -369,7 +372,7 @@ impl Store {
         })?;
         let (head, measurements) = sealed.open().map_err(|fault| self.of_run(run, fault))?;
         let state = summary::actual(head.state, is_claimed);
-        Ok(Run { measurements, state, ..head.run(run) })
+        Ok(Run { measurements, state, store: self.name.clone(), ..head.run(run) })
     }
 
     /// A run without its measurements, and the figures that a trend rests on. Those of a finished run are stored apart, so that no

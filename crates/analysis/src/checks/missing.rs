@@ -35,7 +35,7 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
                 "a new run: this one has taken its looks, and rounds that they counted are not made up for"
                     .into()
             }
-            None => format!("iotax resume {} measures the rest", run.id),
+            None => format!("measure the rest: {}", run.command("resume", "")),
         },
     })
 }
@@ -67,7 +67,7 @@ pub(super) fn comparisons<'a>(
             workload: Some(workload.into()),
             round: None,
             evidence,
-            remedy: format!("iotax resume {} measures what is missing", run.id),
+            remedy: format!("measure what is missing: {}", run.command("resume", "")),
         })
     })
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use iotax_model::words::WordError;
+
 use crate::metric::Metric;
 
 /// The metric of a gate that names none.
@@ -79,10 +81,12 @@ impl FromStr for Gate {
             [metric, direction] => (metric.parse().map_err(|error| refuse(format!("{error}")))?, *direction),
             _ => return Err(refuse("before \">\" stand a metric, which may be left out, and a word".into())),
         };
-        let direction = Direction::ALL
-            .into_iter()
-            .find(|known| known.word() == direction)
-            .ok_or_else(|| refuse(format!("{direction:?} is not slower, faster or different")))?;
+        let direction =
+            Direction::ALL.into_iter().find(|known| known.word() == direction).ok_or_else(|| {
+                refuse(
+                    WordError::new("direction", direction, &Direction::ALL.map(Direction::word)).to_string(),
+                )
+            })?;
         let text = format!("{} {} > {}", metric.word(), direction.word(), limit.trim());
         Ok(Self { metric, direction, threshold, text })
     }
@@ -123,6 +127,14 @@ mod tests {
                 1.5,
                 "latency_p99_9 different > 150%",
             ),
+            (
+                "p99.9 slower > 5%",
+                Metric::LATENCY_P99_9,
+                Direction::Slower,
+                0.05,
+                "latency_p99_9 slower > 5%",
+            ),
+            ("mean faster > 0%", Metric::LATENCY_MEAN, Direction::Faster, 0.0, "latency_mean faster > 0%"),
             ("faster > 0%", Metric::LATENCY_MEAN, Direction::Faster, 0.0, "latency_mean faster > 0%"),
         ] {
             let gate: Gate = text.parse().expect(text);
@@ -146,7 +158,8 @@ mod tests {
             ("slower > 1000000%", "\"1000000%\""),
             ("> 5%", "a metric, which may be left out"),
             ("a b c > 5%", "a metric, which may be left out"),
-            ("slowr > 5%", "\"slowr\" is not slower"),
+            ("slowr > 5%", "(did you mean \"slower\"?)"),
+            ("latency_p9 slower > 5%", "(did you mean \"latency_p99\"?)"),
             ("latency slower > 5%", "\"latency\" is not a known metric"),
             ("slower < 5%", "no \">\""),
         ] {

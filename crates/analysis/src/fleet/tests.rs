@@ -22,6 +22,7 @@ fn run(member: &str, mode: FleetMode, measurements: Vec<Measurement>) -> Run {
         phases: Vec::new(),
         source: None,
         fleet: Some(FleetMember { fleet: "f".into(), member: member.into(), mode, link: String::new() }),
+        store: None,
     }
 }
 

@@ -62,6 +62,13 @@ impl RunFigures {
         Self { metrics: metrics.iter().map(|metric| metric.word().to_owned()).collect(), cells }
     }
 
+    /// The geometric mean of a cell over its rounds; absent if none is usable.
+    #[must_use]
+    pub fn mean(&self, target: &str, workload: &str, metric: Metric) -> Option<f64> {
+        let logs = self.logs(target, workload, metric);
+        (!logs.is_empty()).then(|| (logs.values().sum::<f64>() / logs.len() as f64).exp())
+    }
+
     /// A cell's logarithms by a metric in the order of the rounds, so that their sum is always the same.
     pub(super) fn logs(&self, target: &str, workload: &str, metric: Metric) -> BTreeMap<u32, f64> {
         let column = self.metrics.iter().position(|known| known == metric.word());

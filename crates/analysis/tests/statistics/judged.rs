@@ -36,6 +36,7 @@ fn run(plan: &Plan, figures: &[Vec<Vec<f64>>], orders: &[Vec<Vec<u32>>]) -> Run 
         phases: vec![],
         source: None,
         fleet: None,
+        store: None,
     }
 }
 

@@ -71,6 +71,7 @@ fn run(effects: &[f64], rounds: u32, model: Model, random: &mut Random) -> Run {
         phases: vec![],
         source: None,
         fleet: None,
+        store: None,
     }
 }
 

@@ -101,8 +101,12 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     // Rounds left out on purpose are not missing.
     assert_eq!(judgement.warnings.iter().filter(|w| w.kind == WarningKind::Incomplete).count(), 0);
     let said = sentences(&done).join("\n");
-    assert!(said.contains("20 rounds were the most that this run was to measure"), "{said}");
-    assert!(!said.contains("--repeat"), "{said}");
+    let advice = said.lines().find(|line| line.starts_with("Not decided")).expect("advice");
+    assert!(
+        advice.contains("a new run of ") && advice.contains(" would decide it: iotax resume 17 --time "),
+        "{said}"
+    );
+    assert!(!said.contains("--repeat") && !said.contains("--max-rounds"), "{said}");
 }
 
 #[test]
@@ -203,7 +207,7 @@ fn between_looks_nothing_is_decided_and_what_is_to_come_is_said() {
     let missing: Vec<&str> = judgement.warnings.iter().map(|w| w.evidence.as_str()).collect();
     assert_eq!(missing, ["18 of 24 measurements are there"]);
     let said = sentences(&done).join("\n");
-    assert!(said.contains("the next look is after 4 rounds (iotax resume 17)"), "{said}");
+    assert!(said.contains("the run is not at its end; go on with: iotax resume 17"), "{said}");
 }
 
 #[test]
@@ -215,7 +219,8 @@ fn a_run_that_its_time_stopped_says_so() {
     assert_eq!((standing.stopped, standing.taken), (Some(Stopped::MaxTime), 2));
     assert_eq!(judgement.warnings, [], "what is not to be measured is not missing");
     let said = sentences(&stopped).join("\n");
-    assert!(said.contains("would have passed max_time after 5 rounds (iotax resume 17 goes on)"), "{said}");
+    assert!(said.contains(" more would decide "), "{said}");
+    assert!(said.contains(": iotax resume 17 --max-time "), "{said}");
 }
 
 #[test]

@@ -330,6 +330,7 @@ pub(crate) fn planned(
         phases: vec![],
         source: None,
         fleet: None,
+        store: None,
     }
 }
 

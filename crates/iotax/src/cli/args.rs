@@ -11,6 +11,7 @@ use iotax_model::workload::Workload;
 use iotax_testbed::device::Permission;
 
 use super::known_words::known_words;
+use super::number;
 use super::time::seconds;
 use super::{Failure, OrExit, usage};
 use crate::runner::GuestOptions;
@@ -22,7 +23,7 @@ pub(super) struct SessionArgs {
     #[arg(long, short)]
     pub(super) yes: bool,
     /// Seed for order, offsets and payload [default: random]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::seed)]
     pub(super) seed: Option<u64>,
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,
@@ -68,7 +69,7 @@ pub(super) struct LengthArgs {
     #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time"])]
     time: Option<Nanos>,
     /// Measure a fixed number of rounds instead
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
     /// Length of each measurement [default: short enough for many rounds in --time; 6s with --repeat]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
@@ -142,7 +143,7 @@ pub(super) struct DesignArgs {
     until_decided: bool,
     #[command(flatten)]
     margin: MarginArgs,
-    #[arg(long, value_name = "N", help = format!("With --until-decided: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}]"))]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=1000), help = format!("With --until-decided: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}]"))]
     max_rounds: Option<u32>,
     /// With --until-decided: add no more rounds once those up to the next look would end later than this [default: no limit]
     #[arg(long, value_name = "TIME")]
@@ -176,7 +177,7 @@ impl DesignArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct PlanOverrides {
     /// Number of rounds, instead of the plan's
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
     /// Size of every workload's area, instead of the plan's
     #[arg(long)]

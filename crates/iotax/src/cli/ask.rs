@@ -8,6 +8,7 @@ use iotax_model::workload::WorkloadKeys;
 
 use super::args::MarginArgs;
 use super::flags::WorkloadFlags;
+use super::number;
 use super::print_plan::print_plan;
 use super::rate_gate::RateGate;
 use super::session::{RunArgs, Session};
@@ -34,7 +35,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME")]
     sustain: Option<Nanos>,
     /// Ask whether this many I/Os a second are possible: yes, no or undecided
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::positive::<u64>)]
     iops: Option<u64>,
     /// Exit with code 1 if a target's rate is lower, and with code 5 if that is undecided: "rate < 20000"
     #[arg(long, value_name = "GATE", conflicts_with = "print_plan", value_parser = str::parse::<RateGate>)]

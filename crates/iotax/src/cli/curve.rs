@@ -8,6 +8,7 @@ use iotax_model::workload::{Rw, Workload, WorkloadKeys};
 
 use super::args::MarginArgs;
 use super::flags::WorkloadFlags;
+use super::number;
 use super::print_plan::print_plan;
 use super::session::{RunArgs, Session};
 use super::target_args;
@@ -25,7 +26,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
     /// Number of rates for each target, from 5% of what it can do to 110% [default: 12, fewer of several targets]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(4..=40))]
     points: Option<u32>,
     /// Measure five shares of reads, from all to none: at which rates of reads and writes latency is the same
     #[arg(long)]

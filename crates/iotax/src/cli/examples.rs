@@ -142,6 +142,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
             ("iotax fleet run plan.toml --hosts local:3", "A try on this machine"),
         ],
     ),
+    ("fleet list", &[("iotax fleet list", "Which fleets there are")]),
     ("fleet report", &[("iotax fleet report 5f0c21aa", "The result of a fleet again")]),
     ("fleet status", &[("iotax fleet status 5f0c21aa", "What its members do now")]),
     ("fleet drain", &[("iotax fleet drain 5f0c21aa", "Stop after the measurement that goes on")]),
@@ -198,6 +199,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         "resume",
         &[
             ("iotax resume 17", "Go on with a run that was stopped"),
+            ("iotax resume 17 --time 20m", "Its plan again, for longer, because not all was decided"),
             ("iotax resume 17 --repeat 10", "Add rounds up to ten"),
         ],
     ),

@@ -16,6 +16,7 @@ use iotax_store::{Filter, Store};
 
 use super::destination::Destination;
 use super::known_words::known_words;
+use super::number;
 use super::output::{StoreArgs, load};
 use super::say::{note, say};
 use super::{Failure, OrExit, output_formats, usage};
@@ -24,7 +25,7 @@ use super::{Failure, OrExit, output_formats, usage};
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Run number from iotax list; several with --parquet [default with --parquet: all]
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", value_parser = number::run)]
     runs: Vec<i64>,
     #[arg(long, value_name = "FORMAT", required_unless_present = "parquet", conflicts_with = "parquet", value_parser = known_words(output_formats::exported, FORMATS.iter().map(|format| format.name)), help = formats())]
     format: Option<&'static Format>,

@@ -36,7 +36,7 @@ const EVERYDAY: [(&str, &str); 19] = [
     ("net ping", "host port icmp tcp rate length time under_load json html"),
     ("plan check", "plan target overwrite accel"),
     ("plan show", "plan target json toml repeat runtime size"),
-    ("resume", "run repeat max_time db json html yes"),
+    ("resume", "run time repeat max_time db json html yes"),
     ("trend", "name plan tag target workload metric control last since fail_if detail json"),
     ("report", "runs detail paste timing csv markdown db json html"),
 ];
@@ -64,24 +64,31 @@ const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
     ],
 )];
 
-/// Commands that `iotax -h` leaves out: those that are used seldom.
-const SELDOM: [&str; 15] = [
-    "completions",
-    "man",
-    "export",
-    "verify",
-    "mark",
-    "resume",
-    "plan",
-    "import",
-    "note",
-    "push",
-    "pull",
-    "store",
-    "trend",
-    "fleet",
-    "serve",
-];
+/// `iotax -h`: every command, by what one wants to do.
+const OVERVIEW: &str = "\
+Usage: iotax COMMAND [OPTIONS]     All about one: iotax COMMAND --help
+
+Measure
+  ladder            The same storage built in several ways: what each layer costs
+  bench, suite      One file or device; a classic benchmark suite
+  curve, ask        Latency at each load; the highest rate that keeps a limit
+  watch, mark       What an event costs while storage is in use; mark a moment
+  net, fleet        The network; one plan on many machines
+  run, plan         A plan or a fio job; check it or show it first
+  resume            Go on with a run, or measure its plan again for longer
+Look at a machine
+  top, doctor       What goes on right now; how a machine or a path is set up
+  tune              Which settings of the kernel or of a guest pay
+  verify, clean     Lost writes after a power cut; undo what a killed run left
+Results
+  list, report      Runs and what came out; the tables and charts of one
+  compare, trend    Two runs, or a run and its history; gates for CI
+  note, serve       Tag a run; show the store in a browser
+  import, export    Results of fio and others; to CSV, Parquet and others
+  store, push, pull A store for a team, and runs to and from it
+The program
+  completions, man  For a shell; the man pages
+";
 
 /// The widest help, in columns.
 const WIDEST: usize = 110;
@@ -135,14 +142,13 @@ pub(super) fn short(width: usize) -> Command {
         });
         let names = command.get_subcommands().map(|sub| sub.get_name().len());
         let room = width.saturating_sub(names.max().unwrap_or_default() + 4);
+        let command = if path.is_empty() { command.override_help(OVERVIEW) } else { command };
         command.mut_subcommands(|sub| {
             // Behind a text stands ` [alias: NAME]`.
             let aliases: usize = sub.get_visible_aliases().map(|alias| alias.len() + 10).sum();
             let about = sub.get_about();
             let about = about.map(|about| first_clauses(&about.to_string(), room.saturating_sub(aliases)));
-            let is_seldom = SELDOM.contains(&sub.get_name());
-            let hidden = sub.is_hide_set() || is_seldom;
-            sub.about(about.unwrap_or_default()).hide(hidden)
+            sub.about(about.unwrap_or_default())
         })
     })
 }
@@ -226,6 +232,22 @@ mod tests {
             let ids: Vec<_> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
             assert!(everyday.split_whitespace().all(|id| ids.contains(&id)), "{path}: {ids:?}");
         }
+    }
+
+    #[test]
+    fn the_overview_names_every_command() {
+        let names: Vec<&str> = OVERVIEW
+            .lines()
+            .filter_map(|line| line.strip_prefix("  "))
+            .flat_map(|line| {
+                line.split_once("  ").unwrap_or_else(|| line.split_at(17)).0.split(", ").map(str::trim)
+            })
+            .collect();
+        let cli = command(SCREEN.1);
+        let known: Vec<&str> =
+            cli.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Command::get_name).collect();
+        assert!(known.iter().all(|name| names.contains(name)), "{known:?} in {names:?}");
+        assert!(names.iter().all(|name| known.contains(name)), "{names:?} in {known:?}");
     }
 
     #[test]

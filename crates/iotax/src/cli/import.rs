@@ -81,7 +81,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
                 labels.join("; ")
             );
         }
-        note!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
+        note!("Run {id} kept; show it with: {}", store.command("report", id, ""));
     }
     if !documents.is_empty() {
         outputs.write_json(&documents.into())?;

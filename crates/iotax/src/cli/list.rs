@@ -2,11 +2,13 @@
 
 use clap::Args as ClapArgs;
 use iotax_analysis::time::utc;
+use iotax_model::RunState;
 use iotax_model::exit::Exit;
 use iotax_model::visible;
 use iotax_store::{Filter, Listed, RunSummary, Store, StoreError};
 use serde_json::json;
 
+use super::number;
 use super::output::StoreArgs;
 use super::say::{self, note, print_line, say};
 use super::{Failure, OrExit};
@@ -24,7 +26,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "HOST")]
     machine: Option<String>,
     /// At most this many, the newest [default: 100 on a terminal]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
     limit: Option<u32>,
     /// Compare all measurements with their checksums
     #[arg(long, conflicts_with_all = ["words", "tags", "machine", "limit"])]
@@ -49,12 +51,50 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         let lines: Vec<serde_json::Value> = runs.iter().map(|(id, run)| document(*id, run)).collect();
         say::print_json(&lines.into());
     } else {
-        print_line!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
-        runs.iter().for_each(|(id, run)| print_run(*id, run));
+        if runs.is_empty() {
+            say!("{}", nothing(args));
+        } else {
+            print_line!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
+        }
+        for (id, run) in &runs {
+            print_run(*id, run);
+            if let Some(line) = run.as_ref().ok().and_then(|run| outcome(&store, run)) {
+                print_line!("{:>5}  {}", "", visible::line(&line));
+            }
+        }
     }
     let damaged: Vec<&StoreError> = runs.iter().filter_map(|(_, run)| damage(run)).collect();
     damaged.iter().for_each(|error| say!("{error}"));
     Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Environment })
+}
+
+/// Who ran it where, and its main figures.
+fn outcome(store: &Store, run: &RunSummary) -> Option<String> {
+    // The figures of a run that is measuring would be taken from all its measurements.
+    if run.state == RunState::Running || run.damage.is_some() {
+        return None;
+    }
+    let (head, figures) = store.load_figures(run.id).ok()?;
+    let host = run.machine.clone();
+    let who = match (head.environment.user.clone(), host) {
+        (Some(user), Some(host)) => Some(format!("{user}@{host}")),
+        (user, host) => user.or(host),
+    };
+    let parts: Vec<String> = iotax_report::outcome(&head, &figures).into_iter().chain(who).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Says that no run is like what was asked for.
+fn nothing(args: &Args) -> String {
+    let asked = args.words.iter().map(|word| format!("{word:?}"));
+    let asked = asked.chain(args.tags.iter().map(|tag| format!("--tag {tag}")));
+    let asked: Vec<String> =
+        asked.chain(args.machine.iter().map(|host| format!("--machine {host}"))).collect();
+    if asked.is_empty() {
+        "No run is stored yet; the first: iotax ladder DIR".into()
+    } else {
+        format!("No run matches {}", asked.join(" "))
+    }
 }
 
 /// The runs that were asked for, the newest last.

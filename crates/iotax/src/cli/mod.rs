@@ -30,6 +30,7 @@ mod live;
 mod mark;
 mod net;
 mod note;
+mod number;
 mod output;
 mod output_formats;
 mod plan;

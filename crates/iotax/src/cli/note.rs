@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::visible;
 
+use super::number;
 use super::output::StoreArgs;
 use super::say::print_line;
 use super::{Failure, OrExit, usage};
@@ -12,6 +13,7 @@ use super::{Failure, OrExit, usage};
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Run number from iotax list
+    #[arg(value_parser = number::run)]
     run: i64,
     /// A text in place of the former one; an empty one removes it. Without text and tags the note is shown
     text: Option<String>,

@@ -57,7 +57,12 @@ impl StoreArgs {
                 .with_context(|| format!("cannot make {}", dir.display()))
                 .or_exit(Exit::Environment)?;
         }
-        Store::open(place).or_exit(Exit::Environment)
+        Ok(Store::open(place).or_exit(Exit::Environment)?.named(self.name()))
+    }
+
+    /// The store as the user named it, if not by a variable.
+    fn name(&self) -> Option<String> {
+        self.db.as_ref().map(|place| place.to_string_lossy().into_owned())
     }
 
     /// Opens an existing store for reading.
@@ -66,7 +71,7 @@ impl StoreArgs {
         if place.file().is_some_and(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0) {
             return Err(usage(format!("{place}: no run is stored there yet; the first: iotax ladder DIR")));
         }
-        Store::open_to_read(place).or_exit(Exit::Environment)
+        Ok(Store::open_to_read(place).or_exit(Exit::Environment)?.named(self.name()))
     }
 }
 

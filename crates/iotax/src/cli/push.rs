@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_store::{Copied, Filter, Location, Store, StoreError};
 
+use super::number;
 use super::output::StoreArgs;
 use super::say::{print_line, say};
 use super::{Failure, OrExit, usage};
@@ -12,7 +13,7 @@ use super::{Failure, OrExit, usage};
 #[derive(Debug, ClapArgs)]
 pub(super) struct Which {
     /// Run numbers from iotax list of the store that they are copied from
-    #[arg(value_name = "RUN", required_unless_present_any = ["all", "tags"])]
+    #[arg(value_name = "RUN", value_parser = number::run, required_unless_present_any = ["all", "tags"])]
     runs: Vec<i64>,
     /// Copy every run
     #[arg(long, conflicts_with_all = ["runs", "tags"])]

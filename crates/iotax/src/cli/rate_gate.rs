@@ -5,6 +5,7 @@ use std::str::FromStr;
 use iotax_analysis::ask::{Possible, answers};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
+use iotax_model::number;
 use iotax_model::units::human;
 
 use super::say::say;
@@ -19,10 +20,11 @@ impl FromStr for RateGate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let limit = text.trim().strip_prefix("rate").and_then(|rest| rest.trim_start().strip_prefix('<'));
-        let iops = limit.and_then(|limit| limit.trim().parse().ok()).filter(|iops| *iops > 0);
+        let named = ["rate", "iops"].into_iter().find_map(|name| text.trim().strip_prefix(name));
+        let limit = named.and_then(|rest| rest.trim_start().strip_prefix('<'));
+        let iops = limit.and_then(|limit| number::whole(limit, &(1..=u64::MAX)).ok());
         iops.map(|iops| Self { iops }).ok_or_else(|| {
-            format!("{text:?} is not a gate; accepted: rate < N in I/Os a second, such as \"rate < 20000\"")
+            format!("{text:?} is not a gate; accepted: rate < N in I/Os a second, such as \"rate < 20k\"")
         })
     }
 }
@@ -59,7 +61,8 @@ mod tests {
     fn a_gate_is_a_rate_in_whole_numbers() {
         assert_eq!("rate < 20000".parse(), Ok(RateGate { iops: 20_000 }));
         assert_eq!(" rate<5 ".parse(), Ok(RateGate { iops: 5 }));
-        for text in ["", "rate", "rate > 5", "rate < 0", "rate < 1k", "iops < 5", "rate < -1"] {
+        assert_eq!("iops < 1.27k".parse(), Ok(RateGate { iops: 1270 }));
+        for text in ["", "rate", "rate > 5", "rate < 0", "rate < 1z", "p99 < 5", "rate < -1"] {
             let error = text.parse::<RateGate>().expect_err(text);
             assert!(error.contains(&format!("{text:?}")) && error.contains("accepted: rate < N"), "{error}");
         }

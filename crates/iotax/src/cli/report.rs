@@ -11,6 +11,7 @@ use iotax_report::document;
 use iotax_report::{csv, json};
 use iotax_store::Store;
 
+use super::number;
 use super::output::{OutputArgs, load};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, csv_dir, usage};
@@ -19,7 +20,7 @@ use super::{Failure, OrExit, csv_dir, usage};
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Run numbers from iotax list; several are shown side by side [default: the newest]
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", value_parser = number::run)]
     runs: Vec<i64>,
     /// Also show the run's wall time by phase
     #[arg(long)]

@@ -6,9 +6,11 @@ use iotax_analysis::judge;
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::exit::Exit;
+use iotax_model::plan::Plan;
 use iotax_model::units::Nanos;
 
 use super::args::{GuestArgs, OverwriteArgs, RemoteArgs};
+use super::number;
 use super::output::{OutputArgs, load};
 use super::say::say;
 use super::session::{Earlier, Session};
@@ -18,10 +20,14 @@ use super::{Failure, OrExit, usage};
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Run number from iotax list
+    #[arg(value_parser = number::run)]
     run: i64,
     /// Extend the run to this many rounds
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
+    /// Measure the run's plan anew, as a new run with rounds added for at most this long
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time"])]
+    time: Option<Nanos>,
     /// For a run that adds rounds: add no more once those up to the next look would end later than this after resuming
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
@@ -50,9 +56,11 @@ fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
     }
     match (&run.plan.until_decided, args.repeat, args.max_time) {
         (Some(until), Some(repeat), _) => Err(usage(format!(
-            "--repeat {repeat}: run {} adds rounds until all is decided, {} at most; its looks and with them its error rate were \
-             fixed before it began, so that it goes on as planned (iotax resume {}) or another run is begun",
-            run.id, until.max_rounds, run.id
+            "--repeat {repeat}: the looks of run {} were fixed before it began, with {} rounds at most, because its error rate \
+             depends on them; a new run of its plan, for longer: {}",
+            run.id,
+            until.max_rounds,
+            run.command("resume", "--time 10m")
         ))),
         (None, _, Some(time)) => Err(usage(format!(
             "--max-time {time}: run {} has a fixed number of rounds, {}; only a run with --until-decided stops by time",
@@ -62,11 +70,38 @@ fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
     }
 }
 
+/// A new run of the same plan, whose looks are spread over the time.
+fn anew(args: &Args, run: &Run, time: Nanos) -> Result<Exit, Failure> {
+    let plan = &run.plan;
+    let has_own_time = plan.ask.is_some() || plan.curve.is_some() || plan.watch.is_some();
+    if has_own_time || run.fleet.is_some() {
+        return Err(usage(format!(
+            "--time {time}: run {} does not add rounds; only runs that compare targets round by round do",
+            run.id
+        )));
+    }
+    let plan = Plan { until_decided: None, seed: None, ..plan.clone() }.within(time).or_exit(Exit::Usage)?;
+    plan.check().or_exit(Exit::Usage)?;
+    let report = plan.targets.len() > 1;
+    Session {
+        yes: args.yes,
+        guests: args.guest.options(),
+        permission: args.overwrite.permission()?,
+        leave_agent: args.remote.leave_agent,
+        report,
+        ..Session::new(plan, &args.output)
+    }
+    .carry_out()
+}
+
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.output.store.open_existing()?;
     let mut run = load(&store, args.run)?;
     if let Some(source) = &run.source {
         return Err(usage(format!("run {} is {source}; only what iotax measured can be resumed", run.id)));
+    }
+    if let Some(time) = args.time {
+        return anew(args, &run, time);
     }
     refuse_other_design(args, &run)?;
     if let Some(until) = &mut run.plan.until_decided {
@@ -87,10 +122,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         && stopped != Stopped::MaxTime
     {
         say!(
-            "run {} has taken its last look: {}; iotax show {} tells what came of it",
+            "run {} has taken its last look ({}); its result: {}",
             run.id,
             stopped.word(),
-            run.id
+            run.command("report", "")
         );
         return Ok(Exit::Fine);
     }
@@ -102,7 +137,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             // It was killed after its last measurement, before its state was stored.
             args.output.store.open()?.set_state(run.id, RunState::Complete).or_exit(Exit::Environment)?;
         }
-        let more = format!("; more rounds: iotax resume {} --repeat N", run.id);
+        let more =
+            format!("; more rounds: {}", run.command("resume", &format!("--repeat {}", 2 * run.plan.repeat)));
         say!("run {} has all its measurements{}", run.id, if searched { "" } else { &more });
         return Ok(Exit::Fine);
     }

@@ -11,6 +11,7 @@ use iotax_model::exit::Exit;
 use iotax_serve::{Config, Launch, ServeError, Tls};
 use iotax_store::StoreError;
 
+use super::number;
 use super::output::StoreArgs;
 use super::say::say;
 use super::{Failure, OrExit, usage};
@@ -57,7 +58,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR", requires = "allow_run")]
     plans: Option<PathBuf>,
     /// Requests that each peer may make in a second, over ten seconds
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = number::positive::<u32>)]
     rate_limit: u32,
     #[command(flatten)]
     store: StoreArgs,

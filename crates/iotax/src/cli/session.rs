@@ -12,9 +12,9 @@ use iotax_analysis::judge;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, TargetRecord};
-use iotax_model::target::Remote;
+use iotax_model::target::{NetPath, Remote};
 use iotax_model::units::Nanos;
-use iotax_model::{Warning, WarningKind};
+use iotax_model::{TargetSpec, Warning, WarningKind};
 use iotax_report::{document, json, terminal};
 use iotax_store::{NewRun, Store};
 use iotax_testbed::device::Permission;
@@ -148,14 +148,14 @@ impl<'a> Session<'a> {
     /// begun.
     pub(super) fn measure(self) -> Result<(Option<i64>, Exit), Failure> {
         let mut run = None;
-        let exit = self.carry_out_and(|_, measured, _, _| {
+        let exit = self.carry_out_and(|_, measured, store, _| {
             run = Some(measured.run);
             Ok(match measured.ended.or_exit(Exit::Environment)? {
                 // A target that was lost is told as such by the command.
                 Ended::Complete | Ended::Missing(_) => Exit::Fine,
                 Ended::Interrupted => {
-                    let run = measured.run;
-                    say!("Interrupted; what was measured is kept: iotax report {run}");
+                    let command = store.command("report", measured.run, "");
+                    say!("Interrupted; what was measured is kept: {command}");
                     Exit::Interrupted
                 }
             })
@@ -309,7 +309,7 @@ impl<'a> Session<'a> {
         let mut watcher = Watcher::new(self.live.line, &so_far, live);
         let quit_key = watcher.is_on_terminal().then(|| QuitKey::watch(stop, undo_log.socket())).flatten();
         if quit_key.is_some() {
-            watcher.note("q ends it with what was measured until then");
+            watcher.note("q ends the run and reports what is measured so far");
             if plan.watch.is_some() {
                 watcher.note("m marks this moment, as does iotax mark TEXT elsewhere");
             }
@@ -339,18 +339,34 @@ impl<'a> Session<'a> {
         Ok(Some(Measured { run, ended }))
     }
 
+    /// Returns whether a new run was refused by the servers that it was to measure: its reason was said, and once they run it is begun anew.
+    fn reached_no_server(&self, ended: &anyhow::Result<Ended>) -> bool {
+        let has_servers = |target: &TargetSpec| {
+            target.network.as_ref().is_some_and(|network| network.via == NetPath::Server)
+        };
+        let is_whole = matches!(ended, Ok(Ended::Missing(cells)) if *cells >= self.plan.cells());
+        is_whole
+            && self.earlier.is_none()
+            && self.fleet.is_none()
+            && self.plan.targets.iter().all(has_servers)
+    }
+
     /// Writes the results and reports how the run ended.
     fn report(&self, measured: Measured, store: &Store, outputs: &Destinations) -> Result<Exit, Failure> {
         let Measured { run, ended } = measured;
+        if self.reached_no_server(&ended) && store.withdraw(run).or_exit(Exit::Environment)? {
+            say!("Nothing was measured, and no run is kept.");
+            return Ok(Exit::Measurement);
+        }
         let reported = outputs.report(store, run, PageArgs::default(), document::answer);
         if reported.is_err() {
-            say!("Run {run} is kept all the same; its results again: iotax report {run}");
+            say!("Run {run} is kept all the same; its results again: {}", store.command("report", run, ""));
         }
         let ended = ended.or_exit(Exit::Environment)?;
         let judgement = reported?.1;
         let corrupt = judgement.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
         let failed: u32 = judgement.failures.iter().map(|failure| failure.measurements).sum();
-        Ok(match conclude(ended, run, &self.plan) {
+        Ok(match conclude(ended, run, &self.plan, store) {
             Exit::Fine if failed > 0 => {
                 say!("{failed} of them cannot be used: the table and the remarks say why");
                 Exit::Measurement
@@ -494,10 +510,12 @@ pub(super) fn say_not_undone(failure: &NotUndone) {
     say!("not undone: {}: {} (try: iotax clean)", failure.effect, failure.reason);
 }
 
-fn conclude(ended: Ended, run: i64, plan: &Plan) -> Exit {
+fn conclude(ended: Ended, run: i64, plan: &Plan, store: &Store) -> Exit {
+    let resume =
+        || store.load(run).map_or_else(|_| store.command("resume", run, ""), |run| run.command("resume", ""));
     match ended {
         Ended::Complete => {
-            note!("Run {run} kept; show it again with: iotax report {run}");
+            note!("Run {run} kept; show it again with: {}", store.command("report", run, ""));
             Exit::Fine
         }
         Ended::Missing(cells) => {
@@ -505,12 +523,12 @@ fn conclude(ended: Ended, run: i64, plan: &Plan) -> Exit {
                 // Looks already taken cannot be repeated with other figures.
                 say!("{cells} measurements failed; the looks were taken without them. Run {run} kept");
             } else {
-                say!("{cells} measurements failed; try them again with: iotax resume {run}");
+                say!("{cells} measurements failed; try them again with: {}", resume());
             }
             Exit::Measurement
         }
         Ended::Interrupted => {
-            say!("Interrupted; what was measured is kept. Go on with: iotax resume {run}");
+            say!("Interrupted; what was measured is kept. Go on with: {}", resume());
             Exit::Interrupted
         }
     }

@@ -14,6 +14,7 @@ use iotax_model::{Suite, TargetSpec};
 
 use super::args::DesignArgs;
 use super::known_words::text_of;
+use super::number;
 use super::output::OutputArgs;
 use super::print_plan::print_plan;
 use super::say::{note, print_line};
@@ -43,13 +44,13 @@ pub(super) struct Args {
     #[arg(long)]
     size: Option<Bytes>,
     /// Number of files in tests of files; the largest one if a test has several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u64>(1..=1_000_000))]
     nrfiles: Option<u64>,
     /// For records: test small records on files above 32m too
     #[arg(long)]
     all_records: bool,
     /// Number of rounds [default: the suite's own]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
     /// Length of each measurement; tests that end by themselves take at most this long
     #[arg(long, value_name = "TIME", value_parser = seconds)]

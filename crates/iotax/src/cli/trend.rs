@@ -14,6 +14,7 @@ use iotax_report::{document, json, sentences};
 use iotax_store::{Filter, RunSummary, Store};
 
 use super::known_words::known_words;
+use super::number;
 use super::output::StoreArgs;
 use super::say::{self, note, say};
 use super::terminal::PageArgs;
@@ -48,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     control: Option<String>,
     /// Only the newest N runs
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number::positive::<u32>)]
     last: Option<u32>,
     /// Only changes that may have come with this run or later: its number, or a day such as 2026-11-20
     #[arg(long, value_name = "RUN|DAY")]

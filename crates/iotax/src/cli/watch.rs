@@ -11,6 +11,7 @@ use iotax_model::workload::{Memory, Rw, Verify, Workload, WorkloadKeys};
 
 use super::flags::WorkloadFlags;
 use super::net::target_name;
+use super::number;
 use super::print_plan::print_plan;
 use super::session::{RunArgs, Session};
 use super::target_args;
@@ -40,7 +41,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME")]
     late: Option<Nanos>,
     /// Repetitions on each target [default: 1, with --control 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
     /// Measure the same load without events too, in random order with that with events, and say what each event costs by comparison
     #[arg(long)]

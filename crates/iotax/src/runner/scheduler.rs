@@ -141,7 +141,7 @@ impl<'a> Scheduler<'a> {
         let end = passed + planned * stretched;
         (end > limit.as_secs_f64()).then(|| {
             format!(
-                "it ends here: the next look would be after {}, beyond the {limit} that it has",
+                "stopped: the rounds up to the next look would end after {}, and the limit is {limit}",
                 human::duration(end)
             )
         })

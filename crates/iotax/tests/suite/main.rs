@@ -37,6 +37,7 @@ mod net_lab;
 mod net_ladder;
 mod net_ping;
 mod net_truth;
+mod pasted;
 mod plan;
 mod readme;
 mod results;

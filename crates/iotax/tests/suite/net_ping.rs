@@ -99,9 +99,11 @@ mod alone {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{stderr}");
         assert!(stderr.contains("iotax net serve") && stderr.contains("--icmp"), "{stderr}");
+        assert!(stderr.contains("no run is kept"), "{stderr}");
+        assert_eq!(lab.json(&["list", "--json"]), serde_json::json!([]), "a run that was refused is none");
         for (arguments, words) in [
             (&["--length", "9", "127.0.0.1"][..], "16 to 65507"),
-            (&["--rate", "0", "127.0.0.1"], "1 or more"),
+            (&["--rate", "0", "127.0.0.1"], "1 and more"),
             (&["--icmp", "no.such.host.invalid"], "no.such.host.invalid"),
         ] {
             let output = lab.iotax().args(["net", "ping"]).args(arguments).output().expect("iotax starts");

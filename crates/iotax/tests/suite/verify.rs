@@ -252,7 +252,7 @@ fn what_is_no_journal_is_refused_with_its_name() {
     for (flags, words) in [
         (["--write-journal", "j"], ["write_journal = j", "add verify"]),
         (["--buffer-pattern", "abc"], ["\"abc\" is not a pattern", "0xdeadbeef"]),
-        (["--dedupe-percentage", "101"], ["dedupe_percentage = 101", "0 to 100"]),
+        (["--dedupe-percentage", "101"], ["--dedupe-percentage", "0 to 100"]),
         (["--verify", "md5"], ["md5", "crc32c, xxh3"]),
     ] {
         let refused = lab.run(&["bench", utf8(&file), "--rw", "write", flags[0], flags[1]]);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::rates::at_rate;
 use super::{BETWEEN, Plan, PlanError};
 use crate::units::Nanos;
+use crate::words::WordError;
 use crate::workload::Workload;
 
 /// Default time to measure for.
@@ -67,6 +68,9 @@ pub enum Slo {
     NoErrors,
 }
 
+/// Figures that a condition may be on; of percentiles the usual ones.
+const FIGURES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p99.9", "errors"];
+
 /// A text that is no condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -106,7 +110,9 @@ impl FromStr for Slo {
     fn from_str(text: &str) -> Result<Self, SloError> {
         let refuse = |reason: String| SloError { input: text.to_owned(), reason };
         let at = text.find(['<', '=', '>']).ok_or_else(|| refuse("it has no <=".into()))?;
-        let (figure, rest) = (text[..at].trim(), &text[at..]);
+        let (named, rest) = (text[..at].trim(), &text[at..]);
+        // The names of metrics elsewhere: latency_p99_9.
+        let figure = named.strip_prefix("latency_").unwrap_or(named).replace('_', ".");
         let sign_len = rest.find(|c| !"<=>".contains(c)).unwrap_or(rest.len());
         let (sign, limit) = (&rest[..sign_len], rest[sign_len..].trim());
         if figure == "errors" {
@@ -132,10 +138,8 @@ impl FromStr for Slo {
         let percent: Option<f64> = figure.strip_prefix('p').and_then(|number| number.parse().ok());
         match percent {
             Some(percent) if percent > 0.0 && percent < 100.0 => Ok(Self::Percentile { percent, most }),
-            Some(_) => Err(refuse(format!("{figure:?}: a percentile is above 0 and below 100"))),
-            None => {
-                Err(refuse(format!("{figure:?} is neither a percentile such as p99, nor mean or errors")))
-            }
+            Some(_) => Err(refuse(format!("{named:?}: a percentile is above 0 and below 100"))),
+            None => Err(refuse(WordError::new("figure", named, &FIGURES).to_string())),
         }
     }
 }
@@ -306,6 +310,13 @@ mod tests {
             assert_eq!(slo.to_string(), said);
             assert_eq!(said.parse::<Slo>().expect(said), slo);
         }
+        for (id, short) in [
+            ("latency_p99 <= 1ms", "p99 <= 1ms"),
+            ("latency_p99_9 <= 1ms", "p99.9 <= 1ms"),
+            ("latency_mean <= 1ms", "mean <= 1ms"),
+        ] {
+            assert_eq!(id.parse::<Slo>(), short.parse(), "{id}");
+        }
     }
 
     #[test]
@@ -317,7 +328,8 @@ mod tests {
             ("p99 >= 5ms", "\">=\""),
             ("p100 <= 5ms", "below 100"),
             ("p0 <= 5ms", "above 0"),
-            ("latency <= 5ms", "\"latency\" is neither"),
+            ("latency <= 5ms", "\"latency\" is not a known figure"),
+            ("meen <= 5ms", "(did you mean \"mean\"?)"),
             ("errors <= 3", "errors = 0"),
             ("p99 <= 0ms", "no I/O takes no time"),
         ] {

@@ -356,8 +356,9 @@ impl Plan {
         if max_rounds <= FIRST_LOOK {
             let least = Nanos(round.saturating_mul(u64::from(FIRST_LOOK) + 1));
             return Err(PlanError::Content(format!(
-                "time = {time}: {FIRST_LOOK} rounds of {} cells up to the first look and one more take about {}; give more time (--time), \
-                 shorter measurements (--runtime), fewer targets and workloads, or a fixed number of rounds (--repeat)",
+                "time = {time}: too short; {} rounds of {} measurements are the fewest that can decide anything, and take about {}; \
+                 give more time (--time), shorter measurements (--runtime), fewer targets and workloads, or a fixed number of rounds (--repeat)",
+                FIRST_LOOK + 1,
                 self.cells(),
                 human::duration(least.as_secs_f64())
             )));

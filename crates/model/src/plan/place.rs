@@ -6,6 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::PlanError;
 use crate::words::nearest;
+use crate::workload::KEYS;
 
 /// The text of a plan file.
 #[derive(Clone, Copy)]
@@ -35,11 +36,24 @@ impl Text<'_> {
 
     /// Translates an error of the parser.
     pub(super) fn parser(self, error: &toml::de::Error) -> PlanError {
-        let message = in_our_words(error.message().trim_end());
+        let message = error.message().trim_end();
+        let refused = error.span().and_then(|span| self.number(span, message));
+        let message = refused.unwrap_or_else(|| in_our_words(message));
         match error.span() {
             Some(span) => self.at(span, &message),
             None => PlanError::File(message),
         }
+    }
+
+    /// The refusal of a workload's number by its key, which knows the range.
+    fn number(self, value: Range<usize>, message: &str) -> Option<String> {
+        message.rsplit_once(", expected u")?.1.parse::<u8>().ok()?;
+        let start = self.floor(value.start);
+        let before = self.0[..start].trim_end().strip_suffix('=')?.trim_end();
+        let name = before.rsplit(|c: char| !(c.is_ascii_lowercase() || c == '_')).next()?;
+        let key = KEYS.iter().find(|key| key.name == name)?;
+        let number = self.0.get(start..self.floor(value.end))?;
+        (key.check)(number.trim_matches('"')).err()
     }
 
     /// The start of the character that contains a byte.
@@ -77,9 +91,7 @@ fn in_our_words(message: &str) -> String {
         return message.to_owned();
     };
     let accepted = match expected {
-        "u8" => "a whole number from 0 to 255",
-        "u32" => "a whole number from 0 to 4294967295",
-        "u64" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" => "a whole number",
         "a boolean" => "true or false",
         "a string" | "path string" => "text in quotes",
         other => other.strip_prefix("struct ").map_or(other, |_| "a table, { key = value }"),

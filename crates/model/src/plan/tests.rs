@@ -144,6 +144,11 @@ fn errors_name_line_and_key_and_the_accepted_form() {
             "vcpus = -2",
             "line 19, column 73: integer `-2` does not belong here; accepted: a whole number",
         ),
+        (
+            "iodepth = 16",
+            "iodepth = 16\nrwmixread = 300",
+            "line 26, column 13: \"300\" is not a whole percentage; accepted: 0 to 100",
+        ),
         ("vcpus = 2", "vcpus = 99", "line 19, column 65: target \"vm-qcow2\": vcpus = 99: accepted: 1 to 64"),
         (
             "iothread = true",
@@ -296,7 +301,10 @@ fn a_time_is_divided_into_rounds_and_looks() {
     let plan = Plan::from_toml(&format!("time = '3m'\n{alone}{work}")).expect("a plan");
     assert_eq!((plan.repeat, plan.until_decided), (60, None));
     for (head, said) in [
-        ("time = '3s'", "time = 3s: 3 rounds of 2 cells up to the first look and one more take about 4"),
+        (
+            "time = '3s'",
+            "time = 3s: too short; 4 rounds of 2 measurements are the fewest that can decide anything, and take about 4",
+        ),
         ("time = '3m'\nrepeat = 5", "time takes the place of repeat and until_decided"),
     ] {
         let error = Plan::from_toml(&format!("{head}\n{two}{work}")).expect_err(said).to_string();
@@ -333,13 +341,9 @@ fn what_cannot_be_decided_is_refused() {
             "",
             "line 1, column 10: floating point `0.02` does not belong here; accepted: text",
         ),
-        ("", "max_rounds = 3", "line 27, column 1: max_rounds = 3: accepted: more than the first look"),
-        ("", "max_rounds = 1001", "line 27, column 1: max_rounds = 1001: accepted: more than"),
-        (
-            "",
-            "max_time = \"1m\"",
-            "line 27, column 1: max_time = 1m: the 3 rounds up to the first look alone",
-        ),
+        ("", "max_rounds = 3", "line 27, column 1: max_rounds = 3: accepted: 4 to 1000"),
+        ("", "max_rounds = 1001", "line 27, column 1: max_rounds = 1001: accepted: 4 to 1000"),
+        ("", "max_time = \"1m\"", "line 27, column 1: max_time = 1m: too short; the first 3 rounds take"),
         ("", "max_round = 3", "line 27, column 1: `max_round` is not a key here; did you mean `max_rounds`?"),
     ] {
         let text = format!("{head}{GOOD}[until_decided]\n{tail}\n");

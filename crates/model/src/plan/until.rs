@@ -162,15 +162,16 @@ impl UntilDecided {
         }
         if self.max_rounds <= repeat || self.max_rounds > MOST_ROUNDS {
             return refuse(format!(
-                "max_rounds = {}: accepted: more than the first look, which is repeat = {repeat}, up to {MOST_ROUNDS}",
-                self.max_rounds
+                "max_rounds = {}: accepted: {} to {MOST_ROUNDS}, which is more than repeat",
+                self.max_rounds,
+                repeat + 1
             ));
         }
         let first = Nanos(round.0.saturating_mul(u64::from(repeat)));
         match self.max_time {
-            Some(time) if time < first => refuse(format!(
-                "max_time = {time}: the {repeat} rounds up to the first look alone measure for {first}"
-            )),
+            Some(time) if time < first => {
+                refuse(format!("max_time = {time}: too short; the first {repeat} rounds take {first}"))
+            }
             _ => Ok(()),
         }
     }

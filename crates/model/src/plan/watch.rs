@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{Action, Operation, PlannedEvent};
 use super::{Plan, PlanError};
+use crate::number;
 use crate::target::{DiskStack, NewFile, Stack, StorageStack, TargetSpec};
 use crate::units::Nanos;
 use crate::words::words;
@@ -132,8 +133,7 @@ impl FromStr for Requirement {
         let (name, rest) = (text[..at].trim(), &text[at..]);
         let sign_len = rest.find(|c| !"<=>".contains(c)).unwrap_or(rest.len());
         let (sign, limit) = (&rest[..sign_len], rest[sign_len..].trim());
-        let figure: WatchFigure =
-            name.parse().map_err(|_| refuse(format!("{name:?} is not a figure of a watch")))?;
+        let figure: WatchFigure = name.parse().map_err(|error| refuse(format!("{error}")))?;
         if !matches!(sign, "<" | "<=" | "=" | "==") {
             return Err(refuse(format!("{sign:?}: it says the most that passes, by < or <=")));
         }
@@ -142,7 +142,8 @@ impl FromStr for Requirement {
                 Limit::Time(limit.parse().map_err(|error| refuse(format!("{error}")))?)
             }
             _ => Limit::Count(
-                limit.parse().map_err(|_| refuse(format!("{limit:?}: {figure} takes a whole number")))?,
+                number::whole(limit, &(0..=u64::MAX))
+                    .map_err(|error| refuse(format!("{figure}: {error}")))?,
             ),
         };
         let (none, below) = (matches!(limit, Limit::Count(0) | Limit::Time(Nanos(0))), sign == "<");
@@ -461,8 +462,9 @@ mod tests {
             ("gap < 30", "unit"),
             ("gap = 3s", "only gap = 0"),
             ("late < 0", "nothing is below it"),
-            ("lost = x", "takes a whole number"),
-            ("speed < 3", "is not a figure of a watch"),
+            ("lost = x", "lost: \"x\" is not a whole number"),
+            ("speed < 3", "is not a known figure"),
+            ("gaps < 3s", "(did you mean \"gap\"?)"),
         ] {
             let error = text.parse::<Requirement>().expect_err(text).to_string();
             assert!(error.contains(&format!("{text:?}")) && error.contains(why), "{error}");

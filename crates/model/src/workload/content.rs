@@ -98,15 +98,6 @@ impl Workload {
     /// Rejects content that no engine can write.
     pub(super) fn check_content(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
-        for (key, percent) in [
-            ("buffer_compress_percentage", self.buffer_compress_percentage),
-            ("dedupe_percentage", self.dedupe_percentage),
-            ("dedupe_working_set_percentage", self.dedupe_working_set_percentage.unwrap_or(0)),
-        ] {
-            if percent > 100 {
-                return refuse(key, &percent, "accepted: 0 to 100 (percent)");
-            }
-        }
         let chunk = self.buffer_compress_chunk;
         if chunk.0 == 0 || chunk.0 > 1 << 20 || !chunk.0.is_multiple_of(512) {
             return refuse("buffer_compress_chunk", &chunk, "accepted: a multiple of 512 up to 1m");

@@ -8,7 +8,7 @@ use super::{ASSUMED, DEFAULT_SIZE, Test, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 /// Maximum number of files per job.
-const MOST_FILES: u64 = 1_000_000;
+pub(super) const MOST_FILES: u64 = 1_000_000;
 /// Maximum file size, a limit of the archive format.
 const LARGEST: Bytes = Bytes(1 << 31);
 /// Default number of files of a single-file test.

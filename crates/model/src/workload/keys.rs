@@ -1,17 +1,20 @@
 //! The keys of a workload. Plan files, the flags of `iotax bench` and JSON are generated from this table.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::files::MOST_FILES;
 use super::{
     AccessHint, BufferPattern, ByDirection, CpuPolicy, DedupeMode, Distribution, FileLayout, FileSize,
     IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, RateProcess, Rw, Stamps, Stride,
-    SyncMode, Test, ToleratedErrors, Verify,
+    SyncMode, Test, ToleratedErrors, Verify, WorkloadError,
 };
 use crate::net::Traffic;
+use crate::number;
 use crate::units::{Bytes, Nanos};
 
 /// A type that a key can have.
@@ -25,8 +28,26 @@ pub trait KeyValue: FromStr<Err: Display> {
     ///
     /// # Errors
     /// The message quotes the input and names the accepted form.
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str, _: &Form) -> Result<Self, String> {
         text.parse().map_err(|error: Self::Err| error.to_string())
+    }
+
+    /// Its number, if it is a plain one.
+    fn number(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The numbers that a key takes.
+#[derive(Debug)]
+pub struct Form {
+    range: RangeInclusive<u64>,
+    is_percentage: bool,
+}
+
+impl Form {
+    fn new(value: &str, range: RangeInclusive<u64>) -> Self {
+        Self { range, is_percentage: value == "PERCENT" }
     }
 }
 
@@ -34,7 +55,7 @@ impl KeyValue for bool {
     const SWITCH: bool = true;
 
     /// Accepts fio's booleans, and the words.
-    fn from_text(text: &str) -> Result<Self, String> {
+    fn from_text(text: &str, _: &Form) -> Result<Self, String> {
         match text {
             "1" | "true" | "yes" => Ok(true),
             "0" | "false" | "no" => Ok(false),
@@ -61,10 +82,13 @@ macro_rules! word {
 macro_rules! number {
     ($($type:ty),+) => {
         $(impl KeyValue for $type {
-            fn from_text(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|_| {
-                    format!("{text:?} is not a number; accepted: a whole number from 0 to {}", Self::MAX)
-                })
+            fn from_text(text: &str, form: &Form) -> Result<Self, String> {
+                let read = if form.is_percentage { number::percentage } else { number::whole };
+                read(text, &form.range)
+            }
+
+            fn number(&self) -> Option<u64> {
+                Some((*self).into())
             }
         })+
     };
@@ -95,12 +119,26 @@ pub struct WorkloadKey {
     pub check: fn(&str) -> Result<(), String>,
 }
 
-/// Declares the keys: first those with a default, then the optional ones. A key has a help text, a name, the placeholder of its value, and
-/// a type.
+/// The range of a number: the given one, or any.
+macro_rules! range {
+    () => {
+        0..=u64::MAX
+    };
+    (($least:literal ..= $most:expr)) => {
+        $least..=$most
+    };
+}
+
+/// Declares the keys: first those with a default, then the optional ones. A key has a help text, a name, the placeholder of its value, the
+/// range of a number, and a type.
 macro_rules! keys {
     (
-        with_default { $($(#[doc = $help:literal])+ $name:ident $value:literal: $type:ty = $default:expr;)+ }
-        optional { $($(#[doc = $opt_help:literal])+ $opt_name:ident $opt_value:literal: $opt_type:ty;)+ }
+        with_default {
+            $($(#[doc = $help:literal])+ $name:ident $value:literal $(in $range:tt)?: $type:ty = $default:expr;)+
+        }
+        optional {
+            $($(#[doc = $opt_help:literal])+ $opt_name:ident $opt_value:literal $(in $opt_range:tt)?: $opt_type:ty;)+
+        }
     ) => {
         /// A complete workload: defaults are filled in.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -151,7 +189,9 @@ macro_rules! keys {
                 default: Some(|| ToString::to_string(&{ let value: $type = $default; value })),
                 switch: <$type as KeyValue>::SWITCH,
                 words: <$type as KeyValue>::WORDS,
-                check: |text| <$type as KeyValue>::from_text(text).map(drop),
+                check: |text| {
+                    <$type as KeyValue>::from_text(text, &Form::new($value, range!($($range)?))).map(drop)
+                },
             },)+
             $(WorkloadKey {
                 name: stringify!($opt_name),
@@ -160,7 +200,10 @@ macro_rules! keys {
                 default: None,
                 switch: <$opt_type as KeyValue>::SWITCH,
                 words: <$opt_type as KeyValue>::WORDS,
-                check: |text| <$opt_type as KeyValue>::from_text(text).map(drop),
+                check: |text| {
+                    let form = Form::new($opt_value, range!($($opt_range)?));
+                    <$opt_type as KeyValue>::from_text(text, &form).map(drop)
+                },
             },)+
         ];
 
@@ -192,16 +235,38 @@ macro_rules! keys {
                 workload
             }
 
-            /// Sets one of [`KEYS`] from its text.
+            /// Sets one of [`KEYS`] from its text. Ranges are left to [`Workload::check`].
             ///
             /// # Errors
             /// The message quotes the input and names the accepted form.
             pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+                let form = |value| Form::new(value, range!());
                 match key {
-                    $(stringify!($name) => self.$name = Some(KeyValue::from_text(text)?),)+
-                    $(stringify!($opt_name) => self.$opt_name = Some(KeyValue::from_text(text)?),)+
+                    $(stringify!($name) => self.$name = Some(KeyValue::from_text(text, &form($value))?),)+
+                    $(stringify!($opt_name) => {
+                        self.$opt_name = Some(KeyValue::from_text(text, &form($opt_value))?);
+                    })+
                     _ => return Err(format!("{key:?} is not a key of a workload")),
                 }
+                Ok(())
+            }
+        }
+
+        impl Workload {
+            /// Rejects numbers outside the ranges of their keys.
+            pub(super) fn check_ranges(&self) -> Result<(), WorkloadError> {
+                let check = |key, number: Option<u64>, range: RangeInclusive<u64>| match number {
+                    Some(number) if !range.contains(&number) => {
+                        let accepted = format!("accepted: {}", number::accepted(&range));
+                        Err(self.refusal(key, &number, &accepted))
+                    }
+                    _ => Ok(()),
+                };
+                $($(check(stringify!($name), self.$name.number(), range!($range))?;)?)+
+                $($(
+                    let number = self.$opt_name.as_ref().and_then(KeyValue::number);
+                    check(stringify!($opt_name), number, range!($opt_range))?;
+                )?)+
                 Ok(())
             }
         }
@@ -215,15 +280,15 @@ keys! {
         /// Block size of an I/O
         bs "SIZE": Bytes = Bytes(4096);
         /// I/Os kept in flight by each job (1 for psync)
-        iodepth "N": u32 = 1;
+        iodepth "N" in (1..=4096): u32 = 1;
         /// Concurrent jobs on the same area; sequential ones divide it
-        numjobs "N": u32 = 1;
+        numjobs "N" in (1..=1024): u32 = 1;
         /// Length of the measurement
         runtime "TIME": Nanos = Nanos::from_secs(10);
         /// Warm-up before the measurement; its I/Os do not count
         ramp_time "TIME": Nanos = Nanos::from_secs(1);
         /// Percentage of reads in a mix
-        rwmixread "PERCENT": u8 = 50;
+        rwmixread "PERCENT" in (0..=100): u8 = 50;
         /// Start of the area; size counts from there
         offset "SIZE": Bytes = Bytes(0);
         /// Distribution of random offsets: random, zipf:THETA, pareto:H, normal:DEVIATION or zoned:IO/SIZE:IO/SIZE...
@@ -231,7 +296,7 @@ keys! {
         /// Draw random offsets independently; otherwise each block comes once per pass
         norandommap "0|1": bool = false;
         /// Percentage of random I/Os in a random pattern; the others are sequential to the one before
-        percentage_random "PERCENT": u8 = 100;
+        percentage_random "PERCENT" in (0..=100): u8 = 100;
         /// Durability of each write: none, sync (O_SYNC) or dsync (O_DSYNC)
         sync "HOW": SyncMode = SyncMode::None;
         /// Bypass the page cache (O_DIRECT)
@@ -265,11 +330,11 @@ keys! {
         /// Time stamps: one for the I/Os of a call (batch), or one for each (io)
         stamps "WHAT": Stamps = Stamps::Batch;
         /// Percentage of written data that is compressible
-        buffer_compress_percentage "PERCENT": u8 = 0;
+        buffer_compress_percentage "PERCENT" in (0..=100): u8 = 0;
         /// Unit in which that percentage applies
         buffer_compress_chunk "SIZE": Bytes = Bytes(512);
         /// Percentage of writes that repeat the data of an earlier one
-        dedupe_percentage "PERCENT": u8 = 0;
+        dedupe_percentage "PERCENT" in (0..=100): u8 = 0;
         /// Content that a duplicate repeats: that of any earlier write (repeat), or one of a fixed set (working_set)
         dedupe_mode "MODE": DedupeMode = DedupeMode::Repeat;
         /// Jobs share that fixed set
@@ -285,7 +350,7 @@ keys! {
     }
     optional {
         /// CPU that the thread of sqthread_poll is bound to
-        sqthread_poll_cpu "CPU": u32;
+        sqthread_poll_cpu "CPU" in (0..=8191): u32;
         /// Length of the area [default: all of an existing target, 1GiB of a created one]
         size "SIZE": Bytes;
         /// Range of block sizes instead of bs, uniform: 4k-16k, or for reads, writes and trims 4k-16k,8k-32k
@@ -315,17 +380,17 @@ keys! {
         /// NUMA nodes of the job's memory: default, local, prefer:NODE, bind:NODES or interleave:NODES
         numa_mem_policy "POLICY": MemoryPolicy;
         /// Priority of the job's I/O within its class: 0 (first) to 7
-        prio "LEVEL": u8;
+        prio "LEVEL" in (0..=7): u8;
         /// Class of the job's I/O priority: 1 (real time), 2 (best effort) or 3 (idle)
-        prioclass "CLASS": u8;
+        prioclass "CLASS" in (1..=3): u8;
         /// Percentage of I/Os that have a priority of their own, with io_uring or libaio
-        cmdprio_percentage "PERCENT": u8;
+        cmdprio_percentage "PERCENT" in (0..=100): u8;
         /// Class of that priority, as prioclass [default: 1]
-        cmdprio_class "CLASS": u8;
+        cmdprio_class "CLASS" in (1..=3): u8;
         /// Level of that priority, as prio [default: 0]
-        cmdprio "LEVEL": u8;
+        cmdprio "LEVEL" in (0..=7): u8;
         /// Percentage of the area that the fixed set of duplicates holds [default: 5]
-        dedupe_working_set_percentage "PERCENT": u8;
+        dedupe_working_set_percentage "PERCENT" in (0..=100): u8;
         /// Failed I/Os that do not count toward max_errors: directions with errors, such as read,write:ENOSPC
         tolerated_errors "LIST": ToleratedErrors;
         /// Delay of this job after the others
@@ -335,19 +400,19 @@ keys! {
         /// Bytes that each job transfers before it ends [default: no limit]
         io_size "SIZE": Bytes;
         /// Passes of each job over its area, or io_size, before it ends [default: no limit]
-        loops "N": u64;
+        loops "N" in (1..=u64::MAX): u64;
         /// Flush data and metadata (fsync) after this many writes
-        fsync "N": u64;
+        fsync "N" in (1..=u64::MAX): u64;
         /// Flush data (fdatasync) after this many writes
-        fdatasync "N": u64;
+        fdatasync "N" in (1..=u64::MAX): u64;
         /// Open loop: each job starts this many I/Os per second, even if earlier ones are not done
-        rate_iops "N": u64;
+        rate_iops "N" in (1..=u64::MAX): u64;
         /// Open loop: as rate_iops, in bytes per second
         rate "SIZE": Bytes;
         /// Pause of a job after each thinktime_blocks I/Os
         thinktime "TIME": Nanos;
         /// I/Os between two pauses [default: 1]
-        thinktime_blocks "N": u64;
+        thinktime_blocks "N" in (1..=u64::MAX): u64;
         /// Content of writes, or of their compressible part: "abc", 0xdeadbeef or 123, repeated
         buffer_pattern "PATTERN": BufferPattern;
         /// Record every acknowledged write in this new file, best on another machine's storage; see iotax verify
@@ -357,15 +422,15 @@ keys! {
         /// Record each time of at least this length in which no I/O completes
         blackout "TIME": Nanos;
         /// End the measurement, keeping its results, after this many failed I/Os
-        max_errors "N": u64;
+        max_errors "N" in (1..=u64::MAX): u64;
         /// An operation other than plain I/O, as in the classic benchmarks; iotax suite uses these
         test "TEST": Test;
         /// Files of each job, for a file test [default: 1000; 24000 in a tree]
-        nrfiles "N": u64;
+        nrfiles "N" in (1..=MOST_FILES): u64;
         /// Size of each file, or a range: 0-16k [default: empty; in a tree, sizes as in source code, size in total]
         filesize "SIZE": FileSize;
         /// Directories of each job [default: 1; in a tree, one per 14 files]
-        nrdirs "N": u64;
+        nrdirs "N" in (1..=MOST_FILES): u64;
     }
 }
 
@@ -416,13 +481,31 @@ mod tests {
             ("iodept", "1", "\"iodept\""),
             ("direct", "maybe", "\"maybe\""),
             ("rw", "raed", "\"raed\""),
-            ("rate_iops", "100k", "\"100k\" is not a number; accepted: a whole number"),
-            ("rwmixread", "300", "from 0 to 255"),
+            ("rate_iops", "100 apples", "\"100 apples\" is not a whole number"),
         ] {
             let error = keys.set(key, value).expect_err(words);
             assert!(error.contains(words), "{error}");
         }
         assert_eq!(keys, WorkloadKeys::default());
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_told_the_range_of_its_key() {
+        for (name, text, accepted) in [
+            ("rwmixread", "300", "\"300\" is not a whole percentage; accepted: 0 to 100"),
+            ("iodepth", "0", "\"0\" is not a whole number in range; accepted: 1 to 4096"),
+            ("numjobs", "x", "accepted: 1 to 1024"),
+            ("rate_iops", "-5", "accepted: 1 and more, such as 500 or 10k"),
+        ] {
+            let key = KEYS.iter().find(|key| key.name == name).expect(name);
+            let error = (key.check)(text).expect_err(name);
+            assert!(error.contains(accepted), "{error}");
+        }
+        let mut keys = WorkloadKeys::default();
+        for (key, text) in [("rate_iops", "1.27k"), ("rwmixread", "70%"), ("iodepth", "2k")] {
+            keys.set(key, text).expect(key);
+        }
+        assert_eq!((keys.rate_iops, keys.rwmixread, keys.iodepth), (Some(1270), Some(70), Some(2000)));
     }
 
     #[test]

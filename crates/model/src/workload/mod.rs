@@ -292,11 +292,13 @@ impl Workload {
         if let Some(net) = &self.net {
             return self.check_net(net);
         }
-        match self.test {
+        if self.test == Some(Test::Foreign) {
             // Its keys describe the work of another tool, as far as known.
-            Some(Test::Foreign) => return Ok(()),
-            Some(test) => self.check_test(test)?,
-            None => {}
+            return Ok(());
+        }
+        self.check_ranges()?;
+        if let Some(test) = self.test {
+            self.check_test(test)?;
         }
         self.check_pattern()?;
         self.check_content()?;
@@ -304,9 +306,6 @@ impl Workload {
         self.check_file()?;
         self.check_mapping()?;
         self.check_placement()?;
-        if self.iodepth == 0 || self.iodepth > 4096 {
-            return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
-        }
         if self.ioengine.is_synchronous() && self.iodepth > 1 {
             return refuse(
                 "iodepth",
@@ -338,18 +337,8 @@ impl Workload {
         if let (Some(cpu), false) = (self.sqthread_poll_cpu, self.sqthread_poll) {
             return refuse("sqthread_poll_cpu", &cpu, "needs sqthread_poll = true".into());
         }
-        if self.numjobs == 0 || self.numjobs > 1024 {
-            return refuse("numjobs", &self.numjobs, "accepted: 1 to 1024".into());
-        }
         if self.runtime < Nanos::from_millis(100) {
             return refuse("runtime", &self.runtime, "accepted: 100ms and more".into());
-        }
-        if self.rate_iops == Some(0) {
-            return refuse(
-                "rate_iops",
-                &0,
-                "accepted: 1 and more; left out, each I/O follows the one before".into(),
-            );
         }
         if self.rate == Some(Bytes(0)) {
             return refuse("rate", &0, "accepted: bytes a second, such as 10m".into());
@@ -363,9 +352,8 @@ impl Workload {
         if let (Some(pause), true) = (self.thinktime, self.is_open_loop()) {
             return refuse("thinktime", &pause, "a rate decides when I/Os begin; use one of them".into());
         }
-        if let Some(blocks) = self.thinktime_blocks.filter(|blocks| *blocks == 0 || self.thinktime.is_none())
-        {
-            return refuse("thinktime_blocks", &blocks, "accepted: 1 and more, with a thinktime".into());
+        if let (Some(blocks), None) = (self.thinktime_blocks, self.thinktime) {
+            return refuse("thinktime_blocks", &blocks, "needs a thinktime".into());
         }
         if let Some(patience) = self.stall_timeout.filter(|patience| *patience < Nanos::from_millis(100)) {
             return refuse("stall_timeout", &patience, "accepted: 100ms and more".into());
@@ -378,13 +366,6 @@ impl Workload {
                 "blackout",
                 &least,
                 "accepted: one job; it keeps up to iodepth I/Os outstanding".into(),
-            );
-        }
-        if self.max_errors == Some(0) {
-            return refuse(
-                "max_errors",
-                &0,
-                "accepted: 1 and more; left out, errors are counted only".into(),
             );
         }
         Ok(())

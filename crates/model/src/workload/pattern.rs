@@ -20,11 +20,6 @@ impl Workload {
         if let (Some(_), Some(split)) = (&self.bsrange, &self.bssplit) {
             return refuse("bssplit", split, "bsrange is given too; use one of them");
         }
-        for (key, percent) in [("rwmixread", self.rwmixread), ("percentage_random", self.percentage_random)] {
-            if percent > 100 {
-                return refuse(key, &percent, "accepted: 0 to 100 (percent)");
-            }
-        }
         if let Some(stride) = self.stride.filter(|_| self.rw.is_random()) {
             return refuse("stride", &stride, &format!("rw = {} is random; use a sequential one", self.rw));
         }
@@ -40,11 +35,6 @@ impl Workload {
                 &bytes,
                 "accepted: a multiple of 512, above 0; left out, there is no end",
             );
-        }
-        for (key, times) in [("loops", self.loops), ("fsync", self.fsync), ("fdatasync", self.fdatasync)] {
-            if times == Some(0) {
-                return refuse(key, &0, "accepted: 1 and more, or nothing at all");
-            }
         }
         if let (Some(_), Some(writes)) = (self.fsync, self.fdatasync) {
             return refuse("fdatasync", &writes, "fsync is given too, and does more; use one of them");
@@ -101,12 +91,12 @@ impl Workload {
         let jobs = if divided && self.offset_increment.is_none() { u64::from(self.numjobs) } else { 1 };
         if self.test.is_none_or(|test| !test.is_on_files()) && size.0 / self.max_bs().0 < jobs {
             let accepted = format!("at least one block of {} for each job is needed", self.max_bs());
-            return Err(self.refusal("size", &size, &accepted));
+            return Err(self.refusal("size", &size.with_unit(), &accepted));
         }
         if let Some(bytes) = self.io_size.filter(|bytes| self.test.is_some() && *bytes < self.bs) {
             return Err(self.refusal(
                 "io_size",
-                &bytes,
+                &bytes.with_unit(),
                 &format!("at least one block of {} is needed", self.bs),
             ));
         }

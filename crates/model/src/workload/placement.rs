@@ -113,24 +113,7 @@ text_form!(MemoryPolicy);
 impl Workload {
     /// Rejects a placement that no kernel knows.
     pub(super) fn check_placement(&self) -> Result<(), WorkloadError> {
-        for (key, level) in [("prio", self.prio), ("cmdprio", self.cmdprio)] {
-            if let Some(level) = level.filter(|level| *level > 7) {
-                return Err(self.refusal(key, &level, "accepted: 0 (first) to 7"));
-            }
-        }
-        for (key, class) in [("prioclass", self.prioclass), ("cmdprio_class", self.cmdprio_class)] {
-            if let Some(class) = class.filter(|class| !(1..=3).contains(class)) {
-                return Err(self.refusal(
-                    key,
-                    &class,
-                    "accepted: 1 (real time), 2 (best effort) or 3 (idle)",
-                ));
-            }
-        }
         match self.cmdprio_percentage {
-            Some(percent) if percent > 100 => {
-                return Err(self.refusal("cmdprio_percentage", &percent, "accepted: 0 to 100 (percent)"));
-            }
             Some(percent) if !matches!(self.ioengine, IoEngine::IoUring | IoEngine::Libaio) => {
                 let remedy = "needs ioengine = io_uring or libaio";
                 return Err(self.refusal("cmdprio_percentage", &percent, remedy));

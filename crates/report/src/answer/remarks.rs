@@ -1,9 +1,11 @@
 //! Remarks that qualify the table: three lines at most, the rest on request.
 
+use std::collections::BTreeMap;
+
 use iotax_analysis::cells::{place, place_of};
 use iotax_analysis::grade::Grade;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::{Comparison, Judgement, Metric, Stopped};
+use iotax_analysis::{Comparison, Judgement, Metric};
 use iotax_model::Run;
 use iotax_model::record::Measurement;
 use iotax_model::units::human::listed;
@@ -12,13 +14,11 @@ use iotax_model::{Warning, WarningKind};
 use crate::figure::counted;
 use crate::marks;
 use crate::remarks::{checks, remarks};
-use crate::sentences::lost;
+use crate::sentences::{lost, next_step};
 
 const MOST: usize = 3;
 /// The highest rank at which figures are wrong or answer another question.
 const GRAVE: u8 = 2;
-/// The most rounds worth advising.
-const MANY_ROUNDS: u32 = 200;
 
 /// One line that says whether the figures of a single-target run can be trusted.
 pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
@@ -32,7 +32,6 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
     let mut found = grouped(&judgement.warnings);
     // Findings that make a measurement unusable come first.
     found.sort_by_key(|(kind, warnings)| (!warnings.iter().any(about), rank(*kind)));
-    let id = run.id;
     let Some((kind, warnings)) = found.first() else {
         let checks = listed(&checks(run).map(str::to_owned));
         let other = if super::emulated(run).is_some() { "other " } else { "" };
@@ -43,7 +42,11 @@ pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("{word}: {}{others}; iotax report {id} --detail.", finding(run, *kind, warnings))
+    format!(
+        "{word}: {}{others}; details: {}",
+        finding(run, *kind, warnings),
+        run.command("report", "--detail")
+    )
 }
 
 /// The remarks in full that make the figures of a single-target run wrong or the answer to another question.
@@ -67,14 +70,14 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     lines.extend(others.into_iter().map(said));
     let more = lines.len().saturating_sub(MOST);
     lines.truncate(MOST);
-    let id = run.id;
+    let detail = run.command("report", "--detail");
     lines.push(match (more, clean) {
         (0, true) if super::emulated(run).is_some() => {
-            format!("The checks found nothing else. All figures: iotax report {id} --detail")
+            format!("The checks found nothing else. All figures: {detail}")
         }
-        (0, true) => format!("The checks found nothing. All figures: iotax report {id} --detail"),
-        (0, false) => format!("Where, what to do, and all figures: iotax report {id} --detail"),
-        (more, _) => format!("{more} more, where, what to do, and all figures: iotax report {id} --detail"),
+        (0, true) => format!("The checks found nothing. All figures: {detail}"),
+        (0, false) => format!("Where, what to do, and all figures: {detail}"),
+        (more, _) => format!("{more} more, where, what to do, and all figures: {detail}"),
     });
     lines
 }
@@ -93,37 +96,35 @@ fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = St
 
 /// The number of undecided comparisons, and what would decide them.
 fn open(run: &Run, judgement: &Judgement) -> Option<String> {
-    let is_headline = |c: &&Comparison| {
-        run.plan.workloads.iter().any(|w| w.name == c.workload && Metric::headline(w) == c.metric)
+    let standing = judgement.standing.as_ref();
+    let counts = |c: &&Comparison| {
+        run.plan.workloads.iter().filter(|w| w.name == c.workload).any(|w| {
+            // Looks count by every metric that they wait for.
+            Metric::headline(w) == c.metric || standing.is_some() && Metric::leading(w) == c.metric
+        })
     };
     let mut pairs: Vec<(&str, &str, &str)> = Vec::new();
-    let mut needed: Vec<Option<u32>> = Vec::new();
-    for c in judgement.comparisons.iter().chain(&judgement.steps).filter(is_headline) {
+    let mut needed: BTreeMap<usize, Option<u32>> = BTreeMap::new();
+    for c in judgement.comparisons.iter().chain(&judgement.steps).filter(counts) {
         let pair = (c.workload.as_str(), c.target.as_str(), c.baseline.as_str());
-        if pairs.contains(&pair) {
-            continue;
-        }
-        pairs.push(pair);
+        let place = pairs.iter().position(|known| *known == pair).unwrap_or_else(|| {
+            pairs.push(pair);
+            pairs.len() - 1
+        });
         if c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none() {
-            needed.push(c.ratio.needed_rounds);
+            let own = c.ratio.needed_rounds;
+            let both = |other: Option<u32>| own.zip(other).map(|(own, other)| own.max(other));
+            needed.entry(place).and_modify(|other| *other = both(*other)).or_insert(own);
         }
     }
-    // Looks count by every metric that they wait for.
-    let standing = judgement.standing.as_ref();
     let (open, all) =
         standing.map_or((needed.len(), pairs.len()), |standing| (standing.open, standing.comparisons));
     if open == 0 {
         return None;
     }
-    let rounds = needed.into_iter().collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().max());
-    let advice = match rounds.filter(|rounds| *rounds <= MANY_ROUNDS) {
-        _ if standing.and_then(|standing| standing.stopped) == Some(Stopped::MaxTime) => {
-            format!("; more time may: iotax resume {}", run.id)
-        }
-        Some(rounds) => format!("; about {} in all would decide", counted(rounds, "round")),
-        None => String::new(),
-    };
-    Some(format!("{open} of {} not decided{advice}", counted(all as u64, "comparison")))
+    let needed: Vec<Option<u32>> = needed.into_values().collect();
+    let advice = next_step(run, judgement, &needed);
+    Some(format!("{open} of {} not decided; {advice}", counted(all as u64, "comparison")))
 }
 
 /// Warnings grouped by kind, in order of first appearance. Emulation has a line of its own.
@@ -166,7 +167,18 @@ fn finding(run: &Run, kind: WarningKind, warnings: &[&Warning]) -> String {
         (found, _) if there == 0 => format!(" ({})", counted(found, "measurement")),
         _ => format!(" ({there} of {} measurements)", run.measurements.len()),
     };
-    format!("{}: {}{place}", kind.word().replace('_', " "), short(kind))
+    let words = if kind == WarningKind::Clock { of_clocks(warnings) } else { short(kind) };
+    format!("{}: {words}{place}", kind.word().replace('_', " "))
+}
+
+/// Warnings about clocks have two causes.
+fn of_clocks(warnings: &[&Warning]) -> &'static str {
+    let is_steal = |warning: &&&Warning| warning.evidence.contains("(steal)");
+    match warnings.iter().filter(is_steal).count() {
+        0 => "clocks disagree, or a slow one is in use",
+        steal if steal == warnings.len() => "the hypervisor gave CPU time to others (steal)",
+        _ => "clocks disagree or are slow, and the hypervisor gave CPU time to others (steal)",
+    }
 }
 
 /// The gravest first: figures are wrong, answer another question, or are uncertain.
@@ -198,16 +210,16 @@ const fn short(kind: WarningKind) -> &'static str {
         WarningKind::Holes => "what was read had never been written",
         WarningKind::Compressible => "a layer could shorten the data",
         WarningKind::BufferedDirect => "direct I/O was asked for and not done",
-        WarningKind::Clock => "a clock is off, or CPU time was stolen",
+        WarningKind::Clock => "clocks disagree",
         WarningKind::Emulated => "guests ran without KVM",
-        WarningKind::SaturatedGenerator => "it was the bottleneck",
+        WarningKind::SaturatedGenerator => "the load generator was the bottleneck",
         WarningKind::Unsteady => "the rate still changed within the window",
         WarningKind::Throttled => "the rate fell in a step, as under a limit",
         WarningKind::OtherLoad => "other programs used the device",
-        WarningKind::CacheKept => "a cache could not be dropped before",
+        WarningKind::CacheKept => "a cache could not be dropped before the window",
         WarningKind::CannotSustain => "more I/O was due than could be started",
         WarningKind::Corrupt => "blocks differ from what was written",
-        WarningKind::Outlier => "unlike the other rounds",
+        WarningKind::Outlier => "differs from the other rounds",
         WarningKind::Bypassed => "packets bypassed the interfaces",
         WarningKind::Offloads => "interfaces differ in what they offload",
         WarningKind::LinkBound => "the link was the bottleneck",

@@ -19,11 +19,12 @@ pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
         (_, "%") if far_unit == "x" && near >= 1.0 => (format!("{near:.1}"), "x"),
         other => other,
     };
+    let near_words = words(metric, unit, most > 1.0);
     let words = words(metric, far_unit, most > 1.0);
     match (near == far && unit == far_unit, unit == far_unit) {
         (true, _) => format!("{far}{far_unit} {words}"),
         (false, true) => format!("{near}-{far}{far_unit} {words}"),
-        (false, false) => format!("{near}{unit} to {far}{far_unit} {words}"),
+        (false, false) => format!("{near}{unit} {near_words} to {far}{far_unit} {words}"),
     }
 }
 
@@ -81,7 +82,7 @@ mod tests {
             (&[1.12, 1.3], "12-30% faster"),
             (&[2.5, 3.1], "2.5-3.1x as fast"),
             (&[1.5, 3.1], "1.5-3.1x as fast"),
-            (&[0.5, 0.02], "50% to 50x slower"),
+            (&[0.5, 0.02], "50% slower to 50x slower"),
             (&[0.02], "50x slower"),
         ] {
             assert_eq!(range(Metric::IOPS, ratios), words);

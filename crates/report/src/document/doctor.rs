@@ -46,7 +46,7 @@ fn headline(survey: &Survey, findings: &[Finding]) -> String {
     }
 }
 
-/// Such as `2 known faults, 1 cost, 3 that depend on your workload`.
+/// Such as `2 known faults, 1 cost, 3 findings that depend on your workload`.
 fn answer(findings: &[Finding]) -> String {
     let counts = Sureness::ALL.map(|sureness| {
         let count = findings.iter().filter(|finding| finding.rule.sureness == sureness).count();
@@ -56,8 +56,8 @@ fn answer(findings: &[Finding]) -> String {
             (Sureness::Fault, _) => "known faults",
             (Sureness::Cost, 1) => "cost",
             (Sureness::Cost, _) => "costs",
-            (Sureness::Depends, 1) => "that depends on your workload",
-            (Sureness::Depends, _) => "that depend on your workload",
+            (Sureness::Depends, 1) => "finding that depends on your workload",
+            (Sureness::Depends, _) => "findings that depend on your workload",
         };
         Some(format!("{count} {words}"))
     });

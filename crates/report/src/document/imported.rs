@@ -50,8 +50,8 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
     if !source.not_understood.is_empty() {
         let lines = counted(source.not_understood.len() as u64, "line");
         page.add(Part::Sentence(format!(
-            "Not understood: {lines}, kept with the run (iotax report {} --json -).",
-            run.id
+            "Not understood: {lines}, kept with the run: {}",
+            run.command("report", "--json -")
         )));
     }
 }

@@ -204,6 +204,6 @@ fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
     let parts: Vec<String> =
         parts.map(|(count, noun, of)| format!("{}{of}", counted(count as u64, noun))).collect();
     if !parts.is_empty() {
-        page.add_lines(vec![format!("{}: iotax report {} --detail", parts.join(" and "), run.id)]);
+        page.add_lines(vec![format!("{}: {}", parts.join(" and "), run.command("report", "--detail"))]);
     }
 }

@@ -85,7 +85,7 @@ fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Ch
         title,
         note: format!(
             "{note}{}",
-            if without { "; a bar without one has none that says anything" } else { "" }
+            if without { "; none is drawn where too few rounds are usable" } else { "" }
         ),
         message: message.join("; "),
         columns: ["target", "over", "layer", "from_us", "adds_us", "end_low_us", "end_high_us"]

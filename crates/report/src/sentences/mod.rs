@@ -4,10 +4,12 @@ pub(super) mod amount;
 pub mod compared;
 mod layers;
 mod network;
+mod next_step;
 mod open;
 mod totals;
 pub mod trend;
 
+pub(crate) use next_step::next_step;
 pub(crate) use open::lost;
 
 use iotax_model::verify_errors::Findings;

@@ -1,13 +1,12 @@
 //! Lost targets, withheld verdicts and undecided comparisons, with reasons and advice.
 
+use super::next_step::next_step;
 use super::pair;
 use crate::figure::{counted, listed_briefly};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Standing, Stopped};
 use iotax_model::Run;
 
-/// The most additional rounds worth advising.
-const MANY_ROUNDS: u32 = 50;
 /// The most pairs that are named; more are counted, and marked in the tables.
 const MOST_NAMED: usize = 3;
 
@@ -40,11 +39,8 @@ pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -
     if open.is_empty() {
         return None;
     }
-    let way = match &judgement.standing {
-        Some(standing) => still_open(run, standing, &open),
-        None => way_out(run, &open),
-    };
-    Some(format!("Not decided: {}; {way}.", named(judgement, &open)))
+    let needed: Vec<Option<u32>> = open.iter().map(|c| c.ratio.needed_rounds).collect();
+    Some(format!("Not decided: {}; {}", named(judgement, &open), next_step(run, judgement, &needed)))
 }
 
 /// The number of rounds after which a run that adds rounds had decided every comparison.
@@ -78,69 +74,4 @@ fn named(judgement: &Judgement, found: &[&Comparison]) -> String {
     }
     let told = pairs.iter().map(|(name, workloads)| format!("{name} on {}", listed_briefly(workloads)));
     told.collect::<Vec<_>>().join("; ")
-}
-
-/// The number of additional rounds that would decide some or all of them, if that is affordable.
-fn way_out(run: &Run, open: &[&Comparison]) -> String {
-    let mut needed: Vec<(u32, u32)> = open
-        .iter()
-        .filter_map(|c| Some((c.ratio.needed_rounds?.saturating_sub(c.rounds), c.ratio.needed_rounds?)))
-        .collect();
-    needed.sort_unstable();
-    let within = needed.iter().filter(|(more, _)| *more <= MANY_ROUNDS).count();
-    // The last quarter may take many times as long as the rest.
-    let most = (within * 3).div_ceil(4);
-    if let Some((more, _)) = most.checked_sub(1).map(|last| needed[last]) {
-        let decided: Vec<u32> =
-            needed.iter().filter(|(other, _)| *other <= more).map(|(_, total)| *total).collect();
-        let total = decided.iter().copied().max().unwrap_or_default();
-        let which = match (decided.len() == open.len(), decided.len()) {
-            (true, _) => String::new(),
-            (false, 1) => " one of them".into(),
-            (false, some) => format!(" {some} of them"),
-        };
-        let way = if total <= run.plan.repeat {
-            format!("iotax resume {}", run.id)
-        } else {
-            format!(
-                "a new run with --repeat {total}, or --until-decided; iotax resume {} --repeat {total} is a second look, which \
-                 errs more often",
-                run.id
-            )
-        };
-        return format!("about {} would decide{which} ({way})", counted(more, "more round"));
-    }
-    if let Some((least, _)) = needed.first() {
-        let rounds = counted(*least, "more round");
-        let at_least = if needed.len() > 1 { "at least " } else { "" };
-        return format!("that takes {at_least}about {rounds} at this noise; a longer runtime lowers it");
-    }
-    if open.iter().all(|c| c.rounds < 2) {
-        return format!("one round alone has no interval (iotax resume {} --repeat 3 gives one)", run.id);
-    }
-    "not even 1000 rounds would decide: the noise is too large for so small a distance from the margin".into()
-}
-
-/// The reason why a run that adds rounds has not decided these, and what may decide them.
-fn still_open(run: &Run, standing: &Standing, open: &[&Comparison]) -> String {
-    let (id, rounds) = (run.id, counted(standing.rounds(), "round"));
-    match standing.stopped {
-        None => match standing.next() {
-            Some(next) => format!("the next look is after {} (iotax resume {id})", counted(next, "round")),
-            None => format!("no look is left after {rounds}"),
-        },
-        Some(Stopped::MaxTime) => {
-            format!(
-                "measuring up to the next look would have passed max_time after {rounds} (iotax resume {id} goes on)"
-            )
-        }
-        Some(Stopped::Failed) => "what it needs could not be measured".into(),
-        Some(Stopped::Decided | Stopped::MaxRounds) => {
-            let needed = open.iter().filter_map(|c| c.ratio.needed_rounds).max();
-            let advice = needed.map_or(String::new(), |needed| {
-                format!("; at this noise it takes about {needed}, in a new run with --max-rounds above that")
-            });
-            format!("{rounds} were the most that this run was to measure{advice}")
-        }
-    }
 }

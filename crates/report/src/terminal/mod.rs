@@ -73,7 +73,11 @@ fn hanging(text: &mut String, sentence: &str, first: &str, width: usize) {
 /// Wraps between words; a word longer than the width stays whole.
 fn wrapped(sentence: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in sentence.split_whitespace() {
+    // A command at the end is there to be copied: it stays on a line.
+    let command = sentence.rfind(": iotax ").map(|colon| colon + 1);
+    let (words, command) = sentence.split_at(command.unwrap_or(sentence.len()));
+    let command = Some(command.trim()).filter(|command| !command.is_empty());
+    for word in words.split_whitespace().chain(command) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');

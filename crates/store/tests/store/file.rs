@@ -45,6 +45,24 @@ fn a_place_that_cannot_be_opened_is_named() {
     Store::open(&empty).expect("an empty file may become a store");
 }
 
+#[test]
+fn the_newest_run_is_withdrawn_if_nothing_was_measured_in_it() {
+    let dir = TempDir::new().expect("temporary directory");
+    let mut store = Store::open(&dir.path().join("iotax.db")).expect("new");
+    let run = synthetic::bench();
+    let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
+    let ids: Vec<i64> = (0..3).map(|_| store.create_run(&new).expect("created")).collect();
+    assert_eq!(ids, [1, 2, 3]);
+    let m = synthetic::measurement(&run.plan.workloads[0], "disk.img", HOST, 1, 0);
+    store.put_measurement(2, &m).expect("stored");
+    store.set_state(3, RunState::Failed).expect("known");
+    // In order: not the newest, the newest, then one that holds something.
+    let gone = [1, 3, 2].map(|run| store.withdraw(run).expect("asked"));
+    assert_eq!(gone, [false, true, false]);
+    assert_eq!(store.runs().expect("nothing is lost").len(), 2);
+    assert_eq!(store.create_run(&new).expect("its number is free again"), 3);
+}
+
 const VICTIM: &str = "IOTAX_TEST_STORE_TO_BE_KILLED";
 
 #[test]

@@ -5,6 +5,7 @@ mod control;
 mod ctrl_c;
 mod hosts;
 mod lead;
+mod list;
 mod live_line;
 mod member;
 mod operate;
@@ -25,6 +26,8 @@ use super::Failure;
 pub(super) enum Command {
     /// Run one plan on many machines: each a run of its own, or all against one shared storage
     Run(Box<run::Args>),
+    /// List the fleets in the store
+    List(list::Args),
     /// Show the result of a fleet again
     Report(report::Args),
     /// Show what the members of a fleet do now
@@ -43,6 +46,7 @@ pub(super) enum Command {
 pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Run(args) => run::main(args),
+        Command::List(args) => list::main(args),
         Command::Report(args) => report::main(args),
         Command::Status(args) => control::status(args),
         Command::Drain(args) => control::tell(args, requests::DRAIN),

@@ -50,7 +50,7 @@ pub(super) fn runs(store: &Store, fleet: &str) -> Result<Vec<Run>, Failure> {
     ids.sort_unstable();
     if ids.is_empty() {
         return Err(usage(format!(
-            "there is no fleet {fleet:?} in the store; iotax list --json names the fleets"
+            "there is no fleet {fleet:?} in the store; iotax fleet list shows those that are"
         )));
     }
     ids.into_iter().map(|run| load(store, run)).collect()

@@ -13,6 +13,7 @@ use iotax_testbed::network;
 
 use crate::cli::args::{DesignArgs, GuestArgs, LengthArgs, RemoteArgs};
 use crate::cli::known_words::text_of;
+use crate::cli::number;
 use crate::cli::output::OutputArgs;
 use crate::cli::print_plan::print_plan;
 use crate::cli::say::note;
@@ -42,7 +43,7 @@ pub(in crate::cli) struct Args {
     #[command(flatten)]
     design: DesignArgs,
     /// CPUs of each guest
-    #[arg(long, value_name = "N", default_value_t = GuestSpec::default().vcpus)]
+    #[arg(long, value_name = "N", default_value_t = GuestSpec::default().vcpus, value_parser = number::whole::<u32>(1..=64))]
     vcpus: u32,
     /// Print the ladder as a plan file, to edit and run with iotax run
     #[arg(long)]
@@ -51,7 +52,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, short)]
     yes: bool,
     /// Seed for the order [default: random]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
     #[command(flatten)]
     output: OutputArgs,

@@ -6,6 +6,7 @@ use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{Workload, WorkloadKeys};
 
+use super::super::number;
 use super::lines;
 use super::server::{Measurement, ServerArgs};
 use crate::cli::output::OutputArgs;
@@ -33,7 +34,7 @@ pub(in crate::cli) struct Args {
     #[arg(long)]
     tcp: bool,
     /// Start this many round trips per second, even if earlier ones are outstanding [default: each after the previous one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::positive::<u64>)]
     rate: Option<u64>,
     /// Bytes per message, 16 to 65507, for ICMP without its header [default: 64]
     #[arg(short, long, value_name = "SIZE")]

@@ -6,6 +6,7 @@ use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::units::{BitRate, Bytes, Nanos};
 use iotax_model::workload::{Workload, WorkloadKeys};
 
+use super::super::number;
 use super::lines;
 use super::server::{Measurement, ServerArgs};
 use crate::cli::output::OutputArgs;
@@ -51,7 +52,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, conflicts_with = "reverse")]
     bidir: bool,
     /// Streams in each direction
-    #[arg(long, short = 'P', value_name = "N", default_value_t = 1)]
+    #[arg(long, short = 'P', value_name = "N", default_value_t = 1, value_parser = number::whole::<u32>(1..=128))]
     parallel: u32,
     /// Bytes per write or datagram, in powers of 1024 [default: 128K for TCP, the largest unfragmented datagram for UDP]
     #[arg(long, short, value_name = "SIZE")]
@@ -60,7 +61,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, short, value_name = "SIZE")]
     window: Option<Bytes>,
     /// TCP maximum segment size in bytes
-    #[arg(long, short = 'M', visible_alias = "set-mss", value_name = "BYTES")]
+    #[arg(long, short = 'M', visible_alias = "set-mss", value_name = "BYTES", value_parser = number::whole::<u32>(0..=9216))]
     mss: Option<u32>,
     /// TCP congestion control
     #[arg(long, short = 'C', value_name = "NAME")]
@@ -69,7 +70,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, short = 'Z')]
     zerocopy: bool,
     /// Local port, and for several streams the ports after it
-    #[arg(long, value_name = "PORT")]
+    #[arg(long, value_name = "PORT", value_parser = number::whole::<u16>(1..=65535))]
     cport: Option<u16>,
     #[command(flatten)]
     output: OutputArgs,

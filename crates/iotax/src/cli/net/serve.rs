@@ -12,6 +12,7 @@ use iotax_model::net::PORT;
 use iotax_model::threads;
 use iotax_netperf::{Server, ServerEvent, Serving, Start, TestInterval};
 
+use super::super::number;
 use super::json::document;
 use super::lines;
 use crate::cli::auth::AuthArgs;
@@ -26,10 +27,10 @@ pub(in crate::cli) struct Args {
     #[arg(long, short = 'B', value_name = "ADDRESS", default_value = "127.0.0.1")]
     bind: String,
     /// Port to listen on; 0 picks a free one
-    #[arg(long, short, default_value_t = PORT)]
+    #[arg(long, short, default_value_t = PORT, value_parser = number::whole::<u16>(0..=65535))]
     port: u16,
     /// Concurrent tests, as neighbours need; iperf3 allows one
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::whole::<u16>(1..=1024))]
     tests: u16,
     /// Exit after one test
     #[arg(long, short = '1')]

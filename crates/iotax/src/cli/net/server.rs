@@ -11,6 +11,7 @@ use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
+use super::super::number;
 use super::lines;
 use crate::cli::auth::AuthArgs;
 use crate::cli::output::OutputArgs;
@@ -26,7 +27,7 @@ const LONGEST_NAME: usize = 40;
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ServerArgs {
     /// Server port
-    #[arg(long, short, default_value_t = PORT)]
+    #[arg(long, short, default_value_t = PORT, value_parser = number::whole::<u16>(1..=65535))]
     port: u16,
     /// Local address
     #[arg(long, short = 'B', value_name = "ADDRESS")]

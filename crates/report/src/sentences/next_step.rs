@@ -1,0 +1,87 @@
+//! The command that decides what a run left undecided, and the time that it takes.
+
+use iotax_analysis::{Judgement, Standing, Stopped};
+use iotax_model::plan::{BETWEEN, FIRST_LOOK};
+use iotax_model::units::{Nanos, human};
+use iotax_model::{Run, RunState};
+
+/// The share of the open comparisons that the advice decides, in quarters: the last ones may take many times as long as the rest.
+const QUARTERS: usize = 3;
+/// Looks on the way to the last one cost rounds: so many percent of those that a single test needs.
+const LOOKS_COST: u32 = 125;
+/// The most rounds of a plan.
+const MOST_ROUNDS: u32 = 1000;
+
+/// `20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each open comparison, absent if unknown or
+/// beyond the most.
+pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]) -> String {
+    if run.source.is_some() {
+        return "more repetitions of the imported tool may decide".into();
+    }
+    let standing = judgement.standing.as_ref();
+    let is_over = standing.is_some_and(|standing| standing.stopped.is_some());
+    if run.state != RunState::Complete && !is_over {
+        return format!("the run is not at its end; go on with: {}", run.command("resume", ""));
+    }
+    if standing.and_then(|standing| standing.stopped) == Some(Stopped::Failed) {
+        return "what it needs could not be measured".into();
+    }
+    let rounds = standing.map_or(run.plan.repeat, Standing::rounds);
+    let mut known: Vec<u32> = needed.iter().flatten().copied().collect();
+    known.sort_unstable();
+    let Some(&total) = known.get((known.len() * QUARTERS).div_ceil(4).saturating_sub(1)) else {
+        return if rounds < FIRST_LOOK {
+            let (time, words) = time(run, FIRST_LOOK + 1);
+            let command = run.command("resume", &format!("--time {time}"));
+            format!("{} is too few for an interval; {words} has one: {command}", rounds_of(rounds))
+        } else {
+            format!(
+                "{MOST_ROUNDS} rounds would not decide: the difference is too close to the margin of {}",
+                run.plan.margin
+            )
+        };
+    };
+    let which = match (known.iter().filter(|known| **known <= total).count(), needed.len()) {
+        (_, 1) => "it".to_owned(),
+        (some, all) if some == all => format!("all {all}"),
+        (some, _) => format!("{some} of them"),
+    };
+    if standing.and_then(|standing| standing.stopped) == Some(Stopped::MaxTime)
+        && total <= run.plan.most_rounds()
+    {
+        let (time, words) = time(run, total.saturating_sub(rounds).max(1));
+        let command = run.command("resume", &format!("--max-time {time}"));
+        return format!("about {words} more would decide {which}: {command}");
+    }
+    let all = (total * LOOKS_COST).div_ceil(100).clamp(FIRST_LOOK + 2, MOST_ROUNDS);
+    let (time, words) = time(run, all);
+    format!("a new run of {words} would decide {which}: {}", run.command("resume", &format!("--time {time}")))
+}
+
+fn rounds_of(rounds: u32) -> String {
+    crate::figure::counted(rounds, "round")
+}
+
+/// The time of so many rounds, as an option and in words: rounded up to what a person would give.
+fn time(run: &Run, rounds: u32) -> (Nanos, String) {
+    let cells = run.plan.cells() as u64;
+    let planned = (run.plan.round_time().0 + BETWEEN.0.saturating_mul(cells)) as f64 / 1e9;
+    let taken = run.phases.iter().filter(|phase| ["prepare", "measure"].contains(&phase.name.as_str()));
+    let taken = taken.map(|phase| phase.duration_ns as f64 / 1e9).sum::<f64>();
+    let measured = taken * cells as f64 / run.measurements.len().max(1) as f64;
+    let seconds = (measured.max(planned) * f64::from(rounds)).min(1e9);
+    let step = match seconds {
+        s if s <= 120.0 => 10.0,
+        s if s <= 3600.0 => 60.0,
+        _ => 600.0,
+    };
+    let rounded = (seconds / step).ceil() * step;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1e9 s")]
+    let time = Nanos::from_secs(rounded as u64);
+    let words = match rounded {
+        s if s <= 120.0 => format!("{s:.0} s"),
+        s if s < 3600.0 => format!("{:.0} min", s / 60.0),
+        s => human::duration(s),
+    };
+    (time, words)
+}
