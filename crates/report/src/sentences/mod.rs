@@ -15,7 +15,31 @@ use iotax_model::verify_errors::Findings;
 use crate::figure::{counted, listed_briefly};
 use crate::marks::is_emulated;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
-use iotax_model::Run;
+use iotax_model::{Run, RunState};
+
+/// How far a run is that has not reached its end; `None` for a complete one.
+#[must_use]
+pub fn unfinished(run: &Run) -> Option<String> {
+    let there = run.measurements.len() as u64;
+    let planned = u64::from(run.plan.most_rounds()) * run.plan.cells() as u64;
+    let at_most = if run.plan.until_decided.is_some() { "at most " } else { "" };
+    // Nobody knows how many a search takes.
+    let measured = if run.plan.ask.is_some() {
+        counted(there, "measurement")
+    } else {
+        format!("{there} of {at_most}{}", counted(planned, "measurement"))
+    };
+    let id = run.id;
+    let state = match run.state {
+        RunState::Complete => return None,
+        RunState::Running => return Some(format!("Run {id} is still measuring: {measured} so far.")),
+        RunState::Interrupted => format!("Run {id} was interrupted after {measured}."),
+        RunState::Failed => format!("Run {id} is incomplete: {measured}."),
+    };
+    // A fleet's run is continued by its coordinator.
+    let is_resumed_here = run.fleet.is_none();
+    Some(if is_resumed_here { format!("{state} Go on: iotax resume {id}") } else { state })
+}
 
 /// The sentences, most important first: the cost of each layer, every other target against the baseline, withheld
 /// verdicts with their reason, undecided comparisons.
