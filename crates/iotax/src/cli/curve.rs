@@ -9,7 +9,7 @@ use iotax_model::workload::{Rw, Workload, WorkloadKeys};
 use super::args::MarginArgs;
 use super::flags::WorkloadFlags;
 use super::print_plan::print_plan;
-use super::session::{RunArgs, Session};
+use super::session::RunArgs;
 use super::target_args;
 use super::{Failure, OrExit, usage};
 
@@ -85,7 +85,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
-    Session { report: true, ..args.run.session(plan, permission) }.carry_out()
+    args.run.session(plan, permission).carry_out()
 }
 
 /// The workloads whose curves are measured: one, or one for each share of reads.

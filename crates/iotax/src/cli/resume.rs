@@ -107,7 +107,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Fine);
     }
     let done = run.measurements.iter().map(|m| (m.target.clone(), m.workload.clone(), m.round)).collect();
-    let report = run.plan.targets.len() > 1;
     Session {
         yes: args.yes,
         guests: args.guest.options(),
@@ -121,7 +120,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         }),
         permission: args.overwrite.permission()?,
         leave_agent: args.remote.leave_agent,
-        report,
         ..Session::new(run.plan, &args.output)
     }
     .carry_out()

@@ -91,8 +91,6 @@ pub(super) struct Session<'a> {
     pub(super) leave_agent: bool,
     /// Show the plan and ask before starting: for runs that take minutes and gigabytes.
     pub(super) ask: bool,
-    /// Write a report even if none was asked for.
-    pub(super) report: bool,
     /// Output during measurements.
     pub(super) live: LiveOutput<'a>,
     /// Fails a search that finds too low a rate.
@@ -133,7 +131,6 @@ impl<'a> Session<'a> {
             permission: Permission::default(),
             leave_agent: false,
             ask: true,
-            report: false,
             live: LiveOutput::default(),
             gate: None,
             fleet: None,
@@ -181,7 +178,7 @@ impl<'a> Session<'a> {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
         let tokens = auth::tokens(&self.plan)?;
-        let mut outputs = self.output.open(json::MARK)?;
+        let outputs = self.output.open(json::MARK)?;
         self.refuse_taken(&outputs)?;
         let undo_dir = args::undo_dir()?;
         hint_at_leftovers(&undo_dir);
@@ -198,7 +195,6 @@ impl<'a> Session<'a> {
             &tag,
             &mut undo_log,
             &mut store,
-            &mut outputs,
             checked,
             &stop,
         );
@@ -252,7 +248,6 @@ impl<'a> Session<'a> {
         tag: &str,
         undo_log: &mut UndoLog,
         store: &mut Store,
-        outputs: &mut Destinations,
         checked: Duration,
         stop: &Interrupt,
     ) -> Result<Option<Measured>, Failure> {
@@ -318,9 +313,6 @@ impl<'a> Session<'a> {
             None => store.claim(run).or_exit(Exit::Environment)?,
         };
         add_phase(store, run, CHECK, checked)?;
-        if self.report {
-            outputs.or_default_report(run);
-        }
         let reader = self.output.store.open_existing()?;
         let so_far = |width: usize| {
             let run = reader.load(run).ok()?;
@@ -528,7 +520,9 @@ fn add_phase(store: &mut Store, run: i64, name: &str, time: Duration) -> Result<
 fn conclude(ended: Ended, run: i64, plan: &Plan) -> Exit {
     match ended {
         Ended::Complete => {
-            note!("Run {run} kept; show it again with: iotax report {run}");
+            note!(
+                "Run {run} kept; show it again with: iotax report {run}; as a page: iotax report {run} --html"
+            );
             Exit::Fine
         }
         Ended::Missing(cells) => {

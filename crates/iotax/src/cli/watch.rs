@@ -12,7 +12,7 @@ use iotax_model::workload::{Memory, Rw, Verify, Workload, WorkloadKeys};
 use super::flags::WorkloadFlags;
 use super::net::target_name;
 use super::print_plan::print_plan;
-use super::session::{RunArgs, Session};
+use super::session::RunArgs;
 use super::target_args;
 use super::{Failure, OrExit, usage};
 
@@ -110,7 +110,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
-    Session { report: true, ..args.run.session(plan, permission) }.carry_out()
+    args.run.session(plan, permission).carry_out()
 }
 
 /// A host that answers echo requests, as a target.
