@@ -25,6 +25,7 @@ use iotax_testbed::target::preflight::{self, Needs};
 use iotax_testbed::undo::{self, NotUndone, UndoLog};
 
 use super::args::{GuestArgs, SessionArgs};
+use super::concurrent::ConcurrentRuns;
 use super::live::Live;
 use super::output::{Destinations, OutputArgs};
 use super::progress::{Line, Watcher};
@@ -188,6 +189,7 @@ impl<'a> Session<'a> {
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
         let mut undo_log = UndoLog::create(&undo_dir, &tag).or_exit(Exit::Environment)?;
         undo_log.set_interrupt(&stop);
+        let mut concurrent = ConcurrentRuns::beside(undo_dir, &self.plan, &needs, &self.output.store)?;
         let checked = begun.elapsed();
         let measured = self.with_undo_log(
             &needs,
@@ -195,6 +197,7 @@ impl<'a> Session<'a> {
             &tag,
             &mut undo_log,
             &mut store,
+            &mut concurrent,
             checked,
             &stop,
         );
@@ -248,6 +251,7 @@ impl<'a> Session<'a> {
         tag: &str,
         undo_log: &mut UndoLog,
         store: &mut Store,
+        concurrent: &mut ConcurrentRuns,
         checked: Duration,
         stop: &Interrupt,
     ) -> Result<Option<Measured>, Failure> {
@@ -283,6 +287,7 @@ impl<'a> Session<'a> {
             if !(self.yes && say::is_quiet()) {
                 confirm::show_plan(plan, seed, done, needs.total(), guests.as_ref());
             }
+            concurrent.news().iter().for_each(|line| say!("{line}"));
             if !self.yes && !confirm::confirmed(stop) && !stop.load(Ordering::Relaxed) {
                 remote_agents.end(undo_log);
                 say!("Nothing was done.");
@@ -313,6 +318,7 @@ impl<'a> Session<'a> {
             None => store.claim(run).or_exit(Exit::Environment)?,
         };
         add_phase(store, run, CHECK, checked)?;
+        concurrent.announce(run, undo_log)?;
         let reader = self.output.store.open_existing()?;
         let so_far = |width: usize| {
             let run = reader.load(run).ok()?;
@@ -321,7 +327,7 @@ impl<'a> Session<'a> {
         };
         // A store of its own, since this one is the runner's.
         let live = self.output.store.open().ok().map(|store| Live::of(run, store));
-        let mut watcher = Watcher::new(self.live.line, &so_far, live);
+        let mut watcher = Watcher::new(self.live.line, &so_far, live, concurrent);
         let quit_key = watcher.is_on_terminal().then(|| QuitKey::watch(stop, undo_log.socket())).flatten();
         if quit_key.is_some() {
             watcher.note("q ends it with what was measured until then");
@@ -351,6 +357,9 @@ impl<'a> Session<'a> {
         };
         let ended = runner::carry_out(&order, remote_agents, tag, undo_log, store, watcher.as_mut(), stop);
         drop((quit_key, watcher));
+        for warning in concurrent.warnings() {
+            store.put_warning(run, &warning).or_exit(Exit::Environment)?;
+        }
         Ok(Some(Measured { run, ended }))
     }
 

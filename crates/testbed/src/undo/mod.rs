@@ -10,6 +10,7 @@ mod fault;
 mod file_id;
 mod form;
 mod place;
+mod running;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -32,6 +33,7 @@ pub use effect::Effect;
 use fault::InjectedFault;
 pub use file_id::FileId;
 use place::{CreatedFile, ParentDirectory, ParentState};
+pub use running::{RunningRun, running};
 
 /// A line of an undo log.
 #[derive(Debug, Serialize, Deserialize)]
@@ -330,7 +332,12 @@ impl UndoLog {
 
     /// Removes the log's files; the one that `clean` looks for is last.
     fn remove(&self) -> io::Result<()> {
-        for path in [&self.socket(), &self.path.with_extension(LOCK), &self.path] {
+        for path in [
+            &self.socket(),
+            &self.path.with_extension(running::RUNNING),
+            &self.path.with_extension(LOCK),
+            &self.path,
+        ] {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
