@@ -36,9 +36,9 @@ pub fn unfinished(run: &Run) -> Option<String> {
         RunState::Interrupted => format!("Run {id} was interrupted after {measured}."),
         RunState::Failed => format!("Run {id} is incomplete: {measured}."),
     };
-    // A fleet's run is continued by its coordinator.
-    let is_resumed_here = run.fleet.is_none();
-    Some(if is_resumed_here { format!("{state} Go on: iotax resume {id}") } else { state })
+    // A fleet's run is continued by its coordinator, and a watch that the user ended has its one measurement.
+    let can_go_on = run.fleet.is_none() && (run.plan.ask.is_some() || there < planned);
+    Some(if can_go_on { format!("{state} Go on: iotax resume {id}") } else { state })
 }
 
 /// The sentences, most important first: the cost of each layer, every other target against the baseline, withheld
