@@ -450,7 +450,8 @@ pub struct Share {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunPhase {
-    /// The phase: `provision`, `boot`, `fill`, `prepare` (before a measurement), `measure` (warm-up and window), `finish`.
+    /// The phase: `check` (before anything is touched), `provision`, `boot`, `fill`, `prepare` (before a measurement), `measure` (warm-up and
+    /// window), `finish`, `undo`.
     pub name: String,
     /// Total duration.
     pub duration_ns: u64,

@@ -226,10 +226,17 @@ fn title_of_block(workload: &Workload) -> String {
     if workload.asks_for_huge_pages() {
         text.push_str(", buffers in huge pages");
     }
-    if workload.end_fsync {
-        text.push_str(", flushed in the end");
-    }
-    text
+    text + &flushes(workload)
+}
+
+/// `, fdatasync after each write, flushed in the end`.
+fn flushes(workload: &Workload) -> String {
+    let call = workload.flush_call().map(|(call, writes)| match writes {
+        1 => format!(", {call} after each write"),
+        _ => format!(", {call} after every {writes} writes"),
+    });
+    let end = if workload.end_fsync { ", flushed in the end" } else { "" };
+    call.unwrap_or_default() + end
 }
 
 /// `4k`, `512 B`, `512 B-4k`.
@@ -315,10 +322,7 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
     if !workload.direct && !test.is_on_files() {
         text.push_str(", through the page cache");
     }
-    if workload.end_fsync {
-        text.push_str(", flushed in the end");
-    }
-    text
+    text + &flushes(workload)
 }
 
 /// [`title`] for a workload that iotax ran; for an imported one only the keys its source states: `rw = randread, bs = 4k`.
@@ -368,6 +372,7 @@ pub(crate) fn listed_briefly(items: &[String]) -> String {
 mod tests {
     use super::*;
     use iotax_model::suite::{Suite, SuiteOptions};
+    use iotax_model::workload::{Rw, WorkloadKeys};
 
     #[test]
     fn a_test_is_called_by_what_it_does() {
@@ -389,6 +394,22 @@ mod tests {
             ["1,000 files deleted by each job, in random order, 4 jobs"]
         );
         assert_eq!(titles("archive", &["pack"]), ["a tree read into one archive, flushed in the end"]);
+    }
+
+    #[test]
+    fn flushes_are_in_the_title() {
+        let titled = |key: &str, writes: &str| {
+            let mut keys = WorkloadKeys { rw: Some(Rw::Write), ..WorkloadKeys::default() };
+            keys.set(key, writes).expect("a number");
+            title(&keys.complete(&WorkloadKeys::default()))
+        };
+        assert_eq!(
+            [titled("fdatasync", "1"), titled("fsync", "8")],
+            [
+                "4k sequential write, queue depth 1, fdatasync after each write",
+                "4k sequential write, queue depth 1, fsync after every 8 writes",
+            ]
+        );
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Runs of one plan over time: each workload's figures, a line for each target.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
 use iotax_analysis::Metric;
-use iotax_analysis::compare::{Account, history};
+use iotax_analysis::compare::{Account, Track, history};
+use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::trend::PastRun;
 use iotax_report::{document, html as report};
 use iotax_store::Store;
@@ -98,10 +100,32 @@ fn tracks(asked: &AskedHistory, metric: Metric, judged: &[Arc<Judged>]) -> Marku
     history
         .tracks
         .retain(|track| is_asked(&track.target, &asked.target) && is_asked(&track.workload, &asked.workload));
+    let charts = report::history(&accounts, &history, metric);
+    let all = cells(&history.tracks).len();
+    let changed: Vec<Track> = history.tracks.iter().filter(|track| has_changed(track)).cloned().collect();
+    let changed = cells(&changed);
+    history.tracks.retain(|track| changed.contains(&cell(track)));
     html! {
-        div.pair { (report::history(&accounts, &history, metric)) }
+        div.pair { (charts) }
         (report::set(&document::history(&accounts, &history)))
+        @if all > changed.len() {
+            p.note { "Tables of targets and workloads that did not change are left out: " (all - changed.len()) "." }
+        }
     }
+}
+
+fn cell(track: &Track) -> (String, String) {
+    (track.target.clone(), track.workload.clone())
+}
+
+fn cells(tracks: &[Track]) -> BTreeSet<(String, String)> {
+    tracks.iter().map(cell).collect()
+}
+
+/// Returns whether a run is slower or faster than the first one or the one before.
+fn has_changed(track: &Track) -> bool {
+    let ratios = track.points.iter().flat_map(|point| [&point.since_first, &point.since_previous]);
+    ratios.flatten().any(|ratio| matches!(ratio.verdict, Verdict::Slower | Verdict::Faster))
 }
 
 fn choice(

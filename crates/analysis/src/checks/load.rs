@@ -50,11 +50,13 @@ pub(super) fn device(case: &Case<'_>) -> Option<Finding> {
 
 fn more(name: &str, did: &str, bytes: u64, asked: f64, seconds: f64, disk: &DiskActivity) -> String {
     let ios = if did == "read" { disk.reads } else { disk.writes };
+    let others = bytes as f64 - asked;
     format!(
-        "{name} {did} {} in {ios} I/Os, {} of them asked for by this measurement: {}/s are not its own",
+        "{name} {did} {} in {ios} I/Os, {} of them asked for by this measurement: {}/s are not its own, {:.0}% of all",
         human::bytes(bytes),
         human::bytes(whole(asked)),
-        human::bytes(whole((bytes as f64 - asked) / seconds.max(1e-3)))
+        human::bytes(whole(others / seconds.max(1e-3))),
+        others / bytes as f64 * 100.0
     )
 }
 

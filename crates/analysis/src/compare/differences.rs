@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use iotax_model::Workload;
 use iotax_model::record::{Environment, TargetRecord};
-use iotax_model::target::Layer;
+use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::human;
 use iotax_model::workload::Test;
 
@@ -125,12 +125,39 @@ fn gathered(settings: &Settings, other: &Settings) -> Settings {
     found
 }
 
+/// The names that a run made up, without what is random in them: `iotax-1a2b3c4d/host.raw` is `iotax/host.raw`.
+fn without_tag(text: &str) -> String {
+    const PREFIX: &str = "iotax-";
+    let mut parts = text.split(PREFIX);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(part.len());
+        plain += if matches!(digits, 8 | 16) { "iotax" } else { PREFIX };
+        plain += if matches!(digits, 8 | 16) { &part[digits..] } else { part };
+    }
+    plain
+}
+
+/// A layer in words, without what another run of the same plan may find different: the tag in names of iotax, and the numbers that the kernel
+/// gives to loop devices and mapped ones.
+fn described(layer: &Layer) -> String {
+    let (mut name, mut detail) = (layer.name.as_str(), layer.detail.as_str());
+    match layer.kind {
+        LayerKind::Loop => name = "",
+        LayerKind::Dm => {
+            detail =
+                detail.strip_prefix("dm-").and_then(|rest| Some(rest.split_once(", ")?.1)).unwrap_or(detail);
+        }
+        _ => {}
+    }
+    without_tag(&match (name, detail) {
+        ("", only) | (only, "") => only.to_owned(),
+        (name, detail) => format!("{name} ({detail})"),
+    })
+}
+
 /// Layers of one kind are held against one another in their order.
 fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
-    let text = |layer: &&Layer| match layer.detail.as_str() {
-        "" => layer.name.clone(),
-        detail => format!("{} ({detail})", layer.name),
-    };
     let mut kinds = Vec::new();
     for layer in a.iter().chain(b) {
         if !kinds.contains(&layer.kind) {
@@ -140,7 +167,7 @@ fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
     let mut found = Vec::new();
     for kind in kinds {
         let of = |layers: &[Layer]| {
-            layers.iter().filter(|layer| layer.kind == kind).map(|layer| text(&layer)).collect::<Vec<_>>()
+            layers.iter().filter(|layer| layer.kind == kind).map(described).collect::<Vec<_>>()
         };
         let (one, other) = (of(a), of(b));
         for i in 0..one.len().max(other.len()) {
@@ -208,7 +235,6 @@ fn keys(workload: &Workload) -> Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotax_model::target::LayerKind;
 
     fn named(differences: &[Difference]) -> Vec<String> {
         let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "-".into());
@@ -266,6 +292,27 @@ mod tests {
                 "layer device: vda (scheduler none) | vda (scheduler mq-deadline)",
                 "layer filesystem: ext4 (rw,noatime) | -"
             ]
+        );
+    }
+
+    #[test]
+    fn names_that_a_run_makes_up_are_no_difference() {
+        let run = |tag: &str, number: u32, image: &str| {
+            [
+                Layer::new(LayerKind::File, "host.raw", format!("/srv/iotax-{tag}/host.raw, 1.00 GiB")),
+                Layer::new(LayerKind::Loop, format!("loop{number}"), format!("of /srv/iotax-{tag}/{image}")),
+                Layer::new(
+                    LayerKind::Dm,
+                    format!("vg/iotax-{tag}-volume1"),
+                    format!("dm-{number}, LVM, 1.00 GiB"),
+                ),
+            ]
+        };
+        let one = run("f356b447", 0, "image");
+        assert_eq!(layers(&one, &run("00c0ffee", 3, "image")), vec![]);
+        assert_eq!(
+            named(&layers(&one, &run("00c0ffee", 3, "iotax-mine"))),
+            ["layer loop: of /srv/iotax/image | of /srv/iotax/iotax-mine"]
         );
     }
 

@@ -107,5 +107,5 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
-    Session { report: true, gate: args.fail_if, ..args.run.session(plan, permission) }.carry_out()
+    Session { gate: args.fail_if, ..args.run.session(plan, permission) }.carry_out()
 }

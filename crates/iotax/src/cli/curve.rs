@@ -10,7 +10,7 @@ use super::args::MarginArgs;
 use super::flags::WorkloadFlags;
 use super::number;
 use super::print_plan::print_plan;
-use super::session::{RunArgs, Session};
+use super::session::RunArgs;
 use super::target_args;
 use super::{Failure, OrExit, usage};
 
@@ -86,7 +86,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
-    Session { report: true, ..args.run.session(plan, permission) }.carry_out()
+    args.run.session(plan, permission).carry_out()
 }
 
 /// The workloads whose curves are measured: one, or one for each share of reads.

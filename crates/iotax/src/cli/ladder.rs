@@ -19,7 +19,7 @@ use super::from_libvirt::{self, LadderTargets};
 use super::known_words::{known_words, text_of};
 use super::print_plan::print_plan;
 use super::say::note;
-use super::session::{RunArgs, Session};
+use super::session::RunArgs;
 use super::{Failure, OrExit, usage};
 use crate::runner;
 
@@ -269,5 +269,5 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     notes.iter().for_each(|note| note!("{note}"));
     let permission = args.run.session.overwrite.permission()?;
-    Session { report: true, ..args.run.session(plan, permission) }.carry_out()
+    args.run.session(plan, permission).carry_out()
 }

@@ -6,6 +6,7 @@ mod auth;
 mod bench;
 mod clean;
 mod compare;
+mod concurrent;
 mod confine;
 mod confirm;
 mod csv_dir;

@@ -15,7 +15,7 @@ use iotax_store::{Location, Store, StoreError};
 
 use super::destination::{self, Destination};
 use super::output_formats::{self, FormatArgs};
-use super::say::{self, note, say};
+use super::say::{self, note};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, usage};
 
@@ -47,6 +47,18 @@ impl StoreArgs {
     /// The store's file, if it is one.
     pub(super) fn file(&self) -> Result<Option<PathBuf>, Failure> {
         Ok(self.location()?.file().map(Path::to_owned))
+    }
+
+    /// The file next to which reports are written: the store's own, or that of the default store for one on a server.
+    fn next_to(&self) -> Result<PathBuf, Failure> {
+        if let Some(file) = self.file()? {
+            return Ok(file);
+        }
+        let dir = args::directories()?.data_dir().to_owned();
+        fs::create_dir_all(&dir)
+            .with_context(|| format!("cannot make {}", dir.display()))
+            .or_exit(Exit::Environment)?;
+        Ok(dir.join("iotax.db"))
     }
 
     /// Opens the store for writing; creates it if missing, and the default directory too.
@@ -83,9 +95,9 @@ pub(super) struct OutputArgs {
     /// Write the results as JSON; - (or no value) is stdout, with nothing else on it
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub(super) json: Option<PathBuf>,
-    /// Write the report as one HTML file
+    /// Write the report as one HTML file; without FILE next to the store, and iotax report opens it
     #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<PathBuf>,
+    pub(super) html: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub(super) formats: FormatArgs,
 }
@@ -97,11 +109,12 @@ impl OutputArgs {
         let open = |path: &Option<PathBuf>, mark| {
             path.as_deref().map(|path| Destination::open(path, mark)).transpose()
         };
-        let outputs = Destinations {
-            json: open(&self.json, json)?,
-            html: open(&self.html, report::html::MARK)?,
-            formats: self.formats.open()?,
+        let html = match &self.html {
+            None => None,
+            Some(None) => Some(Html::NextTo(self.store.next_to()?)),
+            Some(Some(path)) => Some(Html::At(Destination::open(path, report::html::MARK)?)),
         };
+        let outputs = Destinations { json: open(&self.json, json)?, html, formats: self.formats.open()? };
         if let (Some(_), Some(db)) = (&self.store.db, self.store.file()?) {
             outputs.refuse_made(&[("--db", db)])?;
         }
@@ -128,15 +141,53 @@ impl OutputArgs {
 #[derive(Debug)]
 pub(super) struct Destinations {
     json: Option<Destination>,
-    html: Option<Destination>,
+    html: Option<Html>,
     formats: output_formats::FormatDestinations,
+}
+
+/// The place of an HTML report.
+#[derive(Debug)]
+enum Html {
+    /// The file that the user named.
+    At(Destination),
+    /// A file next to this one, named after it and the run.
+    NextTo(PathBuf),
+}
+
+impl Html {
+    /// The file of a run's report, if the user named none.
+    fn next_to_store(&self, run: i64) -> Option<PathBuf> {
+        match self {
+            Self::At(_) => None,
+            Self::NextTo(store) => Some(page_of(store, run)),
+        }
+    }
+
+    fn write(&self, run: &Run, judgement: &Judgement) -> Result<(), Failure> {
+        let next;
+        let place = match self {
+            Self::At(place) => place,
+            Self::NextTo(store) => {
+                next = Destination::open(&page_of(store, run.id), report::html::MARK)?;
+                &next
+            }
+        };
+        place.write(report::html::render(run, judgement).as_bytes())?;
+        if !place.is_stdout() {
+            note!("Report: {}", place.name().display());
+        }
+        Ok(())
+    }
 }
 
 impl Destinations {
     /// Every destination with its flag.
     fn all(&self) -> Vec<(&'static str, &Destination)> {
         let json = self.json.as_ref().map(|place| ("--json", place));
-        let html = self.html.as_ref().map(|place| ("--html", place));
+        let html = self.html.as_ref().and_then(|html| match html {
+            Html::At(place) => Some(("--html", place)),
+            Html::NextTo(_) => None,
+        });
         json.into_iter().chain(html).chain(self.formats.all()).collect()
     }
 
@@ -170,6 +221,11 @@ impl Destinations {
         }
     }
 
+    /// The HTML file of a run's report, if it is next to the store.
+    pub(super) fn html_next_to_store(&self, run: i64) -> Option<PathBuf> {
+        self.html.as_ref()?.next_to_store(run)
+    }
+
     /// True if a destination was given that has room for one run only.
     pub(super) fn take_one_run(&self) -> bool {
         self.html.is_some() || self.formats.all().next().is_some()
@@ -178,23 +234,6 @@ impl Destinations {
     /// True if stdout carries a document and nothing else.
     pub(super) fn stdout_is_taken(&self) -> bool {
         self.all().iter().any(|(_, place)| place.is_stdout())
-    }
-
-    /// Adds `iotax-RUN.html` in the current directory if no report was asked for, unless a foreign file has that name.
-    pub(super) fn or_default_report(&mut self, run: i64) {
-        if self.html.is_some() {
-            return;
-        }
-        let name = format!("iotax-{run}.html");
-        match Destination::open(Path::new(&name), report::html::MARK) {
-            Ok(place) => self.html = Some(place),
-            Err(failure) => {
-                say!(
-                    "note: no report is written: {:#}; later: iotax report {run} --html FILE",
-                    failure.error
-                );
-            }
-        }
     }
 
     /// Shows a page of a run. Returns the run and its judgement.
@@ -223,11 +262,8 @@ impl Destinations {
         if self.json.is_some() {
             self.write_json(&report::json::document(&run, &judgement))?;
         }
-        if let Some(place) = &self.html {
-            place.write(report::html::render(&run, &judgement).as_bytes())?;
-            if !place.is_stdout() {
-                note!("Report: {}", place.name().display());
-            }
+        if let Some(html) = &self.html {
+            html.write(&run, &judgement)?;
         }
         let judged = (run, judgement);
         self.formats.write(&judged)?;
@@ -238,6 +274,12 @@ impl Destinations {
     pub(super) fn write_json(&self, document: &serde_json::Value) -> Result<(), Failure> {
         self.json.as_ref().map_or(Ok(()), |place| place.write(say::json(document).as_bytes()))
     }
+}
+
+/// `iotax-3.html` next to `iotax.db`.
+fn page_of(store: &Path, run: i64) -> PathBuf {
+    let stem = store.file_stem().unwrap_or_default().to_string_lossy();
+    store.with_file_name(format!("{stem}-{run}.html"))
 }
 
 /// Loads a run; an unknown number is the user's error, anything else the machine's.

@@ -9,6 +9,7 @@ use iotax_model::visible;
 use iotax_report::terminal::Styled;
 use serde_json::Value;
 
+use super::concurrent::ConcurrentRuns;
 use super::live::Live;
 use super::say::{self, Stream, note};
 use crate::runner::{Progress, Step};
@@ -37,10 +38,17 @@ pub(super) struct Watcher<'a> {
     cell: String,
     /// Tells those who look from elsewhere; absent if the store cannot.
     live: Option<Live>,
+    /// Other runs on the same disks.
+    concurrent: &'a mut ConcurrentRuns,
 }
 
 impl<'a> Watcher<'a> {
-    pub(super) fn new(line: Option<&'a Line<'a>>, so_far: &'a SoFar<'a>, live: Option<Live>) -> Self {
+    pub(super) fn new(
+        line: Option<&'a Line<'a>>,
+        so_far: &'a SoFar<'a>,
+        live: Option<Live>,
+        concurrent: &'a mut ConcurrentRuns,
+    ) -> Self {
         let is_shown = Stream::Stderr.obeys_escapes() && !say::is_quiet();
         let draw_on = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, draw_on);
@@ -59,6 +67,7 @@ impl<'a> Watcher<'a> {
             iops: Vec::new(),
             cell: String::new(),
             live,
+            concurrent,
         }
     }
 
@@ -69,6 +78,12 @@ impl<'a> Watcher<'a> {
     fn tell<const N: usize>(&self, changes: [(&'static str, Option<Value>); N]) {
         if let Some(live) = &self.live {
             live.set(changes);
+        }
+    }
+
+    fn look_for_others(&mut self) {
+        for line in self.concurrent.news() {
+            self.note(&line);
         }
     }
 
@@ -101,6 +116,7 @@ fn eighth(share: f64) -> usize {
 
 impl Progress for Watcher<'_> {
     fn phase(&mut self, what: &str) {
+        self.look_for_others();
         self.tell([("phase", Some(what.into()))]);
         if self.terminal {
             self.show(what);
@@ -122,6 +138,7 @@ impl Progress for Watcher<'_> {
     }
 
     fn cell(&mut self, step: Step<'_>) {
+        self.look_for_others();
         let (start, first) = *self.first.get_or_insert((Instant::now(), step.cell));
         let each = (step.cell > first).then(|| start.elapsed().as_secs_f64() / (step.cell - first) as f64);
         let eta_s = each.map(|each| each * (step.cells - step.cell + 1) as f64);
@@ -168,6 +185,7 @@ impl Progress for Watcher<'_> {
     }
 
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>) {
+        self.look_for_others();
         self.tell([("iops", Some(iops.into())), ("oldest_ns", oldest_ns.map(Value::from))]);
         if self.line.is_some() {
             return;

@@ -82,13 +82,11 @@ fn anew(args: &Args, run: &Run, time: Nanos) -> Result<Exit, Failure> {
     }
     let plan = Plan { until_decided: None, seed: None, ..plan.clone() }.within(time).or_exit(Exit::Usage)?;
     plan.check().or_exit(Exit::Usage)?;
-    let report = plan.targets.len() > 1;
     Session {
         yes: args.yes,
         guests: args.guest.options(),
         permission: args.overwrite.permission()?,
         leave_agent: args.remote.leave_agent,
-        report,
         ..Session::new(plan, &args.output)
     }
     .carry_out()
@@ -143,7 +141,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Fine);
     }
     let done = run.measurements.iter().map(|m| (m.target.clone(), m.workload.clone(), m.round)).collect();
-    let report = run.plan.targets.len() > 1;
     Session {
         yes: args.yes,
         guests: args.guest.options(),
@@ -157,7 +154,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         }),
         permission: args.overwrite.permission()?,
         leave_agent: args.remote.leave_agent,
-        report,
         ..Session::new(run.plan, &args.output)
     }
     .carry_out()

@@ -6,12 +6,13 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_analysis::judge;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::record::{Environment, TargetRecord};
+use iotax_model::record::{Environment, RunPhase, TargetRecord};
 use iotax_model::target::{NetPath, Remote};
 use iotax_model::units::Nanos;
 use iotax_model::{TargetSpec, Warning, WarningKind};
@@ -24,6 +25,7 @@ use iotax_testbed::target::preflight::{self, Needs};
 use iotax_testbed::undo::{self, NotUndone, UndoLog};
 
 use super::args::{GuestArgs, SessionArgs};
+use super::concurrent::ConcurrentRuns;
 use super::live::Live;
 use super::output::{Destinations, OutputArgs};
 use super::progress::{Line, Watcher};
@@ -35,6 +37,10 @@ use super::{Failure, OrExit, args, auth, confirm, requirements, usage};
 use crate::runner::{
     self, Ended, Gate, GuestOptions, Guests, Interrupted, Open, Order, Progress, RemoteAgents, RemoteOptions,
 };
+
+/// Phases of a run outside the runner: before anything is touched, and after the last measurement.
+const CHECK: &str = "check";
+const UNDO: &str = "undo";
 
 /// A run to resume.
 pub(super) struct Earlier {
@@ -86,8 +92,6 @@ pub(super) struct Session<'a> {
     pub(super) leave_agent: bool,
     /// Show the plan and ask before starting: for runs that take minutes and gigabytes.
     pub(super) ask: bool,
-    /// Write a report even if none was asked for.
-    pub(super) report: bool,
     /// Output during measurements.
     pub(super) live: LiveOutput<'a>,
     /// Fails a search that finds too low a rate.
@@ -128,7 +132,6 @@ impl<'a> Session<'a> {
             permission: Permission::default(),
             leave_agent: false,
             ask: true,
-            report: false,
             live: LiveOutput::default(),
             gate: None,
             fleet: None,
@@ -167,6 +170,7 @@ impl<'a> Session<'a> {
         mut self,
         report: impl FnOnce(&Self, Measured, &Store, &Destinations) -> Result<Exit, Failure>,
     ) -> Result<Exit, Failure> {
+        let begun = Instant::now();
         let stop = watch_signals().or_exit(Exit::Environment)?;
         make_absolute(&mut self.plan).or_exit(Exit::Environment)?;
         let needs = preflight::check(&self.plan, &self.permission)
@@ -175,7 +179,7 @@ impl<'a> Session<'a> {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
         let tokens = auth::tokens(&self.plan)?;
-        let mut outputs = self.output.open(json::MARK)?;
+        let outputs = self.output.open(json::MARK)?;
         self.refuse_taken(&outputs)?;
         let undo_dir = args::undo_dir()?;
         hint_at_leftovers(&undo_dir);
@@ -185,13 +189,27 @@ impl<'a> Session<'a> {
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
         let mut undo_log = UndoLog::create(&undo_dir, &tag).or_exit(Exit::Environment)?;
         undo_log.set_interrupt(&stop);
-        let measured =
-            self.with_undo_log(&needs, &tokens, &tag, &mut undo_log, &mut store, &mut outputs, &stop);
+        let mut concurrent = ConcurrentRuns::beside(undo_dir, &self.plan, &needs, &self.output.store)?;
+        let checked = begun.elapsed();
+        let measured = self.with_undo_log(
+            &needs,
+            &tokens,
+            &tag,
+            &mut undo_log,
+            &mut store,
+            &mut concurrent,
+            checked,
+            &stop,
+        );
         // Undone before the results are written, because their readers may be slow.
+        let undoing = Instant::now();
         let (_, failures) = undo_log.undo_all();
         failures.iter().for_each(say_not_undone);
         let result = measured.and_then(|measured| {
-            measured.map_or(Ok(Exit::Fine), |measured| report(&self, measured, &store, &outputs))
+            let Some(measured) = measured else { return Ok(Exit::Fine) };
+            // A store that cannot be written is reported with the results.
+            let _ = add_phase(&mut store, measured.run, UNDO, undoing.elapsed());
+            report(&self, measured, &store, &outputs)
         });
         match result {
             // Errors after an interrupt are its consequences.
@@ -233,7 +251,8 @@ impl<'a> Session<'a> {
         tag: &str,
         undo_log: &mut UndoLog,
         store: &mut Store,
-        outputs: &mut Destinations,
+        concurrent: &mut ConcurrentRuns,
+        checked: Duration,
         stop: &Interrupt,
     ) -> Result<Option<Measured>, Failure> {
         let plan = &self.plan;
@@ -249,12 +268,14 @@ impl<'a> Session<'a> {
         if let Some(earlier) = &self.earlier {
             same_machine(&earlier.environment, guests.as_ref())?;
         }
+        let connecting = Instant::now();
         let options =
             RemoteOptions { leave_agent: self.leave_agent, ask: !self.yes && io::stdin().is_terminal() };
         let mut remote_agents = RemoteAgents::prepare(plan, options, undo_log, stop).map_err(|error| {
             let refusal = error.downcast_ref().map(|refusal: &Refusal| refusal.exit);
             Failure { exit: refusal.unwrap_or(Exit::Environment), error }
         })?;
+        let checked = checked + connecting.elapsed();
         let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
         let seed = match (&self.earlier, plan.seed) {
             (Some(earlier), _) => earlier.seed,
@@ -266,6 +287,7 @@ impl<'a> Session<'a> {
             if !(self.yes && say::is_quiet()) {
                 confirm::show_plan(plan, seed, done, needs.total(), guests.as_ref());
             }
+            concurrent.news().iter().for_each(|line| say!("{line}"));
             if !self.yes && !confirm::confirmed(stop) && !stop.load(Ordering::Relaxed) {
                 remote_agents.end(undo_log);
                 say!("Nothing was done.");
@@ -295,9 +317,8 @@ impl<'a> Session<'a> {
             Some(claimed) => claimed,
             None => store.claim(run).or_exit(Exit::Environment)?,
         };
-        if self.report {
-            outputs.or_default_report(run);
-        }
+        add_phase(store, run, CHECK, checked)?;
+        concurrent.announce(run, undo_log)?;
         let reader = self.output.store.open_existing()?;
         let so_far = |width: usize| {
             let run = reader.load(run).ok()?;
@@ -306,7 +327,7 @@ impl<'a> Session<'a> {
         };
         // A store of its own, since this one is the runner's.
         let live = self.output.store.open().ok().map(|store| Live::of(run, store));
-        let mut watcher = Watcher::new(self.live.line, &so_far, live);
+        let mut watcher = Watcher::new(self.live.line, &so_far, live, concurrent);
         let quit_key = watcher.is_on_terminal().then(|| QuitKey::watch(stop, undo_log.socket())).flatten();
         if quit_key.is_some() {
             watcher.note("q ends the run and reports what is measured so far");
@@ -336,6 +357,9 @@ impl<'a> Session<'a> {
         };
         let ended = runner::carry_out(&order, remote_agents, tag, undo_log, store, watcher.as_mut(), stop);
         drop((quit_key, watcher));
+        for warning in concurrent.warnings() {
+            store.put_warning(run, &warning).or_exit(Exit::Environment)?;
+        }
         Ok(Some(Measured { run, ended }))
     }
 
@@ -484,13 +508,16 @@ fn ignores_hangups() -> bool {
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
-/// Values that a run left behind would be taken for the former ones.
+/// Values that another run has changed would be taken for the former ones.
 fn refuse_changed_settings(undo_dir: &Path, plan: &Plan) -> Result<(), Failure> {
-    let tries_settings = plan.targets.iter().any(|target| !target.setting_values().is_empty());
-    let left = undo::leftovers(undo_dir).unwrap_or_default();
-    match left.iter().find(|left| tries_settings && left.is_setting()) {
-        Some(left) => Err(anyhow::anyhow!("an earlier run left a {left}; run iotax clean first"))
-            .or_exit(Exit::Environment),
+    if plan.targets.iter().all(|target| target.setting_values().is_empty()) {
+        return Ok(());
+    }
+    match undo::settings_in_force(undo_dir).or_exit(Exit::Environment)?.first() {
+        Some(setting) => Err(anyhow::anyhow!(
+            "another iotax run holds the {setting}; begin when it has ended, or after iotax clean if it was cut off"
+        ))
+        .or_exit(Exit::Environment),
         None => Ok(()),
     }
 }
@@ -510,12 +537,18 @@ pub(super) fn say_not_undone(failure: &NotUndone) {
     say!("not undone: {}: {} (try: iotax clean)", failure.effect, failure.reason);
 }
 
+fn add_phase(store: &mut Store, run: i64, name: &str, time: Duration) -> Result<(), Failure> {
+    let duration_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    store.add_phases(run, &[RunPhase { name: name.to_owned(), duration_ns }]).or_exit(Exit::Environment)
+}
+
 fn conclude(ended: Ended, run: i64, plan: &Plan, store: &Store) -> Exit {
     let resume =
         || store.load(run).map_or_else(|_| store.command("resume", run, ""), |run| run.command("resume", ""));
     match ended {
         Ended::Complete => {
-            note!("Run {run} kept; show it again with: {}", store.command("report", run, ""));
+            let [shown, page] = ["", "--html"].map(|options| store.command("report", run, options));
+            note!("Run {run} kept; show it again with: {shown}; as a page: {page}");
             Exit::Fine
         }
         Ended::Missing(cells) => {

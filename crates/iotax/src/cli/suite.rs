@@ -109,7 +109,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
-    Session { output: &output, report: true, ..args.run.session(plan, permission) }.carry_out()
+    Session { output: &output, ..args.run.session(plan, permission) }.carry_out()
 }
 
 /// The suite's workloads, or those of the requested tests.

@@ -13,7 +13,7 @@ use super::flags::WorkloadFlags;
 use super::net::target_name;
 use super::number;
 use super::print_plan::print_plan;
-use super::session::{RunArgs, Session};
+use super::session::RunArgs;
 use super::target_args;
 use super::{Failure, OrExit, usage};
 
@@ -111,7 +111,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
-    Session { report: true, ..args.run.session(plan, permission) }.carry_out()
+    args.run.session(plan, permission).carry_out()
 }
 
 /// A host that answers echo requests, as a target.

@@ -394,10 +394,10 @@ fn members_on_one_filesystem_need_room_together() {
     let small = lab.path("small");
     fs::create_dir(&small).expect("made");
     let there = small.display().to_string();
-    // Of 1300 MiB 1 GiB stays free, so one of two has room.
+    // Of 300 MiB a tenth stays free, so one of two has room.
     for (size, has_room) in [("100m", true), ("170m", false)] {
         let arguments = two_with(&lab, "file = { dir = \"${at}\" }", size, [&there, &there]);
-        let mount = "mount -t tmpfs -o size=1300m none \"$0\"";
+        let mount = "mount -t tmpfs -o size=300m none \"$0\"";
         let mut inside = with_mounts(lab.iotax().args(&arguments), mount, &small);
         let output = inside.output().expect("unshare starts");
         if has_room {

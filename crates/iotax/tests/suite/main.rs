@@ -4,6 +4,7 @@ mod aftermath;
 mod ask;
 mod cli;
 mod compare;
+mod concurrent;
 mod curve;
 mod device;
 mod disk;

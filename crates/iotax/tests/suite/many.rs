@@ -201,7 +201,7 @@ mod alone {
         assert_eq!(run.measurements.len(), 3, "a neighbour is not measured for itself");
 
         let phases: Vec<&str> = run.phases.iter().map(|phase| phase.name.as_str()).collect();
-        assert_eq!(phases, ["provision", "boot", "fill", "prepare", "measure", "finish"]);
+        assert_eq!(phases, ["check", "provision", "boot", "fill", "prepare", "measure", "finish", "undo"]);
         // Three warm-ups and windows, and the second by which the neighbour outlasts one.
         assert!(run.phases[4].duration_ns >= 3 * 3_300_000_000, "{:?}", run.phases);
         lab.assert_nothing_left();

@@ -228,7 +228,8 @@ macro_rules! keys {
                         (Some(net), _) => net.generated_name(),
                         (None, Some(test)) => test.to_string(),
                         (None, None) => {
-                            format!("{}-{}-qd{}", workload.rw, workload.lengths(), workload.iodepth)
+                            let flushes = workload.flushes_in_name();
+                            format!("{}-{}-qd{}{flushes}", workload.rw, workload.lengths(), workload.iodepth)
                         }
                     };
                 }

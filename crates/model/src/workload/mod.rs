@@ -231,6 +231,23 @@ impl Workload {
         self.writes() && (self.fsync.is_some() || self.fdatasync.is_some() || self.end_fsync)
     }
 
+    /// The system call that flushes during the measurement, and the number of writes between two calls.
+    #[must_use]
+    pub fn flush_call(&self) -> Option<(&'static str, u64)> {
+        let call = |name, writes: Option<u64>| writes.map(|writes| (name, writes));
+        let writes = self.test.map_or(self.rw.writes(), Test::writes);
+        call("fsync", self.fsync).or_else(|| call("fdatasync", self.fdatasync)).filter(|_| writes)
+    }
+
+    /// `-fdatasync` after each write, `-fsync8` after eight.
+    fn flushes_in_name(&self) -> String {
+        match self.flush_call() {
+            None => String::new(),
+            Some((call, 1)) => format!("-{call}"),
+            Some((call, writes)) => format!("-{call}{writes}"),
+        }
+    }
+
     /// Bytes that all jobs transfer before the workload ends by itself; `None` if only the runtime ends it.
     #[must_use]
     pub fn amount(&self) -> Option<Bytes> {
@@ -417,6 +434,19 @@ mod tests {
             (workload.bs, workload.iodepth, workload.name.as_str()),
             (Bytes(8192), 16, "randread-8k-qd16")
         );
+    }
+
+    #[test]
+    fn a_generated_name_tells_of_flushes() {
+        for (key, writes, rw, name) in [
+            ("fdatasync", "1", Rw::Write, "write-4k-qd1-fdatasync"),
+            ("fsync", "8", Rw::RandWrite, "randwrite-4k-qd1-fsync8"),
+            ("fsync", "8", Rw::RandRead, "randread-4k-qd1"),
+        ] {
+            let mut keys = WorkloadKeys { rw: Some(rw), ..WorkloadKeys::default() };
+            keys.set(key, writes).expect("a number");
+            assert_eq!(keys.complete(&WorkloadKeys::default()).name, name);
+        }
     }
 
     #[test]

@@ -1,24 +1,24 @@
 //! The findings of a doctor, and its rules.
 
-use iotax_doctor::{Finding, Rule, Sureness};
+use iotax_doctor::{Finding, Rule, Sighting, Sureness};
 use iotax_model::survey::{MachineSetup, Survey};
 use iotax_model::units::human::listed;
 
 use super::{Page, Part};
+use crate::figure::listed_briefly;
 
-/// The answer first, then each finding with its evidence, reason and remedy.
+/// The answer first, then each finding with its evidence, reason and remedy. What a rule finds in several places is one.
 #[must_use]
 pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
     let mut parts = vec![Part::Sentence(format!("{subject}: {}", ended(&headline(survey, findings))))];
-    for finding in findings {
-        let Rule { id, sureness, title, why, source, .. } = finding.rule;
-        let sighting = &finding.sighting;
-        parts.push(Part::Head(format!("{}: {title} ({}, {id})", sighting.place, sureness.title())));
-        parts.push(Part::Lines(vec![
-            format!("seen: {} ({})", sighting.seen, sighting.source),
-            format!("why: {why} [{source}]"),
-            format!("remedy: {}", sighting.remedy),
-        ]));
+    for same in by_rule(findings) {
+        let Rule { id, sureness, title, why, source, .. } = same[0].rule;
+        let places: Vec<String> = same.iter().map(|finding| finding.sighting.place.clone()).collect();
+        parts.push(Part::Head(format!("{}: {title} ({}, {id})", listed_briefly(&places), sureness.title())));
+        let mut lines = each(&same, |sighting| format!("seen: {} ({})", sighting.seen, sighting.source));
+        lines.push(format!("why: {why} [{source}]"));
+        lines.extend(each(&same, |sighting| format!("remedy: {}", sighting.remedy)));
+        parts.push(Part::Lines(lines));
     }
     parts.push(Part::Sentence(looked_at(survey)));
     if !survey.unread.is_empty() {
@@ -26,6 +26,37 @@ pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
         parts.push(Part::Sentence(format!("Not known: {}", ended(&unread.join("; ")))));
     }
     Page { parts }
+}
+
+/// The findings of each rule, in the order of the first of each.
+fn by_rule(findings: &[Finding]) -> Vec<Vec<&Finding>> {
+    let mut rules: Vec<Vec<&Finding>> = Vec::new();
+    for finding in findings {
+        match rules.iter_mut().find(|same| same[0].rule.id == finding.rule.id) {
+            Some(same) => same.push(finding),
+            None => rules.push(vec![finding]),
+        }
+    }
+    rules
+}
+
+/// A line for each place, but one for those whose lines differ in the place's name alone.
+fn each(findings: &[&Finding], line: impl Fn(&Sighting) -> String) -> Vec<String> {
+    let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
+    for Finding { sighting, .. } in findings {
+        let text = line(sighting);
+        let pattern = text.replace(&sighting.place, "\0");
+        match lines.iter_mut().find(|(known, ..)| *known == pattern) {
+            Some((_, _, others)) => others.push(sighting.place.clone()),
+            None => lines.push((pattern, text, Vec::new())),
+        }
+    }
+    let said = lines.into_iter().map(|(pattern, text, others)| {
+        // The same words hold for all of them.
+        let is_said = others.is_empty() || !pattern.contains('\0');
+        if is_said { text } else { format!("{text}; likewise {}", listed_briefly(&others)) }
+    });
+    said.collect()
 }
 
 /// A sentence with a period, unless it ends with a mark already.
@@ -48,8 +79,9 @@ fn headline(survey: &Survey, findings: &[Finding]) -> String {
 
 /// Such as `2 known faults, 1 cost, 3 findings that depend on your workload`.
 fn answer(findings: &[Finding]) -> String {
+    let rules = by_rule(findings);
     let counts = Sureness::ALL.map(|sureness| {
-        let count = findings.iter().filter(|finding| finding.rule.sureness == sureness).count();
+        let count = rules.iter().filter(|same| same[0].rule.sureness == sureness).count();
         let words = match (sureness, count) {
             (_, 0) => return None,
             (Sureness::Fault, 1) => "known fault",
@@ -111,6 +143,43 @@ mod tests {
         let guest = Survey { guests: vec![GuestSetup::default()], ..Survey::default() };
         assert_eq!(looked_at(&guest), "Looked at: 1 guest.");
         assert_eq!(headline(&Survey::default(), &[]), "nothing found");
+    }
+
+    #[test]
+    fn one_finding_on_several_devices_is_said_once() {
+        let rule = iotax_doctor::rules::all().next().expect("a rule");
+        let of = |place: &str, seen: &str, remedy: &str| Finding {
+            rule,
+            sighting: Sighting {
+                place: place.into(),
+                seen: seen.into(),
+                source: format!("/sys/block/{place}/x"),
+                remedy: remedy.into(),
+            },
+        };
+        let findings = [
+            of("sda", "one", "echo 1 > /sys/block/sda/x"),
+            of("sdb", "one", "echo 1 > /sys/block/sdb/x"),
+            of("sdc", "two", "replace it"),
+            of("sdd", "two", "replace it"),
+        ];
+        let page = doctor("this machine", &Survey::default(), &findings);
+        let [Part::Sentence(first), Part::Head(head), Part::Lines(lines), ..] = page.parts.as_slice() else {
+            panic!("{page:?}")
+        };
+        assert!(first.starts_with("this machine: 1 "), "{first}");
+        assert!(head.starts_with("sda, sdb, sdc and sdd: "), "{head}");
+        let lines: Vec<&str> =
+            lines.iter().map(String::as_str).filter(|line| !line.starts_with("why")).collect();
+        assert_eq!(
+            lines,
+            [
+                "seen: one (/sys/block/sda/x); likewise sdb",
+                "seen: two (/sys/block/sdc/x); likewise sdd",
+                "remedy: echo 1 > /sys/block/sda/x; likewise sdb",
+                "remedy: replace it",
+            ]
+        );
     }
 
     #[test]

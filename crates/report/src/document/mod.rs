@@ -38,6 +38,7 @@ pub use tune::tuned;
 use iotax_model::record::Measurement;
 use iotax_model::{Run, visible};
 
+use crate::sentences;
 use iotax_analysis::stats::verdict::Verdict;
 
 /// A text of several parts, one after another.
@@ -46,14 +47,15 @@ pub struct Page {
     pub(super) parts: Vec<Part>,
 }
 
-/// A page that first says of which measurements not all was verified that was to be.
+/// A page that first says how far an unfinished run is, and of which measurements not all was verified that was to be.
 fn behind_incomplete(mut page: Page, run: &Run) -> Page {
     let line = |m: &Measurement| {
         let reason = m.outcome.verify.as_ref()?.incomplete()?;
         let round = if run.plan.repeat > 1 { format!(", round {}", m.round) } else { String::new() };
         Some(Part::Head(format!("INCOMPLETE: {}{round}: {reason}.", m.target)))
     };
-    let first: Vec<Part> = run.measurements.iter().filter_map(line).collect();
+    let unfinished = sentences::unfinished(run).map(Part::Head);
+    let first: Vec<Part> = unfinished.into_iter().chain(run.measurements.iter().filter_map(line)).collect();
     page.parts.splice(..0, first);
     page
 }

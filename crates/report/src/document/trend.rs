@@ -8,8 +8,8 @@ use iotax_analysis::stats::MARGIN;
 use iotax_analysis::time::utc;
 use iotax_analysis::trend::{LEAST_RUNS, LEAST_SIDE, PastRun, Trend, TrendChange, Trends};
 
-/// The changes of all series, what else changed with them, what the newest runs may become, and each series in a row. In detail also
-/// the changes that are too small to matter, and every point.
+/// The changes of all series, what else changed with them, what the newest runs may become, and each series that changed in a row. In detail
+/// also the changes that are too small to matter, the other series, and every point.
 #[must_use]
 pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
     let mut page = Page::default();
@@ -32,8 +32,12 @@ pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
     page.add_list("What else changed", causes(runs, of_targets.iter().copied(), detail));
     page.add_list("Pending", trends.trends.iter().filter(|t| !t.is_control).filter_map(pending).collect());
     page.add_list("The machine itself", say(&machine));
-    page.add(Part::Table(table(runs, trends)));
-    page.add_list("How to read it", notes(trends, if detail { 0 } else { small.len() }));
+    let is_told = |trend: &&Trend| detail || has_moved(trend);
+    let series: Vec<&Trend> = trends.trends.iter().filter(is_told).collect();
+    if !series.is_empty() {
+        page.add(Part::Table(table(runs, &series)));
+    }
+    page.add_list("How to read it", notes(trends, series.len(), if detail { 0 } else { small.len() }));
     if detail {
         for trend in &trends.trends {
             page.add(Part::Head(format!("{}, {}", cell(trend), trend.metric.name_on(&trend.workload))));
@@ -46,6 +50,11 @@ pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
 /// Within the margin of what counts as the same.
 fn is_small(change: &TrendChange) -> bool {
     change.ratio.max(change.ratio.recip()) <= 1.0 + MARGIN
+}
+
+/// Returns whether a series has something to tell: a change that matters, or one that may become one.
+fn has_moved(trend: &Trend) -> bool {
+    trend.pending.is_some() || trend.changes.iter().any(|change| change.is_new && !is_small(change))
 }
 
 fn headline(runs: &[PastRun], trends: &Trends, changes: usize) -> String {
@@ -68,10 +77,10 @@ fn headline(runs: &[PastRun], trends: &Trends, changes: usize) -> String {
     format!("{span}: {changes} in {series} series.")
 }
 
-fn table(runs: &[PastRun], trends: &Trends) -> Grid {
+fn table(runs: &[PastRun], trends: &[&Trend]) -> Grid {
     let mut grid = Grid::new(&["series", "metric", "runs", "now", "run to run", "changes", ""]);
     grid.head[1].is_figure = false;
-    for trend in &trends.trends {
+    for trend in trends {
         let level = trend.changes.last().map_or(0, |change| change.at);
         let means: Vec<f64> = trend.points[level..].iter().map(|point| point.mean).collect();
         let now = iotax_analysis::stats::median(&means);
@@ -95,8 +104,12 @@ fn table(runs: &[PastRun], trends: &Trends) -> Grid {
     grid
 }
 
-fn notes(trends: &Trends, small: usize) -> Vec<String> {
+fn notes(trends: &Trends, series: usize, small: usize) -> Vec<String> {
     let mut notes = Vec::new();
+    let still = trends.trends.len() - series;
+    if still > 0 {
+        notes.push(format!("{still} series without a change not shown; --detail has them."));
+    }
     let controls: Vec<&str> = trends.trends.iter().filter_map(|trend| trend.control.as_deref()).collect();
     if let Some(control) = controls.first() {
         notes.push(format!(

@@ -183,6 +183,7 @@ fn head(run: &Run) -> Markup {
                 (rounds(run))
                 @if run.source.is_none() { " \u{b7} seed " (run.seed) }
             }
+            @if let Some(unfinished) = sentences::unfinished(run) { p.about { strong { (unfinished) } } }
             @if let Some(source) = &run.source {
                 p.about { (source) ": its own figures, which iotax has not measured or checked" }
                 @if let Some(told) = source.about_time() { p.about { (told) } }

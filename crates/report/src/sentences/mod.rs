@@ -17,7 +17,31 @@ use iotax_model::verify_errors::Findings;
 use crate::figure::{counted, listed_briefly};
 use crate::marks::is_emulated;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
-use iotax_model::Run;
+use iotax_model::{Run, RunState};
+
+/// How far a run is that has not reached its end; `None` for a complete one.
+#[must_use]
+pub fn unfinished(run: &Run) -> Option<String> {
+    let there = run.measurements.len() as u64;
+    let planned = u64::from(run.plan.most_rounds()) * run.plan.cells() as u64;
+    let at_most = if run.plan.until_decided.is_some() { "at most " } else { "" };
+    // Nobody knows how many a search takes.
+    let measured = if run.plan.ask.is_some() {
+        counted(there, "measurement")
+    } else {
+        format!("{there} of {at_most}{}", counted(planned, "measurement"))
+    };
+    let id = run.id;
+    let state = match run.state {
+        RunState::Complete => return None,
+        RunState::Running => return Some(format!("Run {id} is still measuring: {measured} so far.")),
+        RunState::Interrupted => format!("Run {id} was interrupted after {measured}."),
+        RunState::Failed => format!("Run {id} is incomplete: {measured}."),
+    };
+    // A fleet's run is continued by its coordinator, and a watch that the user ended has its one measurement.
+    let can_go_on = run.fleet.is_none() && (run.plan.ask.is_some() || there < planned);
+    Some(if can_go_on { format!("{state} Go on: iotax resume {id}") } else { state })
+}
 
 /// The sentences, most important first: the cost of each layer, every other target against the baseline, withheld
 /// verdicts with their reason, undecided comparisons.

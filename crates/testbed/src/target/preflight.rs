@@ -23,9 +23,9 @@ use crate::{
     network,
 };
 
-/// Space left free: 5% of the filesystem or 1 GiB, whichever is more.
+/// Space left free: a tenth of a small filesystem, 1 GiB of a medium one, 5% of a large one.
 fn reserve(total: u64) -> u64 {
-    (total / 20).max(1 << 30)
+    (total / 20).max((total / 10).min(1 << 30))
 }
 
 /// The space that a plan's new files need, by directory.
@@ -267,12 +267,13 @@ pub fn check_space(dir: &Path, space: FilesystemSpace, need: u64) -> Result<(), 
         return Ok(());
     }
     Err(Refusal::environment(format!(
-        "{}: {} are needed and {} are free; 5% of the filesystem or 1 GiB ({}) always stay free. \
+        "{}: {} are needed and {} are free, of which {} always stay free (the filesystem has {}). \
          Use a smaller --size, fewer targets, or another directory",
         dir.display(),
         human::bytes(need),
         human::bytes(space.available.0),
-        human::bytes(keep)
+        human::bytes(keep),
+        human::bytes(space.total.0)
     )))
 }
 
@@ -438,6 +439,34 @@ mod tests {
             assert_eq!(refusal.exit, exit, "{refusal}");
             assert!(refusal.to_string().contains(words), "{refusal}");
         }
+    }
+
+    #[test]
+    fn what_stays_free_follows_from_the_size() {
+        const MIB: u64 = 1 << 20;
+        let space = |available: u64, total: u64| FilesystemSpace {
+            available: Bytes(available * MIB),
+            total: Bytes(total * MIB),
+        };
+        for (need, available, total, fits) in [
+            (61, 81, 100, true),
+            (72, 81, 100, false),
+            (100, 1123, 10_240, false),
+            (100, 1124, 10_240, true),
+            (100, 5219, 102_400, false),
+            (100, 5220, 102_400, true),
+        ] {
+            let checked = check_space(Path::new("/srv"), space(available, total), need * MIB);
+            assert_eq!(checked.is_ok(), fits, "{need} of {available} in {total}");
+        }
+        let refusal =
+            check_space(Path::new("/srv"), space(81, 100), 72 * MIB).expect_err("too much").to_string();
+        assert!(
+            refusal.starts_with(
+                "/srv: 72.0 MiB are needed and 81.0 MiB are free, of which 10.0 MiB always stay free (the filesystem has 100 MiB)"
+            ),
+            "{refusal}"
+        );
     }
 
     #[test]

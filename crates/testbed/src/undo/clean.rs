@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Effect, LOCK, NAMED, NEW, NOT_BELIEVED, NotUndone, PendingEffect, Record, UndoLog, UndoLogError,
-    abandoned, failed, goes_along, own_file,
+    Effect, LOCK, NAMED, NEW, NOT_BELIEVED, NotUndone, Patience, PendingEffect, Record, UndoLog,
+    UndoLogError, abandoned, failed, goes_along, open, own_file,
 };
 
 /// The result of `iotax clean`.
@@ -33,11 +33,11 @@ impl Cleaned {
 }
 
 /// The directory of undo logs without symbolic links, which nobody else can change; `None` if it is missing.
-fn believed(dir: &Path) -> Result<Option<PathBuf>, UndoLogError> {
+pub(super) fn believed(dir: &Path) -> Result<Option<PathBuf>, UndoLogError> {
     own_file::existing(dir).map_err(failed(NOT_BELIEVED, dir))
 }
 
-fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
+pub(super) fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
     let entries = fs::read_dir(dir).map_err(failed("cannot read the directory", dir))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -49,16 +49,20 @@ fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
 
 /// Undoes what dead processes left behind. With `forget`, effects that cannot be undone are dropped from the log.
 pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
+    clean_within(dir, forget, Patience::begin())
+}
+
+fn clean_within(dir: &Path, forget: bool, patience: Patience) -> Result<Cleaned, UndoLogError> {
     let mut cleaned = Cleaned::default();
     let Some(dir) = &believed(dir)? else { return Ok(cleaned) };
     for path in log_files(dir, NEW)? {
         // A log that never got its final name recorded nothing.
-        if let Ok(Some(_locked)) = abandoned(&path) {
+        if let Ok(Some(_locked)) = abandoned(&path, patience) {
             let _ = [path.with_extension(LOCK), path].map(fs::remove_file);
         }
     }
     for path in log_files(dir, NAMED)? {
-        match clean_log(dir, &path, forget) {
+        match clean_log(dir, &path, forget, patience) {
             Ok(Some(one)) => cleaned.add(one),
             Ok(None) => cleaned.in_use += 1,
             Err(error) => cleaned.unreadable.push(error),
@@ -75,7 +79,7 @@ pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError>
     let Some(dir) = &believed(dir)? else { return Ok(Some(Cleaned::default())) };
     let path = dir.join(format!("{tag}.{NAMED}"));
     if path.try_exists().map_err(failed("cannot look for", &path))? {
-        clean_log(dir, &path, false)
+        clean_log(dir, &path, false, Patience::begin())
     } else {
         Ok(Some(Cleaned::default()))
     }
@@ -83,9 +87,14 @@ pub fn clean_tag(dir: &Path, tag: &str) -> Result<Option<Cleaned>, UndoLogError>
 
 /// Undoes what is in one log, but first what is in the logs of the members of a fleet that the dead process started: they are in one of
 /// its directories. If a member still lives or left what cannot be undone, this log stays for another attempt.
-fn clean_log(dir: &Path, path: &Path, forget: bool) -> Result<Option<Cleaned>, UndoLogError> {
+fn clean_log(
+    dir: &Path,
+    path: &Path,
+    forget: bool,
+    patience: Patience,
+) -> Result<Option<Cleaned>, UndoLogError> {
     let mut cleaned = Cleaned::default();
-    let mut undo_log = match UndoLog::adopt(path) {
+    let mut undo_log = match UndoLog::adopt(path, patience) {
         Ok(Some(undo_log)) => undo_log,
         Ok(None) => return Ok(None),
         // Its process has just ended, with everything undone.
@@ -94,7 +103,7 @@ fn clean_log(dir: &Path, path: &Path, forget: bool) -> Result<Option<Cleaned>, U
     };
     for members in undo_log.standing.values().filter_map(|standing| members_place(dir, &standing.effect)) {
         for state in subdirectories(&members)? {
-            cleaned.add(clean(&undo_dir(&state), forget)?);
+            cleaned.add(clean_within(&undo_dir(&state), forget, patience)?);
         }
     }
     if cleaned.in_use > 0 || !cleaned.unreadable.is_empty() || !(forget || cleaned.failed.is_empty()) {
@@ -145,12 +154,6 @@ pub struct Leftover {
 }
 
 impl Leftover {
-    /// True if it is a changed setting of the kernel.
-    #[must_use]
-    pub const fn is_setting(&self) -> bool {
-        matches!(self.standing.effect, Effect::Setting(_))
-    }
-
     /// The reason why it cannot be undone at the moment. Accesses its filesystem, which may take long.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {
@@ -168,14 +171,16 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// Lists what dead processes left behind, without touching it.
+/// Lists what dead processes left behind, without touching it or waiting for anybody. A process killed a moment ago counts as alive.
 pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     let Some(dir) = &believed(dir)? else { return Ok(left) };
     for path in log_files(dir, NAMED)? {
         // `clean` reports unreadable logs.
-        if let Ok(Some(locked)) = abandoned(&path)
-            && let Ok(record) = Record::read(&locked, &path)
+        if let Ok(log) = open(&path)
+            // Shared, so that two who look do not take each other for the log's process.
+            && log.try_lock_shared().is_ok()
+            && let Ok(record) = Record::read(&log, &path)
         {
             let along: Vec<bool> = record
                 .standing
@@ -194,4 +199,15 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
         }
     }
     Ok(left)
+}
+
+/// Lists the settings of the kernel that runs have changed, whether they live or not. The logs are read without their locks.
+pub fn settings_in_force(dir: &Path) -> Result<Vec<Effect>, UndoLogError> {
+    let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
+    let records = log_files(dir, NAMED)?.into_iter().filter_map(|path| {
+        let log = open(&path).ok()?;
+        Record::read(&log, &path).ok()
+    });
+    let effects = records.flat_map(|record| record.standing.into_values()).map(|standing| standing.effect);
+    Ok(effects.filter(|effect| matches!(effect, Effect::Setting(_))).collect())
 }

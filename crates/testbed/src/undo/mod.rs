@@ -10,6 +10,7 @@ mod fault;
 mod file_id;
 mod form;
 mod place;
+mod running;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -27,11 +28,12 @@ use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::own_file;
 use crate::program::{Program, ProgramError};
-pub use clean::{Cleaned, Leftover, clean, clean_tag, leftovers};
+pub use clean::{Cleaned, Leftover, clean, clean_tag, leftovers, settings_in_force};
 pub use effect::Effect;
 use fault::InjectedFault;
 pub use file_id::FileId;
 use place::{CreatedFile, ParentDirectory, ParentState};
+pub use running::{RunningRun, running};
 
 /// A line of an undo log.
 #[derive(Debug, Serialize, Deserialize)]
@@ -162,9 +164,9 @@ impl UndoLog {
     }
 
     /// Takes over the undo log of a dead process, once the processes that it started have exited; `None` if it still lives.
-    fn adopt(path: &Path) -> Result<Option<Self>, UndoLogError> {
+    fn adopt(path: &Path, patience: Patience) -> Result<Option<Self>, UndoLogError> {
         let fault = InjectedFault::from_environment().map_err(failed("cannot take over", path))?;
-        let Some(file) = abandoned(path)? else { return Ok(None) };
+        let Some(file) = abandoned(path, patience)? else { return Ok(None) };
         let Record { standing, next, length, begun } = Record::read(&file, path)?;
         if begun.is_none() {
             // Cuts off an incomplete line, so that the next one starts on its own.
@@ -330,7 +332,12 @@ impl UndoLog {
 
     /// Removes the log's files; the one that `clean` looks for is last.
     fn remove(&self) -> io::Result<()> {
-        for path in [&self.socket(), &self.path.with_extension(LOCK), &self.path] {
+        for path in [
+            &self.socket(),
+            &self.path.with_extension(running::RUNNING),
+            &self.path.with_extension(LOCK),
+            &self.path,
+        ] {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -450,8 +457,16 @@ const LOCK: &str = "lock";
 /// The extension of a socket next to a log, see [`UndoLog::socket`].
 pub const SOCKET: &str = "socket";
 
-/// Time in which a killed process may still hold its undo log: while it exits, or in a child just forked.
-const ON_ITS_WAY_OUT: Duration = Duration::from_secs(1);
+/// The end of the time that `clean` spends on locks that are held, whatever the number of undo logs: a killed process may hold its own while
+/// it exits, or in a child just forked.
+#[derive(Debug, Clone, Copy)]
+struct Patience(Instant);
+
+impl Patience {
+    fn begin() -> Self {
+        Self(Instant::now() + Duration::from_secs(1))
+    }
+}
 
 /// Makes sure of a directory for undo logs that nobody else can change. Returns its path without symbolic links.
 fn own_directory(dir: &Path) -> Result<PathBuf, UndoLogError> {
@@ -475,15 +490,19 @@ fn begin(new: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens an undo log to change it.
+fn open(path: &Path) -> Result<File, UndoLogError> {
+    own_file::open(OpenOptions::new().read(true).append(true), path)
+        .map_err(failed("cannot open the undo log", path))
+}
+
 /// Opens and locks the undo log of a dead process; `None` if it still lives.
-fn abandoned(path: &Path) -> Result<Option<File>, UndoLogError> {
-    let file = own_file::open(OpenOptions::new().read(true).append(true), path)
-        .map_err(failed("cannot open the undo log", path))?;
-    let deadline = Instant::now() + ON_ITS_WAY_OUT;
+fn abandoned(path: &Path, patience: Patience) -> Result<Option<File>, UndoLogError> {
+    let file = open(path)?;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(Some(file)),
-            Err(TryLockError::WouldBlock) if Instant::now() > deadline => return Ok(None),
+            Err(TryLockError::WouldBlock) if Instant::now() > patience.0 => return Ok(None),
             Err(TryLockError::WouldBlock) => threads::sleep(Duration::from_millis(10)),
             Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
         }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel_file::KernelFile;
 
 fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let temp = tempfile::tempdir().expect("temp dir");
@@ -37,6 +38,31 @@ fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
     assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.in_use), (1, 0, 1));
     assert!(!work.join("dead").exists());
     assert!(work.join("living").exists());
+}
+
+#[test]
+fn logs_of_many_living_processes_cost_no_more_time_than_one() {
+    let (_temp, state, _work) = scene();
+    let living: Vec<UndoLog> = (0..30)
+        .map(|number| UndoLog::create(&state, &format!("living{number}")).expect("undo log"))
+        .collect();
+    let begun = Instant::now();
+    assert!(leftovers(&state).expect("readable").is_empty());
+    assert_eq!(clean(&state, false).expect("readable").in_use, living.len());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn settings_that_a_living_run_has_changed_are_in_force_too() {
+    let (_temp, state, work) = scene();
+    let setting = KernelFile { path: root().join("proc/sys/vm/dirty_ratio"), ..KernelFile::for_tests() };
+    let mut living = UndoLog::create(&state, "living").expect("undo log");
+    living.make_file(&work.join("image")).expect("file");
+    assert!(settings_in_force(&state).expect("readable").is_empty());
+    living.record(Effect::Setting(Box::new(setting))).expect("written");
+    assert_eq!(settings_in_force(&state).expect("readable").len(), 1);
+    drop(living);
+    assert_eq!(settings_in_force(&state).expect("readable").len(), 1);
 }
 
 #[test]

@@ -239,7 +239,6 @@ pub(in crate::cli) fn main(args: &Args) -> Result<Exit, Failure> {
         yes: args.yes,
         guests: args.guest.options(),
         leave_agent: args.remote.leave_agent,
-        report: true,
         ..Session::new(plan, &args.output)
     }
     .carry_out()

@@ -1,0 +1,118 @@
+//! Other runs of iotax that measure on the disks of this one.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use iotax_model::exit::Exit;
+use iotax_model::plan::Plan;
+use iotax_model::units::human;
+use iotax_model::{Warning, WarningKind};
+use iotax_testbed::stack;
+use iotax_testbed::target::preflight::Needs;
+use iotax_testbed::undo::{self, RunningRun, UndoLog};
+
+use super::output::StoreArgs;
+use super::{Failure, OrExit};
+
+/// From one look to the next.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// The runs that were met on the disks of a run.
+pub(super) struct ConcurrentRuns {
+    undo_dir: PathBuf,
+    /// This run; its number is 0 until it is announced.
+    own: RunningRun,
+    begun: Instant,
+    looked: Option<Instant>,
+    met: Vec<MetRun>,
+}
+
+/// Another run, with the time of the first and the last look that saw it.
+struct MetRun {
+    run: RunningRun,
+    first: Instant,
+    last: Instant,
+}
+
+impl ConcurrentRuns {
+    /// Looks for runs on the disks on which this plan's targets are or will be.
+    pub(super) fn beside(
+        undo_dir: PathBuf,
+        plan: &Plan,
+        needs: &Needs,
+        store: &StoreArgs,
+    ) -> Result<Self, Failure> {
+        let given = plan.everything().flat_map(|target| target.path.iter().chain(&target.device));
+        let mut disks = Vec::new();
+        for place in needs.space.keys().chain(given) {
+            // What cannot be read here has no disk here.
+            for disk in stack::of_path(Path::new("/"), place).unwrap_or_default().disks {
+                if !disks.contains(&disk) {
+                    disks.push(disk);
+                }
+            }
+        }
+        let own = RunningRun { run: 0, store: store.location()?.to_string(), disks };
+        Ok(Self { undo_dir, own, begun: Instant::now(), looked: None, met: Vec::new() })
+    }
+
+    /// Tells other runs about this one.
+    pub(super) fn announce(&mut self, run: i64, undo_log: &UndoLog) -> Result<(), Failure> {
+        self.own.run = run;
+        self.begun = Instant::now();
+        undo_log.announce(&self.own).or_exit(Exit::Environment)
+    }
+
+    /// A line for each run that was not there at the last look.
+    pub(super) fn news(&mut self) -> Vec<String> {
+        let now = Instant::now();
+        if self.looked.is_some_and(|looked| now - looked < EVERY) {
+            return Vec::new();
+        }
+        self.looked = Some(now);
+        let mut lines = Vec::new();
+        for run in undo::running(&self.undo_dir).into_iter().filter(|run| *run != self.own) {
+            let Some(disk) = shared(&self.own, &run) else { continue };
+            if let Some(met) = self.met.iter_mut().find(|met| met.run == run) {
+                met.last = now;
+                continue;
+            }
+            lines.push(format!(
+                "{} measures on {disk} too: the figures of both are those of a shared disk",
+                called(&self.own, &run)
+            ));
+            self.met.push(MetRun { run, first: now, last: now });
+        }
+        lines
+    }
+
+    /// What the report says of them.
+    pub(super) fn warnings(&self) -> Vec<Warning> {
+        let all = human::duration(self.begun.elapsed().as_secs_f64());
+        let warning = |met: &MetRun| Warning {
+            kind: WarningKind::OtherLoad,
+            target: None,
+            workload: None,
+            round: None,
+            evidence: format!(
+                "{} measured on {} too, for {} of the {all} of this run",
+                called(&self.own, &met.run),
+                shared(&self.own, &met.run).unwrap_or_default(),
+                human::duration((met.last - met.first.max(self.begun).min(met.last)).as_secs_f64())
+            ),
+            remedy: "measure one after the other".into(),
+        };
+        self.met.iter().map(warning).collect()
+    }
+}
+
+/// The lowest disk that both have.
+fn shared<'a>(own: &'a RunningRun, other: &RunningRun) -> Option<&'a str> {
+    own.disks.iter().find(|disk| other.disks.contains(disk)).map(String::as_str)
+}
+
+/// `run 7`, or `run 7 of /srv/other.db`.
+fn called(own: &RunningRun, other: &RunningRun) -> String {
+    let store = if other.store == own.store { String::new() } else { format!(" of {}", other.store) };
+    format!("run {}{store}", other.run)
+}

@@ -1,0 +1,81 @@
+//! The disks that runs measure on right now: a file next to the undo log of each, so that two of them can tell of one another.
+
+use std::fs::{OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::clean::{believed, log_files};
+use super::{NAMED, UndoLog, UndoLogError, failed, open};
+use crate::own_file;
+
+/// The extension of the file.
+pub(super) const RUNNING: &str = "run";
+
+/// A run that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningRun {
+    /// Its number.
+    pub run: i64,
+    /// The store that it is in.
+    pub store: String,
+    /// The kernel's names of the block devices below its targets, from the bottom up.
+    pub disks: Vec<String>,
+}
+
+impl UndoLog {
+    /// Tells other runs of this user about this one, until the log is removed.
+    pub fn announce(&self, run: &RunningRun) -> Result<(), UndoLogError> {
+        let path = self.path.with_extension(RUNNING);
+        let write = || {
+            let mut options = OpenOptions::new();
+            let options = options.create(true).truncate(true).write(true).mode(0o600);
+            // Whoever reads half of it looks again.
+            own_file::open(options, &path)?.write_all(&serde_json::to_vec(run)?)
+        };
+        write().map_err(failed("cannot write", &path))
+    }
+}
+
+/// Lists the runs of this user that live and have announced their disks. What cannot be read is left out.
+#[must_use]
+pub fn running(dir: &Path) -> Vec<RunningRun> {
+    let files = believed(dir).ok().flatten().and_then(|dir| log_files(&dir, RUNNING).ok());
+    let lives = |path: &Path| {
+        // Shared, so that two who look do not take each other for the log's process.
+        open(&path.with_extension(NAMED))
+            .is_ok_and(|log| matches!(log.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    };
+    let read = |path: &Path| -> io::Result<RunningRun> {
+        let mut text = String::new();
+        own_file::open(OpenOptions::new().read(true), path)?.read_to_string(&mut text)?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    files.into_iter().flatten().filter(|path| lives(path)).filter_map(|path| read(&path).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_known_to_others_while_it_lives() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let dir = temp.path().join("undo");
+        assert_eq!(running(&dir), []);
+        let mut first = UndoLog::create(&dir, "first").expect("undo log");
+        let second = UndoLog::create(&dir, "second").expect("undo log");
+        let of = |run| RunningRun { run, store: "/srv/a.db".into(), disks: vec!["vda".into()] };
+        first.announce(&of(1)).expect("written");
+        second.announce(&of(2)).expect("written");
+        assert_eq!(running(&dir), [of(1), of(2)]);
+        assert!(first.undo_all().1.is_empty());
+        assert_eq!(running(&dir), [of(2)]);
+        drop(second); // as a killed process does
+        assert_eq!(running(&dir), []);
+        assert!(super::super::clean(&dir, false).expect("cleaned").failed.is_empty());
+        assert_eq!(std::fs::read_dir(&dir).expect("there").count(), 0);
+    }
+}
