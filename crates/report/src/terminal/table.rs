@@ -6,6 +6,7 @@ use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 
 use crate::document::{Field, Grid};
 use iotax_analysis::stats::verdict::Verdict;
+use iotax_model::wrap;
 
 /// The width at which texts of several words in the first column are broken.
 const NAME: usize = 24;
@@ -142,7 +143,7 @@ fn set(grid: &Grid, setting: Setting) -> Table {
         let cells = row.iter().enumerate().map(|(i, field)| {
             let mut text = field.said(setting).to_owned();
             if i == 0 && setting.words {
-                text = super::wrapped(&text, NAME).join("\n");
+                text = wrap::lines(&text, NAME).join("\n");
             }
             if i == last && setting.stacked && !field.is_figure {
                 text = text.replace(", ", ",\n");
