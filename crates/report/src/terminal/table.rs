@@ -18,6 +18,8 @@ struct Setting {
     tight: bool,
     /// Shorter texts, where fields have one.
     short: bool,
+    /// Puts units below names, where they differ.
+    units: bool,
     /// Breaks heads that are wider than their columns.
     heads: bool,
     /// Breaks the last column after each comma.
@@ -50,10 +52,11 @@ pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
 /// The table in as many parts as the width takes, each with its setting.
 fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     let mut setting = Setting::default();
-    let steps: [fn(&mut Setting); 9] = [
+    let steps: [fn(&mut Setting); 10] = [
         |_| (),
         |s| s.tight = true,
         |s| s.short = true,
+        |s| *s = Setting { units: true, ..Setting::default() },
         |s| *s = Setting { heads: true, ..Setting::default() },
         |s| s.tight = true,
         |s| s.short = true,
@@ -121,6 +124,7 @@ fn heads(grid: &Grid, setting: Setting) -> Vec<String> {
     let head = |(column, field): (usize, &Field)| match (common, &field.unit) {
         (Some(unit), None) => vec![unit.to_owned()],
         (None, Some(unit)) if setting.heads => [broken(grid, column, setting), vec![unit.clone()]].concat(),
+        (None, Some(unit)) if setting.units => vec![field.text.clone(), unit.clone()],
         (None, Some(unit)) => vec![format!("{}, {unit}", field.text)],
         _ if setting.heads => broken(grid, column, setting),
         _ => vec![field.text.clone()],
@@ -247,7 +251,9 @@ mod tests {
     fn units_that_differ_stand_with_their_names() {
         let mut grid = ladder();
         grid.head[4].unit = Some("MB/s".into());
-        assert!(set_at(&grid, 120).contains(" randread-4k-qd1, IOPS "), "{}", set_at(&grid, 120));
+        assert!(set_at(&grid, 140).contains(" randread-4k-qd1, IOPS "), "{}", set_at(&grid, 140));
+        let two = set_at(&grid, 120);
+        assert!(two.contains(" randread-4k-qd1  randread-4k-qd32 ") && two.contains("  MB/s "), "{two}");
         let narrow = set_at(&grid, 80);
         assert!(
             narrow.contains("        IOPS        IOPS        IOPS        MB/s        IOPS\n"),
