@@ -24,6 +24,7 @@ pub mod warning;
 pub mod wire;
 pub mod words;
 pub mod workload;
+pub mod wrap;
 
 pub use histogram::Histogram;
 pub use plan::Plan;

@@ -1,4 +1,4 @@
-//! Sentences about one row: where the time of a guest's or a device's I/O goes.
+//! What one row says: how full a device is, and where the time of a guest's or a device's I/O goes.
 
 use iotax_model::units::human;
 
@@ -38,20 +38,141 @@ pub fn guest(row: &GuestRates) -> Option<String> {
     })
 }
 
-/// What a device is, and how its time divides into queue and device.
+/// How close a row is to what it can do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Heat {
+    /// There is room.
+    #[default]
+    Calm,
+    /// There is little room.
+    Warm,
+    /// There is none: I/Os wait, or packets are lost.
+    Hot,
+}
+
+/// The share of time with I/O in flight from which a device has little room.
+const WARM: f64 = 0.6;
+/// The share from which it has none, if I/Os wait besides.
+const HOT: f64 = 0.9;
+/// The mean number of I/Os in flight from which they wait for each other.
+const WAITING: f64 = 2.0;
+/// The share of time that programs wait for a CPU from which it is said.
+const CPU_IS_SHORT: f64 = 0.2;
+
+/// How close a device is to what it can do: with I/O in flight nearly all the time, and more than one of them, it is at its limit.
 #[must_use]
-pub fn layer(row: &LayerRates) -> String {
-    let time = split(row).map_or_else(String::new, |(queue, device)| {
-        format!("; {} in the queue, {} in the device for each I/O", human::time(queue), human::time(device))
-    });
-    format!("{}: {}{time}", row.name, described(row))
+pub fn heat(row: &LayerRates) -> Heat {
+    match (row.busy, row.queue) {
+        (Some(busy), Some(queue)) if busy >= HOT && queue >= WAITING => Heat::Hot,
+        (Some(busy), _) if busy >= WARM => Heat::Warm,
+        _ => Heat::Calm,
+    }
+}
+
+/// Why I/O of a device takes the time that it takes: how full it is, where the time goes, who makes the I/O, and what the device is.
+#[must_use]
+pub fn layer(frame: &Frame, row: &LayerRates) -> String {
+    let said = if row.iops() > 0.0 {
+        let parts = [load(row), Some(time(frame, row)), flushes(row), causes(frame, row), cpu(frame)];
+        parts.into_iter().flatten().collect()
+    } else {
+        vec![silence(row)]
+    };
+    format!("{}: {}. ({})", row.title, said.join("; "), described(row))
+}
+
+/// A device whose I/Os do not come to an end is not idle.
+fn silence(row: &LayerRates) -> String {
+    match (row.read_iops.or(row.write_iops), row.in_flight) {
+        (None, _) => "not known: the device or its counters are new".to_owned(),
+        (_, Some(now)) if now > 0.0 => {
+            format!("no I/O came to an end, {} in flight: the device hangs or waits", human::count(now))
+        }
+        _ => "idle".to_owned(),
+    }
+}
+
+fn load(row: &LayerRates) -> Option<String> {
+    let (busy, queue) = (row.busy?, row.queue.unwrap_or(0.0));
+    let busy = format!("{:.0}% busy", busy * 100.0);
+    Some(match heat(row) {
+        Heat::Hot => format!("saturated, {busy}: {} I/Os in flight wait for each other", human::count(queue)),
+        Heat::Warm if row.busy? >= HOT => {
+            format!("{busy} with one I/O after another: more at once may be faster")
+        }
+        Heat::Warm => busy,
+        Heat::Calm => format!("{busy}, not at its limit"),
+    })
+}
+
+/// Where the time of an I/O goes: to what is below, else to the queue and the device.
+fn time(frame: &Frame, row: &LayerRates) -> String {
+    let Some(mean) = mean(row) else { return "the time of its I/Os is not known".to_owned() };
+    let each = format!("{} for each I/O", human::time(mean));
+    let below = frame.layers.iter().filter(|layer| row.on.contains(&layer.name));
+    let slowest =
+        below.filter_map(|layer| Some((layer, self::mean(layer)?))).max_by(|a, b| a.1.total_cmp(&b.1));
+    match (slowest, split(row)) {
+        (Some((layer, time)), _) if time <= mean => format!(
+            "{each}: {} ({:.0}%) in {} below, {} here",
+            human::time(time),
+            100.0 * time / mean,
+            layer.title,
+            human::time(mean - time)
+        ),
+        (Some((layer, time)), _) => {
+            format!(
+                "{each}, less than {} in {} below, which others use or which gets other sizes",
+                human::time(time),
+                layer.title
+            )
+        }
+        (None, Some((queue, device))) => {
+            format!("{each}: {} in the queue, {} in the device", human::time(queue), human::time(device))
+        }
+        (None, None) => each,
+    }
+}
+
+/// Flushes that take longer than other I/Os.
+fn flushes(row: &LayerRates) -> Option<String> {
+    let (rate, time) = (row.flush_iops.filter(|rate| *rate > 0.0)?, row.flush_latency_ns?);
+    let is_slow = mean(row).is_none_or(|mean| time > mean);
+    is_slow.then(|| format!("{} flushes a second take {} each", human::count(rate), human::time(time)))
+}
+
+/// The control group with the most I/O on the device, else the program with the most on the machine.
+fn causes(frame: &Frame, row: &LayerRates) -> Option<String> {
+    let rate = |read: Option<f64>, write: Option<f64>| read.unwrap_or(0.0) + write.unwrap_or(0.0);
+    let said = |name: &str, rate: f64| format!("{name} ({}B/s)", human::count(rate));
+    if let Some(group) = frame.cgroups.iter().find(|group| group.device == row.title) {
+        let rate = rate(group.read_bytes_per_s, group.write_bytes_per_s);
+        return Some(format!("most of it by {}", said(&group.path, rate)));
+    }
+    let process = frame.processes.first()?;
+    let rate = rate(process.read_bytes_per_s, process.write_bytes_per_s);
+    (rate > 0.0).then(|| format!("the busiest program is {}", said(&process.name, rate)))
+}
+
+fn cpu(frame: &Frame) -> Option<String> {
+    let share = frame.pressure?.cpu_some.filter(|share| *share >= CPU_IS_SHORT)?;
+    Some(format!("programs wait for a CPU {:.0}% of the time", share * 100.0))
 }
 
 fn described(row: &LayerRates) -> String {
     let kind = row.kind.map_or_else(|| "device".to_owned(), |kind| kind.to_string());
+    let alias = (row.title != row.name).then(|| row.name.clone());
     let on = (!row.on.is_empty()).then(|| format!("on {}", row.on.join(" ")));
     let mounts = (!row.mounts.is_empty()).then(|| format!("mounted at {}", row.mounts.join(" ")));
-    [Some(kind), on, mounts].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    [Some(kind), alias, on, mounts].into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The mean time of reads and writes together.
+fn mean(row: &LayerRates) -> Option<f64> {
+    let wait = |iops: f64, latency: Option<f64>| if iops > 0.0 { Some(iops * latency?) } else { Some(0.0) };
+    let (reads, writes) = (row.read_iops?, row.write_iops?);
+    let per_second = wait(reads, row.read_latency_ns)? + wait(writes, row.write_latency_ns)?;
+    Some(per_second / (reads + writes)).filter(|mean| mean.is_finite())
 }
 
 /// I/O time per second from which a counter of milliseconds tells queue and device apart.
@@ -59,13 +180,9 @@ const LEAST_WAIT_NS: f64 = 20e6;
 
 /// Mean times in the kernel's queue and in the device.
 fn split(row: &LayerRates) -> Option<(f64, f64)> {
-    let device = row.device_latency_ns?;
-    let (reads, writes) = (row.read_iops?, row.write_iops?);
-    let wait = |iops: f64, latency: Option<f64>| if iops > 0.0 { Some(iops * latency?) } else { Some(0.0) };
-    let per_second = wait(reads, row.read_latency_ns)? + wait(writes, row.write_latency_ns)?;
-    let mean = per_second / (reads + writes);
+    let (device, mean) = (row.device_latency_ns?, mean(row)?);
     // diskstats counts in milliseconds, so the difference of short times is noise.
-    (per_second >= LEAST_WAIT_NS && mean.is_finite()).then(|| ((mean - device).max(0.0), device))
+    (mean * row.iops() >= LEAST_WAIT_NS).then(|| ((mean - device).max(0.0), device))
 }
 
 /// A sentence for each guest's disk that had I/O.
@@ -79,6 +196,7 @@ pub fn guests(frame: &Frame) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rates::ProcessRates;
 
     #[test]
     fn a_guests_time_is_divided_where_both_ends_are_known() {
@@ -104,15 +222,54 @@ mod tests {
     }
 
     #[test]
-    fn a_device_divides_into_queue_and_device() {
-        let row = LayerRates {
+    fn a_device_says_how_full_it_is_where_the_time_goes_and_who_makes_it() {
+        let sda = LayerRates {
             name: "sda".into(),
+            title: "sda".into(),
             read_iops: Some(100.0),
             write_iops: Some(0.0),
             read_latency_ns: Some(3e6),
             device_latency_ns: Some(1e6),
+            busy: Some(0.42),
+            queue: Some(0.3),
             ..LayerRates::default()
         };
-        assert_eq!(layer(&row), "sda: device; 2.00 ms in the queue, 1.00 ms in the device for each I/O");
+        let full = LayerRates { busy: Some(0.99), queue: Some(12.0), ..sda.clone() };
+        let above = LayerRates {
+            name: "dm-0".into(),
+            title: "vg/a".into(),
+            on: vec!["sda".into()],
+            read_latency_ns: Some(4e6),
+            device_latency_ns: None,
+            ..sda.clone()
+        };
+        let process =
+            ProcessRates { name: "dd".into(), read_bytes_per_s: Some(22e6), ..ProcessRates::default() };
+        let alone = |row: &LayerRates| layer(&Frame::default(), row);
+        let frame = Frame { layers: vec![sda.clone()], processes: vec![process], ..Frame::default() };
+        for (said, expected) in [
+            (
+                alone(&sda),
+                "sda: 42% busy, not at its limit; 3.00 ms for each I/O: 2.00 ms in the queue, 1.00 ms in the device. (device)",
+            ),
+            (
+                alone(&full),
+                "sda: saturated, 99% busy: 12.0 I/Os in flight wait for each other; 3.00 ms for each I/O: 2.00 ms in the queue, \
+                 1.00 ms in the device. (device)",
+            ),
+            (
+                layer(&frame, &above),
+                "vg/a: 42% busy, not at its limit; 4.00 ms for each I/O: 3.00 ms (75%) in sda below, 1.00 ms here; the busiest program \
+                 is dd (22.0MB/s). (device, dm-0, on sda)",
+            ),
+            (
+                alone(&LayerRates { read_iops: Some(0.0), in_flight: Some(2.0), ..sda.clone() }),
+                "sda: no I/O came to an end, 2.00 in flight: the device hangs or waits. (device)",
+            ),
+            (alone(&LayerRates { read_iops: Some(0.0), ..sda }), "sda: idle. (device)"),
+        ] {
+            assert_eq!(said, expected);
+        }
+        assert_eq!(heat(&full), Heat::Hot);
     }
 }

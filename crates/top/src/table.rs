@@ -2,117 +2,230 @@
 
 use std::fmt::Write as _;
 
-use iotax_model::visible;
+use iotax_model::{visible, wrap};
 
-use crate::diagnosis;
+use crate::diagnosis::{self, Heat};
 use crate::figure::{self, Figure};
-use crate::rates::{Frame, GuestRates, LayerRates};
+use crate::rates::{CgroupRates, Frame, GuestRates, InterfaceRates, LayerRates};
 use crate::raw::PercentileSource;
 
 /// The shortest column of names.
 const SHORTEST_NAME: usize = 10;
+/// Room for the mark that says how many columns are left out.
+const MARK: usize = 5;
 /// Rows of processes and groups in the text of a frame.
 const MOST_CAUSES: usize = 10;
 
-/// A table: a title, the heads of its columns, and its rows, each a line.
+/// The tables of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Block devices.
+    Layers,
+    /// Guests, with their disks.
+    Guests,
+    /// Processes.
+    Processes,
+    /// Control groups.
+    Cgroups,
+    /// Network interfaces.
+    Interfaces,
+}
+
+impl Kind {
+    /// All tables, the most important first.
+    pub const ALL: [Self; 5] = [Self::Layers, Self::Guests, Self::Processes, Self::Cgroups, Self::Interfaces];
+
+    /// The number of columns.
+    #[must_use]
+    pub const fn columns(self) -> usize {
+        match self {
+            Self::Layers => figure::LAYERS.len(),
+            Self::Guests => figure::GUESTS.len(),
+            Self::Processes => figure::PROCESSES.len(),
+            Self::Cgroups => figure::CGROUPS.len(),
+            Self::Interfaces => figure::INTERFACES.len(),
+        }
+    }
+}
+
+/// How a table is laid out.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Look<'a> {
+    /// The columns of the screen.
+    pub width: usize,
+    /// The figure to sort by; without one the busiest rows come first.
+    pub by: Option<usize>,
+    /// Devices as one list instead of each below the one that it is on.
+    pub is_flat: bool,
+    /// Figures left out on the left.
+    pub skip: usize,
+    /// Only rows that contain this text.
+    pub filter: &'a str,
+}
+
+/// A table: the heads of its columns, and its rows, each a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
-    /// What the rows are.
-    pub title: &'static str,
-    /// The heads of the columns.
-    pub head: String,
+    /// The title, with a mark of the columns that are left out before it.
+    title: String,
+    /// The width of the names.
+    names: usize,
+    /// The heads of the figures.
+    heads: String,
     /// The rows.
-    pub rows: Vec<String>,
+    pub rows: Vec<Row>,
 }
 
-/// The order of block devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Each after the first one that it stands on.
-    #[default]
-    Stack,
-    /// By the figure with this index in [`figure::LAYERS`], the largest first.
-    By(usize),
+/// A row of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Row {
+    /// What tells it from others.
+    pub key: String,
+    /// The line.
+    pub text: String,
+    /// Its name and remark, uncut.
+    pub whole: String,
+    /// Its colour.
+    pub heat: Heat,
 }
 
-/// Lays out rows: a name, the figures that fit, and a remark where room is left. `essential` figures narrow the names before they are
-/// left out.
+impl Table {
+    /// The heading line, with the number of rows for which there is no room.
+    #[must_use]
+    pub fn head(&self, hidden: usize) -> String {
+        let hidden = if hidden == 0 { String::new() } else { format!("+{hidden}") };
+        let title = wrap::cut(&format!("{}{hidden}", self.title), self.names);
+        format!("{title:<0$}{1}", self.names, self.heads).trim_end().to_owned()
+    }
+}
+
+/// What a row is made of.
+struct Source<'a, R> {
+    row: &'a R,
+    key: String,
+    name: String,
+    remark: String,
+    /// Rows below a row with less depth belong to it.
+    depth: usize,
+    heat: Heat,
+}
+
+/// The rows in an order, the largest first, each with those that belong to it.
+fn largest_first<'a, R>(rows: Vec<Source<'a, R>>, value: &dyn Fn(&R) -> f64) -> Vec<Source<'a, R>> {
+    let mut groups: Vec<Vec<Source<'a, R>>> = Vec::new();
+    for row in rows {
+        match groups.last_mut() {
+            Some(group) if row.depth > group[0].depth => group.push(row),
+            _ => groups.push(vec![row]),
+        }
+    }
+    let most =
+        |group: &[Source<'a, R>]| group.iter().map(|row| value(row.row)).fold(f64::NEG_INFINITY, f64::max);
+    groups.sort_by(|one, other| most(other).total_cmp(&most(one)));
+    let ordered = groups.into_iter().flat_map(|mut group| {
+        let belonging = group.split_off(1);
+        group.extend(largest_first(belonging, value));
+        group
+    });
+    ordered.collect()
+}
+
+/// Lays out rows, sorted: a name, the figures that fit, and a remark where room is left. `essential` figures narrow the names before
+/// they are left out. Without a wish rows are sorted by the sum of the figures of `usual`.
 fn lay_out<R>(
-    title: &'static str,
+    title: &str,
     figures: &[&Figure<R>],
-    essential: usize,
-    rows: &[(String, &R, String)],
-    width: usize,
+    (essential, usual): (usize, &[&str]),
+    rows: Vec<Source<'_, R>>,
+    (by, look): (Option<&'static str>, &Look<'_>),
 ) -> Table {
+    let is_sorting = |figure: &Figure<R>| by.map_or(usual.contains(&figure.id), |by| by == figure.id);
+    let value = |row: &R| {
+        let known = figures.iter().filter(|figure| is_sorting(figure)).filter_map(|figure| (figure.get)(row));
+        // What is not known comes last.
+        known.reduce(|sum, value| sum + value).unwrap_or(-1.0)
+    };
+    let wanted = look.filter.to_lowercase();
+    let is_wanted = |row: &Source<'_, R>| {
+        format!("{} {} {}", row.name, row.remark, row.key).to_lowercase().contains(&wanted)
+    };
+    let rows: Vec<_> = largest_first(rows, &value).into_iter().filter(is_wanted).collect();
+
     let taken = |figures: &[&Figure<R>]| figures.iter().map(|figure| figure.width() + 1).sum::<usize>();
     let needed = taken(&figures[..essential.min(figures.len())]);
-    let longest = rows.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0).max(title.len());
-    let names = longest.min(width.saturating_sub(needed).max(SHORTEST_NAME));
-    let mut room = width.saturating_sub(names);
+    let longest = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(title.len());
+    let names = longest.min(look.width.saturating_sub(needed).max(SHORTEST_NAME));
+    let skip = look.skip.min(figures.len().saturating_sub(1));
+    let figures = &figures[skip..];
+    let mut room = look.width.saturating_sub(names);
+    if taken(figures) > room {
+        room = room.saturating_sub(MARK);
+    }
     let mut shown: Vec<&Figure<R>> = Vec::new();
     for figure in figures {
         let Some(left) = room.checked_sub(figure.width() + 1) else { break };
         room = left;
         shown.push(figure);
     }
-    let line = |name: &str, cells: &mut dyn Iterator<Item = String>, remark: &str| {
-        let mut line = format!("{:<names$}", cut(name, names));
-        for (figure, cell) in shown.iter().zip(cells) {
-            let _ = write!(line, " {cell:>0$}", figure.width());
-        }
-        if !remark.is_empty() && room > SHORTEST_NAME + 4 {
-            let _ = write!(line, "  {}", cut(remark, room - 2));
-        }
-        line.trim_end().to_owned()
+    let cells = |text: &dyn Fn(&Figure<R>) -> String| {
+        shown
+            .iter()
+            .fold(String::new(), |line, figure| format!("{line} {:>1$}", text(figure), figure.width()))
     };
-    let head = line(title, &mut shown.iter().map(|figure| figure.title.to_owned()), "");
-    let rows = rows
-        .iter()
-        .map(|(name, row, remark)| line(name, &mut shown.iter().map(|figure| figure.text(row)), remark));
-    Table { title, head, rows: rows.collect() }
-}
-
-/// At most `width` characters of a name, with a mark where some are left out, safe for a terminal.
-fn cut(name: &str, width: usize) -> String {
-    let name = visible::line(name);
-    if name.chars().count() <= width {
-        return name.into_owned();
+    let mut heads = cells(&|figure| {
+        if is_sorting(figure) { format!("*{}", figure.title) } else { figure.title.to_owned() }
+    });
+    if shown.len() < figures.len() {
+        let _ = write!(heads, " +{}>", figures.len() - shown.len());
     }
-    let kept: String = name.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}~")
+    let line = |source: Source<'_, R>| {
+        let name = visible::line(&source.name).into_owned();
+        let mut text =
+            format!("{:<names$}{}", wrap::cut(&name, names), cells(&|figure| figure.text(source.row)));
+        let remark = visible::line(&source.remark).into_owned();
+        if !remark.is_empty() && room > SHORTEST_NAME + 4 {
+            let _ = write!(text, "  {}", wrap::cut(&remark, room - 2));
+        }
+        let whole = [name.trim_start(), &remark].join("  ").trim_end().to_owned();
+        Row { key: source.key, text: text.trim_end().to_owned(), whole, heat: source.heat }
+    };
+    let title = if skip > 0 { format!("{title}<{skip}") } else { title.to_owned() };
+    Table { title, names, heads, rows: rows.into_iter().map(line).collect() }
 }
 
-/// Block devices in an order; those whose figure is not known come last.
+/// A table of a frame.
 #[must_use]
-pub fn sorted(frame: &Frame, order: Order) -> Vec<&LayerRates> {
-    let mut layers: Vec<&LayerRates> = frame.layers.iter().collect();
-    if let Order::By(index) = order
-        && let Some(figure) = figure::LAYERS.get(index)
-    {
-        let value = |layer: &LayerRates| (figure.get)(layer).unwrap_or(-1.0);
-        layers.sort_by(|one, other| value(other).total_cmp(&value(one)));
+pub fn table(kind: Kind, frame: &Frame, look: &Look<'_>) -> Table {
+    match kind {
+        Kind::Layers => layers(frame, look),
+        Kind::Guests => guests(frame, look),
+        Kind::Processes => processes(frame, look),
+        Kind::Cgroups => cgroups(frame, look),
+        Kind::Interfaces => interfaces(frame, look),
     }
-    layers
 }
 
-/// Block devices, as a tree or in another order.
-#[must_use]
-pub fn layers(frame: &Frame, order: Order, width: usize) -> Table {
+fn layers(frame: &Frame, look: &Look<'_>) -> Table {
     let has_percentiles = frame.percentiles == PercentileSource::Bpf;
     let by_bpf = ["read_p99_ns", "write_p99_ns", "device_latency_ns"];
     let figures: Vec<&Figure<LayerRates>> =
         figure::LAYERS.iter().filter(|figure| has_percentiles || !by_bpf.contains(&figure.id)).collect();
-    let layers = sorted(frame, order);
-    let rows: Vec<_> = layers
-        .into_iter()
-        .map(|layer| {
-            let indent = if order == Order::Stack { "  ".repeat(layer.depth.min(8)) } else { String::new() };
-            (format!("{indent}{}", layer.title), layer, remark(layer))
-        })
-        .collect();
-    // Up to the share of busy time, on a terminal of 80 columns.
-    let essential = figures.iter().position(|figure| figure.id == "busy").map_or(0, |at| at + 1);
-    lay_out("LAYER", &figures, essential, &rows, width)
+    let rows = frame.layers.iter().map(|layer| {
+        let LayerRates { name, title, depth, .. } = layer;
+        let depth = if look.is_flat { 0 } else { *depth };
+        Source {
+            row: layer,
+            key: name.clone(),
+            name: format!("{}{title}", "  ".repeat(depth.min(8))),
+            remark: remark(layer),
+            depth,
+            heat: diagnosis::heat(layer),
+        }
+    });
+    // Up to the bytes, on a terminal of 80 columns.
+    let essential = figures.iter().position(|figure| figure.id == "queue").map_or(0, |at| at + 1);
+    let by = look.by.and_then(|by| figure::LAYERS.get(by)).map(|figure| figure.id);
+    lay_out("LAYER", &figures, (essential, &["busy"]), rows.collect(), (by, look))
 }
 
 /// What a device is, where it is mounted, what else it stands on.
@@ -124,40 +237,45 @@ fn remark(layer: &LayerRates) -> String {
     kind.into_iter().chain(alias).chain(on).chain(mounts).collect::<Vec<_>>().join(", ")
 }
 
-/// Processes.
-#[must_use]
-pub fn processes(frame: &Frame, width: usize) -> Table {
+/// Lays out rows of which all figures are essential.
+fn all_of<R>(
+    title: &str,
+    figures: &'static [Figure<R>],
+    usual: &[&str],
+    rows: Vec<Source<'_, R>>,
+    look: &Look<'_>,
+) -> Table {
+    let by = look.by.and_then(|by| figures.get(by)).map(|figure| figure.id);
+    let all: Vec<&Figure<R>> = figures.iter().collect();
+    lay_out(title, &all, (all.len(), usual), rows, (by, look))
+}
+
+fn processes(frame: &Frame, look: &Look<'_>) -> Table {
     let name = |pid: u32, name: &str| {
         let guest = frame.guests.iter().find(|guest| guest.pid == pid);
         guest.map_or_else(|| format!("{pid} {name}"), |guest| format!("{pid} guest {}", guest.guest))
     };
-    let rows: Vec<_> = frame
-        .processes
-        .iter()
-        .map(|process| {
-            let cgroup = process.cgroup.clone().unwrap_or_default();
-            (name(process.pid, &process.name), process, cgroup)
-        })
-        .collect();
-    let figures: Vec<_> = figure::PROCESSES.iter().collect();
-    lay_out("PROCESS", &figures, figures.len(), &rows, width)
+    let rows = frame.processes.iter().map(|process| Source {
+        row: process,
+        key: process.pid.to_string(),
+        name: name(process.pid, &process.name),
+        remark: process.cgroup.clone().unwrap_or_default(),
+        depth: 0,
+        heat: Heat::Calm,
+    });
+    all_of("PROCESS", figure::PROCESSES, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), look)
 }
 
-/// Control groups.
-#[must_use]
-pub fn cgroups(frame: &Frame, width: usize) -> Table {
-    let rows: Vec<_> = frame
-        .cgroups
-        .iter()
-        .map(|group| (format!("{} {}", group.device, group.path), group, String::new()))
-        .collect();
-    let figures: Vec<_> = figure::CGROUPS.iter().collect();
-    lay_out("CGROUP", &figures, figures.len(), &rows, width)
+fn cgroups(frame: &Frame, look: &Look<'_>) -> Table {
+    let rows = frame.cgroups.iter().map(|group| {
+        let CgroupRates { path, device, .. } = group;
+        let name = format!("{device} {path}");
+        Source { row: group, key: name.clone(), name, remark: String::new(), depth: 0, heat: Heat::Calm }
+    });
+    all_of("CGROUP", figure::CGROUPS, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), look)
 }
 
-/// Guests, with their disks.
-#[must_use]
-pub fn guests(frame: &Frame, width: usize) -> Table {
+fn guests(frame: &Frame, look: &Look<'_>) -> Table {
     let name =
         |row: &GuestRates| row.disk.as_ref().map_or(row.guest.clone(), |disk| format!("  {}", tail(disk)));
     let remark = |row: &GuestRates| match (&row.disk, &row.device) {
@@ -165,9 +283,20 @@ pub fn guests(frame: &Frame, width: usize) -> Table {
         (Some(_), None) => "on no device that is known".to_owned(),
         (None, _) => format!("pid {}", row.pid),
     };
-    let rows: Vec<_> = frame.guests.iter().map(|row| (name(row), row, remark(row))).collect();
-    let figures: Vec<_> = figure::GUESTS.iter().collect();
-    lay_out("GUEST", &figures, figures.len(), &rows, width)
+    let rows = frame.guests.iter().map(|row| Source {
+        row,
+        key: guest_key(row),
+        name: name(row),
+        remark: remark(row),
+        depth: usize::from(row.disk.is_some()),
+        heat: Heat::Calm,
+    });
+    all_of("GUEST", figure::GUESTS, &["read_bytes_per_s", "write_bytes_per_s"], rows.collect(), look)
+}
+
+/// The key of a guest's row, or of a disk's.
+pub(crate) fn guest_key(row: &GuestRates) -> String {
+    format!("{} {} {}", row.pid, row.guest, row.disk.as_deref().unwrap_or_default())
 }
 
 /// The last part of a path, which tells disks apart.
@@ -175,13 +304,21 @@ fn tail(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
-/// Network interfaces.
-#[must_use]
-pub fn interfaces(frame: &Frame, width: usize) -> Table {
-    let rows: Vec<_> =
-        frame.interfaces.iter().map(|interface| (interface.name.clone(), interface, String::new())).collect();
-    let figures: Vec<_> = figure::INTERFACES.iter().collect();
-    lay_out("NETWORK", &figures, figures.len(), &rows, width)
+fn interfaces(frame: &Frame, look: &Look<'_>) -> Table {
+    let rows = frame.interfaces.iter().map(|interface| {
+        let InterfaceRates { name, rx_drops_per_s, tx_drops_per_s, .. } = interface;
+        let has_losses = [rx_drops_per_s, tx_drops_per_s].into_iter().flatten().any(|rate| *rate > 0.0);
+        let heat = if has_losses { Heat::Hot } else { Heat::Calm };
+        Source {
+            row: interface,
+            key: name.clone(),
+            name: name.clone(),
+            remark: String::new(),
+            depth: 0,
+            heat,
+        }
+    });
+    all_of("NETWORK", figure::INTERFACES, &["rx_bytes_per_s", "tx_bytes_per_s"], rows.collect(), look)
 }
 
 /// Stall times in one line; `None` if they are not known.
@@ -223,25 +360,22 @@ pub(crate) fn utc(ms: u64) -> String {
 pub fn text(frame: &Frame, width: usize) -> String {
     let mut text = format!("{}  {}\n", moment(frame), visible::line(&source(frame)));
     text.extend(pressure(frame).map(|line| line + "\n"));
-    for mut table in [
-        layers(frame, Order::Stack, width),
-        guests(frame, width),
-        processes(frame, width),
-        cgroups(frame, width),
-        interfaces(frame, width),
-    ] {
+    for kind in Kind::ALL {
+        let table = table(kind, frame, &Look { width, ..Look::default() });
         if table.rows.is_empty() {
             continue;
         }
-        let is_cause = matches!(table.title, "PROCESS" | "CGROUP");
-        let hidden = if is_cause { table.rows.len().saturating_sub(MOST_CAUSES) } else { 0 };
-        table.rows.truncate(table.rows.len() - hidden);
-        let _ = write!(text, "\n{}\n{}\n", table.head, table.rows.join("\n"));
-        if table.title == "GUEST" {
+        let shown = match kind {
+            Kind::Processes | Kind::Cgroups => table.rows.len().min(MOST_CAUSES),
+            Kind::Layers | Kind::Guests | Kind::Interfaces => table.rows.len(),
+        };
+        let _ = writeln!(text, "\n{}", table.head(0));
+        table.rows[..shown].iter().for_each(|row| text.extend([&row.text, "\n"]));
+        if kind == Kind::Guests {
             text.extend(diagnosis::guests(frame).iter().map(|line| format!("{}\n", visible::line(line))));
         }
-        if hidden > 0 {
-            let _ = writeln!(text, "and {hidden} more (--json has all)");
+        if shown < table.rows.len() {
+            let _ = writeln!(text, "and {} more (--json has all)", table.rows.len() - shown);
         }
     }
     if !frame.remarks.is_empty() {

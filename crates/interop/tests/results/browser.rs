@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotax_analysis::judge;
+use iotax_analysis::compare::{self, Account};
+use iotax_analysis::{Metric, judge};
 use iotax_model::Run;
 use iotax_report::html;
 use tempfile::TempDir;
 
 use crate::observed::{both_ladders, crowd};
 use crate::synthetic::{bench, ladder, large};
+use crate::trend;
 
 /// Generous: a browser that hangs must not hang the tests.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -157,6 +159,42 @@ fn every_figure_becomes_a_picture() {
         // Its lines, its words and what is shown under the pointer.
         assert_eq!(document.matches("<svg class=\"main-svg\"").count(), 3 * figures);
     }
+}
+
+/// Charts of runs with numbers of four digits, intervals that reach far, and a change near the right end.
+#[test]
+fn no_word_and_no_interval_of_a_history_is_cut() {
+    let Some(browser) = chromium() else { return };
+    let mut runs = trend::history();
+    runs.iter_mut().for_each(|run| run.id += 1000);
+    let (past, found) = trend::followed(&runs, &trend::question());
+    let charts: String =
+        found.trends.iter().zip(1..).map(|(trend, at)| html::trend(&past, trend, at).into_string()).collect();
+    let accounts: Vec<Account> = runs[..4].iter().map(|run| Account::of(run, &judge(run))).collect();
+    let side =
+        html::history(&accounts, &compare::history(&accounts, 0.02), Metric::LATENCY_P99).into_string();
+    assert_eq!(side.matches("<ul class=\"legend").count(), 1, "one legend for all charts");
+    let scripts: String = html::SCRIPTS.iter().map(|(_, text)| format!("<script>{text}</script>")).collect();
+    let script = "const [cut, runs] = [[], []]; \
+                  for (const plot of document.querySelectorAll('.plot')) { \
+                    const places = [...plot.querySelectorAll('.nsewdrag')].map((part) => part.getBoundingClientRect()); \
+                    const inner = { top: Math.min(...places.map((at) => at.top)), bottom: Math.max(...places.map((at) => at.bottom)), left: 0, right: 1e9 }; \
+                    const within = (part, box) => { const at = part.getBoundingClientRect(); \
+                      return !at.height || (at.left > box.left - 1 && at.right < box.right + 1 && at.top > box.top - 1 && at.bottom < box.bottom + 1); }; \
+                    for (const text of plot.querySelectorAll('text')) if (!within(text, plot.getBoundingClientRect())) cut.push(text.textContent); \
+                    for (const bar of plot.querySelectorAll('.errorbar path')) if (!within(bar, inner)) cut.push('an interval'); \
+                    if (plot.querySelectorAll('.yaxislayer-above text').length < 2 * places.length) cut.push('values'); \
+                    runs.push(...[...plot.querySelectorAll('.xaxislayer-above text')].map((text) => text.textContent)); } \
+                  document.body.dataset.cut = cut.join('; '); document.body.dataset.runs = runs.join(' ');";
+    let page = format!(
+        "<!doctype html><meta charset=\"utf-8\"><style>{}</style><body>{charts}{side}{scripts}<script>{script}</script></body>",
+        html::STYLE
+    );
+    let document = open(&browser, &page, "#all", false).document();
+    assert_eq!(attribute(&document, "data-cut").as_deref(), Some(""));
+    let runs = attribute(&document, "data-runs").expect("looked at");
+    let numbers: Vec<u32> = runs.split(' ').filter_map(|run| run.parse().ok()).collect();
+    assert!(numbers.len() > 6 && numbers.iter().all(|run| (1001..=1030).contains(run)), "{runs}");
 }
 
 #[test]

@@ -137,14 +137,18 @@ fn a_long_name_of_a_layer_leaves_out_what_it_is_held_against() {
 }
 
 #[test]
-fn from_60_columns_on_everything_fits_and_no_name_is_broken() {
+fn from_60_columns_on_everything_fits_and_names_are_broken_in_heads_alone() {
     for run in [both_ladders(), crowd(), ladder(true)] {
+        let in_head = |word: &str| {
+            ["IOPS", "MB/s"].contains(&word) || run.plan.workloads.iter().any(|w| w.name.contains(word))
+        };
         for width in (60..=120).step_by(5) {
             let answer = set(&document::answer(&run, &judge(&run)), width, false).to_string();
             for text in [answer, rendered(&run, width)] {
                 let is_whole = |line: &str| {
                     line.chars().count() <= width
-                        && line.split_whitespace().all(|word| word == "-" || !word.ends_with('-'))
+                        && (line.split_whitespace().all(|word| word == "-" || !word.ends_with('-'))
+                            || line.split_whitespace().all(in_head))
                 };
                 let wrong: Vec<&str> = text.lines().filter(|line| !is_whole(line)).collect();
                 assert!(wrong.is_empty(), "{width}: {wrong:#?}\n{text}");

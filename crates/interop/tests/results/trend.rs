@@ -22,7 +22,7 @@ fn stray(id: i64, salt: i64) -> f64 {
     mixed as f64 / 500.0 - 1.0
 }
 
-fn history() -> Vec<Run> {
+pub(crate) fn history() -> Vec<Run> {
     let one = |id: i64| {
         let machine = if id >= 11 { MACHINE } else { 1.0 } * (0.02 * stray(id, 1)).exp();
         let slower = if id >= SLOWER { BY } else { 1.0 };
@@ -43,7 +43,7 @@ fn history() -> Vec<Run> {
     (1..=RUNS).map(one).collect()
 }
 
-fn followed(runs: &[Run], question: &TrendQuestion) -> (Vec<PastRun>, Trends) {
+pub(crate) fn followed(runs: &[Run], question: &TrendQuestion) -> (Vec<PastRun>, Trends) {
     let tags = |run: &Run| vec![format!("commit={:03}", run.id / 10)];
     let past: Vec<PastRun> =
         runs.iter().map(|run| PastRun::of(run, &question.metrics, tags(run), String::new())).collect();
@@ -51,7 +51,7 @@ fn followed(runs: &[Run], question: &TrendQuestion) -> (Vec<PastRun>, Trends) {
     (past, found)
 }
 
-fn question() -> TrendQuestion {
+pub(crate) fn question() -> TrendQuestion {
     TrendQuestion { metrics: vec![Metric::LATENCY_MEAN], ..TrendQuestion::default() }
 }
 
@@ -72,8 +72,9 @@ fn a_change_is_named_with_what_came_with_it_and_the_machine_is_not_blamed_on_a_t
 
     let text = terminal::set(&document::trend(&past, &found, false), 100, false);
     let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.starts_with("Slower since run 21: vm-raw on randread-4k-qd1, mean latency +6."), "{text}");
     for expected in [
-        "30 runs, 2026-09-22 to 2026-10-21: 1 change in 3 series.",
+        "%. 1 change in 3 series (30 runs, 2026-09-22 to 2026-10-21).",
         "Since run 21",
         "vm-raw on randread-4k-qd1: mean latency +6.",
         "kernel 6.1.0-28 instead of 6.1.0-27",

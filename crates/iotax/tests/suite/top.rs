@@ -218,7 +218,9 @@ fn a_screen_is_live_obeys_keys_and_gives_the_terminal_back() {
         let width: usize = columns.parse().expect("a number");
         assert!(screen.lines().all(|line| line.chars().count() <= width), "{screen}");
         terminal.keys("?");
-        terminal.until(|screen| screen.contains("explains it") && !screen.contains("LAYER"));
+        terminal.until(|screen| screen.contains("why it is slow") && !screen.contains("LAYER"));
+        terminal.keys("?");
+        terminal.until(|screen| screen.contains("LAYER"));
         terminal.keys("n");
         terminal.until(|screen| screen.contains("NETWORK") && !screen.contains("LAYER"));
         terminal.keys("+");

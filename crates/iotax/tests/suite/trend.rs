@@ -53,7 +53,10 @@ fn a_short_history_is_said_to_be_short_and_judges_no_gate() {
     let output = lab.run(&["trend"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
-    assert!(said.contains("2 runs") && said.contains("too few to tell a change; 14 are needed"), "{said}");
+    assert!(
+        said.contains("2 runs") && said.contains("Too few runs to tell a change: 14 are needed"),
+        "{said}"
+    );
     assert!(said.contains("ratio of each target to host in the same rounds"), "{said}");
 
     let gated = lab.run(&["trend", "nightly", "--json", "--fail-if", "slower > 3%"]);

@@ -12,12 +12,13 @@ use iotax_analysis::compare::{Cell, Compared, Difference, GateResult, Matched, R
 /// The metrics that are shown by default.
 pub const SHOWN: [Metric; 4] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::IOPS, Metric::CPU_PER_IO];
 
-/// The page of a comparison: both sides and how their setups differ, the figures of each workload, the conclusions.
+/// The page of a comparison: the conclusions, both sides and how their setups differ, the figures of each workload.
 #[must_use]
 pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metric]) -> Page {
     let mut page = Page::default();
     let (over, under) = if compared.baseline == Which::A { (b, a) } else { (a, b) };
     page.add(Part::Head(format!("{} against {}", over.called(), under.called())));
+    page.add_list("What it means", compared::conclusions(compared));
     page.add_lines(
         [(a, Which::A), (b, Which::B)].map(|(side, which)| introduced(side, which, compared)).into(),
     );
@@ -37,7 +38,6 @@ pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metr
         page.add(Part::Table(grid));
     }
     page.add(Part::Sentence(rule(compared)));
-    page.add_list("What it means", compared::conclusions(compared));
     let hidden = |metric: Option<Metric>| metric.is_some_and(|metric| !metrics.contains(&metric));
     let missing = compared.missing.iter().filter(|m| !hidden(m.metric)).map(|m| format!("{}.", m.reason));
     page.add_list("Without a partner", missing.collect());

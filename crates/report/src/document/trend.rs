@@ -27,7 +27,7 @@ pub fn trend(runs: &[PastRun], trends: &Trends, detail: bool) -> Page {
     let say = |changes: &[(&Trend, &TrendChange)]| {
         changes.iter().map(|(trend, change)| changed(runs, trend, change)).collect::<Vec<String>>()
     };
-    page.add(Part::Sentence(headline(runs, trends, of_targets.len())));
+    page.add(Part::Sentence(headline(runs, trends, &of_targets)));
     page.add_list("Changes", say(&of_targets));
     page.add_list("What else changed", causes(runs, of_targets.iter().copied(), detail));
     page.add_list("Pending", trends.trends.iter().filter(|t| !t.is_control).filter_map(pending).collect());
@@ -57,9 +57,9 @@ fn has_moved(trend: &Trend) -> bool {
     trend.pending.is_some() || trend.changes.iter().any(|change| change.is_new && !is_small(change))
 }
 
-fn headline(runs: &[PastRun], trends: &Trends, changes: usize) -> String {
-    let (first, last) = (runs.first(), runs.last());
-    let span = match (first, last) {
+/// The newest change or that there is none, and what that rests on.
+fn headline(runs: &[PastRun], trends: &Trends, changes: &[(&Trend, &TrendChange)]) -> String {
+    let span = match (runs.first(), runs.last()) {
         (Some(first), Some(last)) => format!(
             "{}, {} to {}",
             counted(runs.len() as u64, "run"),
@@ -68,13 +68,24 @@ fn headline(runs: &[PastRun], trends: &Trends, changes: usize) -> String {
         ),
         _ => "no run".into(),
     };
-    let short = trends.trends.iter().filter(|trend| trend.is_short()).count();
     let series = trends.trends.len();
-    if short == series {
-        return format!("{span}: too few to tell a change; {LEAST_RUNS} are needed.");
+    if trends.trends.iter().all(Trend::is_short) {
+        return format!("Too few runs to tell a change: {LEAST_RUNS} are needed ({span}).");
     }
-    let changes = if changes == 0 { "no change".into() } else { counted(changes as u64, "change") };
-    format!("{span}: {changes} in {series} series.")
+    let pending = trends.trends.iter().filter(|trend| !trend.is_control && trend.pending.is_some()).count();
+    let pending = if pending > 0 { format!(", {pending} pending") } else { String::new() };
+    let Some((trend, newest)) = changes.first() else {
+        return format!("No change in {series} series{pending} ({span}).");
+    };
+    format!(
+        "{} since {}: {}, {} {}. {} in {series} series{pending} ({span}).",
+        if newest.is_worse { "Slower" } else { "Faster" },
+        run(runs, trend, newest.at),
+        cell(trend),
+        trend.metric.name_on(&trend.workload),
+        change(newest.ratio),
+        counted(changes.len() as u64, "change"),
+    )
 }
 
 fn table(runs: &[PastRun], trends: &[&Trend]) -> Grid {

@@ -90,6 +90,8 @@ pub(super) enum Unit {
     Rate,
     /// Bits per second.
     Bits,
+    /// The number of something in an order, such as a run: the axis begins at the first.
+    Ordinal,
 }
 
 /// An axis of values.
@@ -235,6 +237,15 @@ pub(super) struct Place<'a> {
 impl Chart {
     /// The figure; nothing without rows.
     pub(super) fn figure(&self, place: Place<'_>) -> Markup {
+        self.drawn(place, self.has_legend())
+    }
+
+    /// The figure on a page whose [`legend`] stands once, above all charts.
+    pub(super) fn figure_below_legend(&self, place: Place<'_>) -> Markup {
+        self.drawn(place, false)
+    }
+
+    fn drawn(&self, place: Place<'_>, has_legend: bool) -> Markup {
         if self.rows.is_empty() {
             return html! {};
         }
@@ -242,11 +253,7 @@ impl Chart {
         html! {
             figure id=(format!("w{}-{}", place.number, self.key)) data-file=(file) {
                 figcaption { b { (self.title) } @if !self.note.is_empty() { ", " (self.note) } }
-                @if self.has_legend() {
-                    ul.legend.parts {
-                        @for (name, colour) in &self.colours { li class=(colour) { span.swatch {} (name) } }
-                    }
-                }
+                @if has_legend { (legend(&self.colours)) }
                 div.plot role="img" aria-label=(format!("{}. {}", self.title, self.message))
                     style=(format!("height:{}px", self.height())) {}
                 script type="application/json" { (PreEscaped(self.spec())) }
@@ -305,6 +312,13 @@ impl Chart {
             Plot::Map { .. } => MAP_HEIGHT,
             Plot::Heat { .. } => self.colours.len() * 126 + 36,
         }
+    }
+}
+
+/// Explains colours.
+pub(super) fn legend(colours: &[(String, String)]) -> Markup {
+    html! {
+        ul.legend.parts { @for (name, colour) in colours { li class=(colour) { span.swatch {} (name) } } }
     }
 }
 

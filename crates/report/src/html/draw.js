@@ -29,6 +29,7 @@ const Draw = (() => {
     percent: (value) => `${digits(value)}%`,
     rate: (value) => scaled(value, [" B/s", " kB/s", " MB/s", " GB/s"]),
     bits: (value) => scaled(value, [" bit/s", " kbit/s", " Mbit/s", " Gbit/s"]),
+    ordinal: String,
   };
   const round = (value, unit) => words[unit](value).replace(/\.0+(?=\D|$)/, "");
   // One unit for all of a linear axis: how many microseconds it has, and its name.
@@ -46,7 +47,9 @@ const Draw = (() => {
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
   });
   const axisWith = (settings) => ({
-    gridcolor: css("rule"), linecolor: css("rule"), zerolinecolor: css("soft"), zeroline: false, ticks: "", ...settings,
+    gridcolor: css("rule"), linecolor: css("rule"), zerolinecolor: css("soft"), zeroline: false, ticks: "",
+    // Margins grow to the longest name or figure.
+    automargin: true, ...settings,
   });
   const titled = (text) => (text ? { title: { text: plain(text), font: font(), standoff: 6 } } : {});
 
@@ -54,6 +57,15 @@ const Draw = (() => {
   const logTicks = (values, unit, at = (value) => value) => {
     const positive = values.filter((value) => value > 0);
     const [low, high] = [least(positive), most(positive)];
+    // Between values that are close there may be no 1, 2 or 5.
+    if (high / low < 4) {
+      const step = 10 ** Math.floor(Math.log10((high - low) / 2 || low));
+      const steps = [1, 2, 5, 10, 20].map((times) => times * step);
+      const wide = steps.find((step) => (high - low) / step <= 5) ?? step;
+      const first = Math.max(1, Math.floor(low / wide) - 1);
+      const near = [...Array(8).keys()].map((index) => (first + index) * wide);
+      return { tickvals: near.map(at), ticktext: near.map((tick) => round(tick, unit)) };
+    }
     const steps = high / low > 2000 ? [1] : [1, 2, 5];
     const ticks = [];
     for (let decade = Math.floor(Math.log10(low)); decade <= Math.ceil(Math.log10(high)); decade++)
@@ -62,6 +74,11 @@ const Draw = (() => {
     return { tickvals: near.map(at), ticktext: near.map((tick) => round(tick, unit)) };
   };
   const axisOf = (axis, values) => {
+    if (axis.unit === "ordinal") {
+      const [first, last] = [least(values), most(values)];
+      const room = Math.max(0.5, (last - first) * 0.03);
+      return axisWith({ range: [first - room, last + room], tickformat: "d", nticks: Math.min(12, last - first + 2), ...titled(axis.label) });
+    }
     if (axis.log) return axisWith({ type: "log", ...titled(axis.label), ...logTicks(values, axis.unit) });
     const end = most(values, axis.at_least) * 1.06 || 1;
     const suffix = { percent: "%", rate: "B/s", bits: "bit/s" }[axis.unit] ?? "";
@@ -128,7 +145,8 @@ const Draw = (() => {
     const series = bySeries(rows, spec.series, spec.colours);
     const spaces = domains(spec.panels.map((panel) => panel.height));
     const traces = spec.panels.flatMap((panel, index) => {
-      const values = known(rows.map((row) => number(row[panel.column])));
+      // With the ends of intervals, which may reach beyond all figures.
+      const values = known(rows.flatMap((row) => [panel.column, ...(panel.ends ?? [])].map((column) => number(row[column]))));
       const axis = axisOf({ ...panel.axis, label: several ? "" : panel.axis.label }, values);
       layout[`yaxis${nth(index)}`] = { ...axis, domain: spaces[index], nticks: Math.max(2, Math.round(panel.height / 34)) };
       if (several) layout.annotations.push(heading(panel.axis.label, spaces[index][1]));
@@ -275,17 +293,19 @@ const Draw = (() => {
   // Lines over seconds; events are marks through all panels, and spans are shaded.
   const course = (spec, rows, width) => {
     const across = { kind: "figures", column: spec.x, axis: spec.across };
-    const drawn = lines({ ...spec, across, marks: false }, rows, width);
+    const drawn = lines({ ...spec, across, marks: spec.across.unit === "ordinal" }, rows, width);
     const through = { xref: "x", yref: "paper", y0: 0, y1: 1 };
     for (const [from, to] of spec.shaded) {
       drawn.layout.shapes.push({ type: "rect", ...through, x0: from, x1: to, fillcolor: css("soft"), opacity: 0.25, line: { width: 0 }, layer: "below" });
     }
-    for (const [at, name] of spec.events) {
+    const middle = sum(drawn.layout.xaxis.range) / 2;
+    spec.events.forEach(([at, name], index) => {
       drawn.layout.shapes.push({ type: "line", ...through, x0: at, x1: at, line: { color: css("ink"), width: 1.2, dash: "dash" } });
       drawn.layout.annotations.push({
-        x: at, y: 1, xref: "x", yref: "paper", xanchor: "left", yanchor: "top", text: plain(name), showarrow: false, font: font("ink"),
+        x: at, y: 1, xref: "x", yref: "paper", xanchor: at > middle ? "right" : "left", yanchor: "top", yshift: -15 * (index % 6),
+        text: plain(name), showarrow: false, font: font("ink"),
       });
-    }
+    });
     return drawn;
   };
 

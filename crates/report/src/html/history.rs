@@ -4,7 +4,7 @@ use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, History, Track};
 use maud::{Markup, html};
 
-use super::chart::{Across, Axis, Cell, Chart, Panel, Place, Plot, Unit};
+use super::chart::{Across, Axis, Cell, Chart, Panel, Place, Plot, Unit, legend};
 use super::{COLOURS, shown};
 
 /// The height of a chart's panel, in pixels.
@@ -21,16 +21,24 @@ pub fn history(accounts: &[Account], history: &History, metric: Metric) -> Marku
             workloads.push(&track.workload);
         }
     }
+    // A target has one colour on the page, also where it is missing in a chart.
+    let mut colours: Vec<(String, String)> = Vec::new();
+    for track in &tracks {
+        if !colours.iter().any(|(target, _)| *target == track.target) {
+            colours.push((track.target.clone(), format!("t{}", colours.len() % COLOURS)));
+        }
+    }
     let last = accounts.last().map_or(0, |account| account.id);
     shown(&html! {
+        @if colours.len() > 1 { (legend(&colours)) }
         @for (number, workload) in (1..).zip(workloads) {
             @let of: Vec<&Track> = tracks.iter().filter(|track| track.workload == workload).copied().collect();
-            (chart(accounts, &of, workload, metric).figure(Place { run: last, workload, number }))
+            (chart(accounts, &of, &colours, metric).figure_below_legend(Place { run: last, workload, number }))
         }
     })
 }
 
-fn chart(accounts: &[Account], tracks: &[&Track], workload: &str, metric: Metric) -> Chart {
+fn chart(accounts: &[Account], tracks: &[&Track], colours: &[(String, String)], metric: Metric) -> Chart {
     // The page's charts have microseconds, whatever the record has.
     let scaled = |value: f64| if metric.is_time() { value / 1e3 } else { value };
     let unit = if metric.is_time() {
@@ -57,11 +65,10 @@ fn chart(accounts: &[Account], tracks: &[&Track], workload: &str, metric: Metric
     }
     let label = if metric.is_time() { format!("{}, us", metric.name()) } else { metric.name().to_owned() };
     let axis = Axis { label, unit, log: false, at_least: 0.0 };
-    let colours =
-        tracks.iter().zip(0..).map(|(track, i)| (track.target.clone(), format!("t{}", i % COLOURS)));
+    let is_here = |(target, _): &&(String, String)| tracks.iter().any(|track| track.target == *target);
     Chart {
         key: format!("history-{}", metric.word()),
-        title: workload.into(),
+        title: tracks.first().map_or_else(String::new, |track| track.workload.clone()),
         note: format!("{} over {} runs, with 95% intervals", metric.name(), accounts.len()),
         message: format!("{} by run", metric.name()),
         columns: vec![
@@ -72,7 +79,7 @@ fn chart(accounts: &[Account], tracks: &[&Track], workload: &str, metric: Metric
             format!("high_95_{name}"),
         ],
         rows,
-        colours: colours.collect(),
+        colours: colours.iter().filter(is_here).cloned().collect(),
         plot: Plot::Lines {
             series: 0,
             across: Across::Words { column: 1, label: String::new() },

@@ -45,7 +45,9 @@ pub fn trend(runs: &[PastRun], trend: &Trend, number: usize) -> Markup {
     let chart = Chart {
         key: format!("trend-{}", trend.metric.word()),
         title: format!("{}, {}", cell(trend), trend.metric.name_on(&trend.workload)),
-        note: "changes as lines, the runs that each may have come with shaded".into(),
+        // Once on a page.
+        note: if number == 1 { "changes as lines, the runs that each may have come with shaded" } else { "" }
+            .into(),
         message: if said.is_empty() { "no change".into() } else { said.join(" ") },
         columns: ["target", "run", column, &format!("control_{column}"), "percent_of_control"]
             .map(Into::into)
@@ -55,7 +57,7 @@ pub fn trend(runs: &[PastRun], trend: &Trend, number: usize) -> Markup {
         plot: Plot::Course {
             series: 0,
             x: 1,
-            across: axis("run", Unit::Count, false),
+            across: axis("run", Unit::Ordinal, false),
             panels,
             events: trend
                 .changes

@@ -5,6 +5,8 @@ mod table;
 use std::fmt::{self, Write as _};
 use std::ops::Deref;
 
+use iotax_model::wrap;
+
 use super::document::{Page, Part};
 
 /// Narrower than this, sentences are not broken further.
@@ -38,11 +40,11 @@ pub fn set(page: &Page, width: usize, colour: bool) -> Styled {
     for part in &page.parts {
         match part {
             Part::Head(head) => {
-                wrapped(head, width).iter().for_each(|line| add(&mut text, "", line));
+                wrap::lines(head, width).iter().for_each(|line| add(&mut text, "", line));
                 continue;
             }
             Part::Sentence(sentence) => {
-                wrapped(sentence, width).iter().for_each(|line| add(&mut text, "", line));
+                wrap::lines(sentence, width).iter().for_each(|line| add(&mut text, "", line));
             }
             Part::Table(grid) => table::add(&mut text, grid, width, colour),
             Part::Lines(lines) => lines.iter().for_each(|line| hanging(&mut text, line, "  ", width)),
@@ -65,26 +67,7 @@ fn add(text: &mut String, before: &str, line: &str) {
 
 /// A sentence whose later lines are indented by four.
 fn hanging(text: &mut String, sentence: &str, first: &str, width: usize) {
-    for (i, line) in wrapped(sentence, width - 4).iter().enumerate() {
+    for (i, line) in wrap::lines(sentence, width - 4).iter().enumerate() {
         add(text, if i == 0 { first } else { "    " }, line);
     }
-}
-
-/// Wraps between words; a word longer than the width stays whole.
-fn wrapped(sentence: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    // A command at the end is there to be copied: it stays on a line.
-    let command = sentence.rfind(": iotax ").map(|colon| colon + 1);
-    let (words, command) = sentence.split_at(command.unwrap_or(sentence.len()));
-    let command = Some(command.trim()).filter(|command| !command.is_empty());
-    for word in words.split_whitespace().chain(command) {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }

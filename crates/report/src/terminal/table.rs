@@ -6,6 +6,7 @@ use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 
 use crate::document::{Field, Grid};
 use iotax_analysis::stats::verdict::Verdict;
+use iotax_model::wrap;
 
 /// The width at which texts of several words in the first column are broken.
 const NAME: usize = 24;
@@ -17,6 +18,10 @@ struct Setting {
     tight: bool,
     /// Shorter texts, where fields have one.
     short: bool,
+    /// Puts units below names, where they differ.
+    units: bool,
+    /// Breaks heads that are wider than their columns.
+    heads: bool,
     /// Breaks the last column after each comma.
     stacked: bool,
     /// Puts intervals below their estimates.
@@ -47,8 +52,12 @@ pub(super) fn add(text: &mut String, grid: &Grid, width: usize, colour: bool) {
 /// The table in as many parts as the width takes, each with its setting.
 fn parts(grid: &Grid, width: usize) -> Vec<(Grid, Setting)> {
     let mut setting = Setting::default();
-    let steps: [fn(&mut Setting); 6] = [
+    let steps: [fn(&mut Setting); 10] = [
         |_| (),
+        |s| s.tight = true,
+        |s| s.short = true,
+        |s| *s = Setting { units: true, ..Setting::default() },
+        |s| *s = Setting { heads: true, ..Setting::default() },
         |s| s.tight = true,
         |s| s.short = true,
         |s| s.stacked = true,
@@ -103,46 +112,60 @@ fn lines(grid: &Grid, setting: Setting, colour: bool) -> Vec<String> {
     if colour {
         table.enforce_styling();
     }
-    let mut lines = names(&grid.head, &table.column_max_content_widths(), setting);
-    lines.extend(table.lines());
-    lines
+    table.lines().collect()
 }
 
-/// The lines of names above a head of units: each name ends where its column ends, on the lowest line that has room for it, so
-/// that columns may be narrower than their names.
-fn names(head: &[Field], widths: &[u16], setting: Setting) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut end = 0;
-    for (field, width) in head.iter().zip(widths) {
-        end += usize::from(*width) + usize::from(setting.gap());
-        if field.unit.is_none() {
-            continue;
+/// The heads in as many lines as they need, each line above its own column. A unit that all have stands once, in the first column.
+fn heads(grid: &Grid, setting: Setting) -> Vec<String> {
+    let mut units: Vec<Option<&str>> = grid.head.iter().skip(1).map(|field| field.unit.as_deref()).collect();
+    units.dedup();
+    let has_place = grid.head.first().is_some_and(|first| first.text.is_empty());
+    let common = if let [Some(unit)] = units[..] { Some(unit).filter(|_| has_place) } else { None };
+    let head = |(column, field): (usize, &Field)| match (common, &field.unit) {
+        (Some(unit), None) => vec![unit.to_owned()],
+        (None, Some(unit)) if setting.heads => [broken(grid, column, setting), vec![unit.clone()]].concat(),
+        (None, Some(unit)) if setting.units => vec![field.text.clone(), unit.clone()],
+        (None, Some(unit)) => vec![format!("{}, {unit}", field.text)],
+        _ if setting.heads => broken(grid, column, setting),
+        _ => vec![field.text.clone()],
+    };
+    let lines: Vec<Vec<String>> = grid.head.iter().enumerate().map(head).collect();
+    // They end on the same line.
+    let most = lines.iter().map(Vec::len).max().unwrap_or_default();
+    lines.iter().map(|lines| format!("{}{}", "\n".repeat(most - lines.len()), lines.join("\n"))).collect()
+}
+
+/// The head of a column, broken after hyphens and between words where it is wider than what is below it.
+fn broken(grid: &Grid, column: usize, setting: Setting) -> Vec<String> {
+    let below = grid.rows.iter().filter_map(|row| row.get(column));
+    let width = below.map(|field| field.said(setting).chars().count()).max().unwrap_or_default();
+    let mut lines = vec![String::new()];
+    for part in grid.head[column].text.split_inclusive(['-', ' ']) {
+        match lines.last_mut() {
+            Some(line)
+                if line.is_empty() || line.chars().count() + part.trim_end().chars().count() <= width =>
+            {
+                line.push_str(part);
+            }
+            _ => lines.push(part.to_owned()),
         }
-        let begin = end.saturating_sub(field.text.chars().count());
-        let has_room = |line: &String| line.is_empty() || line.chars().count() + 2 <= begin;
-        let line = lines.iter().position(has_room).unwrap_or_else(|| {
-            lines.push(String::new());
-            lines.len() - 1
-        });
-        let blanks = begin.saturating_sub(lines[line].chars().count());
-        let _ = write!(lines[line], "{:blanks$}{}", "", field.text);
     }
-    lines.reverse();
-    lines
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
 fn set(grid: &Grid, setting: Setting) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.force_no_tty();
-    let head = |field: &Field| cell(field, field.unit.as_ref().unwrap_or(&field.text).clone());
-    table.set_header(grid.head.iter().map(head).collect::<Vec<_>>());
+    table.set_header(
+        grid.head.iter().zip(heads(grid, setting)).map(|(field, text)| cell(field, text)).collect::<Vec<_>>(),
+    );
     for row in &grid.rows {
         let last = row.len().saturating_sub(1);
         let cells = row.iter().enumerate().map(|(i, field)| {
             let mut text = field.said(setting).to_owned();
             if i == 0 && setting.words {
-                text = super::wrapped(&text, NAME).join("\n");
+                text = wrap::lines(&text, NAME).join("\n");
             }
             if i == last && setting.stacked && !field.is_figure {
                 text = text.replace(", ", ",\n");
@@ -194,18 +217,48 @@ mod tests {
         Grid { head: [words("")].into_iter().chain(head).collect(), rows: rows.to_vec() }
     }
 
+    fn set_at(grid: &Grid, width: usize) -> String {
+        let mut text = String::from("\n");
+        add(&mut text, grid, width, false);
+        text
+    }
+
     #[test]
-    fn names_stand_above_narrower_columns() {
-        let mut text = String::new();
-        add(&mut text, &ladder(), 80, false);
-        let expected = "
-                           randread-4k-qd32                         seqwrite-1m
-                randread-4k-qd1       randwrite-4k-qd32  seqread-1m
-                           IOPS        IOPS        IOPS        IOPS        IOPS
+    fn heads_are_one_line_where_there_is_room_and_else_stand_above_their_own_columns() {
+        let wide = "
+  IOPS               randread-4k-qd1  randread-4k-qd32  randwrite-4k-qd32  seqread-1m  seqwrite-1m
+  host-file               04.2k -80%        14.2k -81%         24.2k -82%  34.2k -83%   44.2k -84%
+  vm-qcow2-snapshot       04.2k -80%        14.2k -81%         24.2k -82%  34.2k -83%   44.2k -84%
+";
+        assert_eq!(set_at(&ladder(), 120), wide);
+        let narrow = "
+                      randread-   randread-  randwrite-               seqwrite-
+  IOPS                   4k-qd1     4k-qd32     4k-qd32  seqread-1m          1m
   host-file          04.2k -80%  14.2k -81%  24.2k -82%  34.2k -83%  44.2k -84%
   vm-qcow2-snapshot  04.2k -80%  14.2k -81%  24.2k -82%  34.2k -83%  44.2k -84%
 ";
-        assert_eq!(text, expected.trim_start_matches('\n'));
+        assert_eq!(set_at(&ladder(), 80), narrow);
+    }
+
+    #[test]
+    fn a_head_without_a_name_adds_no_line() {
+        let setting = Setting { heads: true, ..Setting::default() };
+        let grid = Grid { head: vec![words(""), figure("a")], rows: vec![vec![words("x"), figure("1")]] };
+        assert_eq!(lines(&grid, setting, false).len(), 2);
+    }
+
+    #[test]
+    fn units_that_differ_stand_with_their_names() {
+        let mut grid = ladder();
+        grid.head[4].unit = Some("MB/s".into());
+        assert!(set_at(&grid, 140).contains(" randread-4k-qd1, IOPS "), "{}", set_at(&grid, 140));
+        let two = set_at(&grid, 120);
+        assert!(two.contains(" randread-4k-qd1  randread-4k-qd32 ") && two.contains("  MB/s "), "{two}");
+        let narrow = set_at(&grid, 80);
+        assert!(
+            narrow.contains("        IOPS        IOPS        IOPS        MB/s        IOPS\n"),
+            "{narrow}"
+        );
     }
 
     #[test]
@@ -218,9 +271,11 @@ mod tests {
             let mut text = String::new();
             add(&mut text, &grid, width, false);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}\n{text}");
-            let fields = grid.head.iter().chain(grid.rows.iter().flatten());
-            for field in fields {
+            for field in grid.rows.iter().flatten() {
                 assert!(text.contains(&field.text), "{width}: {}\n{text}", field.text);
+            }
+            for part in grid.head.iter().flat_map(|field| field.text.split_inclusive('-')) {
+                assert!(text.contains(part), "{width}: {part}\n{text}");
             }
         }
     }

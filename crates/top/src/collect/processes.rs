@@ -90,7 +90,14 @@ impl Processes {
     fn names(&self, pid: u32) -> Option<(String, Option<String>)> {
         let directory = self.directory(pid);
         let name = fs::read(directory.join("comm")).ok()?;
-        let name = String::from_utf8_lossy(&name).trim_end().to_owned();
+        let mut name = String::from_utf8_lossy(&name).trim_end().to_owned();
+        // What was started from /proc/self/exe, as iotax's agents are, has the link's name.
+        if name == "exe"
+            && let Ok(program) = fs::read_link(directory.join("exe"))
+            && let Some(program) = program.file_name()
+        {
+            program.to_string_lossy().trim_end_matches(" (deleted)").clone_into(&mut name);
+        }
         let groups = fs::read_to_string(directory.join("cgroup")).unwrap_or_default();
         let group = groups.lines().find_map(|line| line.strip_prefix("0::"));
         Some((name, group.map(str::to_owned)))

@@ -1,12 +1,12 @@
 //! The state of the screen and its keys.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::figure;
 use crate::rates::Frame;
-use crate::table::Order;
+use crate::table::Kind;
 
 /// The intervals that + and - go through.
 const INTERVALS: [Duration; 8] = [
@@ -32,7 +32,20 @@ pub(super) enum Page {
     Cgroups,
     Guests,
     Network,
-    Help,
+}
+
+impl Page {
+    /// The tables of the page; the first one is sorted and has the marked row.
+    pub(super) const fn tables(self) -> &'static [Kind] {
+        match self {
+            Self::All => &[Kind::Layers, Kind::Guests, Kind::Processes, Kind::Interfaces],
+            Self::Devices => &[Kind::Layers],
+            Self::Processes => &[Kind::Processes],
+            Self::Cgroups => &[Kind::Cgroups],
+            Self::Guests => &[Kind::Guests],
+            Self::Network => &[Kind::Interfaces],
+        }
+    }
 }
 
 /// The place of the frame that is shown.
@@ -57,12 +70,27 @@ pub(super) struct App {
     /// Why there is no frame.
     pub(super) failure: Option<String>,
     pub(super) page: Page,
-    pub(super) order: Order,
+    /// The first line of the help that is shown; `None` without help.
+    pub(super) help: Option<usize>,
+    /// The figure that each table is sorted by; those without one have their busiest rows first.
+    pub(super) by: BTreeMap<Kind, usize>,
+    /// Devices as one list.
+    pub(super) is_flat: bool,
+    /// Columns scrolled past.
+    pub(super) skip: usize,
+    /// Rows contain this text.
+    pub(super) filter: String,
+    /// Keys go to the filter.
+    pub(super) is_typing: bool,
     pub(super) place: Place,
     pub(super) interval: Duration,
     pub(super) is_paused: bool,
     /// The marked row of the page's first table.
     pub(super) selected: usize,
+    /// What the marked row shows, so that the mark stays with it; `None` for the first row, whatever it is.
+    pub(super) pinned: Option<String>,
+    /// The mark was moved since the last drawing.
+    pub(super) has_moved: bool,
     /// The rows that fit, for PgUp and PgDn; known after drawing.
     pub(super) fitting: usize,
 }
@@ -82,11 +110,18 @@ impl App {
             frame: None,
             failure: None,
             page: Page::All,
-            order: Order::Stack,
+            help: None,
+            by: BTreeMap::new(),
+            is_flat: false,
+            skip: 0,
+            filter: String::new(),
+            is_typing: false,
             place,
             interval,
             is_paused: false,
             selected: 0,
+            pinned: None,
+            has_moved: false,
             fitting: 1,
         }
     }
@@ -106,42 +141,91 @@ impl App {
 
     /// Obeys a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> Change {
-        let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Change::Quit;
+        }
+        if self.is_typing {
+            self.type_filter(key.code);
+            return Change::Nothing;
+        }
+        if let Some(first) = self.help {
+            self.help = self.read_help(first, key.code);
+            return Change::Nothing;
+        }
         match key.code {
-            KeyCode::Char('c') if has_control => return Change::Quit,
-            KeyCode::Esc | KeyCode::Char('q') if self.page == Page::Help => self.turn(Page::All),
             KeyCode::Char('q') => return Change::Quit,
             KeyCode::Char(' ') => self.is_paused = self.place == Place::Live && !self.is_paused,
-            KeyCode::Char('?' | 'h') => self.turn(Page::Help),
+            KeyCode::Char('?' | 'h') => self.help = Some(0),
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
             KeyCode::Esc | KeyCode::Char('a') => self.turn(Page::All),
             KeyCode::Char('d') => self.turn(Page::Devices),
             KeyCode::Char('p') => self.turn(Page::Processes),
             KeyCode::Char('c') => self.turn(Page::Cgroups),
             KeyCode::Char('g') => self.turn(Page::Guests),
             KeyCode::Char('n') => self.turn(Page::Network),
+            KeyCode::Char('l') => self.is_flat = !self.is_flat,
+            KeyCode::Char('>') => self.skip += 1,
+            KeyCode::Char('<') => self.skip = self.skip.saturating_sub(1),
             KeyCode::Char('s') => self.sort(true),
             KeyCode::Char('S') => self.sort(false),
             KeyCode::Char('+') => self.wait(true),
             KeyCode::Char('-') => self.wait(false),
-            KeyCode::Up => self.selected = self.selected.saturating_sub(1),
-            KeyCode::Down => self.selected += 1,
-            KeyCode::PageUp => self.selected = self.selected.saturating_sub(self.fitting),
-            KeyCode::PageDown => self.selected += self.fitting,
-            KeyCode::Home => self.selected = 0,
-            KeyCode::End => self.selected = usize::MAX / 2,
             KeyCode::Right | KeyCode::Char('t') => self.step(|at| at + 1),
             KeyCode::Left | KeyCode::Char('T') => self.step(|at| at.saturating_sub(1)),
             KeyCode::Char(']') => self.step(|at| at + LEAP),
             KeyCode::Char('[') => self.step(|at| at.saturating_sub(LEAP)),
             KeyCode::Char('b') => self.step(|_| 0),
             KeyCode::Char('e') => self.step(|_| usize::MAX),
-            _ => {}
+            other => self.mark(other),
         }
         Change::Nothing
     }
 
+    /// Moves the mark.
+    fn mark(&mut self, key: KeyCode) {
+        self.selected = match key {
+            KeyCode::Up => self.selected.saturating_sub(1),
+            KeyCode::Down => self.selected + 1,
+            KeyCode::PageUp => self.selected.saturating_sub(self.fitting),
+            KeyCode::PageDown => self.selected + self.fitting,
+            KeyCode::Home => 0,
+            KeyCode::End => usize::MAX / 2,
+            _ => return,
+        };
+        self.has_moved = true;
+    }
+
+    /// Changes the filter; Enter keeps it, Esc removes it.
+    fn type_filter(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.is_typing = false;
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(letter) => self.filter.push(letter),
+            other => self.mark(other),
+        }
+    }
+
+    /// The first line of the help after a key; `None` if it was closed.
+    fn read_help(&self, first: usize, key: KeyCode) -> Option<usize> {
+        match key {
+            KeyCode::Char('?' | 'h' | 'q') | KeyCode::Esc => None,
+            KeyCode::Up => Some(first.saturating_sub(1)),
+            KeyCode::Down => Some(first + 1),
+            KeyCode::PageUp => Some(first.saturating_sub(self.fitting)),
+            KeyCode::PageDown => Some(first + self.fitting),
+            KeyCode::Home => Some(0),
+            KeyCode::End => Some(usize::MAX / 2),
+            _ => Some(first),
+        }
+    }
+
     fn turn(&mut self, page: Page) {
-        (self.page, self.selected) = (page, 0);
+        (self.page, self.skip, self.selected, self.pinned) = (page, 0, 0, None);
     }
 
     /// Goes to another frame of a recording.
@@ -151,16 +235,17 @@ impl App {
         }
     }
 
-    /// Sorts devices by the next or the previous figure; the stack's order is between the last and the first.
+    /// Sorts the page's first table by the next or the previous figure; the busiest rows first is between the last and the first.
     fn sort(&mut self, forwards: bool) {
-        let count = figure::LAYERS.len();
-        self.order = match (self.order, forwards) {
-            (Order::Stack, true) => Order::By(0),
-            (Order::Stack, false) => Order::By(count - 1),
-            (Order::By(index), true) if index + 1 < count => Order::By(index + 1),
-            (Order::By(index), false) if index > 0 => Order::By(index - 1),
-            (Order::By(_), _) => Order::Stack,
+        let kind = self.page.tables()[0];
+        let last = kind.columns() - 1;
+        let next = match (self.by.remove(&kind), forwards) {
+            (None, true) => Some(0),
+            (None, false) => Some(last),
+            (Some(by), true) => Some(by + 1).filter(|by| *by <= last),
+            (Some(by), false) => by.checked_sub(1),
         };
+        self.by.extend(next.map(|by| (kind, by)));
     }
 
     /// Takes a longer or a shorter interval.
@@ -210,16 +295,36 @@ mod tests {
         let mut app = App::live("box", Duration::from_secs(1));
         press(&mut app, "g");
         assert_eq!(app.page, Page::Guests);
-        press(&mut app, "?");
-        assert_eq!((press(&mut app, "q"), app.page), (Change::Nothing, Page::All));
-        press(&mut app, "s");
-        assert_eq!(app.order, Order::By(0));
+        for close in ["?", "q", "h"] {
+            press(&mut app, "?");
+            assert_eq!(app.help, Some(0));
+            assert_eq!(press(&mut app, close), Change::Nothing);
+            assert_eq!((app.help, app.page), (None, Page::Guests), "{close}");
+        }
+        press(&mut app, "ds");
+        assert_eq!(app.by.get(&Kind::Layers), Some(&0));
         press(&mut app, "SS");
-        assert_eq!(app.order, Order::By(figure::LAYERS.len() - 1));
+        assert_eq!(app.by.get(&Kind::Layers), Some(&(Kind::Layers.columns() - 1)));
         press(&mut app, "s+ ");
-        assert_eq!((app.order, app.interval, app.is_paused), (Order::Stack, Duration::from_secs(2), true));
+        assert_eq!((app.by.len(), app.interval, app.is_paused), (0, Duration::from_secs(2), true));
         press(&mut app, "-------");
         assert_eq!(app.interval, INTERVALS[0]);
         assert_eq!(press(&mut app, "q"), Change::Quit);
+    }
+
+    #[test]
+    fn a_filter_takes_all_letters_until_it_ends() {
+        let mut app = App::live("box", Duration::from_secs(1));
+        let key = |app: &mut App, code| app.press(KeyEvent::new(code, KeyModifiers::NONE));
+        assert_eq!(press(&mut app, "/qs?x"), Change::Nothing);
+        key(&mut app, KeyCode::Backspace);
+        key(&mut app, KeyCode::Enter);
+        assert_eq!((app.filter.as_str(), app.is_typing, app.help), ("qs?", false, None));
+        press(&mut app, "d");
+        assert_eq!(app.page, Page::Devices, "keys are keys again");
+        key(&mut app, KeyCode::Esc);
+        assert_eq!((app.filter.as_str(), app.page), ("", Page::Devices));
+        let quit = app.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
+        assert_eq!(quit, Change::Quit);
     }
 }

@@ -1,56 +1,74 @@
-//! Draws the screen. All text comes from [`crate::table`], which makes it safe for a terminal.
+//! Draws the screen. All text comes from [`crate::table`], which makes it safe for a terminal, or through [`visible`].
 
-use iotax_model::visible;
+use iotax_model::{visible, wrap};
 use ratatui::Frame as Terminal;
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
-use super::app::{App, Page, Place};
-use crate::diagnosis;
-use crate::figure;
+use super::app::{App, Place};
+use crate::diagnosis::{self, Heat};
+use crate::figure::{self, Figure};
 use crate::rates::Frame;
-use crate::table::{self, Order, Table};
+use crate::table::{self, Kind, Look, Table};
 
 /// Rows of each table that stay on the page of all, if the screen is small.
 const FEW: usize = 3;
 
-const KEYS: &str = "q quit  ? help  a all  d devices  p processes  c cgroups  g guests  n network  s sort";
+/// A screen with fewer lines has no room for words.
+const LOW: usize = 20;
 
-const HELP: &str = "\
-q, Ctrl-C     quit
-a, Esc        all: devices, guests, processes, network
-d p c g n     devices, processes, control groups, guests, network
-up, down      mark a row: the line at the bottom explains it
-PgUp, PgDn    a page up or down; Home, End the first and the last row
-s, S          sort devices by the next or the previous column
-space         pause and go on; readings continue
-+, -          longer or shorter interval
-t, right      the next reading of a recording; T, left the previous one
-], [          ten readings forward or back; b, e the first and the last
-";
+const KEYS: &str = "q quit  ? help  / filter  s sort  < > columns  a all  d p c g n one table";
+
+const HELP: [(&str, &str); 11] = [
+    ("q", "quit"),
+    ("?", "this help; ? or Esc closes it"),
+    ("/", "filter: rows with a text; Esc ends it"),
+    ("s S", "sort by another column, marked *"),
+    ("< >", "scroll columns: +2> is two more"),
+    ("l", "layers in their stack, or a list"),
+    ("space", "pause and go on"),
+    ("+ -", "longer or shorter interval"),
+    ("a d p c g n", "all; devices, processes, cgroups, guests or network alone"),
+    ("arrows", "mark a row, also PgUp, PgDn, Home, End: the bottom says why it is slow"),
+    ("t T ] [ b e", "a recording's next or previous reading, ten on or back, first, last"),
+];
+
+const COLOURS: &str = "Yellow: busy for 60% of the time. Red: for 90%, with two I/Os or more in flight, or packets are lost. Busy is not the \
+                       share of what a device can do; `iotax curve` measures that.";
 
 /// Draws the page.
 pub(super) fn draw(terminal: &mut Terminal<'_>, app: &mut App) {
     let area = terminal.area();
     let mut lines = Lines { terminal, area, next: 0 };
-    lines.put(&head(app), Modifier::REVERSED);
-    if app.page == Page::Help {
-        return help(&mut lines);
-    }
+    lines.put(&head(app), Style::new().add_modifier(Modifier::REVERSED));
     let Some(frame) = app.frame.take() else {
         let waiting = "the first interval is being measured";
-        return lines
-            .put(app.failure.as_deref().map_or(waiting.into(), visible::line).as_ref(), Modifier::empty());
+        return lines.prose(app.failure.as_deref().unwrap_or(waiting), 4);
     };
-    lines.put(&visible::line(&second(app, &frame)), Modifier::empty());
-    lines.put(&visible::line(&third(&frame)), Modifier::empty());
-    let width = usize::from(area.width);
-    let tables = tables(app, &frame, width);
-    let first = tables.first().map_or(0, |table| table.rows.len());
-    app.selected = app.selected.min(first.saturating_sub(1));
-    // One line is the footer's.
-    let heights = heights(&tables, lines.left().saturating_sub(1));
+    if let Some(first) = app.help {
+        app.help = Some(help(&mut lines, app, &frame, first));
+    } else {
+        page(&mut lines, app, &frame);
+    }
+    app.frame = Some(frame);
+}
+
+fn page(lines: &mut Lines<'_, '_>, app: &mut App, frame: &Frame) {
+    let width = usize::from(lines.area.width);
+    let is_low = usize::from(lines.area.height) < LOW;
+    lines.prose(&stalls(app, frame), 2);
+    if !is_low {
+        lines.prose(&origin(frame), 2);
+    }
+    let tables = tables(app, frame, width);
+    let first = tables.first().cloned().unwrap_or_default();
+    mark(app, &first);
+    let footer = wrap::lines(&visible::line(&footer(app, frame, &first)), width);
+    let most = if is_low { 2 } else { 4 };
+    // The footer has a line of keys.
+    let kept = most.min(footer.len()) + 1;
+    let heights = heights(&tables, lines.left().saturating_sub(kept));
     for (index, (table, height)) in tables.iter().zip(&heights).enumerate() {
         let selected = (index == 0).then_some(app.selected);
         let fitting = lines.table(table, *height, selected);
@@ -58,10 +76,23 @@ pub(super) fn draw(terminal: &mut Terminal<'_>, app: &mut App) {
             app.fitting = fitting.max(1);
         }
     }
-    let footer = footer(app, &frame);
-    lines.next = area.height.saturating_sub(1);
-    lines.put(&visible::line(&footer), Modifier::DIM);
-    app.frame = Some(frame);
+    lines.next = lines.next.max(lines.area.height.saturating_sub(u16::try_from(kept).unwrap_or(u16::MAX)));
+    lines.first_of(&footer, most);
+    lines.put(&keys(app), Style::new().add_modifier(Modifier::DIM));
+}
+
+/// Keeps the mark on what it was on, wherever that is now.
+fn mark(app: &mut App, table: &Table) {
+    let rows = &table.rows;
+    if !app.has_moved
+        && let Some(at) = rows.iter().position(|row| Some(&row.key) == app.pinned.as_ref())
+    {
+        app.selected = at;
+    }
+    app.selected = app.selected.min(rows.len().saturating_sub(1));
+    if std::mem::take(&mut app.has_moved) {
+        app.pinned = rows.get(app.selected).map(|row| row.key.clone());
+    }
 }
 
 fn head(app: &App) -> String {
@@ -71,87 +102,139 @@ fn head(app: &App) -> String {
         Place::Live => format!("every {} s", app.interval.as_secs_f32()),
         Place::Recorded { at, count } => format!("reading {} of {count}", at + 1),
     };
-    format!("iotax top  {}  {moment}  {place}", visible::line(&app.host))
+    format!("iotax top  {place}  {}  {moment}", visible::line(&app.host))
 }
 
-/// A failure, else the source of latencies.
-fn second(app: &App, frame: &Frame) -> String {
-    app.failure.clone().unwrap_or_else(|| table::source(frame))
+/// A failure, else stall times.
+fn stalls(app: &App, frame: &Frame) -> String {
+    app.failure.clone().or_else(|| table::pressure(frame)).unwrap_or_default()
 }
 
-/// Stall times and the first remark.
-fn third(frame: &Frame) -> String {
-    let parts = table::pressure(frame).into_iter().chain(frame.remarks.first().cloned());
-    parts.collect::<Vec<_>>().join("  ")
+/// The source of latencies, and what could not be read.
+fn origin(frame: &Frame) -> String {
+    [table::source(frame)].into_iter().chain(frame.remarks.iter().cloned()).collect::<Vec<_>>().join("; ")
 }
 
 /// The tables of a page, the most important first.
 fn tables(app: &App, frame: &Frame, width: usize) -> Vec<Table> {
-    match app.page {
-        Page::All => {
-            let all = [
-                table::layers(frame, app.order, width),
-                table::guests(frame, width),
-                table::processes(frame, width),
-                table::interfaces(frame, width),
-            ];
-            all.into_iter().filter(|table| !table.rows.is_empty()).collect()
-        }
-        Page::Devices => vec![table::layers(frame, app.order, width)],
-        Page::Processes => vec![table::processes(frame, width)],
-        Page::Cgroups => vec![table::cgroups(frame, width)],
-        Page::Guests => vec![table::guests(frame, width)],
-        Page::Network => vec![table::interfaces(frame, width)],
-        Page::Help => Vec::new(),
-    }
+    let kinds = app.page.tables();
+    let laid_out = kinds.iter().map(|kind| {
+        let look = Look {
+            width,
+            by: app.by.get(kind).copied(),
+            is_flat: app.is_flat,
+            skip: app.skip,
+            filter: &app.filter,
+        };
+        table::table(*kind, frame, &look)
+    });
+    laid_out
+        .enumerate()
+        .filter(|(at, table)| *at == 0 || !table.rows.is_empty())
+        .map(|(_, table)| table)
+        .collect()
 }
 
-/// The lines of each table, its head included: a few rows for each, and the rest to the first ones that have more.
+/// The lines of each table, its head included: a row for each, then a few, and the rest to the first ones that have more.
 fn heights(tables: &[Table], room: usize) -> Vec<usize> {
     let mut left = room;
-    let mut heights: Vec<usize> = Vec::new();
-    for table in tables {
-        let few = (1 + table.rows.len().min(FEW)).min(left);
-        left -= few;
-        heights.push(few);
-    }
-    for (height, table) in heights.iter_mut().zip(tables) {
-        let more = (1 + table.rows.len()).saturating_sub(*height).min(left);
-        left -= more;
-        *height += more;
+    let mut heights = vec![0; tables.len()];
+    for most in [1, FEW, usize::MAX - 1] {
+        for (height, table) in heights.iter_mut().zip(tables) {
+            let more = (1 + table.rows.len().min(most)).saturating_sub(*height).min(left);
+            left -= more;
+            *height += more;
+        }
     }
     heights
 }
 
-/// The marked row in words, else the keys.
-fn footer(app: &App, frame: &Frame) -> String {
-    let explained = match app.page {
-        Page::All | Page::Devices => {
-            let order = match app.order {
-                Order::Stack => "stack".to_owned(),
-                Order::By(index) => {
-                    figure::LAYERS.get(index).map_or_else(String::new, |f| f.title.to_owned())
-                }
-            };
-            let sorted = table::sorted(frame, app.order);
-            let row = sorted.get(app.selected).map(|row| diagnosis::layer(row));
-            row.map(|row| format!("[{order}] {row}"))
-        }
-        Page::Guests => frame.guests.get(app.selected).and_then(diagnosis::guest),
-        _ => None,
+/// The marked row in words.
+fn footer(app: &App, frame: &Frame, table: &Table) -> String {
+    let Some(row) = table.rows.get(app.selected) else {
+        return if app.filter.is_empty() { String::new() } else { format!("no row has {:?}", app.filter) };
     };
-    explained.unwrap_or_else(|| KEYS.to_owned())
+    let explained = match app.page.tables()[0] {
+        Kind::Layers => {
+            let found = frame.layers.iter().find(|layer| layer.name == row.key);
+            found.map(|layer| diagnosis::layer(frame, layer))
+        }
+        Kind::Guests => {
+            let is_it = |guest: &&crate::rates::GuestRates| table::guest_key(guest) == row.key;
+            frame.guests.iter().find(is_it).and_then(diagnosis::guest)
+        }
+        Kind::Processes | Kind::Cgroups | Kind::Interfaces => None,
+    };
+    explained.unwrap_or_else(|| row.whole.clone())
 }
 
-fn help(lines: &mut Lines<'_, '_>) {
-    for line in HELP.lines() {
-        lines.put(line, Modifier::empty());
+/// The filter while there is one, and the keys.
+fn keys(app: &App) -> String {
+    let filter = visible::line(&app.filter);
+    match (app.is_typing, app.filter.is_empty()) {
+        (true, _) => format!("/{filter}_  Enter keeps the filter, Esc ends it"),
+        (false, false) => format!("filter /{filter} (Esc ends it)  {KEYS}"),
+        (false, true) => KEYS.to_owned(),
     }
-    lines.put("", Modifier::empty());
-    let width = figure::LAYERS.iter().map(|figure| figure.title.len()).max().unwrap_or_default();
-    for figure in figure::LAYERS {
-        lines.put(&format!("{:<width$}  {}", figure.title, figure.help), Modifier::empty());
+}
+
+/// Shows the help from its line `first` on, or as much before it as fills the screen. Returns the first line.
+fn help(lines: &mut Lines<'_, '_>, app: &mut App, frame: &Frame, first: usize) -> usize {
+    let width = usize::from(lines.area.width);
+    let keys = HELP.map(|(key, text)| (key, text.to_owned()));
+    let columns = match app.page.tables()[0] {
+        Kind::Layers => explained(figure::LAYERS),
+        Kind::Guests => explained(figure::GUESTS),
+        Kind::Processes => explained(figure::PROCESSES),
+        Kind::Cgroups => explained(figure::CGROUPS),
+        Kind::Interfaces => explained(figure::INTERFACES),
+    };
+    let mut text = in_pairs(&keys, width);
+    text.extend(in_pairs(&columns, width));
+    text.extend(wrap::lines(COLOURS, width));
+    if usize::from(lines.area.height) < LOW {
+        text.extend(wrap::lines(&visible::line(&origin(frame)), width));
     }
+    // A line at the bottom says how to go on.
+    let fitting = lines.left().saturating_sub(1);
+    let first = first.min(text.len().saturating_sub(fitting));
+    for line in text.iter().skip(first).take(fitting) {
+        lines.put(line, Style::new());
+    }
+    app.fitting = fitting.max(1);
+    let below = text.len().saturating_sub(first + fitting);
+    let more = if below > 0 { format!("  down: {below} more lines") } else { String::new() };
+    lines.next = lines.area.height.saturating_sub(1);
+    lines.put(&format!("? closes{more}"), Style::new().add_modifier(Modifier::DIM));
+    first
+}
+
+fn explained<R>(figures: &'static [Figure<R>]) -> Vec<(&'static str, String)> {
+    figures.iter().map(|figure| (figure.title, figure.help.to_owned())).collect()
+}
+
+/// Explanations, two in a line where both fit, and wrapped where one does not.
+fn in_pairs(entries: &[(&str, String)], width: usize) -> Vec<String> {
+    let half = width / 2;
+    let mut lines: Vec<String> = Vec::new();
+    let mut has_room = false;
+    for (name, text) in entries {
+        let whole = format!("{name:<6} {text}");
+        let fits = whole.chars().count() < half;
+        if fits
+            && has_room
+            && let Some(line) = lines.last_mut()
+        {
+            *line = format!("{line:<half$}{whole}");
+        } else {
+            let wrapped = wrap::lines(text, width.saturating_sub(name.len().max(6) + 1).max(1));
+            lines.extend(wrapped.iter().enumerate().map(|(at, line)| {
+                format!("{:<6} {line}", if at == 0 { (*name).to_owned() } else { " ".repeat(name.len()) })
+            }));
+        }
+        has_room = fits && !has_room;
+    }
+    lines
 }
 
 /// Lines from the top of the screen down.
@@ -166,25 +249,48 @@ impl Lines<'_, '_> {
         usize::from(self.area.height.saturating_sub(self.next))
     }
 
-    fn put(&mut self, text: &str, how: Modifier) {
+    fn put(&mut self, text: &str, how: Style) {
         if self.next >= self.area.height {
             return;
         }
         let place = Rect { y: self.area.y + self.next, height: 1, ..self.area };
+        let width = usize::from(self.area.width);
         // To the end of the line, so that what is reversed is a bar.
-        let padded = format!("{text:<0$}", usize::from(self.area.width));
-        self.terminal.render_widget(Line::styled(padded, Style::new().add_modifier(how)), place);
+        let padded = format!("{:<width$}", wrap::cut(text, width));
+        self.terminal.render_widget(Line::styled(padded, how), place);
         self.next += 1;
+    }
+
+    /// Words in at most so many lines.
+    fn prose(&mut self, text: &str, most: usize) {
+        let broken = wrap::lines(&visible::line(text), usize::from(self.area.width));
+        self.first_of(&broken, most);
+    }
+
+    /// So many of these lines, with a mark where some are left out.
+    fn first_of(&mut self, broken: &[String], most: usize) {
+        for (index, line) in broken.iter().take(most).enumerate() {
+            let width = usize::from(self.area.width);
+            let is_cut = index + 1 == most && broken.len() > most;
+            let line = if is_cut { wrap::cut(&format!("{line:<width$}+"), width) } else { line.clone() };
+            self.put(&line, Style::new());
+        }
     }
 
     /// A table in so many lines, scrolled to its marked row. Returns the number of rows that fit.
     fn table(&mut self, table: &Table, height: usize, selected: Option<usize>) -> usize {
         let Some(fitting) = height.checked_sub(1) else { return 0 };
-        self.put(&table.head, Modifier::BOLD);
+        let hidden = table.rows.len().saturating_sub(fitting);
+        self.put(&table.head(hidden), Style::new().add_modifier(Modifier::BOLD));
         let begin = selected.map_or(0, |selected| (selected + 1).saturating_sub(fitting));
         for (index, row) in table.rows.iter().enumerate().skip(begin).take(fitting) {
-            let how = if selected == Some(index) { Modifier::REVERSED } else { Modifier::empty() };
-            self.put(row, how);
+            let how = match row.heat {
+                Heat::Calm => Style::new(),
+                Heat::Warm => Style::new().fg(Color::Yellow),
+                Heat::Hot => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
+            };
+            let is_marked = selected == Some(index);
+            self.put(&row.text, if is_marked { how.add_modifier(Modifier::REVERSED) } else { how });
         }
         fitting
     }
@@ -198,7 +304,9 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::rates::{GuestRates, InterfaceRates, LayerRates, ProcessRates};
+    use crate::rates::{GuestRates, InterfaceRates, LayerRates, PressureRates, ProcessRates};
+    use crate::raw::PercentileSource;
+    use crate::view::app::Page;
 
     fn frame() -> Frame {
         let layer = |name: &str, depth| LayerRates {
@@ -210,6 +318,7 @@ mod tests {
             busy: Some(0.42),
             ..LayerRates::default()
         };
+        let full = LayerRates { busy: Some(1.0), queue: Some(31.0), ..layer("nvme0n1", 0) };
         let disk = GuestRates {
             guest: "web".to_owned(),
             disk: Some("/srv/web.qcow2".to_owned()),
@@ -223,10 +332,15 @@ mod tests {
         Frame {
             at_ms: Some(1_795_557_725_000),
             interval_ns: Some(1_000_000_000),
-            layers: vec![layer("sda", 0), layer("sda1", 1), layer("a-very-long-name-of-a-volume", 2)],
+            layers: vec![layer("sda", 0), layer("sda1", 1), layer("a-very-long-name-of-a-volume", 2), full],
             guests: vec![GuestRates { guest: "web".to_owned(), ..GuestRates::default() }, disk],
             processes: (1..=40).map(process).collect(),
             interfaces: vec![InterfaceRates { name: "eth0".to_owned(), ..InterfaceRates::default() }],
+            pressure: Some(PressureRates { io_some: Some(0.25), ..PressureRates::default() }),
+            percentiles: PercentileSource::Unknown(
+                "the kernel takes no BPF maps from this process (root may)".to_owned(),
+            ),
+            remarks: vec!["12 of 40 processes hide their I/O".to_owned()],
             ..Frame::default()
         }
     }
@@ -243,11 +357,69 @@ mod tests {
         assert!(drawn(&mut app, (80, 24)).contains("the first interval is being measured"));
         app.show(Some(frame()));
         insta::assert_snapshot!("all_80x24", drawn(&mut app, (80, 24)));
+        insta::assert_snapshot!("all_50x15", drawn(&mut app, (50, 15)));
+        app.skip = 7;
+        let right = drawn(&mut app, (50, 15));
+        assert!(right.contains("LAYER<7") && right.contains(" queue "), "{right}");
         let wide = drawn(&mut app, (200, 60));
         assert!(wide.contains("40 fio") && !wide.contains('\u{1b}'), "{wide}");
         for size in [(10, 3), (1, 1), (300, 2)] {
-            drawn(&mut app, size);
+            for help in [None, Some(0)] {
+                app.help = help;
+                drawn(&mut app, size);
+            }
         }
+    }
+
+    #[test]
+    fn the_help_fits_a_usual_terminal_and_scrolls_on_a_small_one() {
+        let mut app = App::live("box", Duration::from_secs(1));
+        app.show(Some(frame()));
+        app.help = Some(0);
+        insta::assert_snapshot!("help_80x24", drawn(&mut app, (80, 24)));
+        let top = drawn(&mut app, (50, 15));
+        assert!(top.contains("more lines") && !top.contains("discarded"), "{top}");
+        app.help = Some(usize::MAX / 2);
+        let end = drawn(&mut app, (50, 15));
+        assert!(
+            end.contains("measures that") && end.contains("(root may)") && !end.contains("more lines"),
+            "{end}"
+        );
+    }
+
+    #[test]
+    fn the_busiest_stack_is_first_coloured_by_saturation_and_the_mark_stays_with_its_row() {
+        let mut app = App::live("box", Duration::from_secs(1));
+        let mut frame = frame();
+        app.show(Some(frame.clone()));
+        let drawing = |app: &mut App| {
+            let mut terminal = Terminal::new(TestBackend::new(100, 30)).expect("in memory");
+            terminal.draw(|terminal| draw(terminal, app)).expect("in memory");
+            let buffer = terminal.backend().buffer().clone();
+            let at = |y: u16| (0..100).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+            let found = |name: &str| (0..30).find(|y| at(*y).starts_with(name)).expect("a row");
+            (found("nvme0n1"), found("sda"), buffer[(0, found("nvme0n1"))].fg, buffer.clone())
+        };
+        let (full, calm, colour, _) = drawing(&mut app);
+        assert!(full < calm && colour == Color::Red, "{full} {calm} {colour:?}");
+        (app.selected, app.has_moved) = (1, true);
+        drawing(&mut app);
+        frame.layers[0].busy = Some(1.0);
+        frame.layers[3].busy = Some(0.1);
+        app.show(Some(frame));
+        let (idle, busy, colour, buffer) = drawing(&mut app);
+        assert!(busy < idle && colour == Color::Reset, "{busy} {idle} {colour:?}");
+        assert!(buffer[(0, busy)].modifier.contains(Modifier::REVERSED), "the mark went with sda");
+    }
+
+    #[test]
+    fn a_filter_leaves_the_rows_that_have_it() {
+        let mut app = App::live("box", Duration::from_secs(1));
+        app.show(Some(frame()));
+        app.filter = "WEB".to_owned();
+        let shown = drawn(&mut app, (80, 24));
+        assert!(shown.contains("web.qcow2") && !shown.contains("sda1") && !shown.contains("eth0"), "{shown}");
+        assert!(shown.contains("filter /WEB (Esc ends it)"), "{shown}");
     }
 
     #[test]
@@ -256,6 +428,8 @@ mod tests {
         app.show(Some(frame()));
         (app.page, app.selected) = (Page::Guests, 1);
         assert!(drawn(&mut app, (120, 24)).contains("1.50 ms (75%) at the host's sda"));
+        (app.page, app.selected) = (Page::Devices, 3);
+        assert!(drawn(&mut app, (80, 24)).contains("a-very-long-name-of-a-volume: 42% busy"));
         (app.page, app.selected) = (Page::Processes, 39);
         let last = drawn(&mut app, (80, 24));
         assert!(last.contains("40 fio") && !last.contains("\"1 fio"), "{last}");

@@ -1,0 +1,80 @@
+//! Breaks text into lines between words.
+
+/// Lines of at most `width` characters. A longer word stays whole, and so does what is there to be pasted: a command behind a colon at the
+/// end, and one in backticks that fits a line.
+#[must_use]
+pub fn lines(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut length = 0;
+    for word in words(text, width) {
+        let letters = word.chars().count();
+        match lines.last_mut() {
+            Some(line) if length + 1 + letters <= width => {
+                line.push(' ');
+                line.push_str(&word);
+                length += 1 + letters;
+            }
+            _ => {
+                lines.push(word);
+                length = letters;
+            }
+        }
+    }
+    lines
+}
+
+/// Words. A command at the end is one, and those between backticks are if they fit.
+fn words(text: &str, width: usize) -> Vec<String> {
+    if let Some(colon) = text.rfind(": iotax ") {
+        let (before, command) = text.split_at(colon + 1);
+        return words(before, width).into_iter().chain([command.trim().to_owned()]).collect();
+    }
+    let all: Vec<&str> = text.split_whitespace().collect();
+    let mut words = Vec::new();
+    let mut at = 0;
+    while at < all.len() {
+        let more = all[at + 1..].iter().position(|word| is_open(word)).filter(|_| is_open(all[at]));
+        let whole = more.map(|more| all[at..=at + 1 + more].join(" "));
+        let whole =
+            whole.filter(|whole| whole.chars().count() <= width).unwrap_or_else(|| all[at].to_owned());
+        at += whole.split(' ').count();
+        words.push(whole);
+    }
+    words
+}
+
+/// True if a backtick in a word has no partner there.
+fn is_open(word: &str) -> bool {
+    word.matches('`').count() % 2 == 1
+}
+
+/// At most `width` characters of a text, with a mark where some are left out.
+#[must_use]
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}~")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words_and_not_within_commands() {
+        assert_eq!(lines("one two three", 7), ["one two", "three"]);
+        assert_eq!(lines("extraordinarily so", 4), ["extraordinarily", "so"]);
+        assert_eq!(lines("run `iotax resume 1`, then look", 20), ["run", "`iotax resume 1`,", "then look"]);
+        assert_eq!(lines("`iotax resume 1 --time 20m`", 12), ["`iotax", "resume 1", "--time 20m`"]);
+        assert_eq!(lines("a ` alone", 20), ["a ` alone"]);
+        assert_eq!(lines("again with: iotax report 1 --html", 12), ["again with:", "iotax report 1 --html"]);
+        assert_eq!(lines("", 20), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_cut_has_a_mark() {
+        assert_eq!((cut("abc", 3).as_str(), cut("abcd", 3).as_str()), ("abc", "ab~"));
+    }
+}
