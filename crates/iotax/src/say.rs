@@ -6,6 +6,7 @@
 //! Readers may be slow; after Ctrl-C they get [`PATIENCE`]. A reader of stdout that goes away does not stop measuring or
 //! undoing. Other errors of stdout are kept for [`finish`]: lost output must not look like success.
 
+use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal};
@@ -16,8 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use iotax_model::threads;
-use iotax_model::visible;
+use iotax_model::{threads, visible, wrap};
 use iotax_report::terminal::Styled;
 use iotax_testbed::interrupt::{Interrupt, POLL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -107,12 +107,12 @@ impl Stream {
 
     /// Writes text, including its line ends.
     pub(crate) fn text(self, text: &str) {
-        self.put(visible::text(text).as_bytes());
+        self.put(in_locale(&visible::text(text)).as_bytes());
     }
 
     /// Writes a styled page.
     pub(crate) fn page(self, page: &Styled) {
-        self.put(page.as_bytes());
+        self.put(in_locale(page).as_bytes());
     }
 
     /// Writes clap's help or errors, styled unless they could quote hidden characters.
@@ -126,6 +126,59 @@ impl Stream {
     }
 }
 
+/// True if the locale names a character set other than UTF-8: the first of these that is set counts (locale(7)).
+pub(crate) fn is_ascii_locale() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let locale = set.into_iter().find(|locale| !locale.is_empty());
+    locale.is_some_and(|locale| {
+        let locale = locale.to_lowercase();
+        !(locale.contains("utf-8") || locale.contains("utf8"))
+    })
+}
+
+/// A text for the locale: pictures made of characters that it lacks are made of others.
+pub(crate) fn in_locale(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || !is_ascii_locale() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(plain).collect())
+}
+
+/// An ASCII character that looks like one of a picture.
+fn plain(letter: char) -> char {
+    /// The lower four dots of a braille character.
+    const LOWER: u32 = 0b1110_0100;
+    match letter {
+        '\u{2800}' => ' ',
+        '\u{2801}'..='\u{28ff}' => match u32::from(letter) & 0xff {
+            dots if dots & LOWER == 0 => '\'',
+            dots if dots & !LOWER == 0 => '.',
+            _ => ':',
+        },
+        '▁' | '▂' => '_',
+        '▃' | '▄' => '-',
+        '▅' | '▆' => '=',
+        '▇' | '█' => '#',
+        '─' => '-',
+        '│' => '|',
+        '┤' | '├' | '└' | '┴' | '┼' => '+',
+        other => other,
+    }
+}
+
+/// Breaks lines that are longer than a terminal is wide between words; those that fit stay as they are.
+pub(crate) fn broken(text: &str, width: usize) -> String {
+    let line = |line: &str| {
+        if line.chars().count() <= width {
+            return line.to_owned();
+        }
+        let indent = " ".repeat(line.len() - line.trim_start().len());
+        let room = width.saturating_sub(indent.len()).max(1);
+        wrap::lines(line, room).iter().map(|part| format!("{indent}{part}")).collect::<Vec<_>>().join("\n")
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// Leaves out notes from now on.
 pub(crate) fn be_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
@@ -136,9 +189,14 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// A line on stderr; see [`say!`].
+/// A line on stderr; see [`say!`]. A terminal would break it within words.
 pub(crate) fn words(words: Arguments<'_>) {
-    Stream::Stderr.text(&format!("{words}\n"));
+    let text = format!("{words}\n");
+    if Stream::Stderr.is_terminal() {
+        Stream::Stderr.text(&broken(&text, Stream::Stderr.width()));
+    } else {
+        Stream::Stderr.text(&text);
+    }
 }
 
 /// A line on stdout; see [`print_line!`].
@@ -266,5 +324,21 @@ pub(crate) fn finish() -> io::Result<()> {
             let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             if stdout.metadata()?.is_file() { stdout.sync_data() } else { Ok(()) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_too_long_break_between_words() {
+        assert_eq!(broken("  one two three\nshort  as it is\n", 11), "  one two\n  three\nshort as it\nis\n");
+        assert_eq!(broken("two  blanks\n", 11), "two  blanks\n");
+    }
+
+    #[test]
+    fn pictures_have_a_plain_form() {
+        assert_eq!("⠀⠉⣀⣿▁▄█│é".chars().map(plain).collect::<String>(), " '.:_-#|é");
     }
 }

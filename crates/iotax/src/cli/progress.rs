@@ -1,6 +1,7 @@
-//! Progress on stderr: a bar with an ETA on a terminal; elsewhere a line per cell, or per look if rounds are added.
+//! Progress on stderr: a bar with an ETA on a terminal; elsewhere a line per measurement and one with its figure, or the table of each
+//! look if rounds are added.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iotax_model::record::Sample;
@@ -16,6 +17,9 @@ use crate::runner::{Progress, Step};
 
 /// The age from which an I/O in flight is reported.
 const LONG_NS: u64 = 1_000_000_000;
+
+/// How long nothing is said without a terminal.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// Formats an interval of a workload (by name) on one of the guests or servers measured at once (by name).
 pub(super) type Line<'a> = dyn Fn(&str, &str, &Sample) -> String + 'a;
@@ -36,6 +40,10 @@ pub(super) struct Watcher<'a> {
     /// IOPS of the current cell's intervals.
     iops: Vec<f64>,
     cell: String,
+    /// Rounds are added until all is decided.
+    is_open: bool,
+    /// When something was last said without a terminal.
+    said: Instant,
     /// Tells those who look from elsewhere; absent if the store cannot.
     live: Option<Live>,
     /// Other runs on the same disks.
@@ -55,7 +63,7 @@ impl<'a> Watcher<'a> {
         // The prefix holds the table of the last look.
         let style = ProgressStyle::with_template("{prefix}{spinner} {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
-        bar.set_style(style);
+        bar.set_style(if say::is_ascii_locale() { style.tick_chars("-\\|/ ") } else { style });
         let terminal = !bar.is_hidden();
         Self {
             so_far,
@@ -66,6 +74,8 @@ impl<'a> Watcher<'a> {
             first: None,
             iops: Vec::new(),
             cell: String::new(),
+            is_open: false,
+            said: Instant::now(),
             live,
             concurrent,
         }
@@ -89,14 +99,35 @@ impl<'a> Watcher<'a> {
 
     fn show(&self, text: &str) {
         if self.terminal {
-            self.bar.set_message(visible::line(text).into_owned());
+            self.bar.set_message(say::in_locale(&visible::line(text)).into_owned());
             self.bar.tick();
         }
+    }
+
+    /// Without a terminal: says what the measurement that ended gave.
+    fn end_cell(&mut self) {
+        let intervals = std::mem::take(&mut self.iops);
+        if self.terminal || self.is_open || intervals.is_empty() {
+            return;
+        }
+        let mean = intervals.iter().sum::<f64>() / intervals.len() as f64;
+        note!("  {} IOPS", human::count(mean));
+    }
+}
+
+/// The time to the end by the time that each cell takes, as far as it is known, and that to the next look.
+fn time_left(each: f64, step: &Step<'_>) -> String {
+    let left = |cells: usize| human::duration(each * (cells + 1).saturating_sub(step.cell) as f64);
+    if step.open.is_some() {
+        format!("ETA at most {}, next look in {}", left(step.at_most), left(step.cells))
+    } else {
+        format!("ETA {}", left(step.at_most))
     }
 }
 
 impl Drop for Watcher<'_> {
     fn drop(&mut self) {
+        self.end_cell();
         self.bar.finish_and_clear();
     }
 }
@@ -116,6 +147,7 @@ fn eighth(share: f64) -> usize {
 
 impl Progress for Watcher<'_> {
     fn phase(&mut self, what: &str) {
+        self.end_cell();
         self.look_for_others();
         self.tell([("phase", Some(what.into()))]);
         if self.terminal {
@@ -138,10 +170,11 @@ impl Progress for Watcher<'_> {
     }
 
     fn cell(&mut self, step: Step<'_>) {
+        self.end_cell();
         self.look_for_others();
         let (start, first) = *self.first.get_or_insert((Instant::now(), step.cell));
         let each = (step.cell > first).then(|| start.elapsed().as_secs_f64() / (step.cell - first) as f64);
-        let eta_s = each.map(|each| each * (step.cells - step.cell + 1) as f64);
+        let eta_s = each.map(|each| each * (step.at_most + 1).saturating_sub(step.cell) as f64);
         self.tell([
             ("phase", None),
             ("round", Some(step.round.into())),
@@ -155,16 +188,9 @@ impl Progress for Watcher<'_> {
             ("iops", None),
             ("oldest_ns", None),
         ]);
-        let eta = if let Some(each) = each {
-            let left = |cells: usize| human::duration(each * (cells - step.cell + 1) as f64);
-            let most = if step.at_most > step.cells { left(step.at_most) } else { String::new() };
-            let most = if most.is_empty() { most } else { format!(", at most {most}") };
-            format!("  ETA {}{most}", left(step.cells))
-        } else {
-            String::new()
-        };
+        let eta = each.map(|each| format!("  {}", time_left(each, &step))).unwrap_or_default();
         let open = step.open.map(|(open, of)| format!("  {open} of {of} open")).unwrap_or_default();
-        self.iops.clear();
+        self.is_open = step.open.is_some();
         self.cell = format!(
             "round {}/{}  cell {}/{}{open}{eta}  {}  {}",
             step.round, step.rounds, step.cell, step.cells, step.target, step.workload
@@ -172,8 +198,9 @@ impl Progress for Watcher<'_> {
         step.workload.clone_into(&mut self.workload);
         if self.terminal {
             self.show(&self.cell);
-        } else if self.line.is_none() && step.open.is_none() {
+        } else if self.line.is_none() && !self.is_open {
             note!("{}", self.cell);
+            self.said = Instant::now();
         }
     }
 
@@ -196,22 +223,32 @@ impl Progress for Watcher<'_> {
             .map(|age| format!("  an I/O has been in flight for {}", human::time(age as f64)));
         let waits = waits.unwrap_or_default();
         self.show(&format!("{}  {} IOPS  {}{waits}", self.cell, human::count(iops), sparkline(&self.iops)));
+        if !self.terminal && self.said.elapsed() >= SILENCE {
+            note!("{}  {} IOPS now{waits}", self.cell, human::count(iops));
+            self.said = Instant::now();
+        }
     }
 
     fn look(&mut self, text: &str) {
-        if !self.terminal {
-            return note!("{text}");
-        }
+        self.end_cell();
         let table = (self.so_far)(Stream::Stderr.width());
+        if !self.terminal {
+            note!("{text}");
+            self.said = Instant::now();
+            if let Some(table) = table.filter(|_| !say::is_quiet()) {
+                Stream::Stderr.page(&table);
+            }
+            return;
+        }
         // A table that does not fit would push the bar off the screen.
         let fits = |table: &&str| table.lines().count() + 3 <= Stream::Stderr.height();
         let table = table.as_deref().filter(fits).unwrap_or_default();
-        self.bar.set_prefix(format!("{}\n{table}", visible::line(text)));
+        self.bar.set_prefix(say::in_locale(&format!("{}\n{table}", visible::line(text))).into_owned());
     }
 
     fn note(&mut self, text: &str) {
         if self.terminal {
-            self.bar.println(visible::text(text));
+            self.bar.println(say::broken(&visible::text(text), Stream::Stderr.width()));
         } else {
             note!("{text}");
         }
@@ -221,6 +258,22 @@ impl Progress for Watcher<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_eta_is_the_end_and_the_next_look_has_its_name() {
+        let step = |open| Step {
+            round: 1,
+            rounds: 3,
+            cell: 5,
+            cells: 6,
+            at_most: 104,
+            open,
+            target: "a".into(),
+            workload: "w",
+        };
+        assert_eq!(time_left(1.5, &step(Some((2, 4)))), "ETA at most 2 min 30 s, next look in 3 s");
+        assert_eq!(time_left(1.5, &step(None)), "ETA 2 min 30 s");
+    }
 
     #[test]
     fn the_sparkline_is_scaled_to_its_largest_value() {
