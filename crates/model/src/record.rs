@@ -2,6 +2,7 @@
 //!
 //! Unknown values are absent. Times are in nanoseconds.
 
+mod edges;
 mod fleet_member;
 mod imported_metrics;
 mod net_stats;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use edges::WindowEdges;
 pub use fleet_member::{FleetMember, FleetMode, FleetStart};
 pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics};
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
@@ -233,43 +235,6 @@ pub struct Outcome {
     /// The part of each job, if several ran concurrently, over the job's own time; the totals cover all jobs. Otherwise empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub jobs: Vec<Share>,
-}
-
-impl Outcome {
-    /// The time that the window's I/Os took, in nanoseconds: from the last completion before the window to the last one in it, or the whole
-    /// window if that is not known.
-    ///
-    /// A device that completes I/O in bursts, as a throttle does, has one burst more or less in a window of fixed length; the time between
-    /// two completions has as many as it counts. A burst or pause that is longer than an eighth of the window is not cut off: it is a
-    /// result.
-    #[must_use]
-    pub fn rate_ns(&self) -> u64 {
-        let most = self.duration_ns / 8;
-        match self.edges {
-            Some(WindowEdges { before_ns, after_ns }) if before_ns.max(after_ns) <= most => {
-                self.duration_ns + before_ns - after_ns
-            }
-            _ => self.duration_ns,
-        }
-    }
-}
-
-/// Completions next to the edges of a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WindowEdges {
-    /// Time from the last completion before the window until it begins.
-    pub before_ns: u64,
-    /// Time from the last completion in the window until it ends.
-    pub after_ns: u64,
-}
-
-impl WindowEdges {
-    /// The edges of the I/Os of both.
-    #[must_use]
-    pub fn merge(self, other: Self) -> Self {
-        Self { before_ns: self.before_ns.min(other.before_ns), after_ns: self.after_ns.min(other.after_ns) }
-    }
 }
 
 /// The caches that were dropped before a measurement.

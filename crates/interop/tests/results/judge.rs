@@ -54,7 +54,7 @@ fn faster_same_and_undecided_are_told_apart() {
     let needed = latency.ratio.needed_rounds.expect("it has a variance");
     assert!(needed > 3);
     let said = sentences(&two(1.05, 0.06, 3)).join("\n");
-    assert!(said.contains(&format!("iotax resume 17 --repeat {needed}")), "{said}");
+    assert!(said.contains(" would decide it: iotax resume 17 --time "), "{said}");
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     let said = sentences(&done).join("\n");
     let advice = said.lines().find(|line| line.starts_with("Not decided")).expect("advice");
     assert!(
-        advice.contains("a new run of ") && advice.contains(" would decide it: iotax resume 17 --time "),
+        advice.contains("a new run of ") && advice.contains(" would decide both: iotax resume 17 --time "),
         "{said}"
     );
     assert!(!said.contains("--repeat") && !said.contains("--max-rounds"), "{said}");
@@ -212,7 +212,7 @@ fn between_looks_nothing_is_decided_and_what_is_to_come_is_said() {
 
 #[test]
 fn a_run_that_its_time_stopped_says_so() {
-    let source = source(1.021, 0.01, 20);
+    let source = source(1.03, 0.01, 20);
     let stopped = Run { state: RunState::Complete, ..carried_out(&source, 2, &never) };
     let judgement = judge(&stopped);
     let standing = judgement.standing.as_ref().expect("it adds rounds");

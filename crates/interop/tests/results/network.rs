@@ -99,7 +99,7 @@ fn the_ladder_of_a_network_is_told_layer_by_layer() {
     );
     let said = sentences(&ladder()).join("\n");
     assert!(
-        said.contains("virtio-net + guest (vm-virtio over veth): carries 9.61 of 31.2 Gbit/s on tcp-upload"),
+        said.contains("virtio-net + guest (vm-virtio over veth): carries 9.60 of 31.2 Gbit/s on tcp-upload"),
         "{said}"
     );
     assert!(said.contains("more host CPU per GiB on tcp-upload"), "{said}");

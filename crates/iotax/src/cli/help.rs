@@ -69,7 +69,7 @@ const OVERVIEW: &str = "\
 Usage: iotax COMMAND [OPTIONS]     All about one: iotax COMMAND --help
 
 Measure
-  ladder            The same storage built in several ways: what each layer costs
+  ladder            Storage built in several ways: what each layer costs
   bench, suite      One file or device; a classic benchmark suite
   curve, ask        Latency at each load; the highest rate that keeps a limit
   watch, mark       What an event costs while storage is in use; mark a moment

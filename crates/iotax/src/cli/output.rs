@@ -72,9 +72,9 @@ impl StoreArgs {
         Ok(Store::open(place).or_exit(Exit::Environment)?.named(self.name()))
     }
 
-    /// The store as the user named it, if not by a variable.
+    /// The store as the user named it, without a password, if not by a variable.
     fn name(&self) -> Option<String> {
-        self.db.as_ref().map(|place| place.to_string_lossy().into_owned())
+        self.db.as_ref().map(|place| Location::from(place).to_string())
     }
 
     /// Opens an existing store for reading.
@@ -95,7 +95,7 @@ pub(super) struct OutputArgs {
     /// Write the results as JSON; - (or no value) is stdout, with nothing else on it
     #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub(super) json: Option<PathBuf>,
-    /// Write the report as one HTML file; without FILE next to the store, and iotax report opens it
+    /// Write the report as one HTML file; without FILE next to the store
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<Option<PathBuf>>,
     #[command(flatten)]
@@ -155,14 +155,6 @@ enum Html {
 }
 
 impl Html {
-    /// The file of a run's report, if the user named none.
-    fn next_to_store(&self, run: i64) -> Option<PathBuf> {
-        match self {
-            Self::At(_) => None,
-            Self::NextTo(store) => Some(page_of(store, run)),
-        }
-    }
-
     fn write(&self, run: &Run, judgement: &Judgement) -> Result<(), Failure> {
         let next;
         let place = match self {
@@ -219,11 +211,6 @@ impl Destinations {
                 )))
             }
         }
-    }
-
-    /// The HTML file of a run's report, if it is next to the store.
-    pub(super) fn html_next_to_store(&self, run: i64) -> Option<PathBuf> {
-        self.html.as_ref()?.next_to_store(run)
     }
 
     /// True if a destination was given that has room for one run only.

@@ -1,7 +1,6 @@
 //! `iotax report`: shows the results of runs again.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
@@ -64,9 +63,6 @@ fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
     };
     let layout = if args.paste { PageArgs::to_paste() } else { args.page };
     let (run, judgement) = outputs.report(store, run, layout, page)?;
-    if let Some(page) = outputs.html_next_to_store(run.id) {
-        open_in_browser(&page);
-    }
     if args.detail {
         args.page.show(&document::figures(&run, &judgement), outputs.stdout_is_taken());
     }
@@ -77,15 +73,6 @@ fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
         csv_dir::write(dir, &csv::sheets(&[(run, judgement)]))?;
     }
     Ok(Exit::Fine)
-}
-
-/// Opens a page where there is a desktop. Its place was said before.
-fn open_in_browser(page: &Path) {
-    let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
-    if has_desktop {
-        let mut open = Command::new("xdg-open");
-        let _ = open.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    }
 }
 
 fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {

@@ -102,7 +102,7 @@ fn a_curve_goes_from_idle_to_beyond_what_a_file_can_do() {
 
     for (more, words) in [
         (["--rate-iops", "100"], "a curve has many rates"),
-        (["--points", "3"], "points = 3: accepted: 4 to 40"),
+        (["--points", "3"], "accepted: 4 to 40"),
         (["--rw", "getc"], "getc"),
     ] {
         let refused = lab.run(&["curve", dir, more[0], more[1], "--yes"]);

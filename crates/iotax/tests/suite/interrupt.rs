@@ -116,7 +116,7 @@ fn q_ends_a_run_on_a_terminal_which_gets_its_mode_back() {
     let _ = child.kill();
     let shown = text(&child.wait_with_output().expect("read").stdout);
     assert_eq!(status.and_then(|status| status.code()), Some(130), "{shown}");
-    assert!(shown.contains("q ends it") && shown.contains("Interrupted"), "{shown}");
+    assert!(shown.contains("q ends the run") && shown.contains("Interrupted"), "{shown}");
     let modes: Vec<&str> = shown.split([' ', ';', '\r', '\n']).collect();
     assert!(modes.contains(&"icanon") && modes.contains(&"echo"), "{shown}");
     lab.assert_nothing_left();

@@ -355,7 +355,7 @@ fn an_interrupted_test_says_what_it_measured() {
 fn what_cannot_be_is_refused_with_what_can() {
     let lab = Lab::new();
     for (arguments, words) in [
-        (&["-P", "0"][..], "--parallel = 0: accepted: 1 to 128"),
+        (&["-P", "0"][..], "accepted: 1 to 128"),
         (&["-u", "-l", "8"], "16 to 65507"),
         (&["-t", "soon"], "accepted: seconds, or 500ms"),
         (&["-t", "0"], "--bytes"),

@@ -305,7 +305,7 @@ fn what_is_wrong_is_quoted_with_its_line() {
         ("[a]\nsize=1m\nflow=1\n[b]\nsize=1m\nflow=1\nflow_id=2", "job.fio:7: flow_id of [b]: jobs at the"),
         ("[a]\nsize=1m\nignore_error=oops", "\"oops\" is not an error"),
         ("[a]\nsize=1m\ncpus_allowed=x", "job.fio:3: cpus_allowed=x: \"x\" is not a list of numbers"),
-        ("[a]\nsize=1m\nprio=9", "accepted: 0 (first) to 7"),
+        ("[a]\nsize=1m\nprio=9", "prio = 9: accepted: 0 to 7"),
         ("[a]\nsize=1m\nzonemode=strided", "job.fio:3: zonemode=strided: it needs a zonesize"),
         ("[a]\nsize=1m\nverify=sha9", "job.fio:3: verify=sha9: accepted: crc32c"),
         ("[a]\nsize=1m\nioengine=rados", "ioengine=rados: ioengine = rados is not had: storage on a network"),

@@ -33,7 +33,7 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
         return if rounds < FIRST_LOOK {
             let (time, words) = time(run, FIRST_LOOK + 1);
             let command = run.command("resume", &format!("--time {time}"));
-            format!("{} is too few for an interval; {words} has one: {command}", rounds_of(rounds))
+            format!("{} is too few for an interval; {words} give one: {command}", rounds_of(rounds))
         } else {
             format!(
                 "{MOST_ROUNDS} rounds would not decide: the difference is too close to the margin of {}",
@@ -43,6 +43,7 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
     };
     let which = match (known.iter().filter(|known| **known <= total).count(), needed.len()) {
         (_, 1) => "it".to_owned(),
+        (2, 2) => "both".into(),
         (some, all) if some == all => format!("all {all}"),
         (some, _) => format!("{some} of them"),
     };
