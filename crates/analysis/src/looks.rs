@@ -31,7 +31,7 @@ use crate::samples::{LookDecision, MeasuredFigures, Pair, PendingComparison, fam
 use crate::standing::{Standing, Stopped};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
-use crate::stats::verdict::{decide_by, needed_rounds};
+use crate::stats::verdict::{Decision, decide_by, needed_rounds};
 use iotax_model::{Run, RunState};
 
 /// A comparison is given up if its two sides were measured together in none of this many rounds, nor since the look before.
@@ -154,13 +154,13 @@ impl Replay<'_> {
             let waiting = (in_family - done).saturating_sub(tested.len());
             let asked: Vec<_> =
                 tested.iter().map(|(_, (metric, sample))| (sample, metric.more_is_better())).collect();
+            let at_the_end = levels.at(levels.looks.rounds().len() - 1, in_family - done);
             let level = |left: usize| levels.at(look, left + waiting);
             let margin = self.plan.margin.share();
             for ((i, (_, sample)), mut decision) in tested.iter().zip(decide_by(&asked, margin, level)) {
-                if last {
-                    // The rounds that an earlier look's level needs say nothing about the looks to come.
-                    decision.needed_rounds = needed_rounds(sample, margin, &decision);
-                }
+                // The level of an earlier look says nothing about the looks to come; that of the last one does.
+                let alpha = if last { decision.alpha } else { Some(at_the_end) };
+                decision.needed_rounds = needed_rounds(sample, margin, &Decision { alpha, ..decision.clone() });
                 latest[*i] = Some(LookDecision { rounds, decision });
             }
         }

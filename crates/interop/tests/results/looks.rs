@@ -212,7 +212,7 @@ fn between_looks_nothing_is_decided_and_what_is_to_come_is_said() {
 
 #[test]
 fn a_run_that_its_time_stopped_says_so() {
-    let source = source(1.03, 0.01, 20);
+    let source = source(1.04, 0.012, 20);
     let stopped = Run { state: RunState::Complete, ..carried_out(&source, 2, &never) };
     let judgement = judge(&stopped);
     let standing = judgement.standing.as_ref().expect("it adds rounds");
