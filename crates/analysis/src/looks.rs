@@ -160,7 +160,8 @@ impl Replay<'_> {
             for ((i, (_, sample)), mut decision) in tested.iter().zip(decide_by(&asked, margin, level)) {
                 // The level of an earlier look says nothing about the looks to come; that of the last one does.
                 let alpha = if last { decision.alpha } else { Some(at_the_end) };
-                decision.needed_rounds = needed_rounds(sample, margin, &Decision { alpha, ..decision.clone() });
+                decision.needed_rounds =
+                    needed_rounds(sample, margin, &Decision { alpha, ..decision.clone() });
                 latest[*i] = Some(LookDecision { rounds, decision });
             }
         }

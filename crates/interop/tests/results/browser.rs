@@ -174,7 +174,8 @@ fn no_word_and_no_interval_of_a_history_is_cut() {
     let side =
         html::history(&accounts, &compare::history(&accounts, 0.02), Metric::LATENCY_P99).into_string();
     assert_eq!(side.matches("<ul class=\"legend").count(), 1, "one legend for all charts");
-    let scripts: String = html::SCRIPTS.iter().map(|(_, text)| format!("<script>{text}</script>")).collect();
+    let scripts: String =
+        html::SCRIPTS.iter().map(|(_, text)| ["<script>", *text, "</script>"].concat()).collect();
     let script = "const [cut, runs] = [[], []]; \
                   for (const plot of document.querySelectorAll('.plot')) { \
                     const places = [...plot.querySelectorAll('.nsewdrag')].map((part) => part.getBoundingClientRect()); \

@@ -97,6 +97,10 @@ pub(super) struct OutputArgs {
     pub(super) json: Option<PathBuf>,
     /// Write the report as one HTML file; without FILE next to the store
     #[arg(long, value_name = "FILE")]
+    #[expect(
+        clippy::option_option,
+        reason = "not asked for, asked for, and asked for in a file: as clap has it"
+    )]
     pub(super) html: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub(super) formats: FormatArgs,

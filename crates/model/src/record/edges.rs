@@ -4,16 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 
+/// Nanoseconds that a burst and the pause behind it may last: the slices of the kernel's throttle, of QEMU's and of CPU quotas have
+/// 100 ms.
+const SLICE_NS: u64 = 110_000_000;
+
 impl Outcome {
     /// The time that the window's I/Os took, in nanoseconds: from the last completion before the window to the last one in it, or the whole
     /// window if that is not known.
     ///
     /// A device that completes I/O in bursts, as a throttle does, has one burst more or less in a window of fixed length; the time between
-    /// two completions has as many as it counts. A burst or pause that is longer than an eighth of the window is not cut off: it is a
-    /// result.
+    /// two completions has as many as it counts. A pause at an edge that is longer than a throttle's slice and than an eighth of the window,
+    /// or than half of it, is not cut off: it is a result.
     #[must_use]
     pub fn rate_ns(&self) -> u64 {
-        let most = self.duration_ns / 8;
+        let most = SLICE_NS.min(self.duration_ns / 2).max(self.duration_ns / 8);
         match self.edges {
             Some(WindowEdges { before_ns, after_ns }) if before_ns.max(after_ns) <= most => {
                 self.duration_ns + before_ns - after_ns

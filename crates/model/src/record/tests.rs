@@ -45,14 +45,17 @@ fn every_additive_figure_of_concurrent_loads_is_their_sum() {
 
 #[test]
 fn rates_are_over_the_time_between_completions_at_the_edges_of_a_window() {
-    let outcome = |before_ns, after_ns| {
-        let edges = Some(WindowEdges { before_ns, after_ns });
-        Outcome { duration_ns: 1000, edges, ..Outcome::default() }
+    const MS: u64 = 1_000_000;
+    let rate_ms = |window: u64, before: u64, after: u64| {
+        let edges = Some(WindowEdges { before_ns: before * MS, after_ns: after * MS });
+        Outcome { duration_ns: window * MS, edges, ..Outcome::default() }.rate_ns() / MS
     };
-    assert_eq!(outcome(40, 100).rate_ns(), 940);
-    assert_eq!(outcome(125, 0).rate_ns(), 1125);
-    assert_eq!(outcome(10, 126).rate_ns(), 1000, "a pause this long is a result");
-    assert_eq!(outcome(126, 10).rate_ns(), 1000);
+    assert_eq!(rate_ms(1000, 40, 100), 940);
+    assert_eq!(rate_ms(330, 5, 100), 235, "a slice of a throttle");
+    assert_eq!(rate_ms(10_000, 0, 1250), 8750);
+    for (window, before, after) in [(1000, 10, 126), (1000, 126, 10), (10_000, 0, 1251), (100, 51, 0)] {
+        assert_eq!(rate_ms(window, before, after), window, "a pause this long is a result");
+    }
     assert_eq!(Outcome { duration_ns: 1000, ..Outcome::default() }.rate_ns(), 1000);
     let [one, other] = [(5, 30), (20, 3)].map(|(before_ns, after_ns)| WindowEdges { before_ns, after_ns });
     assert_eq!(one.merge(other), WindowEdges { before_ns: 5, after_ns: 3 }, "the nearest of either");
