@@ -12,10 +12,7 @@ pub fn paste(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     page.add(Part::Sentence(machine(run)));
     if run.plan.targets.len() > 1 {
-        let widest =
-            run.plan.targets.iter().map(|target| target.name.chars().count()).max().unwrap_or_default();
-        let stack =
-            |target: &iotax_model::TargetSpec| format!("{:widest$}  {}", target.name, target.description());
+        let stack = |target: &iotax_model::TargetSpec| format!("{}: {}", target.name, target.description());
         page.add_lines(run.plan.targets.iter().map(stack).collect());
     }
     page.parts.extend(super::answer(run, judgement).parts);
