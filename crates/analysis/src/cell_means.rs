@@ -9,10 +9,9 @@ use crate::metric::{Metric, OverRounds};
 
 /// Geometric means by workload, target and metric.
 ///
-/// Where cells were measured in different rounds, as in a run that leaves out what is decided, each mean is that of all rounds: a least
-/// squares fit takes a target's part and a round's part of the logarithms apart (additive two-factor model: Scheffé, The Analysis of
-/// Variance, 1959, chapter 4), and what a round did to the others counts for the cell that it lacks. So the ratio of two means is the same
-/// whichever way round the ladder it is taken.
+/// A run that leaves out decided cells measures its cells in different rounds. A least-squares fit then splits each logarithm into a
+/// target's part and a round's part (additive two-factor model: Scheffé, The Analysis of Variance, 1959, chapter 4), and every mean is that
+/// over all rounds. So the costs of the layers multiply to the total.
 #[derive(Debug, Default)]
 pub(crate) struct CellMeans<'a> {
     by: HashMap<(&'a str, Metric), HashMap<&'a str, f64>>,
@@ -37,7 +36,8 @@ impl<'a> CellMeans<'a> {
 
 fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric) -> HashMap<&'a str, f64> {
     let grid = Grid::of(run, workload, metric);
-    let fit = grid.parts(mean, grid.is_connected());
+    // The repetitions of an import are rounds of one target only: two targets share none.
+    let fit = grid.parts(mean, run.source.is_none() && grid.is_connected());
     let sign = if metric.more_is_better() { -1.0 } else { 1.0 };
     grid.targets.iter().copied().zip(fit.targets.iter().map(|part| (sign * part).exp())).collect()
 }

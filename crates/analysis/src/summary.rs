@@ -87,8 +87,7 @@ fn over_rounds(metric: Metric, latency: &Histogram, measurements: &[&Measurement
     stated.or_else(ours)
 }
 
-/// How far positive values stray from their geometric mean, as a share of it: the standard deviation of their logarithms. Absent for
-/// fewer than two.
+/// Relative scatter of positive values: the standard deviation of their logarithms, as a share. Absent for fewer than two.
 #[must_use]
 pub fn scatter(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();

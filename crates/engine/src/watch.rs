@@ -160,7 +160,7 @@ fn watch(
     Ok(outcome)
 }
 
-/// The completions next to the window's edges. Absent without I/O on either side of its begin.
+/// The last completions of the warm-up and of the window; absent if either had none.
 fn edges(window: Window, finishes: &[Finish]) -> Option<WindowEdges> {
     let before = finishes.iter().filter_map(|finish| finish.ramp_completed_at).max()?;
     let last = finishes.iter().filter_map(|finish| finish.completed_at).max()?;

@@ -7,9 +7,10 @@ use std::ops::RangeInclusive;
 /// # Errors
 /// The message quotes the input and names the range.
 pub fn whole<T: TryFrom<u64>>(text: &str, range: &RangeInclusive<u64>) -> Result<T, String> {
-    let refuse = || format!("{text:?} is not a whole number in range; accepted: {}", accepted(range));
-    let value = value(text.trim()).filter(|value| range.contains(value)).ok_or_else(refuse)?;
-    T::try_from(value).map_err(|_| refuse())
+    let refuse = |why| format!("{text:?} is {why}; accepted: {}", accepted(range));
+    let value = value(text.trim()).ok_or_else(|| refuse("not a whole number"))?;
+    let value = Some(value).filter(|value| range.contains(value)).and_then(|value| T::try_from(value).ok());
+    value.ok_or_else(|| refuse("out of range"))
 }
 
 /// Parses a whole percentage: `70` or `70%`.
@@ -88,10 +89,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_range_of_the_option() {
-        assert_eq!(
-            whole::<u32>("0", &(1..=4096)),
-            Err("\"0\" is not a whole number in range; accepted: 1 to 4096".into())
-        );
+        assert_eq!(whole::<u32>("0", &(1..=4096)), Err("\"0\" is out of range; accepted: 1 to 4096".into()));
         assert_eq!(percentage("70%", &(0..=100)), Ok(70_u8));
         assert_eq!(percentage(" 70 % ", &(0..=100)), Ok(70_u8));
         for text in ["101%", "300", "7.5%", "%", "-1%"] {

@@ -177,7 +177,7 @@ pub struct Outcome {
     pub duration_ns: u64,
     /// Totals of the window.
     pub tallies: Tallies,
-    /// The completions next to the window's edges. Absent without a warm-up, of several guests together, and where the load is none of
+    /// The last completions of the warm-up and of the window. Absent without a warm-up, for several guests together, and for work other than
     /// block I/O.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edges: Option<WindowEdges>,

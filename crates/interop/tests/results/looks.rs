@@ -1,12 +1,14 @@
 //! Runs that add rounds until all is decided, judged from their records.
 
+use std::collections::BTreeMap;
+
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric, SequentialState, Stopped};
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::plan::UntilDecided;
-use iotax_model::record::Measurement;
+use iotax_model::record::{ImportSource, Measurement};
 use iotax_model::{Cell, Warning, WarningKind};
 use iotax_report::document;
 use iotax_report::terminal::set;
@@ -188,6 +190,48 @@ fn a_change_is_that_of_the_figures_beside_it() {
             );
         }
     }
+}
+
+#[test]
+fn the_screen_and_the_detail_name_the_same_command() {
+    let done = carried_out(&source(1.021, 0.01, 20), usize::MAX, &never);
+    let judgement = judge(&done);
+    let screen = set(&document::answer(&done, &judgement), 80, false).to_string();
+    let command = |text: &str| {
+        let at = text.find("iotax resume 17 --time ").unwrap_or_else(|| panic!("no command: {text}"));
+        text[at..].split(['\n', '.']).next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(command(&screen), command(&sentences(&done).join("\n")), "{screen}");
+}
+
+#[test]
+fn repetitions_of_an_import_are_not_taken_for_common_rounds() {
+    let mut imported = source(1.3, 0.004, 6);
+    imported.plan.until_decided = None;
+    // The machine of the first three repetitions was half as fast, and one target has only these.
+    for m in imported.measurements.iter_mut().filter(|m| m.round <= 3) {
+        m.outcome.duration_ns *= 2;
+    }
+    imported.measurements.retain(|m| m.target != "vm-raw" || m.round <= 3);
+    imported.source = Some(ImportSource {
+        tool: "fio".into(),
+        version: None,
+        files: vec![],
+        dated: None,
+        known: BTreeMap::new(),
+        not_understood: vec![],
+    });
+    let shown =
+        judge(&imported).summary(QD1, "vm-raw").and_then(|cell| cell.of(Metric::IOPS)).expect("known");
+    let of_it = |m: &&Measurement| m.target == "vm-raw" && m.workload == QD1;
+    let logs: Vec<f64> = imported
+        .measurements
+        .iter()
+        .filter(of_it)
+        .map(|m| (m.outcome.tallies.ios() as f64 * 1e9 / m.outcome.duration_ns as f64).ln())
+        .collect();
+    let own = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    assert!(logs.len() == 3 && (shown / own - 1.0).abs() < 1e-9, "{shown}, its own {own}");
 }
 
 #[test]

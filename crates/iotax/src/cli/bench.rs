@@ -33,8 +33,7 @@ pub(super) struct Args {
     /// Run only this section of the job file (repeat for several)
     #[arg(long, value_name = "NAME", requires = "job")]
     section: Vec<String>,
-    /// Measure each workload so many times: compare needs several to tell a difference from noise [default: 5 times 2s; once with
-    /// --runtime or a job file]
+    /// Number of rounds; compare needs several to tell a difference from noise [default: 5 of 2s; 1 with --runtime or a job file]
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     /// Print the plan as a file to edit instead of measuring

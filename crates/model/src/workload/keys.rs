@@ -494,7 +494,7 @@ mod tests {
     fn a_number_out_of_range_is_told_the_range_of_its_key() {
         for (name, text, accepted) in [
             ("rwmixread", "300", "\"300\" is not a whole percentage; accepted: 0 to 100"),
-            ("iodepth", "0", "\"0\" is not a whole number in range; accepted: 1 to 4096"),
+            ("iodepth", "0", "\"0\" is out of range; accepted: 1 to 4096"),
             ("numjobs", "x", "accepted: 1 to 1024"),
             ("rate_iops", "-5", "accepted: 1 and more, such as 500 or 10k"),
         ] {

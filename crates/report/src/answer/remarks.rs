@@ -1,7 +1,5 @@
 //! Remarks that qualify the table: three lines at most, the rest on request.
 
-use std::collections::BTreeMap;
-
 use iotax_analysis::cells::{place, place_of};
 use iotax_analysis::grade::Grade;
 use iotax_analysis::stats::verdict::Verdict;
@@ -97,24 +95,19 @@ fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = St
 /// The number of undecided comparisons, and what would decide them.
 fn open(run: &Run, judgement: &Judgement) -> Option<String> {
     let standing = judgement.standing.as_ref();
-    let counts = |c: &&Comparison| {
-        run.plan.workloads.iter().filter(|w| w.name == c.workload).any(|w| {
-            // Looks count by every metric that they wait for.
-            Metric::headline(w) == c.metric || standing.is_some() && Metric::leading(w) == c.metric
-        })
+    let is_headline = |c: &&Comparison| {
+        run.plan.workloads.iter().any(|w| w.name == c.workload && Metric::headline(w) == c.metric)
     };
     let mut pairs: Vec<(&str, &str, &str)> = Vec::new();
-    let mut needed: BTreeMap<usize, Option<u32>> = BTreeMap::new();
-    for c in judgement.comparisons.iter().chain(&judgement.steps).filter(counts) {
+    let mut needed: Vec<Option<u32>> = Vec::new();
+    for c in judgement.comparisons.iter().chain(&judgement.steps).filter(is_headline) {
         let pair = (c.workload.as_str(), c.target.as_str(), c.baseline.as_str());
-        let place = pairs.iter().position(|known| *known == pair).unwrap_or_else(|| {
-            pairs.push(pair);
-            pairs.len() - 1
-        });
+        if pairs.contains(&pair) {
+            continue;
+        }
+        pairs.push(pair);
         if c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none() {
-            let own = c.ratio.needed_rounds;
-            let both = |other: Option<u32>| own.zip(other).map(|(own, other)| own.max(other));
-            needed.entry(place).and_modify(|other| *other = both(*other)).or_insert(own);
+            needed.push(c.ratio.needed_rounds);
         }
     }
     let (open, all) =
@@ -122,7 +115,6 @@ fn open(run: &Run, judgement: &Judgement) -> Option<String> {
     if open == 0 {
         return None;
     }
-    let needed: Vec<Option<u32>> = needed.into_values().collect();
     let advice = next_step(run, judgement, &needed);
     Some(format!("{open} of {} not decided; {advice}", counted(all as u64, "comparison")))
 }

@@ -127,7 +127,7 @@ fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Str
     ];
     let rounds = run.measurements.iter().filter(|m| m.workload == workload.name);
     let figures: Vec<f64> = rounds.filter_map(|m| Metric::headline(workload).of(m)).collect();
-    let scatter = scatter(&figures).map(|by| format!("{} rounds that stray by {}", figures.len(), share(by)));
+    let scatter = scatter(&figures).map(|by| format!("scatter {} over {} rounds", share(by), figures.len()));
     let parts: Vec<String> = parts.into_iter().flatten().chain(scatter).collect();
     Some(format!("{}: {}", title(workload), parts.join(", ")))
 }
