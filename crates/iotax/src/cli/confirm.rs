@@ -84,6 +84,16 @@ pub(super) fn events(plan: &Plan) -> Vec<String> {
     .collect()
 }
 
+/// The commands that a plan runs, as they are shown.
+pub(super) fn commands(plan: &Plan) -> Vec<String> {
+    let events = plan.watch.iter().flat_map(|watch| &watch.events);
+    let commands = events.filter_map(|event| match &event.action {
+        Action::Command(command) => Some(format!("sh -c {command:?}")),
+        Action::Operation(_) => None,
+    });
+    commands.collect()
+}
+
 /// Asks on the terminal whether to begin; Ctrl-C means no.
 pub(super) fn confirmed(stop: &Interrupt) -> bool {
     asked("Begin? [Y/n] ", stop)

@@ -36,7 +36,7 @@ const EVERYDAY: [(&str, &str); 19] = [
     ("net ping", "host port icmp tcp rate length time under_load json html"),
     ("plan check", "plan target overwrite accel"),
     ("plan show", "plan target json toml repeat runtime size"),
-    ("resume", "run time repeat max_time db json html yes"),
+    ("resume", "run time repeat max_time db json html yes commands"),
     ("trend", "name plan tag target workload metric control last since fail_if detail json"),
     ("report", "runs detail paste timing csv markdown db json html"),
 ];

@@ -14,7 +14,7 @@ use super::number;
 use super::output::{OutputArgs, load};
 use super::say::say;
 use super::session::{Earlier, Session};
-use super::{Failure, OrExit, usage};
+use super::{Failure, OrExit, confirm, usage};
 
 /// Flags of `iotax resume`.
 #[derive(Debug, ClapArgs)]
@@ -36,6 +36,9 @@ pub(super) struct Args {
     /// Begin without asking
     #[arg(long, short)]
     yes: bool,
+    /// With --yes: let the commands of the stored plan run too. Whoever may write to the store may have written them
+    #[arg(long, requires = "yes")]
+    commands: bool,
     #[command(flatten)]
     guest: GuestArgs,
     #[command(flatten)]
@@ -70,6 +73,19 @@ fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
     }
 }
 
+/// Refuses to run the commands of a stored plan that nobody has looked at: a store may have been copied, or be shared.
+fn refuse_unseen_commands(args: &Args, run: &Run) -> Result<(), Failure> {
+    let commands = confirm::commands(&run.plan);
+    if !args.yes || args.commands || commands.is_empty() {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "--yes: the plan of run {} runs commands, and is taken from the store: {}. Leave --yes out to be asked, or add --commands",
+        run.id,
+        commands.join("; ")
+    )))
+}
+
 /// A new run of the same plan, whose looks are spread over the time.
 fn anew(args: &Args, run: &Run, time: Nanos) -> Result<Exit, Failure> {
     let plan = &run.plan;
@@ -98,6 +114,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if let Some(source) = &run.source {
         return Err(usage(format!("run {} is {source}; only what iotax measured can be resumed", run.id)));
     }
+    refuse_unseen_commands(args, &run)?;
     if let Some(time) = args.time {
         return anew(args, &run, time);
     }

@@ -150,6 +150,23 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
     lab.assert_nothing_left();
 }
 
+/// A stored plan may be somebody else's: its commands run only if they were shown or are wanted.
+#[test]
+fn commands_out_of_the_store_do_not_run_unseen() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let dir = work.to_str().expect("text");
+    let keys = ["--size", "8m", "--runtime", "1", "--ramp-time", "0", "--yes"];
+    let done = lab.run(&[&["watch", dir, "--event", "touch = true"][..], &keys].concat());
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let refused = lab.run(&["resume", "1", "--yes"]);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("run 1 runs commands") && said.contains("sh -c \"true\""), "{said}");
+    let allowed = lab.run(&["resume", "1", "--yes", "--commands"]);
+    assert!(allowed.status.success(), "{}", text(&allowed.stderr));
+}
+
 #[test]
 fn a_command_that_goes_on_is_left_running_by_ctrl_c_and_the_rest_is_kept() {
     let lab = Lab::new();
