@@ -76,7 +76,7 @@ impl Role {
         let host = m.host.as_ref()?;
         let thread = |role: &str| host.guest_threads.get(role).map(|time| time.total_ns());
         match self {
-            Self::Generator => spec.guest.is_none().then(|| m.outcome.cpu.total_ns()),
+            Self::Generator => spec.guest().is_none().then(|| m.outcome.cpu.total_ns()),
             Self::Peer => {
                 let far = m.outcome.carried.as_ref().filter(|_| is_server_here(spec))?.server_cpu;
                 far.map(CpuTime::total_ns)

@@ -237,12 +237,15 @@ impl CombinedThroughput {
 #[must_use]
 pub fn by_count(targets: &[TargetSpec]) -> Vec<Vec<(u32, &str)>> {
     let apart_from_count = |target: &TargetSpec| {
-        let guest = target.guest.clone().map(|guest| iotax_model::target::GuestSpec { count: 1, ..guest });
-        TargetSpec { name: String::new(), guest, ..target.clone() }
+        let mut one = TargetSpec { name: String::new(), ..target.clone() };
+        if let Some(guest) = one.stack.find_mut::<iotax_model::target::GuestSpec>() {
+            guest.count = 1;
+        }
+        one
     };
     let mut groups: Vec<(TargetSpec, Vec<(u32, &str)>)> = Vec::new();
     for target in targets {
-        let Some(guest) = &target.guest else { continue };
+        let Some(guest) = &target.guest() else { continue };
         let (same, entry) = (apart_from_count(target), (guest.count, target.name.as_str()));
         match groups.iter_mut().find(|(known, _)| *known == same) {
             Some((_, group)) if group.iter().all(|(count, _)| *count != guest.count) => group.push(entry),

@@ -56,7 +56,7 @@ impl View {
 
     /// Names the components between this place and the next one below it.
     fn adds(self, spec: &TargetSpec) -> String {
-        match (self, &spec.guest) {
+        match (self, &spec.guest()) {
             (Self::Device, _) => "host device".into(),
             (Self::Qemu, _) => "QEMU + host kernel and filesystem".into(),
             (Self::GuestDisk, guest) => {
@@ -209,7 +209,7 @@ impl LatencyBreakdown {
 
 /// Computes the stretches between the ends, each named for all components that it spans.
 fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
-    let on_the_way: Vec<View> = match spec.guest {
+    let on_the_way: Vec<View> = match spec.guest() {
         Some(_) => View::ALL.to_vec(),
         None => vec![View::Device, View::Program],
     };

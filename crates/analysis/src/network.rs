@@ -112,7 +112,7 @@ pub fn share(part: u64, whole: u64) -> Option<f64> {
 
 /// Returns whether the server's process runs on this host.
 pub(crate) fn is_server_here(spec: &TargetSpec) -> bool {
-    spec.network.as_ref().is_some_and(|network| !network.via.is_given())
+    spec.network().is_some_and(|network| !network.via.is_given())
 }
 
 /// The flows of one direction of one measurement.

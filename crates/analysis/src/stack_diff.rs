@@ -74,7 +74,7 @@ fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
         link.kind = "link".into();
         parts.push(link);
     }
-    if let Some(guest) = &target.guest {
+    if let Some(guest) = &target.guest() {
         // The settings of a guest's disk do not affect its NIC.
         let disk = ["bus", "cache", "aio", "iothread", "queues", "discard", "filesystem"];
         let mut part = Part::new("guest", format!("{} + guest", network.nic), guest, &disk);
@@ -90,22 +90,22 @@ fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
 
 /// The parts of a target. Places differ in kind: what stands on another disk is not the same target plus something.
 pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
-    if let Some(network) = &target.network {
+    if let Some(network) = &target.network() {
         return paths(target, network);
     }
     let mut bottom = Part::plain(place(target));
     bottom.settings.extend(settings(&target.settings, &[]));
     let mut parts = vec![bottom];
-    if let Some(lvm) = &target.lvm {
+    if let Some(lvm) = &target.lvm() {
         parts.push(Part::new("lvm", "LVM", lvm, &["vg", "snapshot"]));
         if lvm.snapshot {
             parts.push(Part::plain("LVM snapshot"));
         }
     }
-    if let Some(filesystem) = &target.filesystem {
+    if let Some(filesystem) = &target.filesystem() {
         parts.push(Part::new("filesystem", filesystem.kind.word(), filesystem, &[]));
     }
-    match (&target.file, parts.last_mut()) {
+    match (&target.file(), parts.last_mut()) {
         // A raw file is there with the place or the filesystem that it lies on.
         (Some(file), Some(below)) if file.format == Format::Raw => {
             below.settings.extend(settings(file, &["dir", "format"]));
@@ -113,10 +113,10 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
         (Some(file), _) => parts.extend(image(file)),
         (None, _) => {}
     }
-    if let Some(over) = &target.loop_device {
+    if let Some(over) = &target.loop_device() {
         parts.push(Part::new("loop", "loop device", over, &[]));
     }
-    if let Some(guest) = &target.guest {
+    if let Some(guest) = &target.guest() {
         let part = Part::new("guest", format!("{} + guest", guest.bus), guest, &["filesystem"]);
         let open =
             [("machine", guest.machine_type().to_string()), ("iothread", guest.iothreads().to_string())];
@@ -133,9 +133,9 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
 }
 
 fn place(target: &TargetSpec) -> String {
-    let group = target.lvm.as_ref().and_then(|lvm| lvm.vg.as_ref());
-    let dir = target.file.as_ref().and_then(|file| file.dir.as_ref());
-    match (&target.path, &target.device, group, dir) {
+    let group = target.lvm().and_then(|lvm| lvm.vg.as_ref());
+    let dir = target.file().and_then(|file| file.dir.as_ref());
+    match (&target.path(), &target.device(), group, dir) {
         (Some(path), ..) => format!("path {}", path.display()),
         (_, Some(device), ..) => format!("device {}", device.display()),
         (_, _, Some(group), _) => format!("group {group}"),

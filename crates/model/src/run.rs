@@ -100,7 +100,7 @@ impl Run {
         let mut options = options.to_owned();
         if word == "resume" {
             let local = self.plan.everything().filter(|target| target.remote().is_none());
-            let mut devices: Vec<_> = local.filter_map(|target| target.device.as_ref()).collect();
+            let mut devices: Vec<_> = local.filter_map(|target| target.device()).collect();
             devices.dedup();
             for device in devices {
                 let _ = write!(options, " --overwrite {}", quoted(&device.to_string_lossy()));

@@ -62,7 +62,7 @@ pub(super) fn is_side_by_side(run: &Run) -> bool {
 pub(super) fn heading_of_all(run: &Run) -> String {
     let of = |workload: &Workload| {
         let targets =
-            run.plan.targets.iter().filter(|target| target.network.is_some() == workload.net.is_some());
+            run.plan.targets.iter().filter(|target| target.network().is_some() == workload.net.is_some());
         let names: Vec<&str> = targets.map(|target| target.name.as_str()).collect();
         let place = if workload.net.is_some() { "to" } else { "on" };
         let each = if names.len() > 1 { "each of " } else { "" };

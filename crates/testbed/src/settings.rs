@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{DiskStack, LayerKind, Setting, SettingScope, Stack, TargetSpec};
+use iotax_model::target::{LayerKind, Location, Setting, SettingScope, TargetSpec};
 use rustix::fs::{Access, FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -279,9 +279,9 @@ fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<Path
     let beneath =
         beneath(target).ok_or_else(|| refused("name the device or the directory beneath it".into()))?;
     let found = stack::of_path(root, &beneath).map_err(|error| refused(error.to_string()))?;
-    let is_built = target.lvm.is_some() || target.loop_device.is_some();
+    let is_built = target.lvm().is_some() || target.loop_device().is_some();
     let devices = match scope {
-        SettingScope::ReadAhead if target.guest.is_some() => {
+        SettingScope::ReadAhead if target.guest().is_some() => {
             return Err(refused("a file keeps the read-ahead with which it was opened, and QEMU opens its image once; leave it out".into()));
         }
         SettingScope::ReadAhead if is_built => {
@@ -300,16 +300,12 @@ fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<Path
 
 /// The existing file, directory or device at the bottom of a target.
 fn beneath(target: &TargetSpec) -> Option<PathBuf> {
-    match target.stack().ok()? {
-        Stack::Path(path) if path.exists() => Some(path.to_owned()),
-        Stack::Path(path) => std::path::absolute(path).ok()?.parent().map(Path::to_owned),
-        Stack::Storage(storage) => match storage.disk {
-            DiskStack::InDirectory(dir, _) => Some(dir.to_owned()),
-            DiskStack::Block(block) | DiskStack::OnFilesystem(block, ..) => {
-                block.device().map(Path::to_owned)
-            }
-        },
-        Stack::Remote(_) | Stack::Network(_) => None,
+    match target.stack.location()? {
+        Location::Path(path) if !path.exists() => {
+            std::path::absolute(path).ok()?.parent().map(Path::to_owned)
+        }
+        Location::Path(path) | Location::Directory(path) | Location::Device(path) => Some(path.to_owned()),
+        Location::Group(_) => None,
     }
 }
 

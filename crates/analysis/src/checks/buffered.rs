@@ -91,8 +91,7 @@ fn copies(
         return Some("btrfs carries out direct I/O on compressed files through the page cache".into());
     }
     let spec = run.plan.targets.iter().find(|spec| spec.name == record.name);
-    let nodatacow =
-        spec.and_then(|spec| spec.filesystem.as_ref()).is_some_and(|filesystem| filesystem.nodatacow);
+    let nodatacow = spec.and_then(|spec| spec.filesystem()).is_some_and(|filesystem| filesystem.nodatacow);
     if !workload.writes() || nodatacow || option("nodatasum") || option("nodatacow") {
         return None;
     }

@@ -114,21 +114,15 @@ fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     let share = case.m.neighbour.as_ref()?;
     let plan = &case.run.plan;
     let neighbour = plan.neighbours.iter().find(|neighbour| neighbour.target.name == share.name)?;
-    let cached = neighbour.target.guest.as_ref().is_some_and(|guest| !guest.cache.direct());
+    let cached = neighbour.target.guest().is_some_and(|guest| !guest.cache.direct());
     let passed_on = neighbour.workload.direct && neighbour.workload.ioengine != IoEngine::Null && !cached;
     (passed_on && place(&neighbour.target) == place(case.spec?)).then_some(&share.tallies)
 }
 
 /// Key of a target's place: targets with equal keys are on the same devices.
 fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
-    let file = spec.file.as_ref().map(|file| &file.dir);
-    (
-        spec.path.as_ref(),
-        spec.device.as_ref(),
-        spec.lvm.as_ref(),
-        file,
-        spec.remote().map(|it| it.destination),
-    )
+    let file = spec.file().map(|file| &file.dir);
+    (spec.path(), spec.device(), spec.lvm(), file, spec.remote().map(|it| it.destination))
 }
 
 /// The share that the device had of what was asked, if that is too little.
@@ -149,7 +143,7 @@ fn measured_instead(case: &Case<'_>) -> &'static str {
 fn memory(case: &Case<'_>) -> &'static str {
     match case.spec {
         Some(spec) if spec.remote().is_some() => "that machine's memory",
-        Some(spec) if spec.guest.is_some() => "host memory",
+        Some(spec) if spec.guest().is_some() => "host memory",
         _ => "memory",
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let layers = case.record.into_iter().flat_map(|record| &record.layers);
     let mounted = layers.filter(|layer| has_option(layer, |word| word == "discard")).map(|layer| &layer.name);
     let mut passed: Vec<String> = mounted.map(|name| format!("{name} is mounted with discard")).collect();
-    let guest = case.spec.and_then(|spec| spec.guest.as_ref());
+    let guest = case.spec.and_then(|spec| spec.guest());
     if guest.is_some_and(|guest| guest.discard == Discard::Ignore) {
         // They end at the guest's disk.
         return None;

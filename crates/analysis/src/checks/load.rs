@@ -115,14 +115,14 @@ impl Case<'_> {
                 || layer.kind == LayerKind::Filesystem && copies(&layer.name)
         });
         let Some(spec) = self.spec else { return true };
-        let snapshot = spec.file.as_ref().is_some_and(|file| file.snapshot.is_some())
-            || spec.lvm.as_ref().is_some_and(|lvm| lvm.snapshot || lvm.kind == LvKind::Thin);
+        let snapshot = spec.file().is_some_and(|file| file.snapshot.is_some())
+            || spec.lvm().is_some_and(|lvm| lvm.snapshot || lvm.kind == LvKind::Thin);
         let shared = self
             .record
             .and_then(|record| record.allocation)
             .is_some_and(|allocation| allocation.shared + allocation.holes + allocation.unwritten > 0);
         // Fill data that is still in a cache is written while something else is measured.
-        let late = spec.guest.as_ref().is_some_and(|guest| !guest.cache.direct());
+        let late = spec.guest().is_some_and(|guest| !guest.cache.direct());
         stack || snapshot || late || shared && self.workload.modifies()
     }
 }

@@ -47,7 +47,7 @@ impl Case<'_> {
     }
 
     fn in_guest(&self) -> bool {
-        self.spec.is_some_and(|spec| spec.guest.is_some())
+        self.spec.is_some_and(|spec| spec.guest().is_some())
     }
 
     /// The source of the I/O, in words.

@@ -90,7 +90,7 @@ impl Case<'_> {
     }
 
     fn goes(&self, via: NetPath) -> bool {
-        self.spec.and_then(|spec| spec.network.as_ref()).is_some_and(|network| network.via == via)
+        self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via == via)
     }
 
     /// The interface at one place and its counts; where a bridge and its ports are recorded, the bridge, at which the server is.
@@ -111,14 +111,13 @@ impl Case<'_> {
     /// Returns whether packets must have passed this place's interface: machines not made for the run may have several.
     fn is_certain(&self, place: &str) -> bool {
         let there = self.interfaces().iter().filter(|interface| interface.place == place);
-        let given =
-            self.spec.and_then(|spec| spec.network.as_ref()).is_some_and(|network| network.via.is_given());
+        let given = self.spec.and_then(|spec| spec.network()).is_some_and(|network| network.via.is_given());
         !given || there.count() < 2
     }
 
     /// Number of guests that do the same at once.
     fn guests(&self) -> u32 {
-        self.spec.and_then(|spec| spec.guest.as_ref()).map_or(1, |guest| guest.count)
+        self.spec.and_then(|spec| spec.guest()).map_or(1, |guest| guest.count)
     }
 }
 

@@ -170,7 +170,7 @@ impl<'a> Job<'a> {
         let errors = if alone { m.outcome.errors.clone() } else { Vec::new() };
         let several = run.plan.targets.len() > 1;
         let spec = run.plan.targets.iter().find(|target| target.name == m.target);
-        let place = spec.and_then(|spec| spec.path.as_ref().or(spec.device.as_ref()));
+        let place = spec.and_then(|spec| spec.path().or(spec.device()));
         Some(Self {
             name: if several { format!("{}/{name}", m.target) } else { name.to_owned() },
             group,

@@ -149,7 +149,7 @@ fn within_a_run_only_common_rounds_count() {
 fn what_differs_is_named() {
     let mut b = later(1.0, 0.004, 5);
     b.environment.kernel = Some("6.19.1".into());
-    let guest = b.plan.targets[1].guest.as_mut().expect("a guest");
+    let guest = b.plan.targets[1].stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest");
     guest.vcpus = 2;
     b.targets[1].layers[0].detail = "64 GiB, scheduler mq-deadline".into();
     b.targets[1].emulated = true;
@@ -468,7 +468,7 @@ fn text_of(a: &Run, b: &Run, question: &Question) -> String {
 fn two_runs_as_people_read_them() {
     let mut b = later(1.1, 0.004, 5);
     b.environment.kernel = Some("6.19.1".into());
-    b.plan.targets[1].guest.as_mut().expect("a guest").vcpus = 2;
+    b.plan.targets[1].stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest").vcpus = 2;
     b.measurements.retain(|m| m.target != "vm-raw" || m.workload != WORKLOADS[1]);
     let question = Question { gates: gates("slower > 5%, iops different > 10%"), ..question() };
     insta::assert_snapshot!(text_of(&earlier(), &b, &question));

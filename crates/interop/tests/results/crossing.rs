@@ -8,7 +8,7 @@ use iotax_model::record::{
     Carried, CpuTime, Flow, HostActivity, HostCpu, Interface, Measurement, NicActivity, Outcome, Probes,
     Sample, Tallies, Tally, TargetRecord,
 };
-use iotax_model::target::{GuestSpec, Layer, LayerKind, NetPath, NetworkSpec, Nic, TargetSpec};
+use iotax_model::target::{GuestSpec, Layer, LayerKind, NetPath, NetworkSpec, Nic, Stack, TargetSpec};
 use iotax_model::units::{BitRate, Bytes};
 use iotax_model::{Histogram, Nanos, Workload};
 
@@ -50,12 +50,8 @@ fn network(name: &str) -> NetworkSpec {
 }
 
 pub(crate) fn target(name: &str) -> TargetSpec {
-    TargetSpec {
-        name: name.into(),
-        network: Some(network(name)),
-        guest: name.starts_with("vm").then(GuestSpec::default),
-        ..TargetSpec::default()
-    }
+    let path = Stack::from(network(name));
+    TargetSpec::new(name, if name.starts_with("vm") { path.with(GuestSpec::default()) } else { path })
 }
 
 fn interface(name: &str, place: &str, driver: &str) -> Interface {

@@ -8,7 +8,9 @@ use iotax_model::record::{
     Allocation, CpuPace, CpuTime, DiskActivity, ErrorCount, HostCpu, Mapper, PageCache, SampledContent, Stop,
     Tally,
 };
-use iotax_model::target::{CacheMode, Discard, FilesystemSpec, FsType, Layer, LayerKind};
+use iotax_model::target::{
+    CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FsType, Layer, LayerKind, PathSpec, Stack,
+};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{FileLayout, Rw, SyncMode};
 use iotax_model::{Warning, WarningKind};
@@ -285,7 +287,7 @@ fn a_neighbours_bytes_are_not_counted_as_served() {
     assert_eq!((lies(&serving(1)), lies(&serving(2))), (5, 0));
     // A neighbour elsewhere or behind a cache may or may not have used this device.
     let mut elsewhere = serving(1);
-    elsewhere.plan.neighbours[0].target.path = Some("/elsewhere".into());
+    elsewhere.plan.neighbours[0].target.stack = PathSpec("/elsewhere".into()).into();
     let mut buffered = serving(1);
     buffered.plan.neighbours[0].workload.direct = false;
     assert_eq!((lies(&elsewhere), lies(&buffered)), (0, 0));
@@ -400,14 +402,17 @@ fn a_target_that_is_filled_and_plain_draws_nothing() {
         ("btrfs of files that are not copied", |r| {
             onto(r, 1, "btrfs", "/srv, rw");
             let filesystem = FilesystemSpec { kind: FsType::Btrfs, mount_options: None, nodatacow: true };
-            r.plan.targets[1].filesystem = Some(filesystem);
+            let target = &mut r.plan.targets[1];
+            target.stack =
+                Stack::from(DeviceSpec("/dev/vdb".into())).with(filesystem).with(FileSpec::default());
         }),
         ("btrfs of an older kernel", |r| {
             onto(r, 1, "btrfs", "/srv, rw");
             r.environment.kernel = Some("6.1.0-28-cloud-amd64".into());
         }),
         ("discards that end at the guest's disk", |r| {
-            r.plan.targets[1].guest.as_mut().expect("a guest").discard = Discard::Ignore;
+            r.plan.targets[1].stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest").discard =
+                Discard::Ignore;
             let m = r.measurements.iter_mut().find(|m| m.target == "vm-raw").expect("measured");
             m.outcome.tallies.trim = Some(Tally { ios: 0, bytes: 1 << 20, ..Tally::default() });
         }),
@@ -449,7 +454,8 @@ fn stacks_that_copy_or_put_off_are_not_taken_for_others_load() {
     let changes: [Change; 3] = [
         ("copies on write", |r| onto(r, 1, "bcachefs", "rw")),
         ("a cache that is written back later", |r| {
-            r.plan.targets[1].guest.as_mut().expect("a guest").cache = CacheMode::Writeback;
+            r.plan.targets[1].stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest").cache =
+                CacheMode::Writeback;
         }),
         ("places that are allocated meanwhile", |r| {
             r.targets[1].allocation = Some(Allocation { shared: 1, ..allocation(8 * GIB, 0, 0) });

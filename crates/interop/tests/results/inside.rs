@@ -133,7 +133,7 @@ fn each_device(run: &mut Run, change: &dyn Fn(&mut iotax_model::record::DiskActi
 fn a_filesystem_in_the_guest_is_named() {
     let mut run = both_ladders();
     let raw = run.plan.targets.iter_mut().find(|target| target.name == "vm-raw").expect("planned");
-    raw.guest.as_mut().expect("a guest").filesystem = Some(GuestFs::Xfs);
+    raw.stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest").filesystem = Some(GuestFs::Xfs);
     let judgement = judge(&run);
     assert_eq!(names(inside(&judgement, "vm-raw")).last(), Some(&"guest kernel, filesystem and program"));
 }

@@ -132,7 +132,7 @@ pub(crate) fn crowd() -> Run {
         [("vm-1", guests(1.4)), ("vm-2", guests(1.6)), ("vm-4", guests(2.4)), ("vm-noisy", guests(2.0))];
     let mut run = run(&truths, &["randread-4k-qd1"], 5, false);
     for (target, count) in run.plan.targets.iter_mut().zip([1, 2, 4, 1]) {
-        target.guest.as_mut().expect("a guest").count = count;
+        target.stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest").count = count;
     }
     run.plan.targets[3].neighbour = Some("loud".into());
     run.plan.neighbours = neighbour(&run.plan.targets[0]);

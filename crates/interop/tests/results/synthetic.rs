@@ -10,8 +10,8 @@ use iotax_model::record::{
     Sample, Tallies, Tally, TargetRecord,
 };
 use iotax_model::target::{
-    FileSpec, FilesystemSpec, Format, FsType, GuestSpec, Layer, LayerKind, LvmSpec, Preallocation, Snapshot,
-    TargetSpec,
+    DeviceSpec, FileSpec, FilesystemSpec, Format, FsType, GuestSpec, Layer, LayerKind, LvmSpec,
+    Preallocation, Snapshot, Stack, TargetSpec,
 };
 use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::{Histogram, Nanos, Plan, Workload};
@@ -36,36 +36,26 @@ pub(crate) const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_10
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 
 pub(crate) fn target(name: &str) -> TargetSpec {
-    let guest = name.starts_with("vm").then(GuestSpec::default);
+    let mut stack = Stack::default();
     if name.contains("device") || name.contains("lvm") {
-        let on_it = name.contains("file");
-        return TargetSpec {
-            name: name.into(),
-            device: Some("/dev/vdb".into()),
-            lvm: name.contains("lvm").then(LvmSpec::default),
-            filesystem: on_it.then_some(FilesystemSpec {
-                kind: FsType::Ext4,
-                mount_options: None,
-                nodatacow: false,
-            }),
-            file: on_it.then(FileSpec::default),
-            guest,
-            ..TargetSpec::default()
-        };
-    }
-    let qcow2 = name.contains("qcow2");
-    TargetSpec {
-        name: name.into(),
-        file: Some(FileSpec {
+        stack = stack.with(DeviceSpec("/dev/vdb".into()));
+        if name.contains("lvm") {
+            stack = stack.with(LvmSpec::default());
+        }
+        if name.contains("file") {
+            stack = stack.with(FilesystemSpec::new(FsType::Ext4)).with(FileSpec::default());
+        }
+    } else {
+        let qcow2 = name.contains("qcow2");
+        stack = stack.with(FileSpec {
             dir: Some("/srv/images".into()),
             format: if qcow2 { Format::Qcow2 } else { Format::Raw },
             preallocation: if qcow2 { Preallocation::Metadata } else { Preallocation::Off },
             snapshot: name.contains("snapshot").then_some(Snapshot::External),
             ..FileSpec::default()
-        }),
-        guest,
-        ..TargetSpec::default()
+        });
     }
+    TargetSpec::new(name, if name.starts_with("vm") { stack.with(GuestSpec::default()) } else { stack })
 }
 
 pub(crate) fn record(name: &str, emulated: bool) -> TargetRecord {

@@ -22,8 +22,8 @@ fn of_several_interfaces_of_one_place_nobody_knows_which_it_was() {
         nics.get_mut("far0").expect("watched").rx_bytes = 4_000_000;
     };
     let mut run = run(&[LOOPBACK, VETH], &[tcp(Direction::Upload)], 3);
-    run.plan.targets[1].network =
-        Some(NetworkSpec { peer: Some("ssh://box".into()), ..NetworkSpec::new(NetPath::Remote) });
+    run.plan.targets[1].stack =
+        NetworkSpec { peer: Some("ssh://box".into()), ..NetworkSpec::new(NetPath::Remote) }.into();
     less(&mut run);
     assert!(kinds(&run).contains(&WarningKind::Bypassed), "one alone");
     let other = |name: &str, driver: &str| {
@@ -78,7 +78,8 @@ fn the_hosts_cpu_is_not_compared_where_it_does_not_do_the_same() {
     };
     assert_eq!(compares(&alike, "vm-virtio"), (6, true));
     let mut remote = alike.clone();
-    remote.plan.targets[2].network.as_mut().expect("a network").via = NetPath::Remote;
+    remote.plan.targets[2].stack.find_mut::<iotax_model::target::NetworkSpec>().expect("a network").via =
+        NetPath::Remote;
     assert_eq!(compares(&remote, "vm-virtio"), (0, false));
     let mut beside = alike.clone();
     beside.plan.targets[2].neighbour = Some("host".into());
@@ -134,14 +135,15 @@ fn first_of_virtio(run: &mut Run) -> &mut iotax_model::record::Measurement {
 fn several_guests_have_as_many_threads_and_bitrates() {
     let busy = |count: u32| {
         let mut run = two(tcp(Direction::Upload));
-        run.plan.targets[1].guest.as_mut().expect("a guest").count = count;
+        run.plan.targets[1].stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest").count =
+            count;
         let far = first(&mut run).outcome.carried.as_mut().expect("a network's");
         far.server_cpu.as_mut().expect("told").system_ns = 5_900_000_000;
         kinds(&run)
     };
     assert_eq!((busy(1), busy(2)), (vec![WarningKind::CpuBound], vec![]));
     let mut run = two(udp());
-    run.plan.targets[1].guest.as_mut().expect("a guest").count = 2;
+    run.plan.targets[1].stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest").count = 2;
     let all = found(&run);
     assert!(all.len() == 3 && all.iter().all(|w| w.kind == WarningKind::CannotSustain), "{all:?}");
     assert!(

@@ -33,7 +33,7 @@ impl AuthArgs {
 
 /// The tokens of a plan's servers, by their sources in the plan.
 pub(super) fn tokens(plan: &Plan) -> Result<HashMap<String, String>, Failure> {
-    let sources = plan.everything().filter_map(|target| target.network.as_ref()?.auth.as_deref());
+    let sources = plan.everything().filter_map(|target| target.network()?.auth.as_deref());
     sources.map(|source| Ok((source.to_owned(), token(source)?))).collect()
 }
 

@@ -75,7 +75,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         }
     };
     let verifies = |workload: &Workload| workload.verify != Verify::None && !workload.modifies();
-    if target.path.as_ref().is_some_and(|path| target.remote().is_none() && !path.exists())
+    if target.path().is_some_and(|path| target.remote().is_none() && !path.exists())
         && workloads.iter().any(verifies)
     {
         return Err(usage(format!(

@@ -42,9 +42,9 @@ impl ConcurrentRuns {
         needs: &Needs,
         store: &StoreArgs,
     ) -> Result<Self, Failure> {
-        let given = plan.everything().flat_map(|target| target.path.iter().chain(&target.device));
+        let given = plan.everything().flat_map(|target| target.path().into_iter().chain(target.device()));
         let mut disks = Vec::new();
-        for place in needs.space.keys().chain(given) {
+        for place in needs.space.keys().map(PathBuf::as_path).chain(given) {
             // What cannot be read here has no disk here.
             for disk in stack::of_path(Path::new("/"), place).unwrap_or_default().disks {
                 if !disks.contains(&disk) {

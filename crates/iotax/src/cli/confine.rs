@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
 use iotax_model::plan::{Action, Neighbour, WatchSpec};
-use iotax_model::target::{FileSpec, GuestSpec, NetworkSpec, TargetSpec};
+use iotax_model::target::{
+    DeviceSpec, FileSpec, GuestSpec, LoopSpec, NetworkSpec, PathSpec, PlannedLayer, Remote, TargetSpec,
+};
 use iotax_model::workload::Workload;
 
 use super::{Failure, usage};
@@ -62,40 +64,46 @@ impl Area {
     fn target(&self, target: &TargetSpec) -> Result<(), String> {
         let TargetSpec {
             name,
-            path,
-            lvm,
-            file,
-            network,
-            guest,
+            stack,
             settings,
             // Of another machine alone.
             sudo: _,
-            // Only read: there is no permission to overwrite it, and so none to make a filesystem on it.
-            device: _,
-            filesystem: _,
-            loop_device: _,
             neighbour: _,
         } = target;
         let refuse = |reason: String| Err(format!("target {name:?}: {reason}"));
-        if target.remote().is_some() {
-            return refuse("it is on another machine".into());
-        }
-        // What exists is read, and never written.
-        if let Some(path) = path.as_ref().filter(|path| !path.exists() && !self.holds(path.parent())) {
-            return refuse(format!("path = {}: a file would be made there", path.display()));
-        }
-        if lvm.is_some() {
-            return refuse("lvm changes a volume group".into());
-        }
         if settings.as_ref().is_some_and(|settings| !settings.is_empty()) {
             return refuse("settings change the kernel's".into());
         }
-        self.file(file.as_ref()).and_then(|()| Self::guest(guest.as_ref())).or_else(refuse)?;
-        network.as_ref().map_or(Ok(()), network_is_local).or_else(refuse)
+        stack.layers().iter().try_for_each(|layer| self.layer(layer)).or_else(refuse)
     }
 
-    fn file(&self, file: Option<&FileSpec>) -> Result<(), String> {
-        let Some(FileSpec {
+    fn layer(&self, layer: &PlannedLayer) -> Result<(), String> {
+        match layer {
+            PlannedLayer::Path(PathSpec(path)) => self.path(path),
+            // Only read: there is no permission to overwrite it.
+            PlannedLayer::Device(DeviceSpec(_)) => Ok(()),
+            PlannedLayer::Lvm(_) => Err("lvm changes a volume group".into()),
+            PlannedLayer::Filesystem(_) => Err("filesystem mounts one".into()),
+            PlannedLayer::File(file) => self.file(file),
+            PlannedLayer::Loop(LoopSpec { direct_io: _ }) => Ok(()),
+            PlannedLayer::Network(network) => network_is_local(network),
+            PlannedLayer::Guest(guest) => Self::guest(guest),
+        }
+    }
+
+    /// What exists is read, and never written.
+    fn path(&self, path: &Path) -> Result<(), String> {
+        if Remote::is_meant(path) {
+            return Err("it is on another machine".into());
+        }
+        if !path.exists() && !self.holds(path.parent()) {
+            return Err(format!("path = {}: a file would be made there", path.display()));
+        }
+        Ok(())
+    }
+
+    fn file(&self, file: &FileSpec) -> Result<(), String> {
+        let FileSpec {
             dir,
             format: _,
             preallocation: _,
@@ -105,18 +113,15 @@ impl Area {
             l2_cache_size: _,
             snapshot: _,
             backing_depth: _,
-        }) = file
-        else {
-            return Ok(());
-        };
+        } = file;
         match dir.as_ref().filter(|dir| !self.holds(Some(dir))) {
             Some(dir) => Err(format!("file.dir = {}: a file would be made there", dir.display())),
             None => Ok(()),
         }
     }
 
-    fn guest(guest: Option<&GuestSpec>) -> Result<(), String> {
-        let Some(GuestSpec {
+    fn guest(guest: &GuestSpec) -> Result<(), String> {
+        let GuestSpec {
             kernel,
             bus: _,
             cache: _,
@@ -129,10 +134,7 @@ impl Area {
             machine: _,
             filesystem: _,
             count: _,
-        }) = guest
-        else {
-            return Ok(());
-        };
+        } = guest;
         match kernel {
             Some(kernel) => Err(format!("guest.kernel = {}: a program of its own", kernel.display())),
             None => Ok(()),

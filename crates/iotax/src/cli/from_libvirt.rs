@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::target::FileSpec;
+use iotax_model::target::{FileSpec, Stack};
 use iotax_testbed::libvirt::{self, Domain};
 
 use super::args::target_name;
@@ -38,15 +38,9 @@ fn rungs(domain: Domain, dir: &Path) -> LadderTargets {
     let Domain { name, disk, source, guest, file, mut notes } = domain;
     let source = source.map(|path| format!(" ({})", path.display())).unwrap_or_default();
     notes.insert(0, format!("like {disk}{source} of {name}, with a new image"));
-    let here = |file| Some(FileSpec { dir: Some(dir.to_owned()), ..file });
-    let like = TargetSpec {
-        name: target_name(&format!("like-{name}")),
-        file: here(file),
-        guest: Some(guest),
-        ..TargetSpec::default()
-    };
-    let host =
-        TargetSpec { name: "host-file".into(), file: here(FileSpec::default()), ..TargetSpec::default() };
+    let image = FileSpec { dir: Some(dir.to_owned()), ..file };
+    let like = TargetSpec::new(target_name(&format!("like-{name}")), Stack::from(image).with(guest));
+    let host = TargetSpec::new("host-file", FileSpec::in_dir(dir));
     let others = libvirt::alternatives(&like);
     LadderTargets { targets: [host, like].into_iter().chain(others).collect(), notes }
 }

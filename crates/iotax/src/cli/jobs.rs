@@ -110,8 +110,7 @@ fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure
     if let Some((line, name)) = jobs.filenames.iter().find(|(_, name)| base.join(name).exists()) {
         return Err(usage(format!("{line}: {name}: it exists, and not all jobs are about it; {ONE_TARGET}")));
     }
-    let file = FileSpec { dir: Some(common_directory(jobs, &base)?), ..FileSpec::default() };
-    Ok(TargetSpec { name: "file".into(), file: Some(file), ..TargetSpec::default() })
+    Ok(TargetSpec::new("file", FileSpec::in_dir(common_directory(jobs, &base)?)))
 }
 
 const ONE_TARGET: &str =

@@ -7,7 +7,7 @@ use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{CurveSpec, Plan};
 use iotax_model::target::{
-    FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LvmSpec, Preallocation, Snapshot,
+    DeviceSpec, FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LvmSpec, Preallocation, Snapshot, Stack,
 };
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
@@ -181,33 +181,27 @@ fn target(
     dir: Option<&Path>,
     device: Option<&Path>,
 ) -> TargetSpec {
-    let guest = guest.then(|| GuestSpec { count, ..GuestSpec::default() });
-    let bare = TargetSpec { name, guest, ..TargetSpec::default() };
-    let on_device = TargetSpec { device: device.map(Path::to_path_buf), ..bare.clone() };
-    let volume = Some(LvmSpec::default());
-    match ground {
-        Ground::Device => on_device,
-        Ground::Volume => TargetSpec { lvm: volume, ..on_device },
-        Ground::VolumeFile => TargetSpec {
-            lvm: volume,
-            filesystem: Some(FilesystemSpec { kind: FsType::Ext4, mount_options: None, nodatacow: false }),
-            file: Some(FileSpec::default()),
-            ..on_device
-        },
-        Ground::Image(format, snapshot) => TargetSpec {
-            file: Some(FileSpec {
-                dir: dir.map(Path::to_path_buf),
-                format,
-                preallocation: match format {
-                    Format::Raw => Preallocation::Off,
-                    Format::Qcow2 => Preallocation::Metadata,
-                },
-                snapshot,
-                ..FileSpec::default()
-            }),
-            ..bare
-        },
-    }
+    let device = || Stack::from(DeviceSpec(device.map(Path::to_path_buf).unwrap_or_default()));
+    let disk = match ground {
+        Ground::Device => device(),
+        Ground::Volume => device().with(LvmSpec::default()),
+        Ground::VolumeFile => device()
+            .with(LvmSpec::default())
+            .with(FilesystemSpec::new(FsType::Ext4))
+            .with(FileSpec::default()),
+        Ground::Image(format, snapshot) => Stack::from(FileSpec {
+            dir: dir.map(Path::to_path_buf),
+            format,
+            preallocation: match format {
+                Format::Raw => Preallocation::Off,
+                Format::Qcow2 => Preallocation::Metadata,
+            },
+            snapshot,
+            ..FileSpec::default()
+        }),
+    };
+    let in_guest = |disk: Stack| disk.with(GuestSpec { count, ..GuestSpec::default() });
+    TargetSpec::new(name, if guest { in_guest(disk) } else { disk })
 }
 
 /// The targets, with notes on them.
@@ -253,7 +247,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let place = places.collect::<Vec<_>>().join(" and ");
     let seed = args.run.session.seed;
     // The bare rung shows the machine itself.
-    let control = targets.iter().find(|target| target.guest.is_none() && targets.len() > 1);
+    let control = targets.iter().find(|target| target.guest().is_none() && targets.len() > 1);
     let control = control.map(|target| target.name.clone());
     let plan = Plan { seed, control, ..Plan::new(format!("ladder {place}"), targets, workloads) };
     let plan = if args.curve {

@@ -1,6 +1,6 @@
 //! `iotax plan`: checks or shows a plan without running it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -121,7 +121,7 @@ fn check(reading: &PlanFile, permission: &Permission, guest: &GuestArgs) -> Resu
     make_absolute(&mut plan).or_exit(Exit::Environment)?;
     let needs = preflight::check(&plan, permission)
         .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
-    if plan.everything().any(|target| target.guest.is_some()) {
+    if plan.everything().any(|target| target.guest().is_some()) {
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
         let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
         let checked = runner::check_guests(&guest.options(), &plan, &tag, &mut undo_log);
@@ -189,7 +189,7 @@ fn show(reading: &PlanFile, as_json: bool) -> Result<(), Failure> {
 }
 
 fn devices(plan: &Plan) -> Vec<PathBuf> {
-    plan.everything().filter_map(|target| target.device.clone()).collect()
+    plan.everything().filter_map(|target| target.device().map(Path::to_owned)).collect()
 }
 
 /// Cells, time and space in one line.

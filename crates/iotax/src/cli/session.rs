@@ -13,7 +13,7 @@ use iotax_analysis::judge;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, RunPhase, TargetRecord};
-use iotax_model::target::{NetPath, Remote};
+use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_model::units::Nanos;
 use iotax_model::{TargetSpec, Warning, WarningKind};
 use iotax_report::{document, json, terminal};
@@ -226,7 +226,7 @@ impl<'a> Session<'a> {
     /// Refuses one file for two purposes, and a journal that exists.
     fn refuse_taken(&self, outputs: &Destinations) -> Result<(), Failure> {
         let local = self.plan.everything().filter(|target| target.remote().is_none());
-        let targets = local.filter_map(|target| Some(("the target", target.path.clone()?)));
+        let targets = local.filter_map(|target| Some(("the target", target.path()?.to_owned())));
         let journals = self.plan.workloads.iter().filter_map(|workload| workload.write_journal.as_ref());
         let journals: Vec<PathBuf> = journals.map(PathBuf::from).collect();
         let mut made: Vec<_> = self.output.store.file()?.into_iter().map(|db| ("--db", db)).collect();
@@ -261,7 +261,7 @@ impl<'a> Session<'a> {
         let claimed = earlier.transpose().or_exit(Exit::Environment)?;
         let guests = plan
             .everything()
-            .any(|target| target.guest.is_some())
+            .any(|target| target.guest().is_some())
             .then(|| Guests::prepare(&self.guests, plan, tag, undo_log, stop))
             .transpose()
             .or_exit(Exit::Environment)?;
@@ -365,9 +365,8 @@ impl<'a> Session<'a> {
 
     /// Returns whether a new run was refused by the servers that it was to measure: its reason was said, and once they run it is begun anew.
     fn reached_no_server(&self, ended: &anyhow::Result<Ended>) -> bool {
-        let has_servers = |target: &TargetSpec| {
-            target.network.as_ref().is_some_and(|network| network.via == NetPath::Server)
-        };
+        let has_servers =
+            |target: &TargetSpec| target.network().is_some_and(|network| network.via == NetPath::Server);
         let is_whole = matches!(ended, Ok(Ended::Missing(cells)) if *cells >= self.plan.cells());
         is_whole
             && self.earlier.is_none()
@@ -433,13 +432,12 @@ fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
 pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
     let noisy = plan.neighbours.iter_mut().map(|neighbour| &mut neighbour.target);
     for target in plan.targets.iter_mut().chain(noisy) {
-        let dir = target.file.as_mut().and_then(|file| file.dir.as_mut());
-        let kernel = target.guest.as_mut().and_then(|guest| guest.kernel.as_mut());
-        let local = target.path.iter_mut().filter(|path| !Remote::is_meant(path));
-        for path in local.chain(target.device.as_mut()).chain(dir).chain(kernel) {
-            *path = std::path::absolute(&*path)?;
+        for layer in target.stack.layers_mut() {
+            for path in layer.kind_mut().paths() {
+                *path = std::path::absolute(&*path)?;
+            }
         }
-        let auth = target.network.as_mut().and_then(|network| network.auth.as_mut());
+        let auth = target.stack.find_mut::<NetworkSpec>().and_then(|network| network.auth.as_mut());
         if let Some(file) = auth.filter(|source| !source.starts_with('$')) {
             *file = std::path::absolute(&*file)?.display().to_string();
         }

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::suite::{SUITES, SuiteOptions, SuiteShape};
-use iotax_model::target::GuestFs;
+use iotax_model::target::{GuestFs, GuestSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{Test, Workload};
@@ -165,7 +165,7 @@ fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Resul
     let mut notes = Vec::new();
     for target in targets {
         let name = target.name.clone();
-        if let Some(guest) = &mut target.guest {
+        if let Some(guest) = target.stack.find_mut::<GuestSpec>() {
             if guest.filesystem.is_none() {
                 guest.filesystem = Some(GuestFs::Ext4);
                 notes.push(format!(
@@ -173,7 +173,7 @@ fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Resul
                     workload.name
                 ));
             }
-        } else if target.file.is_none() && target.path.as_ref().is_none_or(|path| path.exists()) {
+        } else if target.file().is_none() && target.path().is_none_or(|path| path.exists()) {
             return Err(usage(format!(
                 "{name}: {} makes files, which needs a directory; name one on that storage, or leave such tests out with --tests",
                 workload.name

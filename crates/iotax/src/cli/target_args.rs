@@ -5,7 +5,7 @@ use std::path::Path;
 
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::target::{FileSpec, TargetSpec};
+use iotax_model::target::{DeviceSpec, FileSpec, PathSpec, Stack, TargetSpec};
 use iotax_testbed::device::Permission;
 
 use super::args::target_name;
@@ -60,7 +60,7 @@ pub(super) fn target(
 ) -> Result<TargetSpec, Failure> {
     let absolute = std::path::absolute(path).or_exit(Exit::Environment)?;
     let last = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy();
-    let spec = TargetSpec { name: target_name(&last), sudo, ..TargetSpec::default() };
+    let with = |stack| TargetSpec { sudo, ..TargetSpec::new(target_name(&last), stack) };
     if path.is_dir() {
         if keep {
             return Err(usage(format!(
@@ -69,11 +69,10 @@ pub(super) fn target(
                 path.join("test.dat").display()
             )));
         }
-        let file = FileSpec { dir: Some(path.to_path_buf()), ..FileSpec::default() };
-        return Ok(TargetSpec { file: Some(file), ..spec });
+        return Ok(with(Stack::from(FileSpec::in_dir(path))));
     }
     if permission.allows(path) {
-        return Ok(TargetSpec { device: Some(path.to_path_buf()), ..spec });
+        return Ok(with(Stack::from(DeviceSpec(path.to_path_buf()))));
     }
-    Ok(TargetSpec { path: Some(path.to_path_buf()), ..spec })
+    Ok(with(Stack::from(PathSpec(path.to_path_buf()))))
 }

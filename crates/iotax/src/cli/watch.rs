@@ -119,7 +119,7 @@ fn pinged(host: &str) -> Result<TargetSpec, Failure> {
     let peer = Peer::parse(host, PORT).map_err(usage)?;
     let network = NetworkSpec { peer: Some(peer.host.clone()), ..NetworkSpec::new(NetPath::Server) };
     let name = format!("ping-{}", target_name(&peer.host));
-    Ok(TargetSpec { name, network: Some(network), ..TargetSpec::default() })
+    Ok(TargetSpec::new(name, network))
 }
 
 /// Round trips for as long as the load.

@@ -65,7 +65,7 @@ fn boot_key((spec, network): Wanted<'_>) -> BootKey {
 
 /// The guest of a target, with its network if it has one instead of a disk.
 fn wanted(target: &TargetSpec) -> Option<Wanted<'_>> {
-    Some((target.guest.as_ref()?, target.network.as_ref()))
+    Some((target.guest()?, target.network()))
 }
 
 /// Checks that guests can be booted at all; the error says what is missing and how to get it.
@@ -136,7 +136,7 @@ impl Guests {
             unpack_kernels(&mut boots, &run_dir)?;
         }
         for target in plan.everything() {
-            let refused = target.guest.as_ref().map(|spec| accel::parameters(spec, accel, Path::new("/")));
+            let refused = target.guest().map(|spec| accel::parameters(spec, accel, Path::new("/")));
             refused.transpose().with_context(|| format!("target {:?}", target.name))?;
         }
         let qemu_version = capabilities.version().to_owned();
@@ -237,7 +237,7 @@ impl Guests {
         let run_dir = self.run_dir.join(format!("iotax-{tag}"));
         undo_log.make_tree(&run_dir)?;
         undo_log.record(Effect::Guest { marker: marker.clone() })?;
-        let key = boot_key((slot.spec, slot.target.network.as_ref()));
+        let key = boot_key((slot.spec, slot.target.network()));
         let boot = self.boots.get(&key).context("every guest of the plan was prepared for")?;
         let device = match slot.device {
             MeasuredDevice::Disk(built) => GuestDevice::Disk(self.storage(slot, built, first)),
@@ -271,7 +271,7 @@ impl Guests {
                 size: slot.target.disk_size(RequiredSpace { area: built.size, ..self.space }),
                 writable: built.writable,
             }),
-            l2_cache_size: slot.target.file.as_ref().and_then(|file| file.l2_cache_size),
+            l2_cache_size: slot.target.file().and_then(|file| file.l2_cache_size),
             filesystem: filesystem.map(|_| GuestFilesystem { make: first, size: built.size }),
         }
     }

@@ -34,7 +34,7 @@ use anyhow::Context;
 use iotax_model::RunState;
 use iotax_model::plan::{BETWEEN, Plan};
 use iotax_model::record::{Environment, RunPhase, TargetRecord};
-use iotax_model::target::{Accel, NetworkEnds, NetworkStack, Stack, StorageStack, TargetSpec};
+use iotax_model::target::{Accel, NetworkEnds, NetworkStack, TargetKind, TargetSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::verify_errors::Recovery;
 use iotax_model::warning::Warning;
@@ -201,7 +201,7 @@ impl Runner<'_> {
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
         let order = self.order;
-        let has_storage = order.plan.everything().any(|target| target.network.is_none());
+        let has_storage = order.plan.everything().any(|target| target.network().is_none());
         let mut environment = environment(order.guests);
         if has_storage {
             progress.phase("measuring the engine's own cost");
@@ -324,14 +324,16 @@ impl Runner<'_> {
         stop: &Interrupt,
     ) -> anyhow::Result<Target> {
         let remote_agent = self.remote_agents.take(&spec.name);
-        let site = match spec.stack()? {
-            Stack::Path(path) => builder
+        let site = match spec.kind()? {
+            TargetKind::Path(path) => builder
                 .open_or_create(path, undo_log)
                 .map(|built| Site::Host(HostSite::new(built)))
                 .map_err(Into::into),
-            Stack::Storage(storage) => build_storage(&spec, storage, builder, undo_log),
-            Stack::Remote(_) => build_remote(remote_agent, self.order.plan.size()),
-            Stack::Network(network) => self.build_network(&network, number, remote_agent, undo_log, stop),
+            TargetKind::Storage => build_storage(&spec, builder, undo_log),
+            TargetKind::Remote(_) => build_remote(remote_agent, self.order.plan.size()),
+            TargetKind::Network(network) => {
+                self.build_network(&network, number, remote_agent, undo_log, stop)
+            }
         };
         let site = site.with_context(|| format!("target {:?}", spec.name))?;
         Ok(Target { spec, site, is_filled: false, stamped: None })
@@ -418,15 +420,10 @@ impl Runner<'_> {
 }
 
 /// Builds storage on this host, for this host or a guest.
-fn build_storage(
-    spec: &TargetSpec,
-    storage: StorageStack<'_>,
-    builder: &mut Builder,
-    undo_log: &mut UndoLog,
-) -> anyhow::Result<Site> {
-    let built = builder.build(spec, storage, undo_log)?;
-    Ok(match storage.guest {
-        Some(guest) => Site::Guest(Box::new(GuestSite::new(guest, storage.disk.file(), built))),
+fn build_storage(spec: &TargetSpec, builder: &mut Builder, undo_log: &mut UndoLog) -> anyhow::Result<Site> {
+    let built = builder.build(spec, undo_log)?;
+    Ok(match spec.guest() {
+        Some(guest) => Site::Guest(Box::new(GuestSite::new(guest, spec.file(), built))),
         None => Site::Host(HostSite::new(built)),
     })
 }
@@ -508,11 +505,11 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
     let built = plan
         .everything()
-        .filter(|spec| matches!(spec.stack(), Ok(Stack::Storage(_))))
+        .filter(|spec| matches!(spec.kind(), Ok(TargetKind::Storage)))
         .flat_map(target::instances)
         .count();
     let fill = built as f64 * plan.filled().0 as f64 / FILL;
-    let guests = plan.everything().filter_map(|t| t.guest.as_ref()).map(|guest| guest.count).sum::<u32>();
+    let guests = plan.everything().filter_map(|t| t.guest()).map(|guest| guest.count).sum::<u32>();
     let guests = f64::from(guests);
     let boot = match accel {
         Some(Accel::Tcg) => 2.0 + 1.5 * guests,

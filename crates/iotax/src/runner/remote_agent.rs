@@ -9,7 +9,7 @@ use anyhow::Context;
 use iotax_model::plan::Plan;
 use iotax_model::record::{CacheDrop, TargetRecord};
 use iotax_model::survey::Survey;
-use iotax_model::target::{Layer, LayerKind, NetworkEnds, NetworkStack, Remote, Stack, TargetSpec};
+use iotax_model::target::{Layer, LayerKind, NetworkEnds, NetworkStack, Remote, TargetKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
@@ -65,12 +65,12 @@ impl RemoteAgents {
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
-        let remote = |spec| match TargetSpec::stack(spec).ok()? {
-            Stack::Remote(remote) => Some((spec, remote, Purpose::Storage)),
-            Stack::Network(NetworkStack { ends: NetworkEnds::Remote(remote), .. }) => {
+        let remote = |spec| match TargetSpec::kind(spec).ok()? {
+            TargetKind::Remote(remote) => Some((spec, remote, Purpose::Storage)),
+            TargetKind::Network(NetworkStack { ends: NetworkEnds::Remote(remote), .. }) => {
                 Some((spec, remote, Purpose::Server))
             }
-            Stack::Path(_) | Stack::Storage(_) | Stack::Network(_) => None,
+            TargetKind::Path(_) | TargetKind::Storage | TargetKind::Network(_) => None,
         };
         let remotes: Vec<(&TargetSpec, Remote, Purpose)> = plan.everything().filter_map(remote).collect();
         if remotes.is_empty() {
@@ -94,7 +94,7 @@ impl RemoteAgents {
             let files = plan.space().files.0;
             let size = plan.touched().0.saturating_mul(alike.count() as u64).saturating_add(files);
             remote_agent.inspect(Bytes(size))?;
-            let shown = spec.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+            let shown = spec.path().map(|path| path.display().to_string()).unwrap_or_default();
             preflight::check_found(&shown, remote_agent.description.length, plan, &plan.work_on(spec))?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 use super::*;
 use crate::plan::{Margin, Plan};
-use crate::target::TargetSpec;
+use crate::target::{PathSpec, TargetSpec};
 use crate::units::{Bytes, Nanos};
 use proptest::prelude::*;
 
@@ -534,7 +534,7 @@ proptest! {
                 }
             }
             Ok(jobs) => {
-                let target = TargetSpec { name: "t".into(), path: Some("/t".into()), ..TargetSpec::default() };
+                let target = TargetSpec::new("t", PathSpec("/t".into()));
                 let plan = Plan {
                     name: "job.fio".into(),
                     repeat: 1,

@@ -315,7 +315,7 @@ mod tests {
         let targets = ["vm-none-threads", "vm-none-native", "vm-directsync-threads", "vm-directsync-native"];
         assert_eq!(names(&text), [&targets[..], &["randread-4k-qd1"]].concat());
         let plan = Plan::from_toml(&text).expect("valid");
-        let last = plan.targets[3].guest.as_ref().expect("a guest");
+        let last = plan.targets[3].guest().expect("a guest");
         assert_eq!((last.cache.word(), last.aio.word()), ("directsync", "native"));
         assert_eq!(plan.baseline, "vm-none-threads");
         // Numbers and booleans get the key as a prefix.

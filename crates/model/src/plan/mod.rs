@@ -290,7 +290,7 @@ impl Plan {
         for target in self.everything() {
             let echoes = |workload: &&Workload| {
                 workload.net.as_ref().is_some_and(|net| net.test == NetTest::IcmpRtt)
-                    && target.network.as_ref().is_some_and(|network| network.via.is_in_user_mode())
+                    && target.network().is_some_and(|network| network.via.is_in_user_mode())
             };
             if let Some(workload) = self.work_on(target).into_iter().find(echoes) {
                 return Err(target
@@ -300,9 +300,9 @@ impl Plan {
                     ))
                     .into());
             }
-            let other = |workload: &&Workload| workload.net.is_some() != target.network.is_some();
+            let other = |workload: &&Workload| workload.net.is_some() != target.network().is_some();
             let Some(workload) = self.work_on(target).into_iter().find(other) else { continue };
-            let remedy = if target.network.is_some() {
+            let remedy = if target.network().is_some() {
                 "a network carries workloads with net = { test = \"tcp\" } or another test of net"
             } else {
                 "it needs a target with network = { via = \"veth\" } or another way"
@@ -316,7 +316,8 @@ impl Plan {
     /// Checks that file workloads have a filesystem to run on.
     fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
-            let Some(remedy) = target.stack()?.wants_filesystem() else { continue };
+            target.kind()?;
+            let Some(remedy) = target.stack.wants_filesystem() else { continue };
             if let Some(workload) =
                 self.work_on(target).into_iter().find(|workload| workload.needs_directory())
             {
@@ -433,11 +434,11 @@ impl Plan {
     #[must_use]
     pub fn has_own_storage(&self, target: &TargetSpec) -> bool {
         let shares = |other: &TargetSpec| {
-            let group = |spec: &TargetSpec| spec.lvm.as_ref().and_then(|lvm| lvm.vg.clone());
+            let group = |spec: &TargetSpec| spec.lvm().and_then(|lvm| lvm.vg.clone());
             let same = |one: Option<String>, two: Option<String>| one.is_some() && one == two;
-            let is_one_disk = other.device.is_some() && other.device == target.device;
+            let is_one_disk = other.device().is_some() && other.device() == target.device();
             is_one_disk
-                || (other.path.is_some() && other.path == target.path)
+                || (other.path().is_some() && other.path() == target.path())
                 || same(group(other), group(target))
         };
         let is_other = |other: &&TargetSpec| {
@@ -452,7 +453,7 @@ impl Plan {
         else {
             return Ok(());
         };
-        let reason = if self.targets.iter().any(|target| target.guest.is_some()) {
+        let reason = if self.targets.iter().any(|target| target.guest().is_some()) {
             "a guest has no storage but its target"
         } else if self.targets.iter().any(|target| target.remote().is_some()) {
             "it would be written on the other machine and stay there"
@@ -535,7 +536,7 @@ impl Plan {
 
     /// Returns whether a workload is for a target: where storage and networks are watched together, each has work of its own.
     pub(crate) fn fits(&self, target: &TargetSpec, workload: &Workload) -> bool {
-        !self.is_together() || workload.net.is_some() == target.network.is_some()
+        !self.is_together() || workload.net.is_some() == target.network().is_some()
     }
 
     /// Returns whether all targets are measured in one window.
@@ -552,7 +553,7 @@ impl Plan {
     /// The distinct directories of created files.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
-        let mut dirs: Vec<PathBuf> = self.everything().filter_map(|t| t.file.as_ref()?.dir.clone()).collect();
+        let mut dirs: Vec<PathBuf> = self.everything().filter_map(|t| t.file()?.dir.clone()).collect();
         dirs.sort();
         dirs.dedup();
         dirs

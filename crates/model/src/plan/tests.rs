@@ -35,8 +35,8 @@ fn the_documented_plan_reads() {
     let plan = Plan::from_toml(GOOD).expect("valid");
     assert_eq!((plan.repeat, plan.size(), plan.directories().len()), (3, Bytes(8 << 30), 1));
     assert_eq!(plan.workloads[0].runtime, Nanos::from_secs(30));
-    assert_eq!(plan.targets[1].file.as_ref().map(|f| f.format), Some(Format::Qcow2));
-    assert_eq!(plan.targets[1].guest.as_ref().map(|g| g.cache), Some(CacheMode::None));
+    assert_eq!(plan.targets[1].file().map(|f| f.format), Some(Format::Qcow2));
+    assert_eq!(plan.targets[1].guest().map(|g| g.cache), Some(CacheMode::None));
     let json = serde_json::to_string(&plan).expect("serializes");
     assert_eq!(serde_json::from_str::<Plan>(&json).expect("reads back"), plan);
 }
@@ -66,7 +66,7 @@ proptest! {
         let mut plan = Plan::from_toml(GOOD).expect("valid");
         let [whole, name, beside, noise] = names;
         plan.name = whole;
-        let neighbour = TargetSpec { name: "noise".into(), path: Some("/n".into()), ..TargetSpec::default() };
+        let neighbour = TargetSpec::new("noise", crate::target::PathSpec("/n".into()));
         plan.neighbours = vec![Neighbour { target: neighbour, workload: plan.workloads[0].clone() }];
         plan.neighbours[0].workload.name = noise;
         let job = Workload { name: beside, ..plan.workloads[0].clone() };
@@ -277,7 +277,7 @@ fn a_plan_is_written_as_a_file_that_reads_as_the_same_plan() {
     }
     assert!(text.contains("# Length of the measurement\nruntime = \"2s\"\n"), "{text}");
     assert!(
-        text.contains("# raw file > virtio-blk cache=unsafe aio=threads > guest, beside noisy\n[[target]]"),
+        text.contains(" > raw file > virtio-blk cache=unsafe aio=threads iothread=2 queues=2 > guest, beside noisy\n[[target]]"),
         "{text}"
     );
     let too_large = Plan { seed: Some(u64::MAX), ..plan };
@@ -443,7 +443,7 @@ fn a_network_carries_its_own_work_and_nothing_else() {
         ),
         (format!("[defaults]\nsize = '1m'\n{target}{work}"), "also of [defaults]"),
         (format!("{target}[[workload]]\nnet = {{ test = 'tpc' }}\n"), "accepted: tcp, udp"),
-        (format!("{target}path = '/x'\n{work}"), "network stands alone"),
+        (format!("{target}path = '/x'\n{work}"), "network stands at the bottom, which path excludes"),
         (
             format!("{target}[[workload]]\ntest = 'stat'\nnet = {{ test = 'tcp' }}\n"),
             "net has a test of its own",

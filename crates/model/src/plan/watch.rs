@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{Action, Operation, PlannedEvent};
 use super::{Plan, PlanError};
 use crate::number;
-use crate::target::{DiskStack, NewFile, Stack, StorageStack, TargetSpec};
+use crate::target::{PlannedLayer, TargetSpec};
 use crate::units::Nanos;
 use crate::words::words;
 use crate::workload::{Kind, Verify, Workload};
@@ -387,13 +387,11 @@ impl WatchSpec {
 
 /// Returns whether the QEMU of a target can carry out an operation.
 fn can(target: &TargetSpec, operation: Operation) -> bool {
-    let Ok(Stack::Storage(StorageStack { disk, guest: Some(guest) })) = target.stack() else { return false };
-    let is_image = match disk {
-        DiskStack::Block(_) => false,
-        DiskStack::InDirectory(_, file) | DiskStack::OnFilesystem(_, _, file) => {
-            matches!(file, NewFile::Qcow2(_) | NewFile::Raw(_, None))
-        }
+    let (below, guest) = match target.stack.layers() {
+        [below @ .., PlannedLayer::Guest(guest)] if target.network().is_none() => (below, guest),
+        _ => return false,
     };
+    let is_image = matches!(below.last(), Some(PlannedLayer::File(_)));
     guest.count == 1 && (is_image || operation == Operation::Stop)
 }
 

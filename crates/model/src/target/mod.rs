@@ -1,33 +1,33 @@
 //! Targets: the storage or network to measure, and the layers it consists of.
 //!
-//! A target is built from the bottom up, and each layer is optional: a block device, a logical volume, a filesystem, a file on it, a loop
-//! device over the file, a guest that has the topmost layer as its disk.
+//! A target is a [`Stack`]: layers from the bottom up, in any order in which each stands on what the one below it offers.
 
-mod block;
 mod description;
-mod guest;
-mod image;
+mod kind;
 mod layer;
-mod network;
+mod layers;
 mod remote;
 mod settings;
 mod stack;
+mod table;
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
+use layers::TargetTable;
 
-pub use block::{FilesystemSpec, FsType, LoopSpec, LvKind, LvmSpec};
-pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
-pub use image::{FileSpec, Format, Preallocation, Snapshot};
+pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
-pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
+pub use layers::{
+    Accel, Aio, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, Format, FsType, GuestFs,
+    GuestSpec, Interface, Kind, LayerSpec, LocalPath, Location, LoopSpec, LvKind, LvmSpec, MachineType,
+    NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, PathSpec, PlannedLayer, Preallocation, Snapshot,
+};
 pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};
-pub use stack::{BlockStack, DiskStack, NewFile, Stack, StorageStack};
+pub use stack::Stack;
 
 /// The space that a plan's workloads need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,45 +38,19 @@ pub struct RequiredSpace {
     pub files: Bytes,
 }
 
-/// A target as a plan describes it. Exactly one of `path`, `device`, `lvm.vg`, `file.dir` and `network` is at the bottom.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+/// A target as a plan describes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "TargetTable", into = "TargetTable")]
 pub struct TargetSpec {
     /// Unique within a plan.
     pub name: String,
-    /// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another. An existing one is measured as it is; a
-    /// missing file is created, filled, measured and removed.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub path: Option<PathBuf>,
+    /// Its layers.
+    pub stack: Stack,
     /// Run the agent on the path's machine under sudo(8).
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub sudo: bool,
-    /// A block device. iotax writes to it only if the command line names it again.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub device: Option<PathBuf>,
-    /// A new logical volume.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub lvm: Option<LvmSpec>,
-    /// A new filesystem on the device or volume.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub filesystem: Option<FilesystemSpec>,
-    /// A new file, on that filesystem or in a directory.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub file: Option<FileSpec>,
-    /// A network path between client and server, instead of storage.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub network: Option<NetworkSpec>,
-    /// A loop device over the file.
-    #[serde(rename = "loop", skip_serializing_if = "Option::is_none", default)]
-    pub loop_device: Option<LoopSpec>,
-    /// The guest that has the target as its disk; if absent, it is measured on the host.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub guest: Option<GuestSpec>,
     /// Name of a `[[neighbour]]` that produces load while this target is measured.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub neighbour: Option<String>,
-    /// Settings of the kernel that hold while the target is measured: applied right before each measurement, restored right after it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    /// Settings of the kernel that hold while the target is measured.
     pub settings: Option<Settings>,
 }
 
@@ -89,10 +63,63 @@ pub struct TargetError {
 }
 
 impl TargetSpec {
+    /// A target with these layers.
+    pub fn new(name: impl Into<String>, stack: impl Into<Stack>) -> Self {
+        Self { name: name.into(), stack: stack.into(), ..Self::default() }
+    }
+
+    /// The path that is measured where it is.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.stack.find::<PathSpec>().map(|PathSpec(path)| path.as_path())
+    }
+
+    /// The block device at the bottom.
+    #[must_use]
+    pub fn device(&self) -> Option<&Path> {
+        self.stack.find::<DeviceSpec>().map(|DeviceSpec(path)| path.as_path())
+    }
+
+    /// The topmost new volume.
+    #[must_use]
+    pub fn lvm(&self) -> Option<&LvmSpec> {
+        self.stack.find()
+    }
+
+    /// The topmost new filesystem of the host.
+    #[must_use]
+    pub fn filesystem(&self) -> Option<&FilesystemSpec> {
+        self.stack.find()
+    }
+
+    /// The topmost new file.
+    #[must_use]
+    pub fn file(&self) -> Option<&FileSpec> {
+        self.stack.find()
+    }
+
+    /// The topmost loop device.
+    #[must_use]
+    pub fn loop_device(&self) -> Option<&LoopSpec> {
+        self.stack.find()
+    }
+
+    /// The network path that is measured instead of storage.
+    #[must_use]
+    pub fn network(&self) -> Option<&NetworkSpec> {
+        self.stack.find()
+    }
+
+    /// The guest that is measured.
+    #[must_use]
+    pub fn guest(&self) -> Option<&GuestSpec> {
+        self.stack.find()
+    }
+
     /// The machine of a path on another machine. The path must have passed [`Self::check`].
     #[must_use]
     pub fn remote(&self) -> Option<Remote> {
-        Remote::parse(&self.path.as_ref()?.to_string_lossy()).ok()
+        Remote::parse(&self.path()?.to_string_lossy()).ok()
     }
 
     /// The settings of the kernel that are given.
@@ -105,9 +132,17 @@ impl TargetSpec {
     #[must_use]
     pub fn is_same_storage(&self, other: &Self) -> bool {
         let bare = |spec: &Self| Self { name: String::new(), settings: None, ..spec.clone() };
-        let shareable =
-            self.guest.is_none() && self.network.is_none() && self.lvm.is_none() && self.filesystem.is_none();
-        let has_snapshot = self.file.as_ref().is_some_and(|file| file.snapshot.is_some());
+        let is_own = |layer: &PlannedLayer| {
+            matches!(
+                layer,
+                PlannedLayer::Path(_)
+                    | PlannedLayer::Device(_)
+                    | PlannedLayer::File(_)
+                    | PlannedLayer::Loop(_)
+            )
+        };
+        let shareable = self.stack.layers().iter().all(is_own);
+        let has_snapshot = self.file().is_some_and(|file| file.snapshot.is_some());
         // Two targets without settings are two files: A against A.
         !self.setting_values().is_empty() && shareable && !has_snapshot && bare(self) == bare(other)
     }
@@ -115,13 +150,13 @@ impl TargetSpec {
     /// The filesystem that the guest creates on its disk.
     #[must_use]
     pub fn filesystem_in_guest(&self) -> Option<GuestFs> {
-        self.guest.as_ref()?.filesystem
+        self.guest()?.filesystem
     }
 
     /// Size of the disk or file needed to measure `space`: a filesystem in the guest takes its part and holds the workloads' files.
     #[must_use]
     pub fn disk_size(&self, space: RequiredSpace) -> Bytes {
-        match &self.guest {
+        match self.guest() {
             Some(guest) if guest.filesystem.is_some() => {
                 guest.disk_size(Bytes(space.area.0.saturating_add(space.files.0)))
             }
@@ -132,7 +167,7 @@ impl TargetSpec {
     /// Size of a filesystem created for the target's file: the file, and on the host the workloads' files.
     #[must_use]
     pub fn on_filesystem(&self, space: RequiredSpace) -> Bytes {
-        let beside = if self.guest.is_some() { 0 } else { space.files.0 };
+        let beside = if self.guest().is_some() { 0 } else { space.files.0 };
         Bytes(self.disk_size(space).0.saturating_add(beside))
     }
 
@@ -146,7 +181,7 @@ impl TargetSpec {
             let accepted = "a name is 1 to 40 letters, digits, '-', '_' or '.' and does not begin with '.'";
             return Err(self.refused(accepted.into()));
         }
-        self.stack().map(drop)
+        self.kind().map(drop)
     }
 
     pub(crate) fn refused(&self, reason: String) -> TargetError {
@@ -158,111 +193,80 @@ impl TargetSpec {
 mod tests {
     use super::*;
 
-    fn spec() -> TargetSpec {
-        TargetSpec {
-            name: "vm".into(),
-            file: Some(FileSpec {
-                dir: Some("/srv".into()),
-                format: Format::Qcow2,
-                preallocation: Preallocation::Metadata,
-                snapshot: Some(Snapshot::External),
-                ..FileSpec::default()
-            }),
-            guest: Some(GuestSpec::default()),
-            ..TargetSpec::default()
-        }
+    fn target(keys: &str) -> TargetSpec {
+        toml::from_str(&format!("name = 't'\n{keys}")).unwrap_or_else(|error| panic!("{keys}: {error}"))
     }
+
+    const SNAPSHOT: &str =
+        "file = { dir = '/srv', format = 'qcow2', preallocation = 'metadata', snapshot = 'external' }\n";
 
     #[test]
     fn impossible_targets_are_refused_with_the_reason() {
-        assert_eq!(spec().check(), Ok(()));
-        let file = spec().file.expect("has one");
-        for (bad, word) in [
-            (TargetSpec { file: None, ..spec() }, "needs path"),
-            (TargetSpec { path: Some("/x".into()), ..spec() }, "excludes"),
-            (TargetSpec { path: Some("/x".into()), file: None, ..spec() }, "measured where it is"),
-            (TargetSpec { guest: None, ..spec() }, "only be read by a guest"),
-            (TargetSpec { name: "a b".into(), ..spec() }, "letters"),
-            (TargetSpec { name: "../x".into(), ..spec() }, "letters"),
+        for (keys, words) in [
             (
-                TargetSpec {
-                    file: Some(FileSpec { format: Format::Raw, snapshot: None, ..file.clone() }),
-                    ..spec()
-                },
-                "metadata",
+                "guest = {}",
+                "guest needs a block device, a raw file, a disk image or a network for a guest below it",
             ),
+            ("", "needs path = \"...\", file = { dir"),
+            ("path = '/x'\nfile = { dir = '/srv' }", "file stands at the bottom, which path excludes"),
+            ("path = '/x'\nguest = {}", "path is measured where it is, so guest cannot stand on it"),
+            (SNAPSHOT, "ends with file, a disk image, on which nothing can be measured; add guest = {}"),
+            ("file = { dir = '/srv', preallocation = 'metadata' }\nguest = {}", "metadata"),
             (
-                TargetSpec {
-                    file: Some(FileSpec { format: Format::Raw, preallocation: Preallocation::Off, ..file }),
-                    ..spec()
-                },
-                "snapshot",
+                "file = { dir = '/srv', snapshot = 'external' }\nguest = {}",
+                "snapshot needs format = \"qcow2\"",
             ),
-            (
-                TargetSpec {
-                    guest: Some(GuestSpec {
-                        aio: Aio::Native,
-                        cache: CacheMode::Writeback,
-                        ..GuestSpec::default()
-                    }),
-                    ..spec()
-                },
-                "native",
-            ),
-            (TargetSpec { guest: Some(GuestSpec { vcpus: 0, ..GuestSpec::default() }), ..spec() }, "vcpus"),
-            (
-                TargetSpec {
-                    guest: Some(GuestSpec { memory: Bytes(1 << 20), ..GuestSpec::default() }),
-                    ..spec()
-                },
-                "memory",
-            ),
+            ("file = { dir = '/srv' }\nguest = { aio = 'native', cache = 'writeback' }", "native"),
+            ("file = { dir = '/srv' }\nguest = { vcpus = 0 }", "vcpus"),
+            ("file = { dir = '/srv' }\nguest = { memory = '1m' }", "memory"),
         ] {
-            assert!(bad.check().expect_err(word).to_string().contains(word), "{bad:?}");
+            let refusal = target(keys).check().expect_err(words).to_string();
+            assert!(refusal.contains(words), "{keys}: {refusal}");
+        }
+        for name in ["a b", "../x"] {
+            let refusal = TargetSpec::new(name, PathSpec("/x".into())).check().expect_err(name).to_string();
+            assert!(refusal.contains("letters"), "{refusal}");
         }
     }
 
     #[test]
-    fn layers_stand_on_what_can_carry_them() {
-        let device =
-            || TargetSpec { name: "t".into(), device: Some("/dev/x".into()), ..TargetSpec::default() };
-        let ext4 = || Some(FilesystemSpec { kind: FsType::Ext4, mount_options: None, nodatacow: false });
-        let lvm = |vg: Option<&str>| Some(LvmSpec { vg: vg.map(str::to_owned), ..LvmSpec::default() });
-        let here = || Some(FileSpec::default());
+    fn layers_stand_on_what_offers_what_they_need() {
         for good in [
-            device(),
-            TargetSpec { lvm: lvm(None), ..device() },
-            TargetSpec {
-                lvm: lvm(None),
-                filesystem: ext4(),
-                file: here(),
-                guest: Some(GuestSpec::default()),
-                ..device()
-            },
-            TargetSpec {
-                filesystem: ext4(),
-                file: here(),
-                loop_device: Some(LoopSpec::default()),
-                ..device()
-            },
-            TargetSpec { device: None, lvm: lvm(Some("vg")), ..device() },
-            TargetSpec { device: None, path: Some("ssh://me@host/x".into()), ..device() },
-            TargetSpec { device: None, path: Some("ssh://me@host/x".into()), sudo: true, ..device() },
+            "device = '/dev/x'",
+            "device = '/dev/x'\nlvm = {}",
+            "device = '/dev/x'\nlvm = {}\nfilesystem = { type = 'ext4' }\nfile = {}\nguest = {}",
+            "device = '/dev/x'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}",
+            "lvm = { vg = 'vg' }",
+            "path = 'ssh://me@host/x'",
+            "path = 'ssh://me@host/x'\nsudo = true",
+            "stack = '/srv > raw file > loop direct_io=true > xfs > qcow2 file > virtio-scsi cache=none aio=threads > guest'",
         ] {
-            assert_eq!(good.check(), Ok(()), "{good:?}");
+            assert_eq!(target(good).check(), Ok(()), "{good}");
         }
-        for (bad, word) in [
-            (TargetSpec { lvm: lvm(Some("vg")), ..device() }, "exclude each other"),
-            (TargetSpec { device: None, lvm: lvm(None), ..device() }, "needs vg"),
-            (TargetSpec { file: here(), ..device() }, "needs a filesystem"),
-            (TargetSpec { filesystem: ext4(), ..device() }, "needs file"),
-            (TargetSpec { device: None, file: here(), ..device() }, "needs dir"),
-            (TargetSpec { loop_device: Some(LoopSpec::default()), ..device() }, "loop needs"),
-            (TargetSpec { device: None, path: Some("ssh://host".into()), ..device() }, "no path"),
-            (TargetSpec { path: Some("/x".into()), ..device() }, "excludes device"),
-            (TargetSpec { sudo: true, ..device() }, "another machine"),
+        for (bad, words) in [
+            ("device = '/dev/x'\nlvm = { vg = 'vg' }", "lvm stands at the bottom, which device excludes"),
+            ("lvm = {}", "lvm needs vg"),
+            (
+                "device = '/dev/x'\nfile = {}",
+                "file needs a directory, and device is a block device; put filesystem = { type = \"ext4\" } between",
+            ),
+            (
+                "device = '/dev/x'\nfilesystem = { type = 'ext4' }",
+                "ends with filesystem, a directory, on which nothing can be measured; add file = {}",
+            ),
+            ("file = {}", "file needs dir"),
+            ("filesystem = { type = 'ext4' }\nfile = {}", "filesystem needs a block device below it"),
+            ("device = '/dev/x'\nloop = {}", "loop needs a raw file, and device is a block device"),
+            ("path = 'ssh://host'", "no path"),
+            ("path = '/x'\ndevice = '/dev/x'", "device stands at the bottom, which path excludes"),
+            ("device = '/dev/x'\nsudo = true", "another machine"),
+            (
+                "stack = '/srv > raw file > loop direct_io=true > thick LVM volume'",
+                "lvm makes its group on a device",
+            ),
         ] {
-            assert!(bad.check().expect_err(word).to_string().contains(word), "{bad:?}: {:?}", bad.check());
+            let refusal = target(bad).check().expect_err(words).to_string();
+            assert!(refusal.contains(words), "{bad}: {refusal}");
         }
     }
 
@@ -310,10 +314,10 @@ mod tests {
         assert_eq!(with(Some(GuestFs::Xfs)).disk_size(size), Bytes(320 << 20));
         assert_eq!(with(Some(GuestFs::Xfs)).disk_size(Bytes(1 << 30)), Bytes((1024 + 64 + 128) << 20));
 
-        let mounted = TargetSpec { guest: Some(with(Some(GuestFs::Ext4))), ..spec() };
-        assert!(mounted.check().expect_err("exchanged").to_string().contains("use snapshot = \"internal\""));
-        let file = mounted.file.clone().map(|file| FileSpec { snapshot: Some(Snapshot::Internal), ..file });
-        assert_eq!(TargetSpec { file, ..mounted }.check(), Ok(()));
+        let mounted = format!("{SNAPSHOT}guest = {{ filesystem = 'ext4' }}");
+        let refusal = target(&mounted).check().expect_err("exchanged").to_string();
+        assert!(refusal.contains("use snapshot = \"internal\""), "{refusal}");
+        assert_eq!(target(&mounted.replace("external", "internal")).check(), Ok(()));
     }
 
     #[test]

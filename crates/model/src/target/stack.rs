@@ -1,285 +1,112 @@
-//! The parts of a target, once its keys have been found to fit together.
-//!
-//! A plan's table has a key for each part and may combine them in any way. [`TargetSpec::stack`] rejects combinations that cannot be built
-//! and returns the others in a form that has no room for them.
+//! Stacks: layers from the bottom up, each on what the one below it offers.
 
-use std::path::Path;
+use super::layers::{self, Below, Interface, LayerSpec, Location, PlannedLayer, Segments};
+use super::{FileSpec, GuestSpec, NetworkSpec, Snapshot};
 
-use super::{
-    FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LoopSpec, LvmSpec, NetworkEnds, NetworkStack,
-    Remote, Snapshot, TargetError, TargetSpec,
-};
-
-/// A target, by where it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stack<'a> {
-    /// A file or device on this machine, or a new file there.
-    Path(&'a Path),
-    /// The same on another machine.
-    Remote(Remote),
-    /// Storage that iotax builds on this machine.
-    Storage(StorageStack<'a>),
-    /// A network path between client and server.
-    Network(NetworkStack<'a>),
+/// The layers of a target, from the bottom up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stack {
+    layers: Vec<PlannedLayer>,
 }
 
-/// Storage that iotax builds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StorageStack<'a> {
-    /// The topmost layer on the host.
-    pub disk: DiskStack<'a>,
-    /// The guest that has it as its disk.
-    pub guest: Option<&'a GuestSpec>,
+impl<L: Into<PlannedLayer>> From<L> for Stack {
+    fn from(layer: L) -> Self {
+        Self::default().with(layer)
+    }
 }
 
-/// The topmost layer on the host, and all below it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiskStack<'a> {
-    /// A bare device or volume.
-    Block(BlockStack<'a>),
-    /// A new file in an existing directory.
-    InDirectory(&'a Path, NewFile<'a>),
-    /// A new file on a new filesystem.
-    OnFilesystem(BlockStack<'a>, &'a FilesystemSpec, NewFile<'a>),
-}
-
-/// A block device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlockStack<'a> {
-    /// An existing device.
-    Device(&'a Path),
-    /// A volume in a new group on an existing device.
-    NewGroup(&'a Path, &'a LvmSpec),
-    /// A volume in an existing group.
-    Group(&'a str, &'a LvmSpec),
-}
-
-/// A file that iotax creates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NewFile<'a> {
-    /// A raw file, with a loop device over it if one is wanted.
-    Raw(&'a FileSpec, Option<&'a LoopSpec>),
-    /// A qcow2 image.
-    Qcow2(&'a FileSpec),
-}
-
-impl<'a> Stack<'a> {
-    /// The fix if file workloads have no filesystem to run on; `None` if, as far as the plan shows, they have one.
+impl Stack {
+    /// The stack with another layer on top.
     #[must_use]
-    pub const fn wants_filesystem(&self) -> Option<&'static str> {
-        let storage = match self {
-            Self::Network(_) => return Some("it is a network; give a path, file, device or lvm"),
-            Self::Path(_) | Self::Remote(_) => return None,
-            Self::Storage(storage) => storage,
+    pub fn with(mut self, layer: impl Into<PlannedLayer>) -> Self {
+        self.layers.push(layer.into());
+        self
+    }
+
+    /// The stack without the layers of a kind.
+    #[must_use]
+    pub fn without<L: LayerSpec>(mut self) -> Self {
+        self.layers.retain(|layer| L::of(layer).is_none());
+        self
+    }
+
+    /// Its layers, from the bottom up.
+    #[must_use]
+    pub fn layers(&self) -> &[PlannedLayer] {
+        &self.layers
+    }
+
+    /// Its layers, to change them.
+    pub fn layers_mut(&mut self) -> &mut [PlannedLayer] {
+        &mut self.layers
+    }
+
+    /// The topmost layer of a kind.
+    #[must_use]
+    pub fn find<L: LayerSpec>(&self) -> Option<&L> {
+        self.layers.iter().rev().find_map(L::of)
+    }
+
+    /// The topmost layer of a kind, to change it.
+    pub fn find_mut<L: LayerSpec>(&mut self) -> Option<&mut L> {
+        self.layers.iter_mut().rev().find_map(L::of_mut)
+    }
+
+    /// Returns whether it has a layer of a kind.
+    #[must_use]
+    pub fn has<L: LayerSpec>(&self) -> bool {
+        self.find::<L>().is_some()
+    }
+
+    /// The place of its bottom on this machine.
+    #[must_use]
+    pub fn location(&self) -> Option<Location<'_>> {
+        self.layers.first()?.kind().location()
+    }
+
+    /// What it offers to a workload, or to a further layer.
+    #[must_use]
+    pub fn offers(&self) -> Interface {
+        self.layers.last().map_or(Interface::Nothing, |layer| layer.kind().offers())
+    }
+
+    /// Rejects stacks that cannot be built, with what would make them fit.
+    pub fn check(&self) -> Result<(), String> {
+        let mut below: Option<&PlannedLayer> = None;
+        for layer in &self.layers {
+            fit(layer, below)?;
+            layer.kind().check()?;
+            below = Some(layer);
+        }
+        let Some(top) = below else {
+            return Err(
+                "needs path = \"...\", file = { dir = \"...\" }, device = \"...\", lvm = { vg = \"...\" }, \
+                 network = { via = \"...\" } or stack = \"...\""
+                    .into(),
+            );
         };
-        match (storage.guest, storage.disk) {
-            (Some(GuestSpec { filesystem: Some(_), .. }), _) => None,
-            (Some(_), _) => Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest"),
-            (None, DiskStack::Block(_)) => {
-                Some("a device or volume is raw; add filesystem = { type = \"ext4\" } and file = {}")
-            }
-            (None, DiskStack::InDirectory(_, file) | DiskStack::OnFilesystem(_, _, file)) => match file {
-                NewFile::Raw(_, Some(_)) => Some("a loop device is a raw disk; leave loop out"),
-                NewFile::Raw(_, None) | NewFile::Qcow2(_) => None,
-            },
+        let offered = self.offers();
+        if !offered.is_measurable() {
+            let (key, offered) = (top.kind().key(), offered.words());
+            let more = completing(self.offers()).map(|layer| format!("; add {layer}")).unwrap_or_default();
+            return Err(format!("ends with {key}, {offered}, on which nothing can be measured{more}"));
         }
+        self.check_together()
     }
 
-    /// The number of parts that are built and measured at the same time: one, or one per guest or server.
-    #[must_use]
-    pub fn instances(&self) -> usize {
-        match self {
-            Self::Network(NetworkStack { ends: NetworkEnds::Servers(servers), .. }) => servers.len(),
-            _ => self.guest().map_or(1, |guest| guest.count as usize),
+    /// Rejects settings of several layers that exclude each other.
+    fn check_together(&self) -> Result<(), String> {
+        let on_made = self.layers.windows(2).any(
+            |pair| matches!(pair, [below, PlannedLayer::Lvm(_)] if !matches!(below, PlannedLayer::Device(_))),
+        );
+        if on_made {
+            return Err(
+                "lvm makes its group on a device of the machine; give device = \"...\" below it, or vg"
+                    .into(),
+            );
         }
-    }
-
-    /// The guest that is measured.
-    #[must_use]
-    pub const fn guest(&self) -> Option<&'a GuestSpec> {
-        match self {
-            Self::Storage(storage) => storage.guest,
-            Self::Network(network) => network.ends.guest(),
-            Self::Path(_) | Self::Remote(_) => None,
-        }
-    }
-}
-
-impl<'a> DiskStack<'a> {
-    /// The block device at the bottom.
-    #[must_use]
-    pub const fn block(&self) -> Option<BlockStack<'a>> {
-        match self {
-            Self::Block(block) | Self::OnFilesystem(block, ..) => Some(*block),
-            Self::InDirectory(..) => None,
-        }
-    }
-
-    /// The settings of the new file.
-    #[must_use]
-    pub const fn file(&self) -> Option<&'a FileSpec> {
-        match self {
-            Self::InDirectory(_, file) | Self::OnFilesystem(_, _, file) => Some(file.spec()),
-            Self::Block(_) => None,
-        }
-    }
-}
-
-impl<'a> BlockStack<'a> {
-    /// The existing device below it.
-    #[must_use]
-    pub const fn device(&self) -> Option<&'a Path> {
-        match self {
-            Self::Device(path) | Self::NewGroup(path, _) => Some(path),
-            Self::Group(..) => None,
-        }
-    }
-}
-
-impl<'a> NewFile<'a> {
-    /// Its settings.
-    #[must_use]
-    pub const fn spec(&self) -> &'a FileSpec {
-        match self {
-            Self::Raw(spec, _) | Self::Qcow2(spec) => spec,
-        }
-    }
-}
-
-/// The bottom of a target by its keys.
-enum Bottom<'a> {
-    Network(NetworkStack<'a>),
-    Path(&'a Path),
-    Remote(Remote),
-    Block(BlockStack<'a>),
-    /// The file's directory, if there is a file.
-    Directory,
-}
-
-impl TargetSpec {
-    /// The target's parts, or the reason why they cannot be built. Ignores the name.
-    pub fn stack(&self) -> Result<Stack<'_>, TargetError> {
-        self.parse().map_err(|reason| self.refused(reason))
-    }
-
-    fn parse(&self) -> Result<Stack<'_>, String> {
-        let bottom = self.bottom()?;
-        if self.sudo && !matches!(bottom, Bottom::Remote(_)) {
-            return Err("sudo is for a path on another machine, ssh://[user@]host[:port]/path".into());
-        }
-        let stack = match bottom {
-            Bottom::Path(_) | Bottom::Remote(_) if self.loop_device.is_some() => return Err(no_raw_file()),
-            Bottom::Path(path) => Stack::Path(path),
-            Bottom::Remote(remote) => Stack::Remote(remote),
-            Bottom::Network(network) => Stack::Network(network),
-            Bottom::Block(block) => Stack::Storage(self.storage(Some(block))?),
-            Bottom::Directory => Stack::Storage(self.storage(None)?),
-        };
-        if let Some(guest) = &self.guest {
-            self.check_guest(guest)?;
-        }
-        if let Some(settings) = &self.settings {
-            settings.check().map_err(|error| format!("settings: {error}"))?;
-            if matches!(stack, Stack::Remote(_) | Stack::Network(_)) {
-                return Err(
-                    "settings belong to storage on this machine: a path, device, lvm or file here".into()
-                );
-            }
-        }
-        Ok(stack)
-    }
-
-    /// Finds the one thing at the bottom.
-    fn bottom(&self) -> Result<Bottom<'_>, String> {
-        if let Some(network) = &self.network {
-            let storage = self.path.is_some()
-                || self.device.is_some()
-                || self.lvm.is_some()
-                || self.filesystem.is_some()
-                || self.file.is_some()
-                || self.loop_device.is_some();
-            if storage {
-                return Err(
-                    "network stands alone: it excludes path, device, lvm, filesystem, file and loop".into()
-                );
-            }
-            return network.stack(self.guest.as_ref()).map(Bottom::Network);
-        }
-        if let Some(path) = &self.path {
-            if self.device.is_some() || self.lvm.is_some() || self.file.is_some() || self.filesystem.is_some()
-            {
-                return Err("path stands alone: it excludes device, lvm, filesystem and file".into());
-            }
-            if self.guest.is_some() {
-                return Err("a guest needs file, lvm or device; path is measured where it is".into());
-            }
-            return if Remote::is_meant(path) {
-                Remote::parse(&path.to_string_lossy()).map(Bottom::Remote)
-            } else {
-                Ok(Bottom::Path(path))
-            };
-        }
-        let block = match (&self.device, &self.lvm) {
-            (None, None) => return Ok(Bottom::Directory),
-            (Some(device), None) => BlockStack::Device(device),
-            (device, Some(lvm)) => match (device, &lvm.vg) {
-                (Some(device), None) => BlockStack::NewGroup(device, lvm),
-                (None, Some(group)) => BlockStack::Group(group, lvm),
-                (Some(_), Some(_)) => {
-                    return Err("lvm.vg and device exclude each other: a group on the device is new".into());
-                }
-                (None, None) => return Err("lvm needs vg = \"...\", or a device for a new group".into()),
-            },
-        };
-        if self.file.is_some() && self.filesystem.is_none() {
-            return Err("a file needs a filesystem = { type = \"ext4\" } on the device or volume".into());
-        }
-        Ok(Bottom::Block(block))
-    }
-
-    /// Storage on a block device, or in the file's directory.
-    fn storage<'a>(&'a self, block: Option<BlockStack<'a>>) -> Result<StorageStack<'a>, String> {
-        let disk = match (block, &self.filesystem, &self.file) {
-            (None, _, None) => {
-                return Err(
-                    "needs path = \"...\", file = { dir = \"...\" }, device = \"...\", lvm = { vg = \"...\" } or network = { via = \"...\" }"
-                        .into(),
-                );
-            }
-            (None, Some(_), _) => return Err("filesystem needs a device or a volume to be made on".into()),
-            (Some(_), Some(_), None) => return Err("filesystem needs file = {} on it".into()),
-            (Some(_), None, _) if self.loop_device.is_some() => return Err(no_raw_file()),
-            (Some(block), None, _) => DiskStack::Block(block),
-            (Some(block), Some(filesystem), Some(file)) => {
-                if filesystem.nodatacow && filesystem.kind != FsType::Btrfs {
-                    return Err(format!("nodatacow is for btrfs, not {}", filesystem.kind));
-                }
-                if file.dir.is_some() {
-                    return Err("file lies on the target's own filesystem; leave dir out".into());
-                }
-                DiskStack::OnFilesystem(block, filesystem, self.new_file(file)?)
-            }
-            (None, None, Some(file)) => {
-                let dir = file.dir.as_deref();
-                let dir = dir.ok_or("file needs dir = \"...\", or a filesystem of the target's own")?;
-                DiskStack::InDirectory(dir, self.new_file(file)?)
-            }
-        };
-        Ok(StorageStack { disk, guest: self.guest.as_ref() })
-    }
-
-    fn new_file<'a>(&'a self, file: &'a FileSpec) -> Result<NewFile<'a>, String> {
-        file.check(self.guest.is_some())?;
-        match (file.format, &self.loop_device) {
-            (Format::Raw, loop_device) => Ok(NewFile::Raw(file, loop_device.as_ref())),
-            (Format::Qcow2, None) => Ok(NewFile::Qcow2(file)),
-            (Format::Qcow2, Some(_)) => Err(no_raw_file()),
-        }
-    }
-
-    fn check_guest(&self, guest: &GuestSpec) -> Result<(), String> {
-        guest.check()?;
-        let snapshot = self.file.as_ref().and_then(|file| file.snapshot);
+        let Some(guest) = self.find::<GuestSpec>() else { return Ok(()) };
+        let snapshot = self.find::<FileSpec>().and_then(|file| file.snapshot);
         if snapshot == Some(Snapshot::External) && guest.filesystem.is_some() {
             return Err(
                 "snapshot = \"external\" takes the disk back to what it was, which a filesystem mounted in the guest \
@@ -287,71 +114,301 @@ impl TargetSpec {
                     .into(),
             );
         }
-        if guest.count > 1 && self.device.is_some() {
+        if guest.count > 1 && matches!(self.location(), Some(Location::Device(_))) {
             return Err("several guests need a disk each: use file or lvm with a volume group".into());
         }
         Ok(())
     }
+
+    /// The remedy if file workloads have no filesystem to run on; `None` if, as far as the plan shows, they have one.
+    #[must_use]
+    pub fn wants_filesystem(&self) -> Option<&'static str> {
+        if self.has::<NetworkSpec>() {
+            return Some("it is a network; give a path, file, device or lvm");
+        }
+        let top = self.layers.last()?;
+        match (top.kind().offers(), top) {
+            (Interface::GuestDisk, _) => {
+                Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
+            }
+            (Interface::Block, PlannedLayer::Loop(_)) => Some("a loop device is a raw disk; leave loop out"),
+            (Interface::Block, _) => {
+                Some("a device or volume is raw; add filesystem = { type = \"ext4\" } and file = {}")
+            }
+            _ => None,
+        }
+    }
+
+    /// One line, from the bottom up: `/srv > raw file > virtio-blk cache=none aio=io_uring > guest`. [`Self::parse`] reads it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let below = std::iter::once(None).chain(self.layers.iter().map(Some));
+        let segments = self.layers.iter().zip(below).flat_map(|(layer, below)| layer.kind().segments(below));
+        segments.collect::<Vec<_>>().join(" > ")
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// A part of it is no layer. Whether the layers fit is for [`Self::check`].
+    pub fn parse(line: &str) -> Result<Self, String> {
+        let mut segments = Segments::of(line)?;
+        let mut stack = Self::default();
+        let mut place: Option<String> = None;
+        while segments.len() > 0 {
+            let text = segments.shown();
+            let below = Below { place: place.as_deref(), layer: stack.layers.last() };
+            let Some(layer) = PlannedLayer::read(&mut segments, &below) else {
+                // A directory or a volume group, which the next layer names.
+                if stack.layers.is_empty() && place.is_none() {
+                    place = segments.take_place();
+                }
+                if stack.layers.is_empty() && place.is_some() && segments.shown() != text {
+                    continue;
+                }
+                return Err(unknown(&text));
+            };
+            stack.layers.push(layer?);
+            if let Some(place) = place.take()
+                && stack.location().is_none()
+            {
+                return Err(format!("{place:?} > {text}: accepted: device {place} > {text}"));
+            }
+        }
+        Ok(stack)
+    }
 }
 
-fn no_raw_file() -> String {
-    "loop needs a file with format = \"raw\" beneath it".into()
+fn unknown(text: &str) -> String {
+    format!(
+        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, ext4, xfs, btrfs, raw file, qcow2 file, \
+         loop, virtio-blk > guest, loopback, veth pair, bridge, passt"
+    )
+}
+
+/// Rejects a layer that cannot stand on the one below it.
+fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String> {
+    let (key, accepted) = (layer.kind().key(), layer.kind().stands_on());
+    let offered = below.map_or(Interface::Nothing, |below| below.kind().offers());
+    if accepted.contains(&offered) {
+        return Ok(());
+    }
+    let needed = needed(accepted);
+    let Some(below) = below.map(|below| below.kind().key()) else {
+        return Err(match layer {
+            PlannedLayer::Lvm(_) => "lvm needs vg = \"...\", or a device for a new group".into(),
+            PlannedLayer::File(_) => "file needs dir = \"...\", or a filesystem of the target's own".into(),
+            _ => format!("{key} needs {needed} below it"),
+        });
+    };
+    if accepted == [Interface::Nothing] {
+        return Err(format!("{key} stands at the bottom, which {below} excludes; give one of them"));
+    }
+    if offered == Interface::Found {
+        return Err(format!(
+            "{below} is measured where it is, so {key} cannot stand on it; give file, device or lvm in its place"
+        ));
+    }
+    let between =
+        between(offered, accepted).map(|layer| format!("; put {layer} between")).unwrap_or_default();
+    Err(format!("{key} needs {needed}, and {below} is {}{between}", offered.words()))
+}
+
+/// `a block device, a raw file or a disk image`.
+fn needed(accepted: &[Interface]) -> String {
+    let words: Vec<&str> = accepted.iter().map(|interface| interface.words()).collect();
+    match words.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// A layer that stands on one interface and offers another.
+fn between(offered: Interface, accepted: &[Interface]) -> Option<&'static str> {
+    let fits = |layer: &PlannedLayer| {
+        layer.kind().stands_on().contains(&offered) && accepted.contains(&layer.kind().offers())
+    };
+    layers::proposals().into_iter().find(|(_, layer)| fits(layer)).map(|(text, _)| text)
+}
+
+/// A layer on which a workload can run, and that stands on an interface.
+fn completing(offered: Interface) -> Option<&'static str> {
+    let fits = |layer: &PlannedLayer| {
+        // A file in the target's own filesystem names no directory.
+        layer.kind().stands_on().contains(&offered) && layer.kind().offers().is_measurable()
+    };
+    layers::proposals().into_iter().find(|(_, layer)| fits(layer)).map(|(text, _)| text)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::target::{LocalPath, NetPath};
+    use std::path::PathBuf;
 
-    fn stack(keys: &str, described: fn(&Stack<'_>) -> bool) {
-        let spec: TargetSpec = toml::from_str(&format!("name = 't'\n{keys}")).expect(keys);
-        let stack = spec.stack().expect(keys);
-        assert!(described(&stack), "{keys}: {stack:?}");
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::target::*;
+    use crate::units::Bytes;
+
+    #[test]
+    fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
+        for (keys, line) in [
+            ("path = '/dev/sdb'", "/dev/sdb"),
+            ("path = 'ssh://me@box:22/srv/x'", "ssh://me@box:22/srv/x"),
+            ("device = '/dev/sdb'", "device /dev/sdb"),
+            ("file = { dir = '/srv' }", "/srv > raw file"),
+            (
+                "file = { dir = '/srv/a b' }\nloop = { direct_io = false }",
+                "\"/srv/a b\" > raw file > loop direct_io=false",
+            ),
+            (
+                "file = { dir = '/srv', format = 'qcow2', snapshot = 'external', backing_depth = 3, cluster_size = '1m' }\nguest = {}",
+                "/srv > qcow2 file + 3 external snapshots cluster_size=1m > virtio-blk cache=none aio=io_uring > guest",
+            ),
+            (
+                "lvm = { vg = 'vg0', kind = 'thin', snapshot = true }\n\
+                 filesystem = { type = 'btrfs', mount_options = 'noatime,compress=zstd', nodatacow = true }\nfile = {}\nloop = {}\n\
+                 guest = { count = 3, filesystem = 'ext4', bus = 'nvme', vcpus = 2, queues = 4 }",
+                "vg0 > thin LVM volume + snapshot > btrfs mount_options=\"noatime,compress=zstd\" nodatacow=true > raw file > \
+                 loop direct_io=true > nvme cache=none aio=io_uring queues=4 > 3 guests vcpus=2 > ext4",
+            ),
+            ("network = { via = 'loopback' }", "loopback"),
+            ("network = { via = 'veth', mtu = 9000 }", "veth pair mtu=9000"),
+            (
+                "network = { via = 'bridge', queues = 2, vhost = true }\nguest = { vcpus = 2 }",
+                "bridge > tap > virtio-net queues=2 vhost=true > guest vcpus=2",
+            ),
+            ("network = { via = 'server', peer = 'a,b:9', cport = 7 }", "to a,b:9 cport=7"),
+        ] {
+            let target: TargetSpec = toml::from_str(&format!("name = 't'\n{keys}")).expect(keys);
+            assert_eq!(target.check(), Ok(()), "{keys}");
+            assert_eq!(target.stack.line(), line);
+            assert_eq!(Stack::parse(line).as_ref(), Ok(&target.stack), "{line}");
+        }
     }
 
     #[test]
-    fn every_kind_of_target_has_a_variant_of_its_own() {
-        stack("path = '/srv/x'", |it| *it == Stack::Path(Path::new("/srv/x")));
-        stack(
-            "path = 'ssh://box/x'",
-            |it| matches!(it, Stack::Remote(remote) if remote.destination == "box"),
-        );
-        stack("device = '/dev/x'\nguest = {}", |it| {
-            matches!(
-                it,
-                Stack::Storage(StorageStack {
-                    disk: DiskStack::Block(BlockStack::Device(_)),
-                    guest: Some(_)
-                })
-            )
-        });
-        stack("device = '/dev/x'\nlvm = {}", |it| {
-            matches!(
-                it,
-                Stack::Storage(StorageStack { disk: DiskStack::Block(BlockStack::NewGroup(..)), .. })
-            )
-        });
-        stack("lvm = { vg = 'vg0' }\nfilesystem = { type = 'xfs' }\nfile = {}\nloop = {}", |it| {
-            matches!(
-                it,
-                Stack::Storage(StorageStack {
-                    disk: DiskStack::OnFilesystem(BlockStack::Group("vg0", _), _, NewFile::Raw(_, Some(_))),
-                    ..
-                })
-            )
-        });
-        stack("file = { dir = '/srv', format = 'qcow2' }\nguest = {}", |it| {
-            matches!(
-                it,
-                Stack::Storage(StorageStack { disk: DiskStack::InDirectory(_, NewFile::Qcow2(_)), .. })
-            )
-        });
-        stack("network = { via = 'bridge' }\nguest = {}", |it| {
-            matches!(it, Stack::Network(NetworkStack { ends: NetworkEnds::Local(LocalPath::Bridge(_)), .. }))
-        });
-        stack("network = { via = 'server', peer = 'a,b' }", |it| {
-            matches!(it, Stack::Network(NetworkStack { spec, ends: NetworkEnds::Servers(servers) })
-                if servers.len() == 2 && spec.via == NetPath::Server)
-        });
+    fn what_is_no_line_is_refused_with_what_is_accepted() {
+        for (line, words) in [
+            ("", "a layer is expected at the end"),
+            ("/srv >", "a layer is expected at the end"),
+            ("> raw file", "nothing stands before a"),
+            ("/srv > rawfile", "\"rawfile\" is no layer; accepted: device PATH"),
+            ("/srv > /srv2 > raw file", "\"/srv2\" is no layer"),
+            ("/dev/sdb > ext4 > raw file", "accepted: device /dev/sdb > ext4"),
+            ("/srv > raw file size=1m", "raw file: unknown field `size`"),
+            ("/srv > raw file format=qcow2", "format= is told by its words"),
+            ("/srv > raw file > virtio-blk", "a guest's disk is followed by its guest"),
+            ("/srv > raw file > loop direct_io=maybe", "invalid type: string \"maybe\""),
+            ("/srv > \"raw file", "a quote is not closed"),
+            ("/srv > raw file cache=none cache=none", "cache= follows the name of its layer, once"),
+        ] {
+            let refusal = Stack::parse(line).expect_err(words);
+            assert!(refusal.contains(words), "{line}: {refusal}");
+        }
+    }
+
+    fn path() -> impl Strategy<Value = PathBuf> {
+        "/[a-z \"\\\\>=.0-9]{1,12}".prop_map(PathBuf::from)
+    }
+
+    prop_compose! {
+        fn file()(
+            format in prop::sample::select(vec![Format::Raw, Format::Qcow2]),
+            preallocation in prop::sample::select(vec![Preallocation::Off, Preallocation::Falloc]),
+            lazy_refcounts: bool,
+            cluster in 9_u32..22,
+            depth in prop::option::of(1_u32..64),
+        ) -> FileSpec {
+            let file = FileSpec { format, preallocation, ..FileSpec::default() };
+            if format == Format::Raw {
+                return file;
+            }
+            FileSpec {
+                lazy_refcounts,
+                cluster_size: Some(Bytes(1 << cluster)),
+                snapshot: depth.map(|_| Snapshot::External),
+                backing_depth: depth,
+                ..file
+            }
+        }
+    }
+
+    prop_compose! {
+        fn guest()(
+            bus in prop::sample::select(vec![Bus::VirtioBlk, Bus::VirtioScsi, Bus::Nvme]),
+            cache in prop::sample::select(vec![CacheMode::None, CacheMode::Writeback]),
+            vcpus in 1_u32..8,
+            count in 1_u32..4,
+            kernel in prop::option::of(path()),
+            filesystem in prop::option::of(prop::sample::select(vec![GuestFs::Ext4, GuestFs::Xfs])),
+        ) -> GuestSpec {
+            GuestSpec { bus, cache, vcpus, count, kernel, filesystem, ..GuestSpec::default() }
+        }
+    }
+
+    prop_compose! {
+        fn filesystem()(
+            kind in prop::sample::select(vec![FsType::Ext4, FsType::Xfs, FsType::Btrfs]),
+            mount_options in prop::option::of("[a-z,=]{1,9}|true|17|"),
+        ) -> FilesystemSpec {
+            FilesystemSpec { mount_options, ..FilesystemSpec::new(kind) }
+        }
+    }
+
+    fn bottom() -> impl Strategy<Value = Stack> {
+        let kind = || prop::sample::select(vec![LvKind::Thick, LvKind::Thin]);
+        prop_oneof![
+            path().prop_map(|path| PathSpec(path).into()),
+            path().prop_map(|path| DeviceSpec(path).into()),
+            (path(), kind(), any::<bool>()).prop_map(|(path, kind, snapshot)| {
+                Stack::from(DeviceSpec(path)).with(LvmSpec { vg: None, kind, snapshot })
+            }),
+            ("[a-z0-9]{1,8}", kind()).prop_map(|(vg, kind)| {
+                LvmSpec { vg: Some(format!("vg{vg}")), kind, snapshot: false }.into()
+            }),
+            (path(), file()).prop_map(|(dir, file)| FileSpec { dir: Some(dir), ..file }.into()),
+        ]
+    }
+
+    /// Any stack of which every layer fits on the one below.
+    fn stacks() -> impl Strategy<Value = Stack> {
+        let upper = (filesystem(), file(), any::<bool>());
+        let layers = (bottom(), prop::collection::vec(upper, 0..4), prop::option::of(guest()));
+        layers.prop_map(|(mut stack, upper, guest)| {
+            for (filesystem, file, direct_io) in upper {
+                if stack.offers() == Interface::RawFile {
+                    stack = stack.with(LoopSpec { direct_io });
+                }
+                if stack.offers() == Interface::Block {
+                    stack = stack.with(filesystem).with(file);
+                }
+            }
+            match guest {
+                Some(guest) if stack.offers() != Interface::Found => stack.with(guest),
+                _ => stack,
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_stack_is_read_again_from_its_line_and_from_its_table(stack in stacks()) {
+            let line = stack.line();
+            let read = Stack::parse(&line);
+            prop_assert_eq!(read.as_ref(), Ok(&stack), "{}", line);
+            let target = TargetSpec::new("t", stack);
+            let table = toml::to_string(&target).expect("a table");
+            let read = toml::from_str::<TargetSpec>(&table);
+            prop_assert_eq!(read.as_ref(), Ok(&target), "{}", table);
+        }
+
+        #[test]
+        fn no_line_panics(line in "[a-z>=\" .,/+0-9]{0,40}|(/x|device|raw|file|loop|guest|>|ext4|\\+|a=1| ){0,9}") {
+            if let Ok(stack) = Stack::parse(&line) {
+                prop_assert_eq!(Stack::parse(&stack.line()), Ok(stack));
+            }
+        }
     }
 }

@@ -128,9 +128,9 @@ impl DeviceClaim {
 
 /// Rejects a device that must not be used as the plan uses it.
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
-    let Some(path) = &spec.device else { return Ok(()) };
+    let Some(path) = spec.device() else { return Ok(()) };
     permission.disk(path)?;
-    let makes = spec.lvm.is_some() || spec.filesystem.is_some() || spec.filesystem_in_guest().is_some();
+    let makes = spec.lvm().is_some() || spec.filesystem().is_some() || spec.filesystem_in_guest().is_some();
     let writes = plan.work_on(spec).iter().any(|workload| workload.modifies());
     if !permission.allows(path) && !makes && !writes {
         return Ok(());
@@ -157,8 +157,8 @@ pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refu
 pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     for Allowed { path: allowed, .. } in &permission.overwrite {
         let device = permission.disk(allowed)?;
-        let named = |path: &PathBuf| permission.disk(path).is_ok_and(|disk| disk.number == device.number);
-        if !plan.everything().any(|target| target.device.as_ref().is_some_and(named)) {
+        let named = |path: &Path| permission.disk(path).is_ok_and(|disk| disk.number == device.number);
+        if !plan.everything().any(|target| target.device().is_some_and(named)) {
             return Err(Refusal::input(format!(
                 "--overwrite {}: no target is on that device; name it as device = \"{}\" too, or leave the flag out",
                 allowed.display(),
@@ -173,10 +173,10 @@ pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refu
 pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let mut seen: BTreeMap<u64, (&str, bool)> = BTreeMap::new();
     for target in plan.everything() {
-        let Some(path) = &target.device else { continue };
+        let Some(path) = &target.device() else { continue };
         let device = permission.disk(path)?.number;
         let in_guest = target.filesystem_in_guest().is_some();
-        let alone = (target.filesystem.is_some() || in_guest) && target.lvm.is_none();
+        let alone = (target.filesystem().is_some() || in_guest) && target.lvm().is_none();
         match seen.insert(device, (&target.name, alone)) {
             Some((other, other_alone)) if alone || other_alone => {
                 return Err(Refusal::input(format!(

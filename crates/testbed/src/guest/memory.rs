@@ -12,7 +12,7 @@ fn reserve(available: u64) -> u64 {
 
 /// Rejects guests that exceed the available memory.
 pub fn check(plan: &Plan, available: Bytes) -> Result<(), Refusal> {
-    let guests = plan.everything().filter_map(|target| target.guest.as_ref());
+    let guests = plan.everything().filter_map(|target| target.guest());
     let (count, need) = guests.fold((0, 0_u64), |(count, need), guest| {
         let all = guest.memory.0.saturating_mul(u64::from(guest.count));
         (count + guest.count, need.saturating_add(all))

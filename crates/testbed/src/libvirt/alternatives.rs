@@ -6,11 +6,11 @@ use iotax_model::target::{Aio, Bus, CacheMode, FileSpec, Format, GuestSpec, Prea
 /// Targets that differ from a domain's in one of the settings that commonly matter. Only those that can be built.
 #[must_use]
 pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
-    let Some(own) = &like.guest else { return Vec::new() };
+    let Some(own) = like.guest() else { return Vec::new() };
     let with = |name: &str, change: &dyn Fn(&mut GuestSpec)| {
-        let mut guest = own.clone();
-        change(&mut guest);
-        TargetSpec { name: name.to_owned(), guest: Some(guest), ..like.clone() }
+        let mut other = TargetSpec { name: name.to_owned(), ..like.clone() };
+        other.stack.find_mut().into_iter().for_each(change);
+        other
     };
     let mut others = vec![
         with("cache-none", &|guest| guest.cache = CacheMode::None),
@@ -30,12 +30,14 @@ pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
             with("no-iothread", &|guest| guest.iothread = Some(0))
         });
     }
-    let dir = like.file.as_ref().and_then(|file| file.dir.clone());
+    let dir = like.file().and_then(|file| file.dir.clone());
     let raw = FileSpec { dir, format: Format::Raw, preallocation: Preallocation::Off, ..FileSpec::default() };
-    others.push(TargetSpec { name: "format-raw".into(), file: Some(raw), ..like.clone() });
+    let mut other = TargetSpec { name: "format-raw".into(), ..like.clone() };
+    other.stack.find_mut().into_iter().for_each(|file| *file = raw.clone());
+    others.push(other);
     others.retain(|other| {
-        let differs = other.guest != like.guest
-            || other.file.as_ref().map(|file| file.format) != like.file.as_ref().map(|file| file.format);
+        let differs = other.guest() != like.guest()
+            || other.file().map(|file| file.format) != like.file().map(|file| file.format);
         differs && other.check().is_ok()
     });
     others

@@ -8,6 +8,9 @@ use iotax_model::target::{FilesystemSpec, FsType};
 use iotax_model::units::{Bytes, human};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
+use super::ground::{BlockGround, Ground};
+use super::layer::{Build, Check, Site};
+use super::preflight::{Needs, check_created};
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, RecordedDisk, signature};
 use crate::filesystem::{CreatedFilesystem, Mounted};
@@ -25,8 +28,28 @@ fn maker(kind: FsType) -> Program {
     }
 }
 
+impl Build for FilesystemSpec {
+    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        check(self)?;
+        check_created(at.plan, &at.plan.work_on(at.target))
+    }
+
+    fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+        let BlockGround { area, claim, .. } = below.block()?;
+        if let Some(claim) = claim.as_ref().filter(|_| !at.builder.permission.signature) {
+            claim.check_signature()?;
+        }
+        // mkfs and mount need an exclusive claim of their own; the pin keeps the device the same until then.
+        let _pin = claim.as_ref().map(|claim| claim.pin());
+        drop(claim);
+        check_room(self.kind, at.size(), &area.path, area.size)?;
+        let name = format!("{}-{}", at.builder.tag, at.name::<Self>());
+        build(&area, self, &name, at.undo_log).map(Ground::Directory)
+    }
+}
+
 /// Checks that this user may mount and that the tools are installed.
-pub fn check(spec: &FilesystemSpec) -> Result<(), Refusal> {
+fn check(spec: &FilesystemSpec) -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment(format!(
             "filesystem = {{ type = \"{}\" }}: only root may mount it; run iotax as root",
@@ -69,7 +92,7 @@ pub fn room(kind: FsType, file: Bytes) -> Bytes {
 
 /// Creates the filesystem on a whole unused device, mounts it, and returns the directory for files. `name` must be unique among iotax's
 /// mounts; it is part of the mount point.
-pub fn build(
+fn build(
     block: &DeviceArea,
     spec: &FilesystemSpec,
     name: &str,

@@ -8,6 +8,9 @@ use iotax_model::warning::{Warning, WarningKind};
 use iotax_model::wire::Identity;
 
 use super::Built;
+use super::ground::Ground;
+use super::layer::{Build, Check, Site};
+use super::preflight::Needs;
 use super::raw::RawFile;
 use crate::build_error::BuildError;
 use crate::device;
@@ -16,8 +19,20 @@ use crate::losetup::{Attached, LOSETUP};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
+impl Build for LoopSpec {
+    fn check(&self, _: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        check()
+    }
+
+    fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+        let mut built = build(below.raw()?, self, at.undo_log)?;
+        at.warnings.append(&mut built.warnings);
+        Ok(Ground::Built(built))
+    }
+}
+
 /// Checks that loop devices can be attached here.
-pub fn check() -> Result<(), Refusal> {
+fn check() -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment("loop: only root may attach loop devices; run iotax as root"));
     }
@@ -25,7 +40,7 @@ pub fn check() -> Result<(), Refusal> {
 }
 
 /// Attaches a loop device to a file created for it. Warns if direct I/O was requested and is not in effect.
-pub fn build(below: RawFile, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
+fn build(below: RawFile, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
     let RawFile { path: file, size, device, inode, entry, held } = below;
     let attached = Attached { file: file.clone(), device, inode, boot_id: boot_id() };
     undo_log.record(Effect::Loop(attached.clone()))?;

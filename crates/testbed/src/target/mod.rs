@@ -1,13 +1,18 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
-//! There is one file per type of layer: [`existing`], [`lvm`], [`filesystem`], [`raw`], [`qcow2`], [`loop_device`]. [`Builder`] combines
-//! them into a [`Built`] target; [`inspect`] examines it before it is measured.
+//! There is one file per kind of layer, named as in `iotax_model::target`: [`device`], [`lvm`], [`filesystem`], [`file`] with [`raw`] and
+//! [`qcow2`], [`loop_device`]; [`layer`] is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
+//! examines it before it is measured.
 
 mod builder;
+mod device;
 pub mod existing;
+mod file;
 pub mod filesystem;
+mod ground;
 pub mod inspect;
-pub mod loop_device;
+mod layer;
+mod loop_device;
 pub mod lvm;
 pub mod preflight;
 pub mod qcow2;

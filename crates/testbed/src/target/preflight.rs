@@ -6,15 +6,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{
-    BlockStack, DiskStack, FileSpec, GuestSpec, NewFile, Preallocation, RequiredSpace, Stack, StorageStack,
-    TargetSpec,
-};
+use iotax_model::target::{TargetKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;
 use rustix::fs::Access;
 
-use super::{existing, filesystem, loop_device, lvm};
+use super::layer::{self, Check};
+use super::{existing, lvm};
 use crate::device::{self, Permission};
 use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
@@ -76,7 +74,7 @@ impl Needs {
     }
 
     /// Adds the workloads' files next to a target; once per directory, because targets are measured one at a time.
-    fn beside(&mut self, dir: &Path, plan: &Plan) {
+    pub(super) fn beside(&mut self, dir: &Path, plan: &Plan) {
         let files = plan.space().files.0;
         if files > 0 && self.shared.insert(dir.to_owned()) {
             *self.space.entry(dir.to_owned()).or_default() += files;
@@ -97,12 +95,12 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
         if shared.contains(target.name.as_str()) {
             continue;
         }
-        match target.stack().map_err(|error| Refusal::input(error.to_string()))? {
+        match target.kind().map_err(|error| Refusal::input(error.to_string()))? {
             // The remote agent checks it.
-            Stack::Remote(_) => {}
-            Stack::Network(network) => network::check(network.spec)?,
-            Stack::Path(path) => check_path(path, target, plan, &mut needs)?,
-            Stack::Storage(storage) => check_storage(target, storage, plan, permission, &mut needs)?,
+            TargetKind::Remote(_) => {}
+            TargetKind::Network(network) => network::check(network.spec)?,
+            TargetKind::Path(path) => check_path(path, target, plan, &mut needs)?,
+            TargetKind::Storage => check_storage(target, plan, permission, &mut needs)?,
         }
     }
     lvm::check(plan, permission)?;
@@ -131,84 +129,17 @@ fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) 
 /// Checks storage with layers, from the bottom up.
 fn check_storage(
     target: &TargetSpec,
-    storage: StorageStack<'_>,
     plan: &Plan,
     permission: &Permission,
     needs: &mut Needs,
 ) -> Result<(), Refusal> {
-    if let Some(path) = storage.disk.block().and_then(|block| block.device()) {
-        device::check(target, plan, permission)?;
-        let length = existing::length(&permission.place(path));
-        let length = length.map_err(|error| Refusal::environment(error.to_string()))?;
-        check_device(path, length, target, storage.disk, plan)?;
-    }
-    let file = match storage.disk {
-        DiskStack::Block(_) => return Ok(()),
-        DiskStack::OnFilesystem(_, filesystem, file) => {
-            filesystem::check(filesystem)?;
-            check_created(plan, &plan.work_on(target))?;
-            file
-        }
-        DiskStack::InDirectory(dir, file) => {
-            check_created(plan, &plan.work_on(target))?;
-            check_directory(dir)?;
-            if storage.guest.is_none() {
-                needs.beside(dir, plan);
-            }
-            let space =
-                file_space(target.disk_size(allocated(plan, file.spec())), file.spec(), storage.guest);
-            *needs.space.entry(dir.to_owned()).or_default() += space;
-            file
-        }
-    };
-    match file {
-        NewFile::Raw(_, Some(_)) => loop_device::check(),
-        NewFile::Raw(_, None) | NewFile::Qcow2(_) => Ok(()),
-    }
-}
-
-/// The space that a plan takes of a file: all of it only if it is allocated beforehand.
-fn allocated(plan: &Plan, file: &FileSpec) -> RequiredSpace {
-    match file.preallocation {
-        Preallocation::Off | Preallocation::Metadata => {
-            RequiredSpace { area: plan.touched(), ..plan.space() }
-        }
-        Preallocation::Falloc | Preallocation::Full => plan.space(),
-    }
-}
-
-/// Checks that a device of this length holds what is put on it.
-fn check_device(
-    path: &Path,
-    length: Bytes,
-    target: &TargetSpec,
-    disk: DiskStack<'_>,
-    plan: &Plan,
-) -> Result<(), Refusal> {
-    let needed = target.disk_size(plan.space());
-    match disk {
-        // Volumes are checked together.
-        DiskStack::Block(BlockStack::NewGroup(..) | BlockStack::Group(..))
-        | DiskStack::OnFilesystem(BlockStack::NewGroup(..) | BlockStack::Group(..), ..)
-        | DiskStack::InDirectory(..) => Ok(()),
-        DiskStack::OnFilesystem(BlockStack::Device(_), filesystem, _) => {
-            filesystem::check_room(filesystem.kind, target.on_filesystem(plan.space()), path, length)
-        }
-        DiskStack::Block(BlockStack::Device(_))
-            if target.filesystem_in_guest().is_some() && needed > length =>
-        {
-            Err(Refusal::input(format!(
-                "{}: its length of {} is less than the {} that {:?} needs; use a smaller --size or another device",
-                path.display(),
-                human::bytes(length.0),
-                human::bytes(needed.0),
-                target.name
-            )))
-        }
-        DiskStack::Block(BlockStack::Device(_)) => {
-            check_length(&path.display().to_string(), length, &plan.work_on(target))
+    let layers = target.stack.layers();
+    for (height, kind) in layers.iter().map(layer::build).enumerate() {
+        if let Some(kind) = kind {
+            kind.check(&Check { plan, permission, target, above: &layers[height + 1..] }, needs)?;
         }
     }
+    Ok(())
 }
 
 /// Inspects a path: returns the length of an existing file or device, or `None` if a new file of `size` bytes can be created.
@@ -277,16 +208,6 @@ pub fn check_space(dir: &Path, space: FilesystemSpace, need: u64) -> Result<(), 
     )))
 }
 
-/// An image of `size` per guest, a snapshot that is written completely, and the overhead of formats.
-fn file_space(size: Bytes, file: &FileSpec, guest: Option<&GuestSpec>) -> u64 {
-    /// Size of an empty overlay.
-    const EMPTY: u64 = 1 << 20;
-    let images = if file.snapshot.is_some() { 2 } else { 1 };
-    let below = file.backing_depth.unwrap_or(1) - 1;
-    let guests = guest.map_or(1, |guest| u64::from(guest.count));
-    guests * (images * (size.0 + size.0 / 50) + u64::from(below) * EMPTY)
-}
-
 fn free_space(dir: &Path) -> Result<FilesystemSpace, Refusal> {
     host_info::free_space(dir).map_err(|error| Refusal::environment(error.to_string()))
 }
@@ -307,7 +228,7 @@ fn directory_of(path: &Path) -> Result<PathBuf, Refusal> {
     Ok(dir)
 }
 
-fn check_directory(dir: &Path) -> Result<(), Refusal> {
+pub(super) fn check_directory(dir: &Path) -> Result<(), Refusal> {
     let metadata = fs::metadata(dir).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             Refusal::input(format!("{}: no such directory; give one that exists", dir.display()))
@@ -327,7 +248,7 @@ fn check_directory(dir: &Path) -> Result<(), Refusal> {
 }
 
 /// A workload without a size gets what lies behind its offset in the file that the others need.
-fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refusal> {
+pub(super) fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refusal> {
     let size = plan.size();
     let without = |workload: &&&Workload| size.0.saturating_sub(workload.offset.0) < workload.max_bs().0;
     match work.iter().find(without) {
@@ -356,7 +277,7 @@ fn length_of(path: &Path) -> Result<Bytes, Refusal> {
     existing::length(path).map_err(|error| Refusal::environment(error.to_string()))
 }
 
-fn check_length(shown: &str, length: Bytes, work: &[&Workload]) -> Result<(), Refusal> {
+pub(super) fn check_length(shown: &str, length: Bytes, work: &[&Workload]) -> Result<(), Refusal> {
     for workload in work {
         if let Some(size) = workload.size
             && workload.end().is_none_or(|end| end > length)

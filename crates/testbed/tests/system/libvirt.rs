@@ -1,7 +1,9 @@
 use std::process::Command;
 
 use iotax_model::TargetSpec;
-use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec, MachineType, Snapshot};
+use iotax_model::target::{
+    Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec, MachineType, Snapshot, Stack,
+};
 use iotax_model::units::Bytes;
 use iotax_testbed::libvirt::{Domain, alternatives, read};
 
@@ -167,12 +169,8 @@ fn broken_domains_are_refused_where_they_are_broken() {
 fn alternatives_differ_in_one_setting_and_can_be_built() {
     let like = |xml: &str| {
         let domain = first(xml);
-        TargetSpec {
-            name: "like".into(),
-            file: Some(FileSpec { dir: Some("/srv".into()), ..domain.file }),
-            guest: Some(domain.guest),
-            ..TargetSpec::default()
-        }
+        let file = FileSpec { dir: Some("/srv".into()), ..domain.file };
+        TargetSpec::new("like", Stack::from(file).with(domain.guest))
     };
     let names =
         |xml| alternatives(&like(xml)).into_iter().map(|target| target.name).collect::<Vec<_>>().join(" ");
@@ -180,22 +178,21 @@ fn alternatives_differ_in_one_setting_and_can_be_built() {
     assert_eq!(names(INSTALL), "aio-io_uring no-iothread");
     assert_eq!(names(PROXMOX), "aio-native bus-virtio-blk no-iothread");
     assert_eq!(names(WINDOWS), "cache-none aio-io_uring cache-none-aio-native bus-virtio-blk format-raw");
-    for other in alternatives(&like(WINDOWS)) {
-        let (own, other_guest) =
-            (like(WINDOWS).guest.expect("a guest"), other.guest.clone().expect("a guest"));
+    for other in &alternatives(&like(WINDOWS)) {
+        let guest = |target: &TargetSpec| target.guest().cloned().expect("a guest");
+        let (own, other_guest) = (guest(&like(WINDOWS)), guest(other));
         match other.name.as_str() {
             "cache-none" => assert_eq!(other_guest, GuestSpec { cache: CacheMode::None, ..own }),
             "aio-io_uring" => assert_eq!(other_guest, GuestSpec { aio: Aio::IoUring, ..own }),
             "bus-virtio-blk" => assert_eq!(other_guest, GuestSpec { bus: Bus::VirtioBlk, ..own }),
-            "format-raw" => assert_eq!(other.file.map(|file| file.format), Some(Format::Raw)),
+            "format-raw" => assert_eq!(other.file().map(|file| file.format), Some(Format::Raw)),
             _ => assert_eq!((other_guest.cache, other_guest.aio), (CacheMode::None, Aio::Native)),
         }
     }
     // Alternatives keep all other settings of the domain.
     assert!(alternatives(&like(MANAGER)).iter().all(|other| {
         other
-            .guest
-            .as_ref()
+            .guest()
             .is_some_and(|guest| guest.discard == Discard::Unmap && guest.machine == Some(MachineType::Q35))
     }));
 }

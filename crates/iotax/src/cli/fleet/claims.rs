@@ -29,8 +29,8 @@ pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Cla
     let mut files = Vec::new();
     for spec in plan.everything() {
         let is_written = plan.work_on(spec).iter().any(|work| work.modifies());
-        let device = spec.device.as_ref().filter(|device| is_written || permission.allows(device));
-        for path in spec.path.iter().chain(device).filter(|path| !Remote::is_meant(path)) {
+        let device = spec.device().filter(|device| is_written || permission.allows(device));
+        for path in spec.path().into_iter().chain(device).filter(|path| !Remote::is_meant(path)) {
             // What exists is only read, unless it is a device.
             let claimed = file(path, is_written).map_err(|error| format!("{}: {error}", path.display()))?;
             files.extend(claimed.filter(|claimed| !files.contains(claimed)));

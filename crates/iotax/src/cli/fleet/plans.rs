@@ -46,10 +46,10 @@ pub(super) fn of(
 }
 
 /// The paths of a plan.
-fn paths(plan: &Plan) -> impl Iterator<Item = &PathBuf> {
+fn paths(plan: &Plan) -> impl Iterator<Item = &Path> {
     plan.everything().flat_map(|target| {
-        let dir = target.file.as_ref().and_then(|file| file.dir.as_ref());
-        target.path.iter().chain(target.device.as_ref()).chain(dir)
+        let dir = target.file().and_then(|file| file.dir.as_deref());
+        target.path().into_iter().chain(target.device()).chain(dir)
     })
 }
 
@@ -102,7 +102,7 @@ fn check_alike(hosts: &[Host], plans: &[Plan]) -> Result<(), Failure> {
 fn refuse_shared_writes(hosts: &[Host], plans: &[Plan], mode: FleetMode) -> Result<(), Failure> {
     let written = |plan: &Plan| -> Vec<PathBuf> {
         let targets = plan.everything().filter(|spec| plan.work_on(spec).iter().any(|work| work.modifies()));
-        targets.flat_map(|spec| spec.path.iter().chain(spec.device.as_ref()).cloned()).collect()
+        targets.flat_map(|spec| spec.path().into_iter().chain(spec.device())).map(Path::to_owned).collect()
     };
     let written: Vec<Vec<PathBuf>> = plans.iter().map(written).collect();
     for (place, paths) in written.iter().enumerate() {

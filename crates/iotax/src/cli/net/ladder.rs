@@ -5,7 +5,7 @@ use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::plan::{Neighbour, Plan};
-use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
+use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic, Stack};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{Workload, WorkloadKeys};
@@ -161,12 +161,12 @@ impl Args {
         for (number, peer) in (1..).zip(&self.peer) {
             let network = NetworkSpec { peer: Some(peer.clone()), ..NetworkSpec::new(NetPath::Remote) };
             let name = if self.peer.len() > 1 { format!("remote-{number}") } else { "remote".into() };
-            targets.push(TargetSpec { name, network: Some(network), ..TargetSpec::default() });
+            targets.push(TargetSpec::new(name, network));
         }
         if !self.together {
             return (targets, Vec::new());
         }
-        let guests = targets.iter().filter(|target| target.guest.is_some());
+        let guests = targets.iter().filter(|target| target.guest().is_some());
         let beside = guests.map(|guest| TargetSpec {
             name: format!("{}-and-host", guest.name),
             neighbour: Some(NEIGHBOUR.into()),
@@ -174,12 +174,7 @@ impl Args {
         });
         let beside: Vec<TargetSpec> = beside.collect();
         targets.extend(beside);
-        let host = TargetSpec {
-            name: NEIGHBOUR.into(),
-            network: Some(NetworkSpec::new(NetPath::Veth)),
-            ..TargetSpec::default()
-        };
-        (targets, vec![host])
+        (targets, vec![TargetSpec::new(NEIGHBOUR, NetworkSpec::new(NetPath::Veth))])
     }
 }
 
@@ -190,12 +185,9 @@ const SHORTEST: Nanos = Nanos::from_secs(1);
 const NEIGHBOUR: &str = "host";
 
 fn target((name, via, nic): Rung, vcpus: u32) -> TargetSpec {
-    TargetSpec {
-        name: name.into(),
-        network: Some(NetworkSpec { nic, ..NetworkSpec::new(via) }),
-        guest: via.needs_guest().then(|| GuestSpec { vcpus, ..GuestSpec::default() }),
-        ..TargetSpec::default()
-    }
+    let path = Stack::from(NetworkSpec { nic, ..NetworkSpec::new(via) });
+    let guest = || GuestSpec { vcpus, ..GuestSpec::default() };
+    TargetSpec::new(name, if via.needs_guest() { path.with(guest()) } else { path })
 }
 
 fn plan(args: &Args, rungs: &[Rung]) -> Result<Plan, Failure> {
@@ -210,7 +202,7 @@ fn plan(args: &Args, rungs: &[Rung]) -> Result<Plan, Failure> {
         workload(name).or_exit(Exit::Usage).map(|workload| Workload { runtime, ramp_time, ..workload })
     };
     let workloads = names.into_iter().map(timed).collect::<Result<Vec<_>, _>>()?;
-    if args.together && targets.iter().all(|target| target.guest.is_none()) {
+    if args.together && targets.iter().all(|target| target.guest().is_none()) {
         return Err(usage("--together is for guests, of which there is none among the rungs"));
     }
     let known = |target: &&TargetSpec| target.name == HOST;

@@ -63,7 +63,7 @@ impl ServerArgs {
             auth: self.auth.source(),
             ..NetworkSpec::new(NetPath::Server)
         };
-        Ok(TargetSpec { name, network: Some(network), ..TargetSpec::default() })
+        Ok(TargetSpec::new(name, network))
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
             let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
             let Ok(target) = server.target(&hosts, None) else { panic!("{hosts:?}") };
             assert_eq!((target.name.as_str(), target.check()), (name, Ok(())));
-            assert_eq!(target.network.and_then(|network| network.peer).as_deref(), Some(peer));
+            assert_eq!(target.network().and_then(|network| network.peer.as_deref()), Some(peer));
         }
     }
 }

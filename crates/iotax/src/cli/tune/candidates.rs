@@ -88,7 +88,7 @@ fn present(base: &TargetSpec, setting: Setting) -> Option<String> {
 
 /// A key's value in the guest's table.
 fn guest_value(base: &TargetSpec, key: &str) -> Option<String> {
-    let guest = serde_json::to_value(base.guest.as_ref()?).ok()?;
+    let guest = serde_json::to_value(base.guest()?).ok()?;
     match guest.get(key)? {
         Value::String(word) => Some(word.clone()),
         other => Some(other.to_string()),
@@ -106,12 +106,14 @@ fn candidate(base: &TargetSpec, key: &str, value: &str) -> Result<Tryable, Failu
 /// A target with a value changed.
 pub(super) fn with(base: &TargetSpec, key: &str, value: &str) -> Result<TargetSpec, Failure> {
     let target = if GUEST_KEYS.iter().any(|(known, _)| *known == key) {
-        let Some(guest) = &base.guest else {
+        let mut target = base.clone();
+        let Some(guest) = target.stack.find_mut::<GuestSpec>() else {
             return Err(usage(format!(
                 "--try {key}: it is a guest's; name the target as RUNG:DIR, such as vm-raw:/srv"
             )));
         };
-        TargetSpec { guest: Some(guest_with(guest, key, value)?), ..base.clone() }
+        *guest = guest_with(guest, key, value)?;
+        target
     } else {
         let setting: Setting = key.parse().map_err(|_| unknown(key))?;
         let one = Settings::one(setting, value).map_err(|error| usage(format!("--try {error}")))?;
@@ -155,7 +157,7 @@ pub(super) fn suitable(base: &TargetSpec, workloads: &[Workload]) -> Result<Vec<
     }
     let guest: &[(&str, &str)] =
         &[("cache", "writeback"), ("aio", "threads"), ("aio", "native"), ("iothread", "0")];
-    for (key, value) in guest.iter().filter(|_| base.guest.is_some()) {
+    for (key, value) in guest.iter().filter(|_| base.guest().is_some()) {
         if guest_value(base, key).as_deref() != Some(value) {
             all.extend(candidate(base, key, value).ok());
         }

@@ -177,7 +177,7 @@ fn apply_now(root: &Path, target: &TargetSpec) -> anyhow::Result<()> {
 
 /// The lines of libvirt's XML that carry a guest's chosen settings, before and after.
 fn of_guest(target: &TargetSpec, tuning: &Tuning) -> Option<String> {
-    let guest = target.guest.as_ref()?;
+    let guest = target.guest()?;
     let chosen = |key: &str| tuning.candidates().find(|one| one.key == key).map(|one| one.value.as_str());
     let threads = chosen("iothread").filter(|value| *value != "0");
     let attributes = [

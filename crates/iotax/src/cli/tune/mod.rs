@@ -153,7 +153,7 @@ fn named<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> String {
 fn base(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
     let mut targets = target_args::targets(std::slice::from_ref(&args.target), false, permission)?;
     match (targets.pop(), targets.len()) {
-        (Some(target), 0) if target.remote().is_none() && target.network.is_none() => {
+        (Some(target), 0) if target.remote().is_none() && target.network().is_none() => {
             Ok(TargetSpec { name: PRESENT.into(), ..target })
         }
         (Some(_), 0) => Err(usage(format!(
@@ -167,7 +167,7 @@ fn base(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
 /// The work to tune for.
 fn works(args: &Args, base: &TargetSpec) -> Result<Vec<Workload>, Failure> {
     let keys = &args.workload.0;
-    let is_new = base.path.as_ref().is_none_or(|path| !path.exists());
+    let is_new = base.path().is_none_or(|path| !path.exists());
     let WorkloadKeys { size, runtime, ramp_time, .. } = keys;
     let lengths =
         WorkloadKeys { size: *size, runtime: *runtime, ramp_time: *ramp_time, ..WorkloadKeys::default() };
@@ -177,7 +177,8 @@ fn works(args: &Args, base: &TargetSpec) -> Result<Vec<Workload>, Failure> {
         }
         vec![keys.complete(&WorkloadKeys::default())]
     } else if args.workloads.is_empty() {
-        let may_write = is_new && (base.device.is_none() || base.guest.is_some() || permitted(args, base)?);
+        let may_write =
+            is_new && (base.device().is_none() || base.guest().is_some() || permitted(args, base)?);
         let names = ["randread-4k-qd32", "seqread-1m", "randwrite-4k-qd32"];
         let names = if may_write { &names[..] } else { &names[..2] };
         names.iter().map(|name| name.parse()).collect::<Result<_, _>>().or_exit(Exit::Usage)?
@@ -196,7 +197,7 @@ fn works(args: &Args, base: &TargetSpec) -> Result<Vec<Workload>, Failure> {
 
 fn permitted(args: &Args, base: &TargetSpec) -> Result<bool, Failure> {
     let permission = args.session.overwrite.permission()?;
-    Ok(base.device.as_ref().is_some_and(|device| permission.allows(device)))
+    Ok(base.device().is_some_and(|device| permission.allows(device)))
 }
 
 /// What both runs have in common.

@@ -58,7 +58,7 @@ impl<'a> OwnAgent<'a> {
 /// The parts to build for a target: one, or one for each of its guests or servers. All but the first have a number in their name, after
 /// a character that plans do not accept there.
 pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> + '_ {
-    let count = spec.stack().map_or(1, |stack| stack.instances());
+    let count = spec.kind().map_or(1, |kind| kind.instances(spec));
     (1..=count).map(|number| match number {
         1 => spec.clone(),
         _ => TargetSpec { name: format!("{}+{number}", spec.name), ..spec.clone() },

@@ -83,7 +83,7 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
     {
         top.detail = format!("{}, the area begins at byte {}", top.detail, offset.0);
     }
-    if let Some(lvm) = spec.lvm.as_ref().filter(|lvm| lvm.snapshot) {
+    if let Some(lvm) = spec.lvm().filter(|lvm| lvm.snapshot) {
         let detail = format!("{}, new before each measurement", lvm.kind);
         stack.layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
     }

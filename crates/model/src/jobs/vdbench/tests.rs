@@ -1,6 +1,7 @@
 //! Parameter files and the resulting workloads.
 
 use super::*;
+use crate::target::{PathSpec, TargetSpec};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{RateProcess, Rw, Workload};
 use proptest::prelude::*;
@@ -418,11 +419,7 @@ fn a_curve_on_several_storages_is_one_of_all_together() {
         curve: jobs.curve,
         ..crate::plan::Plan::new(
             "curve".into(),
-            vec![crate::target::TargetSpec {
-                name: "t".into(),
-                path: Some("/x".into()),
-                ..Default::default()
-            }],
+            vec![TargetSpec::new("t", PathSpec("/x".into()))],
             jobs.workloads,
         )
     };

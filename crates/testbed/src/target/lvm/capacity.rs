@@ -13,7 +13,8 @@ use crate::device::Permission;
 use crate::lvm::{self, LVM, ReportRow, Scope};
 use crate::program::ProgramError;
 use crate::refusal::Refusal;
-use crate::target::{existing, filesystem};
+use crate::target::existing;
+use crate::target::layer::{on_block, size_on};
 
 /// Extent size of a new group: LVM's default.
 pub(super) const EXTENT: u64 = 4 << 20;
@@ -40,13 +41,10 @@ impl VolumeAllocation {
     pub(super) fn of(spec: &TargetSpec, space: RequiredSpace, extent: u64) -> Self {
         // Larger than any disk; avoids overflow below.
         const MOST: Bytes = Bytes(1 << 60);
-        let size = match &spec.filesystem {
-            Some(on_it) => filesystem::room(on_it.kind, spec.on_filesystem(space).min(MOST)).0,
-            None => spec.disk_size(space).min(MOST).0,
-        };
+        let size = size_on(on_block(spec), space).min(MOST).0;
         let extents = size.div_ceil(extent);
         let size = Bytes(extents * extent);
-        let lvm = spec.lvm.as_ref();
+        let lvm = spec.lvm();
         let snapshots = lvm.is_some_and(|lvm| lvm.snapshot);
         if lvm.is_some_and(|lvm| lvm.kind == LvKind::Thin) {
             // The pool holds both versions of data that volume and snapshot do not share.
@@ -109,7 +107,7 @@ pub(super) fn users_group(name: &str) -> Result<UsersGroup, Refusal> {
 
 /// Rejects volumes that cannot be created here.
 pub fn check(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
-    if !plan.everything().any(|spec| spec.lvm.is_some()) {
+    if !plan.everything().any(|spec| spec.lvm().is_some()) {
         return Ok(());
     }
     possible()?;
@@ -150,7 +148,7 @@ fn demand(specs: &[&TargetSpec], sharing: &Sharing, space: RequiredSpace, extent
     let take = |spec: &&TargetSpec| VolumeAllocation::of(spec, space, extent).extents(extent);
     let shared = specs.iter().find(|spec| sharing.shares(spec)).map_or(0, take);
     let own = specs.iter().filter(|spec| !sharing.shares(spec));
-    let copies = |spec: &&TargetSpec| spec.guest.as_ref().map_or(1, |guest| u64::from(guest.count));
+    let copies = |spec: &&TargetSpec| spec.guest().map_or(1, |guest| u64::from(guest.count));
     shared + own.map(|spec| take(spec) * copies(spec)).sum::<u64>()
 }
 
@@ -160,7 +158,7 @@ fn check_device(
     sharing: &Sharing,
     space: RequiredSpace,
 ) -> Result<(), Refusal> {
-    if let Some(spec) = specs.iter().find(|spec| spec.lvm.is_none() && spec.filesystem.is_some()) {
+    if let Some(spec) = specs.iter().find(|spec| spec.lvm().is_none() && spec.filesystem().is_some()) {
         return Err(Refusal::input(format!(
             "target {:?}: its filesystem cannot be on {} itself, on which other targets have a volume group; give it \
              lvm = {{}} or another device",

@@ -10,19 +10,22 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{BlockStack, RequiredSpace, TargetSpec};
+use iotax_model::target::{LvmSpec, RequiredSpace, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
+use super::ground::{BlockGround, Ground};
+use super::layer::{Build, Check, Site};
+use super::preflight::Needs;
 use crate::build_error::BuildError;
-use crate::device::{self, DevicePin, OverwrittenDevice, Permission};
+use crate::device::{self, DeviceArea, DevicePin, OverwrittenDevice, Permission};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 use capacity::{EXTENT, VolumeAllocation};
 pub use capacity::{check, possible};
 use place::Sharing;
-pub use place::{BlockPlace, VolumeLocation};
+pub use place::VolumeLocation;
 
 /// The storage of a target: a volume, or the bytes of the device below one.
 #[derive(Debug, Clone)]
@@ -68,6 +71,29 @@ impl Origin {
     }
 }
 
+impl Build for LvmSpec {
+    /// All volumes of a plan are [checked](check) together.
+    fn check(&self, _: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn build(&self, _: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+        match at.builder.volumes.location(at.target) {
+            Some(location) => ground(&location, at),
+            None => Err(Refusal::input("lvm stands on a device or in a group, and there is none").into()),
+        }
+    }
+}
+
+/// The block device of a target that uses LVM: its volume, or the bytes below that of another target.
+pub(super) fn ground(location: &VolumeLocation, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+    let permission = at.builder.permission.clone();
+    let volume = at.builder.volumes.build(at.target, location, &permission, at.undo_log)?;
+    let Volume { path, offset, size, shared, identity, origin } = volume;
+    *at.origin = origin;
+    Ok(Ground::Block(BlockGround { area: DeviceArea { path, offset, size }, shared, identity, claim: None }))
+}
+
 /// The volumes of one run.
 #[derive(Debug)]
 pub struct Volumes {
@@ -99,10 +125,10 @@ impl Volumes {
         Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new() }
     }
 
-    /// The place of a target's blocks.
+    /// The location of a target that uses LVM: of its own, or of another target on the same device.
     #[must_use]
-    pub fn place<'a>(&self, block: BlockStack<'a>) -> BlockPlace<'a> {
-        self.sharing.place(block)
+    pub fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
+        self.sharing.location(spec)
     }
 
     /// The storage of a target that is in this place. Checks a device again before turning it into a group.
@@ -133,7 +159,7 @@ impl Volumes {
                 name
             }
         };
-        if let (VolumeLocation::Device(device), None) = (place, &spec.lvm) {
+        if let (VolumeLocation::Device(device), None) = (place, spec.lvm()) {
             let offset = offset_of(device, &standing.name, &name)?;
             let (path, size) = (device.clone(), self.space.area);
             let identity = standing.pin.as_ref().map(|pin| Identity::Disk(pin.disk));

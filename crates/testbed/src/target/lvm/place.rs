@@ -1,20 +1,12 @@
 //! Assigns a plan's targets to volume groups, and decides which of them share a volume.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use iotax_model::Plan;
-use iotax_model::target::{BlockStack, LvKind, Stack, TargetSpec};
+use iotax_model::target::{LvKind, TargetSpec};
 
 use crate::device::Permission;
-
-/// The place of a target's blocks: within LVM, or on a device that has no group.
-pub enum BlockPlace<'a> {
-    /// In this group.
-    Lvm(VolumeLocation),
-    /// On this device.
-    Device(&'a Path),
-}
 
 /// The location of a target's volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,45 +30,29 @@ pub(super) struct Sharing {
 
 impl Sharing {
     pub(super) fn of(plan: &Plan, permission: &Permission) -> Self {
-        let with_lvm = plan.everything().filter(|spec| spec.lvm.is_some());
+        let with_lvm = plan.everything().filter(|spec| spec.lvm().is_some());
         Self {
             permission: permission.clone(),
-            devices: with_lvm.filter_map(|spec| Some(permission.place(spec.device.as_deref()?))).collect(),
+            devices: with_lvm.filter_map(|spec| Some(permission.place(spec.device()?))).collect(),
             noisy: plan.neighbours.iter().map(|neighbour| neighbour.target.name.clone()).collect(),
         }
     }
 
-    /// The place of a block device. A raw device is in the group that another target creates on it.
-    pub(super) fn place<'a>(&self, block: BlockStack<'a>) -> BlockPlace<'a> {
-        let path = match block {
-            BlockStack::Group(name, _) => return BlockPlace::Lvm(VolumeLocation::Group(name.to_owned())),
-            BlockStack::NewGroup(path, _) => {
-                return BlockPlace::Lvm(VolumeLocation::Device(self.permission.place(path)));
-            }
-            BlockStack::Device(path) => path,
-        };
-        let device = self.permission.place(path);
-        if self.devices.contains(&device) {
-            return BlockPlace::Lvm(VolumeLocation::Device(device));
-        }
-        BlockPlace::Device(path)
-    }
-
-    /// The location of a target that uses LVM.
+    /// The location of a target that uses LVM: of its own, or of another target on the same device.
     pub(super) fn location(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
-        let Ok(Stack::Storage(storage)) = spec.stack() else { return None };
-        match self.place(storage.disk.block()?) {
-            BlockPlace::Lvm(location) => Some(location),
-            BlockPlace::Device(_) => None,
+        if let Some(group) = spec.lvm().and_then(|lvm| lvm.vg.as_ref()) {
+            return Some(VolumeLocation::Group(group.clone()));
         }
+        let device = self.permission.place(spec.device()?);
+        self.devices.contains(&device).then_some(VolumeLocation::Device(device))
     }
 
     /// Returns whether it uses the shared volume: never measured at the same time as another.
     pub(super) fn shares(&self, spec: &TargetSpec) -> bool {
-        let plain = spec.lvm.as_ref().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
+        let plain = spec.lvm().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
         // A filesystem created by one guest must survive the next.
-        let alone = spec.guest.as_ref().is_none_or(|guest| guest.count == 1 && guest.filesystem.is_none());
-        plain && alone && spec.filesystem.is_none() && !self.noisy.contains(&spec.name)
+        let alone = spec.guest().is_none_or(|guest| guest.count == 1 && guest.filesystem.is_none());
+        plain && alone && spec.filesystem().is_none() && !self.noisy.contains(&spec.name)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::{Below, FromLine, Interface, Kind, PlannedLayer, Segments, keys};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -249,26 +250,6 @@ impl GuestSpec {
         }
     }
 
-    /// Rejects what QEMU would reject.
-    pub(super) fn check(&self) -> Result<(), String> {
-        if self.aio == Aio::Native && !self.cache.direct() {
-            return Err(format!(
-                "aio = \"native\" needs cache = \"none\" or \"directsync\", not {:?}",
-                self.cache.word()
-            ));
-        }
-        if self.vcpus == 0 || self.vcpus > 64 {
-            return Err(format!("vcpus = {}: accepted: 1 to 64", self.vcpus));
-        }
-        if self.memory < Bytes(256 << 20) {
-            return Err(format!("memory = {}: at least 256m is needed to boot", self.memory));
-        }
-        if self.count == 0 || self.count > 64 {
-            return Err(format!("count = {}: accepted: 1 to 64", self.count));
-        }
-        self.check_bus()
-    }
-
     /// Rejects combinations of machine, bus, queues and I/O threads that QEMU does not have.
     fn check_bus(&self) -> Result<(), String> {
         let (bus, machine) = (self.bus, self.machine_type());
@@ -306,5 +287,95 @@ impl GuestSpec {
             ));
         }
         Ok(())
+    }
+}
+
+/// The keys of a guest that are those of its disk.
+const OF_DISK: [&str; 6] = ["bus", "cache", "aio", "discard", "iothread", "queues"];
+/// The others.
+const OF_MACHINE: [&str; 6] = ["vcpus", "memory", "machine", "filesystem", "count", "kernel"];
+/// The keys that a line tells by its words.
+const TOLD: [&str; 5] = ["bus", "cache", "aio", "count", "filesystem"];
+
+impl Kind for GuestSpec {
+    fn key(&self) -> &'static str {
+        "guest"
+    }
+
+    fn stands_on(&self) -> &'static [Interface] {
+        &[Interface::Block, Interface::RawFile, Interface::Image, Interface::GuestNetwork]
+    }
+
+    fn offers(&self) -> Interface {
+        if self.filesystem.is_some() { Interface::FileInGuest } else { Interface::GuestDisk }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.aio == Aio::Native && !self.cache.direct() {
+            return Err(format!(
+                "aio = \"native\" needs cache = \"none\" or \"directsync\", not {:?}",
+                self.cache.word()
+            ));
+        }
+        if self.vcpus == 0 || self.vcpus > 64 {
+            return Err(format!("vcpus = {}: accepted: 1 to 64", self.vcpus));
+        }
+        if self.memory < Bytes(256 << 20) {
+            return Err(format!("memory = {}: at least 256m is needed to boot", self.memory));
+        }
+        if self.count == 0 || self.count > 64 {
+            return Err(format!("count = {}: accepted: 1 to 64", self.count));
+        }
+        self.check_bus()
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        self.kernel.iter_mut().collect()
+    }
+
+    fn segments(&self, below: Option<&PlannedLayer>) -> Vec<String> {
+        let none = Self::default();
+        let guests = if self.count > 1 { format!("{} guests", self.count) } else { "guest".into() };
+        let machine = format!("{guests}{}", keys(self, Some(&none), &[&OF_DISK[..], &TOLD].concat()));
+        if matches!(below, Some(PlannedLayer::Network(_))) {
+            return vec![machine];
+        }
+        let of_disk = keys(self, Some(&none), &[&OF_MACHINE[..], &TOLD].concat());
+        let disk = format!("{} cache={} aio={}{of_disk}", self.bus, self.cache, self.aio);
+        [disk, machine].into_iter().chain(self.filesystem.map(|filesystem| filesystem.to_string())).collect()
+    }
+}
+
+impl FromLine for GuestSpec {
+    fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
+        let mut told = Vec::new();
+        let mut disk = toml::Table::new();
+        if !matches!(below.layer, Some(PlannedLayer::Network(_))) {
+            let [bus] = segments.next_words()? else { return None };
+            told.push(("bus", bus.parse::<Bus>().ok()?.word().into()));
+            disk = segments.take().keys;
+        }
+        let count = match segments.next_words() {
+            Some([guest]) if guest == "guest" => 1,
+            Some([count, guests]) if guests == "guests" => match count.parse::<u32>() {
+                Ok(count) => count,
+                Err(_) => return Some(Err(format!("{count:?} is no number of guests"))),
+            },
+            _ => {
+                return Some(Err("a guest's disk is followed by its guest: ... > virtio-blk > guest".into()));
+            }
+        };
+        told.push(("count", i64::from(count).into()));
+        let mut machine = segments.take();
+        machine.keys.extend(disk);
+        if let Some([filesystem]) = segments.next_words()
+            && let Ok(filesystem) = filesystem.parse::<GuestFs>()
+        {
+            told.push(("filesystem", filesystem.word().into()));
+            if let Err(error) = segments.take().without_keys() {
+                return Some(Err(error));
+            }
+        }
+        Some(machine.spec(told))
     }
 }

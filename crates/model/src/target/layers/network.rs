@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{GuestSpec, Remote};
+use super::{Below, FromLine, GuestSpec, Interface, Kind, PlannedLayer, Segments, keys};
 use crate::net::{PORT, Peer};
+use crate::target::Remote;
 use crate::words::words;
 
 words! {
@@ -163,7 +164,10 @@ impl NetworkSpec {
     }
 
     /// The two ends of the path, or the reason why there can be none. `guest` is the target's.
-    pub(super) fn stack<'a>(&'a self, guest: Option<&'a GuestSpec>) -> Result<NetworkStack<'a>, String> {
+    pub(in crate::target) fn stack<'a>(
+        &'a self,
+        guest: Option<&'a GuestSpec>,
+    ) -> Result<NetworkStack<'a>, String> {
         let ends = self.ends(guest)?;
         self.check_server_keys()?;
         self.check_card()?;
@@ -257,6 +261,73 @@ impl NetworkSpec {
             return Err(format!("network.mtu = {mtu}: accepted: 576 to 65535"));
         }
         Ok(())
+    }
+}
+
+impl Kind for NetworkSpec {
+    fn key(&self) -> &'static str {
+        "network"
+    }
+
+    fn stands_on(&self) -> &'static [Interface] {
+        &[Interface::Nothing]
+    }
+
+    fn offers(&self) -> Interface {
+        if self.via.needs_guest() { Interface::GuestNetwork } else { Interface::Found }
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        let path = match self.via {
+            NetPath::Loopback => "loopback".to_owned(),
+            NetPath::Veth => "veth pair".to_owned(),
+            NetPath::Bridge => "bridge".to_owned(),
+            NetPath::User => "user network (slirp)".to_owned(),
+            NetPath::Passt => "passt".to_owned(),
+            NetPath::Remote | NetPath::Server => {
+                format!("to {}", super::word(self.peer.as_deref().unwrap_or_default()))
+            }
+        };
+        let of_path = keys(self, None, &["via", "peer", "nic", "queues", "vhost"]);
+        let mut segments = vec![format!("{path}{of_path}")];
+        if self.via == NetPath::Bridge {
+            segments.push("tap".into());
+        }
+        if self.via.needs_guest() {
+            let of_card = keys(self, None, &["via", "peer", "nic", "mtu", "bind", "cport", "auth"]);
+            segments.push(format!("{}{of_card}", self.nic));
+        }
+        segments
+    }
+}
+
+impl FromLine for NetworkSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let words: Vec<&str> = segments.next_words()?.iter().map(String::as_str).collect();
+        let (via, peer) = match words[..] {
+            ["loopback"] => (NetPath::Loopback, None),
+            ["veth", "pair"] => (NetPath::Veth, None),
+            ["bridge"] => (NetPath::Bridge, None),
+            ["user", "network", "(slirp)"] => (NetPath::User, None),
+            ["passt"] => (NetPath::Passt, None),
+            ["to", peer] if peer.starts_with("ssh://") => (NetPath::Remote, Some(peer.to_owned())),
+            ["to", peer] => (NetPath::Server, Some(peer.to_owned())),
+            _ => return None,
+        };
+        let mut path = segments.take();
+        if via == NetPath::Bridge && segments.next_words().is_some_and(|words| words == ["tap"]) {
+            segments.take();
+        }
+        let mut told = vec![("via", via.word().into())];
+        told.extend(peer.map(|peer| ("peer", peer.into())));
+        if via.needs_guest()
+            && let Some([nic]) = segments.next_words()
+            && let Ok(nic) = nic.parse::<Nic>()
+        {
+            told.push(("nic", nic.word().into()));
+            path.keys.extend(segments.take().keys);
+        }
+        Some(path.spec(told))
     }
 }
 

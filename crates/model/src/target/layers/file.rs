@@ -1,10 +1,11 @@
-//! Files that iotax creates: their format and allocation.
+//! A new file: its format and allocation.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Below, FromLine, Interface, Kind, Location, PlannedLayer, Segments, keys};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -94,15 +95,23 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-impl FileSpec {
-    /// Rejects combinations that no image supports.
-    pub(super) fn check(&self, in_guest: bool) -> Result<(), String> {
-        if self.format != Format::Raw && !in_guest {
-            return Err(format!(
-                "format = \"{}\" can only be read by a guest; add guest = {{}}",
-                self.format
-            ));
+impl Kind for FileSpec {
+    fn key(&self) -> &'static str {
+        "file"
+    }
+
+    fn stands_on(&self) -> &'static [Interface] {
+        if self.dir.is_some() { &[Interface::Nothing] } else { &[Interface::Directory] }
+    }
+
+    fn offers(&self) -> Interface {
+        match self.format {
+            Format::Raw => Interface::RawFile,
+            Format::Qcow2 => Interface::Image,
         }
+    }
+
+    fn check(&self) -> Result<(), String> {
         if self.format == Format::Raw {
             if self.preallocation == Preallocation::Metadata {
                 return Err("preallocation = \"metadata\" is for qcow2; raw takes off, falloc or full".into());
@@ -136,5 +145,57 @@ impl FileSpec {
             }
         }
         Ok(())
+    }
+
+    fn location(&self) -> Option<Location<'_>> {
+        self.dir.as_deref().map(Location::Directory)
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        self.dir.iter_mut().collect()
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        let snapshot = self.snapshot.map(|kind| match self.backing_depth {
+            Some(depth) => format!(" + {depth} {kind} snapshots"),
+            None => format!(" + {kind} snapshot"),
+        });
+        let other = keys(self, Some(&Self::default()), &["dir", "format", "snapshot", "backing_depth"]);
+        let file = format!("{} file{}{other}", self.format, snapshot.unwrap_or_default());
+        let dir = self.dir.as_ref().map(|dir| super::word(&dir.to_string_lossy()));
+        dir.into_iter().chain([file]).collect()
+    }
+}
+
+impl FromLine for FileSpec {
+    fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
+        let words = segments.next_words()?;
+        let (format, rest) = words.split_first()?;
+        let format = format.parse::<Format>().ok()?;
+        let (file, rest) = rest.split_first()?;
+        if file != "file" {
+            return None;
+        }
+        let (depth, snapshot) = match rest {
+            [] => (None, None),
+            [plus, kind, one] if plus == "+" && one == "snapshot" => (None, Some(kind)),
+            [plus, depth, kind, more] if plus == "+" && more == "snapshots" => {
+                (Some(depth.parse::<u32>().ok()?), Some(kind))
+            }
+            _ => return None,
+        };
+        let mut told = vec![("format", format.word().into())];
+        told.extend(below.place.map(|dir| ("dir", dir.into())));
+        told.extend(depth.map(|depth| ("backing_depth", i64::from(depth).into())));
+        told.extend(snapshot.map(|kind| ("snapshot", kind.as_str().into())));
+        Some(segments.take().spec(told))
+    }
+}
+
+impl FileSpec {
+    /// A raw file in an existing directory.
+    #[must_use]
+    pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: Some(dir.into()), ..Self::default() }
     }
 }

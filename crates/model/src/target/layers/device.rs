@@ -1,0 +1,47 @@
+//! A block device that iotax may overwrite.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Below, FromLine, Interface, Kind, Location, PlannedLayer, Segments, word};
+
+/// A block device. iotax writes to it only if the command line names it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct DeviceSpec(pub PathBuf);
+
+impl Kind for DeviceSpec {
+    fn key(&self) -> &'static str {
+        "device"
+    }
+
+    fn stands_on(&self) -> &'static [Interface] {
+        &[Interface::Nothing]
+    }
+
+    fn offers(&self) -> Interface {
+        Interface::Block
+    }
+
+    fn location(&self) -> Option<Location<'_>> {
+        Some(Location::Device(&self.0))
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        vec![&mut self.0]
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec![format!("device {}", word(&self.0.to_string_lossy()))]
+    }
+}
+
+impl FromLine for DeviceSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word, path] = segments.next_words()? else { return None };
+        let spec = Self(path.into());
+        (word == "device").then(|| segments.take().without_keys().map(|()| spec))
+    }
+}

@@ -1,0 +1,45 @@
+//! A loop device over a file.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Below, FromLine, Interface, Kind, PlannedLayer, Segments};
+
+/// A loop device over the target's file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoopSpec {
+    /// Bypass the host's page cache.
+    pub direct_io: bool,
+}
+
+impl Default for LoopSpec {
+    fn default() -> Self {
+        Self { direct_io: true }
+    }
+}
+
+impl Kind for LoopSpec {
+    fn key(&self) -> &'static str {
+        "loop"
+    }
+
+    fn stands_on(&self) -> &'static [Interface] {
+        &[Interface::RawFile]
+    }
+
+    fn offers(&self) -> Interface {
+        Interface::Block
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec![format!("loop direct_io={}", self.direct_io)]
+    }
+}
+
+impl FromLine for LoopSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "loop").then(|| segments.take().spec([]))
+    }
+}

@@ -1,0 +1,85 @@
+//! A logical volume.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Below, FromLine, Interface, Kind, Location, PlannedLayer, Segments};
+use crate::words::words;
+
+words! {
+    /// Allocation of a logical volume.
+    LvKind, "kind" {
+        /// Fully allocated on creation.
+        Thick = "thick",
+        /// Allocated from a thin pool on write.
+        Thin = "thin",
+    }
+}
+
+/// A logical volume that iotax creates and removes, in a new group on the target's `device` or in an existing group with free space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LvmSpec {
+    /// An existing volume group [default: a new one on the target's `device`]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vg: Option<String>,
+    /// Allocation of the volume.
+    pub kind: LvKind,
+    /// Take a snapshot, renewed before each measurement, so that writes copy on write.
+    pub snapshot: bool,
+}
+
+impl Default for LvmSpec {
+    fn default() -> Self {
+        Self { vg: None, kind: LvKind::Thick, snapshot: false }
+    }
+}
+
+impl Kind for LvmSpec {
+    fn key(&self) -> &'static str {
+        "lvm"
+    }
+
+    fn stands_on(&self) -> &'static [Interface] {
+        if self.vg.is_some() { &[Interface::Nothing] } else { &[Interface::Block] }
+    }
+
+    fn offers(&self) -> Interface {
+        Interface::Block
+    }
+
+    fn location(&self) -> Option<Location<'_>> {
+        self.vg.as_deref().map(Location::Group)
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        Vec::new()
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        let snapshot = if self.snapshot { " + snapshot" } else { "" };
+        let volume = format!("{} LVM volume{snapshot}", self.kind);
+        self.vg.as_deref().map(super::word).into_iter().chain([volume]).collect()
+    }
+}
+
+impl FromLine for LvmSpec {
+    fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
+        let words = segments.next_words()?;
+        let (kind, rest) = words.split_first()?;
+        let kind = kind.parse::<LvKind>().ok()?;
+        let snapshot = match rest {
+            [lvm, volume] if lvm == "LVM" && volume == "volume" => false,
+            [lvm, volume, plus, snapshot]
+                if lvm == "LVM" && volume == "volume" && plus == "+" && snapshot == "snapshot" =>
+            {
+                true
+            }
+            _ => return None,
+        };
+        let spec = Self { vg: below.place.map(str::to_owned), kind, snapshot };
+        Some(segments.take().without_keys().map(|()| spec))
+    }
+}

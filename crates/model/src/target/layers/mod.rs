@@ -1,0 +1,274 @@
+//! The kinds of layers that a plan can name, a file for each.
+//!
+//! A new kind is a file here with its keys and its [`Kind`], and a line in `layers!` below, from which the table form of plans and its
+//! schema follow. The compiler then asks for its construction in `testbed::target`.
+
+mod device;
+mod file;
+mod filesystem;
+mod guest;
+mod loop_device;
+mod lvm;
+mod network;
+mod path;
+mod segments;
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Settings;
+
+pub use device::DeviceSpec;
+pub use file::{FileSpec, Format, Preallocation, Snapshot};
+pub use filesystem::{FilesystemSpec, FsType};
+pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
+pub use loop_device::LoopSpec;
+pub use lvm::{LvKind, LvmSpec};
+pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
+pub use path::PathSpec;
+pub(super) use segments::Segments;
+use segments::{keys, word};
+
+/// What a layer offers to the one above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interface {
+    /// The machine itself: what stands on it is at the bottom.
+    Nothing,
+    /// A block device.
+    Block,
+    /// A directory for new files.
+    Directory,
+    /// A file whose bytes are the disk's.
+    RawFile,
+    /// A disk image in a format that QEMU reads.
+    Image,
+    /// The disk of a guest.
+    GuestDisk,
+    /// A file on a filesystem in a guest.
+    FileInGuest,
+    /// A network for a guest's card.
+    GuestNetwork,
+    /// Something that is measured as it is.
+    Found,
+}
+
+impl Interface {
+    /// Returns whether a workload can run on it.
+    #[must_use]
+    pub const fn is_measurable(self) -> bool {
+        match self {
+            Self::Block | Self::RawFile | Self::GuestDisk | Self::FileInGuest | Self::Found => true,
+            Self::Nothing | Self::Directory | Self::Image | Self::GuestNetwork => false,
+        }
+    }
+
+    /// Its name in an error.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing below it",
+            Self::Block => "a block device",
+            Self::Directory => "a directory",
+            Self::RawFile => "a raw file",
+            Self::Image => "a disk image",
+            Self::GuestDisk => "a guest's disk",
+            Self::FileInGuest => "a file in a guest",
+            Self::GuestNetwork => "a network for a guest",
+            Self::Found => "something that is measured where it is",
+        }
+    }
+}
+
+/// The place of a stack's bottom on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Location<'a> {
+    /// A file or device that is measured as it is; it may not exist yet.
+    Path(&'a Path),
+    /// A block device.
+    Device(&'a Path),
+    /// A volume group.
+    Group(&'a str),
+    /// A directory.
+    Directory(&'a Path),
+}
+
+/// A kind of layer.
+pub trait Kind {
+    /// Its key in a target's table.
+    fn key(&self) -> &'static str;
+
+    /// What it can stand on.
+    fn stands_on(&self) -> &'static [Interface];
+
+    /// What it offers to the layer above.
+    fn offers(&self) -> Interface;
+
+    /// Rejects settings that do not fit together.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Its place on this machine if it is at the bottom.
+    fn location(&self) -> Option<Location<'_>> {
+        None
+    }
+
+    /// The paths of this machine that it names.
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        Vec::new()
+    }
+
+    /// What a stack's line says of it on the layer `below`: one segment or more, without the arrows between.
+    fn segments(&self, below: Option<&PlannedLayer>) -> Vec<String>;
+}
+
+/// A kind that a line can name.
+trait FromLine: Sized {
+    /// Reads what [`Kind::segments`] says; `None` if the next segment is another kind's.
+    fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>>;
+}
+
+/// What stands before a segment of a line.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::target) struct Below<'a> {
+    /// A directory or volume group, which the next layer takes.
+    pub(in crate::target) place: Option<&'a str>,
+    /// The layer below.
+    pub(in crate::target) layer: Option<&'a PlannedLayer>,
+}
+
+/// A layer of one of these kinds.
+pub trait LayerSpec: Kind + Sized {
+    /// This kind's settings of a layer.
+    fn of(layer: &PlannedLayer) -> Option<&Self>;
+    /// The same, to change them.
+    fn of_mut(layer: &mut PlannedLayer) -> Option<&mut Self>;
+}
+
+macro_rules! layers {
+    ($($(#[$doc:meta])* $field:ident $(as $key:literal)? : $variant:ident($spec:ty)),+ $(,)?) => {
+        /// A layer of a plan, by its kind.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum PlannedLayer { $($(#[$doc])* $variant($spec)),+ }
+
+        impl PlannedLayer {
+            /// What all kinds have in common.
+            #[must_use]
+            pub fn kind(&self) -> &dyn Kind {
+                match self { $(Self::$variant(spec) => spec),+ }
+            }
+
+            /// The same, to change it.
+            pub fn kind_mut(&mut self) -> &mut dyn Kind {
+                match self { $(Self::$variant(spec) => spec),+ }
+            }
+
+            /// Reads the next layer of a line; `None` if it is none.
+            pub(in crate::target) fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
+                // The first to match wins; a path takes anything, so it comes last.
+                let read = [$(|segments: &mut Segments, below: &Below<'_>| {
+                    Some(<$spec>::read(segments, below)?.map(Self::$variant))
+                }),+];
+                read.iter().rev().find_map(|read| read(segments, below))
+            }
+        }
+
+        /// A target as plans and the store have it. Its layers stand on one another in the order of the keys here; `stack` has any other
+        /// order.
+        #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub(in crate::target) struct TargetTable {
+            /// Unique within a plan.
+            pub(in crate::target) name: String,
+            /// All layers in one line, from the bottom up, as reports have them; in place of their keys.
+            #[serde(skip_serializing_if = "Option::is_none", default)]
+            pub(in crate::target) stack: Option<String>,
+            $(
+                $(#[$doc])*
+                $(#[serde(rename = $key)])?
+                #[serde(skip_serializing_if = "Option::is_none", default)]
+                pub(in crate::target) $field: Option<$spec>,
+            )+
+            /// Run the agent on the path's machine under sudo(8).
+            #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+            pub(in crate::target) sudo: bool,
+            /// Name of a `[[neighbour]]` that produces load while this target is measured.
+            #[serde(skip_serializing_if = "Option::is_none", default)]
+            pub(in crate::target) neighbour: Option<String>,
+            /// Settings of the kernel that hold while the target is measured: applied right before each measurement, restored right after
+            /// it.
+            #[serde(skip_serializing_if = "Option::is_none", default)]
+            pub(in crate::target) settings: Option<Settings>,
+        }
+
+        impl TargetTable {
+            /// Takes the layers of the keys that are given.
+            pub(in crate::target) fn take_layers(&mut self) -> Vec<PlannedLayer> {
+                let layers = [$(self.$field.take().map(PlannedLayer::$variant)),+];
+                layers.into_iter().flatten().collect()
+            }
+
+            /// Sets the keys of layers; returns false if they stand in another order than these.
+            pub(in crate::target) fn set_layers(&mut self, layers: &[PlannedLayer]) -> bool {
+                let mut left = layers;
+                $(
+                    if let Some((PlannedLayer::$variant(spec), above)) = left.split_first() {
+                        self.$field = Some(spec.clone());
+                        left = above;
+                    }
+                )+
+                left.is_empty()
+            }
+        }
+
+        $(
+            impl From<$spec> for PlannedLayer {
+                fn from(spec: $spec) -> Self {
+                    Self::$variant(spec)
+                }
+            }
+
+            impl LayerSpec for $spec {
+                fn of(layer: &PlannedLayer) -> Option<&Self> {
+                    if let PlannedLayer::$variant(spec) = layer { Some(spec) } else { None }
+                }
+
+                fn of_mut(layer: &mut PlannedLayer) -> Option<&mut Self> {
+                    if let PlannedLayer::$variant(spec) = layer { Some(spec) } else { None }
+                }
+            }
+        )+
+    };
+}
+
+layers! {
+    /// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another. An existing one is measured as it is; a
+    /// missing file is created, filled, measured and removed.
+    path: Path(PathSpec),
+    /// A network path between client and server, instead of storage.
+    network: Network(NetworkSpec),
+    /// A block device. iotax writes to it only if the command line names it again.
+    device: Device(DeviceSpec),
+    /// A new logical volume.
+    lvm: Lvm(LvmSpec),
+    /// A new filesystem on the device or volume.
+    filesystem: Filesystem(FilesystemSpec),
+    /// A new file, on that filesystem or in a directory.
+    file: File(FileSpec),
+    /// A loop device over the file.
+    loop_device as "loop": Loop(LoopSpec),
+    /// The guest that has the target as its disk; if absent, it is measured on the host.
+    guest: Guest(GuestSpec),
+}
+
+/// Layers that are proposed where one is missing, as a plan has them.
+pub(super) fn proposals() -> [(&'static str, PlannedLayer); 4] {
+    [
+        ("filesystem = { type = \"ext4\" }", FilesystemSpec::new(FsType::Ext4).into()),
+        ("file = {}", FileSpec::default().into()),
+        ("loop = {}", LoopSpec::default().into()),
+        ("guest = {}", GuestSpec::default().into()),
+    ]
+}

@@ -1,0 +1,53 @@
+//! A file or device that is measured where it is, here or on another machine.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Below, FromLine, Interface, Kind, Location, PlannedLayer, Segments, word};
+use crate::target::Remote;
+
+/// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct PathSpec(pub PathBuf);
+
+impl Kind for PathSpec {
+    fn key(&self) -> &'static str {
+        "path"
+    }
+
+    fn stands_on(&self) -> &'static [Interface] {
+        &[Interface::Nothing]
+    }
+
+    fn offers(&self) -> Interface {
+        Interface::Found
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if Remote::is_meant(&self.0) { Remote::parse(&self.0.to_string_lossy()).map(drop) } else { Ok(()) }
+    }
+
+    fn location(&self) -> Option<Location<'_>> {
+        (!Remote::is_meant(&self.0)).then_some(Location::Path(&self.0))
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        if Remote::is_meant(&self.0) { Vec::new() } else { vec![&mut self.0] }
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec![word(&self.0.to_string_lossy())]
+    }
+}
+
+impl FromLine for PathSpec {
+    fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
+        let is_whole = segments.len() == 1 && below.layer.is_none() && below.place.is_none();
+        let [path] = segments.next_words()? else { return None };
+        let spec = Self(path.into());
+        is_whole.then(|| segments.take().without_keys().map(|()| spec))
+    }
+}

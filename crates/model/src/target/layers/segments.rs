@@ -1,0 +1,185 @@
+//! The segments of a stack's line: words and keys between arrows.
+
+use std::collections::VecDeque;
+
+use serde::{Serialize, de::DeserializeOwned};
+use toml::{Table, Value};
+
+/// What is left of a line.
+#[derive(Debug)]
+pub(in crate::target) struct Segments(VecDeque<Segment>);
+
+/// The text between two arrows.
+#[derive(Debug)]
+pub(super) struct Segment {
+    /// What stands before the first key.
+    words: Vec<String>,
+    /// `key=value`, as a plan's table has them.
+    pub(super) keys: Table,
+}
+
+impl Segments {
+    /// Divides a line.
+    pub(in crate::target) fn of(line: &str) -> Result<Self, String> {
+        let mut segments = VecDeque::new();
+        let mut open = Segment { words: Vec::new(), keys: Table::new() };
+        for token in tokens(line)? {
+            match token {
+                Token::Arrow if open.words.is_empty() => {
+                    return Err(format!("{line:?}: nothing stands before a \">\""));
+                }
+                Token::Arrow => {
+                    segments.push_back(std::mem::replace(
+                        &mut open,
+                        Segment { words: Vec::new(), keys: Table::new() },
+                    ));
+                }
+                Token::Word(word) => open.words.push(word),
+                Token::Key(key, value) => {
+                    if open.words.is_empty() || open.keys.insert(key.clone(), value).is_some() {
+                        return Err(format!("{line:?}: {key}= follows the name of its layer, once"));
+                    }
+                }
+            }
+        }
+        if open.words.is_empty() {
+            return Err(format!("{line:?}: a layer is expected at the end"));
+        }
+        segments.push_back(open);
+        Ok(Self(segments))
+    }
+
+    /// The words of the next segment.
+    pub(super) fn next_words(&self) -> Option<&[String]> {
+        Some(&self.0.front()?.words)
+    }
+
+    /// The next segment as it was written, for an error.
+    pub(in crate::target) fn shown(&self) -> String {
+        self.0.front().map(|segment| segment.words.join(" ")).unwrap_or_default()
+    }
+
+    /// The number of segments.
+    pub(in crate::target) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes a place, which is one word without keys.
+    pub(in crate::target) fn take_place(&mut self) -> Option<String> {
+        let is_place = self.0.len() > 1
+            && self.0.front().is_some_and(|segment| segment.words.len() == 1 && segment.keys.is_empty());
+        is_place.then(|| self.take().words.remove(0))
+    }
+
+    /// Takes the next segment. There is one.
+    pub(super) fn take(&mut self) -> Segment {
+        self.0.pop_front().unwrap_or(Segment { words: Vec::new(), keys: Table::new() })
+    }
+}
+
+impl Segment {
+    /// A layer's settings from its keys and what its words tell.
+    pub(super) fn spec<L: DeserializeOwned>(
+        self,
+        told: impl IntoIterator<Item = (&'static str, Value)>,
+    ) -> Result<L, String> {
+        let name = self.words.join(" ");
+        let mut keys = self.keys;
+        for (key, value) in told {
+            if keys.insert(key.to_owned(), value).is_some() {
+                return Err(format!("{name}: {key}= is told by its words; leave it out"));
+            }
+        }
+        keys.try_into().map_err(|error: toml::de::Error| format!("{name}: {}", error.message()))
+    }
+
+    /// Rejects keys where a layer has none.
+    pub(super) fn without_keys(self) -> Result<(), String> {
+        match self.keys.keys().next() {
+            Some(key) => Err(format!("{}: {key}= is not known here", self.words.join(" "))),
+            None => Ok(()),
+        }
+    }
+}
+
+enum Token {
+    Word(String),
+    Key(String, Value),
+    Arrow,
+}
+
+/// Divides a line at blanks and arrows, neither of which counts between double quotes.
+fn tokens(line: &str) -> Result<Vec<Token>, String> {
+    let mut tokens = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let (text, was_quoted, end) =
+            token(rest).ok_or_else(|| format!("{line:?}: a quote is not closed"))?;
+        rest = rest[end..].trim_start();
+        tokens.push(match text.split_once('=') {
+            _ if text == ">" && !was_quoted => Token::Arrow,
+            Some((key, value)) if !was_quoted && is_key(key) => Token::Key(key.to_owned(), value_of(value)),
+            _ => Token::Word(unquoted(&text)),
+        });
+    }
+    Ok(tokens)
+}
+
+/// One token with its quotes, whether a quote opens it, and its length.
+fn token(text: &str) -> Option<(String, bool, usize)> {
+    let (mut in_quotes, mut is_escaped) = (false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if in_quotes => is_escaped = true,
+            '"' => in_quotes = !in_quotes,
+            c if c.is_whitespace() && !in_quotes => {
+                return Some((text[..at].to_owned(), text.starts_with('"'), at));
+            }
+            _ => {}
+        }
+    }
+    (!in_quotes).then(|| (text.to_owned(), text.starts_with('"'), text.len()))
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// A flag, a whole number, or text.
+fn value_of(text: &str) -> Value {
+    let flag = text.parse().ok().map(Value::Boolean);
+    flag.or_else(|| text.parse().ok().map(Value::Integer)).unwrap_or_else(|| Value::String(unquoted(text)))
+}
+
+fn unquoted(text: &str) -> String {
+    serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
+}
+
+/// A word as a line takes it: quoted if it has blanks or could be taken for something else.
+pub(super) fn word(text: &str) -> String {
+    let is_plain = |c: char| !c.is_whitespace() && !c.is_control() && !"\"\\>=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        serde_json::Value::from(text).to_string()
+    }
+}
+
+/// The keys of a layer that differ from its defaults: ` key=value ...`. `told` are those that its words tell.
+pub(super) fn keys<L: Serialize>(spec: &L, defaults: Option<&L>, told: &[&str]) -> String {
+    let table = |spec| Table::try_from(spec).unwrap_or_default();
+    let defaults = defaults.map(table).unwrap_or_default();
+    let differs = |(key, value): &(&String, &Value)| {
+        !told.contains(&key.as_str()) && defaults.get(*key) != Some(*value)
+    };
+    table(spec)
+        .iter()
+        .filter(differs)
+        .map(|(key, value)| match value {
+            Value::String(text) if value_of(text).is_str() => format!(" {key}={}", word(text)),
+            Value::String(text) => format!(" {key}={}", serde_json::Value::from(text.as_str())),
+            value => format!(" {key}={value}"),
+        })
+        .collect()
+}

@@ -1,0 +1,66 @@
+//! The user's device at the bottom of a target.
+
+use iotax_model::target::{DeviceSpec, PlannedLayer};
+use iotax_model::units::human;
+use iotax_model::wire::Identity;
+
+use super::ground::{BlockGround, Ground};
+use super::layer::{Build, Check, Site, size_on};
+use super::preflight::{Needs, check_length};
+use super::{Built, existing, filesystem, lvm};
+use crate::build_error::BuildError;
+use crate::device;
+use crate::refusal::Refusal;
+
+impl Build for DeviceSpec {
+    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        let Self(path) = self;
+        device::check(at.target, at.plan, at.permission)?;
+        let length = existing::length(&at.permission.place(path));
+        let length = length.map_err(|error| Refusal::environment(error.to_string()))?;
+        match at.above {
+            // Volumes are checked together.
+            [PlannedLayer::Lvm(_), ..] => Ok(()),
+            [PlannedLayer::Filesystem(spec), ..] => {
+                filesystem::check_room(spec.kind, size_on(&at.above[1..], at.plan.space()), path, length)
+            }
+            above => {
+                let needed = size_on(above, at.plan.space());
+                if at.target.filesystem_in_guest().is_none() || needed <= length {
+                    return check_length(&path.display().to_string(), length, &at.plan.work_on(at.target));
+                }
+                Err(Refusal::input(format!(
+                    "{}: its length of {} is less than the {} that {:?} needs; use a smaller --size or another device",
+                    path.display(),
+                    human::bytes(length.0),
+                    human::bytes(needed.0),
+                    at.target.name
+                )))
+            }
+        }
+    }
+
+    fn build(&self, _: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+        let Self(path) = self;
+        if at.target.lvm().is_some() {
+            // The volume's group is made on it.
+            return Ok(Ground::Machine);
+        }
+        let is_bare = at.above.iter().all(|layer| matches!(layer, PlannedLayer::Guest(_)));
+        if is_bare && !at.builder.permission.allows(path) {
+            let found = existing::open(path)?;
+            return Ok(Ground::Built(Built { size: at.builder.reached(found.size), ..found }));
+        }
+        if let Some(location) = at.builder.volumes.location(at.target) {
+            return lvm::ground(&location, at);
+        }
+        let claim = at.builder.claim(path, at.undo_log)?;
+        let identity = Some(Identity::Disk(claim.pin().disk));
+        Ok(Ground::Block(BlockGround {
+            area: claim.block.clone(),
+            shared: false,
+            identity,
+            claim: Some(claim),
+        }))
+    }
+}

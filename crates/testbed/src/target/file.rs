@@ -1,0 +1,65 @@
+//! New files: raw, or images.
+
+use iotax_model::target::{FileSpec, Format, PlannedLayer, Preallocation, RequiredSpace};
+use iotax_model::units::Bytes;
+
+use super::ground::Ground;
+use super::layer::{Build, Check, Site, size_on};
+use super::preflight::{Needs, check_created, check_directory};
+use super::{qcow2, raw};
+use crate::build_error::BuildError;
+use crate::refusal::Refusal;
+
+impl Build for FileSpec {
+    fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
+        check_created(at.plan, &at.plan.work_on(at.target))?;
+        let Some(dir) = &self.dir else { return Ok(()) };
+        check_directory(dir)?;
+        let guest = at.target.guest();
+        if guest.is_none() && at.target.filesystem().is_none() {
+            needs.beside(dir, at.plan);
+        }
+        let size = size_on(at.above, allocated(self, at));
+        let guests = guest.map_or(1, |guest| u64::from(guest.count));
+        *needs.space.entry(dir.clone()).or_default() += guests * space(self, size);
+        Ok(())
+    }
+
+    fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+        let directory = match &self.dir {
+            Some(dir) => at.builder.folder(dir, at.undo_log)?,
+            None => below.directory()?,
+        };
+        let (stem, size) = (directory.join(at.name::<Self>()), at.size());
+        Ok(match self.format {
+            Format::Raw => {
+                let path = stem.with_added_extension("raw");
+                Ground::Raw(raw::build(&path, size, self.preallocation, at.undo_log)?)
+            }
+            Format::Qcow2 => {
+                let path = stem.with_added_extension("qcow2");
+                Ground::Built(qcow2::build(&path, size, self, at.undo_log)?)
+            }
+        })
+    }
+}
+
+/// The space that a plan takes of a file: all of it only if it is allocated beforehand, or has a filesystem on it.
+fn allocated(file: &FileSpec, at: &Check<'_>) -> RequiredSpace {
+    let has_filesystem = at.above.iter().any(|layer| matches!(layer, PlannedLayer::Filesystem(_)));
+    match file.preallocation {
+        Preallocation::Off | Preallocation::Metadata if !has_filesystem => {
+            RequiredSpace { area: at.plan.touched(), ..at.plan.space() }
+        }
+        _ => at.plan.space(),
+    }
+}
+
+/// An image of `size`, a snapshot that is written completely, and the overhead of formats.
+fn space(file: &FileSpec, size: Bytes) -> u64 {
+    /// Size of an empty overlay.
+    const EMPTY: u64 = 1 << 20;
+    let images = if file.snapshot.is_some() { 2 } else { 1 };
+    let below = file.backing_depth.unwrap_or(1) - 1;
+    images * (size.0 + size.0 / 50) + u64::from(below) * EMPTY
+}

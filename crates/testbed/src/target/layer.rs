@@ -1,0 +1,110 @@
+//! How each kind of layer is checked and built on this machine.
+
+use iotax_model::Plan;
+use iotax_model::target::{
+    DeviceSpec, GuestSpec, LayerSpec, LvmSpec, PlannedLayer, RequiredSpace, TargetSpec,
+};
+use iotax_model::units::Bytes;
+use iotax_model::warning::Warning;
+
+use super::ground::Ground;
+use super::lvm::Origin;
+use super::preflight::Needs;
+use super::{Builder, filesystem};
+use crate::build_error::BuildError;
+use crate::device::Permission;
+use crate::refusal::Refusal;
+use crate::undo::UndoLog;
+
+/// A kind of layer that is built on this machine.
+pub(super) trait Build {
+    /// Rejects what cannot be built here, before anything is touched; adds the space that it needs.
+    fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal>;
+
+    /// Builds it on `below`.
+    fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError>;
+}
+
+/// The kind of a layer; `None` for what is not built here: it is measured where it is, or its network and its guest are made elsewhere.
+pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
+    match layer {
+        PlannedLayer::Device(spec) => Some(spec),
+        PlannedLayer::Lvm(spec) => Some(spec),
+        PlannedLayer::Filesystem(spec) => Some(spec),
+        PlannedLayer::File(spec) => Some(spec),
+        PlannedLayer::Loop(spec) => Some(spec),
+        PlannedLayer::Path(_) | PlannedLayer::Network(_) | PlannedLayer::Guest(_) => None,
+    }
+}
+
+/// A layer of a plan that is checked.
+pub(super) struct Check<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) permission: &'a Permission,
+    pub(super) target: &'a TargetSpec,
+    /// The layers above it.
+    pub(super) above: &'a [PlannedLayer],
+}
+
+/// A layer that is built, with what the layers of its target share.
+pub(super) struct Site<'a> {
+    pub(super) builder: &'a mut Builder,
+    pub(super) undo_log: &'a mut UndoLog,
+    pub(super) target: &'a TargetSpec,
+    /// The layers below it.
+    pub(super) below: &'a [PlannedLayer],
+    /// The layers above it.
+    pub(super) above: &'a [PlannedLayer],
+    /// The volume among the layers, if it needs snapshots.
+    pub(super) origin: &'a mut Option<Origin>,
+    /// Settings that did not take effect.
+    pub(super) warnings: &'a mut Vec<Warning>,
+}
+
+impl Site<'_> {
+    /// The bytes that the layer has to offer.
+    pub(super) fn size(&self) -> Bytes {
+        size_on(self.above, self.builder.space)
+    }
+
+    /// A name for what this layer makes: that of the target, numbered if there is another layer of its kind below.
+    pub(super) fn name<L: LayerSpec>(&self) -> String {
+        match self.below.iter().filter_map(L::of).count() {
+            0 => self.target.name.clone(),
+            more => format!("{}-{}", self.target.name, more + 1),
+        }
+    }
+}
+
+/// The layers of a target on its device or volume.
+pub(super) fn on_block(target: &TargetSpec) -> &[PlannedLayer] {
+    let layers = target.stack.layers();
+    let is_block = |layer: &PlannedLayer| DeviceSpec::of(layer).is_some() || LvmSpec::of(layer).is_some();
+    let below = layers.iter().take_while(|layer| is_block(layer)).count();
+    &layers[below..]
+}
+
+/// The bytes that a layer has to offer so that those above it offer `space` to the workloads.
+pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
+    // Files of the workloads lie beside the area, on the topmost filesystem.
+    let mut files = Some(space.files.0);
+    above.iter().rev().fold(space.area, |size, layer| match layer {
+        PlannedLayer::Guest(guest @ GuestSpec { filesystem: Some(_), .. }) => {
+            guest.disk_size(Bytes(size.0.saturating_add(files.take().unwrap_or_default())))
+        }
+        PlannedLayer::Guest(_) => {
+            files = None;
+            size
+        }
+        PlannedLayer::Filesystem(spec) => {
+            let beside = files.take().unwrap_or_default();
+            filesystem::room(spec.kind, Bytes(size.0.saturating_add(beside)))
+        }
+        PlannedLayer::Path(_)
+        | PlannedLayer::Network(_)
+        | PlannedLayer::Device(_)
+        | PlannedLayer::Lvm(_)
+        | PlannedLayer::File(_)
+        | PlannedLayer::Loop(_) => size,
+    })
+}
