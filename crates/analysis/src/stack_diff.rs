@@ -1,9 +1,10 @@
 //! The layers of a target by its plan, from the bottom up.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use iotax_model::TargetSpec;
-use iotax_model::target::{FileSpec, Format, NetPath, NetworkSpec, Nic, Snapshot};
+use iotax_model::target::{FileSpec, Format, Location, NetPath, NetworkSpec, Nic, PlannedLayer, Snapshot};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -90,56 +91,65 @@ fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
 
 /// The parts of a target. Places differ in kind: what stands on another disk is not the same target plus something.
 pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
-    if let Some(network) = &target.network() {
+    if let Some(network) = target.network() {
         return paths(target, network);
     }
     let mut bottom = Part::plain(place(target));
     bottom.settings.extend(settings(&target.settings, &[]));
     let mut parts = vec![bottom];
-    if let Some(lvm) = &target.lvm() {
-        parts.push(Part::new("lvm", "LVM", lvm, &["vg", "snapshot"]));
-        if lvm.snapshot {
-            parts.push(Part::plain("LVM snapshot"));
-        }
-    }
-    if let Some(filesystem) = &target.filesystem() {
-        parts.push(Part::new("filesystem", filesystem.kind.word(), filesystem, &[]));
-    }
-    match (&target.file(), parts.last_mut()) {
-        // A raw file is there with the place or the filesystem that it lies on.
-        (Some(file), Some(below)) if file.format == Format::Raw => {
-            below.settings.extend(settings(file, &["dir", "format"]));
-        }
-        (Some(file), _) => parts.extend(image(file)),
-        (None, _) => {}
-    }
-    if let Some(over) = &target.loop_device() {
-        parts.push(Part::new("loop", "loop device", over, &[]));
-    }
-    if let Some(guest) = &target.guest() {
-        let part = Part::new("guest", format!("{} + guest", guest.bus), guest, &["filesystem"]);
-        let open =
-            [("machine", guest.machine_type().to_string()), ("iothread", guest.iothreads().to_string())];
-        parts.push(Part { open: BTreeMap::from(open), ..part });
-        if let Some(filesystem) = guest.filesystem {
-            let mut part = Part::plain(format!("{filesystem} in the guest"));
-            part.kind = "guest filesystem".into();
-            part.settings.insert("filesystem".into(), filesystem.to_string());
-            parts.push(part);
+    for layer in target.stack.layers() {
+        for part in of_layer(layer, parts.last_mut()) {
+            let alike = parts.iter().filter(|below| below.kind == part.kind).count();
+            let kind = if alike == 0 { part.kind.clone() } else { format!("{} {}", part.kind, alike + 1) };
+            parts.push(Part { kind, ..part });
         }
     }
     parts.extend(target.neighbour.iter().map(|name| Part::plain(format!("noise of {name}"))));
     parts
 }
 
+/// The parts that a layer adds to those below it.
+fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
+    match layer {
+        PlannedLayer::Path(_) | PlannedLayer::Device(_) | PlannedLayer::Network(_) => Vec::new(),
+        PlannedLayer::Lvm(lvm) => {
+            let volume = Part::new("lvm", "LVM", lvm, &["vg", "snapshot"]);
+            let snapshot = lvm.snapshot.then(|| Part::plain("LVM snapshot"));
+            [volume].into_iter().chain(snapshot).collect()
+        }
+        PlannedLayer::Filesystem(filesystem) => {
+            vec![Part::new("filesystem", filesystem.kind.word(), filesystem, &[])]
+        }
+        // A raw file is there with the place or the filesystem that it lies on.
+        PlannedLayer::File(file) if file.format == Format::Raw => {
+            below.into_iter().for_each(|below| below.settings.extend(settings(file, &["dir", "format"])));
+            Vec::new()
+        }
+        PlannedLayer::File(file) => image(file).collect(),
+        PlannedLayer::Loop(over) => vec![Part::new("loop", "loop device", over, &[])],
+        PlannedLayer::Guest(guest) => {
+            let part = Part::new("guest", format!("{} + guest", guest.bus), guest, &["filesystem"]);
+            let open =
+                [("machine", guest.machine_type().to_string()), ("iothread", guest.iothreads().to_string())];
+            let guest_part = Part { open: BTreeMap::from(open), ..part };
+            let filesystem = guest.filesystem.map(|filesystem| {
+                let mut part = Part::plain(format!("{filesystem} in the guest"));
+                part.kind = "guest filesystem".into();
+                part.settings.insert("filesystem".into(), filesystem.to_string());
+                part
+            });
+            [guest_part].into_iter().chain(filesystem).collect()
+        }
+    }
+}
+
 fn place(target: &TargetSpec) -> String {
-    let group = target.lvm().and_then(|lvm| lvm.vg.as_ref());
-    let dir = target.file().and_then(|file| file.dir.as_ref());
-    match (&target.path(), &target.device(), group, dir) {
-        (Some(path), ..) => format!("path {}", path.display()),
-        (_, Some(device), ..) => format!("device {}", device.display()),
-        (_, _, Some(group), _) => format!("group {group}"),
-        (.., dir) => format!("directory {}", dir.map(|dir| dir.display().to_string()).unwrap_or_default()),
+    match target.stack.location() {
+        Some(Location::Path(path)) => format!("path {}", path.display()),
+        Some(Location::Device(device)) => format!("device {}", device.display()),
+        Some(Location::Group(group)) => format!("group {group}"),
+        Some(Location::Directory(dir)) => format!("directory {}", dir.display()),
+        None => format!("path {}", target.path().unwrap_or(Path::new("")).display()),
     }
 }
 

@@ -121,8 +121,7 @@ fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
 
 /// Key of a target's place: targets with equal keys are on the same devices.
 fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
-    let file = spec.file().map(|file| &file.dir);
-    (spec.path(), spec.device(), spec.lvm(), file, spec.remote().map(|it| it.destination))
+    (spec.stack.location(), spec.lvm(), spec.remote().map(|it| it.destination))
 }
 
 /// The share that the device had of what was asked, if that is too little.

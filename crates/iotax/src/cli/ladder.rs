@@ -6,15 +6,13 @@ use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{CurveSpec, Plan};
-use iotax_model::target::{
-    DeviceSpec, FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LvmSpec, Preallocation, Snapshot, Stack,
-};
+use iotax_model::target::{DeviceSpec, GuestSpec, LvmSpec, PlannedLayer, Stack};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{STANDARD, Workload};
 use iotax_testbed::target::lvm;
 
-use super::args::{DesignArgs, LengthArgs};
+use super::args::{DesignArgs, LengthArgs, target_name};
 use super::from_libvirt::{self, LadderTargets};
 use super::known_words::{known_words, text_of};
 use super::print_plan::print_plan;
@@ -40,7 +38,8 @@ pub(super) struct Args {
     #[command(flatten)]
     design: DesignArgs,
     /// Rungs to build, the first is the baseline: host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
-    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm [default: all]
+    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; or the layers of one, such as
+    /// "raw file > loop direct_io=true" [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(RUNGS.map(|(name, ..)| name)))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
@@ -72,62 +71,84 @@ const CURVED: &str = "randread-4k-qd32";
 /// The shortest measurement. Most noise lasts longer than one, so many short measurements are worth more than a few long ones.
 const SHORTEST: Nanos = Nanos::from_millis(250);
 
-/// The storage under a rung's guest or program.
+/// What a rung stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ground {
+enum Base {
     /// `--device`.
     Device,
-    /// A logical volume on it.
-    Volume,
-    /// A file in an ext4 on such a volume.
-    VolumeFile,
-    /// An image in the directory.
-    Image(Format, Option<Snapshot>),
+    /// The directory.
+    Directory,
 }
 
-impl Ground {
-    fn is_on_device(self) -> bool {
-        !matches!(self, Self::Image(..))
-    }
-
-    fn has_volume(self) -> bool {
-        matches!(self, Self::Volume | Self::VolumeFile)
-    }
+/// A rung: its name, what it stands on, and its layers on that.
+#[derive(Debug, Clone)]
+struct Rung {
+    name: String,
+    base: Base,
+    layers: Stack,
 }
-
-/// A rung: its name, its storage, and true if it boots a guest.
-type Rung = (&'static str, Ground, bool);
 
 /// The rungs from the lowest up.
-const RUNGS: [Rung; 9] = [
-    ("host-device", Ground::Device, false),
-    ("host-lvm", Ground::Volume, false),
-    ("host-lvm-file", Ground::VolumeFile, false),
-    ("host-file", Ground::Image(Format::Raw, None), false),
-    ("vm-device", Ground::Device, true),
-    ("vm-lvm", Ground::Volume, true),
-    ("vm-raw", Ground::Image(Format::Raw, None), true),
-    ("vm-qcow2", Ground::Image(Format::Qcow2, None), true),
-    ("vm-qcow2-snapshot", Ground::Image(Format::Qcow2, Some(Snapshot::External)), true),
+const RUNGS: [(&str, Base, &str); 9] = [
+    ("host-device", Base::Device, ""),
+    ("host-lvm", Base::Device, "thick LVM volume"),
+    ("host-lvm-file", Base::Device, "thick LVM volume > ext4 > raw file"),
+    ("host-file", Base::Directory, "raw file"),
+    ("vm-device", Base::Device, "virtio-blk > guest"),
+    ("vm-lvm", Base::Device, "thick LVM volume > virtio-blk > guest"),
+    ("vm-raw", Base::Directory, "raw file > virtio-blk > guest"),
+    ("vm-qcow2", Base::Directory, "qcow2 file preallocation=metadata > virtio-blk > guest"),
+    (
+        "vm-qcow2-snapshot",
+        Base::Directory,
+        "qcow2 file + external snapshot preallocation=metadata > virtio-blk > guest",
+    ),
 ];
+
+impl Rung {
+    /// One of the rungs above.
+    fn known(name: &str) -> Option<Self> {
+        let (name, base, line) = RUNGS.into_iter().find(|(known, ..)| *known == name)?;
+        let layers = if line.is_empty() { Stack::default() } else { Stack::parse(line).ok()? };
+        Some(Self { name: name.to_owned(), base, layers })
+    }
+
+    /// A rung by its name, or by the line of its layers on the directory or, if they begin with a volume or a filesystem, the device.
+    fn parse(text: &str) -> Result<Self, Failure> {
+        if !text.contains(' ') {
+            let names = RUNGS.map(|(known, ..)| known);
+            return Self::known(text)
+                .ok_or_else(|| WordError::new("rung", text, &names))
+                .or_exit(Exit::Usage);
+        }
+        let layers = Stack::parse(text).map_err(usage)?;
+        let base = match layers.layers().first() {
+            Some(PlannedLayer::File(_)) => Base::Directory,
+            _ => Base::Device,
+        };
+        Ok(Self { name: target_name(&text.replace(" > ", "-")), base, layers })
+    }
+
+    fn has_guest(&self) -> bool {
+        self.layers.has::<GuestSpec>()
+    }
+}
 
 /// The requested rungs, or all that the directory and the device allow.
 fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
-    let placed =
-        |ground: Ground| if ground.is_on_device() { args.device.is_some() } else { args.dir.is_some() };
+    let is_there = |rung: &Rung| match rung.base {
+        Base::Device => args.device.is_some(),
+        Base::Directory => args.dir.is_some(),
+    };
     if args.rungs.is_empty() {
-        return Ok(RUNGS.into_iter().filter(|(_, ground, _)| placed(*ground)).collect());
+        return Ok(RUNGS.iter().filter_map(|(name, ..)| Rung::known(name)).filter(is_there).collect());
     }
-    let names = RUNGS.map(|(known, ..)| known);
-    let find = |name: &String| {
-        let rung = RUNGS.into_iter().find(|(known, ..)| known == name);
-        let rung = rung.ok_or_else(|| WordError::new("rung", name, &names)).or_exit(Exit::Usage)?;
-        if placed(rung.1) {
-            Ok(rung)
-        } else if rung.1.is_on_device() {
-            Err(usage(format!("rung {name} needs --device DEVICE --overwrite DEVICE")))
-        } else {
-            Err(usage(format!("rung {name} needs a directory: iotax ladder DIR")))
+    let find = |text: &String| {
+        let rung = Rung::parse(text)?;
+        match rung.base {
+            _ if is_there(&rung) => Ok(rung),
+            Base::Device => Err(usage(format!("rung {text} needs --device DEVICE --overwrite DEVICE"))),
+            Base::Directory => Err(usage(format!("rung {text} needs a directory: iotax ladder DIR"))),
         }
     };
     args.rungs.iter().map(find).collect()
@@ -138,70 +159,59 @@ fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
     let guests = runner::guests_possible(&args.run.guest.options());
     let asked = !args.rungs.is_empty();
     if let Err(missing) = guests
-        && rungs.iter().any(|(.., guest)| *guest)
+        && rungs.iter().any(Rung::has_guest)
     {
         if asked || args.run.guest.is_specific() {
             return Err(Failure { exit: Exit::Environment, error: missing });
         }
-        rungs.retain(|(.., guest)| !guest);
+        rungs.retain(|rung| !rung.has_guest());
         note!("Host rungs only: {missing:#}");
     }
-    if rungs.iter().any(|(_, ground, _)| ground.has_volume())
+    let has_volume = |rung: &Rung| rung.layers.has::<LvmSpec>();
+    if rungs.iter().any(has_volume)
         && let Err(missing) = lvm::possible()
     {
         if asked {
             return Err(Failure { exit: missing.exit, error: missing.into() });
         }
-        rungs.retain(|(_, ground, _)| !ground.has_volume());
+        rungs.retain(|rung| !has_volume(rung));
         note!("Without LVM's rungs: {missing}");
     }
     Ok(rungs)
 }
 
 /// The targets of a rung: one, or one for each number of guests.
-fn targets(rung: Rung, args: &Args) -> Vec<TargetSpec> {
-    let (name, _, guest) = rung;
-    let numbers = if guest { args.guests.as_slice() } else { &[1] };
+fn targets(rung: &Rung, args: &Args) -> Vec<TargetSpec> {
+    let numbers = if rung.has_guest() { args.guests.as_slice() } else { &[1] };
     let many = numbers.len() > 1;
-    let named = |count: &u32| if many { format!("{name}-{count}") } else { name.to_owned() };
+    let named = |count: &u32| if many { format!("{}-{count}", rung.name) } else { rung.name.clone() };
     let (dir, device) = (args.dir.as_deref(), args.device.as_deref());
     numbers.iter().map(|count| target(rung, named(count), *count, dir, device)).collect()
 }
 
 /// The rung of this name with its image in a directory; absent if there is none or it needs a device.
 pub(super) fn rung_in(name: &str, dir: &Path) -> Option<TargetSpec> {
-    let rung = RUNGS.into_iter().find(|(known, ground, _)| *known == name && !ground.is_on_device())?;
-    Some(target(rung, name.to_owned(), 1, Some(dir), None))
+    let rung = Rung::known(name).filter(|rung| rung.base == Base::Directory)?;
+    Some(target(&rung, name.to_owned(), 1, Some(dir), None))
 }
 
-fn target(
-    (_, ground, guest): Rung,
-    name: String,
-    count: u32,
-    dir: Option<&Path>,
-    device: Option<&Path>,
-) -> TargetSpec {
-    let device = || Stack::from(DeviceSpec(device.map(Path::to_path_buf).unwrap_or_default()));
-    let disk = match ground {
-        Ground::Device => device(),
-        Ground::Volume => device().with(LvmSpec::default()),
-        Ground::VolumeFile => device()
-            .with(LvmSpec::default())
-            .with(FilesystemSpec::new(FsType::Ext4))
-            .with(FileSpec::default()),
-        Ground::Image(format, snapshot) => Stack::from(FileSpec {
-            dir: dir.map(Path::to_path_buf),
-            format,
-            preallocation: match format {
-                Format::Raw => Preallocation::Off,
-                Format::Qcow2 => Preallocation::Metadata,
-            },
-            snapshot,
-            ..FileSpec::default()
-        }),
+fn target(rung: &Rung, name: String, count: u32, dir: Option<&Path>, device: Option<&Path>) -> TargetSpec {
+    let mut stack = match rung.base {
+        Base::Device => {
+            let device = DeviceSpec(device.map(Path::to_path_buf).unwrap_or_default());
+            rung.layers.layers().iter().cloned().fold(Stack::from(device), Stack::with)
+        }
+        Base::Directory => rung.layers.clone(),
     };
-    let in_guest = |disk: Stack| disk.with(GuestSpec { count, ..GuestSpec::default() });
-    TargetSpec::new(name, if guest { in_guest(disk) } else { disk })
+    if rung.base == Base::Directory
+        && let Some(PlannedLayer::File(file)) = stack.layers_mut().first_mut()
+    {
+        file.dir = dir.map(Path::to_path_buf);
+    }
+    if let Some(guest) = stack.find_mut::<GuestSpec>().filter(|_| count != 1) {
+        guest.count = count;
+    }
+    TargetSpec::new(name, stack)
 }
 
 /// The targets, with notes on them.
@@ -215,7 +225,7 @@ fn rungs(args: &Args) -> Result<LadderTargets, Failure> {
     }
     let rungs = if args.print_plan { wanted(args)? } else { possible(args, wanted(args)?)? };
     Ok(LadderTargets {
-        targets: rungs.into_iter().flat_map(|rung| targets(rung, args)).collect(),
+        targets: rungs.iter().flat_map(|rung| targets(rung, args)).collect(),
         notes: Vec::new(),
     })
 }

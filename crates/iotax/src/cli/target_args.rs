@@ -12,7 +12,7 @@ use super::args::target_name;
 use super::ladder::rung_in;
 use super::{Failure, OrExit, input, usage};
 
-/// Targets from arguments: `PATH` and `ssh://` as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
+/// Targets from arguments: `PATH`, the line of a stack and `ssh://` as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
 /// directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Names are made unique.
 pub(super) fn targets(
     texts: &[String],
@@ -51,13 +51,30 @@ fn tell_apart(targets: &mut [TargetSpec]) {
     }
 }
 
-/// The target of a path.
+/// True for the line of a stack, as reports print it, unless a file has that name.
+fn is_line(text: &str) -> bool {
+    (text.contains(" > ") || text.starts_with("device ")) && !Path::new(text).exists()
+}
+
+/// The target of a stack's line, named by its layers.
+fn of_line(line: &str) -> Result<TargetSpec, Failure> {
+    let stack = Stack::parse(line).map_err(usage)?;
+    let layers = line.split_once(" > ").map_or(line, |(_, layers)| layers);
+    let target = TargetSpec::new(target_name(&layers.replace(" > ", "-")), stack);
+    target.check().or_exit(Exit::Usage)?;
+    Ok(target)
+}
+
+/// The target of a path, or of a stack's line.
 pub(super) fn target(
     path: &Path,
     sudo: bool,
     keep: bool,
     permission: &Permission,
 ) -> Result<TargetSpec, Failure> {
+    if let Some(line) = path.to_str().filter(|text| is_line(text)) {
+        return of_line(line);
+    }
     let absolute = std::path::absolute(path).or_exit(Exit::Environment)?;
     let last = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy();
     let with = |stack| TargetSpec { sudo, ..TargetSpec::new(target_name(&last), stack) };
