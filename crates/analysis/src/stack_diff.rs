@@ -126,6 +126,7 @@ fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
             Vec::new()
         }
         PlannedLayer::File(file) => image(file).collect(),
+        PlannedLayer::Fuse(export) => vec![Part::new("fuse", "QEMU's block layer by FUSE", export, &[])],
         PlannedLayer::Loop(over) => vec![Part::new("loop", "loop device", over, &[])],
         PlannedLayer::Guest(guest) => {
             let part = Part::new("guest", format!("{} + guest", guest.bus), guest, &["filesystem"]);

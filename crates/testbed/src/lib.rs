@@ -4,6 +4,7 @@
 
 pub mod agent_client;
 pub mod build_error;
+pub mod export;
 pub mod device;
 mod filesystem;
 pub mod guest;

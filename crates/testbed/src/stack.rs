@@ -177,7 +177,7 @@ const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
 /// The layers below files in a directory: up to its filesystem.
 #[must_use]
 pub fn beneath_directory(layers: &[Layer]) -> &[Layer] {
-    let above = [LayerKind::Image, LayerKind::Snapshot, LayerKind::Bus, LayerKind::Guest];
+    let above = [LayerKind::Image, LayerKind::Snapshot, LayerKind::Export, LayerKind::Bus, LayerKind::Guest];
     let host = layers.iter().position(|layer| above.contains(&layer.kind)).unwrap_or(layers.len());
     let filesystem = layers[..host].iter().rposition(|layer| layer.kind == LayerKind::Filesystem);
     filesystem.map_or(&[], |top| &layers[..=top])

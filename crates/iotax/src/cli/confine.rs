@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::Plan;
 use iotax_model::plan::{Action, Neighbour, WatchSpec};
 use iotax_model::target::{
-    DeviceSpec, FileSpec, GuestSpec, LoopSpec, NetworkSpec, PathSpec, PlannedLayer, Remote, TargetSpec,
+    DeviceSpec, FileSpec, FuseSpec, GuestSpec, LoopSpec, NetworkSpec, PathSpec, PlannedLayer, Remote, TargetSpec,
 };
 use iotax_model::workload::Workload;
 
@@ -85,6 +85,7 @@ impl Area {
             PlannedLayer::Lvm(_) => Err("lvm changes a volume group".into()),
             PlannedLayer::Filesystem(_) => Err("filesystem mounts one".into()),
             PlannedLayer::File(file) => self.file(file),
+            PlannedLayer::Fuse(FuseSpec { cache: _, aio: _ }) => Ok(()),
             PlannedLayer::Loop(LoopSpec { direct_io: _ }) => Ok(()),
             PlannedLayer::Network(network) => network_is_local(network),
             PlannedLayer::Guest(guest) => Self::guest(guest),

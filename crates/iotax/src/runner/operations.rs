@@ -7,7 +7,7 @@ use anyhow::Context;
 use iotax_model::plan::Operation;
 use iotax_model::target::FileSpec;
 use iotax_testbed::guest::operation::{OperationFiles, Operator};
-use iotax_testbed::target::{preflight, qcow2};
+use iotax_testbed::target::{image, preflight};
 use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
 
 use super::target::{Site, Target};
@@ -40,7 +40,7 @@ impl Operations {
             let (top, format) = site.top();
             let path = built.path.with_extension("watch.qcow2");
             let file = site.image().cloned().unwrap_or_else(FileSpec::default);
-            entries.push(qcow2::overlay(&path, &top, format, &file, undo_log)?);
+            entries.push(image::overlay(&path, &top, format, &file, undo_log)?);
             files.overlay = Some(path);
         }
         for operation in copies {

@@ -18,7 +18,7 @@ use iotax_testbed::guest::blockstats::{self, BlockCounters};
 use iotax_testbed::monitor::device_gaps::DeviceGapWatch;
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
-use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
+use iotax_testbed::monitor::{self, GuestThreads, Monitor, MonitorSnapshot};
 use iotax_testbed::stack;
 
 use super::common_window::AgentRun;
@@ -117,7 +117,9 @@ impl Host {
         let is_guest = targets.iter().any(Target::is_guest);
         for target in targets {
             if let Some(storage) = target.local_storage() {
-                stacks.push(stack::of_path(root, &storage.built.path)?);
+                stacks.push(stack::of_path(root, storage.built.stored().0)?);
+                let daemons = storage.built.shown.iter().flat_map(|image| &image.daemons);
+                threads.extend(daemons.map(|it| GuestThreads { pid: it.pid(), roles: BTreeMap::new() }));
             }
             if let Site::Network(site) = &target.site {
                 paths.push((site.path.via, site.watched_process()));

@@ -25,6 +25,8 @@ words! {
         Image = "image",
         /// A snapshot on top of an image.
         Snapshot = "snapshot",
+        /// A daemon that shows an image.
+        Export = "export",
         /// The bus of a guest's disk, with the hypervisor's cache mode and I/O backend.
         Bus = "bus",
         /// A guest.

@@ -1,7 +1,7 @@
 //! The guest's disk on QEMU's command line: block nodes, I/O threads, controller, device.
 
 use iotax_model::guest_abi::DISK_SERIAL;
-use iotax_model::target::{Bus, Format, GuestSpec, MachineType};
+use iotax_model::target::{Aio, Bus, CacheMode, Discard, Format, GuestSpec, MachineType};
 use iotax_model::units::Bytes;
 use serde_json::{Value, json};
 
@@ -21,6 +21,17 @@ pub struct GuestDisk<'a> {
     pub chain: &'a [Image],
     /// Size of the L2 table cache of each qcow2 image. `None` for QEMU's default.
     pub l2_cache_size: Option<Bytes>,
+}
+
+/// How QEMU reads and writes a drive's images.
+#[derive(Debug, Clone, Copy)]
+pub struct Drive {
+    /// Its cache mode.
+    pub cache: CacheMode,
+    /// Its I/O backend.
+    pub aio: Aio,
+    /// What becomes of discarded blocks.
+    pub discard: Discard,
 }
 
 impl GuestDisk<'_> {
@@ -45,27 +56,33 @@ impl GuestDisk<'_> {
         arguments
     }
 
+    /// The block node of a guest's disk.
+    #[must_use]
+    pub fn node(&self, name: &str, spec: &GuestSpec) -> Value {
+        self.node_of(name, Drive { cache: spec.cache, aio: spec.aio, discard: spec.discard })
+    }
+
     /// The block node of the image, its file and its backing files, for `-blockdev` and `blockdev-add`.
     ///
     /// Lists every image of the chain: a backing file that QEMU finds by itself would get the default I/O backend.
     #[must_use]
-    pub fn node(&self, name: &str, spec: &GuestSpec) -> Value {
+    pub fn node_of(&self, name: &str, drive: Drive) -> Value {
         let mut below = Value::Null;
         for (depth, image) in self.chain.iter().enumerate().rev() {
-            let cache = json!({ "direct": spec.cache.direct(), "no-flush": spec.cache.no_flush() });
+            let cache = json!({ "direct": drive.cache.direct(), "no-flush": drive.cache.no_flush() });
             let read_only = depth > 0 || image.part.is_some_and(|part| !part.writable);
             let mut node = json!({
                 "driver": image.format.word(),
                 "read-only": read_only,
-                "discard": spec.discard.word(),
+                "discard": drive.discard.word(),
                 "cache": cache,
                 "file": {
                     "driver": if image.part.is_some() { "host_device" } else { "file" },
                     "filename": image.path.to_string_lossy(),
                     "read-only": read_only,
-                    "discard": spec.discard.word(),
+                    "discard": drive.discard.word(),
                     "cache": cache,
-                    "aio": spec.aio.word(),
+                    "aio": drive.aio.word(),
                 },
             });
             if let Some(part) = image.part {

@@ -64,10 +64,16 @@ pub struct DevicePart {
 /// preallocation may take minutes.
 pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> Result<(), ImageError> {
     refuse_existing(path)?;
-    let options = format!("preallocation={}{}", file.preallocation, qcow2_options(file));
+    let options = match file.format {
+        Format::Raw | Format::Qcow2 => format!("preallocation={}{}", file.preallocation, qcow2_options(file)),
+        // Otherwise its length is rounded to whole cylinders.
+        Format::Vpc => "force_size=on".into(),
+        Format::Vmdk | Format::Vhdx | Format::Vdi | Format::Parallels => String::new(),
+    };
     let size = size.0.to_string();
-    let arguments = ["create", "-q", "-f", file.format.word(), "-o", &options].map(OsStr::new);
-    make(path, lock, arguments.into_iter().chain([path.as_os_str(), size.as_ref()]))
+    let given = if options.is_empty() { vec![] } else { vec!["-o", options.as_str()] };
+    let arguments = ["create", "-q", "-f", file.format.word()].into_iter().chain(given).map(OsStr::new);
+    make(path, lock, arguments.chain([path.as_os_str(), size.as_ref()]))
 }
 
 /// Creates a qcow2 overlay over `backing`, with the cluster options of `file`. The file must not exist. qemu-img holds the run's lock.

@@ -58,13 +58,13 @@ impl Builder {
 
     /// Builds the storage of a target, which must have passed [`super::preflight::check`].
     pub fn build(&mut self, target: &TargetSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
-        let (mut origin, mut warnings) = (None, Vec::new());
+        let (mut origin, mut warnings, mut shown) = (None, Vec::new(), None);
         let layers = target.stack.layers();
         let mut ground = Ground::Machine;
         for (height, layer) in layers.iter().enumerate() {
             let Some(kind) = layer::build(layer) else { continue };
             let (below, above) = (&layers[..height], &layers[height + 1..]);
-            let (origin, warnings) = (&mut origin, &mut warnings);
+            let (origin, warnings, shown) = (&mut origin, &mut warnings, &mut shown);
             let mut site = Site {
                 builder: &mut *self,
                 undo_log: &mut *undo_log,
@@ -73,6 +73,7 @@ impl Builder {
                 above,
                 origin,
                 warnings,
+                shown,
             };
             ground = kind.build(ground, &mut site)?;
         }
@@ -88,7 +89,7 @@ impl Builder {
         // A filesystem in the guest takes space beyond the area, and so does one on a file.
         let is_made = target.file().is_some() || target.filesystem_in_guest().is_some();
         let size = if is_made { self.space.area } else { built.size };
-        Ok(Built { size, origin, warnings, ..built })
+        Ok(Built { size, origin, warnings, shown, ..built })
     }
 
     /// The part of a device that the workloads reach.

@@ -6,7 +6,7 @@ use iotax_model::units::Bytes;
 use super::ground::Ground;
 use super::layer::{Build, Check, Site, size_on};
 use super::preflight::{Needs, check_created, check_directory};
-use super::{qcow2, raw};
+use super::{image, raw};
 use crate::build_error::BuildError;
 use crate::refusal::Refusal;
 
@@ -36,9 +36,9 @@ impl Build for FileSpec {
                 let path = stem.with_added_extension("raw");
                 Ground::Raw(raw::build(&path, size, self.preallocation, at.undo_log)?)
             }
-            Format::Qcow2 => {
-                let path = stem.with_added_extension("qcow2");
-                Ground::Built(qcow2::build(&path, size, self, at.undo_log)?)
+            format => {
+                let path = stem.with_added_extension(format.word());
+                Ground::Built(image::build(&path, size, self, at.undo_log)?)
             }
         })
     }

@@ -23,7 +23,7 @@ const ZSTD_LEVEL: i32 = 1;
 pub fn allocation(path: &Path, format: Format) -> Option<Allocation> {
     match format {
         Format::Raw => of_file(path).ok().flatten(),
-        Format::Qcow2 => of_image(path, format),
+        _ => of_image(path, format),
     }
 }
 

@@ -10,7 +10,7 @@ use iotax_model::warning::Warning;
 use super::ground::Ground;
 use super::lvm::Origin;
 use super::preflight::Needs;
-use super::{Builder, filesystem};
+use super::{Builder, ShownImage, filesystem};
 use crate::build_error::BuildError;
 use crate::device::Permission;
 use crate::refusal::Refusal;
@@ -32,6 +32,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Lvm(spec) => Some(spec),
         PlannedLayer::Filesystem(spec) => Some(spec),
         PlannedLayer::File(spec) => Some(spec),
+        PlannedLayer::Fuse(spec) => Some(spec),
         PlannedLayer::Loop(spec) => Some(spec),
         PlannedLayer::Path(_) | PlannedLayer::Network(_) | PlannedLayer::Guest(_) => None,
     }
@@ -59,6 +60,8 @@ pub(super) struct Site<'a> {
     pub(super) origin: &'a mut Option<Origin>,
     /// Settings that did not take effect.
     pub(super) warnings: &'a mut Vec<Warning>,
+    /// The image that daemons show, if there is one among the layers.
+    pub(super) shown: &'a mut Option<ShownImage>,
 }
 
 impl Site<'_> {
@@ -105,6 +108,7 @@ pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
         | PlannedLayer::Device(_)
         | PlannedLayer::Lvm(_)
         | PlannedLayer::File(_)
+        | PlannedLayer::Fuse(_)
         | PlannedLayer::Loop(_) => size,
     })
 }

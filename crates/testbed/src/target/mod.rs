@@ -1,7 +1,7 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
 //! There is one file per kind of layer, named as in `iotax_model::target`: [`device`], [`lvm`], [`filesystem`], [`file`] with [`raw`] and
-//! [`qcow2`], [`loop_device`]; [`layer`] is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
+//! [`image`], [`loop_device`]; [`layer`] is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
 //! examines it before it is measured.
 
 mod builder;
@@ -9,17 +9,18 @@ mod device;
 pub mod existing;
 mod file;
 pub mod filesystem;
+mod fuse;
 mod ground;
 pub mod inspect;
 mod layer;
 mod loop_device;
 pub mod lvm;
 pub mod preflight;
-pub mod qcow2;
+pub mod image;
 pub mod raw;
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iotax_model::target::{Format, Snapshot};
@@ -28,6 +29,7 @@ use iotax_model::warning::Warning;
 use iotax_model::wire::Identity;
 
 use crate::device::DeviceClaim;
+use crate::export::StorageDaemon;
 use crate::undo::UndoEntry;
 pub use builder::Builder;
 
@@ -60,6 +62,19 @@ pub struct Built {
     pub origin: Option<lvm::Origin>,
     /// Settings that did not take effect; without the target's name.
     pub warnings: Vec<Warning>,
+    /// The image that a daemon shows at `path`.
+    pub shown: Option<ShownImage>,
+}
+
+/// An image that daemons of iotax's show as a file.
+#[derive(Debug)]
+pub struct ShownImage {
+    /// The image's own file.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: Format,
+    /// The daemons, from the image up.
+    pub daemons: Vec<StorageDaemon>,
 }
 
 impl Built {
@@ -79,7 +94,14 @@ impl Built {
             snapshot: None,
             origin: None,
             warnings: Vec::new(),
+            shown: None,
         }
+    }
+
+    /// The file or device whose bytes are on this machine's storage, and its format: not what a daemon makes of it.
+    #[must_use]
+    pub fn stored(&self) -> (&Path, Format) {
+        self.shown.as_ref().map_or((&self.path, self.format), |image| (&image.path, image.format))
     }
 
     /// The same storage for another target. The first one owns it.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file_id::FileId;
 use crate::device::OverwrittenDevice;
+use crate::export::FuseExport;
 use crate::filesystem::{CreatedFilesystem, Mounted};
 use crate::holders;
 use crate::kernel_file::KernelFile;
@@ -79,6 +80,8 @@ pub enum Effect {
     Mount(Mounted),
     /// A loop device; detached.
     Loop(Attached),
+    /// A storage daemon with the file that it shows; killed and unmounted.
+    FuseExport(FuseExport),
     /// A network namespace; removed with its contents.
     Namespace(Namespace),
     /// A network interface in iotax's namespace; removed.
@@ -129,6 +132,7 @@ impl std::fmt::Display for Effect {
             Self::Overwritten(device) => write!(f, "what was written to {}", device.node.display()),
             Self::Mount(mounted) => write!(f, "mount on {}", mounted.point.display()),
             Self::Loop(attached) => write!(f, "loop device over {}", attached.file.display()),
+            Self::FuseExport(export) => write!(f, "export of an image on {}", export.point.display()),
             Self::Namespace(namespace) => write!(f, "network namespace {}", namespace.name),
             Self::Interface(interface) => {
                 write!(f, "{} {} in {}", interface.kind, interface.name, interface.namespace)
@@ -154,6 +158,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::Filesystem(made) => made.wipe(lock),
         Effect::Mount(mounted) => mounted.unmount(),
         Effect::Loop(attached) => attached.detach(lock),
+        Effect::FuseExport(export) => kill_guest(&export.marker).and_then(|()| export.unmount()),
         Effect::Namespace(namespace) => namespace.remove(lock),
         Effect::Interface(interface) => interface.remove(lock),
         Effect::Setting(file) => file.restore(),
@@ -174,7 +179,7 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
             return Ok(lock);
         }
         for effect in standing {
-            if let Effect::Guest { marker } = effect {
+            if let Effect::Guest { marker } | Effect::FuseExport(FuseExport { marker, .. }) = effect {
                 kill_marked(marker)?;
             }
         }

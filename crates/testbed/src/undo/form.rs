@@ -61,6 +61,10 @@ impl Effect {
                 expect(is_fine, "a device number", &mounted.number)
             }
             Self::Loop(attached) => absolute(&attached.file),
+            Self::FuseExport(export) => {
+                absolute(&export.point)?;
+                tagged("a storage daemon's marker", &export.marker)
+            }
             Self::Namespace(namespace) => tagged("a network namespace that iotax made", &namespace.name),
             Self::Interface(interface) => {
                 tagged("a network namespace that iotax made", &interface.namespace)?;

@@ -9,7 +9,7 @@ use iotax_model::wire::{AgentHello, Area};
 use iotax_testbed::guest::Guest;
 use iotax_testbed::guest::nic::GuestNic;
 use iotax_testbed::monitor::GuestThreads;
-use iotax_testbed::target::{Built, qcow2};
+use iotax_testbed::target::{Built, image};
 use iotax_testbed::undo::{UndoEntry, UndoLog};
 
 use super::OwnAgent;
@@ -136,7 +136,7 @@ impl GuestSite {
         let built = &storage.built;
         let mut below = (built.path.as_path(), built.format);
         let mut add = |path: PathBuf, (below, format): (&Path, Format)| {
-            anyhow::Ok((qcow2::overlay(&path, below, format, file, undo_log)?, path))
+            anyhow::Ok((image::overlay(&path, below, format, file, undo_log)?, path))
         };
         let depth = file.backing_depth.unwrap_or(1) as usize;
         while overlays.lower.len() + 1 < depth {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{
-    Accel, Discard, FileSpec, Format, GuestSpec, Layer, LayerKind, NetworkSpec, TargetSpec,
+    Accel, Discard, FileSpec, FuseSpec, Format, GuestSpec, Layer, LayerKind, NetworkSpec, TargetSpec,
 };
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
@@ -69,15 +69,18 @@ impl Target {
 
 fn inspected(built: &Built, record: TargetRecord) -> TargetRecord {
     TargetRecord {
-        allocation: inspect::allocation(&built.path, built.format),
+        allocation: {
+            let (path, format) = built.stored();
+            inspect::allocation(path, format)
+        },
         found: if built.writable { None } else { inspect::found(&built.path) },
         ..record
     }
 }
 
 fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<LayerStack> {
-    let Built { path, offset, .. } = &storage.built;
-    let mut stack = stack::of_path(Path::new("/"), path)?;
+    let offset = storage.built.offset;
+    let mut stack = stack::of_path(Path::new("/"), storage.built.stored().0)?;
     if offset.0 > 0
         && let Some(top) = stack.layers.last_mut()
     {
@@ -87,25 +90,36 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
         let detail = format!("{}, new before each measurement", lvm.kind);
         stack.layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
     }
+    stack.layers.extend(export_layers(spec));
     Ok(stack)
+}
+
+/// The image and the export of a target that a daemon shows.
+fn export_layers(spec: &TargetSpec) -> Vec<Layer> {
+    let Some(fuse) = spec.stack.find::<FuseSpec>() else { return Vec::new() };
+    let image = spec.file().map(image_layers).unwrap_or_default();
+    let export = Layer::new(LayerKind::Export, "FUSE export", format!("cache={} aio={}", fuse.cache, fuse.aio));
+    image.into_iter().chain([export]).collect()
 }
 
 /// The layers from the image to the program in the guest.
 fn disk_layers(site: &GuestSite) -> Vec<Layer> {
-    let mut layers = Vec::new();
-    if let Some(file) = site.image() {
-        layers.push(Layer::new(LayerKind::Image, file.format.word(), image_detail(file)));
-        if let Some(snapshot) = file.snapshot {
-            let depth =
-                file.backing_depth.map(|depth| format!(", {depth} overlays deep")).unwrap_or_default();
-            let detail = format!("new before each measurement{depth}");
-            layers.push(Layer::new(LayerKind::Snapshot, format!("{snapshot} snapshot"), detail));
-        }
-    }
+    let mut layers = site.image().map(image_layers).unwrap_or_default();
     let spec = site.spec();
     layers.push(Layer::new(LayerKind::Bus, spec.bus.word(), bus_detail(spec)));
     layers.extend(guest_layers(spec, site.running()));
     layers
+}
+
+/// An image, and its snapshot.
+fn image_layers(file: &FileSpec) -> Vec<Layer> {
+    let image = Layer::new(LayerKind::Image, file.format.word(), image_detail(file));
+    let snapshot = file.snapshot.map(|snapshot| {
+        let depth = file.backing_depth.map(|depth| format!(", {depth} overlays deep")).unwrap_or_default();
+        let detail = format!("new before each measurement{depth}");
+        Layer::new(LayerKind::Snapshot, format!("{snapshot} snapshot"), detail)
+    });
+    [image].into_iter().chain(snapshot).collect()
 }
 
 /// The guest, and the filesystem in it.

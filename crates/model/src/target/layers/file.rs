@@ -16,6 +16,16 @@ words! {
         Raw = "raw",
         /// QEMU's copy-on-write format.
         Qcow2 = "qcow2",
+        /// VMware's, as one growing file.
+        Vmdk = "vmdk",
+        /// Hyper-V's, growing.
+        Vhdx = "vhdx",
+        /// Hyper-V's older one (VHD), growing.
+        Vpc = "vpc",
+        /// VirtualBox's, growing.
+        Vdi = "vdi",
+        /// Parallels', growing.
+        Parallels = "parallels",
     }
 }
 
@@ -50,7 +60,7 @@ pub struct FileSpec {
     /// An existing directory for the file [default: the target's own `filesystem`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// Image format; all but raw need a guest.
+    /// Image format; all but raw need fuse or a guest.
     pub format: Format,
     /// Space to allocate in advance.
     pub preallocation: Preallocation,
@@ -107,14 +117,22 @@ impl Kind for FileSpec {
     fn offers(&self) -> Interface {
         match self.format {
             Format::Raw => Interface::RawFile,
-            Format::Qcow2 => Interface::Image,
+            _ => Interface::Image,
         }
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.format == Format::Raw {
-            if self.preallocation == Preallocation::Metadata {
-                return Err("preallocation = \"metadata\" is for qcow2; raw takes off, falloc or full".into());
+        if self.format != Format::Qcow2 {
+            match (self.format, self.preallocation) {
+                (_, Preallocation::Off) | (Format::Raw, Preallocation::Falloc | Preallocation::Full) => {}
+                (Format::Raw, preallocation) => {
+                    return Err(format!(
+                        "preallocation = \"{preallocation}\" is for qcow2; raw takes off, falloc or full"
+                    ));
+                }
+                (format, preallocation) => {
+                    return Err(format!("preallocation = \"{preallocation}\" is for raw and qcow2, not {format}"));
+                }
             }
             let qcow2_only = [
                 ("cluster_size", self.cluster_size.is_some()),

@@ -53,6 +53,17 @@ words! {
     }
 }
 
+/// Rejects a backend that QEMU refuses with a cache mode.
+pub(super) fn check_aio(aio: Aio, cache: CacheMode) -> Result<(), String> {
+    if aio == Aio::Native && !cache.direct() {
+        return Err(format!(
+            "aio = \"native\" needs cache = \"none\" or \"directsync\", not {:?}",
+            cache.word()
+        ));
+    }
+    Ok(())
+}
+
 impl CacheMode {
     /// QEMU's `cache.direct`: bypasses the host's page cache.
     #[must_use]
@@ -311,12 +322,7 @@ impl Kind for GuestSpec {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.aio == Aio::Native && !self.cache.direct() {
-            return Err(format!(
-                "aio = \"native\" needs cache = \"none\" or \"directsync\", not {:?}",
-                self.cache.word()
-            ));
-        }
+        check_aio(self.aio, self.cache)?;
         if self.vcpus == 0 || self.vcpus > 64 {
             return Err(format!("vcpus = {}: accepted: 1 to 64", self.vcpus));
         }

@@ -6,6 +6,7 @@
 mod device;
 mod file;
 mod filesystem;
+mod fuse;
 mod guest;
 mod loop_device;
 mod lvm;
@@ -23,6 +24,7 @@ use super::Settings;
 pub use device::DeviceSpec;
 pub use file::{FileSpec, Format, Preallocation, Snapshot};
 pub use filesystem::{FilesystemSpec, FsType};
+pub use fuse::FuseSpec;
 pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
 pub use loop_device::LoopSpec;
 pub use lvm::{LvKind, LvmSpec};
@@ -257,6 +259,8 @@ layers! {
     filesystem: Filesystem(FilesystemSpec),
     /// A new file, on that filesystem or in a directory.
     file: File(FileSpec),
+    /// The file as QEMU reads and writes it, shown as a raw file by the FUSE export of its storage daemon.
+    fuse: Fuse(FuseSpec),
     /// A loop device over the file.
     loop_device as "loop": Loop(LoopSpec),
     /// The guest that has the target as its disk; if absent, it is measured on the host.
@@ -264,11 +268,12 @@ layers! {
 }
 
 /// Layers that are proposed where one is missing, as a plan has them.
-pub(super) fn proposals() -> [(&'static str, PlannedLayer); 4] {
+pub(super) fn proposals() -> [(&'static str, PlannedLayer); 5] {
     [
         ("filesystem = { type = \"ext4\" }", FilesystemSpec::new(FsType::Ext4).into()),
         ("file = {}", FileSpec::default().into()),
         ("loop = {}", LoopSpec::default().into()),
+        ("fuse = {}", FuseSpec::default().into()),
         ("guest = {}", GuestSpec::default().into()),
     ]
 }

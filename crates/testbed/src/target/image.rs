@@ -1,4 +1,4 @@
-//! New qcow2 images, and the overlays of snapshots.
+//! New images, and the overlays of snapshots.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub fn build(path: &Path, size: Bytes, file: &FileSpec, undo_log: &mut UndoLog) 
         writable: true,
         entry: Some(entry),
         snapshot: file.snapshot,
-        ..Built::at(path.to_owned(), Format::Qcow2, size)
+        ..Built::at(path.to_owned(), file.format, size)
     })
 }
 

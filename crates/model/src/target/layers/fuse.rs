@@ -1,0 +1,52 @@
+//! QEMU's FUSE export of an image: a file whose bytes are those of the disk.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::guest::check_aio;
+use super::{Aio, Below, CacheMode, FromLine, Interface, Kind, PlannedLayer, Segments, keys};
+
+/// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a raw file by its FUSE export.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FuseSpec {
+    /// Cache mode of the drive.
+    pub cache: CacheMode,
+    /// I/O backend of the drive.
+    pub aio: Aio,
+}
+
+impl Default for FuseSpec {
+    fn default() -> Self {
+        Self { cache: CacheMode::None, aio: Aio::IoUring }
+    }
+}
+
+impl Kind for FuseSpec {
+    fn key(&self) -> &'static str {
+        "fuse"
+    }
+
+    fn stands_on(&self) -> &'static [Interface] {
+        &[Interface::RawFile, Interface::Image]
+    }
+
+    fn offers(&self) -> Interface {
+        Interface::RawFile
+    }
+
+    fn check(&self) -> Result<(), String> {
+        check_aio(self.aio, self.cache)
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec![format!("fuse{}", keys(self, None, &[]))]
+    }
+}
+
+impl FromLine for FuseSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "fuse").then(|| segments.take().spec([]))
+    }
+}

@@ -1,0 +1,72 @@
+//! Exports of images by QEMU's storage daemon that iotax started, and how to end them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use rustix::mount::{UnmountFlags, unmount};
+use serde::{Deserialize, Serialize};
+
+use crate::program::Program;
+use crate::stack::mount::{self, Mount};
+
+/// QEMU's storage daemon.
+pub(crate) const DAEMON: Program = Program { name: "qemu-storage-daemon", package: "qemu-utils" };
+/// Unmounts what a user without rights has mounted.
+const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
+
+/// A running daemon; killed when dropped.
+#[derive(Debug)]
+pub struct StorageDaemon(Child);
+
+impl StorageDaemon {
+    pub(crate) const fn new(child: Child) -> Self {
+        Self(child)
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for StorageDaemon {
+    fn drop(&mut self) {
+        // An error means that it has exited already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An image that a daemon shows as a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FuseExport {
+    /// Unique to the daemon's command line.
+    pub marker: String,
+    /// The file that the export is mounted on, which iotax created.
+    pub point: PathBuf,
+}
+
+impl FuseExport {
+    /// The mount of the export; `None` if there is none.
+    pub(crate) fn mount(&self) -> io::Result<Option<Mount>> {
+        let table = mount::table(Path::new("/proc/self"))?;
+        let is_ours = |mount: &Mount| mount.point == self.point && mount.kind.starts_with("fuse");
+        Ok(table.into_iter().rfind(is_ours))
+    }
+
+    /// Unmounts it. The daemon has ended: the mount of one that was killed stays until then, and answers nothing.
+    pub(crate) fn unmount(&self) -> io::Result<()> {
+        while self.mount()?.is_some() {
+            if rustix::process::geteuid().is_root() {
+                unmount(&self.point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?;
+            } else {
+                let lazily = ["-u".as_ref(), "-z".as_ref(), self.point.as_os_str()];
+                FUSERMOUNT.run(lazily).map_err(io::Error::other)?;
+            }
+        }
+        Ok(())
+    }
+}
