@@ -17,6 +17,7 @@ pub mod lvm;
 pub mod preflight;
 pub mod qcow2;
 pub mod raw;
+mod sizes;
 
 use std::fs::File;
 use std::path::PathBuf;
