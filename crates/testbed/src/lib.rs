@@ -4,8 +4,8 @@
 
 pub mod agent_client;
 pub mod build_error;
-pub mod export;
 pub mod device;
+pub mod export;
 mod filesystem;
 pub mod guest;
 mod holders;

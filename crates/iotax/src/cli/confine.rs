@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use iotax_model::Plan;
 use iotax_model::plan::{Action, Neighbour, WatchSpec};
 use iotax_model::target::{
-    DeviceSpec, FileSpec, FuseSpec, GuestSpec, LoopSpec, NetworkSpec, PathSpec, PlannedLayer, Remote, TargetSpec,
+    DeviceSpec, FileSpec, FuseSpec, GuestSpec, LoopSpec, NetworkSpec, PathSpec, PlannedLayer, Remote,
+    TargetSpec,
 };
 use iotax_model::workload::Workload;
 

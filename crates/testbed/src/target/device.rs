@@ -5,8 +5,9 @@ use iotax_model::units::human;
 use iotax_model::wire::Identity;
 
 use super::ground::{BlockGround, Ground};
-use super::layer::{Build, Check, Site, size_on};
+use super::layer::{Build, Check, Site};
 use super::preflight::{Needs, check_length};
+use super::sizes::size_on;
 use super::{Built, existing, filesystem, lvm};
 use crate::build_error::BuildError;
 use crate::device;

@@ -4,8 +4,9 @@ use iotax_model::target::{FileSpec, Format, PlannedLayer, Preallocation, Require
 use iotax_model::units::Bytes;
 
 use super::ground::Ground;
-use super::layer::{Build, Check, Site, size_on};
+use super::layer::{Build, Check, Site};
 use super::preflight::{Needs, check_created, check_directory};
+use super::sizes::size_on;
 use super::{image, raw};
 use crate::build_error::BuildError;
 use crate::refusal::Refusal;

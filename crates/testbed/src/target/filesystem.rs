@@ -11,6 +11,7 @@ use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, Site};
 use super::preflight::{Needs, check_created};
+use super::sizes::room;
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, RecordedDisk, signature};
 use crate::filesystem::{CreatedFilesystem, Mounted};
@@ -75,19 +76,6 @@ pub fn check_room(kind: FsType, file: Bytes, device: &Path, length: Bytes) -> Re
         human::bytes(file.0),
         human::bytes(needed.0)
     )))
-}
-
-/// Device size needed for a file of this size, above the largest overhead observed in any filesystem.
-pub fn room(kind: FsType, file: Bytes) -> Bytes {
-    const MIB: u64 = 1 << 20;
-    // The fixed overhead, and the smallest size that mkfs accepts.
-    let (fixed, least) = match kind {
-        FsType::Ext4 => (8 * MIB, 16 * MIB),
-        FsType::Xfs => (90 * MIB, 300 * MIB),
-        FsType::Btrfs => (80 * MIB, 110 * MIB),
-    };
-    let spare = (file.0 / 7).min(2560 * MIB + file.0 / 50);
-    Bytes(file.0.saturating_add(fixed + spare).max(least))
 }
 
 /// Creates the filesystem on a whole unused device, mounts it, and returns the directory for files. `name` must be unique among iotax's

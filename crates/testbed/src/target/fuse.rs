@@ -11,11 +11,11 @@ use iotax_model::target::{Discard, Format, FuseSpec};
 use iotax_model::threads;
 use rustix::fs::Access;
 
+use super::ShownImage;
 use super::ground::Ground;
 use super::layer::{Build, Check, Site};
 use super::preflight::Needs;
 use super::raw::RawFile;
-use super::ShownImage;
 use crate::build_error::BuildError;
 use crate::export::{DAEMON, FuseExport, StorageDaemon};
 use crate::guest::disk::{Drive, GuestDisk};
@@ -65,8 +65,9 @@ impl Build for FuseSpec {
         at.undo_log.record(Effect::FuseExport(export.clone()))?;
         let chain = image::chain(&path, format)?;
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
-        let node = GuestDisk { chain: &chain, l2_cache_size: at.target.file().and_then(|file| file.l2_cache_size) }
-            .node_of(NODE, drive);
+        let node =
+            GuestDisk { chain: &chain, l2_cache_size: at.target.file().and_then(|file| file.l2_cache_size) }
+                .node_of(NODE, drive);
         let export_options = serde_json::json!({
             "type": "fuse",
             "id": export.marker,

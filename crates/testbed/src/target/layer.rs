@@ -1,16 +1,16 @@
 //! How each kind of layer is checked and built on this machine.
 
 use iotax_model::Plan;
-use iotax_model::target::{
-    DeviceSpec, GuestSpec, LayerSpec, LvmSpec, PlannedLayer, RequiredSpace, TargetSpec,
-};
+use iotax_model::target::{LayerSpec, PlannedLayer, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_model::warning::Warning;
 
+use super::Builder;
+use super::ShownImage;
 use super::ground::Ground;
 use super::lvm::Origin;
 use super::preflight::Needs;
-use super::{Builder, ShownImage, filesystem};
+use super::sizes::size_on;
 use crate::build_error::BuildError;
 use crate::device::Permission;
 use crate::refusal::Refusal;
@@ -77,38 +77,4 @@ impl Site<'_> {
             more => format!("{}-{}", self.target.name, more + 1),
         }
     }
-}
-
-/// The layers of a target on its device or volume.
-pub(super) fn on_block(target: &TargetSpec) -> &[PlannedLayer] {
-    let layers = target.stack.layers();
-    let is_block = |layer: &PlannedLayer| DeviceSpec::of(layer).is_some() || LvmSpec::of(layer).is_some();
-    let below = layers.iter().take_while(|layer| is_block(layer)).count();
-    &layers[below..]
-}
-
-/// The bytes that a layer has to offer so that those above it offer `space` to the workloads.
-pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
-    // Files of the workloads lie beside the area, on the topmost filesystem.
-    let mut files = Some(space.files.0);
-    above.iter().rev().fold(space.area, |size, layer| match layer {
-        PlannedLayer::Guest(guest @ GuestSpec { filesystem: Some(_), .. }) => {
-            guest.disk_size(Bytes(size.0.saturating_add(files.take().unwrap_or_default())))
-        }
-        PlannedLayer::Guest(_) => {
-            files = None;
-            size
-        }
-        PlannedLayer::Filesystem(spec) => {
-            let beside = files.take().unwrap_or_default();
-            filesystem::room(spec.kind, Bytes(size.0.saturating_add(beside)))
-        }
-        PlannedLayer::Path(_)
-        | PlannedLayer::Network(_)
-        | PlannedLayer::Device(_)
-        | PlannedLayer::Lvm(_)
-        | PlannedLayer::File(_)
-        | PlannedLayer::Fuse(_)
-        | PlannedLayer::Loop(_) => size,
-    })
 }

@@ -11,13 +11,14 @@ mod file;
 pub mod filesystem;
 mod fuse;
 mod ground;
+pub mod image;
 pub mod inspect;
 mod layer;
 mod loop_device;
 pub mod lvm;
 pub mod preflight;
-pub mod image;
 pub mod raw;
+mod sizes;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

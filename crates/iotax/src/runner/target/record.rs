@@ -4,7 +4,7 @@ use std::path::Path;
 
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{
-    Accel, Discard, FileSpec, FuseSpec, Format, GuestSpec, Layer, LayerKind, NetworkSpec, TargetSpec,
+    Accel, Discard, FileSpec, Format, FuseSpec, GuestSpec, Layer, LayerKind, NetworkSpec, TargetSpec,
 };
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
@@ -98,7 +98,8 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
 fn export_layers(spec: &TargetSpec) -> Vec<Layer> {
     let Some(fuse) = spec.stack.find::<FuseSpec>() else { return Vec::new() };
     let image = spec.file().map(image_layers).unwrap_or_default();
-    let export = Layer::new(LayerKind::Export, "FUSE export", format!("cache={} aio={}", fuse.cache, fuse.aio));
+    let export =
+        Layer::new(LayerKind::Export, "FUSE export", format!("cache={} aio={}", fuse.cache, fuse.aio));
     image.into_iter().chain([export]).collect()
 }
 

@@ -131,7 +131,9 @@ impl Kind for FileSpec {
                     ));
                 }
                 (format, preallocation) => {
-                    return Err(format!("preallocation = \"{preallocation}\" is for raw and qcow2, not {format}"));
+                    return Err(format!(
+                        "preallocation = \"{preallocation}\" is for raw and qcow2, not {format}"
+                    ));
                 }
             }
             let qcow2_only = [

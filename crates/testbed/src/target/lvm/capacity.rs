@@ -14,7 +14,7 @@ use crate::lvm::{self, LVM, ReportRow, Scope};
 use crate::program::ProgramError;
 use crate::refusal::Refusal;
 use crate::target::existing;
-use crate::target::layer::{on_block, size_on};
+use crate::target::sizes::{on_block, size_on};
 
 /// Extent size of a new group: LVM's default.
 pub(super) const EXTENT: u64 = 4 << 20;
