@@ -3,7 +3,7 @@
 use iotax_model::TargetSpec;
 use iotax_model::target::LayerKind;
 
-use crate::stack_diff::{Part, QCOW2, parts};
+use crate::stack_diff::{Part, parts};
 use iotax_model::Run;
 
 /// Further edges into one target would repeat the same comparison.
@@ -98,14 +98,14 @@ fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     match (more.as_slice(), other.as_slice()) {
         (&[height], _) => {
             let part = &to[height];
-            let format = part.kind == QCOW2;
+            let format = part.is_format();
             // An image's own allocation takes the place of the raw file's.
             if other.iter().any(|(_, _, key)| !(format && *key == "preallocation")) {
                 return None;
             }
             let before = other.first().and_then(|(was, _, key)| was.settings.get(*key)).map(String::as_str);
             let after = part.settings.get("preallocation").map(String::as_str);
-            let loose = format && before != after && (before, after) != (Some("off"), Some("metadata"));
+            let loose = format && after.is_some() && before != after && (before, after) != (Some("off"), Some("metadata"));
             candidate(Change::Layer { height, kind: part.kind.clone() }, loose, part.name.clone())
         }
         ([], &[(was, part, key)]) => {

@@ -8,8 +8,8 @@ use iotax_model::target::{FileSpec, Format, Location, NetPath, NetworkSpec, Nic,
 use serde::Serialize;
 use serde_json::Value;
 
-/// The kind of an image's format; a raw image is no layer.
-pub(super) const QCOW2: &str = "qcow2";
+/// The start of the kind of an image's format; a raw image is no layer.
+const IMAGE: &str = "image ";
 
 /// One layer of a target with what can be set on it.
 #[derive(Debug)]
@@ -25,6 +25,11 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// Returns whether it is the format of an image.
+    pub(super) fn is_format(&self) -> bool {
+        self.kind.starts_with(IMAGE)
+    }
+
     /// The value of a key, as far as the plan alone decides it.
     pub(super) fn value(&self, key: &str) -> Option<&String> {
         self.settings.get(key).or_else(|| self.open.get(key))
@@ -156,7 +161,13 @@ fn place(target: &TargetSpec) -> String {
 
 fn image(file: &FileSpec) -> impl Iterator<Item = Part> {
     const SNAPSHOT: [&str; 2] = ["snapshot", "backing_depth"];
-    let format = Part::new(QCOW2, file.format.word(), file, &[["dir", "format"], SNAPSHOT].concat());
+    let kind = format!("{IMAGE}{}", file.format);
+    let mut without = [&["dir", "format"][..], &SNAPSHOT].concat();
+    if file.format != Format::Qcow2 {
+        // The only one that there is.
+        without.push("preallocation");
+    }
+    let format = Part::new(&kind, file.format.word(), file, &without);
     let snapshot = file.snapshot.map(|kind| {
         let mut part = Part::plain(format!("{kind} snapshot"));
         if kind == Snapshot::External {

@@ -7,6 +7,7 @@ use std::process::Child;
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
+use crate::device::until_free;
 use crate::program::Program;
 use crate::stack::mount::{self, Mount};
 
@@ -15,7 +16,7 @@ pub(crate) const DAEMON: Program = Program { name: "qemu-storage-daemon", packag
 /// Unmounts what a user without rights has mounted.
 const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
 
-/// A running daemon; killed when dropped.
+/// A daemon, which runs until its export is undone: what stands on that has to go first.
 #[derive(Debug)]
 pub struct StorageDaemon(Child);
 
@@ -28,14 +29,6 @@ impl StorageDaemon {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.0.id()
-    }
-}
-
-impl Drop for StorageDaemon {
-    fn drop(&mut self) {
-        // An error means that it has exited already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -61,10 +54,9 @@ impl FuseExport {
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while self.mount()?.is_some() {
             if rustix::process::geteuid().is_root() {
-                unmount(&self.point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)?;
+                until_free(|| unmount(&self.point, UnmountFlags::NOFOLLOW).map_err(Into::into))?;
             } else {
-                let lazily = ["-u".as_ref(), "-z".as_ref(), self.point.as_os_str()];
-                FUSERMOUNT.run(lazily).map_err(io::Error::other)?;
+                FUSERMOUNT.run(["-u".as_ref(), self.point.as_os_str()]).map_err(io::Error::other)?;
             }
         }
         Ok(())

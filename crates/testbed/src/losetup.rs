@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use iotax_model::threads;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::holders;
@@ -130,10 +131,13 @@ impl Attached {
     /// The nodes of all devices over the file. Fails if the file of one is not to be seen.
     pub(crate) fn nodes(&self) -> io::Result<Vec<String>> {
         let deadline = Instant::now() + DETACHING;
+        let is_hidden = |device: &Listed| device.file().is_none() && device.is_named(&self.file);
+        let is_dead = is_dead(&self.file);
         let all = loop {
             let all = list().map_err(io::Error::other)?;
-            match all.iter().find(|device| device.file().is_none() && device.is_named(&self.file)) {
+            match all.iter().find(|device| is_hidden(device)) {
                 None => break all,
+                Some(_) if is_dead => break all,
                 Some(hidden) if Instant::now() > deadline => {
                     let words =
                         format!("{} stands on a file that cannot be looked at from here", hidden.name);
@@ -142,12 +146,18 @@ impl Attached {
                 Some(_) => threads::sleep(Duration::from_millis(20)),
             }
         };
-        Ok(all.into_iter().filter(|device| self.is_over(device)).map(|device| device.name).collect())
+        let is_ours = |device: &Listed| self.is_over(device) || (is_dead && is_hidden(device));
+        Ok(all.into_iter().filter(is_ours).map(|device| device.name).collect())
     }
 
     fn is_over(&self, device: &Listed) -> bool {
         device.file() == Some((self.device, self.inode))
     }
+}
+
+/// Returns whether a file is shown by a program that has ended: nothing but its name is left.
+fn is_dead(file: &Path) -> bool {
+    fs::metadata(file).is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
 }
 
 #[cfg(test)]

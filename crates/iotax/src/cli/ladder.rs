@@ -6,13 +6,13 @@ use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{CurveSpec, Plan};
-use iotax_model::target::{DeviceSpec, GuestSpec, LvmSpec, PlannedLayer, Stack};
+use iotax_model::target::{DeviceSpec, FuseSpec, GuestSpec, LvmSpec, PlannedLayer, Stack};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{STANDARD, Workload};
-use iotax_testbed::target::lvm;
+use iotax_testbed::target::{fuse, lvm};
 
-use super::args::{DesignArgs, LengthArgs, target_name};
+use super::args::{DesignArgs, LengthArgs, target_name, undo_dir};
 use super::from_libvirt::{self, LadderTargets};
 use super::known_words::{known_words, text_of};
 use super::print_plan::print_plan;
@@ -37,7 +37,7 @@ pub(super) struct Args {
     length: LengthArgs,
     #[command(flatten)]
     design: DesignArgs,
-    /// Rungs to build, the first is the baseline: host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
+    /// Rungs to build, the first is the baseline: host-file, fuse-raw, fuse-qcow2, fuse-vmdk, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
     /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; or the layers of one, such as
     /// "raw file > loop direct_io=true" [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(RUNGS.map(|(name, ..)| name)))]
@@ -58,6 +58,9 @@ pub(super) struct Args {
     /// Run this many guests at once on each rung with guests, each with its own disk; a list makes a rung for each number
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     guests: Vec<u32>,
+    /// Build the rungs with guests also where they would be emulated; their figures say nothing of a real machine
+    #[arg(long, conflicts_with = "rungs")]
+    emulated: bool,
     /// Print the ladder as a plan file, to edit and run with iotax run
     #[arg(long)]
     print_plan: bool,
@@ -89,11 +92,14 @@ struct Rung {
 }
 
 /// The rungs from the lowest up.
-const RUNGS: [(&str, Base, &str); 9] = [
+const RUNGS: [(&str, Base, &str); 12] = [
     ("host-device", Base::Device, ""),
     ("host-lvm", Base::Device, "thick LVM volume"),
     ("host-lvm-file", Base::Device, "thick LVM volume > ext4 > raw file"),
     ("host-file", Base::Directory, "raw file"),
+    ("fuse-raw", Base::Directory, "raw file > fuse"),
+    ("fuse-qcow2", Base::Directory, "qcow2 file preallocation=metadata > fuse"),
+    ("fuse-vmdk", Base::Directory, "vmdk file > fuse"),
     ("vm-device", Base::Device, "virtio-blk > guest"),
     ("vm-lvm", Base::Device, "thick LVM volume > virtio-blk > guest"),
     ("vm-raw", Base::Directory, "raw file > virtio-blk > guest"),
@@ -156,16 +162,22 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
 
 /// Leaves out rungs that this machine cannot build, unless they were asked for by name.
 fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
-    let guests = runner::guests_possible(&args.run.guest.options());
     let asked = !args.rungs.is_empty();
-    if let Err(missing) = guests
-        && rungs.iter().any(Rung::has_guest)
+    if rungs.iter().any(Rung::has_guest)
+        && let Some(reason) = no_guests(args, asked)?
     {
-        if asked || args.run.guest.is_specific() {
-            return Err(Failure { exit: Exit::Environment, error: missing });
-        }
         rungs.retain(|rung| !rung.has_guest());
-        note!("Host rungs only: {missing:#}");
+        note!("Without guests: {reason}");
+    }
+    let has_export = |rung: &Rung| rung.layers.has::<FuseSpec>();
+    if rungs.iter().any(has_export)
+        && let Err(missing) = fuse::possible()
+    {
+        if asked {
+            return Err(Failure { exit: missing.exit, error: missing.into() });
+        }
+        rungs.retain(|rung| !has_export(rung));
+        note!("Without QEMU's block layer: {missing}");
     }
     let has_volume = |rung: &Rung| rung.layers.has::<LvmSpec>();
     if rungs.iter().any(has_volume)
@@ -178,6 +190,21 @@ fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
         note!("Without LVM's rungs: {missing}");
     }
     Ok(rungs)
+}
+
+/// The reason to build no rungs with guests; an error if they were asked for.
+fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
+    let options = args.run.guest.options();
+    let is_wanted = asked || args.emulated || args.guests != [1] || args.run.guest.is_specific();
+    match runner::guests_possible(&options) {
+        Err(missing) if is_wanted => Err(Failure { exit: Exit::Environment, error: missing }),
+        Err(missing) => Ok(Some(format!("{missing:#}"))),
+        Ok(()) if is_wanted => Ok(None),
+        Ok(()) => {
+            let obstacle = runner::obstacle_to_kvm(&options, &undo_dir()?).or_exit(Exit::Environment)?;
+            Ok(obstacle.map(|reason| format!("{reason}; emulated, they would say nothing of a real machine (--emulated)")))
+        }
+    }
 }
 
 /// The targets of a rung: one, or one for each number of guests.

@@ -76,6 +76,35 @@ pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The reason why KVM runs no guest here; `None` if it does. Boots one, which is gone afterwards.
+pub(crate) fn obstacle_to_kvm(options: &GuestOptions, undo_dir: &Path) -> anyhow::Result<Option<String>> {
+    if options.accel == Some(Accel::Tcg) {
+        return Ok(Some("TCG (emulation) was asked for".into()));
+    }
+    if let Some(reason) = accel::no_device() {
+        return Ok(Some(reason));
+    }
+    let tag = super::fresh_tag()?;
+    let mut undo_log = UndoLog::create(undo_dir, &tag)?;
+    let spec = GuestSpec::default();
+    let kernel = find_kernel(options, None, &modules::needed(&spec, None))?;
+    let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-run-{tag}"));
+    undo_log.make_tree(&run_dir)?;
+    let initramfs = run_dir.join("initramfs");
+    let obstacle = initramfs::write(&initramfs, own_program(), &kernel, &spec, None)
+        .map_err(anyhow::Error::from)
+        .and_then(|()| {
+            let marker = format!("iotax-{tag}-probe");
+            undo_log.record(Effect::Guest { marker: marker.clone() })?;
+            let lock = undo_log.lock();
+            let (kernel, initramfs, run_dir) = (&kernel, initramfs.as_path(), run_dir.as_path());
+            let probe = accel::Probe { marker: &marker, kernel, initramfs, run_dir, lock };
+            Ok(accel::obstacle(probe, &Interrupt::default())?)
+        });
+    undo_log.undo_all();
+    obstacle
+}
+
 /// Checks that a guest with such a network can be booted; the error says what is missing.
 pub(crate) fn possible_on(options: &GuestOptions, network: &NetworkSpec) -> anyhow::Result<()> {
     guest::find_qemu()?;

@@ -49,7 +49,7 @@ use iotax_testbed::undo::UndoLog;
 
 pub(crate) use gate::{Gate, Open};
 pub(crate) use guests::{
-    GuestOptions, Guests, check_all as check_guests, possible as guests_possible,
+    GuestOptions, Guests, check_all as check_guests, obstacle_to_kvm, possible as guests_possible,
     possible_on as guests_possible_on,
 };
 use network::NetworkPath;

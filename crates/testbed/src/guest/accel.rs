@@ -77,17 +77,24 @@ fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), Gu
     }
 }
 
+/// The reason why this user has no KVM device, if there is one. That there is one does not say that guests run on it.
+#[must_use]
+pub fn no_device() -> Option<String> {
+    let error = File::options().read(true).write(true).open(DEVICE).err()?;
+    Some(match error.kind() {
+        std::io::ErrorKind::NotFound => format!("this machine has no {DEVICE}"),
+        std::io::ErrorKind::PermissionDenied => {
+            format!("{DEVICE} may not be opened by this user (join the group kvm)")
+        }
+        _ => format!("{DEVICE} cannot be opened: {error}"),
+    })
+}
+
 /// The reason why KVM cannot run a guest, if there is one.
-fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String>, GuestError> {
+pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String>, GuestError> {
     let Probe { marker, kernel, initramfs, run_dir, lock } = probe;
-    if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
-        return Ok(Some(match error.kind() {
-            std::io::ErrorKind::NotFound => format!("this machine has no {DEVICE}"),
-            std::io::ErrorKind::PermissionDenied => {
-                format!("{DEVICE} may not be opened by this user (join the group kvm)")
-            }
-            _ => format!("{DEVICE} cannot be opened: {error}"),
-        }));
+    if let Some(reason) = no_device() {
+        return Ok(Some(reason));
     }
     let place = Place::make(run_dir.join("kvm-probe"))?;
     let arguments = command::arguments(&QemuMachine {

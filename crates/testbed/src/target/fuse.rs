@@ -33,13 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Build for FuseSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
-        DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))?;
-        rustix::fs::access(FUSE, Access::READ_OK | Access::WRITE_OK).map_err(|errno| {
-            Refusal::environment(format!(
-                "fuse: {FUSE}: {}; load the module fuse, or give the container that device",
-                io::Error::from(errno)
-            ))
-        })?;
+        possible()?;
         match at.target.file().and_then(|file| file.snapshot) {
             Some(kind) => Err(Refusal::input(format!(
                 "fuse: the {kind} snapshot below it is renewed before each measurement, which only a guest's QEMU does; \
@@ -96,6 +90,17 @@ impl Build for FuseSpec {
             held,
         }))
     }
+}
+
+/// Checks that images can be shown here; the error names what is missing.
+pub fn possible() -> Result<(), Refusal> {
+    DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))?;
+    rustix::fs::access(FUSE, Access::READ_OK | Access::WRITE_OK).map_err(|errno| {
+        Refusal::environment(format!(
+            "fuse: {FUSE}: {}; load the module fuse, or give the container that device",
+            io::Error::from(errno)
+        ))
+    })
 }
 
 /// Waits until the export is mounted.

@@ -9,7 +9,7 @@ mod device;
 pub mod existing;
 mod file;
 pub mod filesystem;
-mod fuse;
+pub mod fuse;
 mod ground;
 pub mod image;
 pub mod inspect;
