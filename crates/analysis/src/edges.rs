@@ -105,7 +105,10 @@ fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
             }
             let before = other.first().and_then(|(was, _, key)| was.settings.get(*key)).map(String::as_str);
             let after = part.settings.get("preallocation").map(String::as_str);
-            let loose = format && after.is_some() && before != after && (before, after) != (Some("off"), Some("metadata"));
+            let loose = format
+                && after.is_some()
+                && before != after
+                && (before, after) != (Some("off"), Some("metadata"));
             candidate(Change::Layer { height, kind: part.kind.clone() }, loose, part.name.clone())
         }
         ([], &[(was, part, key)]) => {

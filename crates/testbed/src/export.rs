@@ -3,8 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::time::{Duration, Instant};
 
+use iotax_model::threads;
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::device::until_free;
@@ -30,7 +33,24 @@ impl StorageDaemon {
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
+
+    /// Asks it to end, so that the image is complete, and waits for it.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let _ = rustix::process::kill_process(Pid::from_child(&self.0), Signal::TERM);
+        while self.0.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                return Err(io::Error::other(format!("{} does not end", DAEMON.name)));
+            }
+            threads::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
 }
+
+/// Time for a daemon to write what it has in memory and to end.
+const PATIENCE: Duration = Duration::from_secs(15);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// An image that a daemon shows as a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{CurveSpec, Plan};
-use iotax_model::target::{DeviceSpec, FuseSpec, GuestSpec, LvmSpec, PlannedLayer, Stack};
+use iotax_model::target::{DeviceSpec, Format, FuseSpec, GuestSpec, LvmSpec, PlannedLayer, Stack};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{STANDARD, Workload};
@@ -37,7 +37,7 @@ pub(super) struct Args {
     length: LengthArgs,
     #[command(flatten)]
     design: DesignArgs,
-    /// Rungs to build, the first is the baseline: host-file, fuse-raw, fuse-qcow2, fuse-vmdk, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
+    /// Rungs to build, the first is the baseline: host-file, fuse-raw, fuse-qcow2, fuse-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
     /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; or the layers of one, such as
     /// "raw file > loop direct_io=true" [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(RUNGS.map(|(name, ..)| name)))]
@@ -58,6 +58,9 @@ pub(super) struct Args {
     /// Run this many guests at once on each rung with guests, each with its own disk; a list makes a rung for each number
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     guests: Vec<u32>,
+    /// Every image format that QEMU writes, through its own block layer
+    #[arg(long, conflicts_with_all = ["rungs", "device", "like", "emulated", "guests"])]
+    formats: bool,
     /// Build the rungs with guests also where they would be emulated; their figures say nothing of a real machine
     #[arg(long, conflicts_with = "rungs")]
     emulated: bool,
@@ -99,7 +102,7 @@ const RUNGS: [(&str, Base, &str); 12] = [
     ("host-file", Base::Directory, "raw file"),
     ("fuse-raw", Base::Directory, "raw file > fuse"),
     ("fuse-qcow2", Base::Directory, "qcow2 file preallocation=metadata > fuse"),
-    ("fuse-vmdk", Base::Directory, "vmdk file > fuse"),
+    ("fuse-qcow2-snapshot", Base::Directory, "qcow2 file + external snapshot preallocation=metadata > fuse"),
     ("vm-device", Base::Device, "virtio-blk > guest"),
     ("vm-lvm", Base::Device, "thick LVM volume > virtio-blk > guest"),
     ("vm-raw", Base::Directory, "raw file > virtio-blk > guest"),
@@ -146,6 +149,9 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
         Base::Device => args.device.is_some(),
         Base::Directory => args.dir.is_some(),
     };
+    if args.formats {
+        return Ok(formats());
+    }
     if args.rungs.is_empty() {
         return Ok(RUNGS.iter().filter_map(|(name, ..)| Rung::known(name)).filter(is_there).collect());
     }
@@ -158,6 +164,15 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
         }
     };
     args.rungs.iter().map(find).collect()
+}
+
+/// A rung for each format, on a plain file.
+fn formats() -> Vec<Rung> {
+    let of_format = |format: &&str| {
+        let layers = Stack::parse(&format!("{format} file > fuse")).ok()?;
+        Some(Rung { name: format!("fuse-{format}"), base: Base::Directory, layers })
+    };
+    Rung::known("host-file").into_iter().chain(Format::WORDS.iter().filter_map(of_format)).collect()
 }
 
 /// Leaves out rungs that this machine cannot build, unless they were asked for by name.
@@ -202,7 +217,9 @@ fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
         Ok(()) if is_wanted => Ok(None),
         Ok(()) => {
             let obstacle = runner::obstacle_to_kvm(&options, &undo_dir()?).or_exit(Exit::Environment)?;
-            Ok(obstacle.map(|reason| format!("{reason}; emulated, they would say nothing of a real machine (--emulated)")))
+            Ok(obstacle.map(|reason| {
+                format!("{reason}; emulated, they would say nothing of a real machine (--emulated)")
+            }))
         }
     }
 }

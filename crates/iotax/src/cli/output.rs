@@ -80,10 +80,15 @@ impl StoreArgs {
     /// Opens an existing store for reading.
     pub(super) fn open_existing(&self) -> Result<Store, Failure> {
         let place = self.location()?;
-        if place.file().is_some_and(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0) {
-            return Err(usage(format!("{place}: no run is stored there yet; the first: iotax ladder DIR")));
+        let is_empty =
+            || place.file().is_some_and(|path| fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0);
+        let opened = if is_empty() { None } else { Some(Store::open_to_read(place.clone())) };
+        match opened {
+            Some(Ok(store)) => Ok(store.named(self.name())),
+            // What a process was killed over while it made it is rolled back to nothing when it is read.
+            Some(Err(error)) if !is_empty() => Err(error).or_exit(Exit::Environment),
+            _ => Err(usage(format!("{place}: no run is stored there yet; the first: iotax ladder DIR"))),
         }
-        Ok(Store::open_to_read(place).or_exit(Exit::Environment)?.named(self.name()))
     }
 }
 

@@ -117,7 +117,7 @@ impl Lab {
         processes
             .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok())
             .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
-            .filter(|line| line.contains("qemu-system") && line.contains(&place))
+            .filter(|line| line.contains("qemu-") && line.contains(&place))
             .collect()
     }
 }

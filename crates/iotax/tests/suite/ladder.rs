@@ -30,7 +30,8 @@ fn four_rungs_give_three_rounds_each_and_every_comparison_has_a_verdict() {
     let lab = Lab::new();
     let work = lab.work();
     let length = ["--size=64m", "--repeat=3", "--runtime=300ms", "--ramp-time=100ms", "--seed=7"];
-    let ladder = ["ladder", work.to_str().expect("utf-8"), "--yes", "--json=-", "--html=report.html"];
+    let rungs = "--rungs=host-file,vm-raw,vm-qcow2,vm-qcow2-snapshot";
+    let ladder = ["ladder", work.to_str().expect("utf-8"), rungs, "--yes", "--json=-", "--html=report.html"];
     let json = lab.json(&[&ladder[..], &length].concat());
     assert_valid(&json);
     let cells: BTreeSet<String> = order(&json).into_iter().collect();

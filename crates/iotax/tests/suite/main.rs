@@ -19,6 +19,7 @@ mod fio_jobs;
 mod fleet;
 mod fleet_nats;
 mod formats;
+mod fuse;
 mod ground_truth;
 mod guard;
 mod guests;

@@ -266,6 +266,26 @@ fn a_recording_is_walked_on_the_screen_and_a_signal_gives_the_terminal_back() {
 
 /// Children of a tmux that is killed are left with a terminal that is gone.
 #[test]
+fn a_pipe_that_nobody_writes_to_is_waited_for_until_a_signal() {
+    let lab = Lab::new();
+    let made = Command::new("mkfifo").arg(lab.path("pipe")).status().expect("mkfifo");
+    assert!(made.success());
+    let mut top = lab.iotax().args(["top", "--replay", "pipe"]).spawn().expect("it starts");
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(top.try_wait().expect("asked"), None, "it waits");
+    let pid = rustix::process::Pid::from_child(&top);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("sent");
+    let end = Instant::now() + Duration::from_secs(10);
+    while top.try_wait().expect("asked").is_none() {
+        if Instant::now() > end {
+            top.kill().expect("killed");
+            panic!("it goes on after SIGTERM");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_screen_ends_with_its_terminal() {
     require!(program "tmux", "sh");
     let lab = Lab::new();

@@ -76,6 +76,8 @@ pub struct ShownImage {
     pub format: Format,
     /// The daemons, from the image up.
     pub daemons: Vec<StorageDaemon>,
+    /// Set if it has a snapshot.
+    overlays: Option<fuse::Overlays>,
 }
 
 impl Built {
@@ -121,6 +123,10 @@ impl Built {
     /// Returns whether a snapshot is taken before each measurement.
     #[must_use]
     pub const fn has_snapshot(&self) -> bool {
-        self.snapshot.is_some() || self.origin.is_some()
+        let is_shown_with_one = match &self.shown {
+            Some(image) => image.has_snapshot(),
+            None => false,
+        };
+        self.snapshot.is_some() || self.origin.is_some() || is_shown_with_one
     }
 }

@@ -3,6 +3,7 @@
 mod output;
 mod replayed;
 
+use self::replayed::Replay;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -72,12 +73,14 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    // Before signals are only noted: a pipe that nobody writes to is waited for, and Ctrl-C ends that.
+    let replay = args.replay.as_deref().map(Replay::open).transpose()?;
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let output = Output::open(args.json.as_deref())?;
     let has_keys = std::io::stdin().is_terminal();
     let is_screen = !args.once && output.is_text() && has_keys && say::Stream::Stdout.obeys_escapes();
-    if let Some(file) = &args.replay {
-        return replayed::main(file, is_screen, output, &stop);
+    if let Some((replay, file)) = replay.zip(args.replay.as_deref()) {
+        return replayed::main(replay, file, is_screen, output, &stop);
     }
     let interval = Duration::from(args.interval);
     if interval < SHORTEST {

@@ -22,19 +22,19 @@ use super::output::Output;
 const LARGEST_TEXT: u64 = 512 << 20;
 
 /// What is replayed.
-enum Replay {
+pub(super) enum Replay {
     Recording(Recording),
     Text(Intervals),
 }
 
 /// Shows a recording on the screen, or writes all its frames.
 pub(super) fn main(
+    mut replay: Replay,
     file: &Path,
     is_screen: bool,
     mut output: Output,
     stop: &Interrupt,
 ) -> Result<Exit, Failure> {
-    let mut replay = Replay::open(file)?;
     let (host, count) = (replay.host().to_owned(), replay.count());
     if count == 0 {
         return Err(usage(format_args!("{}: two readings at least make an interval", named(file))));
@@ -56,7 +56,7 @@ pub(super) fn main(
 
 impl Replay {
     /// Opens a file, which is recognised by its content.
-    fn open(file: &Path) -> Result<Self, Failure> {
+    pub(super) fn open(file: &Path) -> Result<Self, Failure> {
         let mut opened = File::open(file).with_context(|| named(file)).or_exit(Exit::Usage)?;
         let mut bytes = Vec::new();
         opened.by_ref().take(16).read_to_end(&mut bytes).with_context(|| named(file)).or_exit(Exit::Usage)?;

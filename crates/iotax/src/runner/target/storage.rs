@@ -87,8 +87,13 @@ impl LocalStorage {
         }
     }
 
-    /// Replaces the snapshot of the volume, if that needs one.
+    /// Replaces the snapshot of the volume or of the image, if that needs one.
     pub(super) fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        if let Some(image) = &mut self.built.shown
+            && let Some(identity) = image.renew_snapshot(undo_log)?
+        {
+            self.built.identity = Some(identity);
+        }
         if let Some(origin) = &mut self.built.origin {
             // The old one goes first: with two, a write would be paid for twice.
             if let Some(old) = self.snapshot {

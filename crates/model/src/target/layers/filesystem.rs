@@ -54,7 +54,7 @@ impl Kind for FilesystemSpec {
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
-        vec![format!("{}{}", self.kind, super::keys(self, None, &["type"]))]
+        vec![format!("{}{}", self.kind, super::keys(self, Some(&Self::new(self.kind)), &["type"]))]
     }
 }
 

@@ -1,0 +1,186 @@
+//! Images measured through QEMU's own block layer, without a guest.
+
+use std::process::Command;
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use crate::lab::{Lab, assert_valid, start_until, text};
+
+/// A plan of targets by their lines.
+fn plan(lab: &Lab, stacks: &[(&str, &str)], workloads: &str) -> String {
+    let targets =
+        stacks.iter().map(|(name, line)| format!("[[target]]\nname = '{name}'\nstack = '{line}'\n"));
+    let head = "repeat = 2\n[defaults]\nsize = '16m'\nruntime = '200ms'\nramp_time = '0s'\n";
+    let text = format!("{head}{}{workloads}", targets.collect::<String>());
+    lab.plan(&text).display().to_string()
+}
+
+const MIXED: &str = "[[workload]]\nname = 'mixed'\nrw = 'randrw'\niodepth = 8\n";
+
+/// The names of a target's layers, from the bottom up.
+fn layers<'a>(json: &'a Value, name: &str) -> Vec<&'a str> {
+    let targets = json["targets"].as_array().expect("targets");
+    let target = targets.iter().find(|target| target["name"] == name).expect(name);
+    target["layers"].as_array().expect("layers").iter().filter_map(|layer| layer["name"].as_str()).collect()
+}
+
+#[test]
+fn every_format_is_read_and_written_and_leaves_nothing() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let formats = ["raw", "qcow2", "vmdk", "vhdx", "vpc", "vdi", "parallels"];
+    let stacks =
+        formats.map(|format| (format, format!("WORK > {format} file > fuse cache=none aio=threads")));
+    let stacks: Vec<(&str, &str)> = stacks.iter().map(|(name, line)| (*name, line.as_str())).collect();
+    let json = lab.json(&["run", &plan(&lab, &stacks, MIXED), "--yes", "--json", "-"]);
+    assert_valid(&json);
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert_eq!(measurements.len(), formats.len() * 2);
+    for measurement in measurements {
+        assert!(measurement["read"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert!(measurement["write"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    for format in formats {
+        assert!(layers(&json, format).ends_with(&[format, "FUSE export"]), "{:?}", layers(&json, format));
+    }
+    lab.assert_nothing_left();
+}
+
+/// A filesystem in a file, an image on that, its export as a disk: layers in an order of the plan's own.
+#[test]
+fn layers_stand_on_one_another_in_any_order_that_fits() {
+    require!(program "qemu-storage-daemon", "losetup", "mkfs.ext4");
+    if !rustix::process::geteuid().is_root() {
+        iotax_testkit::skip!("only root attaches loop devices");
+    }
+    let lab = Lab::new();
+    let line = "WORK > raw file > loop direct_io=true > ext4 > qcow2 file > fuse > loop direct_io=true";
+    let json = lab.json(&["run", &plan(&lab, &[("deep", line)], MIXED), "--yes", "--json", "-"]);
+    let found = layers(&json, "deep");
+    let position = |name: &str| found.iter().position(|layer| layer.contains(name));
+    let order = ["loop", "ext4", "qcow2", "FUSE export"]
+        .map(|name| position(name).unwrap_or_else(|| panic!("{name}: {found:?}")));
+    assert!(order.is_sorted(), "{found:?}");
+    lab.assert_nothing_left();
+}
+
+/// Each measurement begins with an empty overlay: a program that only reads finds the image as it was filled.
+#[test]
+fn a_snapshot_is_new_before_each_measurement() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let line = "WORK > qcow2 file + 3 external snapshots > fuse";
+    let workloads = "[[workload]]\nname = 'w'\nrw = 'randwrite'\n[[workload]]\nname = 'r'\nrw = 'randread'\n";
+    let json = lab.json(&["run", &plan(&lab, &[("snapshot", line)], workloads), "--yes", "--json", "-"]);
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert_eq!(measurements.len(), 4);
+    assert!(
+        measurements.iter().all(|m| m["errors"].as_array().is_none_or(Vec::is_empty)),
+        "{measurements:?}"
+    );
+    assert!(layers(&json, "snapshot").contains(&"external snapshot"));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn killed_at_any_moment_it_can_be_cleaned() {
+    require!(program "qemu-storage-daemon");
+    for (moment, also_the_daemon) in
+        [("creating files", false), ("filled fuse", false), ("cell 2/", false), ("cell 2/", true)]
+    {
+        let lab = Lab::new();
+        let stacks =
+            [("fuse", "WORK > qcow2 file + external snapshot > fuse"), ("plain", "WORK > raw file > fuse")];
+        let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randrw'\n");
+        let mut child = start_until(lab.iotax().args(["run", &path, "--yes"]), moment);
+        child.kill().expect("killed");
+        child.wait().expect("it ended");
+        if also_the_daemon {
+            let killed = Command::new("pkill").args(["-9", "-f", &lab.work().display().to_string()]).status();
+            assert!(killed.expect("pkill").success());
+        }
+        let clean = lab.run(&["clean"]);
+        assert!(clean.status.success(), "{moment}: {}{}", text(&clean.stdout), text(&clean.stderr));
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_daemon_that_dies_costs_its_own_target_alone() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let stacks = [("dying", "WORK > qcow2 file > fuse"), ("plain", "WORK > raw file")];
+    let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
+    let mut child = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
+    let killed =
+        Command::new("pkill").args(["-9", "-f", &format!("{}.*dying.qcow2", lab.work().display())]).status();
+    assert!(killed.expect("pkill").success());
+    child.wait().expect("it ends");
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(lab.path("out.json")).expect("results")).expect("JSON");
+    let plain =
+        json["measurements"].as_array().expect("measurements").iter().filter(|m| m["target"] == "plain");
+    assert_eq!(plain.count(), 2, "{json}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn what_cannot_be_shown_is_refused_with_the_remedy() {
+    let lab = Lab::new();
+    for (line, words) in [
+        ("WORK > qcow2 file + internal snapshot > fuse", "use snapshot = \"external\""),
+        ("WORK > qcow2 file + external snapshot > fuse > loop direct_io=true", "nothing can stand on it"),
+        ("WORK > qcow2 file", "nothing can be measured; add fuse = {}"),
+        ("WORK > vmdk file preallocation=full > fuse", "is for raw and qcow2, not vmdk"),
+    ] {
+        let refused =
+            lab.run(&["run", &plan(&lab, &[("t", line)], "[[workload]]\nrw = 'randread'\n"), "--yes"]);
+        let said = text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains(words), "{line}: {said}");
+    }
+    let gone = lab
+        .iotax()
+        .env("PATH", "/none")
+        .args([
+            "run",
+            &plan(&lab, &[("t", "WORK > qcow2 file > fuse")], "[[workload]]\nrw = 'randread'\n"),
+            "--yes",
+        ])
+        .output()
+        .expect("it starts");
+    let said = text(&gone.stderr);
+    assert!(said.contains("qemu-storage-daemon was not found in PATH; install it"), "{said}");
+    lab.assert_nothing_left();
+}
+
+/// Where guests do not run natively the default ladder has none, and says so.
+#[test]
+fn the_default_ladder_has_no_emulated_guests() {
+    require!(guests);
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let ladder = [
+        "ladder",
+        &work,
+        "--yes",
+        "--json=-",
+        "--size=16m",
+        "--repeat=2",
+        "--runtime=250ms",
+        "--ramp-time=0s",
+        "--workloads=randread-4k-qd1",
+    ];
+    let output = lab.run(&ladder);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let targets = json["targets"].as_array().expect("targets");
+    let emulated = targets.iter().filter(|target| target["emulated"] == true).count();
+    let names: Vec<&str> = targets.iter().filter_map(|target| target["name"].as_str()).collect();
+    assert_eq!(emulated, 0, "{names:?}");
+    assert_eq!(names[..4], ["host-file", "fuse-raw", "fuse-qcow2", "fuse-qcow2-snapshot"]);
+    let says_why = text(&output.stderr).contains("(--emulated)");
+    assert_eq!(says_why, names.len() == 4, "{names:?}: {}", text(&output.stderr));
+    lab.assert_nothing_left();
+}
