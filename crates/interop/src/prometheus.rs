@@ -115,7 +115,7 @@ const INFO: (&str, &str) = ("iotax_measurement_info", "What was found about a me
 
 /// Rates in I/Os per second, each with the ends of its interval: name and help.
 const RATES: [(&str, &str); 9] = [
-    ("iotax_capacity_iops", "I/Os per second in a closed loop, over the rounds of a curve"),
+    ("iotax_capacity_iops", "Most I/Os per second, in a closed loop or at any rate of a curve"),
     ("iotax_capacity_iops_low_95", "Lower end of the 95% interval of the capacity"),
     ("iotax_capacity_iops_high_95", "Upper end of the 95% interval of the capacity"),
     ("iotax_knee_iops", "Load of the greatest power, which is throughput by mean response time"),

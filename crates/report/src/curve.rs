@@ -29,9 +29,14 @@ fn sentence(
 ) -> String {
     let base = base.filter(|base| base.target != curve.target);
     let mut parts: Vec<String> = Vec::new();
-    if let Some(capacity) = &curve.capacity {
-        let less = base.and_then(|base| against(judgement, curves, curve, base));
-        parts.push(format!("up to {} IOPS{}", with_interval(capacity), less.unwrap_or_default()));
+    if let Some((capacity, closed)) = curve.capacity.zip(curve.closed) {
+        let less = base.and_then(|base| against(judgement, curves, curve, base)).unwrap_or_default();
+        let most = with_interval(&capacity);
+        parts.push(if capacity == closed {
+            format!("up to {most} IOPS{less}")
+        } else {
+            format!("up to {most} IOPS; {} in the closed loop{less}", with_interval(&closed))
+        });
     }
     parts.extend(base.and_then(|base| at_half(curve, base)));
     let knee = curve.knee.as_ref();
@@ -90,4 +95,4 @@ pub(super) fn with_interval(located: &Located) -> String {
 }
 
 /// Below the tables of rates.
-pub(super) const LEGEND: &str = "Response times count from when each I/O was due. -: the target does not keep up with this rate (its queue only grows), or the rate is far above what it can do.";
+pub(super) const LEGEND: &str = "Response times count from when each I/O was due. kept: the share of the I/Os due that completed in the windows. -: less than 98% did (the queue only grows), or the rate is far above what it can do.";

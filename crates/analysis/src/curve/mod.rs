@@ -17,7 +17,7 @@ pub use knee::{Knee, Located};
 use crate::metric::Metric;
 use crate::percentile::percentile;
 use crate::stats::paired::Differences;
-use crate::stats::{ALPHA, Estimate, median};
+use crate::stats::{ALPHA, Estimate};
 use iotax_model::Run;
 
 /// A rate is sustained if at least this share of the I/Os that were due completes within the windows.
@@ -46,6 +46,8 @@ pub struct Curve<'a> {
     /// By rising rate.
     pub points: Vec<Point<'a>>,
     /// I/Os per second in a closed loop, over the rounds; absent if the run has no closed loop of this work.
+    pub closed: Option<Located>,
+    /// The most I/Os per second: those of the closed loop, or of a rate at which more were done. Absent without a closed loop.
     pub capacity: Option<Located>,
     /// Where latency begins to rise; absent if too few rates were sustained.
     pub knee: Option<Knee>,
@@ -58,7 +60,7 @@ pub struct Point<'a> {
     pub workload: &'a Workload,
     /// I/Os per second that are due, of all jobs.
     pub offered: f64,
-    /// I/Os per second that completed: the median over the rounds.
+    /// I/Os per second that completed: the geometric mean over the rounds, as every table has it.
     pub achieved: Option<f64>,
     /// I/Os that were due in the windows of all rounds.
     pub due: u64,
@@ -68,7 +70,7 @@ pub struct Point<'a> {
     pub service_ns: Option<f64>,
     /// Times from the intended start to completion, all rounds together.
     pub response: Histogram,
-    /// CPU time of the whole host per I/O in nanoseconds: the median over the rounds.
+    /// CPU time of the whole host per I/O in nanoseconds: the geometric mean over the rounds.
     pub cpu_per_io: Option<f64>,
     rounds: Vec<Round>,
 }
@@ -82,12 +84,17 @@ struct Round {
 }
 
 impl Point<'_> {
+    /// The share of the I/Os that were due that completed, all rounds together; absent where none was due.
+    #[must_use]
+    pub fn kept(&self) -> Option<f64> {
+        (self.due > 0).then(|| (self.completed as f64 / self.due as f64).min(1.0))
+    }
+
     /// Returns whether the target keeps up with the rate. Where it does not, latency is the length of the queue when the window ended.
     #[must_use]
     pub fn is_sustained(&self) -> bool {
         let missing = self.due.saturating_sub(self.completed);
-        let by_share = missing as f64 <= (1.0 - SUSTAINED) * self.due as f64;
-        self.due > 0 && (by_share || missing <= UNDER_WAY * self.rounds.len() as u64)
+        self.kept().is_some_and(|kept| kept >= SUSTAINED || missing <= UNDER_WAY * self.rounds.len() as u64)
     }
 
     /// Mean response time in nanoseconds.
@@ -165,9 +172,12 @@ fn of_work<'a>(run: &'a Run, members: &[&'a Workload]) -> Option<Curves<'a>> {
         if points.is_empty() {
             return None;
         }
-        let capacity = closed.and_then(|workload| capacity(&cell(workload)));
+        let closed = closed.and_then(|workload| over_rounds(Metric::IOPS, &cell(workload)));
+        let at_rates = open.iter().filter_map(|(workload, _)| over_rounds(Metric::IOPS, &cell(workload)));
+        let capacity =
+            closed.map(|closed| at_rates.fold(closed, |most, one| if one.at > most.at { one } else { most }));
         let knee = knee::of(&points);
-        Some(Curve { target, points, capacity, knee })
+        Some(Curve { target, points, closed, capacity, knee })
     };
     let targets: Vec<Curve<'a>> = run.plan.targets.iter().filter_map(|t| of_target(&t.name)).collect();
     let work = closed.or_else(|| open.first().map(|(workload, _)| *workload))?;
@@ -176,8 +186,6 @@ fn of_work<'a>(run: &'a Run, members: &[&'a Workload]) -> Option<Curves<'a>> {
 
 /// Absent without a measurement.
 fn point<'a>(workload: &'a Workload, offered: f64, measurements: &[&Measurement]) -> Option<Point<'a>> {
-    let over_rounds =
-        |metric: Metric| median(&measurements.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>());
     let (mut response, mut service) = (Histogram::new(), Histogram::new());
     let (mut due, mut completed, mut rounds) = (0, 0, Vec::new());
     for m in measurements {
@@ -195,20 +203,20 @@ fn point<'a>(workload: &'a Workload, offered: f64, measurements: &[&Measurement]
     (!measurements.is_empty()).then(|| Point {
         workload,
         offered,
-        achieved: over_rounds(Metric::IOPS),
+        achieved: over_rounds(Metric::IOPS, measurements).map(|rate| rate.at),
         due,
         completed,
         service_ns: service.mean(),
         response,
-        cpu_per_io: over_rounds(Metric::CPU_PER_IO),
+        cpu_per_io: over_rounds(Metric::CPU_PER_IO, measurements).map(|cpu| cpu.at),
         rounds,
     })
 }
 
-/// The geometric mean over the rounds with Student's t interval; absent without I/O.
-fn capacity(measurements: &[&Measurement]) -> Option<Located> {
-    let rates = measurements.iter().filter_map(|m| Metric::IOPS.of(m));
-    let logs = Differences::new(rates.map(f64::ln).collect())?;
+/// The geometric mean over the rounds with Student's t interval; absent where the figure is.
+fn over_rounds(metric: Metric, measurements: &[&Measurement]) -> Option<Located> {
+    let figures = measurements.iter().filter_map(|m| metric.of(m)).filter(|figure| *figure > 0.0);
+    let logs = Differences::new(figures.map(f64::ln).collect())?;
     let interval = logs.interval(ALPHA).map(|interval| interval.map(f64::exp));
     Some(Located { at: logs.mean().exp(), interval })
 }

@@ -7,6 +7,7 @@ mod clocks;
 mod compare;
 mod conclusions;
 mod crossing;
+mod curves;
 mod edges;
 mod exports;
 mod failing;

@@ -50,17 +50,28 @@ fn lines(curves: &Curves<'_>) -> Vec<Line> {
 
 /// One row per rate with all figures of one target.
 fn in_full(points: &[Point<'_>]) -> Grid {
-    let mut grid = Grid::new(&["IOPS due", "done", "mean", "p50", "p99", "p99.9", "CPU/IO"]);
+    let mut grid = Grid::new(&["IOPS due", "done", "kept", "mean", "p50", "p99", "p99.9", "CPU/IO"]);
     grid.head.iter_mut().for_each(|field| field.is_figure = true);
     let row = |point: &Point<'_>| -> Vec<Field> {
         let times =
             [point.response_mean()].into_iter().chain([0.5, 0.99, 0.999].map(|q| point.response_quantile(q)));
         let times = times.map(|ns| figure(or_unknown(ns.filter(|_| point.is_sustained()), human::time)));
         let rates = [Some(point.offered), point.achieved].map(|rate| figure(or_unknown(rate, human::count)));
-        rates.into_iter().chain(times).chain([figure(or_unknown(point.cpu_per_io, human::time))]).collect()
+        let kept = figure(or_unknown(point.kept(), share));
+        rates
+            .into_iter()
+            .chain([kept])
+            .chain(times)
+            .chain([figure(or_unknown(point.cpu_per_io, human::time))])
+            .collect()
     };
     grid.rows = points.iter().map(row).collect();
     grid
+}
+
+/// `98.0%`, rounded down, so that it is below the limit where the share is.
+fn share(kept: f64) -> String {
+    format!("{:.1}%", (1000.0 * kept).floor() / 10.0)
 }
 
 /// One row per rate, mean and 99th percentile of each target in a column.

@@ -25,6 +25,7 @@ fn curve(workload: &str, curve: &Curve<'_>) -> Value {
         ("target", Some(curve.target.into())),
         ("workload", Some(workload.into())),
         ("points", Some(curve.points.iter().map(point).collect())),
+        ("closed_loop", curve.closed.as_ref().map(located)),
         ("capacity", curve.capacity.as_ref().map(located)),
         ("knee", knee),
     ])
