@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use iotax_model::record::Measurement;
+use iotax_model::record::{Measurement, Sample};
 use iotax_model::units::human;
+use iotax_model::workload::RateProcess;
 use iotax_model::{Warning, WarningKind};
 
 use super::Case;
@@ -13,12 +14,20 @@ use crate::figures::{done, is_stream};
 use crate::finding::Finding;
 use crate::metric::Metric;
 use crate::stats::median;
-use crate::stats::steady::steadiness;
+use crate::stats::steady::{Steadiness, steadiness};
 use crate::warm_up::warm_up;
 use iotax_model::Run;
 
 /// Fewest measurements that make a series over a run.
 const MEASUREMENTS: usize = 12;
+
+/// A fall this many standard deviations deep is no chance of a Poisson schedule, wherever in a window it is looked for.
+const FALL_BY_CHANCE: f64 = 3.5;
+
+/// Returns whether I/Os were begun at random moments, so that their rate scatters by itself.
+fn is_poisson(case: &Case<'_>) -> bool {
+    case.workload.is_open_loop() && case.workload.rate_process == RateProcess::Poisson && !is_stream(case.m)
+}
 
 /// Finds a rate that moved within the window, under the most specific name.
 pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
@@ -38,6 +47,9 @@ fn throttled(case: &Case<'_>) -> Option<Finding> {
     let rates: Vec<f64> =
         samples.iter().map(|sample| rate(done(case.m, &sample.tallies), sample.duration_ns)).collect();
     let found = step::down(&rates)?;
+    if is_poisson(case) && by_chance(&found, &samples) {
+        return None;
+    }
     let evidence = format!(
         "the rate fell from {} to {} ({:.0}%) {} into the window and stayed there",
         per_second(case.m, found.before),
@@ -46,6 +58,15 @@ fn throttled(case: &Case<'_>) -> Option<Finding> {
         human::time(samples[found.at - 1].at_ns as f64)
     );
     Some(case.finding(WarningKind::Throttled, evidence, CREDITS))
+}
+
+/// Returns whether random moments explain the fall: a level's variance is its rate over its time, as if both were one.
+fn by_chance(found: &Step, samples: &[&Sample]) -> bool {
+    let seconds = |samples: &[&Sample]| samples.iter().map(|s| s.duration_ns as f64 / 1e9).sum::<f64>();
+    let (before, after) = (seconds(&samples[..found.at]), seconds(&samples[found.at..]));
+    let rate = (found.before * before + found.after * after) / (before + after);
+    let sd = (rate * (before.recip() + after.recip())).sqrt();
+    found.before - found.after <= FALL_BY_CHANCE * sd
 }
 
 const CREDITS: &str = "a rate limit set in, or burst credits or a drive's fast cache were used up: say which of the two rates is \
@@ -61,11 +82,15 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let found = steadiness(&case.m.samples, |tallies| done(case.m, tallies));
-    let found = found.filter(|found| !found.is_steady())?;
+    let scatter = |found: &Steadiness| if is_poisson(case) { found.poisson() } else { 0.0 };
+    let found = found.filter(|found| !found.is_steady(scatter(found)))?;
+    let (range, drift) = Steadiness::limits(scatter(&found));
     let mut evidence = format!(
-        "the rate spread over {:.0}% of its mean (steady: at most 20%) and moved by {:+.0}% from start to end (at most 10%)",
+        "the rate spread over {:.0}% of its mean (steady: at most {:.0}%) and moved by {:+.0}% from start to end (at most {:.0}%)",
         found.range * 100.0,
-        found.drift * 100.0
+        range * 100.0,
+        found.drift * 100.0,
+        drift * 100.0
     );
     let mut remedy =
         "let it settle with a longer ramp_time, and average more with a longer runtime".to_owned();

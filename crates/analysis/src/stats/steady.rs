@@ -10,6 +10,10 @@ const ROUNDS: usize = 5;
 const RANGE: f64 = 0.20;
 /// Largest rise or fall of the fitted line over the window, as a share of the mean.
 const DRIFT: f64 = 0.10;
+/// Spread and drift that five values of normal scatter exceed in one of 200 times each, in standard deviations of one: the studentized range,
+/// and the two-sided normal quantile 2.81 of a line's rise, whose standard deviation is 4 / sqrt(10).
+const RANGE_BY_CHANCE: f64 = 4.89;
+const DRIFT_BY_CHANCE: f64 = 3.55;
 
 /// Movement of a measurement's I/O rate, round by round.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,15 +22,31 @@ pub struct Steadiness {
     pub range: f64,
     /// Rise (or fall, if negative) of the least-squares line from the first round to the last, as a share of the mean.
     pub drift: f64,
+    /// What a round counted, on average.
+    pub count: f64,
 }
 
 impl Steadiness {
     /// The SNIA Solid State Storage Performance Test Specification's window: range at most 20% of the mean and slope
     /// times window at most 10%. The specification applies it to five rounds of a minute; here the rounds are the
-    /// fifths of one measurement.
+    /// fifths of one measurement. `scatter` is the standard deviation that a fifth has by itself, as a share of the mean: what it
+    /// explains is no movement.
     #[must_use]
-    pub fn is_steady(self) -> bool {
-        self.range <= RANGE && self.drift.abs() <= DRIFT
+    pub fn is_steady(self, scatter: f64) -> bool {
+        let (range, drift) = Self::limits(scatter);
+        self.range <= range && self.drift.abs() <= drift
+    }
+
+    /// The largest range and drift of a steady window.
+    #[must_use]
+    pub fn limits(scatter: f64) -> (f64, f64) {
+        (RANGE.max(RANGE_BY_CHANCE * scatter), DRIFT.max(DRIFT_BY_CHANCE * scatter))
+    }
+
+    /// The scatter of rounds whose events come at random moments, independent of one another (Poisson).
+    #[must_use]
+    pub fn poisson(self) -> f64 {
+        self.count.max(1.0).sqrt().recip()
     }
 }
 
@@ -39,7 +59,9 @@ pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option
     if each == 0 {
         return None;
     }
-    let rates: Vec<f64> = whole[whole.len() - each * ROUNDS..]
+    let rounds = &whole[whole.len() - each * ROUNDS..];
+    let total: u64 = rounds.iter().map(|s| count(&s.tallies)).sum();
+    let rates: Vec<f64> = rounds
         .chunks(each)
         .map(|round| {
             let done: u64 = round.iter().map(|s| count(&s.tallies)).sum();
@@ -47,7 +69,7 @@ pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option
             done as f64 / (ns as f64 / 1e9)
         })
         .collect();
-    of_rates(&rates)
+    of_rates(&rates, total as f64 / ROUNDS as f64)
 }
 
 /// The intervals that are at least half as long as most: the last one is often a stub, whose rate is mostly chance.
@@ -57,7 +79,7 @@ pub(super) fn whole(samples: &[Sample]) -> Vec<&Sample> {
     samples.iter().filter(|s| s.duration_ns as f64 >= half && s.duration_ns > 0).collect()
 }
 
-fn of_rates(rates: &[f64]) -> Option<Steadiness> {
+fn of_rates(rates: &[f64], count: f64) -> Option<Steadiness> {
     let n = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / n;
     if mean <= 0.0 {
@@ -67,7 +89,7 @@ fn of_rates(rates: &[f64]) -> Option<Steadiness> {
     let middle = (n - 1.0) / 2.0;
     let across: f64 = rates.iter().enumerate().map(|(i, r)| (i as f64 - middle) * (r - mean)).sum();
     let along: f64 = (0..rates.len()).map(|i| (i as f64 - middle).powi(2)).sum();
-    Some(Steadiness { range: (high - low) / mean, drift: across / along * (n - 1.0) / mean })
+    Some(Steadiness { range: (high - low) / mean, drift: across / along * (n - 1.0) / mean, count })
 }
 
 #[cfg(test)]
@@ -88,19 +110,29 @@ mod tests {
 
     #[test]
     fn the_window_is_snias() {
-        let flat = of_rates(&[100.0, 101.0, 99.0, 100.0, 100.0]).expect("five");
-        assert!(flat.is_steady(), "{flat:?}");
-        let spread = of_rates(&[100.0, 125.0, 100.0, 100.0, 100.0]).expect("five");
-        assert!(!spread.is_steady() && spread.range > RANGE, "{spread:?}");
+        let flat = of_rates(&[100.0, 101.0, 99.0, 100.0, 100.0], 1e6).expect("five");
+        assert!(flat.is_steady(0.0), "{flat:?}");
+        let spread = of_rates(&[100.0, 125.0, 100.0, 100.0, 100.0], 1e6).expect("five");
+        assert!(!spread.is_steady(0.0) && spread.range > RANGE, "{spread:?}");
         // A range of 16% is fine, a steady fall of 16% is not.
-        let falling = of_rates(&[108.0, 104.0, 100.0, 96.0, 92.0]).expect("five");
+        let falling = of_rates(&[108.0, 104.0, 100.0, 96.0, 92.0], 1e6).expect("five");
         assert!(falling.range <= RANGE && (falling.drift + 0.16).abs() < 1e-9, "{falling:?}");
-        assert!(!falling.is_steady());
+        assert!(!falling.is_steady(0.0));
+    }
+
+    #[test]
+    fn what_the_schedule_scatters_is_no_movement() {
+        // Forty I/Os a round, at random moments: 16% is one standard deviation.
+        let rates = [40.0, 50.0, 30.0, 36.0, 44.0];
+        let few = of_rates(&rates, 40.0).expect("five");
+        assert!(few.is_steady(few.poisson()) && !few.is_steady(0.0), "{few:?}");
+        let many = of_rates(&rates, 4000.0).expect("five");
+        assert!(!many.is_steady(many.poisson()), "{many:?}");
     }
 
     #[test]
     fn too_little_says_nothing() {
-        assert_eq!(of_rates(&[0.0; 5]), None);
+        assert_eq!(of_rates(&[0.0; 5], 0.0), None);
         assert_eq!(steadiness(&[], Tallies::ios), None);
         assert_eq!(steadiness(&vec![sample(1_000_000_000, 500); 4], Tallies::ios), None);
     }
@@ -110,15 +142,18 @@ mod tests {
         // Intervals alternate by a third, rounds of two do not.
         let mut samples: Vec<Sample> =
             (0..11).map(|i| sample(100_000_000, if i % 2 == 0 { 500 } else { 700 })).collect();
-        assert!(steadiness(&samples, Tallies::ios).is_some_and(Steadiness::is_steady));
+        assert!(steadiness(&samples, Tallies::ios).is_some_and(|found| found.is_steady(0.0)));
         samples[10] = sample(100_000_000, 2000);
-        assert!(!steadiness(&samples, Tallies::ios).is_some_and(Steadiness::is_steady));
+        assert!(!steadiness(&samples, Tallies::ios).is_some_and(|found| found.is_steady(0.0)));
     }
 
     #[test]
     fn a_stub_at_the_end_is_left_out() {
         let mut samples = vec![sample(1_000_000_000, 500); 6];
         samples.push(sample(1_000_000, 3));
-        assert_eq!(steadiness(&samples, Tallies::ios), Some(Steadiness { range: 0.0, drift: 0.0 }));
+        assert_eq!(
+            steadiness(&samples, Tallies::ios),
+            Some(Steadiness { range: 0.0, drift: 0.0, count: 500.0 })
+        );
     }
 }

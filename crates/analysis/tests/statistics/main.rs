@@ -4,6 +4,7 @@
 //! --test statistics` writes them anew.
 
 mod advice;
+mod alarms;
 mod coverage;
 mod family;
 mod judged;
