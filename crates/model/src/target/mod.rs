@@ -211,7 +211,10 @@ mod tests {
             ("", "needs path = \"...\", file = { dir"),
             ("path = '/x'\nfile = { dir = '/srv' }", "file stands at the bottom, which path excludes"),
             ("path = '/x'\nguest = {}", "path is measured where it is, so guest cannot stand on it"),
-            (SNAPSHOT, "ends with file, a disk image, on which nothing can be measured; add guest = {}"),
+            (
+                SNAPSHOT,
+                "ends with file, a disk image, on which nothing can be measured; add fuse = {} or guest = {}",
+            ),
             ("file = { dir = '/srv', preallocation = 'metadata' }\nguest = {}", "metadata"),
             (
                 "file = { dir = '/srv', snapshot = 'external' }\nguest = {}",

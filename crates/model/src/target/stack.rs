@@ -88,7 +88,9 @@ impl Stack {
         let offered = self.offers();
         if !offered.is_measurable() {
             let (key, offered) = (top.kind().key(), offered.words());
-            let more = completing(self.offers()).map(|layer| format!("; add {layer}")).unwrap_or_default();
+            let fitting = completing(self.offers());
+            let more =
+                if fitting.is_empty() { String::new() } else { format!("; add {}", fitting.join(" or ")) };
             return Err(format!("ends with {key}, {offered}, on which nothing can be measured{more}"));
         }
         self.check_together()
@@ -232,13 +234,13 @@ fn between(offered: Interface, accepted: &[Interface]) -> Option<&'static str> {
     layers::proposals().into_iter().find(|(_, layer)| fits(layer)).map(|(text, _)| text)
 }
 
-/// A layer on which a workload can run, and that stands on an interface.
-fn completing(offered: Interface) -> Option<&'static str> {
+/// The layers on which a workload can run, and that stand on an interface.
+fn completing(offered: Interface) -> Vec<&'static str> {
     let fits = |layer: &PlannedLayer| {
         // A file in the target's own filesystem names no directory.
         layer.kind().stands_on().contains(&offered) && layer.kind().offers().is_measurable()
     };
-    layers::proposals().into_iter().find(|(_, layer)| fits(layer)).map(|(text, _)| text)
+    layers::proposals().into_iter().filter(|(_, layer)| fits(layer)).map(|(text, _)| text).collect()
 }
 
 #[cfg(test)]

@@ -78,13 +78,24 @@ fn refuse_shared_directories(path: &Path) -> Result<(), String> {
         }
         // In a sticky directory nobody exchanges what is there, but everybody adds to it.
         let is_kept = depth > 0 && found.mode() & 0o1000 != 0;
-        if found.mode() & 0o002 != 0 && !is_kept {
+        // A group with its owner's number is that user's alone, unless a list of access rights (acl(5)) adds members.
+        let is_private = || found.gid() == found.uid() && !has_access_list(directory);
+        let writers = match found.mode() {
+            mode if mode & 0o002 != 0 => Some("everybody"),
+            mode if mode & 0o020 != 0 && !is_private() => Some("a group"),
+            _ => None,
+        };
+        if let Some(writers) = writers.filter(|_| !is_kept) {
             return Err(format!(
-                "everybody can write into {shown}, and put a journal there that SQLite obeys; keep it in a directory of your own"
+                "{writers} can write into {shown}, and put a journal there that SQLite obeys; keep it in a directory of your own"
             ));
         }
     }
     Ok(())
+}
+
+fn has_access_list(path: &Path) -> bool {
+    rustix::fs::lgetxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok()
 }
 
 fn refuse_super_journal(journal: &Path) -> Result<(), String> {

@@ -129,6 +129,19 @@ fn a_directory_that_everybody_writes_into_keeps_no_store() {
         assert!(said.contains("everybody can write into") && said.contains("--db"), "{said}");
         Store::open_to_read(&path).and_then(|store| store.load(1)).expect("read");
     }
+    // A private group has its owner's number.
+    if rustix::process::geteuid().is_root() {
+        for (group, is_kept) in [(Some(0), true), (Some(12345), false)] {
+            chown(dir.path(), None, group).expect("given to a group");
+            fs::set_permissions(dir.path(), Permissions::from_mode(0o2775)).expect("opened to it");
+            let opened = Store::open(&path).map(drop).map_err(|error| error.to_string());
+            let said = opened.as_ref().err().cloned().unwrap_or_default();
+            assert!(
+                opened.is_ok() == is_kept && (is_kept || said.contains("a group can write into")),
+                "{said}"
+            );
+        }
+    }
     let (dangling, leads) = (dir.path().join("dangling.db"), dir.path().join("nowhere"));
     symlink(&leads, &dangling).expect("linked");
     assert!(Store::open(&dangling).is_err() && !leads.exists());

@@ -1,5 +1,8 @@
 //! New files: raw, or images.
 
+use std::io::ErrorKind;
+use std::path::Path;
+
 use iotax_model::target::{FileSpec, Format, PlannedLayer, Preallocation, RequiredSpace};
 use iotax_model::units::Bytes;
 
@@ -9,6 +12,7 @@ use super::preflight::{Needs, check_created, check_directory};
 use super::sizes::size_on;
 use super::{image, raw};
 use crate::build_error::BuildError;
+use crate::own_file;
 use crate::refusal::Refusal;
 
 impl Build for FileSpec {
@@ -16,6 +20,9 @@ impl Build for FileSpec {
         check_created(at.plan, &at.plan.work_on(at.target))?;
         let Some(dir) = &self.dir else { return Ok(()) };
         check_directory(dir)?;
+        if self.format != Format::Raw || !at.above.is_empty() {
+            check_exchange(dir)?;
+        }
         let guest = at.target.guest();
         if guest.is_none() && at.target.filesystem().is_none() {
             needs.beside(dir, at.plan);
@@ -42,6 +49,19 @@ impl Build for FileSpec {
                 Ground::Built(image::build(&path, size, self, at.undo_log)?)
             }
         })
+    }
+}
+
+/// Rejects a directory in which others could put another file under the name of one that programs open by name. A plain file is compared by
+/// its inode before each access.
+fn check_exchange(dir: &Path) -> Result<(), Refusal> {
+    match own_file::check_way(dir) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Refusal::environment(format!(
+            "{}: other users can rename what is in it or in a directory above it, and so have QEMU or losetup, which open files by their names, \
+             write to another file; use a directory that only you can write",
+            dir.display()
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use iotax_model::warning::Warning;
 use super::Builder;
 use super::ShownImage;
 use super::ground::Ground;
-use super::lvm::Origin;
+use super::origin::Origin;
 use super::preflight::Needs;
 use super::sizes::size_on;
 use crate::build_error::BuildError;

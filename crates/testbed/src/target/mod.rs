@@ -16,6 +16,7 @@ pub mod inspect;
 mod layer;
 mod loop_device;
 pub mod lvm;
+pub mod origin;
 pub mod preflight;
 pub mod raw;
 mod sizes;
@@ -60,7 +61,7 @@ pub struct Built {
     /// The snapshot to take once it is filled.
     pub snapshot: Option<Snapshot>,
     /// The volume below it, if that needs snapshots.
-    pub origin: Option<lvm::Origin>,
+    pub origin: Option<origin::Origin>,
     /// Settings that did not take effect; without the target's name.
     pub warnings: Vec<Warning>,
     /// The image that a daemon shows at `path`.

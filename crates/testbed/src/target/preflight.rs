@@ -390,6 +390,33 @@ mod tests {
         );
     }
 
+    /// Programs open images by their names: whoever can exchange what a name leads to has them write elsewhere.
+    #[test]
+    fn images_lie_where_nobody_else_can_exchange_them() {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().expect("temp dir");
+        let file = format!("file = {{ dir = '{}' }}", temp.path().display());
+        let image = file.replace(" }", ", format = 'qcow2' }") + "\nguest = {}";
+        let checked = |target: &str, mode| {
+            fs::set_permissions(temp.path(), fs::Permissions::from_mode(mode)).expect("changed");
+            check(&plan(target, "rw = 'read'\nsize = '1m'"), &Permission::default()).map(drop)
+        };
+        for (target, mode, is_fine) in [
+            (&image, 0o755, true),
+            (&image, 0o1777, true),
+            (&image, 0o777, false),
+            (&format!("{file}\nguest = {{}}"), 0o777, false),
+            // The agent compares the inode before it reads or writes.
+            (&file, 0o777, true),
+        ] {
+            let checked = checked(target, mode);
+            assert_eq!(checked.is_ok(), is_fine, "{target} {mode:o}: {checked:?}");
+            if let Err(refusal) = checked {
+                assert!(refusal.to_string().contains("other users can rename"), "{refusal}");
+            }
+        }
+    }
+
     #[test]
     fn a_network_needs_no_room() {
         let net = plan("network = { via = 'loopback' }", "net = { test = 'tcp' }");

@@ -16,12 +16,13 @@ use iotax_model::wire::Identity;
 
 use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, Site};
+use super::origin::{Origin, create};
 use super::preflight::Needs;
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, DevicePin, OverwrittenDevice, Permission};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
 use crate::refusal::Refusal;
-use crate::undo::{Effect, UndoEntry, UndoLog};
+use crate::undo::{Effect, UndoLog};
 use capacity::{EXTENT, VolumeAllocation};
 pub use capacity::{check, possible};
 use place::Sharing;
@@ -42,33 +43,6 @@ pub struct Volume {
     pub identity: Option<Identity>,
     /// Set if it needs snapshots.
     pub origin: Option<Origin>,
-}
-
-/// A volume that needs snapshots.
-#[derive(Debug, Clone)]
-pub struct Origin {
-    group: Group,
-    group_name: String,
-    name: String,
-    /// Extents of a thick snapshot that can hold a copy of the whole volume; thin ones use the pool.
-    copy_on_write: Option<u64>,
-    taken: u32,
-}
-
-impl Origin {
-    /// Takes a new snapshot, which replaces the one before. It takes effect even while the volume is open.
-    pub fn snapshot(&mut self, undo_log: &mut UndoLog) -> Result<UndoEntry, BuildError> {
-        self.taken += 1;
-        let (name, origin) =
-            (format!("{}-s{}", self.name, self.taken), format!("{}/{}", self.group_name, self.name));
-        let extents = self.copy_on_write.map(|extents| extents.to_string());
-        let mut arguments = vec!["--snapshot", "--name", &name];
-        if let Some(extents) = &extents {
-            arguments.extend(["--extents", extents]);
-        }
-        arguments.push(&origin);
-        create(&self.group, &self.group_name, &name, &arguments, undo_log)
-    }
 }
 
 impl Build for LvmSpec {
@@ -217,24 +191,6 @@ impl OpenGroup {
         }
         Ok(name)
     }
-}
-
-/// Creates a volume, recorded in the undo log.
-fn create(
-    group: &Group,
-    group_name: &str,
-    name: &str,
-    arguments: &[&str],
-    undo_log: &mut UndoLog,
-) -> Result<UndoEntry, BuildError> {
-    let scope = match group {
-        Group::Own(physical) => Scope::Device(&physical.device),
-        Group::Users(_) => Scope::Configured,
-    };
-    let (group, group_name, name) = (group.clone(), group_name.to_owned(), name.to_owned());
-    let entry = undo_log.record(Effect::LogicalVolume { group, group_name, name })?;
-    undo_log.run(LVM, scope.command("lvcreate", arguments))?;
-    Ok(entry)
 }
 
 /// Turns a device into a physical volume and a group.
