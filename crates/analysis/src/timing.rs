@@ -1,6 +1,9 @@
 //! The wall time of a run by phase.
 
+use iotax_model::Run;
+use iotax_model::plan::BETWEEN;
 use iotax_model::record::RunPhase;
+use iotax_model::units::Nanos;
 
 /// The phase in which the load runs.
 const MEASURE: &str = "measure";
@@ -33,6 +36,16 @@ impl Timing {
             outside: 1.0 - share(measured),
         })
     }
+}
+
+/// The time of a round: as it was measured, or by the plan if that is more.
+#[must_use]
+pub fn round_time(run: &Run) -> Nanos {
+    let cells = run.plan.cells() as u64;
+    let planned = run.plan.round_time().0 + BETWEEN.0.saturating_mul(cells);
+    let taken = run.phases.iter().filter(|phase| ["prepare", MEASURE].contains(&phase.name.as_str()));
+    let taken: u64 = taken.map(|phase| phase.duration_ns).sum();
+    Nanos(planned.max(taken.saturating_mul(cells) / (run.measurements.len() as u64).max(1)))
 }
 
 #[cfg(test)]

@@ -71,11 +71,11 @@ pub struct Run {
     pub store: Option<String>,
 }
 
-/// A command about a run that works when pasted: `iotax report 17 --detail --db FILE`.
+/// A command about a run or a place that works when pasted: `iotax report 17 --detail --db FILE`.
 #[must_use]
-pub fn command(word: &str, run: i64, options: &str, store: Option<&str>) -> String {
+pub fn command(word: &str, subject: &str, options: &str, store: Option<&str>) -> String {
     let store = store.map(|store| format!("--db {}", quoted(store)));
-    let words = ["iotax", word, &run.to_string(), options, store.as_deref().unwrap_or_default()]
+    let words = ["iotax", word, subject, options, store.as_deref().unwrap_or_default()]
         .into_iter()
         .filter(|word| !word.is_empty())
         .map(str::to_owned)
@@ -106,7 +106,7 @@ impl Run {
                 let _ = write!(options, " --overwrite {}", quoted(&device.to_string_lossy()));
             }
         }
-        command(word, self.id, options.trim_start(), self.store.as_deref())
+        command(word, &self.id.to_string(), options.trim_start(), self.store.as_deref())
     }
 }
 
@@ -144,8 +144,8 @@ mod tests {
             (Some("my runs.db"), "iotax report 17 --detail --db 'my runs.db'"),
             (Some("it's"), r"iotax report 17 --detail --db 'it'\''s'"),
         ] {
-            assert_eq!(command("report", 17, "--detail", store), line);
+            assert_eq!(command("report", "17", "--detail", store), line);
         }
-        assert_eq!(command("resume", 3, "", None), "iotax resume 3");
+        assert_eq!(command("resume", "3", "", None), "iotax resume 3");
     }
 }

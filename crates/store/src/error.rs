@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use iotax_model::run::command;
+
 use crate::Location;
 
 /// Why the store could not do it.
@@ -71,7 +73,7 @@ pub enum StoreError {
         "{}the store {place} is damaged ({table}): {reason}; put back an earlier copy of it, or go on with another one: \
          --db FILE{}",
         run.map_or(String::new(), |run| format!("run {run} cannot be shown: ")),
-        run.map_or("", |_| ". `iotax list` has the other runs")
+        run.map_or(String::new(), |_| format!(". The other runs: {}", command("list", "", "", Some(&place.to_string()))))
     )]
     Damaged {
         /// The store.
@@ -113,12 +115,14 @@ pub enum StoreError {
         writer: String,
     },
     /// There is no such run.
-    #[error("there is no run {run}: {}; see `iotax list`", known_runs(*.last))]
+    #[error("there is no run {run}: {}; see: {list}", known_runs(*.last))]
     UnknownRun {
         /// The requested run.
         run: i64,
         /// The newest run of the store, 0 if it has none.
         last: i64,
+        /// The command that lists its runs.
+        list: String,
     },
     /// A run went on in two stores, each in its own way.
     #[error(

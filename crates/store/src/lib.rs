@@ -551,7 +551,7 @@ impl Store {
     fn of_run(&self, run: i64, fault: Fault) -> StoreError {
         match fault {
             Fault::Unknown => match self.last() {
-                Ok(last) if !(1..=last).contains(&run) => StoreError::UnknownRun { run, last },
+                Ok(last) if !(1..=last).contains(&run) => self.unknown(run, last),
                 _ => self.database.borrow().told(Some(run), Fault::Unknown),
             },
             fault => self.database.borrow().told(Some(run), fault),

@@ -2,7 +2,7 @@
 
 use iotax_model::run;
 
-use crate::Store;
+use crate::{Store, StoreError};
 
 impl Store {
     /// The same store, whose runs know by what name the user gave it.
@@ -14,6 +14,13 @@ impl Store {
     /// A command about one of its runs that works when pasted.
     #[must_use]
     pub fn command(&self, word: &str, run: i64, options: &str) -> String {
-        run::command(word, run, options, self.name.as_deref())
+        run::command(word, &run.to_string(), options, self.name.as_deref())
+    }
+
+    /// Says that a run is not there, and what is.
+    #[must_use]
+    pub fn unknown(&self, run: i64, last: i64) -> StoreError {
+        let list = run::command("list", "", "", self.name.as_deref());
+        StoreError::UnknownRun { run, last, list }
     }
 }

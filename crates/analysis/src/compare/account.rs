@@ -15,7 +15,9 @@ use crate::cells::place;
 use crate::cells::place_of;
 use crate::metric::Metric;
 use crate::time::utc;
+use crate::timing::round_time;
 use iotax_model::Run;
+use iotax_model::units::Nanos;
 
 /// A target's settings as a plan file writes them: dotted keys and values. Two targets are the same if these are equal.
 pub type Settings = BTreeMap<String, String>;
@@ -91,6 +93,38 @@ pub struct Account {
     pub has_own_rates: bool,
     /// Its source, if another tool measured it.
     pub source: Option<ImportSource>,
+    /// How more of it is measured; absent for a run that is not in a store here, or that has a time of its own.
+    pub more: Option<More>,
+}
+
+/// How more rounds of a run are measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct More {
+    /// Name that the user gave.
+    pub label: String,
+    /// Rounds that it has.
+    pub rounds: u32,
+    /// The command, without its option for rounds or time.
+    pub command: String,
+    /// True if its looks were fixed, so that more rounds are a new run.
+    pub is_anew: bool,
+    /// The time of a round.
+    pub round: Nanos,
+}
+
+impl More {
+    /// Absent for an import, a member of a fleet, and a run that does not go by rounds.
+    fn of(run: &Run) -> Option<Self> {
+        let plan = &run.plan;
+        let by_rounds = plan.ask.is_none() && plan.curve.is_none() && plan.watch.is_none();
+        (by_rounds && run.source.is_none() && run.fleet.is_none()).then(|| Self {
+            label: format!("run {}", run.id),
+            rounds: run.measurements.iter().map(|m| m.round).max().unwrap_or_default(),
+            command: run.command("resume", ""),
+            is_anew: plan.until_decided.is_some(),
+            round: round_time(run),
+        })
+    }
 }
 
 impl Account {
@@ -127,6 +161,7 @@ impl Account {
             has_own_rates: run.plan.curve.is_some(),
             workloads,
             source: run.source.clone(),
+            more: More::of(run),
         }
     }
 

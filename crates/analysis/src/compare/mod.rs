@@ -15,7 +15,7 @@ use std::fmt;
 
 use iotax_model::Workload;
 
-pub use account::{Account, Subject};
+pub use account::{Account, More, Subject};
 pub use differences::Difference;
 pub use gate::{Direction, Gate, GateError};
 pub use history::{History, Point, Track, history};
@@ -247,6 +247,8 @@ pub struct Compared {
     pub metrics: Vec<Metric>,
     /// A's source, if it was imported.
     pub source: Option<ImportSource>,
+    /// How more of both runs is measured, as far as it can be; the one run if it is compared with itself.
+    pub more: Vec<More>,
     /// Differences between the machines.
     pub machines: Vec<Difference>,
     /// Compared targets.
@@ -353,6 +355,11 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         a: a.account.label.clone(),
         b: b.account.label.clone(),
         source: a.account.source.clone(),
+        more: [Some(a), (!paired).then_some(b)]
+            .into_iter()
+            .flatten()
+            .filter_map(|side| side.account.more.clone())
+            .collect(),
         baseline: question.baseline,
         paired,
         margin: question.margin,

@@ -2,6 +2,7 @@
 
 use iotax_analysis::judge;
 use iotax_model::Run;
+use iotax_model::record::CpuTime;
 use iotax_report::terminal::set;
 use iotax_report::{document, markdown};
 
@@ -83,4 +84,20 @@ fn colour_is_on_what_differs() {
 fn a_ticket() {
     let run = rungs(guest(1.42, 0.01), guest(1.425, 0.01), guest(1.9, 0.01), 12, true);
     insta::assert_snapshot!(markdown::set(&document::answer(&run, &judge(&run))));
+}
+
+#[test]
+fn a_block_to_paste_is_thirty_lines_of_eighty_columns() {
+    let mut run = rungs(guest(1.05, 0.06), guest(1.06, 0.06), guest(1.9, 0.2), 3, true);
+    for m in &mut run.measurements {
+        m.outcome.cpu = CpuTime { user_ns: m.outcome.duration_ns, system_ns: 0 };
+    }
+    let text = set(&document::paste(&run, &judge(&run)), 80, false).to_string();
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+    assert!(widest <= 80 && text.lines().count() <= 30, "{widest} x {}:\n{text}", text.lines().count());
+    for part in
+        ["iotax ", "Linux 6.18.5", "vm-qcow2-snapshot: ", "EMULATED", "randread-", "not decided", "saturated"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }

@@ -41,27 +41,31 @@ pub(super) struct Args {
 /// The state of a run that cannot be read, wholly or in part.
 const DAMAGED: &str = "damaged";
 
-/// The most runs on a terminal that were not asked for, and the most whose figures are shown.
+/// The most runs on a terminal that were not asked for, and the most whose outcome is told.
 const SHOWN: u32 = 100;
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.store.open_existing()?;
     let runs = if args.check { store.runs().or_exit(Exit::Environment)? } else { listed(args, &store)? };
+    // To read the figures of all runs takes as long as a trend over them.
+    let told = runs.len().saturating_sub(SHOWN as usize);
+    let outcomes = runs.iter().enumerate().map(|(at, (_, run))| {
+        let run = run.as_ref().ok().filter(|_| at >= told);
+        run.map_or_else(Outcome::default, |run| Outcome::of(&store, run))
+    });
     if args.json {
-        let lines: Vec<serde_json::Value> = runs.iter().map(|(id, run)| document(*id, run)).collect();
-        say::print_json(&lines.into());
+        let lines = runs.iter().zip(outcomes).map(|((id, run), outcome)| document(*id, run, outcome));
+        say::print_json(&lines.collect::<Vec<_>>().into());
     } else {
         if runs.is_empty() {
             say!("{}", nothing(args));
         } else {
             print_line!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
         }
-        // To read the figures of all runs takes as long as a trend over them.
-        let told = runs.len().saturating_sub(SHOWN as usize);
-        for (at, (id, run)) in runs.iter().enumerate() {
+        for ((id, run), outcome) in runs.iter().zip(outcomes) {
             print_run(*id, run);
-            let run = run.as_ref().ok().filter(|_| at >= told);
-            if let Some(line) = run.and_then(|run| outcome(&store, run)) {
+            let machine = run.as_ref().ok().and_then(|run| run.machine.as_deref());
+            if let Some(line) = outcome.line(machine) {
                 print_line!("{:>5}  {}", "", visible::line(&line));
             }
         }
@@ -71,20 +75,33 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Environment })
 }
 
-/// Who ran it where, and its main figures.
-fn outcome(store: &Store, run: &RunSummary) -> Option<String> {
-    // The figures of a run that is measuring would be taken from all its measurements.
-    if run.state == RunState::Running || run.damage.is_some() {
-        return None;
+/// What came out of a run, and who ran it.
+#[derive(Default)]
+struct Outcome {
+    /// Its main figures in words.
+    figures: Option<String>,
+    user: Option<String>,
+}
+
+impl Outcome {
+    fn of(store: &Store, run: &RunSummary) -> Self {
+        // The figures of a run that is measuring would be taken from all its measurements.
+        if run.state == RunState::Running || run.damage.is_some() {
+            return Self::default();
+        }
+        let Ok((head, figures)) = store.load_figures(run.id) else { return Self::default() };
+        Self { figures: iotax_report::outcome(&head, &figures), user: head.environment.user }
     }
-    let (head, figures) = store.load_figures(run.id).ok()?;
-    let host = run.machine.clone();
-    let who = match (head.environment.user.clone(), host) {
-        (Some(user), Some(host)) => Some(format!("{user}@{host}")),
-        (user, host) => user.or(host),
-    };
-    let parts: Vec<String> = iotax_report::outcome(&head, &figures).into_iter().chain(who).collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
+
+    /// `60.5k IOPS; ada@host`.
+    fn line(self, machine: Option<&str>) -> Option<String> {
+        let who = match (self.user, machine) {
+            (Some(user), Some(host)) => Some(format!("{user}@{host}")),
+            (user, host) => user.or(host.map(str::to_owned)),
+        };
+        let parts: Vec<String> = self.figures.into_iter().chain(who).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
 }
 
 /// Says that no run is like what was asked for.
@@ -94,7 +111,7 @@ fn nothing(args: &Args) -> String {
     let asked: Vec<String> =
         asked.chain(args.machine.iter().map(|host| format!("--machine {host}"))).collect();
     if asked.is_empty() {
-        "No run is stored yet; the first: iotax ladder DIR".into()
+        format!("No run is stored yet; the first: {}", args.store.first())
     } else {
         format!("No run matches {}", asked.join(" "))
     }
@@ -123,7 +140,7 @@ fn listed(args: &Args, store: &Store) -> Result<Vec<Listed>, Failure> {
     Ok(runs.into_iter().rev().map(line).collect())
 }
 
-fn document(id: i64, run: &Result<RunSummary, StoreError>) -> serde_json::Value {
+fn document(id: i64, run: &Result<RunSummary, StoreError>, outcome: Outcome) -> serde_json::Value {
     match run {
         Ok(run) => {
             let mut line = json!({
@@ -136,6 +153,12 @@ fn document(id: i64, run: &Result<RunSummary, StoreError>) -> serde_json::Value 
                 "planned": run.planned,
                 "tags": run.tags,
             });
+            if let Some(figures) = outcome.figures {
+                line["outcome"] = figures.into();
+            }
+            if let Some(user) = outcome.user {
+                line["user"] = user.into();
+            }
             if let Some(fleet) = &run.fleet {
                 line["fleet"] = fleet.fleet.as_str().into();
                 line["member"] = fleet.member.as_str().into();

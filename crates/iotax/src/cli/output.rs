@@ -8,6 +8,7 @@ use clap::Args as ClapArgs;
 use iotax_analysis::{Judgement, judge};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
+use iotax_model::run;
 use iotax_report as report;
 use iotax_report::document::Page;
 use iotax_report::mark::Mark;
@@ -72,6 +73,11 @@ impl StoreArgs {
         Ok(Store::open(place).or_exit(Exit::Environment)?.named(self.name()))
     }
 
+    /// The command that makes the first run of the store.
+    pub(super) fn first(&self) -> String {
+        run::command("ladder", "DIR", "", self.name().as_deref())
+    }
+
     /// The store as the user named it, without a password, if not by a variable.
     fn name(&self) -> Option<String> {
         self.db.as_ref().map(|place| Location::from(place).to_string())
@@ -87,7 +93,7 @@ impl StoreArgs {
             Some(Ok(store)) => Ok(store.named(self.name())),
             // What a process was killed over while it made it is rolled back to nothing when it is read.
             Some(Err(error)) if !is_empty() => Err(error).or_exit(Exit::Environment),
-            _ => Err(usage(format!("{place}: no run is stored there yet; the first: iotax ladder DIR"))),
+            _ => Err(usage(format!("{place}: no run is stored there yet; the first: {}", self.first()))),
         }
     }
 }
@@ -286,7 +292,7 @@ pub(super) fn load(store: &Store, run: i64) -> Result<Run, Failure> {
 /// Refuses the number of a run that is not there.
 pub(super) fn known(store: &Store, run: i64) -> Result<(), Failure> {
     let last = store.latest().or_exit(Exit::Environment)?.unwrap_or(0);
-    if (1..=last).contains(&run) { Ok(()) } else { Err(refused(StoreError::UnknownRun { run, last })) }
+    if (1..=last).contains(&run) { Ok(()) } else { Err(refused(store.unknown(run, last))) }
 }
 
 fn refused(error: StoreError) -> Failure {

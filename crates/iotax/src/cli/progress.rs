@@ -231,15 +231,12 @@ impl Progress for Watcher<'_> {
 
     fn look(&mut self, text: &str) {
         self.end_cell();
-        let table = (self.so_far)(Stream::Stderr.width());
         if !self.terminal {
             note!("{text}");
             self.said = Instant::now();
-            if let Some(table) = table.filter(|_| !say::is_quiet()) {
-                Stream::Stderr.page(&table);
-            }
             return;
         }
+        let table = (self.so_far)(Stream::Stderr.width());
         // A table that does not fit would push the bar off the screen.
         let fits = |table: &&str| table.lines().count() + 3 <= Stream::Stderr.height();
         let table = table.as_deref().filter(fits).unwrap_or_default();

@@ -141,7 +141,11 @@ fn the_store_keeps_runs_and_shows_them_again() {
     lab.json(&bench);
     let list = lab.json(&["list", "--json"]);
     assert_eq!(list.as_array().map(Vec::len), Some(2));
-    assert!(text(&lab.run(&["list"]).stdout).contains("bench"));
+    let listed = text(&lab.run(&["list"]).stdout);
+    assert!(listed.contains("bench"));
+    let outcome = list[0]["outcome"].as_str().expect("it did something");
+    assert!(outcome.ends_with(" IOPS") && listed.contains(outcome), "{outcome} in {listed}");
+    assert!(listed.contains(list[0]["user"].as_str().expect("somebody")), "{list}");
     let id = first["run"]["id"].to_string();
     assert_eq!(lab.json(&["show", &id, "--json"]), first);
     for command in ["show", "resume"] {
@@ -149,6 +153,9 @@ fn the_store_keeps_runs_and_shows_them_again() {
         assert_eq!(unknown.status.code(), Some(2));
         assert!(text(&unknown.stderr).contains("no run 99"), "{}", text(&unknown.stderr));
     }
+    let elsewhere = lab.run(&["list", "--db", "no such.db"]);
+    let said = text(&elsewhere.stderr);
+    assert!(said.contains("the first: iotax ladder DIR --db 'no such.db'"), "{said}");
     let again = lab.run(&["resume", &id, "--yes"]);
     assert!(again.status.success() && text(&again.stderr).contains("has all its measurements"));
 }

@@ -27,6 +27,17 @@ fn measured(json: &Value, target: &str) -> usize {
 }
 
 #[test]
+fn without_a_terminal_a_look_is_a_line_and_the_table_comes_once() {
+    let lab = Lab::new();
+    let plan = lab.plan(&same(2, "repeat = 3\nmargin = \"40%\"\n[until_decided]\nmax_rounds = 5"));
+    let output = lab.run(&["run", "--yes", plan.to_str().expect("text")]);
+    let said = text(&output.stderr) + &text(&output.stdout);
+    assert!(said.contains("look 1 of 3, 3 rounds"), "{said}");
+    let rows = said.lines().filter(|line| line.starts_with("  t2 ") && !line.contains("raw file"));
+    assert_eq!(rows.count(), 1, "{said}");
+}
+
+#[test]
 fn a_run_that_adds_rounds_is_killed_and_goes_on_as_it_was_planned() {
     let lab = Lab::new();
     let plan = lab.plan(&same(2, "repeat = 3\nmargin = \"40%\"\n[until_decided]\nmax_rounds = 8"));

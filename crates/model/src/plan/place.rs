@@ -91,6 +91,7 @@ fn in_our_words(message: &str) -> String {
         return message.to_owned();
     };
     let accepted = match expected {
+        "u8" | "u16" | "u32" | "u64" if found.starts_with("string") => "a whole number, without quotes",
         "u8" | "u16" | "u32" | "u64" => "a whole number",
         "a boolean" => "true or false",
         "a string" | "path string" => "text in quotes",

@@ -78,6 +78,17 @@ proptest! {
     }
 }
 
+#[test]
+fn numbers_of_a_workload_are_read_as_flags_read_them() {
+    let with = |keys: &str| {
+        let text = format!("[[target]]\npath = \"/x\"\n[[workload]]\n{keys}");
+        Plan::from_toml(&text).expect(keys).workloads.remove(0)
+    };
+    let quoted = with("iodepth = \"32\"\nrate_iops = \"10k\"\nrw = \"randrw\"\nrwmixread = \"70%\"");
+    assert_eq!((quoted.iodepth, quoted.rate_iops, quoted.rwmixread), (32, Some(10_000), 70));
+    assert_eq!(quoted, with("iodepth = 32\nrate_iops = 10000\nrw = \"randrw\"\nrwmixread = 70"));
+}
+
 /// Edits of the valid plan, and the start of the expected error.
 #[test]
 fn errors_name_line_and_key_and_the_accepted_form() {
@@ -109,8 +120,8 @@ fn errors_name_line_and_key_and_the_accepted_form() {
         ),
         (
             "iodepth = 16",
-            "iodepth = \"16\"",
-            "line 25, column 11: string \"16\" does not belong here; accepted: a whole number",
+            "iodepth = \"16x\"",
+            "line 25, column 11: \"16x\" is not a whole number; accepted: 1 to 4096",
         ),
         (
             "iodepth = 16",
@@ -143,6 +154,11 @@ fn errors_name_line_and_key_and_the_accepted_form() {
             "vcpus = 2",
             "vcpus = -2",
             "line 19, column 73: integer `-2` does not belong here; accepted: a whole number",
+        ),
+        (
+            "vcpus = 2",
+            "vcpus = \"2\"",
+            "line 19, column 73: string \"2\" does not belong here; accepted: a whole number, without quotes",
         ),
         (
             "iodepth = 16",

@@ -1,11 +1,13 @@
 //! The keys of a workload. Plan files, the flags of `iotax bench` and JSON are generated from this table.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, IntoDeserializer, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::files::MOST_FILES;
 use super::{
@@ -18,7 +20,7 @@ use crate::number;
 use crate::units::{Bytes, Nanos};
 
 /// A type that a key can have.
-pub trait KeyValue: FromStr<Err: Display> {
+pub trait KeyValue: FromStr<Err: Display> + DeserializeOwned {
     /// True for a boolean, whose flag needs no value.
     const SWITCH: bool = false;
     /// Its words, for a type that has a fixed set of them; for completions.
@@ -32,9 +34,56 @@ pub trait KeyValue: FromStr<Err: Display> {
         text.parse().map_err(|error: Self::Err| error.to_string())
     }
 
+    /// Reads a value of a plan file.
+    ///
+    /// # Errors
+    /// It has another type.
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::deserialize(from)
+    }
+
     /// Its number, if it is a plain one.
     fn number(&self) -> Option<u64> {
         None
+    }
+}
+
+/// Reads a key that a plan file may have.
+fn read<'de, D: Deserializer<'de>, T: KeyValue>(from: D) -> Result<Option<T>, D::Error> {
+    struct Read<T>(T);
+
+    impl<'de, T: KeyValue> Deserialize<'de> for Read<T> {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            T::read(from).map(Self)
+        }
+    }
+
+    Ok(Option::<Read<T>>::deserialize(from)?.map(|Read(value)| value))
+}
+
+/// Reads a whole number, also one in quotes as the flags take it.
+struct NumberOrText<T>(PhantomData<T>);
+
+impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(std::any::type_name::<T>())
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        T::deserialize(number.into_deserializer())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        T::deserialize(number.into_deserializer())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        // Percentages are u8; whatever is out of a key's range is refused with the range.
+        let is_percentage = size_of::<T>() == 1;
+        let read = if is_percentage { number::percentage } else { number::whole };
+        read(text, &(0..=u64::MAX)).map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
 
@@ -85,6 +134,10 @@ macro_rules! number {
             fn from_text(text: &str, form: &Form) -> Result<Self, String> {
                 let read = if form.is_percentage { number::percentage } else { number::whole };
                 read(text, &form.range)
+            }
+
+            fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_any(NumberOrText(PhantomData))
             }
 
             fn number(&self) -> Option<u64> {
@@ -173,10 +226,10 @@ macro_rules! keys {
             #[serde(skip_serializing_if = "Option::is_none")]
             pub net: Option<Traffic>,
             $($(#[doc = $help])+
-            #[serde(skip_serializing_if = "Option::is_none")]
+            #[serde(skip_serializing_if = "Option::is_none", default, deserialize_with = "read")]
             pub $name: Option<$type>,)+
             $($(#[doc = $opt_help])+
-            #[serde(skip_serializing_if = "Option::is_none")]
+            #[serde(skip_serializing_if = "Option::is_none", default, deserialize_with = "read")]
             pub $opt_name: Option<$opt_type>,)+
         }
 

@@ -13,28 +13,28 @@ pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
     let most = ratios.iter().copied().fold(0.0, f64::max);
     // The smaller change first.
     let (near, far) = if least < 1.0 && most <= 1.0 { (most, least) } else { (least, most) };
-    let (far, far_unit) = amount(far);
-    let (near, unit) = match amount(near) {
-        // Next to a multiple, a percentage would read as a fraction of one.
-        (_, "%") if far_unit == "x" && near >= 1.0 => (format!("{near:.1}"), "x"),
-        other => other,
-    };
-    let near_words = words(metric, unit, most > 1.0);
-    let words = words(metric, far_unit, most > 1.0);
-    match (near == far && unit == far_unit, unit == far_unit) {
-        (true, _) => format!("{far}{far_unit} {words}"),
-        (false, true) => format!("{near}-{far}{far_unit} {words}"),
-        (false, false) => format!("{near}{unit} {near_words} to {far}{far_unit} {words}"),
-    }
+    let (far, unit) = amount(far);
+    // Next to a multiple, a percentage would read as a fraction of one.
+    let near = if unit == "x" { multiple(near) } else { amount(near).0 };
+    let words = words(metric, unit, most > 1.0);
+    if near == far { format!("{far}{unit} {words}") } else { format!("{near}-{far}{unit} {words}") }
 }
 
 /// The number and its unit: `%`, or `x` for a multiple.
 fn amount(ratio: f64) -> (String, &'static str) {
     match ratio {
         r if r <= 0.0 => ("100".into(), "%"),
-        r if r < TIMES_SLOWER => (format!("{:.0}", 1.0 / r), "x"),
-        r if r >= TIMES_FASTER => (format!("{r:.1}"), "x"),
+        r if !(TIMES_SLOWER..TIMES_FASTER).contains(&r) => (multiple(r), "x"),
         r => (percent(r), "%"),
+    }
+}
+
+/// A ratio as a multiple: `20`, `3.1`, `1.04`.
+fn multiple(ratio: f64) -> String {
+    match ratio.max(ratio.recip()) {
+        times if times < 1.1 => format!("{times:.2}"),
+        times if ratio < 1.0 && times >= 9.95 => format!("{times:.0}"),
+        times => format!("{times:.1}"),
     }
 }
 
@@ -82,7 +82,9 @@ mod tests {
             (&[1.12, 1.3], "12-30% faster"),
             (&[2.5, 3.1], "2.5-3.1x as fast"),
             (&[1.5, 3.1], "1.5-3.1x as fast"),
-            (&[0.5, 0.02], "50% slower to 50x slower"),
+            (&[1.04, 3.1], "1.04-3.1x as fast"),
+            (&[0.5, 0.02], "2.0-50x slower"),
+            (&[0.08, 0.018], "12-56x slower"),
             (&[0.02], "50x slower"),
         ] {
             assert_eq!(range(Metric::IOPS, ratios), words);

@@ -10,13 +10,26 @@ use super::{Page, Part};
 #[must_use]
 pub fn paste(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
-    page.add(Part::Sentence(machine(run)));
+    page.add(Part::Head(machine(run)));
     if run.plan.targets.len() > 1 {
         let stack = |target: &iotax_model::TargetSpec| format!("{}: {}", target.name, target.description());
         page.add_lines(run.plan.targets.iter().map(stack).collect());
     }
-    page.parts.extend(super::answer(run, judgement).parts);
+    for part in super::answer(run, judgement).parts {
+        add(&mut page, run, part);
+    }
     page
+}
+
+/// Lines that follow others need no space between them, and whoever reads them elsewhere has no store to ask.
+fn add(page: &mut Page, run: &Run, part: Part) {
+    let Part::Lines(mut lines) = part else { return page.add(part) };
+    let detail = run.command("report", "--detail");
+    lines.retain(|line| !line.ends_with(&detail));
+    match page.parts.last_mut() {
+        Some(Part::Lines(before)) => before.extend(lines),
+        _ => page.add_lines(lines),
+    }
 }
 
 /// `iotax 0.1.0 on Debian GNU/Linux 12, Linux 6.1.0, 2 x CPU MODEL, 25.2 GB of memory, under KVM; guests: QEMU 7.2 (tcg)`.

@@ -144,6 +144,7 @@ pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
         figures: measured.into_iter().map(figures).collect::<Result<_, _>>()?,
         rates: rates(curves.unwrap_or_default(), answers.unwrap_or_default()),
         has_own_rates: planned.curve.is_some(),
+        more: None,
         name: head.name,
         source: head.source,
         workloads,

@@ -3,6 +3,7 @@
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 
+use super::next_step::more_rounds;
 use crate::figure::{change, counted};
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Cell, Compared, Which};
@@ -26,6 +27,10 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
     let mut sentences: Vec<String> =
         each.iter().enumerate().filter_map(|(t, cells)| decided(compared, t, metric, cells)).collect();
     sentences.extend(each.iter().enumerate().filter_map(|(t, cells)| undecided(compared, t, cells)));
+    let open: Vec<&Cell> = each.iter().flatten().copied().filter(is_open).collect();
+    if let Some(rounds) = deciding(&open) {
+        sentences.extend(compared.more.iter().filter_map(|more| more_rounds(more, rounds)));
+    }
     sentences.extend(each.iter().flatten().filter_map(|cell| {
         let why = cell.ratio.withheld.as_ref()?;
         let (target, workload) = (head(compared, cell.target), compared.workloads[cell.workload].name());
@@ -75,11 +80,21 @@ fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Cell]) 
     (!parts.is_empty()).then(|| format!("{}{by}: {}.", head(compared, target), parts.join("; ")))
 }
 
+fn is_open(cell: &&Cell) -> bool {
+    cell.ratio.verdict == Verdict::Undecided && cell.ratio.withheld.is_none()
+}
+
+/// Rounds of a run that has an interval at all.
+const FEWEST_ROUNDS: u32 = 3;
+
+/// The rounds of each run that decide as many cells as can be.
+fn deciding(open: &[&Cell]) -> Option<u32> {
+    let needed = open.iter().filter_map(|cell| cell.ratio.needed_rounds).max();
+    needed.or_else(|| open.iter().any(|cell| cell.rounds.0.min(cell.rounds.1) < 2).then_some(FEWEST_ROUNDS))
+}
+
 fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<String> {
-    let open: Vec<&&Cell> = cells
-        .iter()
-        .filter(|c| c.ratio.verdict == Verdict::Undecided && c.ratio.withheld.is_none())
-        .collect();
+    let open: Vec<&Cell> = cells.iter().copied().filter(is_open).collect();
     if open.is_empty() {
         return None;
     }
@@ -93,7 +108,7 @@ fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<Stri
             format!("about {}{each} would decide", counted(needed, "round"))
         }
         Some(needed) => format!("about {}{each} would decide {known} of them", counted(needed, "round")),
-        None if least < 2 => format!("one round alone has no interval; at least 3 rounds{each} give one"),
+        None if least < 2 => format!("one round alone has no interval; at least {FEWEST_ROUNDS} rounds{each} give one"),
         None => {
             "not even 1000 rounds would decide: the noise is too large for so small a distance from the margin".into()
         }

@@ -1,7 +1,9 @@
 //! The command that decides what a run left undecided, and the time that it takes.
 
+use iotax_analysis::compare::More;
+use iotax_analysis::timing::round_time;
 use iotax_analysis::{Judgement, Standing, Stopped};
-use iotax_model::plan::{BETWEEN, FIRST_LOOK};
+use iotax_model::plan::FIRST_LOOK;
 use iotax_model::units::{Nanos, human};
 use iotax_model::{Run, RunState};
 
@@ -54,9 +56,27 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
         let command = run.command("resume", &format!("--max-time {time}"));
         return format!("about {words} more would decide {which}: {command}");
     }
-    let all = (total * LOOKS_COST).div_ceil(100).clamp(FIRST_LOOK + 2, MOST_ROUNDS);
-    let (time, words) = time(run, all);
+    let (time, words) = time(run, with_looks(total));
     format!("a new run of {words} would decide {which}: {}", run.command("resume", &format!("--time {time}")))
+}
+
+/// The rounds of a run that adds them and decides what a single test of so many does.
+fn with_looks(rounds: u32) -> u32 {
+    (rounds * LOOKS_COST).div_ceil(100).clamp(FIRST_LOOK + 2, MOST_ROUNDS)
+}
+
+/// `3 min more of run 1, set up as it was: iotax resume 1 --repeat 12`; absent if it has so many rounds.
+pub(super) fn more_rounds(more: &More, rounds: u32) -> Option<String> {
+    let (label, command) = (&more.label, &more.command);
+    if more.is_anew {
+        let (time, words) = time_of(more.round, with_looks(rounds));
+        return Some(format!(
+            "{words} for a new run in place of {label}, set up as it was: {command} --time {time}"
+        ));
+    }
+    let missing = rounds.checked_sub(more.rounds).filter(|missing| *missing > 0)?;
+    let (_, words) = time_of(more.round, missing);
+    Some(format!("{words} more of {label}, set up as it was: {command} --repeat {rounds}"))
 }
 
 fn rounds_of(rounds: u32) -> String {
@@ -65,12 +85,11 @@ fn rounds_of(rounds: u32) -> String {
 
 /// The time of so many rounds, as an option and in words: rounded up to what a person would give.
 fn time(run: &Run, rounds: u32) -> (Nanos, String) {
-    let cells = run.plan.cells() as u64;
-    let planned = (run.plan.round_time().0 + BETWEEN.0.saturating_mul(cells)) as f64 / 1e9;
-    let taken = run.phases.iter().filter(|phase| ["prepare", "measure"].contains(&phase.name.as_str()));
-    let taken = taken.map(|phase| phase.duration_ns as f64 / 1e9).sum::<f64>();
-    let measured = taken * cells as f64 / run.measurements.len().max(1) as f64;
-    let seconds = (measured.max(planned) * f64::from(rounds)).min(1e9);
+    time_of(round_time(run), rounds)
+}
+
+fn time_of(round: Nanos, rounds: u32) -> (Nanos, String) {
+    let seconds = (round.as_secs_f64() * f64::from(rounds)).min(1e9);
     let step = match seconds {
         s if s <= 120.0 => 10.0,
         s if s <= 3600.0 => 60.0,

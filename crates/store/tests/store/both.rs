@@ -69,7 +69,7 @@ fn the_figures_of_trends_are_those_of_the_whole_run(place: &Place) {
     let _claim = store.claim(id).expect("free");
     let (running, figures) = store.load_figures(id).expect("by its measurements");
     assert!(running.state == RunState::Running && figures != RunFigures::default());
-    assert!(matches!(store.load_figures(9), Err(StoreError::UnknownRun { run: 9, last: 1 })));
+    assert!(matches!(store.load_figures(9), Err(StoreError::UnknownRun { run: 9, last: 1, .. })));
 }
 
 pub(crate) fn rich() -> Run {
@@ -184,11 +184,12 @@ fn a_target_is_replaced_and_a_measurement_is_not(place: &Place) {
 }
 
 fn an_unknown_run_names_the_known_ones(place: &Place) {
-    let mut store = place.open();
+    let store = place.open();
     let text = |error: StoreError| error.to_string();
-    assert!(
-        text(store.load(3).expect_err("none")).contains("no run 3: the store is empty; see `iotax list`")
-    );
+    assert!(text(store.load(3).expect_err("none")).contains("no run 3: the store is empty; see: iotax list"));
+    let mut store = store.named(Some("there/a b.db".into()));
+    let said = text(store.load(3).expect_err("none"));
+    assert!(said.ends_with("see: iotax list --db 'there/a b.db'"), "{said}");
     fill(&mut store, &synthetic::bench());
     assert!(text(store.load(3).expect_err("one")).contains("holds only run 1"));
     fill(&mut store, &synthetic::bench());
@@ -269,7 +270,7 @@ fn a_filter_lets_through_what_fits(place: &Place) {
         (2, RunState::Running, RunState::Interrupted)
     );
     assert_eq!(listed[0].fleet, run.fleet);
-    assert!(matches!(store.set_notes(9, &notes), Err(StoreError::UnknownRun { run: 9, last: 3 })));
+    assert!(matches!(store.set_notes(9, &notes), Err(StoreError::UnknownRun { run: 9, last: 3, .. })));
 }
 
 fn a_run_shows_how_far_it_is(place: &Place) {
