@@ -23,7 +23,7 @@ const CLOSED: f64 = 20_000.0;
 /// A clean run: its load, its targets and rounds, and the intervals of each window, of 100 ms.
 struct Clean {
     rate: Option<u64>,
-    targets: usize,
+    targets: u32,
     rounds: u32,
     intervals: u32,
 }
@@ -33,8 +33,8 @@ impl Clean {
         let rate = self
             .rate
             .map_or(String::new(), |rate| format!("rate_iops = {rate}\nrate_process = \"poisson\"\n"));
-        let targets: String =
-            (0..self.targets).map(|t| format!("[[target]]\nname = \"t{t}\"\npath = \"/t{t}\"\n")).collect();
+        let target = |t| format!("[[target]]\nname = \"t{t}\"\npath = \"/t{t}\"\n");
+        let targets = (0..self.targets).map(target).collect::<Vec<_>>().concat();
         let workload = format!("[[workload]]\nname = \"reads\"\nrw = \"randread\"\niodepth = 8\n{rate}");
         let plan =
             Plan::from_toml(&format!("name = \"clean\"\nrepeat = {}\n{targets}{workload}", self.rounds));
@@ -102,7 +102,6 @@ impl Clean {
             bytes: 4096 * ios,
             response: self.rate.is_some().then(|| all.clone()),
             latency: all,
-            ..Tally::default()
         };
         let outcome = Outcome {
             duration_ns: u64::from(self.intervals) * 100_000_000,
@@ -153,7 +152,7 @@ fn a_clean_measurement_draws_a_remark_in_two_of_a_hundred_at_most() {
         let mut worst = [0.0_f64; JUDGING.len()];
         for (targets, rounds, intervals) in shapes {
             let clean = Clean { rate, targets, rounds, intervals };
-            let runs = MEASUREMENTS / (targets as u32 * rounds);
+            let runs = MEASUREMENTS / (targets * rounds);
             let mut found = [0_u32; JUDGING.len()];
             for _ in 0..runs {
                 for warning in judge(&clean.run(&mut random)).warnings {
@@ -162,7 +161,7 @@ fn a_clean_measurement_draws_a_remark_in_two_of_a_hundred_at_most() {
                     }
                 }
             }
-            let all = f64::from(runs * targets as u32 * rounds);
+            let all = f64::from(runs * targets * rounds);
             for (worst, found) in worst.iter_mut().zip(found) {
                 *worst = worst.max(f64::from(found) / all);
             }
@@ -173,6 +172,6 @@ fn a_clean_measurement_draws_a_remark_in_two_of_a_hundred_at_most() {
         );
         assert!(worst.iter().all(|share| *share <= MOST), "{rate:?}: {worst:?}");
     }
-    let head: Vec<&str> = ["clean load"].into_iter().chain(JUDGING.map(|kind| kind.word())).collect();
+    let head: Vec<&str> = ["clean load"].into_iter().chain(JUDGING.map(WarningKind::word)).collect();
     page::holds_in("honesty.md", "false alarms", &page::table(&head, &rows));
 }

@@ -15,13 +15,7 @@ const SECOND: u64 = 1_000_000_000;
 fn window(workload: &Workload, round: u32, due: Option<u64>, ios: u64) -> Measurement {
     let mut times = Histogram::new();
     times.add_many(200_000, ios);
-    let read = Tally {
-        ios,
-        bytes: 4096 * ios,
-        latency: times.clone(),
-        response: due.map(|_| times),
-        ..Tally::default()
-    };
+    let read = Tally { ios, bytes: 4096 * ios, latency: times.clone(), response: due.map(|_| times) };
     let outcome = Outcome {
         duration_ns: SECOND,
         tallies: Tallies { read: Some(read), ..Tallies::default() },

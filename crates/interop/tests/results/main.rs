@@ -8,6 +8,7 @@ mod compare;
 mod conclusions;
 mod crossing;
 mod curves;
+mod deciding;
 mod edges;
 mod exports;
 mod failing;

@@ -81,7 +81,7 @@ proptest! {
 #[test]
 fn numbers_of_a_workload_are_read_as_flags_read_them() {
     let with = |keys: &str| {
-        let text = format!("[[target]]\npath = \"/x\"\n[[workload]]\n{keys}");
+        let text = format!("[[target]]\nname = \"x\"\npath = \"/x\"\n[[workload]]\n{keys}");
         Plan::from_toml(&text).expect(keys).workloads.remove(0)
     };
     let quoted = with("iodepth = \"32\"\nrate_iops = \"10k\"\nrw = \"randrw\"\nrwmixread = \"70%\"");

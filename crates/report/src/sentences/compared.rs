@@ -27,7 +27,7 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
     let mut sentences: Vec<String> =
         each.iter().enumerate().filter_map(|(t, cells)| decided(compared, t, metric, cells)).collect();
     sentences.extend(each.iter().enumerate().filter_map(|(t, cells)| undecided(compared, t, cells)));
-    let open: Vec<&Cell> = each.iter().flatten().copied().filter(is_open).collect();
+    let open: Vec<&Cell> = each.iter().flatten().copied().filter(|cell| is_open(cell)).collect();
     if let Some(rounds) = deciding(&open) {
         sentences.extend(compared.more.iter().filter_map(|more| more_rounds(more, rounds)));
     }
@@ -80,7 +80,7 @@ fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Cell]) 
     (!parts.is_empty()).then(|| format!("{}{by}: {}.", head(compared, target), parts.join("; ")))
 }
 
-fn is_open(cell: &&Cell) -> bool {
+fn is_open(cell: &Cell) -> bool {
     cell.ratio.verdict == Verdict::Undecided && cell.ratio.withheld.is_none()
 }
 
@@ -94,7 +94,7 @@ fn deciding(open: &[&Cell]) -> Option<u32> {
 }
 
 fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<String> {
-    let open: Vec<&Cell> = cells.iter().copied().filter(is_open).collect();
+    let open: Vec<&Cell> = cells.iter().copied().filter(|cell| is_open(cell)).collect();
     if open.is_empty() {
         return None;
     }
