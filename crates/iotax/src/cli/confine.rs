@@ -81,13 +81,13 @@ impl Area {
     fn layer(&self, layer: &PlannedLayer) -> Result<(), String> {
         match layer {
             PlannedLayer::Path(PathSpec(path)) => self.path(path),
-            // Only read: there is no permission to overwrite it.
-            PlannedLayer::Device(DeviceSpec(_)) => Ok(()),
             PlannedLayer::Lvm(_) => Err("lvm changes a volume group".into()),
             PlannedLayer::Filesystem(_) => Err("filesystem mounts one".into()),
             PlannedLayer::File(file) => self.file(file),
-            PlannedLayer::Fuse(FuseSpec { cache: _, aio: _ }) => Ok(()),
-            PlannedLayer::Loop(LoopSpec { direct_io: _ }) => Ok(()),
+            // A device is only read: there is no permission to overwrite it.
+            PlannedLayer::Device(DeviceSpec(_))
+            | PlannedLayer::Fuse(FuseSpec { cache: _, aio: _ })
+            | PlannedLayer::Loop(LoopSpec { direct_io: _ }) => Ok(()),
             PlannedLayer::Network(network) => network_is_local(network),
             PlannedLayer::Guest(guest) => Self::guest(guest),
         }

@@ -1,6 +1,6 @@
 //! `iotax suite`: runs the workloads of a classic benchmark on one or more targets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -173,7 +173,7 @@ fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Resul
                     workload.name
                 ));
             }
-        } else if target.file().is_none() && target.path().is_none_or(|path| path.exists()) {
+        } else if target.file().is_none() && target.path().is_none_or(Path::exists) {
             return Err(usage(format!(
                 "{name}: {} makes files, which needs a directory; name one on that storage, or leave such tests out with --tests",
                 workload.name

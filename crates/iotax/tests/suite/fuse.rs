@@ -59,7 +59,7 @@ fn layers_stand_on_one_another_in_any_order_that_fits() {
     let line = "WORK > raw file > loop direct_io=true > ext4 > qcow2 file > fuse > loop direct_io=true";
     let json = lab.json(&["run", &plan(&lab, &[("deep", line)], MIXED), "--yes", "--json", "-"]);
     let found = layers(&json, "deep");
-    let position = |name: &str| found.iter().position(|layer| layer.contains(name));
+    let position = |name: &str| found.iter().rposition(|layer| layer.contains(name));
     let order = ["loop", "ext4", "qcow2", "FUSE export"]
         .map(|name| position(name).unwrap_or_else(|| panic!("{name}: {found:?}")));
     assert!(order.is_sorted(), "{found:?}");

@@ -311,8 +311,8 @@ fn a_device_has_rungs_in_guests_and_without_lvm() {
     let node = disk.name();
     let length = ["--size", "32m", "--repeat", "2", "--runtime", "200ms", "--ramp-time", "0s"];
     let work = ["--workloads", "randread-4k-qd32,randwrite-4k-qd32", "--yes", "--json", "-"];
-    let output =
-        lab.run(&[&["ladder", "--device", node, "--overwrite", node], &length[..], &work[..]].concat());
+    let ladder = ["ladder", "--device", node, "--overwrite", node, "--emulated"];
+    let output = lab.run(&[&ladder[..], &length, &work].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_valid(&json);

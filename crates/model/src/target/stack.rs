@@ -346,7 +346,7 @@ mod tests {
             kernel in prop::option::of(path()),
             filesystem in prop::option::of(prop::sample::select(vec![GuestFs::Ext4, GuestFs::Xfs])),
         ) -> GuestSpec {
-            GuestSpec { bus, cache, vcpus, count, kernel, filesystem, ..GuestSpec::default() }
+            GuestSpec { bus, cache, vcpus, filesystem, count, kernel, ..GuestSpec::default() }
         }
     }
 

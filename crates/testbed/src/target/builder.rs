@@ -81,7 +81,7 @@ impl Builder {
             Ground::Block(block) => self.on(block),
             // Its filesystem may have to be unmounted while this process still runs: do not keep it open.
             Ground::Raw(file) => Built { held: None, ..file.into() },
-            Ground::Built(built) => built,
+            Ground::Built(built) => *built,
             Ground::Machine | Ground::Directory(_) => {
                 return Err(Refusal::input("a target ends with what can be measured").into());
             }

@@ -50,7 +50,7 @@ impl Build for DeviceSpec {
         let is_bare = at.above.iter().all(|layer| matches!(layer, PlannedLayer::Guest(_)));
         if is_bare && !at.builder.permission.allows(path) {
             let found = existing::open(path)?;
-            return Ok(Ground::Built(Built { size: at.builder.reached(found.size), ..found }));
+            return Ok(Ground::Built(Box::new(Built { size: at.builder.reached(found.size), ..found })));
         }
         if let Some(location) = at.builder.volumes.location(at.target) {
             return lvm::ground(&location, at);

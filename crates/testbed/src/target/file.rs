@@ -46,7 +46,7 @@ impl Build for FileSpec {
             }
             format => {
                 let path = stem.with_added_extension(format.word());
-                Ground::Built(image::build(&path, size, self, at.undo_log)?)
+                Ground::Built(Box::new(image::build(&path, size, self, at.undo_log)?))
             }
         })
     }

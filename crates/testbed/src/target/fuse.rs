@@ -63,10 +63,10 @@ impl Build for FuseSpec {
         at.undo_log.record(Effect::FuseExport(export.clone()))?;
         let file = at.target.file().cloned().unwrap_or_default();
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
-        let shown = Export { export, drive, file };
+        let shown = Export { mount: export, drive, file };
         let (daemon, held) = shown.start(&path, format, at.undo_log)?;
-        let found = held.metadata().map_err(BuildError::file(&shown.export.point))?;
-        let point = shown.export.point.clone();
+        let found = held.metadata().map_err(BuildError::file(&shown.mount.point))?;
+        let point = shown.mount.point.clone();
         let overlays =
             shown.file.snapshot.map(|_| Overlays { shown, count: 0, top: None, lower: Vec::new() });
         let image = || ShownImage { path, format, daemons: Vec::new(), overlays };
@@ -79,7 +79,7 @@ impl Build for FuseSpec {
 /// An export and how its daemon reads the image.
 #[derive(Debug)]
 struct Export {
-    export: FuseExport,
+    mount: FuseExport,
     drive: Drive,
     file: FileSpec,
 }
@@ -97,9 +97,9 @@ impl Export {
             GuestDisk { chain: &chain, l2_cache_size: self.file.l2_cache_size }.node_of(NODE, self.drive);
         let options = serde_json::json!({
             "type": "fuse",
-            "id": self.export.marker,
+            "id": self.mount.marker,
             "node-name": NODE,
-            "mountpoint": self.export.point.to_string_lossy(),
+            "mountpoint": self.mount.point.to_string_lossy(),
             "writable": true,
         });
         let program = DAEMON.path()?;
@@ -108,8 +108,8 @@ impl Export {
         let lock = undo_log.lock().stdio().map_err(BuildError::file(&program))?;
         daemon.stdin(lock).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let mut daemon = daemon.spawn().map_err(BuildError::file(&program))?;
-        wait_for(&self.export, &mut daemon)?;
-        let point = &self.export.point;
+        wait_for(&self.mount, &mut daemon)?;
+        let point = &self.mount.point;
         let shown = File::options().read(true).open(point).map_err(BuildError::file(point))?;
         Ok((StorageDaemon::new(daemon), shown))
     }
@@ -136,11 +136,11 @@ impl ShownImage {
     /// snapshot.
     pub fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Option<Identity>, BuildError> {
         let Some(overlays) = &mut self.overlays else { return Ok(None) };
-        let point = overlays.shown.export.point.clone();
+        let point = overlays.shown.mount.point.clone();
         for daemon in self.daemons.drain(..) {
             daemon.end().map_err(BuildError::file(&point))?;
         }
-        overlays.shown.export.unmount().map_err(BuildError::file(&point))?;
+        overlays.shown.mount.unmount().map_err(BuildError::file(&point))?;
         if let Some(old) = overlays.top.take() {
             undo_log
                 .undo(old)

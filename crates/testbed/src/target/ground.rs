@@ -23,7 +23,7 @@ pub(super) enum Ground {
     /// A raw file.
     Raw(RawFile),
     /// Anything else that can be measured.
-    Built(Built),
+    Built(Box<Built>),
 }
 
 /// A block device for the layers above.

@@ -27,7 +27,7 @@ impl Build for LoopSpec {
     fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
         let mut built = build(below.raw()?, self, at.undo_log)?;
         at.warnings.append(&mut built.warnings);
-        Ok(Ground::Built(built))
+        Ok(Ground::Built(Box::new(built)))
     }
 }
 
