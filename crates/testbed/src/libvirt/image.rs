@@ -41,8 +41,10 @@ pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &
              is written for the first time"
         ));
     }
-    file.preallocation = Preallocation::Metadata;
-    notes.push("what was allocated in advance is not known: taken is preallocation = metadata".into());
+    if format == Format::Qcow2 {
+        file.preallocation = Preallocation::Metadata;
+        notes.push("what was allocated in advance is not known: taken is preallocation = metadata".into());
+    }
     file
 }
 

@@ -6,7 +6,8 @@ use iotax_model::wire::Identity;
 
 use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, Site};
-use super::preflight::{Needs, check_length};
+use super::needs::Needs;
+use super::preflight::check_length;
 use super::sizes::size_on;
 use super::{Built, existing, filesystem, lvm};
 use crate::build_error::BuildError;

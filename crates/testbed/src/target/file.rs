@@ -8,7 +8,8 @@ use iotax_model::units::Bytes;
 
 use super::ground::Ground;
 use super::layer::{Build, Check, Site};
-use super::preflight::{Needs, check_created, check_directory};
+use super::needs::Needs;
+use super::preflight::{check_created, check_directory};
 use super::sizes::size_on;
 use super::{image, raw};
 use crate::build_error::BuildError;

@@ -10,7 +10,8 @@ use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, Site};
-use super::preflight::{Needs, check_created};
+use super::needs::Needs;
+use super::preflight::check_created;
 use super::sizes::room;
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, RecordedDisk, signature};

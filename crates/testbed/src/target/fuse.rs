@@ -16,7 +16,7 @@ use rustix::fs::Access;
 use super::ShownImage;
 use super::ground::Ground;
 use super::layer::{Build, Check, Site};
-use super::preflight::Needs;
+use super::needs::Needs;
 use super::raw::RawFile;
 use crate::build_error::BuildError;
 use crate::export::{DAEMON, FuseExport, StorageDaemon};

@@ -10,7 +10,7 @@ use iotax_model::wire::Identity;
 use super::Built;
 use super::ground::Ground;
 use super::layer::{Build, Check, Site};
-use super::preflight::Needs;
+use super::needs::Needs;
 use super::raw::RawFile;
 use crate::build_error::BuildError;
 use crate::device;

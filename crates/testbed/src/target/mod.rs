@@ -16,6 +16,7 @@ pub mod inspect;
 mod layer;
 mod loop_device;
 pub mod lvm;
+mod needs;
 pub mod origin;
 pub mod preflight;
 pub mod raw;

@@ -1,8 +1,8 @@
 //! Checks a plan against this machine, before anything is touched.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
@@ -12,74 +12,17 @@ use iotax_model::workload::Workload;
 use rustix::fs::Access;
 
 use super::layer::{self, Check};
+pub use super::needs::{Needs, Room};
+use super::needs::{free_space, unusable};
 use super::{existing, lvm};
 use crate::device::{self, Permission};
 use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
-use crate::{
-    host_info::{self, FilesystemSpace},
-    network,
-};
+use crate::{host_info::FilesystemSpace, network};
 
 /// Space left free: a tenth of a small filesystem, 1 GiB of a medium one, 5% of a large one.
 fn reserve(total: u64) -> u64 {
     (total / 20).max((total / 10).min(1 << 30))
-}
-
-/// The space that a plan's new files need, by directory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// Bytes per directory.
-    pub space: BTreeMap<PathBuf, u64>,
-    /// Directories in which workloads create files next to a target.
-    shared: BTreeSet<PathBuf>,
-}
-
-/// The space that new files need on one filesystem.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Room {
-    /// One of the directories there.
-    pub dir: PathBuf,
-    /// The filesystem's device number.
-    pub device: u64,
-    /// Bytes that are needed.
-    pub need: u64,
-    /// What the filesystem has.
-    pub space: FilesystemSpace,
-}
-
-impl Needs {
-    /// Bytes in all directories.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.space.values().sum()
-    }
-
-    /// What is needed on each filesystem, and what it has.
-    ///
-    /// # Errors
-    /// A directory or its filesystem cannot be looked at.
-    pub fn rooms(&self) -> Result<Vec<Room>, Refusal> {
-        let mut rooms: BTreeMap<u64, Room> = BTreeMap::new();
-        for (dir, need) in &self.space {
-            let device = fs::metadata(dir).map_err(|error| unusable(dir, &error))?.dev();
-            if let Some(room) = rooms.get_mut(&device) {
-                room.need += need;
-                continue;
-            }
-            let room = Room { dir: dir.clone(), device, need: *need, space: free_space(dir)? };
-            rooms.insert(device, room);
-        }
-        Ok(rooms.into_values().collect())
-    }
-
-    /// Adds the workloads' files next to a target; once per directory, because targets are measured one at a time.
-    pub(super) fn beside(&mut self, dir: &Path, plan: &Plan) {
-        let files = plan.space().files.0;
-        if files > 0 && self.shared.insert(dir.to_owned()) {
-            *self.space.entry(dir.to_owned()).or_default() += files;
-        }
-    }
 }
 
 /// The space that a plan needs, or the reason why it cannot run here.
@@ -206,14 +149,6 @@ pub fn check_space(dir: &Path, space: FilesystemSpace, need: u64) -> Result<(), 
         human::bytes(keep),
         human::bytes(space.total.0)
     )))
-}
-
-fn free_space(dir: &Path) -> Result<FilesystemSpace, Refusal> {
-    host_info::free_space(dir).map_err(|error| Refusal::environment(error.to_string()))
-}
-
-fn unusable(dir: &Path, error: &std::io::Error) -> Refusal {
-    Refusal::environment(format!("{}: {error}", dir.display()))
 }
 
 /// The parent directory of a new file.

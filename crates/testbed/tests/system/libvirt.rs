@@ -136,8 +136,8 @@ fn broken_domains_are_refused_where_they_are_broken() {
         ("discard='unmap'", "io='posix'", "<driver io=\"posix\">"),
         (
             "type='qcow2'",
-            "type='vmdk'",
-            "line 25, column 5: \"vmdk\" is not a known format; accepted: raw, qcow2",
+            "type='qed'",
+            "line 25, column 5: \"qed\" is not a known format; accepted: raw, qcow2, vmdk",
         ),
         ("bus='virtio'/>", "bus='usb'/>", "line 29, column 7: bus=\"usb\": accepted: virtio, scsi"),
         (

@@ -16,8 +16,8 @@ use iotax_model::wire::Identity;
 
 use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, Site};
+use super::needs::Needs;
 use super::origin::{Origin, create};
-use super::preflight::Needs;
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, DevicePin, OverwrittenDevice, Permission};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
