@@ -13,7 +13,7 @@ const QEMU_IMG: Program = Program { name: "qemu-img", package: "qemu-utils" };
 /// The settings of an equivalent image. `backing` is the number of backing files in the domain.
 pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &mut Vec<String>) -> FileSpec {
     let mut file = FileSpec { format, ..FileSpec::default() };
-    if format == Format::Raw {
+    if format != Format::Qcow2 {
         return file;
     }
     let known = source.filter(|path| path.exists()).map(chain);
@@ -41,10 +41,8 @@ pub(super) fn like(source: Option<&Path>, format: Format, backing: u32, notes: &
              is written for the first time"
         ));
     }
-    if format == Format::Qcow2 {
-        file.preallocation = Preallocation::Metadata;
-        notes.push("what was allocated in advance is not known: taken is preallocation = metadata".into());
-    }
+    file.preallocation = Preallocation::Metadata;
+    notes.push("what was allocated in advance is not known: taken is preallocation = metadata".into());
     file
 }
 
