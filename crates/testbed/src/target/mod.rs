@@ -1,7 +1,7 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
-//! There is one file per kind of layer, named as in `iotax_model::target`: [`device`], [`lvm`], [`filesystem`], [`file`] with [`raw`] and
-//! [`image`], [`loop_device`]; [`layer`] is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
+//! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `filesystem`, `file` with `raw` and
+//! `image`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
 //! examines it before it is measured.
 
 mod builder;
