@@ -1,6 +1,8 @@
 //! `iotax ladder`: builds the same storage in several ways and runs the same work on each.
 
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
@@ -17,9 +19,9 @@ use super::from_libvirt::{self, LadderTargets};
 use super::known_words::{known_words, text_of};
 use super::print_plan::print_plan;
 use super::say::note;
-use super::session::RunArgs;
+use super::session::{RunArgs, watch_signals};
 use super::{Failure, OrExit, usage};
-use crate::runner;
+use crate::runner::{self, Interrupted};
 
 /// Flags of `iotax ladder`.
 #[derive(Debug, ClapArgs)]
@@ -215,13 +217,25 @@ fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
         Err(missing) if is_wanted => Err(Failure { exit: Exit::Environment, error: missing }),
         Err(missing) => Ok(Some(format!("{missing:#}"))),
         Ok(()) if is_wanted => Ok(None),
+        // What is refused anyway is refused at once: a guest that does not start is waited for.
+        Ok(()) if is_refused(args) => Ok(None),
         Ok(()) => {
-            let obstacle = runner::obstacle_to_kvm(&options, &undo_dir()?).or_exit(Exit::Environment)?;
+            let stop = watch_signals().or_exit(Exit::Environment)?;
+            let obstacle = runner::obstacle_to_kvm(&options, &undo_dir()?, &stop);
+            if stop.load(Ordering::Relaxed) {
+                return Err(Interrupted).or_exit(Exit::Interrupted);
+            }
+            let obstacle = obstacle.or_exit(Exit::Environment)?;
             Ok(obstacle.map(|reason| {
                 format!("{reason}; emulated, they would say nothing of a real machine (--emulated)")
             }))
         }
     }
+}
+
+/// Returns whether the session refuses to begin: there is no such directory, or no terminal to ask on.
+fn is_refused(args: &Args) -> bool {
+    args.dir.as_ref().is_some_and(|dir| !dir.is_dir()) || !(args.run.session.yes || io::stdin().is_terminal())
 }
 
 /// The targets of a rung: one, or one for each number of guests.

@@ -77,7 +77,11 @@ pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
 }
 
 /// The reason why KVM runs no guest here; `None` if it does. Boots one, which is gone afterwards.
-pub(crate) fn obstacle_to_kvm(options: &GuestOptions, undo_dir: &Path) -> anyhow::Result<Option<String>> {
+pub(crate) fn obstacle_to_kvm(
+    options: &GuestOptions,
+    undo_dir: &Path,
+    stop: &Interrupt,
+) -> anyhow::Result<Option<String>> {
     if options.accel == Some(Accel::Tcg) {
         return Ok(Some("TCG (emulation) was asked for".into()));
     }
@@ -99,7 +103,7 @@ pub(crate) fn obstacle_to_kvm(options: &GuestOptions, undo_dir: &Path) -> anyhow
             let lock = undo_log.lock();
             let (kernel, initramfs, run_dir) = (&kernel, initramfs.as_path(), run_dir.as_path());
             let probe = accel::Probe { marker: &marker, kernel, initramfs, run_dir, lock };
-            Ok(accel::obstacle(probe, &Interrupt::default())?)
+            Ok(accel::obstacle(probe, stop)?)
         });
     undo_log.undo_all();
     obstacle
