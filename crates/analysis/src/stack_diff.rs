@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use iotax_model::TargetSpec;
-use iotax_model::target::{FileSpec, Format, Location, NetPath, NetworkSpec, Nic, PlannedLayer, Snapshot};
+use iotax_model::target::{
+    BottomLocation, FileSpec, Format, NetPath, NetworkSpec, Nic, PlannedLayer, Snapshot,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -151,10 +153,10 @@ fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
 
 fn place(target: &TargetSpec) -> String {
     match target.stack.location() {
-        Some(Location::Path(path)) => format!("path {}", path.display()),
-        Some(Location::Device(device)) => format!("device {}", device.display()),
-        Some(Location::Group(group)) => format!("group {group}"),
-        Some(Location::Directory(dir)) => format!("directory {}", dir.display()),
+        Some(BottomLocation::Path(path)) => format!("path {}", path.display()),
+        Some(BottomLocation::Device(device)) => format!("device {}", device.display()),
+        Some(BottomLocation::Group(group)) => format!("group {group}"),
+        Some(BottomLocation::Directory(dir)) => format!("directory {}", dir.display()),
         None => format!("path {}", target.path().unwrap_or(Path::new("")).display()),
     }
 }

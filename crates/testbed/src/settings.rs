@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{LayerKind, Location, Setting, SettingScope, TargetSpec};
+use iotax_model::target::{BottomLocation, LayerKind, Setting, SettingScope, TargetSpec};
 use rustix::fs::{Access, FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -301,11 +301,13 @@ fn places(root: &Path, target: &TargetSpec, setting: Setting) -> Result<Vec<Path
 /// The existing file, directory or device at the bottom of a target.
 fn beneath(target: &TargetSpec) -> Option<PathBuf> {
     match target.stack.location()? {
-        Location::Path(path) if !path.exists() => {
+        BottomLocation::Path(path) if !path.exists() => {
             std::path::absolute(path).ok()?.parent().map(Path::to_owned)
         }
-        Location::Path(path) | Location::Directory(path) | Location::Device(path) => Some(path.to_owned()),
-        Location::Group(_) => None,
+        BottomLocation::Path(path) | BottomLocation::Directory(path) | BottomLocation::Device(path) => {
+            Some(path.to_owned())
+        }
+        BottomLocation::Group(_) => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use iotax_model::plan::Plan;
 use iotax_model::record::TargetRecord;
-use iotax_model::target::{Layer, LayerKind, Location, TargetSpec};
+use iotax_model::target::{BottomLocation, Layer, LayerKind, TargetSpec};
 use iotax_testbed::stack;
 
 use super::target::Target;
@@ -14,9 +14,9 @@ use super::target::Target;
 /// The directory on this host that a target's file is or will be in.
 fn directory(spec: &TargetSpec) -> Option<PathBuf> {
     let path = match spec.stack.location()? {
-        Location::Path(path) => path,
-        Location::Directory(dir) => return Some(dir.to_owned()),
-        Location::Device(_) | Location::Group(_) => return None,
+        BottomLocation::Path(path) => path,
+        BottomLocation::Directory(dir) => return Some(dir.to_owned()),
+        BottomLocation::Device(_) | BottomLocation::Group(_) => return None,
     };
     let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let is_device = fs::metadata(&place).is_ok_and(|found| !found.is_file());
@@ -34,7 +34,7 @@ pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::
     for spec in &plan.targets {
         let Some(directory) = directory(spec) else { continue };
         let Some(record) = before.iter().find(|record| record.name == spec.name) else { continue };
-        if let (Some(Location::Path(path)), Some(_)) = (spec.stack.location(), &record.found) {
+        if let (Some(BottomLocation::Path(path)), Some(_)) = (spec.stack.location(), &record.found) {
             anyhow::ensure!(
                 path.exists(),
                 "target {:?}: {} was there when the run was begun, and is gone; put it back and resume again, or begin a new run",

@@ -1,6 +1,11 @@
 //! Images measured through QEMU's own block layer, without a guest.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use iotax_testkit::require;
 use serde_json::Value;
@@ -66,20 +71,36 @@ fn layers_stand_on_one_another_in_any_order_that_fits() {
     lab.assert_nothing_left();
 }
 
-/// Each measurement begins with an empty overlay: a program that only reads finds the image as it was filled.
+/// The overlays of a snapshot that are there now.
+fn overlays(dir: &Path) -> BTreeSet<String> {
+    let entries =
+        |dir: &Path| fs::read_dir(dir).map(|all| all.flatten().collect::<Vec<_>>()).unwrap_or_default();
+    let folders = entries(dir).into_iter().flat_map(|folder| entries(&folder.path()));
+    let names = folders.map(|file| file.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains(".overlay-")).collect()
+}
+
+/// Each measurement begins with an empty overlay, which takes the place of the one before.
 #[test]
 fn a_snapshot_is_new_before_each_measurement() {
     require!(program "qemu-storage-daemon");
     let lab = Lab::new();
     let line = "WORK > qcow2 file + 3 external snapshots > fuse";
     let workloads = "[[workload]]\nname = 'w'\nrw = 'randwrite'\n[[workload]]\nname = 'r'\nrw = 'randread'\n";
-    let json = lab.json(&["run", &plan(&lab, &[("snapshot", line)], workloads), "--yes", "--json", "-"]);
-    let measurements = json["measurements"].as_array().expect("measurements");
-    assert_eq!(measurements.len(), 4);
-    assert!(
-        measurements.iter().all(|m| m["errors"].as_array().is_none_or(Vec::is_empty)),
-        "{measurements:?}"
-    );
+    let path = plan(&lab, &[("snapshot", line)], workloads);
+    let mut run = start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "filled");
+    let mut seen = BTreeSet::new();
+    while run.try_wait().expect("asked").is_none() {
+        let now = overlays(&lab.work());
+        assert!(now.len() <= 1, "{now:?}");
+        seen.extend(now);
+        thread::sleep(Duration::from_millis(2));
+    }
+    let expected = (1..=4).map(|number| format!("snapshot.overlay-{number}.qcow2"));
+    assert_eq!(seen, expected.collect(), "one for each measurement");
+    let json = fs::read(lab.path("out.json")).expect("results");
+    let json: Value = serde_json::from_slice(&json).expect("JSON");
+    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(4));
     assert!(layers(&json, "snapshot").contains(&"external snapshot"));
     lab.assert_nothing_left();
 }
@@ -119,7 +140,7 @@ fn a_daemon_that_dies_costs_its_own_target_alone() {
     assert!(killed.expect("pkill").success());
     child.wait().expect("it ends");
     let json: Value =
-        serde_json::from_slice(&std::fs::read(lab.path("out.json")).expect("results")).expect("JSON");
+        serde_json::from_slice(&fs::read(lab.path("out.json")).expect("results")).expect("JSON");
     let plain =
         json["measurements"].as_array().expect("measurements").iter().filter(|m| m["target"] == "plain");
     assert_eq!(plain.count(), 2, "{json}");

@@ -21,10 +21,10 @@ use layers::TargetTable;
 pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
 pub use layers::{
-    Accel, Aio, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, Format, FsType, FuseSpec,
-    GuestFs, GuestSpec, Interface, Kind, LayerSpec, LocalPath, Location, LoopSpec, LvKind, LvmSpec,
-    MachineType, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, PathSpec, PlannedLayer, Preallocation,
-    Snapshot,
+    Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, Format,
+    FsType, FuseSpec, GuestFs, GuestSpec, LayerInterface, LayerSpec, LayerType, LocalPath, LoopSpec, LvKind,
+    LvmSpec, MachineType, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, PathSpec, PlannedLayer,
+    Preallocation, Snapshot,
 };
 pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};

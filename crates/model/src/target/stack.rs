@@ -1,6 +1,6 @@
 //! Stacks: layers from the bottom up, each on what the one below it offers.
 
-use super::layers::{self, Below, Interface, LayerSpec, Location, PlannedLayer, Segments};
+use super::layers::{self, Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
 use super::{FileSpec, GuestSpec, NetworkSpec, Snapshot};
 
 /// The layers of a target, from the bottom up.
@@ -60,14 +60,14 @@ impl Stack {
 
     /// The place of its bottom on this machine.
     #[must_use]
-    pub fn location(&self) -> Option<Location<'_>> {
+    pub fn location(&self) -> Option<BottomLocation<'_>> {
         self.layers.first()?.kind().location()
     }
 
     /// What it offers to a workload, or to a further layer.
     #[must_use]
-    pub fn offers(&self) -> Interface {
-        self.layers.last().map_or(Interface::Nothing, |layer| layer.kind().offers())
+    pub fn offers(&self) -> LayerInterface {
+        self.layers.last().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())
     }
 
     /// Rejects stacks that cannot be built, with what would make them fit.
@@ -116,7 +116,7 @@ impl Stack {
                     .into(),
             );
         }
-        if guest.count > 1 && matches!(self.location(), Some(Location::Device(_))) {
+        if guest.count > 1 && matches!(self.location(), Some(BottomLocation::Device(_))) {
             return Err("several guests need a disk each: use file or lvm with a volume group".into());
         }
         Ok(())
@@ -130,11 +130,13 @@ impl Stack {
         }
         let top = self.layers.last()?;
         match (top.kind().offers(), top) {
-            (Interface::GuestDisk, _) => {
+            (LayerInterface::GuestDisk, _) => {
                 Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
             }
-            (Interface::Block, PlannedLayer::Loop(_)) => Some("a loop device is a raw disk; leave loop out"),
-            (Interface::Block, _) => {
+            (LayerInterface::Block, PlannedLayer::Loop(_)) => {
+                Some("a loop device is a raw disk; leave loop out")
+            }
+            (LayerInterface::Block, _) => {
                 Some("a device or volume is raw; add filesystem = { type = \"ext4\" } and file = {}")
             }
             _ => None,
@@ -191,7 +193,7 @@ fn unknown(text: &str) -> String {
 /// Rejects a layer that cannot stand on the one below it.
 fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String> {
     let (key, accepted) = (layer.kind().key(), layer.kind().stands_on());
-    let offered = below.map_or(Interface::Nothing, |below| below.kind().offers());
+    let offered = below.map_or(LayerInterface::Nothing, |below| below.kind().offers());
     if accepted.contains(&offered) {
         return Ok(());
     }
@@ -203,10 +205,10 @@ fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String>
             _ => format!("{key} needs {needed} below it"),
         });
     };
-    if accepted == [Interface::Nothing] {
+    if accepted == [LayerInterface::Nothing] {
         return Err(format!("{key} stands at the bottom, which {below} excludes; give one of them"));
     }
-    if offered == Interface::Found {
+    if offered == LayerInterface::Found {
         return Err(format!(
             "{below} is measured where it is, so {key} cannot stand on it; give file, device or lvm in its place"
         ));
@@ -217,7 +219,7 @@ fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String>
 }
 
 /// `a block device, a raw file or a disk image`.
-fn needed(accepted: &[Interface]) -> String {
+fn needed(accepted: &[LayerInterface]) -> String {
     let words: Vec<&str> = accepted.iter().map(|interface| interface.words()).collect();
     match words.split_last() {
         Some((last, [])) => (*last).to_owned(),
@@ -227,7 +229,7 @@ fn needed(accepted: &[Interface]) -> String {
 }
 
 /// A layer that stands on one interface and offers another.
-fn between(offered: Interface, accepted: &[Interface]) -> Option<&'static str> {
+fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<&'static str> {
     let fits = |layer: &PlannedLayer| {
         layer.kind().stands_on().contains(&offered) && accepted.contains(&layer.kind().offers())
     };
@@ -235,7 +237,7 @@ fn between(offered: Interface, accepted: &[Interface]) -> Option<&'static str> {
 }
 
 /// The layers on which a workload can run, and that stand on an interface.
-fn completing(offered: Interface) -> Vec<&'static str> {
+fn completing(offered: LayerInterface) -> Vec<&'static str> {
     let fits = |layer: &PlannedLayer| {
         // A file in the target's own filesystem names no directory.
         layer.kind().stands_on().contains(&offered) && layer.kind().offers().is_measurable()
@@ -380,15 +382,15 @@ mod tests {
         let layers = (bottom(), prop::collection::vec(upper, 0..4), prop::option::of(guest()));
         layers.prop_map(|(mut stack, upper, guest)| {
             for (filesystem, file, direct_io) in upper {
-                if stack.offers() == Interface::RawFile {
+                if stack.offers() == LayerInterface::RawFile {
                     stack = stack.with(LoopSpec { direct_io });
                 }
-                if stack.offers() == Interface::Block {
+                if stack.offers() == LayerInterface::Block {
                     stack = stack.with(filesystem).with(file);
                 }
             }
             match guest {
-                Some(guest) if stack.offers() != Interface::Found => stack.with(guest),
+                Some(guest) if stack.offers() != LayerInterface::Found => stack.with(guest),
                 _ => stack,
             }
         })

@@ -9,7 +9,7 @@ use iotax_model::target::{Format, Preallocation, RequiredSpace, TargetSpec};
 use iotax_model::units::Bytes;
 
 use super::ground::{BlockGround, Ground};
-use super::layer::{self, Site};
+use super::layer::{self, LayerSite};
 use super::lvm::Volumes;
 use super::{Built, existing, raw};
 use crate::build_error::BuildError;
@@ -65,7 +65,7 @@ impl Builder {
             let Some(kind) = layer::build(layer) else { continue };
             let (below, above) = (&layers[..height], &layers[height + 1..]);
             let (origin, warnings, shown) = (&mut origin, &mut warnings, &mut shown);
-            let mut site = Site {
+            let mut site = LayerSite {
                 builder: &mut *self,
                 undo_log: &mut *undo_log,
                 target,

@@ -5,7 +5,7 @@ use iotax_model::units::human;
 use iotax_model::wire::Identity;
 
 use super::ground::{BlockGround, Ground};
-use super::layer::{Build, Check, Site};
+use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::check_length;
 use super::sizes::size_on;
@@ -42,7 +42,7 @@ impl Build for DeviceSpec {
         }
     }
 
-    fn build(&self, _: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+    fn build(&self, _: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let Self(path) = self;
         if at.target.lvm().is_some() {
             // The volume's group is made on it.

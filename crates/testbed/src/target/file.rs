@@ -7,7 +7,7 @@ use iotax_model::target::{FileSpec, Format, PlannedLayer, Preallocation, Require
 use iotax_model::units::Bytes;
 
 use super::ground::Ground;
-use super::layer::{Build, Check, Site};
+use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::{check_created, check_directory};
 use super::sizes::size_on;
@@ -34,7 +34,7 @@ impl Build for FileSpec {
         Ok(())
     }
 
-    fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let directory = match &self.dir {
             Some(dir) => at.builder.folder(dir, at.undo_log)?,
             None => below.directory()?,

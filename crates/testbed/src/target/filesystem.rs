@@ -9,7 +9,7 @@ use iotax_model::units::{Bytes, human};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::ground::{BlockGround, Ground};
-use super::layer::{Build, Check, Site};
+use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::check_created;
 use super::sizes::room;
@@ -36,7 +36,7 @@ impl Build for FilesystemSpec {
         check_created(at.plan, &at.plan.work_on(at.target))
     }
 
-    fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let BlockGround { area, claim, .. } = below.block()?;
         if let Some(claim) = claim.as_ref().filter(|_| !at.builder.permission.signature) {
             claim.check_signature()?;

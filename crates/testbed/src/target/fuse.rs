@@ -15,7 +15,7 @@ use rustix::fs::Access;
 
 use super::ShownImage;
 use super::ground::Ground;
-use super::layer::{Build, Check, Site};
+use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::raw::RawFile;
 use crate::build_error::BuildError;
@@ -47,7 +47,7 @@ impl Build for FuseSpec {
         }
     }
 
-    fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let (path, format) = match below {
             Ground::Raw(file) => (file.path, Format::Raw),
             Ground::Built(built) => (built.path, built.format),

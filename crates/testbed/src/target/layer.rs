@@ -22,7 +22,7 @@ pub(super) trait Build {
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal>;
 
     /// Builds it on `below`.
-    fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError>;
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError>;
 }
 
 /// The kind of a layer; `None` for what is not built here: it is measured where it is, or its network and its guest are made elsewhere.
@@ -48,7 +48,7 @@ pub(super) struct Check<'a> {
 }
 
 /// A layer that is built, with what the layers of its target share.
-pub(super) struct Site<'a> {
+pub(super) struct LayerSite<'a> {
     pub(super) builder: &'a mut Builder,
     pub(super) undo_log: &'a mut UndoLog,
     pub(super) target: &'a TargetSpec,
@@ -64,7 +64,7 @@ pub(super) struct Site<'a> {
     pub(super) shown: &'a mut Option<ShownImage>,
 }
 
-impl Site<'_> {
+impl LayerSite<'_> {
     /// The bytes that the layer has to offer.
     pub(super) fn size(&self) -> Bytes {
         size_on(self.above, self.builder.space)

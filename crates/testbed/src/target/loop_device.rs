@@ -9,7 +9,7 @@ use iotax_model::wire::Identity;
 
 use super::Built;
 use super::ground::Ground;
-use super::layer::{Build, Check, Site};
+use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::raw::RawFile;
 use crate::build_error::BuildError;
@@ -24,7 +24,7 @@ impl Build for LoopSpec {
         check()
     }
 
-    fn build(&self, below: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let mut built = build(below.raw()?, self, at.undo_log)?;
         at.warnings.append(&mut built.warnings);
         Ok(Ground::Built(Box::new(built)))

@@ -5,28 +5,28 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, Interface, Kind, Location, PlannedLayer, Segments, word};
+use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, word};
 
 /// A block device. iotax writes to it only if the command line names it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct DeviceSpec(pub PathBuf);
 
-impl Kind for DeviceSpec {
+impl LayerType for DeviceSpec {
     fn key(&self) -> &'static str {
         "device"
     }
 
-    fn stands_on(&self) -> &'static [Interface] {
-        &[Interface::Nothing]
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::Nothing]
     }
 
-    fn offers(&self) -> Interface {
-        Interface::Block
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::Block
     }
 
-    fn location(&self) -> Option<Location<'_>> {
-        Some(Location::Device(&self.0))
+    fn location(&self) -> Option<BottomLocation<'_>> {
+        Some(BottomLocation::Device(&self.0))
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

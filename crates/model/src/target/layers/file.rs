@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, Interface, Kind, Location, PlannedLayer, Segments, keys};
+use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -105,19 +105,19 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-impl Kind for FileSpec {
+impl LayerType for FileSpec {
     fn key(&self) -> &'static str {
         "file"
     }
 
-    fn stands_on(&self) -> &'static [Interface] {
-        if self.dir.is_some() { &[Interface::Nothing] } else { &[Interface::Directory] }
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        if self.dir.is_some() { &[LayerInterface::Nothing] } else { &[LayerInterface::Directory] }
     }
 
-    fn offers(&self) -> Interface {
+    fn offers(&self) -> LayerInterface {
         match self.format {
-            Format::Raw => Interface::RawFile,
-            _ => Interface::Image,
+            Format::Raw => LayerInterface::RawFile,
+            _ => LayerInterface::Image,
         }
     }
 
@@ -167,8 +167,8 @@ impl Kind for FileSpec {
         Ok(())
     }
 
-    fn location(&self) -> Option<Location<'_>> {
-        self.dir.as_deref().map(Location::Directory)
+    fn location(&self) -> Option<BottomLocation<'_>> {
+        self.dir.as_deref().map(BottomLocation::Directory)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

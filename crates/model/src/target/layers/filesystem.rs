@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, Interface, Kind, PlannedLayer, Segments};
+use super::{Below, FromLine, LayerInterface, LayerType, PlannedLayer, Segments};
 use crate::words::words;
 
 words! {
@@ -33,17 +33,17 @@ pub struct FilesystemSpec {
     pub nodatacow: bool,
 }
 
-impl Kind for FilesystemSpec {
+impl LayerType for FilesystemSpec {
     fn key(&self) -> &'static str {
         "filesystem"
     }
 
-    fn stands_on(&self) -> &'static [Interface] {
-        &[Interface::Block]
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::Block]
     }
 
-    fn offers(&self) -> Interface {
-        Interface::Directory
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::Directory
     }
 
     fn check(&self) -> Result<(), String> {

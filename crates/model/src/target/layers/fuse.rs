@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::guest::check_aio;
-use super::{Aio, Below, CacheMode, FromLine, Interface, Kind, PlannedLayer, Segments, keys};
+use super::{Aio, Below, CacheMode, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
 
 /// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a raw file by its FUSE export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,17 +22,17 @@ impl Default for FuseSpec {
     }
 }
 
-impl Kind for FuseSpec {
+impl LayerType for FuseSpec {
     fn key(&self) -> &'static str {
         "fuse"
     }
 
-    fn stands_on(&self) -> &'static [Interface] {
-        &[Interface::RawFile, Interface::Image]
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::RawFile, LayerInterface::Image]
     }
 
-    fn offers(&self) -> Interface {
-        Interface::RawFile
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::RawFile
     }
 
     fn check(&self) -> Result<(), String> {

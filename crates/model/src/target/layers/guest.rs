@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Below, FromLine, Interface, Kind, PlannedLayer, Segments, keys};
+use super::{Below, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -308,17 +308,17 @@ const OF_MACHINE: [&str; 6] = ["vcpus", "memory", "machine", "filesystem", "coun
 /// The keys that a line tells by its words.
 const TOLD: [&str; 5] = ["bus", "cache", "aio", "count", "filesystem"];
 
-impl Kind for GuestSpec {
+impl LayerType for GuestSpec {
     fn key(&self) -> &'static str {
         "guest"
     }
 
-    fn stands_on(&self) -> &'static [Interface] {
-        &[Interface::Block, Interface::RawFile, Interface::Image, Interface::GuestNetwork]
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::Block, LayerInterface::RawFile, LayerInterface::Image, LayerInterface::GuestNetwork]
     }
 
-    fn offers(&self) -> Interface {
-        if self.filesystem.is_some() { Interface::FileInGuest } else { Interface::GuestDisk }
+    fn offers(&self) -> LayerInterface {
+        if self.filesystem.is_some() { LayerInterface::FileInGuest } else { LayerInterface::GuestDisk }
     }
 
     fn check(&self) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, Interface, Kind, PlannedLayer, Segments};
+use super::{Below, FromLine, LayerInterface, LayerType, PlannedLayer, Segments};
 
 /// A loop device over the target's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -19,17 +19,17 @@ impl Default for LoopSpec {
     }
 }
 
-impl Kind for LoopSpec {
+impl LayerType for LoopSpec {
     fn key(&self) -> &'static str {
         "loop"
     }
 
-    fn stands_on(&self) -> &'static [Interface] {
-        &[Interface::RawFile]
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::RawFile]
     }
 
-    fn offers(&self) -> Interface {
-        Interface::Block
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::Block
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

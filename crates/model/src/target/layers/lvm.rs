@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, Interface, Kind, Location, PlannedLayer, Segments};
+use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments};
 use crate::words::words;
 
 words! {
@@ -37,21 +37,21 @@ impl Default for LvmSpec {
     }
 }
 
-impl Kind for LvmSpec {
+impl LayerType for LvmSpec {
     fn key(&self) -> &'static str {
         "lvm"
     }
 
-    fn stands_on(&self) -> &'static [Interface] {
-        if self.vg.is_some() { &[Interface::Nothing] } else { &[Interface::Block] }
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        if self.vg.is_some() { &[LayerInterface::Nothing] } else { &[LayerInterface::Block] }
     }
 
-    fn offers(&self) -> Interface {
-        Interface::Block
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::Block
     }
 
-    fn location(&self) -> Option<Location<'_>> {
-        self.vg.as_deref().map(Location::Group)
+    fn location(&self) -> Option<BottomLocation<'_>> {
+        self.vg.as_deref().map(BottomLocation::Group)
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

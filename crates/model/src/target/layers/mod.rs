@@ -1,6 +1,6 @@
 //! The kinds of layers that a plan can name, a file for each.
 //!
-//! A new kind is a file here with its keys and its [`Kind`], and a line in `layers!` below, from which the table form of plans and its
+//! A new kind is a file here with its keys and its [`LayerType`], and a line in `layers!` below, from which the table form of plans and its
 //! schema follow. The compiler then asks for its construction in `testbed::target`.
 
 mod device;
@@ -35,7 +35,7 @@ use segments::{keys, word};
 
 /// What a layer offers to the one above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interface {
+pub enum LayerInterface {
     /// The machine itself: what stands on it is at the bottom.
     Nothing,
     /// A block device.
@@ -56,7 +56,7 @@ pub enum Interface {
     Found,
 }
 
-impl Interface {
+impl LayerInterface {
     /// Returns whether a workload can run on it.
     #[must_use]
     pub const fn is_measurable(self) -> bool {
@@ -85,7 +85,7 @@ impl Interface {
 
 /// The place of a stack's bottom on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Location<'a> {
+pub enum BottomLocation<'a> {
     /// A file or device that is measured as it is; it may not exist yet.
     Path(&'a Path),
     /// A block device.
@@ -97,15 +97,15 @@ pub enum Location<'a> {
 }
 
 /// A kind of layer.
-pub trait Kind {
+pub trait LayerType {
     /// Its key in a target's table.
     fn key(&self) -> &'static str;
 
     /// What it can stand on.
-    fn stands_on(&self) -> &'static [Interface];
+    fn stands_on(&self) -> &'static [LayerInterface];
 
     /// What it offers to the layer above.
-    fn offers(&self) -> Interface;
+    fn offers(&self) -> LayerInterface;
 
     /// Rejects settings that do not fit together.
     fn check(&self) -> Result<(), String> {
@@ -113,7 +113,7 @@ pub trait Kind {
     }
 
     /// Its place on this machine if it is at the bottom.
-    fn location(&self) -> Option<Location<'_>> {
+    fn location(&self) -> Option<BottomLocation<'_>> {
         None
     }
 
@@ -128,7 +128,7 @@ pub trait Kind {
 
 /// A kind that a line can name.
 trait FromLine: Sized {
-    /// Reads what [`Kind::segments`] says; `None` if the next segment is another kind's.
+    /// Reads what [`LayerType::segments`] says; `None` if the next segment is another kind's.
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>>;
 }
 
@@ -142,7 +142,7 @@ pub(in crate::target) struct Below<'a> {
 }
 
 /// A layer of one of these kinds.
-pub trait LayerSpec: Kind + Sized {
+pub trait LayerSpec: LayerType + Sized {
     /// This kind's settings of a layer.
     fn of(layer: &PlannedLayer) -> Option<&Self>;
     /// The same, to change them.
@@ -158,12 +158,12 @@ macro_rules! layers {
         impl PlannedLayer {
             /// What all kinds have in common.
             #[must_use]
-            pub fn kind(&self) -> &dyn Kind {
+            pub fn kind(&self) -> &dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 
             /// The same, to change it.
-            pub fn kind_mut(&mut self) -> &mut dyn Kind {
+            pub fn kind_mut(&mut self) -> &mut dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
             }
 

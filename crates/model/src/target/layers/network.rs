@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, GuestSpec, Interface, Kind, PlannedLayer, Segments, keys};
+use super::{Below, FromLine, GuestSpec, LayerInterface, LayerType, PlannedLayer, Segments, keys};
 use crate::net::{PORT, Peer};
 use crate::target::Remote;
 use crate::words::words;
@@ -264,17 +264,17 @@ impl NetworkSpec {
     }
 }
 
-impl Kind for NetworkSpec {
+impl LayerType for NetworkSpec {
     fn key(&self) -> &'static str {
         "network"
     }
 
-    fn stands_on(&self) -> &'static [Interface] {
-        &[Interface::Nothing]
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::Nothing]
     }
 
-    fn offers(&self) -> Interface {
-        if self.via.needs_guest() { Interface::GuestNetwork } else { Interface::Found }
+    fn offers(&self) -> LayerInterface {
+        if self.via.needs_guest() { LayerInterface::GuestNetwork } else { LayerInterface::Found }
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, Interface, Kind, Location, PlannedLayer, Segments, word};
+use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, word};
 use crate::target::Remote;
 
 /// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another.
@@ -13,25 +13,25 @@ use crate::target::Remote;
 #[serde(transparent)]
 pub struct PathSpec(pub PathBuf);
 
-impl Kind for PathSpec {
+impl LayerType for PathSpec {
     fn key(&self) -> &'static str {
         "path"
     }
 
-    fn stands_on(&self) -> &'static [Interface] {
-        &[Interface::Nothing]
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::Nothing]
     }
 
-    fn offers(&self) -> Interface {
-        Interface::Found
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::Found
     }
 
     fn check(&self) -> Result<(), String> {
         if Remote::is_meant(&self.0) { Remote::parse(&self.0.to_string_lossy()).map(drop) } else { Ok(()) }
     }
 
-    fn location(&self) -> Option<Location<'_>> {
-        (!Remote::is_meant(&self.0)).then_some(Location::Path(&self.0))
+    fn location(&self) -> Option<BottomLocation<'_>> {
+        (!Remote::is_meant(&self.0)).then_some(BottomLocation::Path(&self.0))
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {

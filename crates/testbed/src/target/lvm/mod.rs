@@ -15,7 +15,7 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
 use super::ground::{BlockGround, Ground};
-use super::layer::{Build, Check, Site};
+use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::origin::{Origin, create};
 use crate::build_error::BuildError;
@@ -51,7 +51,7 @@ impl Build for LvmSpec {
         Ok(())
     }
 
-    fn build(&self, _: Ground, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+    fn build(&self, _: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         match at.builder.volumes.location(at.target) {
             Some(location) => ground(&location, at),
             None => Err(Refusal::input("lvm stands on a device or in a group, and there is none").into()),
@@ -60,7 +60,7 @@ impl Build for LvmSpec {
 }
 
 /// The block device of a target that uses LVM: its volume, or the bytes below that of another target.
-pub(super) fn ground(location: &VolumeLocation, at: &mut Site<'_>) -> Result<Ground, BuildError> {
+pub(super) fn ground(location: &VolumeLocation, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
     let permission = at.builder.permission.clone();
     let volume = at.builder.volumes.build(at.target, location, &permission, at.undo_log)?;
     let Volume { path, offset, size, shared, identity, origin } = volume;
