@@ -134,6 +134,9 @@ fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
         }
         PlannedLayer::File(file) => image(file).collect(),
         PlannedLayer::Fuse(export) => vec![Part::new("fuse", "QEMU's block layer by FUSE", export, &[])],
+        PlannedLayer::Virtio(export) => {
+            vec![Part::new("virtio", "QEMU's block layer and virtio", export, &[])]
+        }
         PlannedLayer::Loop(over) => vec![Part::new("loop", "loop device", over, &[])],
         PlannedLayer::Guest(guest) => {
             let part = Part::new("guest", format!("{} + guest", guest.bus), guest, &["filesystem"]);

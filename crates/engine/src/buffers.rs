@@ -2,10 +2,12 @@
 #![expect(unsafe_code, reason = "memory that the kernel reads and writes behind the compiler's back")]
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::ptr::{self, NonNull};
 
 use iotax_model::workload::Memory;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// The right to use one buffer. It cannot be copied: queueing an I/O gives it away, and the completion returns it, so nobody
 /// touches a buffer that the kernel is using.
@@ -66,6 +68,25 @@ impl Buffers {
             Memory::ShmHuge => whole(bytes.next_multiple_of(HUGE), MapFlags::SHARED | RESERVED)?,
         };
         Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, slots))
+    }
+
+    /// As [`Self::new`], in a file of memory that another process can map too.
+    pub(crate) fn shared(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>, OwnedFd)> {
+        let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
+        let file = memfd_create("buffers", MemfdFlags::CLOEXEC)?;
+        ftruncate(&file, bytes as u64)?;
+        // SAFETY: a fresh mapping of a file that nobody else has, at an address of the kernel's choice, affects no other memory.
+        let begin = unsafe {
+            mmap(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
+        }?;
+        let begin = NonNull::new(begin.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let slots = (0..count).map(Slot).collect();
+        Ok((Self { memory: begin, slot_bytes, mapping: (begin, bytes) }, slots, file))
+    }
+
+    /// The address and the bytes of the mapping.
+    pub(crate) fn mapped(&self) -> (usize, usize) {
+        (self.mapping.0.as_ptr().expose_provenance(), self.mapping.1)
     }
 
     /// The address of a slot's buffer of `slot_bytes` bytes.

@@ -60,6 +60,16 @@ pub enum EngineError {
         /// The system's answer.
         libaio: io::Error,
     },
+    /// A queue does not hold so many I/Os.
+    #[error(
+        "iodepth = {iodepth}: a queue of a virtio device holds {most} I/Os; use numjobs for more at once"
+    )]
+    QueueDepth {
+        /// The requested depth.
+        iodepth: u32,
+        /// The most that there can be.
+        most: u32,
+    },
     /// The buffers would not fit into memory.
     #[error(
         "numjobs x iodepth x bs = {asked} of buffers are more than half of this machine's {memory} of memory; \
@@ -152,6 +162,17 @@ pub enum Refusal {
     /// Direct I/O was asked for and is not to be had.
     #[error("direct I/O (O_DIRECT) is refused by {0}; use direct = false")]
     NoDirect(&'static str),
+    /// Buffered I/O to a virtio device.
+    #[error("is a virtio device, whose driver has no page cache; use direct = true")]
+    NoCache,
+    /// I/O by system calls to a virtio device.
+    #[error("is a virtio device, which takes no system calls; {0}")]
+    NoCalls(String),
+    /// The engine of virtio devices for something else.
+    #[error(
+        "is no virtio device, which ioengine = libblkio is for; use ioengine = auto, or a target with a virtio layer"
+    )]
+    NoQueues,
     /// Nothing can be discarded.
     #[error("trims are not to be had here: {0}; use an rw that reads or writes")]
     NoTrim(&'static str),

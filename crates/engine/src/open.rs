@@ -5,15 +5,19 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use iotax_model::units::Bytes;
 use iotax_model::wire::{Identity, Job};
-use iotax_model::workload::{SyncMode, Workload};
+use iotax_model::workload::{IoEngine, SyncMode, Workload};
 use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
+use crate::backend::{Backend, BackendTask, Device, VIRTIO_SECTOR, perform};
+use crate::buffers::Slot;
 use crate::error::{EngineError, Refusal};
-use crate::{identity, queue};
+use crate::request::{Direction, Io};
+use crate::{identity, page_cache, queue};
 
 /// Makes a hole and leaves the file's length.
 pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
@@ -69,6 +73,8 @@ pub(crate) struct Target {
     pub(crate) file: File,
     pub(crate) access: Access,
     pub(crate) is_device: bool,
+    /// The virtio device at the socket that `file` is.
+    pub(crate) virtio: Option<Arc<Device>>,
     /// Bytes it holds.
     pub(crate) length: u64,
 }
@@ -101,6 +107,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         identity: job.identity,
     };
     let target = open(path, access).map_err(&refuse)?;
+    target.check_engine(workload).map_err(&refuse)?;
     let size = workload.span(job.size).unwrap_or(Bytes(u64::MAX));
     let (offset, length) = (workload.offset, Bytes(target.length));
     if size.0.checked_add(offset.0).is_none_or(|end| end > length.0) {
@@ -149,14 +156,22 @@ fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> 
 /// Opens an existing file or block device. A device that is to be written is claimed (O_EXCL) for as long as the target
 /// stays open, unless a layer that iotax made holds it.
 pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
-    let is_device = kind(path)?;
+    let kind = kind(path)?;
+    let is_device = kind != Kind::File;
     let claim = if is_device && access.write && !access.shared { libc::O_EXCL } else { 0 };
-    let mut file = access.open(path, claim).map_err(|error| refusal_of_open(error, access, is_device))?;
+    let opened = if kind == Kind::Socket { open_socket(path) } else { access.open(path, claim) };
+    let mut file = opened.map_err(|error| refusal_of_open(error, access, is_device))?;
     if let Some(identity) = access.identity {
         let is_it = identity::is(&file, identity);
         if !is_it.map_err(|error| Refusal::System { doing: "it cannot be looked at", error })? {
             return Err(Refusal::Replaced);
         }
+    }
+    if kind == Kind::Socket {
+        let doing = "no virtio device answers there (vhost-user-blk)";
+        let device = Device::at(&file).map_err(|error| Refusal::System { doing, error })?;
+        let length = device.length;
+        return Ok(Target { file, access, is_device, virtio: Some(device), length });
     }
     // A device node may lie on a tmpfs; the device does not.
     if access.direct && !is_device && is_tmpfs(&file) {
@@ -165,7 +180,7 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
     let length = file
         .seek(SeekFrom::End(0))
         .map_err(|error| Refusal::System { doing: "its length cannot be read", error })?;
-    Ok(Target { file, access, is_device, length })
+    Ok(Target { file, access, is_device, virtio: None, length })
 }
 
 /// Opens past the page cache if the filesystem does that.
@@ -178,19 +193,33 @@ pub(crate) fn directly_if_possible(path: &Path, access: Access) -> Result<Target
     .map_err(at_path(path))
 }
 
-/// True for a block device, false for a file. Looks before opening: opening a pipe would block.
-fn kind(path: &Path) -> Result<bool, Refusal> {
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Device,
+    /// Where a program serves a virtio device.
+    Socket,
+}
+
+/// A socket as a path only (O_PATH): it is connected to, not opened.
+fn open_socket(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_PATH).open(path)
+}
+
+/// Looks before opening: opening a pipe would block.
+fn kind(path: &Path) -> Result<Kind, Refusal> {
     let metadata = path.metadata().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Refusal::Missing,
         _ => Refusal::System { doing: "cannot be looked at", error },
     })?;
     match metadata.file_type() {
-        kind if kind.is_file() => Ok(false),
-        kind if kind.is_block_device() => Ok(true),
+        kind if kind.is_file() => Ok(Kind::File),
+        kind if kind.is_block_device() => Ok(Kind::Device),
+        kind if kind.is_socket() => Ok(Kind::Socket),
         kind if kind.is_dir() => Err(Refusal::Directory),
         kind if kind.is_char_device() => Err(Refusal::Kind("character device")),
         kind if kind.is_fifo() => Err(Refusal::Kind("pipe")),
-        kind if kind.is_socket() => Err(Refusal::Kind("socket")),
         _ => Err(Refusal::Kind("thing of unknown kind")),
     }
 }
@@ -210,8 +239,41 @@ fn is_tmpfs(file: &File) -> bool {
 }
 
 impl Target {
+    /// Refuses a workload that does I/O in another way than the target takes it.
+    fn check_engine(&self, workload: &Workload) -> Result<(), Refusal> {
+        let takes_queues = workload.ioengine == IoEngine::Libblkio;
+        match &self.virtio {
+            None if takes_queues => Err(Refusal::NoQueues),
+            Some(_) if !workload.direct => Err(Refusal::NoCache),
+            Some(_) if workload.test.is_some() => {
+                Err(Refusal::NoCalls("use an rw that reads or writes in place of test".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Has what was written made durable.
+    pub(crate) fn sync_data(&self) -> io::Result<()> {
+        match &self.virtio {
+            None => self.file.sync_data(),
+            Some(_) => perform(self, 1, VIRTIO_SECTOR as usize, Flush).map_err(io::Error::other)?,
+        }
+    }
+
+    /// Drops the clean pages of a file or device, after cleaning them; a virtio device's driver has none.
+    pub(crate) fn drop_pages(&self) -> io::Result<()> {
+        if self.virtio.is_some() { self.sync_data() } else { page_cache::drop_pages(&self.file) }
+    }
+
     /// Refuses a target of which it can be known, without discarding anything, that it cannot discard.
     fn check_trim(&self) -> Result<(), Refusal> {
+        if let Some(device) = &self.virtio {
+            return if device.discards {
+                Ok(())
+            } else {
+                Err(Refusal::NoTrim("its virtio device discards nothing"))
+            };
+        }
         if self.is_device {
             let most = queue::attribute(&self.file, "discard_max_bytes");
             return if most == Some(0) {
@@ -230,6 +292,9 @@ impl Target {
     /// The alignment that direct I/O needs for offsets and lengths, in bytes: a device's logical block size, or the filesystem's
     /// answer (Linux 6.1 and later). `None`: no direct I/O, or not known.
     pub(crate) fn direct_unit(&self) -> Option<u64> {
+        if self.virtio.is_some() {
+            return Some(VIRTIO_SECTOR);
+        }
         if !self.access.direct {
             return None;
         }
@@ -244,6 +309,9 @@ impl Target {
     /// The same file, opened anew for one worker: workers that share one open file would share its reference count, a
     /// cache line that every pread and pwrite changes. Where /proc is not mounted they share it after all.
     pub(crate) fn reopen(&self) -> io::Result<File> {
+        if self.virtio.is_some() {
+            return self.file.try_clone();
+        }
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         self.access.open(Path::new(&path), 0).or_else(|_| self.file.try_clone())
     }
@@ -251,6 +319,26 @@ impl Target {
     /// Reopens it for worker number `worker`.
     pub(crate) fn reopen_for(&self, worker: u32) -> Result<File, EngineError> {
         self.reopen().map_err(EngineError::system(format!("opening the target for worker {worker}")))
+    }
+}
+
+/// One flush.
+struct Flush;
+
+impl BackendTask for Flush {
+    fn perform<B: Backend>(self, mut backend: B, mut free: Vec<Slot>) -> io::Result<()> {
+        let mut done = Vec::with_capacity(1);
+        if let Some(slot) = free.pop() {
+            backend.queue(slot, Io { direction: Direction::DataSync, offset: 0, length: 0 });
+        }
+        while done.is_empty() {
+            backend.submit(u64::MAX)?;
+            backend.reap(&mut done);
+        }
+        match done[0].result {
+            ..0 => Err(io::Error::from_raw_os_error(-done[0].result)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -284,7 +372,7 @@ mod tests {
         for (name, job, reason) in [
             ("absent", job(rw(Rw::RandRead), 4096, false), "does not exist"),
             ("", job(rw(Rw::RandRead), 4096, false), "is a directory"),
-            ("socket", job(rw(Rw::RandRead), 4096, false), "is a socket"),
+            ("socket", job(rw(Rw::RandRead), 4096, false), "no virtio device answers"),
             ("pipe", job(rw(Rw::RandRead), 4096, false), "is a pipe"),
             ("file", job(rw(Rw::RandWrite), 8192, false), "rw = randwrite writes"),
             ("file", job(rw(Rw::ReadWrite), 8192, false), "rw = rw writes"),

@@ -10,7 +10,7 @@ use iotax_model::wire::Area;
 use iotax_model::workload::{Content, SyncMode, Verify, Workload};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::backend::{Backend, Completion, Options, Psync, Setup, Uring};
+use crate::backend::{self, Backend, BackendTask, Completion, VIRTIO_SECTOR};
 use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
@@ -55,23 +55,13 @@ pub fn fill(
     }
     let failed = |doing: &str| EngineError::system(format!("{}: {doing}", path.display()));
     let filling = Filling::new(content, seed);
-    let body = size.0 - size.0 % DIRECT_UNIT;
-    let setup = |depth| -> Result<Setup, EngineError> {
-        let file = target.reopen().map_err(failed("opening it again"))?;
-        Ok(Setup { file, depth, slot_bytes: CHUNK as usize, options: Options::default() })
-    };
-    let written = match Uring::open(setup(DEPTH)?) {
-        Ok((backend, slots)) => write_all(backend, slots, &filling, offset.0, body, progress),
-        Err(EngineError::NoIoUring { .. }) => {
-            let (backend, slots) = Psync::open(setup(1)?)?;
-            write_all(backend, slots, &filling, offset.0, body, progress)
-        }
-        Err(error) => return Err(error),
-    };
-    written.map_err(failed("filling"))?;
+    let unit = if target.virtio.is_some() { VIRTIO_SECTOR } else { DIRECT_UNIT };
+    let body = size.0 - size.0 % unit;
+    let task = Fill { filling: &filling, begin: offset.0, bytes: body, progress };
+    backend::perform(&target, DEPTH, CHUNK as usize, task)?.map_err(failed("filling"))?;
     write_tail(&target.file, &filling, offset.0 + body, offset.0 + size.0)
         .map_err(failed("filling its last bytes"))?;
-    target.file.sync_data().map_err(failed("flushing"))?;
+    target.sync_data().map_err(failed("flushing"))?;
     progress(size);
     Ok(())
 }
@@ -100,44 +90,47 @@ impl Filling {
 }
 
 /// Writes `bytes` from `begin` on in chunks; the content of each is given by its number.
-fn write_all<B: Backend>(
-    mut backend: B,
-    mut free: Vec<Slot>,
-    filling: &Filling,
+struct Fill<'a> {
+    filling: &'a Filling,
     begin: u64,
     bytes: u64,
-    progress: &mut dyn FnMut(Bytes),
-) -> io::Result<()> {
-    let mut pending = vec![Io { direction: Direction::Write, offset: 0, length: 0 }; free.len()];
-    let mut done = Vec::with_capacity(free.len());
-    let (mut queued, mut written) = (0, 0);
-    let mut told_at = clock::now();
-    while written < bytes {
-        while queued < bytes
-            && let Some(mut slot) = free.pop()
-        {
-            let length = u32::try_from(bytes - queued).unwrap_or(CHUNK).min(CHUNK);
-            let io = Io { direction: Direction::Write, offset: begin + queued, length };
-            filling.put(io, &mut backend.buffer(&mut slot)[..length as usize]);
-            pending[slot.index()] = io;
-            backend.queue(slot, io);
-            queued += u64::from(length);
+    progress: &'a mut dyn FnMut(Bytes),
+}
+
+impl BackendTask for Fill<'_> {
+    fn perform<B: Backend>(self, mut backend: B, mut free: Vec<Slot>) -> io::Result<()> {
+        let Self { filling, begin, bytes, progress } = self;
+        let mut pending = vec![Io { direction: Direction::Write, offset: 0, length: 0 }; free.len()];
+        let mut done = Vec::with_capacity(free.len());
+        let (mut queued, mut written) = (0, 0);
+        let mut told_at = clock::now();
+        while written < bytes {
+            while queued < bytes
+                && let Some(mut slot) = free.pop()
+            {
+                let length = u32::try_from(bytes - queued).unwrap_or(CHUNK).min(CHUNK);
+                let io = Io { direction: Direction::Write, offset: begin + queued, length };
+                filling.put(io, &mut backend.buffer(&mut slot)[..length as usize]);
+                pending[slot.index()] = io;
+                backend.queue(slot, io);
+                queued += u64::from(length);
+            }
+            backend.submit(u64::MAX)?;
+            backend.reap(&mut done);
+            for Completion { slot, result } in done.drain(..) {
+                let io = pending[slot.index()];
+                check_written(result, io)?;
+                written += u64::from(io.length);
+                free.push(slot);
+            }
+            let now = clock::now();
+            if now - told_at >= PROGRESS_EVERY.0 {
+                told_at = now;
+                progress(Bytes(written));
+            }
         }
-        backend.submit(u64::MAX)?;
-        backend.reap(&mut done);
-        for Completion { slot, result } in done.drain(..) {
-            let io = pending[slot.index()];
-            check_written(result, io)?;
-            written += u64::from(io.length);
-            free.push(slot);
-        }
-        let now = clock::now();
-        if now - told_at >= PROGRESS_EVERY.0 {
-            told_at = now;
-            progress(Bytes(written));
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn check_written(result: i32, io: Io) -> io::Result<()> {

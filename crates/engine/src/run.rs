@@ -47,7 +47,7 @@ impl<'a> Prepared<'a> {
     /// Sets a job up on an open target.
     pub(crate) fn new(job: &'a Job, target: &'a Target, flow: &Arc<Flow>) -> Result<Self, EngineError> {
         let workload = &job.workload;
-        let Choice { ioengine, note } = backend::choose(workload)?;
+        let Choice { ioengine, note } = backend::choose(workload, target.virtio.is_some())?;
         clock::calibrate();
         let cut = layout::lay_out(job, target)?;
         if job.workload.pre_read && ioengine != IoEngine::Null {
@@ -82,7 +82,7 @@ impl<'a> Prepared<'a> {
         let Self { job, target, ioengine, verification, workers, cached, cut, .. } = self;
         outcome.page_cache = cached.and_then(|before| before.and_now(target));
         if job.workload.rw.writes() && ioengine != IoEngine::Null && workers.is_unharmed(outcome) {
-            flush(|| target.file.sync_data(), outcome);
+            flush(|| target.sync_data(), outcome);
         }
         // The file has its length again before it is read back.
         drop(cut);
@@ -212,6 +212,7 @@ mod tests {
             file,
             access: Access { write, direct: false, sync: SyncMode::None, shared: false, identity: None },
             is_device: false,
+            virtio: None,
             length: 1 << 20,
         }
     }

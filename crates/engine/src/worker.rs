@@ -16,7 +16,7 @@ use rustix::thread::set_current_timer_slack;
 use self::batching::{Batch, Batching};
 use self::slots::{InFlight, Slots};
 use self::source::{NextIo, Source};
-use crate::backend::{Backend, Completion, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring};
+use crate::backend::{Backend, Completion, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring, Virtio};
 use crate::blackouts::BlackoutRecorder;
 use crate::buffers::Slot;
 use crate::clock;
@@ -64,6 +64,7 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
         IoEngine::Psync => work::<Psync>(task),
         IoEngine::Pvsync2 => work::<Pvsync2>(task),
         IoEngine::Mmap => work::<Mmap>(task),
+        IoEngine::Libblkio => work::<Virtio>(task),
         IoEngine::Null => work::<Null>(task),
     }
 }

@@ -19,7 +19,17 @@ pub(crate) struct Choice {
 
 /// Takes io_uring for `auto`. Where that, or io_uring itself, cannot be had, takes the next best, whose I/O is the same as
 /// seen from the device: libaio, or psync where only one I/O is in flight, which costs less.
-pub(crate) fn choose(workload: &Workload) -> Result<Choice, EngineError> {
+///
+/// A virtio device has one engine; another that was requested is noted.
+pub(crate) fn choose(workload: &Workload, is_virtio: bool) -> Result<Choice, EngineError> {
+    if is_virtio && workload.ioengine != IoEngine::Null {
+        let ioengine = IoEngine::Libblkio;
+        let note = match workload.ioengine {
+            IoEngine::Auto | IoEngine::Libblkio => None,
+            other => Some(format!("{other} is for files; {ioengine} drove the virtio device")),
+        };
+        return Ok(Choice { ioengine, note });
+    }
     if !matches!(workload.ioengine, IoEngine::Auto | IoEngine::IoUring) {
         return Ok(Choice { ioengine: workload.ioengine, note: None });
     }
@@ -60,7 +70,7 @@ mod tests {
     fn what_can_be_had_is_taken_as_it_is_named() {
         for ioengine in [IoEngine::Libaio, IoEngine::Psync, IoEngine::Null] {
             let keys = WorkloadKeys { ioengine: Some(ioengine), ..WorkloadKeys::default() };
-            let choice = choose(&keys.complete(&WorkloadKeys::default())).expect("a choice");
+            let choice = choose(&keys.complete(&WorkloadKeys::default()), false).expect("a choice");
             assert_eq!(choice, Choice { ioengine, note: None });
         }
     }

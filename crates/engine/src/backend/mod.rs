@@ -9,12 +9,13 @@ mod null;
 mod priority;
 mod psync;
 mod pvsync2;
+mod virtio;
 
 use std::fs::File;
 use std::io;
 
 use iotax_model::units::Bytes;
-use iotax_model::workload::{Memory, Workload};
+use iotax_model::workload::{Memory, SyncMode, Workload};
 
 pub(crate) use self::choose::{Choice, choose};
 pub(crate) use self::io_uring::Uring;
@@ -24,8 +25,10 @@ pub(crate) use self::null::Null;
 use self::priority::{Priorities, PriorityShare};
 pub(crate) use self::psync::Psync;
 pub(crate) use self::pvsync2::Pvsync2;
+pub(crate) use self::virtio::{Device, SECTOR as VIRTIO_SECTOR, Virtio};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
+use crate::open::Target;
 use crate::request::Io;
 
 /// The file and the buffers of a backend.
@@ -43,6 +46,8 @@ pub(crate) struct Setup {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Options {
     pub(crate) hipri: bool,
+    /// Each write is durable before it completes.
+    pub(crate) sync: bool,
     pub(crate) nowait: bool,
     pub(crate) sqthread_poll: bool,
     pub(crate) sqthread_poll_cpu: Option<u32>,
@@ -54,7 +59,8 @@ impl Options {
     pub(crate) fn new(workload: &Workload) -> Self {
         let Workload { hipri, nowait, sqthread_poll, sqthread_poll_cpu, mem, .. } = *workload;
         let priority = PriorityShare::new(workload);
-        Self { hipri, nowait, sqthread_poll, sqthread_poll_cpu, mem, priority }
+        let sync = workload.sync != SyncMode::None;
+        Self { hipri, sync, nowait, sqthread_poll, sqthread_poll_cpu, mem, priority }
     }
 }
 
@@ -93,6 +99,37 @@ pub(crate) trait Backend: Sized {
     /// A deviation from the request.
     fn note(&self) -> Option<Note> {
         None
+    }
+}
+
+/// Work that any backend can do.
+pub(crate) trait BackendTask {
+    /// Does it with a backend and its slots.
+    fn perform<B: Backend>(self, backend: B, free: Vec<Slot>) -> io::Result<()>;
+}
+
+/// Does a task on a target with the fastest backend that there is, which has `depth` I/Os in flight at most.
+pub(crate) fn perform(
+    target: &Target,
+    depth: u32,
+    slot_bytes: usize,
+    task: impl BackendTask,
+) -> Result<io::Result<()>, EngineError> {
+    let setup = |depth| -> Result<Setup, EngineError> {
+        let file = target.reopen().map_err(EngineError::system("opening the target again"))?;
+        Ok(Setup { file, depth, slot_bytes, options: Options::default() })
+    };
+    if target.virtio.is_some() {
+        let (backend, slots) = Virtio::open(setup(depth)?)?;
+        return Ok(task.perform(backend, slots));
+    }
+    match Uring::open(setup(depth)?) {
+        Ok((backend, slots)) => Ok(task.perform(backend, slots)),
+        Err(EngineError::NoIoUring { .. }) => {
+            let (backend, slots) = Psync::open(setup(1)?)?;
+            Ok(task.perform(backend, slots))
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -201,7 +201,7 @@ impl<'a> TestArea<'a> {
     /// Flushes the written data to stable storage.
     fn sync(&self) -> io::Result<()> {
         match self {
-            Self::Area(target) => target.file.sync_data(),
+            Self::Area(target) => target.sync_data(),
             Self::Directory(directory) => Ok(rustix::fs::syncfs(File::open(directory)?)?),
         }
     }

@@ -28,7 +28,6 @@ use self::table::{Known, Table};
 pub(crate) use self::verifier::{Next, Verifier};
 use crate::error::EngineError;
 use crate::open::Target;
-use crate::page_cache::drop_pages;
 use crate::random::{Purpose, SplitMix64};
 
 /// The verification state that the workers of one measurement share.
@@ -107,7 +106,8 @@ impl Verification {
         if !self.reads_back || (self.table.is_none() && self.filled.is_none()) {
             return Ok(());
         }
-        drop_pages(&target.file)
+        target
+            .drop_pages()
             .map_err(EngineError::system("dropping cached pages before reading back what was written"))?;
         let Area { start, end, block } = self.area;
         let known = |offset| self.table.as_ref().map_or(Known::Unwritten, |table| table.at(offset));

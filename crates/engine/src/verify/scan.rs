@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::backend::{Backend, Completion, Options, Psync, Setup, Uring};
+use crate::backend::{self, Backend, BackendTask, Completion};
 use crate::buffers::Slot;
 use crate::error::EngineError;
 use crate::open::Target;
@@ -25,20 +25,15 @@ pub(super) fn scan(
 ) -> Result<(), EngineError> {
     let unread = |error| EngineError::System { doing: "reading back what was written".into(), error };
     let longest = (CHUNK - CHUNK % block).max(block);
-    let setup = |depth| -> Result<Setup, EngineError> {
-        let slot_bytes = usize::try_from(longest).unwrap_or(usize::MAX);
-        Ok(Setup { file: target.reopen().map_err(unread)?, depth, slot_bytes, options: Options::default() })
-    };
+    let slot_bytes = usize::try_from(longest).unwrap_or(usize::MAX);
     let reads = Reads { block, longest, offsets: offsets.peekable(), again: Vec::new() };
-    match Uring::open(setup(DEPTH)?) {
-        Ok((backend, slots)) => read_all(backend, slots, reads, check),
-        Err(EngineError::NoIoUring { .. }) => {
-            let (backend, slots) = Psync::open(setup(1)?)?;
-            read_all(backend, slots, reads, check)
-        }
-        Err(error) => return Err(error),
-    }
-    .map_err(unread)
+    backend::perform(target, DEPTH, slot_bytes, Scan { reads, check })?.map_err(unread)
+}
+
+/// The reads, and what gets them.
+struct Scan<'a, I: Iterator<Item = u64>> {
+    reads: Reads<I>,
+    check: Check<'a>,
 }
 
 /// The reads still to do.
@@ -69,42 +64,42 @@ const fn read(offset: u64, length: u64) -> Io {
     Io { direction: Direction::Read, offset, length: length as u32 }
 }
 
-fn read_all<B: Backend, I: Iterator<Item = u64>>(
-    mut backend: B,
-    mut free: Vec<Slot>,
-    mut reads: Reads<I>,
-    check: Check<'_>,
-) -> io::Result<()> {
-    let slots = free.len();
-    let mut pending = vec![read(0, 0); slots];
-    let mut done = Vec::with_capacity(slots);
-    loop {
-        while let Some(slot) = free.pop() {
-            let Some(io) = reads.next() else {
-                free.push(slot);
-                break;
-            };
-            pending[slot.index()] = io;
-            backend.queue(slot, io);
-        }
-        if free.len() == slots {
-            return Ok(());
-        }
-        backend.submit(u64::MAX)?;
-        backend.reap(&mut done);
-        for Completion { mut slot, result } in done.drain(..) {
-            let io = pending[slot.index()];
-            let blocks = (io.offset..).step_by(usize::try_from(reads.block).unwrap_or(usize::MAX));
-            if result.cast_unsigned() == io.length {
-                let content = &backend.buffer(&mut slot)[..io.length as usize];
-                let contents = content.chunks(usize::try_from(reads.block).unwrap_or(usize::MAX));
-                blocks.zip(contents).for_each(|(offset, content)| check(offset, Some(content)));
-            } else if u64::from(io.length) > reads.block {
-                reads.again.extend(blocks.take_while(|offset| *offset < io.offset + u64::from(io.length)));
-            } else {
-                check(io.offset, None);
+impl<I: Iterator<Item = u64>> BackendTask for Scan<'_, I> {
+    fn perform<B: Backend>(self, mut backend: B, mut free: Vec<Slot>) -> io::Result<()> {
+        let Self { mut reads, check } = self;
+        let slots = free.len();
+        let mut pending = vec![read(0, 0); slots];
+        let mut done = Vec::with_capacity(slots);
+        loop {
+            while let Some(slot) = free.pop() {
+                let Some(io) = reads.next() else {
+                    free.push(slot);
+                    break;
+                };
+                pending[slot.index()] = io;
+                backend.queue(slot, io);
             }
-            free.push(slot);
+            if free.len() == slots {
+                return Ok(());
+            }
+            backend.submit(u64::MAX)?;
+            backend.reap(&mut done);
+            for Completion { mut slot, result } in done.drain(..) {
+                let io = pending[slot.index()];
+                let blocks = (io.offset..).step_by(usize::try_from(reads.block).unwrap_or(usize::MAX));
+                if result.cast_unsigned() == io.length {
+                    let content = &backend.buffer(&mut slot)[..io.length as usize];
+                    let contents = content.chunks(usize::try_from(reads.block).unwrap_or(usize::MAX));
+                    blocks.zip(contents).for_each(|(offset, content)| check(offset, Some(content)));
+                } else if u64::from(io.length) > reads.block {
+                    reads
+                        .again
+                        .extend(blocks.take_while(|offset| *offset < io.offset + u64::from(io.length)));
+                } else {
+                    check(io.offset, None);
+                }
+                free.push(slot);
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use iotax_model::Plan;
 use iotax_model::plan::{Action, Neighbour, WatchSpec};
 use iotax_model::target::{
     DeviceSpec, FileSpec, FuseSpec, GuestSpec, LoopSpec, NetworkSpec, PathSpec, PlannedLayer, Remote,
-    TargetSpec,
+    TargetSpec, VirtioSpec,
 };
 use iotax_model::workload::Workload;
 
@@ -87,6 +87,7 @@ impl Area {
             // A device is only read: there is no permission to overwrite it.
             PlannedLayer::Device(DeviceSpec(_))
             | PlannedLayer::Fuse(FuseSpec { cache: _, aio: _ })
+            | PlannedLayer::Virtio(VirtioSpec { cache: _, aio: _, queues: _, iothread: _ })
             | PlannedLayer::Loop(LoopSpec { direct_io: _ }) => Ok(()),
             PlannedLayer::Network(network) => network_is_local(network),
             PlannedLayer::Guest(guest) => Self::guest(guest),

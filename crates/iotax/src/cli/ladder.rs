@@ -8,11 +8,11 @@ use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{CurveSpec, Plan};
-use iotax_model::target::{DeviceSpec, Format, FuseSpec, GuestSpec, LvmSpec, PlannedLayer, Stack};
+use iotax_model::target::{DeviceSpec, Format, GuestSpec, LvmSpec, PlannedLayer, Stack, VirtioSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{STANDARD, Workload};
-use iotax_testbed::target::{fuse, lvm};
+use iotax_testbed::target::{lvm, virtio};
 
 use super::args::{DesignArgs, LengthArgs, target_name, undo_dir};
 use super::from_libvirt::{self, LadderTargets};
@@ -39,7 +39,7 @@ pub(super) struct Args {
     length: LengthArgs,
     #[command(flatten)]
     design: DesignArgs,
-    /// Rungs to build, the first is the baseline: host-file, fuse-raw, fuse-qcow2, fuse-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
+    /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
     /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; or the layers of one, such as
     /// "raw file > loop direct_io=true" [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(RUNGS.map(|(name, ..)| name)))]
@@ -102,9 +102,9 @@ const RUNGS: [(&str, Base, &str); 12] = [
     ("host-lvm", Base::Device, "thick LVM volume"),
     ("host-lvm-file", Base::Device, "thick LVM volume > ext4 > raw file"),
     ("host-file", Base::Directory, "raw file"),
-    ("fuse-raw", Base::Directory, "raw file > fuse"),
-    ("fuse-qcow2", Base::Directory, "qcow2 file preallocation=metadata > fuse"),
-    ("fuse-qcow2-snapshot", Base::Directory, "qcow2 file + external snapshot preallocation=metadata > fuse"),
+    ("virtio-raw", Base::Directory, "raw file > virtio"),
+    ("virtio-qcow2", Base::Directory, "qcow2 file preallocation=metadata > virtio"),
+    ("virtio-qcow2-snapshot", Base::Directory, "qcow2 file + external snapshot preallocation=metadata > virtio"),
     ("vm-device", Base::Device, "virtio-blk > guest"),
     ("vm-lvm", Base::Device, "thick LVM volume > virtio-blk > guest"),
     ("vm-raw", Base::Directory, "raw file > virtio-blk > guest"),
@@ -171,8 +171,8 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
 /// A rung for each format, on a plain file.
 fn formats() -> Vec<Rung> {
     let of_format = |format: &&str| {
-        let layers = Stack::parse(&format!("{format} file > fuse")).ok()?;
-        Some(Rung { name: format!("fuse-{format}"), base: Base::Directory, layers })
+        let layers = Stack::parse(&format!("{format} file > virtio")).ok()?;
+        Some(Rung { name: format!("virtio-{format}"), base: Base::Directory, layers })
     };
     Rung::known("host-file").into_iter().chain(Format::WORDS.iter().filter_map(of_format)).collect()
 }
@@ -186,9 +186,9 @@ fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
         rungs.retain(|rung| !rung.has_guest());
         note!("Without guests: {reason}");
     }
-    let has_export = |rung: &Rung| rung.layers.has::<FuseSpec>();
+    let has_export = |rung: &Rung| rung.layers.has::<VirtioSpec>();
     if rungs.iter().any(has_export)
-        && let Err(missing) = fuse::possible()
+        && let Err(missing) = virtio::possible()
     {
         if asked {
             return Err(Failure { exit: missing.exit, error: missing.into() });

@@ -1,6 +1,5 @@
 //! One measurement of one cell.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -346,11 +345,7 @@ fn drop_on_host(
     for target in targets {
         let dropped = match &mut target.site {
             Site::Remote(site) => site.agent.drop_caches(machine),
-            Site::Host(HostSite { storage, .. }) => {
-                let image = storage.built.shown.iter().map(|image| image.path.clone());
-                let files: Vec<PathBuf> = image.chain([storage.built.path.clone()]).collect();
-                run_agent.drop_caches(&files, machine)
-            }
+            Site::Host(HostSite { storage, .. }) => run_agent.drop_caches(&storage.built.cached(), machine),
             Site::Guest(site) => run_agent.drop_caches(&site.files(), machine),
             Site::Network(_) => continue,
         };

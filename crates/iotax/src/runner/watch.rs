@@ -118,7 +118,7 @@ impl Host {
         for target in targets {
             if let Some(storage) = target.local_storage() {
                 stacks.push(stack::of_path(root, storage.built.stored().0)?);
-                let daemons = storage.built.shown.iter().flat_map(|image| &image.daemons);
+                let daemons = storage.built.exported.iter().flat_map(|image| &image.daemons);
                 threads.extend(daemons.map(|it| GuestThreads { pid: it.pid(), roles: BTreeMap::new() }));
             }
             if let Site::Network(site) = &target.site {

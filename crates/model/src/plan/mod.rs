@@ -520,6 +520,13 @@ impl Plan {
         RequiredSpace { area: self.size(), files }
     }
 
+    /// Workers that a workload has at once, at most.
+    #[must_use]
+    pub fn workers(&self) -> u32 {
+        let of = |workload: &Workload| workload.jobs().map(|job| job.numjobs).fold(0, u32::saturating_add);
+        self.work().map(of).max().unwrap_or_default()
+    }
+
     /// The workloads and the neighbours' workloads.
     fn work(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.workload))

@@ -24,7 +24,7 @@ pub use layers::{
     Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, Format,
     FsType, FuseSpec, GuestFs, GuestSpec, LayerInterface, LayerSpec, LayerType, LocalPath, LoopSpec, LvKind,
     LvmSpec, MachineType, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, PathSpec, PlannedLayer,
-    Preallocation, Snapshot,
+    Preallocation, Snapshot, VirtioSpec,
 };
 pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};

@@ -133,6 +133,9 @@ impl Stack {
             (LayerInterface::GuestDisk, _) => {
                 Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
             }
+            (LayerInterface::VirtioQueue, _) => {
+                Some("a virtio device is a raw disk; use fuse in place of virtio, or leave it out")
+            }
             (LayerInterface::Block, PlannedLayer::Loop(_)) => {
                 Some("a loop device is a raw disk; leave loop out")
             }
@@ -186,7 +189,7 @@ impl Stack {
 fn unknown(text: &str) -> String {
     format!(
         "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, ext4, xfs, btrfs, raw file, qcow2 file, \
-         loop, virtio-blk > guest, loopback, veth pair, bridge, passt"
+         loop, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt"
     )
 }
 

@@ -107,6 +107,8 @@ words! {
         Pvsync2 = "pvsync2",
         /// Copies from and to a memory-mapped file, one at a time per job.
         Mmap = "mmap",
+        /// The queues of a virtio block device, driven as a guest's driver drives them: of a target with a `virtio` layer, and of that always.
+        Libblkio = "libblkio",
         /// No I/O: shows the engine's overhead.
         Null = "null",
     }

@@ -25,6 +25,8 @@ pub struct Builder {
     pub(super) space: RequiredSpace,
     /// End of the workloads' areas; `None` to use whole devices.
     reach: Option<Bytes>,
+    /// Workers that the plan's workloads have at once, at most.
+    pub(super) workers: u32,
     pub(super) permission: Permission,
     pub(super) volumes: Volumes,
     /// The folders that iotax created, by parent directory.
@@ -41,6 +43,7 @@ impl Builder {
             tag: tag.to_owned(),
             space: plan.space(),
             reach: plan.reach(),
+            workers: plan.workers(),
             volumes: Volumes::new(tag, plan, &permission),
             permission,
             folders: BTreeMap::new(),
@@ -58,13 +61,13 @@ impl Builder {
 
     /// Builds the storage of a target, which must have passed [`super::preflight::check`].
     pub fn build(&mut self, target: &TargetSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
-        let (mut origin, mut warnings, mut shown) = (None, Vec::new(), None);
+        let (mut origin, mut warnings, mut exported) = (None, Vec::new(), None);
         let layers = target.stack.layers();
         let mut ground = Ground::Machine;
         for (height, layer) in layers.iter().enumerate() {
             let Some(kind) = layer::build(layer) else { continue };
             let (below, above) = (&layers[..height], &layers[height + 1..]);
-            let (origin, warnings, shown) = (&mut origin, &mut warnings, &mut shown);
+            let (origin, warnings, exported) = (&mut origin, &mut warnings, &mut exported);
             let mut site = LayerSite {
                 builder: &mut *self,
                 undo_log: &mut *undo_log,
@@ -73,7 +76,7 @@ impl Builder {
                 above,
                 origin,
                 warnings,
-                shown,
+                exported,
             };
             ground = kind.build(ground, &mut site)?;
         }
@@ -89,7 +92,7 @@ impl Builder {
         // A filesystem in the guest takes space beyond the area, and so does one on a file.
         let is_made = target.file().is_some() || target.filesystem_in_guest().is_some();
         let size = if is_made { self.space.area } else { built.size };
-        Ok(Built { size, origin, warnings, shown, ..built })
+        Ok(Built { size, origin, warnings, exported, ..built })
     }
 
     /// The part of a device that the workloads reach.

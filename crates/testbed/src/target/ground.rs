@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use iotax_model::target::Format;
 use iotax_model::wire::Identity;
 
 use super::Built;
@@ -55,6 +56,15 @@ impl Ground {
     /// The directory that a layer stands on.
     pub(super) fn directory(self) -> Result<PathBuf, BuildError> {
         if let Self::Directory(path) = self { Ok(path) } else { Err(unfit("a directory")) }
+    }
+
+    /// The path and the format of the image that a layer stands on.
+    pub(super) fn image(self) -> Result<(PathBuf, Format), BuildError> {
+        match self {
+            Self::Raw(file) => Ok((file.path, Format::Raw)),
+            Self::Built(built) => Ok((built.path, built.format)),
+            Self::Machine | Self::Block(_) | Self::Directory(_) => Err(unfit("a file")),
+        }
     }
 
     /// The raw file that a layer stands on.

@@ -6,7 +6,7 @@ use iotax_model::units::Bytes;
 use iotax_model::warning::Warning;
 
 use super::Builder;
-use super::ShownImage;
+use super::ExportedImage;
 use super::ground::Ground;
 use super::needs::Needs;
 use super::origin::Origin;
@@ -33,6 +33,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Filesystem(spec) => Some(spec),
         PlannedLayer::File(spec) => Some(spec),
         PlannedLayer::Fuse(spec) => Some(spec),
+        PlannedLayer::Virtio(spec) => Some(spec),
         PlannedLayer::Loop(spec) => Some(spec),
         PlannedLayer::Path(_) | PlannedLayer::Network(_) | PlannedLayer::Guest(_) => None,
     }
@@ -60,8 +61,8 @@ pub(super) struct LayerSite<'a> {
     pub(super) origin: &'a mut Option<Origin>,
     /// Settings that did not take effect.
     pub(super) warnings: &'a mut Vec<Warning>,
-    /// The image that daemons show, if there is one among the layers.
-    pub(super) shown: &'a mut Option<ShownImage>,
+    /// The image that daemons export, if there is one among the layers.
+    pub(super) exported: &'a mut Option<ExportedImage>,
 }
 
 impl LayerSite<'_> {

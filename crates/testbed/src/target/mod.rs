@@ -1,12 +1,13 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
 //! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `filesystem`, `file` with `raw` and
-//! `image`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
+//! `image`, `fuse` and `virtio` with `export`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
 //! examines it before it is measured.
 
 mod builder;
 mod device;
 pub mod existing;
+mod export;
 mod file;
 pub mod filesystem;
 pub mod fuse;
@@ -21,6 +22,7 @@ pub mod origin;
 pub mod preflight;
 pub mod raw;
 mod sizes;
+pub mod virtio;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -32,9 +34,9 @@ use iotax_model::warning::Warning;
 use iotax_model::wire::Identity;
 
 use crate::device::DeviceClaim;
-use crate::export::StorageDaemon;
 use crate::undo::UndoEntry;
 pub use builder::Builder;
+pub use export::ExportedImage;
 
 /// The storage of a target, ready to be filled or read.
 #[derive(Debug)]
@@ -65,21 +67,8 @@ pub struct Built {
     pub origin: Option<origin::Origin>,
     /// Settings that did not take effect; without the target's name.
     pub warnings: Vec<Warning>,
-    /// The image that a daemon shows at `path`.
-    pub shown: Option<ShownImage>,
-}
-
-/// An image that daemons of iotax's show as a file.
-#[derive(Debug)]
-pub struct ShownImage {
-    /// The image's own file.
-    pub path: PathBuf,
-    /// Its format.
-    pub format: Format,
-    /// The daemons, from the image up.
-    pub daemons: Vec<StorageDaemon>,
-    /// Set if it has a snapshot.
-    overlays: Option<fuse::Overlays>,
+    /// The image that a daemon exports at `path`.
+    pub exported: Option<ExportedImage>,
 }
 
 impl Built {
@@ -99,14 +88,23 @@ impl Built {
             snapshot: None,
             origin: None,
             warnings: Vec::new(),
-            shown: None,
+            exported: None,
         }
     }
 
     /// The file or device whose bytes are on this machine's storage, and its format: not what a daemon makes of it.
     #[must_use]
     pub fn stored(&self) -> (&Path, Format) {
-        self.shown.as_ref().map_or((&self.path, self.format), |image| (&image.path, image.format))
+        self.exported.as_ref().map_or((&self.path, self.format), |image| (&image.path, image.format))
+    }
+
+    /// The files and devices of this machine whose pages may be cached for it.
+    #[must_use]
+    pub fn cached(&self) -> Vec<PathBuf> {
+        let image = self.exported.iter().map(|image| image.path.clone());
+        // A virtio device's socket has no pages.
+        let shown = Some(self.path.clone()).filter(|path| path.is_file() || self.exported.is_none());
+        image.chain(shown).collect()
     }
 
     /// The same storage for another target. The first one owns it.
@@ -125,10 +123,10 @@ impl Built {
     /// Returns whether a snapshot is taken before each measurement.
     #[must_use]
     pub const fn has_snapshot(&self) -> bool {
-        let is_shown_with_one = match &self.shown {
+        let is_exported_with_one = match &self.exported {
             Some(image) => image.has_snapshot(),
             None => false,
         };
-        self.snapshot.is_some() || self.origin.is_some() || is_shown_with_one
+        self.snapshot.is_some() || self.origin.is_some() || is_exported_with_one
     }
 }

@@ -35,6 +35,7 @@ pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
         | PlannedLayer::Lvm(_)
         | PlannedLayer::File(_)
         | PlannedLayer::Fuse(_)
+        | PlannedLayer::Virtio(_)
         | PlannedLayer::Loop(_) => size,
     })
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{
     Accel, Discard, FileSpec, Format, FuseSpec, GuestSpec, Layer, LayerKind, NetworkSpec, TargetSpec,
+    VirtioSpec,
 };
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
@@ -96,10 +97,16 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
 
 /// The image and the export of a target that a daemon shows.
 fn export_layers(spec: &TargetSpec) -> Vec<Layer> {
-    let Some(fuse) = spec.stack.find::<FuseSpec>() else { return Vec::new() };
+    let (name, detail) = if let Some(FuseSpec { cache, aio }) = spec.stack.find() {
+        ("FUSE export", format!("cache={cache} aio={aio}"))
+    } else if let Some(VirtioSpec { cache, aio, iothread, .. }) = spec.stack.find() {
+        let thread = if *iothread { ", an I/O thread" } else { "" };
+        ("virtio-blk export", format!("cache={cache} aio={aio}{thread}"))
+    } else {
+        return Vec::new();
+    };
     let image = spec.file().map(image_layers).unwrap_or_default();
-    let export =
-        Layer::new(LayerKind::Export, "FUSE export", format!("cache={} aio={}", fuse.cache, fuse.aio));
+    let export = Layer::new(LayerKind::Export, name, detail);
     image.into_iter().chain([export]).collect()
 }
 

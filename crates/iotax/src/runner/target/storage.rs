@@ -89,7 +89,7 @@ impl LocalStorage {
 
     /// Replaces the snapshot of the volume or of the image, if that needs one.
     pub(super) fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
-        if let Some(image) = &mut self.built.shown
+        if let Some(image) = &mut self.built.exported
             && let Some(identity) = image.renew_snapshot(undo_log)?
         {
             self.built.identity = Some(identity);

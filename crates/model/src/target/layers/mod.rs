@@ -13,6 +13,7 @@ mod lvm;
 mod network;
 mod path;
 mod segments;
+mod virtio;
 
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,7 @@ pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Ni
 pub use path::PathSpec;
 pub(super) use segments::Segments;
 use segments::{keys, word};
+pub use virtio::VirtioSpec;
 
 /// What a layer offers to the one above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub enum LayerInterface {
     RawFile,
     /// A disk image in a format that QEMU reads.
     Image,
+    /// The queues of a virtio block device.
+    VirtioQueue,
     /// The disk of a guest.
     GuestDisk,
     /// A file on a filesystem in a guest.
@@ -61,7 +65,12 @@ impl LayerInterface {
     #[must_use]
     pub const fn is_measurable(self) -> bool {
         match self {
-            Self::Block | Self::RawFile | Self::GuestDisk | Self::FileInGuest | Self::Found => true,
+            Self::Block
+            | Self::RawFile
+            | Self::VirtioQueue
+            | Self::GuestDisk
+            | Self::FileInGuest
+            | Self::Found => true,
             Self::Nothing | Self::Directory | Self::Image | Self::GuestNetwork => false,
         }
     }
@@ -75,6 +84,7 @@ impl LayerInterface {
             Self::Directory => "a directory",
             Self::RawFile => "a raw file",
             Self::Image => "a disk image",
+            Self::VirtioQueue => "a virtio device without a guest",
             Self::GuestDisk => "a guest's disk",
             Self::FileInGuest => "a file in a guest",
             Self::GuestNetwork => "a network for a guest",
@@ -261,6 +271,8 @@ layers! {
     file: File(FileSpec),
     /// The file as QEMU reads and writes it, shown as a raw file by the FUSE export of its storage daemon.
     fuse: Fuse(FuseSpec),
+    /// The file as QEMU reads and writes it, shown as a virtio block device by its storage daemon, without a guest.
+    virtio: Virtio(VirtioSpec),
     /// A loop device over the file.
     loop_device as "loop": Loop(LoopSpec),
     /// The guest that has the target as its disk; if absent, it is measured on the host.
@@ -268,11 +280,12 @@ layers! {
 }
 
 /// Layers that are proposed where one is missing, as a plan has them.
-pub(super) fn proposals() -> [(&'static str, PlannedLayer); 5] {
+pub(super) fn proposals() -> [(&'static str, PlannedLayer); 6] {
     [
         ("filesystem = { type = \"ext4\" }", FilesystemSpec::new(FsType::Ext4).into()),
         ("file = {}", FileSpec::default().into()),
         ("loop = {}", LoopSpec::default().into()),
+        ("virtio = {}", VirtioSpec::default().into()),
         ("fuse = {}", FuseSpec::default().into()),
         ("guest = {}", GuestSpec::default().into()),
     ]

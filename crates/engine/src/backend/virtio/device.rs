@@ -1,0 +1,174 @@
+//! The connection to a virtio block device.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use iotax_model::threads;
+use rustix::fd::AsFd;
+use rustix::process::{PidfdFlags, pidfd_open};
+use virtio_driver::{
+    EventFd, QueueNotifier, VhostUser, VirtioBlkFeatureFlags, VirtioBlkQueue, VirtioBlkTransport,
+    VirtioFeatureFlags,
+};
+
+/// Entries of a queue, the most that QEMU's devices have.
+const ENTRIES: u16 = 1024;
+/// Entries that a request takes: its header, its data, its status.
+const PER_REQUEST: u16 = 3;
+/// I/Os that a queue holds.
+pub(crate) const DEEPEST: u32 = (ENTRIES / PER_REQUEST) as u32;
+/// Bytes of the sectors that requests count in.
+pub(crate) const SECTOR: u64 = 512;
+/// Time for a server to answer. It serves one connection at a time.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A queue of a device, in which each request is known by its slot's number.
+pub(super) type Queue = VirtioBlkQueue<'static, Request>;
+
+/// What a request is to the backend that queued it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Request {
+    /// The number of its slot.
+    pub(super) slot: usize,
+    /// True for the flush that makes a write durable.
+    pub(super) makes_durable: bool,
+}
+
+/// A device that a program serves at a socket. All workers of this process share the connection.
+pub(crate) struct Device {
+    /// The bytes that it holds.
+    pub(crate) length: u64,
+    /// Whether it discards.
+    pub(crate) discards: bool,
+    queues: usize,
+    /// The number of each queue that nobody uses, and the queue. They lie in memory of the transport.
+    free: Mutex<Vec<(usize, Queue)>>,
+    transport: Mutex<Box<VirtioBlkTransport>>,
+    /// The serving process, where the kernel tells it.
+    server: Option<OwnedFd>,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device")
+            .field("length", &self.length)
+            .field("queues", &self.queues)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A device and the identity of its socket.
+type Known = ((u64, u64), Weak<Device>);
+
+/// The devices that this process is connected to.
+static CONNECTED: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+impl Device {
+    /// The device at a socket, which is open as a path only (O_PATH).
+    pub(crate) fn at(socket: &File) -> io::Result<Arc<Self>> {
+        let found = socket.metadata()?;
+        let identity = (found.dev(), found.ino());
+        let mut connected = held(&CONNECTED);
+        connected.retain(|(_, device)| device.strong_count() > 0);
+        let known = connected.iter().find(|(known, _)| *known == identity);
+        if let Some(device) = known.and_then(|(_, device)| device.upgrade()) {
+            return Ok(device);
+        }
+        // A socket's own path may be longer than the 107 bytes that an address takes.
+        let device = Arc::new(Self::connect(format!("/proc/self/fd/{}", socket.as_raw_fd()))?);
+        connected.push((identity, Arc::downgrade(&device)));
+        Ok(device)
+    }
+
+    fn connect(path: String) -> io::Result<Self> {
+        // A first connection tells who serves: the other one does not show its descriptor.
+        let probe = UnixStream::connect(&path)?;
+        let pid = rustix::net::sockopt::socket_peercred(&probe).ok().map(|found| found.pid);
+        let server = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        drop(probe);
+        // The library waits for answers without end.
+        let (sender, receiver) = mpsc::channel();
+        threads::spawn("virtio", move || drop(sender.send(Self::set_up(&path, server))))?;
+        match receiver.recv_timeout(PATIENCE) {
+            Ok(device) => device,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the server of the device has not answered in {} s", PATIENCE.as_secs()),
+            )),
+        }
+    }
+
+    fn set_up(path: &str, server: Option<OwnedFd>) -> io::Result<Self> {
+        let wanted =
+            VirtioBlkFeatureFlags::FLUSH | VirtioBlkFeatureFlags::MQ | VirtioBlkFeatureFlags::DISCARD;
+        let ring = VirtioFeatureFlags::VERSION_1 | VirtioFeatureFlags::RING_EVENT_IDX;
+        let mut transport: Box<VirtioBlkTransport> =
+            Box::new(VhostUser::new(path, wanted.bits() | ring.bits())?);
+        let config = transport.get_config()?;
+        let features = VirtioBlkFeatureFlags::from_bits_truncate(transport.get_features());
+        let count = virtio_driver::virtio_blk_max_queues(&*transport)?;
+        let queues = VirtioBlkQueue::setup_queues(&mut *transport, count, ENTRIES)?;
+        Ok(Self {
+            length: u64::from(config.capacity).saturating_mul(SECTOR),
+            discards: features.contains(VirtioBlkFeatureFlags::DISCARD),
+            queues: count,
+            free: Mutex::new(queues.into_iter().enumerate().rev().collect()),
+            transport: Mutex::new(transport),
+            server,
+        })
+    }
+
+    /// Takes a queue.
+    pub(super) fn take(&self) -> io::Result<(usize, Queue)> {
+        held(&self.free).pop().ok_or_else(|| {
+            io::Error::other(format!(
+                "the device has {}, one for each worker, and all are in use; raise queues of its virtio layer",
+                match self.queues {
+                    1 => "1 queue".into(),
+                    queues => format!("{queues} queues"),
+                }
+            ))
+        })
+    }
+
+    /// Gives a queue back in which nothing is in flight.
+    pub(super) fn give_back(&self, number: usize, queue: Queue) {
+        held(&self.free).push((number, queue));
+    }
+
+    /// Tells the device that there is something in a queue.
+    pub(super) fn notifier(&self, number: usize) -> Box<dyn QueueNotifier> {
+        held(&self.transport).get_submission_notifier(number)
+    }
+
+    /// Readable when the device has completed something of a queue.
+    pub(super) fn completions(&self, number: usize) -> Arc<EventFd> {
+        held(&self.transport).get_completion_fd(number)
+    }
+
+    /// Readable once the server has ended.
+    pub(super) fn server(&self) -> Option<BorrowedFd<'_>> {
+        self.server.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Lets the device read and write memory, which is that of a file.
+    pub(super) fn share(&self, address: usize, bytes: usize, memory: &OwnedFd) -> io::Result<()> {
+        held(&self.transport).map_mem_region(address, bytes, memory.as_raw_fd(), 0).map(drop)
+    }
+
+    /// Takes the memory back.
+    pub(super) fn unshare(&self, address: usize, bytes: usize) -> io::Result<()> {
+        held(&self.transport).unmap_mem_region(address, bytes)
+    }
+}
+
+/// What a panic left behind is as good as before: nothing here is changed in two steps.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

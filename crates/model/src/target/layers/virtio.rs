@@ -1,0 +1,63 @@
+//! A virtio block device over an image, without a guest.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::guest::check_aio;
+use super::{Aio, Below, CacheMode, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+
+/// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a virtio block device (vhost-user-blk). Its queues
+/// are driven by iotax in place of a guest's driver.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VirtioSpec {
+    /// Cache mode of the drive.
+    pub cache: CacheMode,
+    /// I/O backend of the drive.
+    pub aio: Aio,
+    /// Queues of the device, one for each worker and one for flushes; if absent, as many as the workloads take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2))]
+    pub queues: Option<u16>,
+    /// Serve the queues in an I/O thread instead of the main loop.
+    pub iothread: bool,
+}
+
+impl Default for VirtioSpec {
+    fn default() -> Self {
+        Self { cache: CacheMode::None, aio: Aio::IoUring, queues: None, iothread: false }
+    }
+}
+
+impl LayerType for VirtioSpec {
+    fn key(&self) -> &'static str {
+        "virtio"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::RawFile, LayerInterface::Image]
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::VirtioQueue
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.queues.is_some_and(|queues| queues < 2) {
+            return Err("virtio: queues: accepted: 2 and more, one of them for flushes".into());
+        }
+        check_aio(self.aio, self.cache)
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        let more = keys(self, Some(&Self::default()), &["cache", "aio"]);
+        vec![format!("virtio cache={} aio={}{more}", self.cache, self.aio)]
+    }
+}
+
+impl FromLine for VirtioSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "virtio").then(|| segments.take().spec([]))
+    }
+}

@@ -1,0 +1,283 @@
+//! Images that QEMU's storage daemon exports.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iotax_model::target::{FileSpec, Format, Snapshot};
+use iotax_model::threads;
+use iotax_model::wire::Identity;
+use rustix::fs::{MemfdFlags, OFlags, memfd_create};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use serde_json::{Value, json};
+
+use super::layer::Check;
+use crate::build_error::BuildError;
+use crate::export::{DAEMON, FuseExport, StorageDaemon};
+use crate::guest::disk::{Drive, GuestDisk};
+use crate::guest::image;
+use crate::refusal::Refusal;
+use crate::undo::{UndoEntry, UndoLog};
+
+/// The daemon's name for the image.
+const NODE: &str = "image";
+/// Its name for a thread of the export's own.
+const IOTHREAD: &str = "iothread0";
+/// Time for the daemon to open an image and export it.
+const PATIENCE: Duration = Duration::from_secs(15);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// An image that daemons of iotax's export.
+#[derive(Debug)]
+pub struct ExportedImage {
+    /// The image's own file.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: Format,
+    /// The daemons, from the image up.
+    pub daemons: Vec<StorageDaemon>,
+    /// Set if it has a snapshot.
+    overlays: Option<Overlays>,
+}
+
+/// An export and how its daemon reads the image.
+#[derive(Debug)]
+pub(super) struct Export {
+    /// Unique to the daemon's command line.
+    pub(super) marker: String,
+    pub(super) drive: Drive,
+    /// The image's settings.
+    pub(super) file: FileSpec,
+    pub(super) way: ExportType,
+}
+
+/// What an export shows the image as.
+#[derive(Debug)]
+pub(super) enum ExportType {
+    /// A raw file, mounted on a file that iotax made.
+    Fuse(FuseExport),
+    /// A virtio block device at a socket.
+    Virtio {
+        socket: PathBuf,
+        /// Its queues.
+        queues: u16,
+        /// True if a thread of its own serves them.
+        iothread: bool,
+    },
+}
+
+/// The overlays of an image with an external snapshot, of which the topmost is made anew before each measurement.
+#[derive(Debug)]
+struct Overlays {
+    export: Export,
+    /// Topmost overlays made so far.
+    count: u32,
+    top: Option<UndoEntry>,
+    lower: Vec<PathBuf>,
+}
+
+impl Export {
+    /// Where the image is to be found.
+    fn point(&self) -> &Path {
+        match &self.way {
+            ExportType::Fuse(mount) => &mount.point,
+            ExportType::Virtio { socket, .. } => socket,
+        }
+    }
+
+    /// Exports an image, which is added to `images` with its daemon; returns what the export shows, open.
+    pub(super) fn of(
+        self,
+        path: PathBuf,
+        format: Format,
+        images: &mut Option<ExportedImage>,
+        undo_log: &UndoLog,
+    ) -> Result<File, BuildError> {
+        let (daemon, shown) = self.start(&path, format, undo_log)?;
+        let overlays =
+            self.file.snapshot.map(|_| Overlays { export: self, count: 0, top: None, lower: Vec::new() });
+        let image = || ExportedImage { path, format, daemons: Vec::new(), overlays };
+        images.get_or_insert_with(image).daemons.push(daemon);
+        Ok(shown)
+    }
+
+    /// Starts a daemon and waits until its export is there.
+    fn start(
+        &self,
+        path: &Path,
+        format: Format,
+        undo_log: &UndoLog,
+    ) -> Result<(StorageDaemon, File), BuildError> {
+        let chain = image::chain(path, format)?;
+        let node =
+            GuestDisk { chain: &chain, l2_cache_size: self.file.l2_cache_size }.node_of(NODE, self.drive);
+        let program = DAEMON.path()?;
+        let in_program = |error| BuildError::file(&program)(error);
+        let mut command = Command::new(&program);
+        let mut export = json!({ "id": self.marker, "node-name": NODE, "writable": true });
+        let mut add = |key: &str, value: Value| export[key] = value;
+        match &self.way {
+            ExportType::Fuse(mount) => {
+                add("type", json!("fuse"));
+                add("mountpoint", json!(mount.point.to_string_lossy()));
+                command.stdout(Stdio::null());
+            }
+            ExportType::Virtio { socket, queues, iothread } => {
+                add("type", json!("vhost-user-blk"));
+                add("num-queues", json!(queues));
+                // The socket takes the place of its standard output.
+                add("addr", json!({ "type": "fd", "str": "1" }));
+                command.stdout(bound(socket).map_err(BuildError::file(socket))?);
+                if *iothread {
+                    add("iothread", json!(IOTHREAD));
+                    command.args(["--object", &format!("iothread,id={IOTHREAD}")]);
+                }
+            }
+        }
+        command.args(["--blockdev", &node.to_string(), "--export", &export.to_string()]);
+        // A pipe that nobody reads would stop it in the end.
+        let mut said =
+            File::from(memfd_create("daemon", MemfdFlags::CLOEXEC).map_err(|e| in_program(e.into()))?);
+        command.stderr(said.try_clone().map_err(in_program)?);
+        command.stdin(undo_log.lock().stdio().map_err(in_program)?).process_group(0);
+        let mut daemon = command.spawn().map_err(in_program)?;
+        // It has the socket too, which would seem to be served without a daemon.
+        drop(command);
+        self.wait_for(&mut daemon, &mut said)?;
+        let flags = match self.way {
+            ExportType::Fuse(_) => OFlags::empty(),
+            ExportType::Virtio { .. } => OFlags::PATH,
+        };
+        let shown = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(self.point());
+        Ok((StorageDaemon::new(daemon), shown.map_err(BuildError::file(self.point()))?))
+    }
+
+    /// Returns whether the export can be used.
+    fn is_there(&self) -> io::Result<bool> {
+        match &self.way {
+            ExportType::Fuse(mount) => Ok(mount.mount()?.is_some()),
+            // Nobody is listening before.
+            ExportType::Virtio { socket, .. } => match UnixStream::connect(by_descriptor(socket)?.1) {
+                Ok(_) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    fn wait_for(&self, daemon: &mut Child, said: &mut File) -> Result<(), BuildError> {
+        let in_point = |error| BuildError::file(self.point())(error);
+        let end = Instant::now() + PATIENCE;
+        while !self.is_there().map_err(in_point)? {
+            if let Some(status) = daemon.try_wait().map_err(in_point)? {
+                let mut text = String::new();
+                // What it does not say is not known.
+                let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
+                let text = text.lines().last().unwrap_or_default();
+                return Err(
+                    Refusal::environment(format!("{} ended with {status}: {text}", DAEMON.name)).into()
+                );
+            }
+            if Instant::now() > end {
+                let reason =
+                    format!("{} has not exported the image in {} s", DAEMON.name, PATIENCE.as_secs());
+                return Err(in_point(io::Error::other(reason)));
+            }
+            threads::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Takes away what a daemon leaves that has ended.
+    fn clear(&self) -> io::Result<()> {
+        match &self.way {
+            ExportType::Fuse(mount) => mount.unmount(),
+            ExportType::Virtio { socket, .. } => match fs::remove_file(socket) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+impl ExportedImage {
+    /// Returns whether a snapshot is taken before each measurement.
+    #[must_use]
+    pub const fn has_snapshot(&self) -> bool {
+        self.overlays.is_some()
+    }
+
+    /// Exports a new, empty overlay in place of the one before; returns the identity of what is shown now. `None` if it has no snapshot.
+    pub fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Option<Identity>, BuildError> {
+        let Some(overlays) = &mut self.overlays else { return Ok(None) };
+        let point = overlays.export.point().to_owned();
+        for daemon in self.daemons.drain(..) {
+            daemon.end().map_err(BuildError::file(&point))?;
+        }
+        overlays.export.clear().map_err(BuildError::file(&point))?;
+        if let Some(old) = overlays.top.take() {
+            undo_log
+                .undo(old)
+                .map_err(|left| Refusal::environment(format!("{}: {}", left.effect, left.reason)))?;
+        }
+        let file = &overlays.export.file;
+        let (mut below, mut format) = (self.path.clone(), self.format);
+        for path in &overlays.lower {
+            (below, format) = (path.clone(), Format::Qcow2);
+        }
+        while overlays.lower.len() + 1 < file.backing_depth.unwrap_or(1) as usize {
+            let path = self.path.with_extension(format!("beneath-{}.qcow2", overlays.lower.len() + 1));
+            super::image::overlay(&path, &below, format, file, undo_log)?;
+            overlays.lower.push(path.clone());
+            (below, format) = (path, Format::Qcow2);
+        }
+        overlays.count += 1;
+        let top = self.path.with_extension(format!("overlay-{}.qcow2", overlays.count));
+        overlays.top = Some(super::image::overlay(&top, &below, format, file, undo_log)?);
+        let (daemon, shown) = overlays.export.start(&top, Format::Qcow2, undo_log)?;
+        self.daemons.push(daemon);
+        let found = shown.metadata().map_err(BuildError::file(&point))?;
+        Ok(Some(Identity::File { device: found.dev(), inode: found.ino() }))
+    }
+}
+
+/// Checks that images can be exported here; the error names what is missing.
+pub(super) fn possible() -> Result<(), Refusal> {
+    DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))
+}
+
+/// Rejects a snapshot that a daemon does not renew.
+pub(super) fn check_snapshot(at: &Check<'_>, key: &str) -> Result<(), Refusal> {
+    match at.target.file().and_then(|file| file.snapshot) {
+        Some(Snapshot::Internal) => Err(Refusal::input(format!(
+            "{key}: only a guest's QEMU renews snapshot = \"internal\" before each measurement; use snapshot = \"external\""
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The socket of an export, at which nobody listens yet and which only its owner may use.
+fn bound(path: &Path) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let (_directory, name) = by_descriptor(path)?;
+    bind(&socket, &SocketAddrUnix::new(&name)?)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(socket)
+}
+
+/// A path of a socket by its open directory: an address takes 107 bytes, and paths may be longer.
+fn by_descriptor(path: &Path) -> io::Result<(File, PathBuf)> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    };
+    let flags = (OFlags::PATH | OFlags::DIRECTORY).bits().cast_signed();
+    let directory = File::options().read(true).custom_flags(flags).open(directory)?;
+    let path = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+    Ok((directory, path))
+}

@@ -1,0 +1,46 @@
+//! Images shown as virtio block devices by QEMU's storage daemon.
+
+use std::os::unix::fs::MetadataExt;
+
+use iotax_model::target::{Discard, Format, VirtioSpec};
+use iotax_model::wire::Identity;
+
+use super::Built;
+use super::export::{self, Export, ExportType};
+use super::ground::Ground;
+use super::layer::{Build, Check, LayerSite};
+use super::needs::Needs;
+use crate::build_error::BuildError;
+use crate::guest::disk::Drive;
+use crate::refusal::Refusal;
+use crate::undo::Effect;
+
+impl Build for VirtioSpec {
+    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        possible()?;
+        export::check_snapshot(at, "virtio")
+    }
+
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
+        let (path, format) = below.image()?;
+        let marker = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());
+        at.undo_log.record(Effect::Guest { marker: marker.clone() })?;
+        let socket = path.with_added_extension("virtio");
+        at.undo_log.record(Effect::File { path: socket.clone(), identity: None })?;
+        // One is for flushes.
+        let queues = self.queues.unwrap_or(u16::try_from(at.builder.workers + 1).unwrap_or(u16::MAX));
+        let way = ExportType::Virtio { socket: socket.clone(), queues, iothread: self.iothread };
+        let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
+        let file = at.target.file().cloned().unwrap_or_default();
+        let shown = Export { marker, drive, file, way }.of(path, format, at.exported, at.undo_log)?;
+        let found = shown.metadata().map_err(BuildError::file(&socket))?;
+        let identity = Some(Identity::File { device: found.dev(), inode: found.ino() });
+        let built = Built::at(socket, Format::Raw, at.size());
+        Ok(Ground::Built(Box::new(Built { writable: true, identity, ..built })))
+    }
+}
+
+/// Checks that images can be shown here; the error names what is missing.
+pub fn possible() -> Result<(), Refusal> {
+    export::possible()
+}
