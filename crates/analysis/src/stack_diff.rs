@@ -118,7 +118,10 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
 /// The parts that a layer adds to those below it.
 fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
     match layer {
-        PlannedLayer::Path(_) | PlannedLayer::Device(_) | PlannedLayer::Network(_) => Vec::new(),
+        PlannedLayer::Path(_)
+        | PlannedLayer::Image(_)
+        | PlannedLayer::Device(_)
+        | PlannedLayer::Network(_) => Vec::new(),
         PlannedLayer::Lvm(lvm) => {
             let volume = Part::new("lvm", "LVM", lvm, &["vg", "snapshot"]);
             let snapshot = lvm.snapshot.then(|| Part::plain("LVM snapshot"));
@@ -134,6 +137,8 @@ fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
         }
         PlannedLayer::File(file) => image(file).collect(),
         PlannedLayer::Fuse(export) => vec![Part::new("fuse", "QEMU's block layer by FUSE", export, &[])],
+        PlannedLayer::Filter(filter) => vec![Part::new("filter", filter.kind.word(), filter, &["type"])],
+        PlannedLayer::Nbd(nbd) => vec![Part::new("nbd", "NBD", nbd, &[])],
         PlannedLayer::Virtio(export) => {
             vec![Part::new("virtio", "QEMU's block layer and virtio", export, &[])]
         }

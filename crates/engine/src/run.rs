@@ -276,7 +276,8 @@ mod tests {
     }
 
     fn io_uring_is_missing() -> bool {
-        let note = backend::choose(&job(IoEngine::IoUring, Rw::Read).workload).expect("a backend").note;
+        let note =
+            backend::choose(&job(IoEngine::IoUring, Rw::Read).workload, false).expect("a backend").note;
         note.is_some_and(|note| {
             iotax_testkit::skipped::<()>(note);
             true

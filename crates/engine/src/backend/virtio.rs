@@ -238,3 +238,188 @@ impl Drop for Virtio {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Options;
+    use std::fs::{self, File};
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
+    use std::path::PathBuf;
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
+    const BLOCK: u32 = 4096;
+    const BLOCKS: u64 = 64;
+
+    /// A device over a file.
+    struct Lab {
+        directory: tempfile::TempDir,
+        server: Child,
+    }
+
+    impl Drop for Lab {
+        fn drop(&mut self) {
+            let _ = self.server.kill();
+            let _ = self.server.wait();
+        }
+    }
+
+    impl Lab {
+        /// A device with so many queues; `None`, with a message, where there is no server.
+        fn new(queues: u32) -> Option<Self> {
+            iotax_testkit::require!(program "qemu-storage-daemon");
+            let directory = tempfile::tempdir().expect("a directory");
+            let file = directory.path().join("file");
+            fs::write(&file, vec![7; (BLOCKS * u64::from(BLOCK)) as usize]).expect("written");
+            let socket = directory.path().join("socket");
+            let node = format!("driver=file,node-name=f,filename={},discard=unmap", file.display());
+            let export = format!(
+                "type=vhost-user-blk,id=e,node-name=f,writable=on,num-queues={queues},addr.type=unix,addr.path={}",
+                socket.display()
+            );
+            let mut server = Command::new("qemu-storage-daemon");
+            let server = server.args(["--blockdev", &node, "--export", &export]).spawn().expect("started");
+            let lab = Self { server, directory };
+            let end = Instant::now() + Duration::from_secs(10);
+            while !socket.exists() {
+                assert!(Instant::now() < end, "no socket");
+                iotax_model::threads::sleep(Duration::from_millis(5));
+            }
+            Some(lab)
+        }
+
+        fn file(&self) -> PathBuf {
+            self.directory.path().join("file")
+        }
+
+        fn setup(&self, depth: u32, options: Options) -> Setup {
+            let path = self.directory.path().join("socket");
+            let file = File::options().read(true).custom_flags(libc::O_PATH).open(path).expect("a socket");
+            Setup { file, depth, slot_bytes: BLOCK as usize, options }
+        }
+
+        fn open(&self, depth: u32, options: Options) -> (Virtio, Vec<Slot>) {
+            Virtio::open(self.setup(depth, options)).expect("opened")
+        }
+    }
+
+    /// Does one I/O: its result.
+    fn carry_out(backend: &mut Virtio, free: &mut Vec<Slot>, direction: Direction, offset: u64) -> i32 {
+        let mut done = Vec::with_capacity(1);
+        let length = if direction.is_flush() { 0 } else { BLOCK };
+        backend.queue(free.pop().expect("free"), Io { direction, offset, length });
+        while done.is_empty() {
+            backend.submit(u64::MAX).expect("submitted");
+            backend.reap(&mut done);
+        }
+        let Completion { slot, result } = done.pop().expect("one");
+        free.push(slot);
+        result
+    }
+
+    #[test]
+    fn what_is_written_is_in_the_file_and_read_again() {
+        let Some(lab) = Lab::new(1) else { return };
+        for options in [
+            Options::default(),
+            Options { hipri: true, ..Options::default() },
+            Options { sync: true, ..Options::default() },
+        ] {
+            let (mut backend, mut free) = lab.open(3, options);
+            for block in 0..8 {
+                let mut slot = free.pop().expect("free");
+                backend.buffer(&mut slot).fill(block + 1);
+                free.push(slot);
+                let offset = u64::from(block) * u64::from(BLOCK);
+                let written = carry_out(&mut backend, &mut free, Direction::Write, offset);
+                assert_eq!(written, BLOCK.cast_signed());
+            }
+            assert_eq!(carry_out(&mut backend, &mut free, Direction::Sync, 0), 0);
+            let content = fs::read(lab.file()).expect("read");
+            let blocks = content.chunks(BLOCK as usize).take(8);
+            assert!(blocks.zip(1..).all(|(block, n)| block.iter().all(|byte| *byte == n)));
+            let read = carry_out(&mut backend, &mut free, Direction::Read, 5 * u64::from(BLOCK));
+            let mut slot = free.pop().expect("free");
+            assert_eq!((read, backend.buffer(&mut slot)[100]), (BLOCK.cast_signed(), 6));
+        }
+    }
+
+    #[test]
+    fn discards_are_passed_on_and_errors_come_back() {
+        let Some(lab) = Lab::new(1) else { return };
+        let (mut backend, mut free) = lab.open(1, Options::default());
+        assert!(backend.device.discards && backend.device.length == BLOCKS * u64::from(BLOCK));
+        assert_eq!(carry_out(&mut backend, &mut free, Direction::Trim, 0), BLOCK.cast_signed());
+        let mut content = [1; BLOCK as usize];
+        File::open(lab.file()).and_then(|file| file.read_exact_at(&mut content, 0)).expect("read");
+        assert!(content.iter().all(|byte| *byte == 0));
+        let beyond = BLOCKS * u64::from(BLOCK);
+        assert_eq!(carry_out(&mut backend, &mut free, Direction::Read, beyond), -libc::EIO);
+        assert_eq!(
+            carry_out(&mut backend, &mut free, Direction::Write, 100),
+            -libc::EINVAL,
+            "no whole sectors"
+        );
+    }
+
+    #[test]
+    fn a_wait_ends_in_time_and_none_is_none() {
+        let Some(lab) = Lab::new(1) else { return };
+        let (mut backend, _slots) = lab.open(1, Options::default());
+        for wait_ns in [0, 30_000_000] {
+            let begin = clock::now();
+            backend.submit(wait_ns).expect("waited");
+            assert!(clock::now() - begin >= wait_ns && backend.done.is_empty());
+        }
+    }
+
+    #[test]
+    fn each_worker_has_a_queue_and_gives_it_back() {
+        let Some(lab) = Lab::new(2) else { return };
+        for _ in 0..3 {
+            let (mut one, mut free) = lab.open(1, Options::default());
+            let two = lab.open(1, Options::default());
+            let refused =
+                Virtio::open(lab.setup(1, Options::default())).map(drop).expect_err("refused").to_string();
+            assert!(refused.contains("has 2 queues, one for each worker"), "{refused}");
+            drop(two);
+            assert_eq!(carry_out(&mut one, &mut free, Direction::Read, 0), BLOCK.cast_signed());
+        }
+        let refused =
+            Virtio::open(lab.setup(DEEPEST + 1, Options::default())).map(drop).expect_err("refused");
+        assert!(refused.to_string().contains("holds 341 I/Os"), "{refused}");
+    }
+
+    #[test]
+    fn the_deepest_queue_holds_what_it_promises() {
+        let Some(lab) = Lab::new(1) else { return };
+        let (mut backend, mut free) = lab.open(DEEPEST, Options::default());
+        let (mut done, mut finished) = (Vec::new(), 0);
+        for slot in free.drain(..) {
+            let offset = slot.index() as u64 % BLOCKS * u64::from(BLOCK);
+            backend.queue(slot, Io { direction: Direction::Read, offset, length: BLOCK });
+        }
+        while finished < DEEPEST as usize {
+            backend.submit(u64::MAX).expect("submitted");
+            backend.reap(&mut done);
+            finished += done.len();
+            assert!(done.drain(..).all(|one| one.result == BLOCK.cast_signed()));
+        }
+    }
+
+    #[test]
+    fn a_server_that_dies_is_an_error_and_not_a_wait() {
+        let Some(mut lab) = Lab::new(1) else { return };
+        let (mut backend, mut free) = lab.open(1, Options::default());
+        // So that nothing is answered any more.
+        let pid = rustix::process::Pid::from_child(&lab.server);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
+        let slot = free.pop().expect("free");
+        backend.queue(slot, Io { direction: Direction::Read, offset: 0, length: BLOCK });
+        backend.submit(20_000_000).expect("a wait without an answer");
+        lab.server.kill().expect("killed");
+        let error = backend.submit(u64::MAX).expect_err("it is gone");
+        assert!(error.to_string().contains("has ended"), "{error}");
+    }
+}

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
+use iotax_model::target::{ImageSpec, Stack, TargetSpec, VirtioSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Verify, Workload, WorkloadKeys};
+use iotax_testbed::target::existing_image;
 
-use super::args::SessionArgs;
+use super::args::{SessionArgs, target_name};
 use super::flags::WorkloadFlags;
 use super::output::OutputArgs;
 use super::print_plan::print_plan;
+use super::say::note;
 use super::session::Session;
 use super::{Failure, OrExit, input, jobs, target_args, usage};
 
@@ -84,15 +87,25 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             args.target.display()
         )));
     }
-    let plan = Plan {
-        seed,
-        repeat,
-        ..Plan::new(format!("bench {}", args.target.display()), vec![target], workloads)
-    };
+    let targets = with_image(target, &workloads);
+    let plan =
+        Plan { seed, repeat, ..Plan::new(format!("bench {}", args.target.display()), targets, workloads) };
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
     let session = Session::new(plan, &args.output).with(&args.session, permission);
     Session { keep: args.keep, ask: false, ..session }.carry_out()
+}
+
+/// A file that is a disk image is measured as a guest's QEMU reads it too, which shows what its format costs.
+fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
+    let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
+        return vec![target];
+    };
+    let Some((format, _)) = existing_image::format(path) else { return vec![target] };
+    note!("{} is an image: its bytes are measured, and what QEMU reads of it ({format}).", path.display());
+    let stack = Stack::from(ImageSpec(path.to_path_buf())).with(VirtioSpec::default());
+    let image = TargetSpec::new(target_name(&format!("{}-{format}", target.name)), stack);
+    vec![target, image]
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use iotax_model::Plan;
 use iotax_model::plan::{Action, Neighbour, WatchSpec};
 use iotax_model::target::{
-    DeviceSpec, FileSpec, FuseSpec, GuestSpec, LoopSpec, NetworkSpec, PathSpec, PlannedLayer, Remote,
-    TargetSpec, VirtioSpec,
+    DeviceSpec, FileSpec, FilterSpec, FuseSpec, GuestSpec, ImageSpec, LoopSpec, NbdSpec, NetworkSpec,
+    PathSpec, PlannedLayer, Remote, TargetSpec, VirtioSpec,
 };
 use iotax_model::workload::Workload;
 
@@ -86,6 +86,10 @@ impl Area {
             PlannedLayer::File(file) => self.file(file),
             // A device is only read: there is no permission to overwrite it.
             PlannedLayer::Device(DeviceSpec(_))
+            // So is an image.
+            | PlannedLayer::Image(ImageSpec(_))
+            | PlannedLayer::Filter(FilterSpec { kind: _, iops: _, rate: _ })
+            | PlannedLayer::Nbd(NbdSpec { server: _, cache: _, aio: _, delay: _ })
             | PlannedLayer::Fuse(FuseSpec { cache: _, aio: _ })
             | PlannedLayer::Virtio(VirtioSpec { cache: _, aio: _, queues: _, iothread: _ })
             | PlannedLayer::Loop(LoopSpec { direct_io: _ }) => Ok(()),

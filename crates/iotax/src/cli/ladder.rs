@@ -104,7 +104,11 @@ const RUNGS: [(&str, Base, &str); 12] = [
     ("host-file", Base::Directory, "raw file"),
     ("virtio-raw", Base::Directory, "raw file > virtio"),
     ("virtio-qcow2", Base::Directory, "qcow2 file preallocation=metadata > virtio"),
-    ("virtio-qcow2-snapshot", Base::Directory, "qcow2 file + external snapshot preallocation=metadata > virtio"),
+    (
+        "virtio-qcow2-snapshot",
+        Base::Directory,
+        "qcow2 file + external snapshot preallocation=metadata > virtio",
+    ),
     ("vm-device", Base::Device, "virtio-blk > guest"),
     ("vm-lvm", Base::Device, "thick LVM volume > virtio-blk > guest"),
     ("vm-raw", Base::Directory, "raw file > virtio-blk > guest"),

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::lab::{Lab, assert_valid, start_until, text};
 
 /// A plan of targets by their lines.
-fn plan(lab: &Lab, stacks: &[(&str, &str)], workloads: &str) -> String {
+pub(crate) fn plan(lab: &Lab, stacks: &[(&str, &str)], workloads: &str) -> String {
     let targets =
         stacks.iter().map(|(name, line)| format!("[[target]]\nname = '{name}'\nstack = '{line}'\n"));
     let head = "repeat = 2\n[defaults]\nsize = '16m'\nruntime = '200ms'\nramp_time = '0s'\n";
@@ -21,10 +21,10 @@ fn plan(lab: &Lab, stacks: &[(&str, &str)], workloads: &str) -> String {
     lab.plan(&text).display().to_string()
 }
 
-const MIXED: &str = "[[workload]]\nname = 'mixed'\nrw = 'randrw'\niodepth = 8\n";
+pub(crate) const MIXED: &str = "[[workload]]\nname = 'mixed'\nrw = 'randrw'\niodepth = 8\n";
 
 /// The names of a target's layers, from the bottom up.
-fn layers<'a>(json: &'a Value, name: &str) -> Vec<&'a str> {
+pub(crate) fn layers<'a>(json: &'a Value, name: &str) -> Vec<&'a str> {
     let targets = json["targets"].as_array().expect("targets");
     let target = targets.iter().find(|target| target["name"] == name).expect(name);
     target["layers"].as_array().expect("layers").iter().filter_map(|layer| layer["name"].as_str()).collect()
@@ -200,7 +200,7 @@ fn the_default_ladder_has_no_emulated_guests() {
     let emulated = targets.iter().filter(|target| target["emulated"] == true).count();
     let names: Vec<&str> = targets.iter().filter_map(|target| target["name"].as_str()).collect();
     assert_eq!(emulated, 0, "{names:?}");
-    assert_eq!(names[..4], ["host-file", "fuse-raw", "fuse-qcow2", "fuse-qcow2-snapshot"]);
+    assert_eq!(names[..4], ["host-file", "virtio-raw", "virtio-qcow2", "virtio-qcow2-snapshot"]);
     let says_why = text(&output.stderr).contains("(--emulated)");
     assert_eq!(says_why, names.len() == 4, "{names:?}: {}", text(&output.stderr));
     lab.assert_nothing_left();

@@ -57,6 +57,7 @@ mod tune;
 mod undo;
 mod until;
 mod verify;
+mod virtio;
 mod watch;
 mod watch_faults;
 mod watch_lab;

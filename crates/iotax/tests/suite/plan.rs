@@ -173,7 +173,7 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
     let domain = lab.path("domain.xml");
     fs::write(&domain, DOMAIN).expect("written");
     let domain = domain.to_str().expect("utf-8");
-    let exports = ["fuse-raw", "fuse-qcow2", "fuse-qcow2-snapshot"];
+    let exports = ["virtio-raw", "virtio-qcow2", "virtio-qcow2-snapshot"];
     let all: &[&str] = &[&["host-file"], &exports[..], &["vm-raw", "vm-qcow2", "vm-qcow2-snapshot"]].concat();
     let like = [
         "host-file",

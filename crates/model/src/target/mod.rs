@@ -21,10 +21,10 @@ use layers::TargetTable;
 pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
 pub use layers::{
-    Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, Format,
-    FsType, FuseSpec, GuestFs, GuestSpec, LayerInterface, LayerSpec, LayerType, LocalPath, LoopSpec, LvKind,
-    LvmSpec, MachineType, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, PathSpec, PlannedLayer,
-    Preallocation, Snapshot, VirtioSpec,
+    Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FilterSpec,
+    FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, LayerInterface, LayerSpec,
+    LayerType, LocalPath, LoopSpec, LvKind, LvmSpec, MachineType, NbdServer, NbdSpec, NetPath, NetworkEnds,
+    NetworkSpec, NetworkStack, Nic, PathSpec, PlannedLayer, Preallocation, Snapshot, VirtioSpec,
 };
 pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};

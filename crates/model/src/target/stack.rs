@@ -189,7 +189,7 @@ impl Stack {
 fn unknown(text: &str) -> String {
     format!(
         "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, ext4, xfs, btrfs, raw file, qcow2 file, \
-         loop, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt"
+         loop, image PATH, throttle, compress, copy-on-read, nbd, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt"
     )
 }
 
@@ -256,7 +256,7 @@ mod tests {
 
     use super::*;
     use crate::target::*;
-    use crate::units::Bytes;
+    use crate::units::{Bytes, Nanos};
 
     #[test]
     fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
@@ -364,11 +364,41 @@ mod tests {
         }
     }
 
+    prop_compose! {
+        fn filter()(
+            kind in prop::sample::select(vec![FilterType::Throttle, FilterType::Compress, FilterType::CopyOnRead]),
+            iops in 1_u32..1000,
+            rate in prop::option::of((1_u64..1 << 30).prop_map(Bytes)),
+        ) -> FilterSpec {
+            let is_throttle = kind == FilterType::Throttle;
+            FilterSpec { kind, iops: is_throttle.then_some(iops), rate: rate.filter(|_| is_throttle) }
+        }
+    }
+
+    fn nbd() -> impl Strategy<Value = NbdSpec> {
+        let server =
+            prop::sample::select(vec![NbdServer::StorageDaemon, NbdServer::QemuNbd, NbdServer::Nbdkit]);
+        (server, prop::option::of((1_u64..1000).prop_map(Nanos::from_millis))).prop_map(|(server, delay)| {
+            NbdSpec { server, delay: delay.filter(|_| server == NbdServer::Nbdkit), ..NbdSpec::default() }
+        })
+    }
+
+    fn export() -> impl Strategy<Value = PlannedLayer> {
+        let cache = || prop::sample::select(vec![CacheMode::None, CacheMode::Writeback]);
+        prop_oneof![
+            cache().prop_map(|cache| FuseSpec { cache, ..FuseSpec::default() }.into()),
+            (cache(), prop::option::of(2_u16..64), any::<bool>()).prop_map(|(cache, queues, iothread)| {
+                VirtioSpec { cache, queues, iothread, ..VirtioSpec::default() }.into()
+            }),
+        ]
+    }
+
     fn bottom() -> impl Strategy<Value = Stack> {
         let kind = || prop::sample::select(vec![LvKind::Thick, LvKind::Thin]);
         prop_oneof![
             path().prop_map(|path| PathSpec(path).into()),
             path().prop_map(|path| DeviceSpec(path).into()),
+            path().prop_map(|path| ImageSpec(path).into()),
             (path(), kind(), any::<bool>()).prop_map(|(path, kind, snapshot)| {
                 Stack::from(DeviceSpec(path)).with(LvmSpec { vg: None, kind, snapshot })
             }),
@@ -382,8 +412,9 @@ mod tests {
     /// Any stack of which every layer fits on the one below.
     fn stacks() -> impl Strategy<Value = Stack> {
         let upper = (filesystem(), file(), any::<bool>());
-        let layers = (bottom(), prop::collection::vec(upper, 0..4), prop::option::of(guest()));
-        layers.prop_map(|(mut stack, upper, guest)| {
+        let exported = prop::option::of((prop::option::of(filter()), prop::option::of(nbd()), export()));
+        let layers = (bottom(), prop::collection::vec(upper, 0..4), exported, prop::option::of(guest()));
+        layers.prop_map(|(mut stack, upper, exported, guest)| {
             for (filesystem, file, direct_io) in upper {
                 if stack.offers() == LayerInterface::RawFile {
                     stack = stack.with(LoopSpec { direct_io });
@@ -392,8 +423,16 @@ mod tests {
                     stack = stack.with(filesystem).with(file);
                 }
             }
+            if let Some((filter, nbd, export)) = exported {
+                let layers = [filter.map(PlannedLayer::from), nbd.map(PlannedLayer::from), Some(export)];
+                for layer in layers.into_iter().flatten() {
+                    if layer.kind().stands_on().contains(&stack.offers()) {
+                        stack = stack.with(layer);
+                    }
+                }
+            }
             match guest {
-                Some(guest) if stack.offers() != LayerInterface::Found => stack.with(guest),
+                Some(guest) if guest.stands_on().contains(&stack.offers()) => stack.with(guest),
                 _ => stack,
             }
         })

@@ -125,6 +125,56 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
     Ok(chain)
 }
 
+/// What an image says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundImage {
+    /// Its format, by its content.
+    pub format: Format,
+    /// The bytes that a guest sees.
+    pub size: Bytes,
+    /// The names of its backing files, the nearest first.
+    pub backing: Vec<String>,
+}
+
+/// Looks at an image of any format. Reads only headers, even while a guest has the image open.
+pub fn look(path: &Path) -> Result<FoundImage, ImageError> {
+    let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
+    let mut chain = Vec::new();
+    let mut next = path.display().to_string();
+    let mut found = None;
+    // One by one: qemu-img would open whatever a chain names.
+    loop {
+        let arguments = ["info", "-U", "--output=json", "--"].map(OsStr::new);
+        let text = qemu_img("info", path, arguments.into_iter().chain([OsStr::new(&next)]))?;
+        let info: Value = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+        let field = |key: &str| info.get(key).and_then(Value::as_str).map(str::to_owned);
+        if found.is_none() {
+            let format = field("format").unwrap_or_default();
+            let format = format.parse().map_err(|error| failed(format!("{error}")))?;
+            let size = info.get("virtual-size").and_then(Value::as_u64);
+            let size = size.ok_or_else(|| failed("it does not say how long it is".into()))?;
+            found = Some((format, Bytes(size)));
+        }
+        match field("full-backing-filename").or_else(|| field("backing-filename")) {
+            Some(backing) if chain.len() < DEEPEST => {
+                chain.push(backing.clone());
+                let is_here = |path: &Path| path.is_absolute() && path.is_file();
+                if !is_here(Path::new(&backing)) {
+                    break;
+                }
+                next = backing;
+            }
+            Some(_) => return Err(failed(format!("it has more than {DEEPEST} backing files"))),
+            None => break,
+        }
+    }
+    let (format, size) = found.unwrap_or((Format::Raw, Bytes(0)));
+    Ok(FoundImage { format, size, backing: chain })
+}
+
+/// Backing files of an image that is measured, at most.
+const DEEPEST: usize = 64;
+
 /// An extent of an image as its guest sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct ImageExtent {

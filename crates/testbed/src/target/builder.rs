@@ -85,7 +85,7 @@ impl Builder {
             // Its filesystem may have to be unmounted while this process still runs: do not keep it open.
             Ground::Raw(file) => Built { held: None, ..file.into() },
             Ground::Built(built) => *built,
-            Ground::Machine | Ground::Directory(_) => {
+            Ground::Machine | Ground::Directory(_) | Ground::Node(_) => {
                 return Err(Refusal::input("a target ends with what can be measured").into());
             }
         };

@@ -10,18 +10,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotax_model::target::{FileSpec, Format, Snapshot};
+use iotax_model::target::{FileSpec, Format, NbdServer, Snapshot};
 use iotax_model::threads;
+use iotax_model::units::Nanos;
 use iotax_model::wire::Identity;
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 use serde_json::{Value, json};
 
-use super::layer::Check;
+use super::layer::{Check, LayerSite};
+use super::node::{BlockNode, NodeArguments};
 use crate::build_error::BuildError;
-use crate::export::{DAEMON, FuseExport, StorageDaemon};
-use crate::guest::disk::{Drive, GuestDisk};
-use crate::guest::image;
+use crate::export::{DAEMON, FuseExport, NBDKIT, QEMU_NBD, StorageDaemon};
+use crate::guest::disk::Drive;
+use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{UndoEntry, UndoLog};
 
@@ -55,6 +57,7 @@ pub(super) struct Export {
     /// The image's settings.
     pub(super) file: FileSpec,
     pub(super) way: ExportType,
+    pub(super) node: BlockNode,
 }
 
 /// What an export shows the image as.
@@ -69,6 +72,13 @@ pub(super) enum ExportType {
         queues: u16,
         /// True if a thread of its own serves them.
         iothread: bool,
+    },
+    /// What NBD's clients find at a socket.
+    Nbd {
+        socket: PathBuf,
+        server: NbdServer,
+        /// nbdkit: a pause before each request.
+        delay: Option<Nanos>,
     },
 }
 
@@ -87,46 +97,102 @@ impl Export {
     fn point(&self) -> &Path {
         match &self.way {
             ExportType::Fuse(mount) => &mount.point,
-            ExportType::Virtio { socket, .. } => socket,
+            ExportType::Virtio { socket, .. } | ExportType::Nbd { socket, .. } => socket,
         }
     }
 
-    /// Exports an image, which is added to `images` with its daemon; returns what the export shows, open.
-    pub(super) fn of(
-        self,
-        path: PathBuf,
-        format: Format,
-        images: &mut Option<ExportedImage>,
-        undo_log: &UndoLog,
-    ) -> Result<File, BuildError> {
-        let (daemon, shown) = self.start(&path, format, undo_log)?;
-        let overlays =
-            self.file.snapshot.map(|_| Overlays { export: self, count: 0, top: None, lower: Vec::new() });
-        let image = || ExportedImage { path, format, daemons: Vec::new(), overlays };
-        images.get_or_insert_with(image).daemons.push(daemon);
+    /// Exports the node; its image is that of the target, with the daemon. Returns what the export shows, open.
+    pub(super) fn start_for(self, at: &mut LayerSite<'_>) -> Result<File, BuildError> {
+        let (daemon, shown) = self.start(&self.node, at.undo_log)?;
+        if at.exported.is_none()
+            && let Some((path, format)) = self.node.stored()
+        {
+            let path = path.to_owned();
+            let overlays = self.file.snapshot.is_some().then(|| Overlays::of(self));
+            *at.exported = Some(ExportedImage { path, format, daemons: Vec::new(), overlays });
+        }
+        if let Some(image) = at.exported {
+            image.daemons.push(daemon);
+        }
         Ok(shown)
     }
 
-    /// Starts a daemon and waits until its export is there.
-    fn start(
-        &self,
-        path: &Path,
-        format: Format,
-        undo_log: &UndoLog,
-    ) -> Result<(StorageDaemon, File), BuildError> {
-        let chain = image::chain(path, format)?;
-        let node =
-            GuestDisk { chain: &chain, l2_cache_size: self.file.l2_cache_size }.node_of(NODE, self.drive);
-        let program = DAEMON.path()?;
+    /// Starts a daemon that exports a node, and waits until the export is there.
+    fn start(&self, node: &BlockNode, undo_log: &UndoLog) -> Result<(StorageDaemon, File), BuildError> {
+        let (program, mut command) = self.command(node)?;
         let in_program = |error| BuildError::file(&program)(error);
+        // A pipe that nobody reads would stop it in the end.
+        let said = memfd_create("daemon", MemfdFlags::CLOEXEC).map_err(|errno| in_program(errno.into()))?;
+        let mut said = File::from(said);
+        command.stderr(said.try_clone().map_err(in_program)?);
+        command.stdin(undo_log.lock().stdio().map_err(in_program)?).process_group(0);
+        // Names of sockets are relative to it.
+        command.current_dir(self.point().parent().unwrap_or(Path::new("/")));
+        let mut daemon = command.spawn().map_err(in_program)?;
+        // It has the socket too, which would seem to be served without a daemon.
+        drop(command);
+        self.wait_for(&mut daemon, &mut said)?;
+        let flags = match self.way {
+            ExportType::Fuse(_) => OFlags::empty(),
+            ExportType::Virtio { .. } | ExportType::Nbd { .. } => OFlags::PATH,
+        };
+        let shown = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(self.point());
+        Ok((StorageDaemon::new(daemon), shown.map_err(BuildError::file(self.point()))?))
+    }
+
+    const fn program(&self) -> Program {
+        match self.way {
+            ExportType::Nbd { server, .. } => server_program(server),
+            ExportType::Fuse(_) | ExportType::Virtio { .. } => DAEMON,
+        }
+    }
+
+    /// The program that exports the node, and how it is called.
+    fn command(&self, node: &BlockNode) -> Result<(PathBuf, Command), BuildError> {
+        let name = self.point().file_name().unwrap_or_default();
+        if let ExportType::Nbd { server: server @ (NbdServer::QemuNbd | NbdServer::Nbdkit), delay, .. } =
+            self.way
+        {
+            let Some((path, format)) = node.stored() else {
+                return Err(Refusal::input(format!("nbd: {server} serves a file, and there is none")).into());
+            };
+            let program = self.program().path()?;
+            let mut command = Command::new(&program);
+            command.stdout(Stdio::null());
+            match (server, delay) {
+                (NbdServer::Nbdkit, delay) => {
+                    command.args(["--foreground", "--exportname", &self.marker, "--unix"]).arg(name);
+                    if delay.is_some() {
+                        command.arg("--filter=delay");
+                    }
+                    command.arg("file").arg(path);
+                    if let Some(Nanos(ns)) = delay {
+                        let ms = ns.div_ceil(1_000_000);
+                        command.args([format!("rdelay={ms}ms"), format!("wdelay={ms}ms")]);
+                    }
+                }
+                _ => {
+                    command.args(["--persistent", "--shared=0", "--discard=unmap"]);
+                    command.args(["--export-name", &self.marker, "--format", format.word()]);
+                    command
+                        .arg(format!("--cache={}", self.drive.cache))
+                        .arg(format!("--aio={}", self.drive.aio));
+                    // It wants an absolute path.
+                    command.arg("--socket").arg(Path::new("/proc/self/cwd").join(name)).arg(path);
+                }
+            }
+            return Ok((program, command));
+        }
+        let program = self.program().path()?;
         let mut command = Command::new(&program);
-        let mut export = json!({ "id": self.marker, "node-name": NODE, "writable": true });
+        let NodeArguments { node: blockdev, objects } = node.arguments(NODE, self.drive, &self.file)?;
+        let mut export = json!({ "id": self.marker, "node-name": NODE, "writable": !node.is_read_only() });
         let mut add = |key: &str, value: Value| export[key] = value;
+        command.stdout(Stdio::null());
         match &self.way {
             ExportType::Fuse(mount) => {
                 add("type", json!("fuse"));
                 add("mountpoint", json!(mount.point.to_string_lossy()));
-                command.stdout(Stdio::null());
             }
             ExportType::Virtio { socket, queues, iothread } => {
                 add("type", json!("vhost-user-blk"));
@@ -139,23 +205,18 @@ impl Export {
                     command.args(["--object", &format!("iothread,id={IOTHREAD}")]);
                 }
             }
+            ExportType::Nbd { .. } => {
+                add("type", json!("nbd"));
+                add("name", json!(self.marker));
+                let address = json!({ "addr": { "type": "unix", "path": name.to_string_lossy() } });
+                command.args(["--nbd-server", &address.to_string()]);
+            }
         }
-        command.args(["--blockdev", &node.to_string(), "--export", &export.to_string()]);
-        // A pipe that nobody reads would stop it in the end.
-        let mut said =
-            File::from(memfd_create("daemon", MemfdFlags::CLOEXEC).map_err(|e| in_program(e.into()))?);
-        command.stderr(said.try_clone().map_err(in_program)?);
-        command.stdin(undo_log.lock().stdio().map_err(in_program)?).process_group(0);
-        let mut daemon = command.spawn().map_err(in_program)?;
-        // It has the socket too, which would seem to be served without a daemon.
-        drop(command);
-        self.wait_for(&mut daemon, &mut said)?;
-        let flags = match self.way {
-            ExportType::Fuse(_) => OFlags::empty(),
-            ExportType::Virtio { .. } => OFlags::PATH,
-        };
-        let shown = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(self.point());
-        Ok((StorageDaemon::new(daemon), shown.map_err(BuildError::file(self.point()))?))
+        for object in objects {
+            command.args(["--object", &object.to_string()]);
+        }
+        command.args(["--blockdev", &blockdev.to_string(), "--export", &export.to_string()]);
+        Ok((program, command))
     }
 
     /// Returns whether the export can be used.
@@ -163,11 +224,14 @@ impl Export {
         match &self.way {
             ExportType::Fuse(mount) => Ok(mount.mount()?.is_some()),
             // Nobody is listening before.
-            ExportType::Virtio { socket, .. } => match UnixStream::connect(by_descriptor(socket)?.1) {
-                Ok(_) => Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
-                Err(error) => Err(error),
-            },
+            ExportType::Virtio { socket, .. } | ExportType::Nbd { socket, .. } => {
+                let (_directory, path) = by_descriptor(socket)?;
+                match UnixStream::connect(path).map_err(|error| (error.kind(), error)) {
+                    Ok(_) => Ok(true),
+                    Err((io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _)) => Ok(false),
+                    Err((_, error)) => Err(error),
+                }
+            }
         }
     }
 
@@ -179,14 +243,16 @@ impl Export {
                 let mut text = String::new();
                 // What it does not say is not known.
                 let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
-                let text = text.lines().last().unwrap_or_default();
-                return Err(
-                    Refusal::environment(format!("{} ended with {status}: {text}", DAEMON.name)).into()
-                );
+                let text = text.lines().collect::<Vec<_>>().join(" ");
+                return Err(Refusal::environment(format!(
+                    "{} ended with {status}: {text}",
+                    self.program().name
+                ))
+                .into());
             }
             if Instant::now() > end {
                 let reason =
-                    format!("{} has not exported the image in {} s", DAEMON.name, PATIENCE.as_secs());
+                    format!("{} has not exported the image in {} s", self.program().name, PATIENCE.as_secs());
                 return Err(in_point(io::Error::other(reason)));
             }
             threads::sleep(LOOK_AGAIN);
@@ -198,11 +264,19 @@ impl Export {
     fn clear(&self) -> io::Result<()> {
         match &self.way {
             ExportType::Fuse(mount) => mount.unmount(),
-            ExportType::Virtio { socket, .. } => match fs::remove_file(socket) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            },
+            ExportType::Virtio { socket, .. } | ExportType::Nbd { socket, .. } => {
+                match fs::remove_file(socket) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                    _ => Ok(()),
+                }
+            }
         }
+    }
+}
+
+impl Overlays {
+    const fn of(export: Export) -> Self {
+        Self { export, count: 0, top: None, lower: Vec::new() }
     }
 }
 
@@ -240,7 +314,9 @@ impl ExportedImage {
         overlays.count += 1;
         let top = self.path.with_extension(format!("overlay-{}.qcow2", overlays.count));
         overlays.top = Some(super::image::overlay(&top, &below, format, file, undo_log)?);
-        let (daemon, shown) = overlays.export.start(&top, Format::Qcow2, undo_log)?;
+        let filters = overlays.export.node.filters.clone();
+        let node = BlockNode { filters, ..BlockNode::image(top, Format::Qcow2) };
+        let (daemon, shown) = overlays.export.start(&node, undo_log)?;
         self.daemons.push(daemon);
         let found = shown.metadata().map_err(BuildError::file(&point))?;
         Ok(Some(Identity::File { device: found.dev(), inode: found.ino() }))
@@ -250,6 +326,15 @@ impl ExportedImage {
 /// Checks that images can be exported here; the error names what is missing.
 pub(super) fn possible() -> Result<(), Refusal> {
     DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))
+}
+
+/// The program of an NBD server.
+pub(super) const fn server_program(server: NbdServer) -> Program {
+    match server {
+        NbdServer::StorageDaemon => DAEMON,
+        NbdServer::QemuNbd => QEMU_NBD,
+        NbdServer::Nbdkit => NBDKIT,
+    }
 }
 
 /// Rejects a snapshot that a daemon does not renew.

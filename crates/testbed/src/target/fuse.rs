@@ -3,9 +3,11 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use iotax_model::target::{Discard, FuseSpec, Snapshot};
+use iotax_model::target::{Discard, Format, FuseSpec, Snapshot};
+use iotax_model::wire::Identity;
 use rustix::fs::Access;
 
+use super::Built;
 use super::export::{self, Export, ExportType};
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
@@ -33,8 +35,8 @@ impl Build for FuseSpec {
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let (path, format) = below.image()?;
-        let point = path.with_added_extension("fuse");
+        let below = below.node()?;
+        let point = at.socket(&below.node, "fuse")?;
         let (entry, file) = at.undo_log.make_file(&point)?;
         drop(file);
         let marker = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());
@@ -43,11 +45,22 @@ impl Build for FuseSpec {
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let file = at.target.file().cloned().unwrap_or_default();
         let path_shown = mount.point.clone();
-        let export = Export { marker, drive, file, way: ExportType::Fuse(mount) };
-        let held = export.of(path, format, at.exported, at.undo_log)?;
+        let is_read_only = below.node.is_read_only();
+        let export = Export { marker, drive, file, way: ExportType::Fuse(mount), node: below.node };
+        let held = export.start_for(at)?;
         let found = held.metadata().map_err(BuildError::file(&path_shown))?;
-        let (device, inode) = (found.dev(), found.ino());
-        Ok(Ground::Raw(RawFile { path: path_shown, size: at.size(), device, inode, entry, held }))
+        let (device, inode, size) = (found.dev(), found.ino(), below.size.unwrap_or(at.size()));
+        if is_read_only {
+            let identity = Some(Identity::File { device, inode });
+            let built = Built::at(path_shown, Format::Raw, size);
+            return Ok(Ground::Built(Box::new(Built {
+                identity,
+                held: Some(held),
+                entry: Some(entry),
+                ..built
+            })));
+        }
+        Ok(Ground::Raw(RawFile { path: path_shown, size, device, inode, entry, held }))
     }
 }
 

@@ -4,12 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use iotax_model::target::Format;
+use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
 use super::Built;
+use super::node::{BlockNode, NodeBase};
 use super::raw::RawFile;
 use crate::build_error::BuildError;
 use crate::device::{DeviceArea, DeviceClaim};
+use crate::guest::image::DevicePart;
 use crate::refusal::Refusal;
 
 /// What the topmost layer so far offers.
@@ -23,8 +26,20 @@ pub(super) enum Ground {
     Directory(PathBuf),
     /// A raw file.
     Raw(RawFile),
+    /// A node of QEMU's block layer.
+    Node(Box<NodeGround>),
     /// Anything else that can be measured.
     Built(Box<Built>),
+}
+
+/// A node for a storage daemon.
+#[derive(Debug)]
+pub(super) struct NodeGround {
+    pub(super) node: BlockNode,
+    /// Its bytes, where they are not those that the plan asks for.
+    pub(super) size: Option<Bytes>,
+    pub(super) claim: Option<Arc<DeviceClaim>>,
+    pub(super) identity: Option<Identity>,
 }
 
 /// A block device for the layers above.
@@ -49,7 +64,7 @@ impl Ground {
                 identity: built.identity,
                 claim: None,
             }),
-            Self::Machine | Self::Directory(_) | Self::Raw(_) => Err(unfit("a block device")),
+            Self::Machine | Self::Directory(_) | Self::Raw(_) | Self::Node(_) => Err(unfit("a block device")),
         }
     }
 
@@ -58,12 +73,38 @@ impl Ground {
         if let Self::Directory(path) = self { Ok(path) } else { Err(unfit("a directory")) }
     }
 
-    /// The path and the format of the image that a layer stands on.
-    pub(super) fn image(self) -> Result<(PathBuf, Format), BuildError> {
+    /// The node that a storage daemon opens.
+    pub(super) fn node(self) -> Result<NodeGround, BuildError> {
+        let on_file = |path, format, identity| NodeGround {
+            node: BlockNode::image(path, format),
+            size: None,
+            claim: None,
+            identity,
+        };
         match self {
-            Self::Raw(file) => Ok((file.path, Format::Raw)),
-            Self::Built(built) => Ok((built.path, built.format)),
-            Self::Machine | Self::Block(_) | Self::Directory(_) => Err(unfit("a file")),
+            Self::Raw(file) => Ok(on_file(file.path, Format::Raw, None)),
+            // A device that iotax made has a claim in its name; an image has none.
+            Self::Built(built) if built.format == Format::Raw => {
+                let part = DevicePart { offset: built.offset, size: built.size, writable: true };
+                let base = NodeBase::Image {
+                    path: built.path,
+                    format: Format::Raw,
+                    part: Some(part),
+                    read_only: false,
+                };
+                let node = BlockNode { base, filters: Vec::new() };
+                Ok(NodeGround { node, size: Some(built.size), claim: built.claim, identity: built.identity })
+            }
+            Self::Built(built) => Ok(on_file(built.path, built.format, None)),
+            Self::Block(block) => {
+                let DeviceArea { path, offset, size } = block.area;
+                let part = DevicePart { offset, size, writable: true };
+                let base = NodeBase::Image { path, format: Format::Raw, part: Some(part), read_only: false };
+                let node = BlockNode { base, filters: Vec::new() };
+                Ok(NodeGround { node, size: Some(size), claim: block.claim, identity: block.identity })
+            }
+            Self::Node(node) => Ok(*node),
+            Self::Machine | Self::Directory(_) => Err(unfit("a file or device")),
         }
     }
 

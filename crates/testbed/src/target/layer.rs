@@ -1,5 +1,7 @@
 //! How each kind of layer is checked and built on this machine.
 
+use std::path::PathBuf;
+
 use iotax_model::Plan;
 use iotax_model::target::{LayerSpec, PlannedLayer, TargetSpec};
 use iotax_model::units::Bytes;
@@ -9,6 +11,7 @@ use super::Builder;
 use super::ExportedImage;
 use super::ground::Ground;
 use super::needs::Needs;
+use super::node::{BlockNode, NodeBase};
 use super::origin::Origin;
 use super::sizes::size_on;
 use crate::build_error::BuildError;
@@ -32,6 +35,9 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Lvm(spec) => Some(spec),
         PlannedLayer::Filesystem(spec) => Some(spec),
         PlannedLayer::File(spec) => Some(spec),
+        PlannedLayer::Image(spec) => Some(spec),
+        PlannedLayer::Filter(spec) => Some(spec),
+        PlannedLayer::Nbd(spec) => Some(spec),
         PlannedLayer::Fuse(spec) => Some(spec),
         PlannedLayer::Virtio(spec) => Some(spec),
         PlannedLayer::Loop(spec) => Some(spec),
@@ -69,6 +75,21 @@ impl LayerSite<'_> {
     /// The bytes that the layer has to offer.
     pub(super) fn size(&self) -> Bytes {
         size_on(self.above, self.builder.space)
+    }
+
+    /// A path for the socket of an export of this layer's, next to the image, or in a folder of iotax's own where the image is the user's or a device.
+    pub(super) fn socket(&mut self, node: &BlockNode, extension: &str) -> Result<PathBuf, BuildError> {
+        let name = format!("{}.{extension}", self.target.name);
+        let beside = match &node.base {
+            NodeBase::Image { path, part: None, read_only: false, .. } => path.parent(),
+            NodeBase::Nbd { socket, .. } => socket.parent(),
+            NodeBase::Image { .. } => None,
+        };
+        if let Some(directory) = beside {
+            return Ok(directory.join(name));
+        }
+        let folder = self.builder.folder(&std::env::temp_dir(), self.undo_log)?;
+        Ok(folder.join(name))
     }
 
     /// A name for what this layer makes: that of the target, numbered if there is another layer of its kind below.

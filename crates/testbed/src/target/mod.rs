@@ -1,15 +1,17 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
 //! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `filesystem`, `file` with `raw` and
-//! `image`, `fuse` and `virtio` with `export`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
+//! `image`, `existing_image`, `filter`, `nbd`, `fuse` and `virtio` with `node` and `export`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
 //! examines it before it is measured.
 
 mod builder;
 mod device;
 pub mod existing;
+pub mod existing_image;
 mod export;
 mod file;
 pub mod filesystem;
+mod filter;
 pub mod fuse;
 mod ground;
 pub mod image;
@@ -17,7 +19,9 @@ pub mod inspect;
 mod layer;
 mod loop_device;
 pub mod lvm;
+mod nbd;
 mod needs;
+mod node;
 pub mod origin;
 pub mod preflight;
 pub mod raw;

@@ -34,6 +34,9 @@ pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
         | PlannedLayer::Device(_)
         | PlannedLayer::Lvm(_)
         | PlannedLayer::File(_)
+        | PlannedLayer::Image(_)
+        | PlannedLayer::Filter(_)
+        | PlannedLayer::Nbd(_)
         | PlannedLayer::Fuse(_)
         | PlannedLayer::Virtio(_)
         | PlannedLayer::Loop(_) => size,

@@ -22,21 +22,22 @@ impl Build for VirtioSpec {
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let (path, format) = below.image()?;
+        let below = below.node()?;
         let marker = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());
         at.undo_log.record(Effect::Guest { marker: marker.clone() })?;
-        let socket = path.with_added_extension("virtio");
+        let socket = at.socket(&below.node, "virtio")?;
         at.undo_log.record(Effect::File { path: socket.clone(), identity: None })?;
         // One is for flushes.
         let queues = self.queues.unwrap_or(u16::try_from(at.builder.workers + 1).unwrap_or(u16::MAX));
         let way = ExportType::Virtio { socket: socket.clone(), queues, iothread: self.iothread };
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let file = at.target.file().cloned().unwrap_or_default();
-        let shown = Export { marker, drive, file, way }.of(path, format, at.exported, at.undo_log)?;
+        let writable = !below.node.is_read_only();
+        let shown = Export { marker, drive, file, way, node: below.node }.start_for(at)?;
         let found = shown.metadata().map_err(BuildError::file(&socket))?;
         let identity = Some(Identity::File { device: found.dev(), inode: found.ino() });
-        let built = Built::at(socket, Format::Raw, at.size());
-        Ok(Ground::Built(Box::new(Built { writable: true, identity, ..built })))
+        let built = Built::at(socket, Format::Raw, below.size.unwrap_or(at.size()));
+        Ok(Ground::Built(Box::new(Built { writable, identity, claim: below.claim, ..built })))
     }
 }
 

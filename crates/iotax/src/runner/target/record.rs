@@ -4,8 +4,8 @@ use std::path::Path;
 
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{
-    Accel, Discard, FileSpec, Format, FuseSpec, GuestSpec, Layer, LayerKind, NetworkSpec, TargetSpec,
-    VirtioSpec,
+    Accel, Aio, CacheMode, Discard, FileSpec, Format, FuseSpec, GuestSpec, Layer, LayerKind, NbdSpec,
+    NetworkSpec, PlannedLayer, TargetSpec, VirtioSpec,
 };
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
@@ -91,23 +91,34 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
         let detail = format!("{}, new before each measurement", lvm.kind);
         stack.layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
     }
-    stack.layers.extend(export_layers(spec));
+    stack.layers.extend(export_layers(spec, &storage.built));
     Ok(stack)
 }
 
-/// The image and the export of a target that a daemon shows.
-fn export_layers(spec: &TargetSpec) -> Vec<Layer> {
-    let (name, detail) = if let Some(FuseSpec { cache, aio }) = spec.stack.find() {
-        ("FUSE export", format!("cache={cache} aio={aio}"))
-    } else if let Some(VirtioSpec { cache, aio, iothread, .. }) = spec.stack.find() {
-        let thread = if *iothread { ", an I/O thread" } else { "" };
-        ("virtio-blk export", format!("cache={cache} aio={aio}{thread}"))
-    } else {
-        return Vec::new();
+/// The layers of QEMU's storage daemons, from the image up; none if there is no daemon.
+fn export_layers(spec: &TargetSpec, built: &Built) -> Vec<Layer> {
+    let Some(image) = &built.exported else { return Vec::new() };
+    let drive = |cache: &CacheMode, aio: &Aio| format!("cache={cache} aio={aio}");
+    let of_layer = |layer: &PlannedLayer| match layer {
+        PlannedLayer::File(file) => image_layers(file),
+        PlannedLayer::Image(_) => vec![Layer::new(LayerKind::Image, image.format.word(), "as it was found")],
+        PlannedLayer::Filter(filter) => {
+            vec![Layer::new(LayerKind::Export, format!("{} filter", filter.kind), "")]
+        }
+        PlannedLayer::Nbd(NbdSpec { server, cache, aio, .. }) => {
+            vec![Layer::new(LayerKind::Export, "NBD export", format!("{server}, {}", drive(cache, aio)))]
+        }
+        PlannedLayer::Fuse(FuseSpec { cache, aio }) => {
+            vec![Layer::new(LayerKind::Export, "FUSE export", drive(cache, aio))]
+        }
+        PlannedLayer::Virtio(VirtioSpec { cache, aio, iothread, .. }) => {
+            let thread = if *iothread { ", an I/O thread" } else { "" };
+            let detail = format!("{}{thread}", drive(cache, aio));
+            vec![Layer::new(LayerKind::Export, "virtio-blk export", detail)]
+        }
+        _ => Vec::new(),
     };
-    let image = spec.file().map(image_layers).unwrap_or_default();
-    let export = Layer::new(LayerKind::Export, name, detail);
-    image.into_iter().chain([export]).collect()
+    spec.stack.layers().iter().flat_map(of_layer).collect()
 }
 
 /// The layers from the image to the program in the guest.

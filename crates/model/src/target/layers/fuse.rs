@@ -28,7 +28,7 @@ impl LayerType for FuseSpec {
     }
 
     fn stands_on(&self) -> &'static [LayerInterface] {
-        &[LayerInterface::RawFile, LayerInterface::Image]
+        super::BENEATH_A_DAEMON
     }
 
     fn offers(&self) -> LayerInterface {

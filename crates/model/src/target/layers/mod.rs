@@ -6,10 +6,13 @@
 mod device;
 mod file;
 mod filesystem;
+mod filter;
 mod fuse;
 mod guest;
+mod image;
 mod loop_device;
 mod lvm;
+mod nbd;
 mod network;
 mod path;
 mod segments;
@@ -25,10 +28,13 @@ use super::Settings;
 pub use device::DeviceSpec;
 pub use file::{FileSpec, Format, Preallocation, Snapshot};
 pub use filesystem::{FilesystemSpec, FsType};
+pub use filter::{FilterSpec, FilterType};
 pub use fuse::FuseSpec;
 pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
+pub use image::ImageSpec;
 pub use loop_device::LoopSpec;
 pub use lvm::{LvKind, LvmSpec};
+pub use nbd::{NbdServer, NbdSpec};
 pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
 pub use path::PathSpec;
 pub(super) use segments::Segments;
@@ -48,6 +54,8 @@ pub enum LayerInterface {
     RawFile,
     /// A disk image in a format that QEMU reads.
     Image,
+    /// A node of QEMU's block layer.
+    BlockNode,
     /// The queues of a virtio block device.
     VirtioQueue,
     /// The disk of a guest.
@@ -71,7 +79,7 @@ impl LayerInterface {
             | Self::GuestDisk
             | Self::FileInGuest
             | Self::Found => true,
-            Self::Nothing | Self::Directory | Self::Image | Self::GuestNetwork => false,
+            Self::Nothing | Self::Directory | Self::Image | Self::BlockNode | Self::GuestNetwork => false,
         }
     }
 
@@ -84,6 +92,7 @@ impl LayerInterface {
             Self::Directory => "a directory",
             Self::RawFile => "a raw file",
             Self::Image => "a disk image",
+            Self::BlockNode => "a block node of QEMU's",
             Self::VirtioQueue => "a virtio device without a guest",
             Self::GuestDisk => "a guest's disk",
             Self::FileInGuest => "a file in a guest",
@@ -92,6 +101,10 @@ impl LayerInterface {
         }
     }
 }
+
+/// What QEMU's storage daemon opens.
+const BENEATH_A_DAEMON: &[LayerInterface] =
+    &[LayerInterface::RawFile, LayerInterface::Image, LayerInterface::BlockNode, LayerInterface::Block];
 
 /// The place of a stack's bottom on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,6 +272,8 @@ layers! {
     /// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another. An existing one is measured as it is; a
     /// missing file is created, filled, measured and removed.
     path: Path(PathSpec),
+    /// A disk image that exists, as QEMU reads it; it stays as it is.
+    image: Image(ImageSpec),
     /// A network path between client and server, instead of storage.
     network: Network(NetworkSpec),
     /// A block device. iotax writes to it only if the command line names it again.
@@ -269,6 +284,10 @@ layers! {
     filesystem: Filesystem(FilesystemSpec),
     /// A new file, on that filesystem or in a directory.
     file: File(FileSpec),
+    /// A block filter of QEMU's over the file: throttle, compress or copy-on-read.
+    filter: Filter(FilterSpec),
+    /// The file, served by NBD and read by QEMU's client.
+    nbd: Nbd(NbdSpec),
     /// The file as QEMU reads and writes it, shown as a raw file by the FUSE export of its storage daemon.
     fuse: Fuse(FuseSpec),
     /// The file as QEMU reads and writes it, shown as a virtio block device by its storage daemon, without a guest.

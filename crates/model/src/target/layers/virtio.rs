@@ -35,7 +35,7 @@ impl LayerType for VirtioSpec {
     }
 
     fn stands_on(&self) -> &'static [LayerInterface] {
-        &[LayerInterface::RawFile, LayerInterface::Image]
+        super::BENEATH_A_DAEMON
     }
 
     fn offers(&self) -> LayerInterface {

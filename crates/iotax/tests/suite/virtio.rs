@@ -1,0 +1,244 @@
+//! Images measured through a virtio block device of QEMU's storage daemon, through NBD and block filters, without a guest.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use crate::fuse::{MIXED, layers, plan};
+use crate::lab::{Lab, assert_valid, start_until, text};
+
+fn measurements(json: &Value) -> &[Value] {
+    json["measurements"].as_array().expect("measurements")
+}
+
+/// What is written through many requests at a time is read back as it was, on every format.
+#[test]
+fn every_format_keeps_what_is_written_and_leaves_nothing() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let formats = ["raw", "qcow2", "vmdk", "vhdx", "vpc", "vdi", "parallels"];
+    let stacks =
+        formats.map(|format| (format, format!("WORK > {format} file > virtio cache=none aio=threads")));
+    let stacks: Vec<(&str, &str)> = stacks.iter().map(|(name, line)| (*name, line.as_str())).collect();
+    let verified = format!("{MIXED}numjobs = 2\nverify = 'crc32c'\n");
+    let json = lab.json(&["run", &plan(&lab, &stacks, &verified), "--yes", "--json", "-"]);
+    assert_valid(&json);
+    assert_eq!(measurements(&json).len(), formats.len() * 2);
+    for measurement in measurements(&json) {
+        assert!(measurement["write"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["ioengine"], "libblkio", "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+        let verify = &measurement["verify"];
+        assert!(verify["checked"].as_u64() > Some(0) && verify["unfinished"] != true, "{measurement}");
+        assert_eq!(verify["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    for format in formats {
+        let found = layers(&json, format);
+        assert!(found.ends_with(&[format, "virtio-blk export"]), "{found:?}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn filters_and_servers_stand_between_an_image_and_its_export() {
+    require!(program "qemu-storage-daemon", "qemu-nbd", "nbdkit");
+    let lab = Lab::new();
+    let stacks = [
+        ("nbd", "WORK > qcow2 file > nbd > virtio iothread=true", "NBD export"),
+        ("qemu-nbd", "WORK > vmdk file > nbd server=qemu-nbd > virtio", "NBD export"),
+        ("nbdkit", "WORK > raw file > nbd server=nbdkit > virtio", "NBD export"),
+        ("compressed", "WORK > qcow2 file > compress > virtio", "compress filter"),
+        ("copied", "WORK > qcow2 file + external snapshot > copy-on-read > virtio", "copy-on-read filter"),
+        (
+            "twice",
+            "WORK > raw file > throttle rate=1g > throttle iops=100000 > nbd > virtio",
+            "throttle filter",
+        ),
+    ];
+    let lines: Vec<(&str, &str)> = stacks.iter().map(|(name, line, _)| (*name, *line)).collect();
+    let json = lab.json(&["run", &plan(&lab, &lines, MIXED), "--yes", "--json", "-"]);
+    assert_eq!(measurements(&json).len(), stacks.len() * 2);
+    for measurement in measurements(&json) {
+        assert!(measurement["read"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    for (name, _, layer) in stacks {
+        let found = layers(&json, name);
+        assert!(found.contains(&layer) && found.ends_with(&["virtio-blk export"]), "{name}: {found:?}");
+    }
+    lab.assert_nothing_left();
+}
+
+/// A known limit and a known delay come out as they are, whatever they are seen through.
+#[test]
+fn a_limit_and_a_delay_come_out_as_they_are() {
+    require!(program "qemu-storage-daemon", "nbdkit");
+    let lab = Lab::new();
+    let stacks = [
+        ("limited", "WORK > raw file > throttle iops=500 > virtio"),
+        ("delayed", "WORK > raw file > nbd server=nbdkit delay=5ms > virtio"),
+        ("mounted", "WORK > raw file > nbd server=nbdkit delay=5ms > fuse"),
+    ];
+    let workloads = "[[workload]]\nrw = 'randread'\nruntime = '2s'\nramp_time = '500ms'\n";
+    let json = lab.json(&["run", &plan(&lab, &stacks, workloads), "--yes", "--json", "-"]);
+    for measurement in measurements(&json) {
+        let read = &measurement["read"];
+        let iops = read["iops"].as_f64().expect("a rate");
+        if measurement["target"] == "limited" {
+            assert!((490.0..=510.0).contains(&iops), "{measurement}");
+        } else {
+            // At depth 1; a timer of a busy machine is late, and never early.
+            assert!((130.0..=200.0).contains(&iops), "{measurement}");
+        }
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_image_that_exists_is_read_and_stays_as_it_is() {
+    require!(program "qemu-storage-daemon", "qemu-img");
+    let lab = Lab::new();
+    let image = lab.work().join("mine.vmdk");
+    let of_qemu_img = |arguments: &[&str]| {
+        let done = Command::new("qemu-img").args(arguments).output().expect("qemu-img");
+        assert!(done.status.success(), "{}", text(&done.stderr));
+    };
+    let raw = lab.work().join("raw");
+    fs::write(&raw, vec![0x5a; 16 << 20]).expect("written");
+    let [raw, path] = [&raw, &image].map(|path| path.display().to_string());
+    of_qemu_img(&["convert", "-O", "vmdk", &raw, &path]);
+    let before = fs::read(&image).expect("read");
+    let bench = lab.run(&["bench", &path, "--runtime=300ms", "--json", "-"]);
+    let said = text(&bench.stderr);
+    assert!(bench.status.success() && said.contains("mine.vmdk is an image"), "{said}");
+    let json: Value = serde_json::from_slice(&bench.stdout).expect("JSON");
+    let targets: Vec<&Value> = measurements(&json).iter().map(|one| &one["target"]).collect();
+    assert_eq!(targets.len(), 2, "{targets:?}");
+    assert!(layers(&json, "mine.vmdk-vmdk").ends_with(&["vmdk", "virtio-blk export"]));
+    let through_fuse = lab.run(&["bench", &format!("image {path} > fuse"), "--runtime=300ms"]);
+    assert!(through_fuse.status.success(), "{}", text(&through_fuse.stderr));
+    assert!(fs::read(&image).expect("read") == before, "it was changed");
+
+    let elsewhere = lab.work().join("elsewhere.qcow2").display().to_string();
+    of_qemu_img(&[
+        "create",
+        "-q",
+        "-f",
+        "qcow2",
+        "-u",
+        "-b",
+        "nbd://localhost/x",
+        "-F",
+        "raw",
+        &elsewhere,
+        "16m",
+    ]);
+    for (line, rw, words) in [
+        (format!("image {path} > virtio"), "randwrite", "so it is only read"),
+        (format!("image {path}"), "randread", "nothing can be measured; add virtio = {}"),
+        (format!("image {path} > virtio-blk > guest"), "randread", "guest needs a block device"),
+        (format!("image {raw} > virtio"), "randread", "QEMU knows no format by its content"),
+        (format!("image {path}.none > virtio"), "randread", "no such file"),
+        (format!("image {elsewhere} > virtio"), "randread", "backing file \"nbd://localhost/x\""),
+    ] {
+        let refused = lab.run(&["bench", &line, "--rw", rw]);
+        let said = text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains(words), "{line}: {said}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_image_that_a_machine_runs_on_is_refused() {
+    require!(program "qemu-storage-daemon", "qemu-img", "qemu-io");
+    let lab = Lab::new();
+    let path = lab.work().join("held.qcow2").display().to_string();
+    let made = Command::new("qemu-img").args(["create", "-q", "-f", "qcow2", &path, "16m"]).status();
+    assert!(made.expect("qemu-img").success());
+    // It has the image open for writing, as a guest has.
+    let mut holder =
+        Command::new("qemu-io").args(["-f", "qcow2", &path, "-c", "sleep 20000"]).spawn().expect("held");
+    thread::sleep(Duration::from_millis(500));
+    let refused = lab.run(&["bench", &format!("image {path} > virtio"), "--runtime=300ms"]);
+    let said = text(&refused.stderr);
+    holder.kill().and_then(|()| holder.wait()).expect("ended");
+    assert!(!refused.status.success() && said.contains("lock"), "{said}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn killed_at_any_moment_it_can_be_cleaned() {
+    require!(program "qemu-storage-daemon", "nbdkit");
+    for moment in ["creating files", "filled virtio", "cell 2/", "cell 5/"] {
+        let lab = Lab::new();
+        let stacks = [
+            ("virtio", "WORK > qcow2 file + external snapshot > virtio"),
+            ("nbd", "WORK > raw file > nbd server=nbdkit > virtio"),
+            ("nbd-fuse", "WORK > qcow2 file > nbd server=qemu-nbd > fuse"),
+        ];
+        let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randrw'\n");
+        let mut child = start_until(lab.iotax().args(["run", &path, "--yes"]), moment);
+        child.kill().expect("killed");
+        child.wait().expect("it ended");
+        let clean = lab.run(&["clean"]);
+        assert!(clean.status.success(), "{moment}: {}{}", text(&clean.stdout), text(&clean.stderr));
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_daemon_that_dies_costs_its_own_target_alone() {
+    require!(program "qemu-storage-daemon");
+    for signal in ["-9", "-STOP"] {
+        let lab = Lab::new();
+        let stacks = [("dying", "WORK > qcow2 file > virtio"), ("plain", "WORK > raw file")];
+        let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
+        let mut child =
+            start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
+        let pattern = format!("{}.*dying.qcow2", lab.work().display());
+        let found = Command::new("pkill").args([signal, "-f", &pattern]).status();
+        assert!(found.expect("pkill").success());
+        child.wait().expect("it ends");
+        let json = fs::read(lab.path("out.json")).expect("results");
+        let json: Value = serde_json::from_slice(&json).expect("JSON");
+        let plain = measurements(&json).iter().filter(|m| m["target"] == "plain");
+        assert_eq!(plain.count(), 2, "{signal}: {json}");
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    for (line, workload, words) in [
+        ("WORK > raw file > virtio", "direct = false", "use direct = true"),
+        ("WORK > raw file > virtio", "iodepth = 400", "holds 341 I/Os"),
+        ("WORK > raw file > virtio queues=2", "numjobs = 2", "raise queues"),
+        (
+            "WORK > raw file > virtio",
+            "test = 'create'\ndirect = false\nramp_time = '0s'",
+            "a virtio device is a raw disk",
+        ),
+        ("WORK > raw file", "ioengine = 'libblkio'", "is no virtio device"),
+        ("WORK > qcow2 file + external snapshot > nbd > virtio", "", "leave snapshot out"),
+        ("WORK > raw file > throttle > virtio", "", "throttle needs iops = 500"),
+        ("WORK > raw file > nbd delay=1ms > virtio", "", "delay needs server = \"nbdkit\""),
+        (
+            "WORK > qcow2 file > nbd server=nbdkit > virtio",
+            "",
+            "nbd needs a raw file, and file is a disk image",
+        ),
+    ] {
+        let rw = if workload.contains("test") { "" } else { "rw = 'randread'\n" };
+        let path = plan(&lab, &[("t", line)], &format!("[[workload]]\n{rw}{workload}\n"));
+        let refused = lab.run(&["run", &path, "--yes"]);
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(words), "{line}, {workload}: {said}");
+        lab.assert_nothing_left();
+    }
+}

@@ -1,0 +1,79 @@
+//! Block filters: nodes of QEMU's block layer between an image and what exports it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toml::Value;
+
+use super::{Below, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use crate::units::Bytes;
+use crate::words::words;
+
+words! {
+    /// The kind of a block filter, under QEMU's name.
+    FilterType, "filter" {
+        /// Lets no more pass than so much a second.
+        Throttle = "throttle",
+        /// Compresses each cluster that is written; needs an image that can hold such clusters (qcow2).
+        Compress = "compress",
+        /// Copies what is read from a backing file into the image.
+        CopyOnRead = "copy-on-read",
+    }
+}
+
+/// A block filter of QEMU's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterSpec {
+    /// Its kind.
+    #[serde(rename = "type")]
+    pub kind: FilterType,
+    /// throttle: I/Os a second.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schemars(range(min = 1))]
+    pub iops: Option<u32>,
+    /// throttle: bytes a second.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate: Option<Bytes>,
+}
+
+impl LayerType for FilterSpec {
+    fn key(&self) -> &'static str {
+        "filter"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        super::BENEATH_A_DAEMON
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::BlockNode
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let has_limit = self.iops.is_some() || self.rate.is_some();
+        match self.kind {
+            FilterType::Throttle if !has_limit => {
+                Err("filter: throttle needs iops = 500 or rate = \"100m\"".into())
+            }
+            FilterType::Throttle if self.iops == Some(0) || self.rate == Some(Bytes(0)) => {
+                Err("filter: throttle: accepted: iops and rate of 1 and more".into())
+            }
+            FilterType::Compress | FilterType::CopyOnRead if has_limit => {
+                Err(format!("filter: {} has no iops or rate", self.kind))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec![format!("{}{}", self.kind, keys(self, None, &["type"]))]
+    }
+}
+
+impl FromLine for FilterSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        let kind = word.parse::<FilterType>().ok()?;
+        Some(segments.take().spec([("type", Value::from(kind.word()))]))
+    }
+}

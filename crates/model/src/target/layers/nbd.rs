@@ -1,0 +1,78 @@
+//! A network block device: an image that an NBD server on this machine serves, and QEMU's client reads.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::guest::check_aio;
+use super::{Aio, Below, CacheMode, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use crate::units::Nanos;
+use crate::words::words;
+
+words! {
+    /// The program that serves an image by NBD.
+    NbdServer, "server" {
+        /// QEMU's storage daemon.
+        StorageDaemon = "qemu-storage-daemon",
+        /// QEMU's own server for single images.
+        QemuNbd = "qemu-nbd",
+        /// nbdkit, with its file plugin.
+        Nbdkit = "nbdkit",
+    }
+}
+
+/// An image served by NBD over a unix socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NbdSpec {
+    /// The server.
+    pub server: NbdServer,
+    /// QEMU's servers: cache mode of the drive.
+    pub cache: CacheMode,
+    /// QEMU's servers: I/O backend of the drive.
+    pub aio: Aio,
+    /// nbdkit: a pause before each request, as a network's round trip (its delay filter).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Nanos>,
+}
+
+impl Default for NbdSpec {
+    fn default() -> Self {
+        Self { server: NbdServer::StorageDaemon, cache: CacheMode::None, aio: Aio::IoUring, delay: None }
+    }
+}
+
+impl LayerType for NbdSpec {
+    fn key(&self) -> &'static str {
+        "nbd"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        match self.server {
+            NbdServer::StorageDaemon => super::BENEATH_A_DAEMON,
+            NbdServer::QemuNbd => &[LayerInterface::RawFile, LayerInterface::Image],
+            NbdServer::Nbdkit => &[LayerInterface::RawFile],
+        }
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::BlockNode
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.server != NbdServer::Nbdkit && self.delay.is_some() {
+            return Err(format!("nbd: delay needs server = \"nbdkit\", not {}", self.server));
+        }
+        check_aio(self.aio, self.cache)
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec![format!("nbd{}", keys(self, Some(&Self::default()), &[]))]
+    }
+}
+
+impl FromLine for NbdSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "nbd").then(|| segments.take().spec([]))
+    }
+}

@@ -1,0 +1,58 @@
+//! Images of the user's, which are only read.
+
+use std::path::Path;
+
+use iotax_model::target::{Format, ImageSpec};
+use iotax_model::units::Bytes;
+
+use super::ground::{Ground, NodeGround};
+use super::layer::{Build, Check, LayerSite};
+use super::needs::Needs;
+use super::node::{BlockNode, NodeBase};
+use super::preflight::check_found;
+use crate::build_error::BuildError;
+use crate::guest::image::{self, FoundImage};
+use crate::refusal::Refusal;
+
+impl Build for ImageSpec {
+    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        let found = look(&self.0)?;
+        check_found(&self.0.display().to_string(), Some(found.size), at.plan, &at.plan.work_on(at.target))
+    }
+
+    fn build(&self, _: Ground, _: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
+        let FoundImage { format, size, .. } = look(&self.0)?;
+        let path = std::fs::canonicalize(&self.0).map_err(BuildError::file(&self.0))?;
+        let base = NodeBase::Image { path, format, part: None, read_only: true };
+        let node = BlockNode { base, filters: Vec::new() };
+        Ok(Ground::Node(Box::new(NodeGround { node, size: Some(size), claim: None, identity: None })))
+    }
+}
+
+/// An image that can be measured; the error says why one cannot.
+fn look(path: &Path) -> Result<FoundImage, Refusal> {
+    let shown = path.display();
+    if !path.is_file() {
+        return Err(Refusal::input(format!("image {shown}: no such file; give the file of a disk image")));
+    }
+    let found = image::look(path).map_err(|error| Refusal::input(error.to_string()))?;
+    if found.format == Format::Raw {
+        return Err(Refusal::input(format!(
+            "image {shown}: QEMU knows no format by its content; a raw image is measured by its path alone: {shown}"
+        )));
+    }
+    let is_here = |path: &Path| path.is_absolute() && path.is_file();
+    if let Some(beyond) = found.backing.iter().find(|name| !is_here(Path::new(name))) {
+        return Err(Refusal::input(format!(
+            "image {shown}: its backing file {beyond:?} is no file of this machine, and is not opened"
+        )));
+    }
+    Ok(found)
+}
+
+/// The format of a file that is an image and its bytes as a guest sees them; `None` for raw bytes, and where qemu-img cannot tell.
+#[must_use]
+pub fn format(path: &Path) -> Option<(Format, Bytes)> {
+    let found = path.is_file().then(|| image::look(path).ok()).flatten()?;
+    (found.format != Format::Raw).then_some((found.format, found.size))
+}

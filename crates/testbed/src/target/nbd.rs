@@ -1,0 +1,43 @@
+//! Images served by NBD.
+
+use iotax_model::target::{Discard, NbdSpec, Snapshot};
+
+use super::export::{self, Export, ExportType};
+use super::ground::{Ground, NodeGround};
+use super::layer::{Build, Check, LayerSite};
+use super::needs::Needs;
+use super::node::{BlockNode, NodeBase};
+use crate::build_error::BuildError;
+use crate::guest::disk::Drive;
+use crate::refusal::Refusal;
+use crate::undo::Effect;
+
+impl Build for NbdSpec {
+    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        let server = export::server_program(self.server);
+        server.find().map_err(|error| Refusal::environment(error.to_string()))?;
+        export::check_snapshot(at, "nbd")?;
+        match at.target.file().and_then(|file| file.snapshot) {
+            Some(Snapshot::External) => Err(Refusal::input(
+                "nbd: the client does not follow to a new overlay before each measurement; leave snapshot out",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
+        let below = below.node()?;
+        let marker = format!("iotax-{}-{}-nbd", at.builder.tag, at.name::<Self>());
+        at.undo_log.record(Effect::Guest { marker: marker.clone() })?;
+        let socket = at.socket(&below.node, "nbd")?;
+        at.undo_log.record(Effect::File { path: socket.clone(), identity: None })?;
+        let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
+        let way = ExportType::Nbd { socket: socket.clone(), server: self.server, delay: self.delay };
+        let file = at.target.file().cloned().unwrap_or_default();
+        let (size, claim, identity) = (below.size, below.claim, below.identity);
+        let export = Export { marker: marker.clone(), drive, file, way, node: below.node };
+        export.start_for(at)?;
+        let node = BlockNode { base: NodeBase::Nbd { socket, export: marker }, filters: Vec::new() };
+        Ok(Ground::Node(Box::new(NodeGround { node, size, claim, identity })))
+    }
+}
