@@ -1,16 +1,15 @@
-//! Operations on a guest's disk during a watch: the files that they write, and the disk as it was afterwards.
+//! Operations on a guest's disk, or on an exported image, during a watch: the files that they write, and the disk as it was afterwards.
 
 use std::fs::OpenOptions;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use iotax_model::plan::Operation;
-use iotax_model::target::FileSpec;
 use iotax_testbed::guest::operation::{OperationFiles, Operator};
 use iotax_testbed::target::{image, preflight};
 use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
 
-use super::target::{Site, Target};
+use super::target::{HostSite, LocalStorage, Site, Target};
 
 /// What carries out the operations of one measurement.
 pub(super) struct Operations {
@@ -25,34 +24,40 @@ impl Operations {
         operations: &[Operation],
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<Self> {
-        let Site::Guest(site) = &mut target.site else {
-            anyhow::bail!("operations are for guests with a disk on this host");
+        let (built, (top, format), file) = match &target.site {
+            Site::Guest(site) => (&site.storage.built, site.top(), site.image().cloned()),
+            Site::Host(HostSite { storage: LocalStorage { built, .. }, .. }) => match &built.exported {
+                Some(image) => (built, image.top(), target.spec.file().cloned()),
+                None => anyhow::bail!("operations are for images that a QEMU has"),
+            },
+            Site::Remote(_) | Site::Network(_) => anyhow::bail!("operations are for disks on this host"),
         };
-        let built = &site.storage.built;
         let copies = operations.iter().filter(|operation| operation.copies());
         let written = copies.clone().count() + usize::from(operations.contains(&Operation::Snapshot));
-        if let Some(directory) = built.path.parent() {
+        if let Some(directory) = built.stored().0.parent() {
             preflight::check_room(directory, built.size.0.saturating_mul(written as u64))?;
         }
         let mut entries = Vec::new();
         let mut files = OperationFiles::default();
         if operations.contains(&Operation::Snapshot) {
-            let (top, format) = site.top();
-            let path = built.path.with_extension("watch.qcow2");
-            let file = site.image().cloned().unwrap_or_else(FileSpec::default);
-            entries.push(image::overlay(&path, &top, format, &file, undo_log)?);
+            let path = built.stored().0.with_extension("watch.qcow2");
+            entries.push(image::overlay(&path, &top, format, &file.unwrap_or_default(), undo_log)?);
             files.overlay = Some(path);
         }
         for operation in copies {
-            let path = built.path.with_extension(format!("watch-{operation}"));
+            let path = built.stored().0.with_extension(format!("watch-{operation}"));
             entries.push(undo_log.record(Effect::File { path: path.clone(), identity: None })?);
             let made = OpenOptions::new().write(true).create_new(true).open(&path);
             made.with_context(|| format!("{}", path.display()))?;
             files.copies.push((*operation, path));
         }
-        let running = target.running_guest().context("the guest is not running")?;
-        let operator = Mutex::new(running.guest.operator(files)?);
-        Ok(Self { operator, entries })
+        let of_export =
+            built.exported.as_ref().map(|image| image.operator(files.clone())).transpose()?.flatten();
+        let operator = match of_export {
+            Some(operator) => operator,
+            None => target.running_guest().context("the guest is not running")?.guest.operator(files)?,
+        };
+        Ok(Self { operator: Mutex::new(operator), entries })
     }
 
     /// Carries one out to its end: `None`, or how it failed.

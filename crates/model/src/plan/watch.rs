@@ -318,10 +318,10 @@ impl WatchSpec {
                 let wants = if *operation == Operation::Stop {
                     "guest"
                 } else {
-                    "guest whose disk is a file that iotax creates"
+                    "guest or virtio device over a file that iotax creates"
                 };
                 return refuse(format!(
-                    "event {operation} on target {:?}: accepted: one {wants}, such as vm-qcow2:DIR; for others give a command",
+                    "event {operation} on target {:?}: accepted: one {wants}, such as vm-qcow2:DIR or virtio-qcow2:DIR; for others give a command",
                     target.name
                 ));
             }
@@ -385,14 +385,17 @@ impl WatchSpec {
     }
 }
 
-/// Returns whether the QEMU of a target can carry out an operation.
+/// Returns whether the QEMU of a target, its guest's or a storage daemon, can carry out an operation.
 fn can(target: &TargetSpec, operation: Operation) -> bool {
-    let (below, guest) = match target.stack.layers() {
-        [below @ .., PlannedLayer::Guest(guest)] if target.network().is_none() => (below, guest),
-        _ => return false,
-    };
+    let Some((top, below)) = target.stack.layers().split_last() else { return false };
     let is_image = matches!(below.last(), Some(PlannedLayer::File(_)));
-    guest.count == 1 && (is_image || operation == Operation::Stop)
+    match top {
+        PlannedLayer::Guest(guest) if target.network().is_none() => {
+            guest.count == 1 && (is_image || operation == Operation::Stop)
+        }
+        PlannedLayer::Virtio(_) | PlannedLayer::Fuse(_) => is_image && operation != Operation::Stop,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -419,12 +422,22 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_for_guests_with_an_image_and_once_each() {
+    fn operations_are_for_an_image_that_a_qemu_has_and_once_each() {
         let image = "file = { dir = '/srv', format = 'qcow2' }\nguest = {}";
         let events = |all: &str| format!("control = 'control'\nevents = [{all}]");
         let fine = events("{ operation = 'snapshot', at = '1s' }, { operation = 'commit', at = '2s' }");
         assert_eq!(refusal(image, &fine), None);
         assert_eq!(refusal("device = '/dev/sdz'\nguest = {}", &events("{ operation = 'stop' }")), None);
+        for (layer, operation, is_fine) in [
+            ("virtio", "backup", true),
+            ("fuse", "mirror", true),
+            ("virtio", "stop", false),
+            ("nbd = {}\nvirtio", "backup", false),
+        ] {
+            let target = format!("file = {{ dir = '/srv' }}\n{layer} = {{}}");
+            let refused = refusal(&target, &events(&format!("{{ operation = '{operation}' }}")));
+            assert_eq!(refused.is_none(), is_fine, "{layer}, {operation}: {refused:?}");
+        }
         for (target, watch, why) in [
             (
                 image,
@@ -432,7 +445,11 @@ mod tests {
                 "accepted: after the event snapshot",
             ),
             (image, events("{ operation = 'stop' }, { operation = 'stop' }"), "accepted: once"),
-            ("device = '/dev/sdz'\nguest = {}", events("{ operation = 'backup' }"), "whose disk is a file"),
+            (
+                "device = '/dev/sdz'\nguest = {}",
+                events("{ operation = 'backup' }"),
+                "over a file that iotax creates",
+            ),
             ("file = { dir = '/srv' }", events("{ operation = 'stop' }"), "accepted: one guest"),
             (image, "control = 'x'\nevents = [{ operation = 'stop' }]".into(), "there are w, control"),
             (image, "control = 'control'".into(), "without an event"),

@@ -59,7 +59,7 @@ impl GuestDisk<'_> {
     /// The block node of a guest's disk.
     #[must_use]
     pub fn node(&self, name: &str, spec: &GuestSpec) -> Value {
-        self.node_of(name, Drive { cache: spec.cache, aio: spec.aio, discard: spec.discard })
+        self.node_of(name, drive_of(spec))
     }
 
     /// The block node of the image, its file and its backing files, for `-blockdev` and `blockdev-add`.
@@ -103,6 +103,11 @@ impl GuestDisk<'_> {
         }
         below
     }
+}
+
+/// How a guest's QEMU reads and writes its disk.
+pub(super) const fn drive_of(spec: &GuestSpec) -> Drive {
+    Drive { cache: spec.cache, aio: spec.aio, discard: spec.discard }
 }
 
 /// Name of the disk's block node after this number of swaps.

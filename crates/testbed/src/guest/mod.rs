@@ -327,7 +327,7 @@ impl Guest {
         Ok(Operator {
             qmp,
             image: disk::node_name(self.swaps),
-            spec: self.spec.clone(),
+            drive: disk::drive_of(&self.spec),
             l2_cache_size: self.l2_cache_size,
             files,
             has_snapshot: false,

@@ -1,4 +1,4 @@
-//! Operations on a running guest and its disk, over a monitor of their own, so that they do not wait for anything else.
+//! Operations on a running guest and its disk, or on what a storage daemon exports, over a monitor of their own, so that they do not wait for anything else.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use iotax_model::plan::Operation;
-use iotax_model::target::{Format, GuestSpec};
+use iotax_model::target::Format;
 use iotax_model::threads;
 use iotax_model::units::Bytes;
 use serde_json::{Value, json};
 
-use super::disk::GuestDisk;
+use super::disk::{Drive, GuestDisk};
 use super::image::Image;
 use super::qmp::{Qmp, QmpError};
 
@@ -57,16 +57,16 @@ pub struct OperationFiles {
     pub copies: Vec<(Operation, PathBuf)>,
 }
 
-/// Carries out operations on one guest, one at a time.
+/// Carries out operations on one guest or export, one at a time.
 #[derive(Debug)]
 pub struct Operator {
-    pub(super) qmp: Qmp,
+    pub(crate) qmp: Qmp,
     /// The node of the disk's image.
-    pub(super) image: String,
-    pub(super) spec: GuestSpec,
-    pub(super) l2_cache_size: Option<Bytes>,
-    pub(super) files: OperationFiles,
-    pub(super) has_snapshot: bool,
+    pub(crate) image: String,
+    pub(crate) drive: Drive,
+    pub(crate) l2_cache_size: Option<Bytes>,
+    pub(crate) files: OperationFiles,
+    pub(crate) has_snapshot: bool,
 }
 
 impl Operator {
@@ -173,7 +173,7 @@ impl Operator {
     fn open(&mut self, node: &str, path: &Path, format: Format) -> Result<(), OperationError> {
         let chain = [Image { path: path.to_owned(), format, part: None }];
         let disk = GuestDisk { chain: &chain, l2_cache_size: self.l2_cache_size };
-        self.execute("blockdev-add", &disk.node(node, &self.spec))
+        self.execute("blockdev-add", &disk.node_of(node, self.drive))
     }
 
     fn close(&mut self, node: &str) -> Result<(), OperationError> {

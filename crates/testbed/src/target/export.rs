@@ -1,5 +1,6 @@
 //! Images that QEMU's storage daemon exports.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -23,12 +24,17 @@ use super::node::{BlockNode, NodeArguments};
 use crate::build_error::BuildError;
 use crate::export::{DAEMON, FuseExport, NBDKIT, QEMU_NBD, StorageDaemon};
 use crate::guest::disk::Drive;
+use crate::guest::operation::{OperationFiles, Operator};
+use crate::guest::qmp::{self, Qmp};
+use crate::interrupt::Interrupt;
 use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{UndoEntry, UndoLog};
 
 /// The daemon's name for the image.
 const NODE: &str = "image";
+/// Its name for the socket of its monitor.
+const MONITOR: &str = "monitor0";
 /// Its name for a thread of the export's own.
 const IOTHREAD: &str = "iothread0";
 /// Time for the daemon to open an image and export it.
@@ -44,8 +50,14 @@ pub struct ExportedImage {
     pub format: Format,
     /// The daemons, from the image up.
     pub daemons: Vec<StorageDaemon>,
-    /// Set if it has a snapshot.
-    overlays: Option<Overlays>,
+    /// The export of an image that nothing stands on but what is measured.
+    export: Option<Export>,
+    /// Topmost overlays made so far.
+    count: u32,
+    /// The topmost.
+    top: Option<UndoEntry>,
+    /// Those between it and the image, from the bottom up.
+    lower: Vec<PathBuf>,
 }
 
 /// An export and how its daemon reads the image.
@@ -82,16 +94,6 @@ pub(super) enum ExportType {
     },
 }
 
-/// The overlays of an image with an external snapshot, of which the topmost is made anew before each measurement.
-#[derive(Debug)]
-struct Overlays {
-    export: Export,
-    /// Topmost overlays made so far.
-    count: u32,
-    top: Option<UndoEntry>,
-    lower: Vec<PathBuf>,
-}
-
 impl Export {
     /// Where the image is to be found.
     fn point(&self) -> &Path {
@@ -108,8 +110,9 @@ impl Export {
             && let Some((path, format)) = self.node.stored()
         {
             let path = path.to_owned();
-            let overlays = self.file.snapshot.is_some().then(|| Overlays::of(self));
-            *at.exported = Some(ExportedImage { path, format, daemons: Vec::new(), overlays });
+            let (daemons, lower) = (Vec::new(), Vec::new());
+            *at.exported =
+                Some(ExportedImage { path, format, daemons, export: Some(self), count: 0, top: None, lower });
         }
         if let Some(image) = at.exported {
             image.daemons.push(daemon);
@@ -212,6 +215,9 @@ impl Export {
                 command.args(["--nbd-server", &address.to_string()]);
             }
         }
+        let monitor = monitor_of(name);
+        command.args(["--chardev", &format!("socket,id={MONITOR},path={monitor},server=on,wait=off")]);
+        command.args(["--monitor", &format!("chardev={MONITOR}")]);
         for object in objects {
             command.args(["--object", &object.to_string()]);
         }
@@ -274,53 +280,88 @@ impl Export {
     }
 }
 
-impl Overlays {
-    const fn of(export: Export) -> Self {
-        Self { export, count: 0, top: None, lower: Vec::new() }
-    }
-}
-
 impl ExportedImage {
+    /// Connects to the monitor of the daemon, for operations on the image, which are carried out to their end also after an interrupt. `None` if
+    /// there are other layers than the image beneath what is measured.
+    pub fn operator(&self, files: OperationFiles) -> Result<Option<Operator>, BuildError> {
+        let (Some(export), [daemon]) = (&self.export, self.daemons.as_slice()) else { return Ok(None) };
+        let point = export.point();
+        let in_monitor = |error| BuildError::file(point)(error);
+        let (_directory, path) = by_descriptor(&monitor_path(point)).map_err(in_monitor)?;
+        let monitor = UnixStream::connect(path).map_err(in_monitor)?;
+        let qmp = Qmp::start(monitor, qmp::DEADLINE, daemon.pid(), &Interrupt::default());
+        let qmp = qmp.map_err(|error| in_monitor(io::Error::other(error)))?;
+        let (image, drive) = (NODE.to_owned(), export.drive);
+        let l2_cache_size = export.file.l2_cache_size;
+        Ok(Some(Operator { qmp, image, drive, l2_cache_size, files, has_snapshot: false }))
+    }
+
+    /// The topmost image and its format.
+    #[must_use]
+    pub fn top(&self) -> (PathBuf, Format) {
+        match self.count {
+            0 => (self.path.clone(), self.format),
+            count => (self.overlay(count), Format::Qcow2),
+        }
+    }
+
+    fn overlay(&self, number: u32) -> PathBuf {
+        self.path.with_extension(format!("overlay-{number}.qcow2"))
+    }
+
     /// Returns whether a snapshot is taken before each measurement.
     #[must_use]
-    pub const fn has_snapshot(&self) -> bool {
-        self.overlays.is_some()
+    pub fn has_snapshot(&self) -> bool {
+        self.export.as_ref().is_some_and(|export| export.file.snapshot.is_some())
     }
 
     /// Exports a new, empty overlay in place of the one before; returns the identity of what is shown now. `None` if it has no snapshot.
     pub fn renew_snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Option<Identity>, BuildError> {
-        let Some(overlays) = &mut self.overlays else { return Ok(None) };
-        let point = overlays.export.point().to_owned();
+        if !self.has_snapshot() {
+            return Ok(None);
+        }
+        let Some(export) = &self.export else { return Ok(None) };
+        let point = export.point().to_owned();
         for daemon in self.daemons.drain(..) {
             daemon.end().map_err(BuildError::file(&point))?;
         }
-        overlays.export.clear().map_err(BuildError::file(&point))?;
-        if let Some(old) = overlays.top.take() {
+        export.clear().map_err(BuildError::file(&point))?;
+        if let Some(old) = self.top.take() {
             undo_log
                 .undo(old)
                 .map_err(|left| Refusal::environment(format!("{}: {}", left.effect, left.reason)))?;
         }
-        let file = &overlays.export.file;
+        let file = &export.file;
         let (mut below, mut format) = (self.path.clone(), self.format);
-        for path in &overlays.lower {
+        for path in &self.lower {
             (below, format) = (path.clone(), Format::Qcow2);
         }
-        while overlays.lower.len() + 1 < file.backing_depth.unwrap_or(1) as usize {
-            let path = self.path.with_extension(format!("beneath-{}.qcow2", overlays.lower.len() + 1));
+        while self.lower.len() + 1 < file.backing_depth.unwrap_or(1) as usize {
+            let path = self.path.with_extension(format!("beneath-{}.qcow2", self.lower.len() + 1));
             super::image::overlay(&path, &below, format, file, undo_log)?;
-            overlays.lower.push(path.clone());
+            self.lower.push(path.clone());
             (below, format) = (path, Format::Qcow2);
         }
-        overlays.count += 1;
-        let top = self.path.with_extension(format!("overlay-{}.qcow2", overlays.count));
-        overlays.top = Some(super::image::overlay(&top, &below, format, file, undo_log)?);
-        let filters = overlays.export.node.filters.clone();
+        self.count += 1;
+        let top = self.overlay(self.count);
+        self.top = Some(super::image::overlay(&top, &below, format, file, undo_log)?);
+        let filters = export.node.filters.clone();
         let node = BlockNode { filters, ..BlockNode::image(top, Format::Qcow2) };
-        let (daemon, shown) = overlays.export.start(&node, undo_log)?;
+        let (daemon, shown) = export.start(&node, undo_log)?;
         self.daemons.push(daemon);
         let found = shown.metadata().map_err(BuildError::file(&point))?;
         Ok(Some(Identity::File { device: found.dev(), inode: found.ino() }))
     }
+}
+
+/// The name of a daemon's monitor beside what it exports.
+fn monitor_of(name: &OsStr) -> String {
+    format!("{}.qmp", name.to_string_lossy())
+}
+
+/// Its path.
+pub(super) fn monitor_path(point: &Path) -> PathBuf {
+    point.with_file_name(monitor_of(point.file_name().unwrap_or_default()))
 }
 
 /// Checks that images can be exported here; the error names what is missing.

@@ -126,7 +126,7 @@ impl Built {
 
     /// Returns whether a snapshot is taken before each measurement.
     #[must_use]
-    pub const fn has_snapshot(&self) -> bool {
+    pub fn has_snapshot(&self) -> bool {
         let is_exported_with_one = match &self.exported {
             Some(image) => image.has_snapshot(),
             None => false,

@@ -30,7 +30,9 @@ impl Build for NbdSpec {
         let marker = format!("iotax-{}-{}-nbd", at.builder.tag, at.name::<Self>());
         at.undo_log.record(Effect::Guest { marker: marker.clone() })?;
         let socket = at.socket(&below.node, "nbd")?;
-        at.undo_log.record(Effect::File { path: socket.clone(), identity: None })?;
+        for path in [socket.clone(), export::monitor_path(&socket)] {
+            at.undo_log.record(Effect::File { path, identity: None })?;
+        }
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let way = ExportType::Nbd { socket: socket.clone(), server: self.server, delay: self.delay };
         let file = at.target.file().cloned().unwrap_or_default();

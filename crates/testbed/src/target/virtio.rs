@@ -26,7 +26,9 @@ impl Build for VirtioSpec {
         let marker = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());
         at.undo_log.record(Effect::Guest { marker: marker.clone() })?;
         let socket = at.socket(&below.node, "virtio")?;
-        at.undo_log.record(Effect::File { path: socket.clone(), identity: None })?;
+        for path in [socket.clone(), export::monitor_path(&socket)] {
+            at.undo_log.record(Effect::File { path, identity: None })?;
+        }
         // One is for flushes.
         let queues = self.queues.unwrap_or(u16::try_from(at.builder.workers + 1).unwrap_or(u16::MAX));
         let way = ExportType::Virtio { socket: socket.clone(), queues, iothread: self.iothread };
