@@ -242,3 +242,36 @@ fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
         lab.assert_nothing_left();
     }
 }
+
+/// What a guest's QEMU does to its disk, the daemon does to what it exports; the image is afterwards as it was built.
+#[test]
+fn operations_are_carried_out_on_what_a_daemon_exports() {
+    require!(program "qemu-storage-daemon", "qemu-img");
+    let lab = Lab::new();
+    let targets = [
+        ("raw", "WORK > raw file > virtio"),
+        ("qcow2", "WORK > qcow2 file > fuse"),
+        ("chain", "WORK > qcow2 file + 3 external snapshots > virtio"),
+    ];
+    let targets =
+        targets.map(|(name, line)| format!("[[target]]\nname = '{name}'\nstack = '{line}'\n")).concat();
+    let operations = ["snapshot", "commit", "mirror", "backup"];
+    let events = operations.map(|operation| format!("{{ operation = '{operation}' }}")).join(", ");
+    let text_of_plan = format!(
+        "[watch]\nevents = [{events}]\n{targets}[[workload]]\nrw = 'randrw'\nbs = '4k'\nrate_iops = 200\nsize = '16m'\nruntime = '6s'\n\
+         ramp_time = '0s'\nblackout = '500ms'\n"
+    );
+    let json = lab.json(&["run", &lab.plan(&text_of_plan).display().to_string(), "--yes", "--json", "-"]);
+    let episodes = json["watch"].as_array().expect("a watch");
+    assert_eq!(episodes.len(), 3, "{json}");
+    for episode in episodes {
+        let events = episode["events"].as_array().expect("events");
+        let names: Vec<&str> = events.iter().filter_map(|event| event["name"].as_str()).collect();
+        assert_eq!(names, operations, "{episode}");
+        for event in events {
+            assert!(event["failure"].is_null() && event["duration_ns"].as_u64() > Some(0), "{event}");
+        }
+        assert_eq!((&episode["failed"], &episode["lost"]), (&0.into(), &0.into()), "{episode}");
+    }
+    lab.assert_nothing_left();
+}
