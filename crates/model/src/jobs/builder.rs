@@ -42,8 +42,8 @@ pub(super) struct JobBuilder {
     pub(super) bssplit: Option<String>,
     pub(super) percentage_random: [Option<u8>; 3],
     pub(super) cmdprio: [Option<u8>; 3],
-    pub(super) cmdprio_class: [Option<u8>; 3],
-    pub(super) cmdprio_level: [Option<u8>; 3],
+    pub(super) cmdprio_class: [Option<u16>; 3],
+    pub(super) cmdprio_level: [Option<u16>; 3],
     pub(super) rate: [Option<u64>; 3],
     pub(super) rate_iops: [Option<u64>; 3],
     /// By direction, for those that have one.
