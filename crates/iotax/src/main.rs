@@ -29,10 +29,11 @@ fn main() -> ExitCode {
     // signal stays what it was.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     // Otherwise here: a signal, such as that of a terminal's new size, goes to the process's first thread.
-    if getrlimit(Resource::Stack).current.is_none_or(|stack| stack >= STACK) {
+    let limit = getrlimit(Resource::Stack).current.and_then(|limit| usize::try_from(limit).ok());
+    if limit.is_none_or(|limit| limit >= STACK) {
         return carry_out();
     }
-    match thread::Builder::new().name("main".into()).stack_size(STACK as usize).spawn(carry_out) {
+    match thread::Builder::new().name("main".into()).stack_size(STACK).spawn(carry_out) {
         Ok(carried_out) => carried_out.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         Err(error) => {
             say::say!("iotax: {error}, and the stack is limited to less than {STACK} bytes (ulimit -s)");
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 /// The least stack, in bytes.
-const STACK: u64 = 2 << 20;
+const STACK: usize = 2 << 20;
 
 /// Carries out the command line.
 fn carry_out() -> ExitCode {

@@ -230,7 +230,7 @@ fn a_command_that_outlives_a_killed_run_is_ended_by_clean() {
         !line.is_empty()
     };
     assert_eq!(left.lines().filter(lives).count(), 2, "{left}: a kill of iotax ends neither");
-    let clean = lab.run(&["clean", "--yes"]);
+    let clean = lab.run(&["clean"]);
     let said = text(&clean.stdout) + &text(&clean.stderr);
     assert!(clean.status.success() && said.contains("commands of events"), "{said}");
     assert_eq!(left.lines().filter(lives).count(), 0, "{left}: {said}");

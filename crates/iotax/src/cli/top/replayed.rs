@@ -198,8 +198,8 @@ mod tests {
     #[test]
     fn a_text_without_end_is_refused_at_a_bound() {
         for (part, words, most) in [
-            (&[0; 1 << 16][..], "a line is longer than", LONGEST_LINE),
-            (&[b'\n'; 1 << 16][..], "it is larger than", LARGEST_TEXT),
+            (&[0; 1 << 13][..], "a line is longer than", LONGEST_LINE),
+            (&[b'\n'; 1 << 13][..], "it is larger than", LARGEST_TEXT),
         ] {
             let mut source = Endless(part, 0);
             let refused = read_text(&mut source, &mut Vec::new(), Path::new("x")).expect_err(words);
