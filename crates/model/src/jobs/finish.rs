@@ -129,9 +129,6 @@ fn read(
 
 /// Resolves the options that depend on each other.
 fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
-    if let Some(test) = draft.keys.test {
-        return on_files(draft, test, notes).err().into_iter().collect();
-    }
     let keys = &mut draft.keys;
     keys.rw.get_or_insert(Rw::Read);
     keys.direct.get_or_insert(false);
@@ -142,6 +139,9 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
         keys.max_errors = Some(1);
         let tolerated = std::mem::take(&mut draft.tolerated);
         keys.tolerated_errors = (!tolerated.is_empty()).then_some(ToleratedErrors(tolerated));
+    }
+    if let Some(test) = draft.keys.test {
+        return on_files(draft, test, notes).err().into_iter().collect();
     }
     depth(draft, notes);
     let steps: [Step; 8] = [checking, lengths, per_direction, sequence, zones, amount, files, around];
@@ -178,20 +178,13 @@ fn on_files(draft: &mut JobBuilder, test: Test, notes: &mut Notes) -> Result<(),
     notes.sentences.push(format!(
         "test = {test}: each file once, without content that is read or written, in an order drawn at random; names are iotax's own"
     ));
-    draft.keys = WorkloadKeys {
-        test: Some(test),
-        rw: Some(Rw::RandRead),
-        nrfiles: Some(files),
-        loops: draft.loops.filter(|loops| *loops > 1),
-        runtime: Some(draft.runtime.filter(|time| time.0 > 0).unwrap_or(LONGEST)),
-        ramp_time: Some(Nanos(0)),
-        max_errors: (!draft.goes_on).then_some(1),
-        direct: Some(false),
-        // fio drops pages of files and no names.
-        invalidate: Some(false),
-        // What else is given is refused where no such work has it.
-        ..std::mem::take(&mut draft.keys)
-    };
+    let keys = &mut draft.keys;
+    (keys.rw, keys.direct, keys.mem) = (Some(Rw::RandRead), Some(false), None);
+    // fio drops pages of files and no names.
+    keys.invalidate = Some(false);
+    keys.nrfiles = Some(files);
+    keys.loops = draft.loops.filter(|loops| *loops > 1);
+    keys.runtime = Some(draft.runtime.filter(|time| time.0 > 0).unwrap_or(LONGEST));
     (draft.size, draft.offset_increment) = (None, None);
     Ok(())
 }
