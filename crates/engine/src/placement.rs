@@ -88,9 +88,9 @@ fn set_memory_policy(policy: &MemoryPolicy) -> io::Result<()> {
 }
 
 /// The class that fio takes for a `prio` without a class.
-const BEST_EFFORT: u8 = 2;
+const BEST_EFFORT: u16 = 2;
 
-fn set_io_priority(class: u8, level: u8) -> io::Result<()> {
+fn set_io_priority(class: u16, level: u16) -> io::Result<()> {
     /// `IOPRIO_WHO_PROCESS`; with 0 it is the calling thread.
     const WHO: i32 = 1;
     let value = i32::from(class) << 13 | i32::from(level);

@@ -11,8 +11,10 @@ mod say;
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 
 use iotax_model::exit::Exit;
+use rustix::process::{Resource, getrlimit};
 
 /// Version and commit.
 const fn version() -> &'static str {
@@ -26,6 +28,25 @@ fn main() -> ExitCode {
     // A file that may grow no further (RLIMIT_FSIZE) is an error of that write, EFBIG, and not the end of all. Where no handler can be had the
     // signal stays what it was.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+    // Otherwise here: a signal, such as that of a terminal's new size, goes to the process's first thread.
+    let limit = getrlimit(Resource::Stack).current.and_then(|limit| usize::try_from(limit).ok());
+    if limit.is_none_or(|limit| limit >= STACK) {
+        return carry_out();
+    }
+    match thread::Builder::new().name("main".into()).stack_size(STACK).spawn(carry_out) {
+        Ok(carried_out) => carried_out.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        Err(error) => {
+            say::say!("iotax: {error}, and the stack is limited to less than {STACK} bytes (ulimit -s)");
+            Exit::Environment.into()
+        }
+    }
+}
+
+/// The least stack, in bytes.
+const STACK: usize = 2 << 20;
+
+/// Carries out the command line.
+fn carry_out() -> ExitCode {
     let exit = cli::main().unwrap_or_else(|failure| {
         say::say!("iotax: {:#}", failure.error);
         failure.exit.into()

@@ -2,6 +2,9 @@
 
 use std::ops::RangeInclusive;
 
+use schemars::Schema;
+use serde_json::{Value, json};
+
 /// Parses a whole number within a range: `1000`, `1_000`, `1k`, `1.27k`, `3M` (powers of 1000).
 ///
 /// # Errors
@@ -23,6 +26,28 @@ pub fn percentage<T: TryFrom<u64>>(text: &str, range: &RangeInclusive<u64>) -> R
     whole(number, range).map_err(|_| {
         format!("{text:?} is not a whole percentage; accepted: {}, such as 70%", accepted(range))
     })
+}
+
+/// The form of a quoted number, for a schema.
+const QUOTED: &str = r"^\s*\d[\d_]*(\.\d+)?\s*[kKmMgG]?\s*$";
+/// That of a quoted percentage.
+const QUOTED_PERCENTAGE: &str = r"^\s*\d+\s*%?\s*$";
+
+/// Has the schema of a table say that its numbers may be quoted, as [`whole`] and [`percentage`] read them.
+pub(crate) fn or_text(table: &mut Schema) {
+    let properties = table.get_mut("properties").and_then(Value::as_object_mut);
+    for form in properties.into_iter().flatten().map(|(_, form)| form) {
+        let has = |form: &Value, kind: &str| {
+            form["type"].as_array().is_some_and(|kinds| kinds.contains(&json!(kind)))
+        };
+        if has(form, "integer") {
+            let is_percentage = form["format"] == "uint8";
+            form["pattern"] = json!(if is_percentage { QUOTED_PERCENTAGE } else { QUOTED });
+            if let Some(kinds) = form["type"].as_array_mut() {
+                kinds.push(json!("string"));
+            }
+        }
+    }
 }
 
 /// Names a range: `1 to 4096`, `1 and more`.

@@ -190,7 +190,7 @@ impl Database for Sqlite {
 
     fn claim(&mut self, run: i64) -> Result<Claim, Fault> {
         match claim::claim(&self.path, run) {
-            Ok(socket) => Ok(Claim::new(socket)),
+            Ok(held) => Ok(Claim::new(held)),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 Err(Fault::Told(StoreError::Claimed { run }))
             }
@@ -199,7 +199,8 @@ impl Database for Sqlite {
     }
 
     fn claimed(&mut self, runs: &[i64]) -> Result<BTreeSet<i64>, Fault> {
-        Ok(runs.iter().copied().filter(|run| claim::is_claimed(&self.path, *run)).collect())
+        let is_claimed = |run: &i64| claim::path(&self.path, *run).is_ok_and(|path| claim::is_held(&path));
+        Ok(runs.iter().copied().filter(is_claimed).collect())
     }
 
     fn put_live(&mut self, run: i64, state: &str) -> Result<(), Fault> {

@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 const MARK: [u8; 8] = [0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0];
 const LEVEL: i32 = 3;
 /// The largest document, decompressed: a reading of 10,000 processes is 2 MB.
-const LARGEST: u64 = 256 << 20;
+const LARGEST: u64 = 32 << 20;
 
 /// The first document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

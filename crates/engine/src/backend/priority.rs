@@ -5,7 +5,7 @@ use iotax_model::workload::Workload;
 use crate::random::{Purpose, SplitMix64};
 
 /// The class that fio takes for `cmdprio_percentage` without a class.
-const REAL_TIME: u8 = 1;
+const REAL_TIME: u16 = 1;
 
 /// The share of I/Os with a priority of their own, and that priority as ioprio_set(2) has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl PriorityShare {
     pub(crate) fn new(workload: &Workload) -> Option<Self> {
         let percent = workload.cmdprio_percentage.filter(|percent| *percent > 0)?;
         let (class, level) = (workload.cmdprio_class.unwrap_or(REAL_TIME), workload.cmdprio.unwrap_or(0));
-        Some(Self { percent, value: u16::from(class) << 13 | u16::from(level) })
+        Some(Self { percent, value: class << 13 | level })
     }
 }
 

@@ -9,11 +9,12 @@ use iotax_report::csv::Sheet;
 
 use super::destination::Destination;
 use super::say::note;
-use super::{Failure, OrExit};
+use super::{Failure, OrExit, links};
 
 /// Writes all sheets, or none if one would replace a file that iotax did not write.
 pub(super) fn write(dir: &Path, sheets: &[Sheet]) -> Result<(), Failure> {
-    fs::create_dir_all(dir)
+    links::check(dir)
+        .and_then(|()| fs::create_dir_all(dir))
         .with_context(|| format!("cannot make {}", dir.display()))
         .or_exit(if dir.exists() { Exit::Usage } else { Exit::Environment })?;
     let opened = sheets.iter().map(|sheet| Destination::open(&dir.join(sheet.name), sheet.mark()));

@@ -10,15 +10,13 @@ use iotax_model::exit::Exit;
 use iotax_report::mark::Mark;
 use rustix::io::Errno;
 
+use super::links::resolved;
 use super::replace::{self, Draft};
 use super::{Failure, OrExit, say, usage};
 use crate::runner::Interrupted;
 
 /// The largest result. A larger file cannot be one of iotax's.
 const LARGEST: u64 = 256 << 20;
-
-/// The longest chain of links, as in the kernel.
-const MOST_LINKS: u32 = 40;
 
 /// A destination for one result in one format.
 #[derive(Debug)]
@@ -151,16 +149,15 @@ impl Place {
         if text == "/dev/stderr" || text.starts_with("/dev/fd/") || text.starts_with("/proc/self/fd/") {
             return Ok(Self::Stream);
         }
+        let cannot = || format!("cannot write {}", name.display());
+        let path = resolved(name).with_context(cannot).or_exit(Exit::Environment);
         match metadata {
-            Ok(metadata) if is_stream(&metadata) => Ok(Self::Stream),
+            Ok(metadata) if is_stream(&metadata) => path.map(|_| Self::Stream),
             Ok(metadata) if !metadata.is_file() => Err(usage(format!(
                 "{}: not a regular file; results are written to files, pipes and terminals",
                 name.display()
             ))),
-            _ => resolved(name, MOST_LINKS)
-                .map(Self::File)
-                .with_context(|| format!("cannot write {}", name.display()))
-                .or_exit(Exit::Environment),
+            _ => path.map(Self::File),
         }
     }
 }
@@ -187,30 +184,12 @@ fn is_sink(metadata: &Metadata) -> bool {
     metadata.file_type().is_char_device() && matches!(device, (1, 3 | 5 | 7))
 }
 
-/// The name without links, also for a file that does not exist yet.
-fn resolved(name: &Path, links: u32) -> io::Result<PathBuf> {
-    match fs::canonicalize(name) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        found => return found,
-    }
-    let dir = directory(name);
-    match fs::read_link(name) {
-        Ok(target) if links > 0 => resolved(&dir.join(target), links - 1),
-        Ok(_) => Err(rustix::io::Errno::LOOP.into()),
-        Err(_) => match name.file_name() {
-            Some(last) => Ok(fs::canonicalize(dir)?.join(last)),
-            None => Err(ErrorKind::NotFound.into()),
-        },
-    }
-}
-
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// True if two names lead to the same file, even one that does not exist yet.
 pub(super) fn is_one_file(one: &Path, other: &Path) -> bool {
-    let resolved = |name| resolved(name, MOST_LINKS);
     if matches!((resolved(one), resolved(other)), (Ok(one), Ok(other)) if one == other) {
         return true;
     }

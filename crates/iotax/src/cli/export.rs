@@ -19,7 +19,7 @@ use super::known_words::known_words;
 use super::number;
 use super::output::{StoreArgs, load};
 use super::say::{note, say};
-use super::{Failure, OrExit, output_formats, usage};
+use super::{Failure, OrExit, links, output_formats, usage};
 
 /// Flags of `iotax export`.
 #[derive(Debug, ClapArgs)]
@@ -87,7 +87,8 @@ fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failur
         let open = |file: &dataset::DatasetFile| {
             let path = dir.join(&file.path);
             let parent = path.parent().unwrap_or(dir);
-            fs::create_dir_all(parent)
+            links::check(parent)
+                .and_then(|()| fs::create_dir_all(parent))
                 .with_context(|| format!("cannot make {}", parent.display()))
                 .or_exit(if parent.exists() { Exit::Usage } else { Exit::Environment })?;
             Destination::open(&path, file.mark.clone())

@@ -26,6 +26,7 @@ mod input;
 mod jobs;
 mod known_words;
 mod ladder;
+mod links;
 mod list;
 mod live;
 mod mark;
@@ -273,7 +274,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
 /// Writes a man page for every command into a new directory.
 fn man_pages(dir: &Path) -> Result<Exit, Failure> {
     let place = || dir.display().to_string();
-    fs::create_dir(dir).with_context(place).or_exit(Exit::Environment)?;
+    links::check(dir).and_then(|()| fs::create_dir(dir)).with_context(place).or_exit(Exit::Environment)?;
     clap_mangen::generate_to(help::command(say::Stream::Stdout.width()), dir)
         .with_context(place)
         .or_exit(Exit::Environment)?;

@@ -33,7 +33,7 @@ use super::quit_key::QuitKey;
 use super::rate_gate::RateGate;
 use super::say::{self, Stream, note, say};
 use super::terminal::PageArgs;
-use super::{Failure, OrExit, args, auth, confirm, requirements, usage};
+use super::{Failure, OrExit, args, auth, confirm, links, requirements, usage};
 use crate::runner::{
     self, Ended, Gate, GuestOptions, Guests, Interrupted, Open, Order, Progress, RemoteAgents, RemoteOptions,
 };
@@ -233,6 +233,11 @@ impl<'a> Session<'a> {
         made.extend(targets);
         made.extend(journals.iter().map(|journal| ("--write-journal", journal.clone())));
         outputs.refuse_made(&made)?;
+        for journal in &journals {
+            links::check(journal)
+                .with_context(|| format!("--write-journal {}", journal.display()))
+                .or_exit(Exit::Environment)?;
+        }
         match journals.iter().find(|journal| journal.symlink_metadata().is_ok()) {
             None => Ok(()),
             Some(journal) => Err(usage(format!(

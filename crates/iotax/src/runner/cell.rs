@@ -12,7 +12,7 @@ use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 use iotax_testbed::agent_client::AgentClient;
-use iotax_testbed::undo::UndoLog;
+use iotax_testbed::undo::{Effect, UndoLog};
 
 use super::common_window;
 use super::gate::Entry;
@@ -132,8 +132,16 @@ impl Runner<'_> {
                 is_control: watch.is_control(&workload.name),
                 socket: undo_log.socket(),
                 name: format!("run {}, {}", self.order.run, names.join(", ")),
+                marker: format!(
+                    "iotax-{}-event-{}",
+                    self.tag,
+                    scheduled.first().map_or(0, |first| first.order)
+                ),
             }
         });
+        let commands = happenings.as_ref().filter(|happenings| happenings.has_commands());
+        let commands = commands.map(|happenings| Effect::Commands { marker: happenings.marker.clone() });
+        let commands = commands.map(|commands| undo_log.record(commands)).transpose()?;
         // Targets that are measured together have no settings.
         let setting = wanted.first().map_or(usize::MAX, |(target, _)| *target);
         let applied = self.settings.apply(setting, undo_log).context("a setting cannot be applied");
@@ -147,6 +155,10 @@ impl Runner<'_> {
         });
         let restored = self.settings.restore(undo_log).context("a setting is not as it was");
         drop(happenings);
+        if let Some(commands) = commands {
+            // They ended, or were left running.
+            let _ = undo_log.commit(commands);
+        }
         self.phases.begin(phases::FINISH);
         if let (Some(operations), [Part { targets: [target], .. }]) = (operations, parts.as_mut_slice()) {
             operations.finish(target, undo_log);

@@ -21,6 +21,7 @@ use iotax_testbed::monitor::device_states::DeviceStates;
 use iotax_testbed::monitor::kernel_log::{KernelLine, KernelLog};
 use iotax_testbed::monitor::links::Links;
 use iotax_testbed::monitor::uevents::Uevents;
+use iotax_testbed::undo::EVENT_OF;
 use rustix::fs::MemfdFlags;
 
 use super::marks::MarkSocket;
@@ -50,6 +51,15 @@ pub(super) struct Happenings<'a> {
     pub(super) socket: PathBuf,
     /// Of the run and the target, for who marks.
     pub(super) name: String,
+    /// In the environment of commands, by which the undo log knows them.
+    pub(super) marker: String,
+}
+
+impl Happenings<'_> {
+    /// Returns whether an event is a command.
+    pub(super) fn has_commands(&self) -> bool {
+        self.events.iter().any(|(_, event)| matches!(event.action, Action::Command(_)))
+    }
 }
 
 /// What happened.
@@ -331,7 +341,7 @@ impl Stage {
                         &format!("{} begins", event.name),
                     );
                     let done = match &event.action {
-                        Action::Command(command) => self.run(&event.name, command),
+                        Action::Command(command) => self.run(&event.name, command, &happenings.marker),
                         Action::Operation(operation) => {
                             Ok(happenings.operations.and_then(|operations| operations.perform(*operation)))
                         }
@@ -354,7 +364,7 @@ impl Stage {
     }
 
     /// Runs a command to its end, or until nobody waits for it: `None`, or how it failed.
-    fn run(&self, name: &str, command: &str) -> io::Result<Option<String>> {
+    fn run(&self, name: &str, command: &str, marker: &str) -> io::Result<Option<String>> {
         // A file, not a pipe, which what the command leaves running would keep open.
         // Where a sandbox has none for it, what the command says is not kept.
         let said = rustix::fs::memfd_create("event", MemfdFlags::CLOEXEC).ok().map(File::from);
@@ -362,7 +372,7 @@ impl Stage {
             Some(said) => Ok(Stdio::from(said.try_clone()?)),
             None => Ok(Stdio::null()),
         };
-        let mut child = begin(command, stderr)?;
+        let mut child = begin(command, marker, stderr)?;
         let line = format!("event {name} (process {})", child.id());
         locked(&self.running).push(line.clone());
         let ended = loop {
@@ -396,9 +406,15 @@ impl Stage {
 
 /// Begins a command in a session of its own: Ctrl-C is for this program, and what asks for a password fails at once instead of waiting for a
 /// terminal.
-fn begin(command: &str, stderr: impl Fn() -> io::Result<Stdio>) -> io::Result<Child> {
+fn begin(command: &str, marker: &str, stderr: impl Fn() -> io::Result<Stdio>) -> io::Result<Child> {
     let start = |shell: &mut Command| {
-        shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr()?).spawn()
+        shell
+            .args(["-c", command])
+            .env(EVENT_OF, marker)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr()?)
+            .spawn()
     };
     match start(Command::new("setsid").arg("sh")) {
         // A small system may lack it.
@@ -439,7 +455,8 @@ mod tests {
         dir: &Path,
     ) -> Happenings<'a> {
         let (socket, name) = (dir.join("socket"), "run 1".into());
-        Happenings { events, operations: None, window, is_control: false, socket, name }
+        let marker = "iotax-test-event-0".into();
+        Happenings { events, operations: None, window, is_control: false, socket, name, marker }
     }
 
     #[test]

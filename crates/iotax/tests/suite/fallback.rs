@@ -1,6 +1,6 @@
 //! Without io_uring, as in many containers, another ioengine does the I/O, and the run says so.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use iotax_testkit::skip;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
@@ -105,5 +105,41 @@ fn a_sandbox_that_forbids_pauses_and_files_in_memory_ends_nothing() {
     assert_eq!(episode["events"][0]["failure"], "exit status: 3", "{episode}");
     assert_eq!((&episode["failed"], &episode["lost"]), (&0.into(), &0.into()), "{episode}");
     assert!(document["measurements"][0]["read"]["ios"].as_u64() >= Some(50), "{document}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_small_stack_ends_nothing() {
+    let lab = Lab::new();
+    let iotax = lab.iotax();
+    let new = lab.work().join("new").display().to_string();
+    for arguments in [
+        &["--help"][..],
+        &["ladder", "--help"],
+        &["bench", &new, "--size=1m", "--runtime=200ms", "--ramp-time=0s", "--yes"],
+        &["report", "1"],
+        &["top", "--once"],
+        &["doctor", "--json"],
+    ] {
+        let mut shell = Command::new("sh");
+        // Both limits, so that none can be raised again without rights.
+        shell
+            .current_dir(lab.path(""))
+            .args(["-c", "ulimit -s 64; exec \"$0\" \"$@\""])
+            .arg(iotax.get_program());
+        for (name, value) in iotax.get_envs() {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        let output = shell.args(arguments).output().expect("a shell");
+        let said = text(&output.stderr);
+        assert!(
+            output.status.code().is_some_and(|code| code <= 1),
+            "{arguments:?}: {}: {said}",
+            output.status
+        );
+    }
     lab.assert_nothing_left();
 }

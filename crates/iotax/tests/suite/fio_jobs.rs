@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::lab::{Lab, text};
 
 /// Of the examples of fio 3.33, those of engines that Linux has without special hardware or libraries that are carried out.
-const EXAMPLES: [&str; 34] = [
+const EXAMPLES: [&str; 37] = [
     "1mbs_clients.fio",
     "aio-read.fio",
     "backwards-read.fio",
@@ -23,6 +23,9 @@ const EXAMPLES: [&str; 34] = [
     "disk-zone-profile.fio",
     "enospc-pressure.fio",
     "exitwhat.fio",
+    "filecreate-ioengine.fio",
+    "filedelete-ioengine.fio",
+    "filestat-ioengine.fio",
     "fio-rand-RW.fio",
     "fio-rand-read.fio",
     "fio-rand-write.fio",
@@ -113,6 +116,20 @@ fn examples_of_every_kind_run() {
             assert!(moved > 0, "{name}: {job}");
             assert_eq!(job["error"], 0, "{name}: {job}");
         }
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn examples_of_operations_on_files_run() {
+    require!(file "/usr/share/doc/fio/examples/null.fio");
+    let lab = Lab::new();
+    let target = lab.work().join("data").display().to_string();
+    for (name, files) in [("filecreate", 16 * 31_250), ("filedelete", 6 * 200), ("filestat", 6 * 200)] {
+        let path = format!("{PLACE}/{name}-ioengine.fio");
+        let run = lab.json(&["run", &path, "--target", &target, "--size", "1m", "--yes", "--json", "-"]);
+        let counted = &run["measurements"][0]["meta"]["ios"];
+        assert_eq!(counted, files, "{name}: {run}");
         lab.assert_nothing_left();
     }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+
+use iotax_testkit::require;
 
 use crate::lab::{Lab, text};
 
@@ -96,6 +98,49 @@ fn a_format_replaces_its_own_files_and_no_other_formats() {
     let normal = ["export", "2", "--format", "fio-normal", "--output", "normal"];
     written(&lab, &normal);
     refused(&lab, &normal, "fio-normal has no place for a mark");
+}
+
+/// In a directory like /tmp somebody else puts a link where root is known to write.
+#[test]
+fn no_output_follows_a_link_of_somebody_else() {
+    require!(root);
+    let lab = with_a_run();
+    let (open, theirs) = (lab.path("open"), lab.path("theirs"));
+    for dir in [&open, &theirs] {
+        fs::create_dir(dir).expect("made");
+    }
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).expect("as /tmp");
+    for (name, to) in [("file", theirs.join("made")), ("dir", theirs.clone())] {
+        symlink(to, open.join(name)).expect("linked");
+        lchown(open.join(name), Some(4711), Some(4711)).expect("given away");
+    }
+    for arguments in [
+        &["report", "1", "--html", "open/file"][..],
+        &["report", "1", "--json", "open/dir/made"],
+        &["export", "1", "--format", "csv", "--output", "open/dir/new"],
+        &["export", "1", "--format", "parquet", "--output", "open/file"],
+        &["export", "1", "--parquet", "open/dir/new"],
+        &["top", "--once", "--json", "open/dir/made"],
+        &["top", "--record", "open/dir/made", "--once"],
+        &[
+            "bench",
+            "work/new",
+            "--size=1m",
+            "--runtime=1s",
+            "--rw=write",
+            "--verify=crc32c",
+            "--write-journal=open/dir/made",
+        ],
+    ] {
+        let output = lab.run(arguments);
+        let said = text(&output.stderr);
+        assert!(said.contains("is a link of user 4711"), "{arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(4), "{arguments:?}: {said}");
+        assert_eq!(fs::read_dir(&theirs).expect("there").count(), 0, "{arguments:?}: {said}");
+    }
+    symlink(theirs.join("made"), open.join("own")).expect("linked");
+    written(&lab, &["report", "1", "--html", "open/own"]);
+    assert!(theirs.join("made").exists(), "one's own links are followed");
 }
 
 #[test]

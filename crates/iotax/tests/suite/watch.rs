@@ -1,5 +1,6 @@
 //! What an event costs: faults of known length on this host, and in a guest with device mapper.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
@@ -190,6 +191,49 @@ fn a_command_that_goes_on_is_left_running_by_ctrl_c_and_the_rest_is_kept() {
     let told = text(&lab.run(&["report", "1"]).stdout);
     assert!(told.contains(&format!("event forever failed: process {pid} was left running")), "{told}");
     assert!(told.contains("no gap; none late"), "{told}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_command_that_outlives_a_killed_run_is_ended_by_clean() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let pids = lab.work().join("pids");
+    // The second process has the environment of nobody, as under sudo(8).
+    let event = format!(
+        "forever@100ms = (env -i sleep 600 & echo $!; echo $$) > {0}.new; mv {0}.new {0}; sleep 600",
+        pids.display()
+    );
+    let mut watch = lab.iotax();
+    watch.args([
+        "watch",
+        work.to_str().expect("text"),
+        "--size",
+        "8m",
+        "--runtime",
+        "60",
+        "--ramp-time",
+        "0",
+    ]);
+    let mut watch = watch.args(["--event", &event, "--yes"]).stdin(Stdio::null()).spawn().expect("it starts");
+    let until = Instant::now() + Duration::from_mins(1);
+    while !pids.exists() {
+        assert!(Instant::now() < until, "the event has not begun");
+        thread::sleep(Duration::from_millis(20));
+    }
+    watch.kill().expect("it is there");
+    watch.wait().expect("it ended");
+    let left = fs::read_to_string(&pids).expect("written");
+    fs::remove_file(&pids).expect("made by the event");
+    let lives = |pid: &&str| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        !line.is_empty()
+    };
+    assert_eq!(left.lines().filter(lives).count(), 2, "{left}: a kill of iotax ends neither");
+    let clean = lab.run(&["clean"]);
+    let said = text(&clean.stdout) + &text(&clean.stderr);
+    assert!(clean.status.success() && said.contains("commands of events"), "{said}");
+    assert_eq!(left.lines().filter(lives).count(), 0, "{left}: {said}");
     lab.assert_nothing_left();
 }
 

@@ -1,6 +1,6 @@
 //! Builds a job while its options are parsed one by one.
 
-use super::engines::{done_by, nearest};
+use super::engines::{done_by, nearest, operation};
 use super::value::OptionValue;
 use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
@@ -42,8 +42,8 @@ pub(super) struct JobBuilder {
     pub(super) bssplit: Option<String>,
     pub(super) percentage_random: [Option<u8>; 3],
     pub(super) cmdprio: [Option<u8>; 3],
-    pub(super) cmdprio_class: [Option<u8>; 3],
-    pub(super) cmdprio_level: [Option<u8>; 3],
+    pub(super) cmdprio_class: [Option<u16>; 3],
+    pub(super) cmdprio_level: [Option<u16>; 3],
     pub(super) rate: [Option<u64>; 3],
     pub(super) rate_iops: [Option<u64>; 3],
     /// By direction, for those that have one.
@@ -149,6 +149,11 @@ impl JobBuilder {
     pub(super) fn engine(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         // An external engine has its path behind the colon, any other a suboption.
         let name = value.text.split(':').next().unwrap_or_default();
+        self.keys.test = operation(name);
+        if self.keys.test.is_some() {
+            self.keys.ioengine = None;
+            return Ok(());
+        }
         let (engine, note) = match (done_by(name), nearest(name)) {
             (Some((engine, note)), _) => (engine, Some(note)),
             (None, Some(nearest)) => return Err(format!("ioengine = {name} is not had: {nearest}")),

@@ -1,9 +1,9 @@
 //! fio's engines and the options of single ones: what is done, and what comes nearest to what is not.
 
-use crate::workload::IoEngine;
+use crate::workload::{IoEngine, Test};
 
 const DIRECTORIES: &str = "directories alone are not made or removed; nearest is iotax suite archive, which unpacks, walks and removes trees";
-const FILES: &str = "nearest is iotax suite mdlife, or test = \"create\", \"stat\" or \"delete\" in a plan";
+const FILES: &str = "nearest is ioengine = filecreate, filestat or filedelete";
 const NETWORK: &str = "nearest is iotax net, which measures TCP, UDP and round trips";
 const NVME: &str = "commands of NVMe or SCSI are not sent past the block layer; nearest is io_uring on the block device, such as /dev/nvme0n1";
 const REMOTE: &str = "storage on a network is reached through a device or a mount here; nearest is its block device or filesystem with io_uring";
@@ -32,10 +32,20 @@ pub(super) fn done_by(engine: &str) -> Option<(IoEngine, &'static str)> {
     })
 }
 
+/// Engines whose work is an operation on each of many files.
+pub(super) fn operation(engine: &str) -> Option<Test> {
+    Some(match engine {
+        "filecreate" => Test::Create,
+        "filestat" => Test::Stat,
+        "filedelete" => Test::Delete,
+        _ => return None,
+    })
+}
+
 /// What comes nearest to an engine of fio that is not had.
 pub(super) fn nearest(engine: &str) -> Option<&'static str> {
     Some(match engine {
-        "filecreate" | "filestat" | "filedelete" | "fileoperations" => FILES,
+        "fileoperations" => FILES,
         "dircreate" | "dirdelete" | "dirstat" => DIRECTORIES,
         "falloc" | "ftruncate" | "e4defrag" => SPACE,
         "net" | "netsplice" | "rdma" => NETWORK,
@@ -45,7 +55,6 @@ pub(super) fn nearest(engine: &str) -> Option<&'static str> {
         "dev-dax" | "libpmem" | "pmemblk" | "page_fault" => MAPPED,
         "libcufile" | "libhipfile" => GPU,
         "cpuio" | "exec" => CPU,
-        "libblkio" => "nearest is io_uring, with filename in place of libblkio_path",
         "splice" => "nearest is psync",
         "cpp_null" | "external" => "no code of others is loaded; nearest is null",
         "windowsaio" | "solarisaio" | "guasi" => "nearest is libaio",

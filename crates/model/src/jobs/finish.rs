@@ -11,7 +11,8 @@ use super::value::OptionValue;
 use super::{FileLine, LineErrors, engines};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{
-    AccessHint, Distribution, FileLayout, IoEngine, Memory, Rw, Stride, ToleratedErrors, Verify, WorkloadKeys,
+    AccessHint, Distribution, FileLayout, IoEngine, Memory, Rw, Stride, Test, ToleratedErrors, Verify,
+    WorkloadKeys,
 };
 
 /// Time limit of a job that ends when its I/O is done.
@@ -139,11 +140,53 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
         let tolerated = std::mem::take(&mut draft.tolerated);
         keys.tolerated_errors = (!tolerated.is_empty()).then_some(ToleratedErrors(tolerated));
     }
+    if let Some(test) = draft.keys.test {
+        return on_files(draft, test, notes).err().into_iter().collect();
+    }
     depth(draft, notes);
     let steps: [Step; 8] = [checking, lengths, per_direction, sequence, zones, amount, files, around];
     let wrong = steps.into_iter().filter_map(|step| step(draft, notes).err()).collect();
     file_state(draft);
     wrong
+}
+
+/// A job whose work is an operation on each of its files, of which fio times nothing else.
+fn on_files(draft: &mut JobBuilder, test: Test, notes: &mut Notes) -> Result<(), Wrong> {
+    if draft.filename.is_some() {
+        return Err((
+            "filename",
+            "the files have names of their own; leave it out, and say where with directory".into(),
+        ));
+    }
+    if draft.time_based == Some(true) {
+        return Err(("time_based", "each file is worked on once; leave it out".into()));
+    }
+    let of_ios = [
+        ("rate", draft.rate.iter().any(Option::is_some)),
+        ("rate_iops", draft.rate_iops.iter().any(Option::is_some)),
+        ("io_size", draft.io_size.is_some()),
+        ("number_ios", draft.number_ios.is_some()),
+    ];
+    if let Some((option, _)) = of_ios.into_iter().find(|(_, is_given)| *is_given) {
+        return Err((option, "nothing is read from these files or written to them; leave it out".into()));
+    }
+    let files = draft.nrfiles.unwrap_or(1).max(1);
+    let size = draft.filesize.or(draft.size.map(|size| Bytes(size.0 / files)));
+    if let Some(size) = size.filter(|_| test != Test::Create) {
+        draft.keys.set("filesize", &size.to_string()).map_err(|why| ("filesize", why))?;
+    }
+    notes.sentences.push(format!(
+        "test = {test}: each file once, without content that is read or written, in an order drawn at random; names are iotax's own"
+    ));
+    let keys = &mut draft.keys;
+    (keys.rw, keys.direct, keys.mem) = (Some(Rw::RandRead), Some(false), None);
+    // fio drops pages of files and no names.
+    keys.invalidate = Some(false);
+    keys.nrfiles = Some(files);
+    keys.loops = draft.loops.filter(|loops| *loops > 1);
+    keys.runtime = Some(draft.runtime.filter(|time| time.0 > 0).unwrap_or(LONGEST));
+    (draft.size, draft.offset_increment) = (None, None);
+    Ok(())
 }
 
 fn rw(draft: &JobBuilder) -> Rw {

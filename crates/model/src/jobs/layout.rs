@@ -229,6 +229,9 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
         first.complain(trouble, "numjobs", why);
         return None;
     }
+    if group.iter().any(|job| job.workload.test.is_some()) {
+        return on_files(group, notes, trouble);
+    }
     let mut workloads: Vec<Workload> = Vec::new();
     let mut names = Names::default();
     for (job, files) in group.iter().zip(place(group, notes, trouble)?) {
@@ -246,6 +249,32 @@ fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -
     let mut workload = workloads.next()?;
     workload.beside = workloads.collect();
     workload.name = name;
+    if let Err(error) = workload.check() {
+        first.refuse(trouble, &error);
+    }
+    Some(workload)
+}
+
+/// Combines jobs on files of their own, which have to be alike: their threads are those of one workload.
+fn on_files(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
+    let (first, last) = (group.first()?, group.last()?);
+    let kind = |job: &SectionJob| Workload { name: String::new(), numjobs: 1, ..job.workload.clone() };
+    if let Some(other) = group.iter().find(|job| kind(job) != kind(first) || job.delay != first.delay) {
+        let why =
+            format!("[{}] does something else at the same time; put a stonewall between them", first.name);
+        other.complain(trouble, "ioengine", why);
+        return None;
+    }
+    let mut workload = first.workload.clone();
+    workload.startdelay = first.delay;
+    if group.len() > 1 {
+        workload.numjobs = group.iter().map(|job| job.workload.numjobs).fold(0, u32::saturating_add);
+        workload.name = format!("{}..{}", first.name, last.name);
+        notes.sentences.push(format!(
+            "{}: they are alike, and one workload of {} threads, whose figures are told together",
+            workload.name, workload.numjobs
+        ));
+    }
     if let Err(error) = workload.check() {
         first.refuse(trouble, &error);
     }

@@ -242,6 +242,10 @@ const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
     ("rw=randread\nioengine=libaio\ncmdprio_percentage=20,0\ncmdprio_class=2,1", "cmdprio_class", "2"),
     ("rw=randread\nioengine=libaio\ncmdprio_percentage=0\ncmdprio_class=2", "cmdprio_class", "absent"),
     ("io_submit_mode=offload\nrate_iops=9", "rate_iops", "9"),
+    ("ioengine=filecreate\nnrfiles=8\nfilesize=4k", "test", "create"),
+    ("ioengine=filecreate\nnrfiles=8\nfilesize=4k", "filesize", "absent"),
+    ("ioengine=filedelete\nnrfiles=8\nfilesize=4k", "filesize", "4k"),
+    ("ioengine=filestat\nnrfiles=8\nsize=80k", "filesize", "10k"),
     ("include base", "bs", "8k"),
     ("name=other", "name", "other"),
 ];
@@ -309,7 +313,20 @@ fn what_is_wrong_is_quoted_with_its_line() {
         ("[a]\nsize=1m\nzonemode=strided", "job.fio:3: zonemode=strided: it needs a zonesize"),
         ("[a]\nsize=1m\nverify=sha9", "job.fio:3: verify=sha9: accepted: crc32c"),
         ("[a]\nsize=1m\nioengine=rados", "ioengine=rados: ioengine = rados is not had: storage on a network"),
-        ("[a]\nsize=1m\nioengine=filestat", "ioengine = filestat is not had: nearest is iotax suite mdlife"),
+        ("[a]\nioengine=fileoperations", "nearest is ioengine = filecreate, filestat or filedelete"),
+        ("[a]\nioengine=filestat\nfilename=x", "job.fio:3: filename=x: the files have names of their own"),
+        (
+            "[a]\nioengine=filecreate\ntime_based\nruntime=3",
+            "job.fio:3: time_based: each file is worked on once",
+        ),
+        ("[a]\nioengine=filedelete\nloops=2", "loops = 2: test = delete can be done once"),
+        ("[a]\nioengine=filestat\nnrfiles=8\nrate_iops=100", "job.fio:4: rate_iops=100: nothing is read"),
+        ("[a]\nioengine=filestat\nnrfiles=8\nthinktime=100", "thinktime"),
+        (
+            "[a]\nioengine=filestat\nnrfiles=8\n[b]\nioengine=filecreate\nnrfiles=8",
+            "job.fio:5: ioengine of [b]: [a] does something else at the same time",
+        ),
+        ("[a]\nioengine=filestat\nnrfiles=8\n[b]\nsize=1m", "job.fio:4: [b]: [a] does something else"),
         ("[a]\nsize=1m\nioengine=io_uring_cmd", "nearest is io_uring on the block device"),
         ("[a]\nsize=1m\nioengine=net", "nearest is iotax net"),
         ("[a]\nsize=1m\nioengine=lbaio", "\"lbaio\" is not a known ioengine; accepted: auto, io_uring"),
@@ -396,7 +413,7 @@ fn only_what_was_mistyped_is_guessed_at() {
 #[test]
 fn every_engine_of_fio_is_done_or_has_a_nearest_one() {
     const ENGINES: &str = "sync psync vsync pvsync pvsync2 libaio io_uring posixaio mmap null splice net netsplice rdma cpuio exec \
-         falloc ftruncate e4defrag filecreate filestat filedelete dircreate dirdelete dirstat rbd rados gfapi gfapi_async nbd nfs \
+         falloc ftruncate e4defrag fileoperations dircreate dirdelete dirstat rbd rados gfapi gfapi_async nbd nfs \
          libiscsi http libhdfs dfs ime_psync ime_psyncv ime_aio dev-dax libpmem page_fault libcufile libhipfile io_uring_cmd sg \
          xnvme libzbc mtd libblkio cpp_null external:./a.so windowsaio solarisaio";
     for engine in ENGINES.split_whitespace() {

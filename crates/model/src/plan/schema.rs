@@ -99,6 +99,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_number_of_a_workload_may_be_quoted() {
+        let schema = schema();
+        for place in ["/properties/defaults", "/properties/workload/items"] {
+            let of = |key: &str| schema.pointer(&format!("{place}/properties/{key}/anyOf/0")).expect(key);
+            assert_eq!(of("rate_iops")["type"], json!(["integer", "string"]), "{place}");
+            assert_eq!(of("numjobs")["pattern"], of("rate_iops")["pattern"], "{place}");
+            assert_ne!(of("rwmixread")["pattern"], of("rate_iops")["pattern"], "{place}");
+        }
+    }
+
+    #[test]
     fn the_published_schema_is_that_of_the_types() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/plan.schema.json");
         if std::env::var_os("IOTAX_UPDATE_DOCS").is_some() {

@@ -80,7 +80,7 @@ impl<T: DeserializeOwned + TryFrom<u64>> Visitor<'_> for NumberOrText<T> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-        // Percentages are u8; whatever is out of a key's range is refused with the range.
+        // A percentage is a u8, and no other number of a workload is one; what is out of a key's range is refused with the range.
         let is_percentage = size_of::<T>() == 1;
         let read = if is_percentage { number::percentage } else { number::whole };
         read(text, &(0..=u64::MAX)).map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
@@ -147,7 +147,7 @@ macro_rules! number {
     };
 }
 
-number!(u8, u32, u64);
+number!(u8, u16, u32, u64);
 plain!(String, Bytes, Nanos, BufferPattern, ByDirection<LengthRange>, ByDirection<LengthSplit>);
 plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, ToleratedErrors);
 word!(Rw, IoEngine, RateProcess, Stamps, Verify, SyncMode, Test);
@@ -215,6 +215,7 @@ macro_rules! keys {
         /// The keys of a `[[workload]]` table or of `[defaults]`; all are optional.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
+        #[schemars(transform = number::or_text)]
         pub struct WorkloadKeys {
             /// Unique within a plan [default: the pattern, such as randread-4k-qd1]
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -434,15 +435,15 @@ keys! {
         /// NUMA nodes of the job's memory: default, local, prefer:NODE, bind:NODES or interleave:NODES
         numa_mem_policy "POLICY": MemoryPolicy;
         /// Priority of the job's I/O within its class: 0 (first) to 7
-        prio "LEVEL" in (0..=7): u8;
+        prio "LEVEL" in (0..=7): u16;
         /// Class of the job's I/O priority: 1 (real time), 2 (best effort) or 3 (idle)
-        prioclass "CLASS" in (1..=3): u8;
+        prioclass "CLASS" in (1..=3): u16;
         /// Percentage of I/Os that have a priority of their own, with io_uring or libaio
         cmdprio_percentage "PERCENT" in (0..=100): u8;
         /// Class of that priority, as prioclass [default: 1]
-        cmdprio_class "CLASS" in (1..=3): u8;
+        cmdprio_class "CLASS" in (1..=3): u16;
         /// Level of that priority, as prio [default: 0]
-        cmdprio "LEVEL" in (0..=7): u8;
+        cmdprio "LEVEL" in (0..=7): u16;
         /// Percentage of the area that the fixed set of duplicates holds [default: 5]
         dedupe_working_set_percentage "PERCENT" in (0..=100): u8;
         /// Failed I/Os that do not count toward max_errors: directions with errors, such as read,write:ENOSPC
@@ -560,6 +561,19 @@ mod tests {
             keys.set(key, text).expect(key);
         }
         assert_eq!((keys.rate_iops, keys.rwmixread, keys.iodepth), (Some(1270), Some(70), Some(2000)));
+    }
+
+    #[test]
+    fn only_a_percentage_takes_its_sign_in_a_plan_as_among_the_flags() {
+        let takes = |key: &WorkloadKey, text| (key.check)(text).is_ok() && key.value != "FILE";
+        for key in KEYS.iter().filter(|key| takes(key, "5") || takes(key, "3")) {
+            let is_percentage = key.value == "PERCENT";
+            for text in ["3%", "5%"] {
+                let read = toml::from_str::<WorkloadKeys>(&format!("{} = '{text}'", key.name));
+                assert_eq!(read.is_ok(), is_percentage, "{} = {text}: {read:?}", key.name);
+                assert_eq!((key.check)(text).is_ok(), is_percentage, "--{} {text}", key.name);
+            }
+        }
     }
 
     #[test]

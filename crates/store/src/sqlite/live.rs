@@ -1,9 +1,12 @@
 //! How far a run of a SQLite store is: a file in memory, so that telling it does not disturb the disk that is measured.
 //!
-//! The files are in a directory that only this user can enter. In /dev/shm itself others could put links under their names.
+//! The files are in a directory that only this user can enter. In /dev/shm itself others could put links under their names. Before the
+//! state each has the path of the run's claim, by which it is known whether anybody still works on it.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -22,15 +25,22 @@ pub(super) fn put(store: &Path, run: i64, state: &str) -> io::Result<()> {
     let new = path.with_extension(format!("new{}", std::process::id()));
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    file.write_all(state.as_bytes())?;
-    fs::rename(new, path)
+    let claim = claim::path(store, run)?;
+    file.write_all(&[claim.as_os_str().as_bytes(), b"\0", state.as_bytes()].concat())?;
+    match fs::rename(new, path) {
+        // A process that began to sweep took it for one of a run that ended; the next state is shown again.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        renamed => renamed,
+    }
 }
 
 /// The state of a run, if there is one.
 pub(super) fn get(store: &Path, run: i64) -> Option<String> {
     let directory = directory();
     refuse_foreign(&directory).ok()?;
-    fs::read_to_string(directory.join(name(store, run).ok()?)).ok()
+    let mut bytes = fs::read(directory.join(name(store, run).ok()?)).ok()?;
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    String::from_utf8(bytes.split_off(end + 1)).ok()
 }
 
 /// Removes the state of a run, and the directory if it was the last.
@@ -49,12 +59,11 @@ pub(super) fn sweep() {
         return;
     }
     for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let mut ids = name.split(['-', '.']).map_while(|id| id.parse::<u64>().ok());
-        let (Some(device), Some(inode), Some(run)) = (ids.next(), ids.next(), ids.next()) else { continue };
-        if !claim::is_claimed_by_id(device, inode, run.cast_signed()) {
-            let _ = fs::remove_file(entry.path());
+        let path = entry.path();
+        let Ok(text) = fs::read(&path) else { continue };
+        let claim = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        if !claim::is_held(Path::new(OsStr::from_bytes(claim))) {
+            let _ = fs::remove_file(path);
         }
     }
 }

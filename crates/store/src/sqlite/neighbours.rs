@@ -138,7 +138,7 @@ fn resolved(store: &Path) -> Result<PathBuf, String> {
     }
 }
 
-fn beside(store: &Path, end: &str) -> PathBuf {
+pub(super) fn beside(store: &Path, end: &str) -> PathBuf {
     let mut name = store.as_os_str().to_owned();
     name.push(end);
     name.into()

@@ -1,11 +1,15 @@
 //! What a store in a file alone can be: foreign, unreachable, left behind by a killed process.
 
 use std::io::{BufRead, BufReader};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use iotax_model::RunState;
 use iotax_store::{NewRun, Store, StoreError};
+use iotax_testkit::require;
 use tempfile::TempDir;
 
 use crate::synthetic::{self, HOST};
@@ -107,4 +111,87 @@ fn what_was_stored_survives_sigkill() {
     assert!(last >= told, "told of {told}, found {last}");
     assert_eq!(rounds, (1..=last).collect::<Vec<_>>());
     assert!(run.measurements.iter().all(|m| m.samples.len() == m.host_samples.len() && m.host.is_some()));
+}
+
+/// The name by which any user could once hold a run.
+fn abstract_name(store: &Path, run: i64) -> SocketAddr {
+    let file = std::fs::metadata(store).expect("there");
+    let name = format!("iotax-run-{}-{}-{run}", file.dev(), file.ino());
+    SocketAddr::from_abstract_name(name).expect("short")
+}
+
+#[test]
+fn a_claim_is_a_file_of_its_own_that_nobody_else_can_hold_and_no_kill_leaves_in_the_way() {
+    let dir = TempDir::new().expect("temporary directory");
+    let path = dir.path().join("iotax.db");
+    let store = Store::open(&path).expect("new");
+    let names = || {
+        let names =
+            std::fs::read_dir(dir.path()).expect("lists").map(|entry| entry.expect("entry").file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().expect("text")).collect();
+        names.sort();
+        names
+    };
+    let _held = UnixDatagram::bind_addr(&abstract_name(&path, 1)).expect("anybody can");
+    let claim = store.claim(1).expect("no socket holds it");
+    assert_eq!(names(), ["iotax.db", "iotax.db-claim-1"]);
+    let file = dir.path().join("iotax.db-claim-1");
+    assert_eq!(
+        std::fs::metadata(&file).expect("there").mode() & 0o777,
+        0o600,
+        "who can open a file can lock it"
+    );
+    // By another name, too.
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).expect("linked");
+    let again = Store::open(&link).expect("the same");
+    assert!(matches!(again.claim(1), Err(StoreError::Claimed { run: 1 })));
+    let other = again.claim(2).expect("another run");
+    drop((claim, other));
+    std::fs::remove_file(&link).expect("made");
+    assert_eq!(names(), ["iotax.db"]);
+    // What a killed process leaves, and what somebody put there.
+    for run in [1, 7] {
+        std::fs::write(dir.path().join(format!("iotax.db-claim-{run}")), "").expect("left");
+    }
+    std::fs::write(dir.path().join("iotax.db-claim-of-mine"), "").expect("written");
+    assert!(again.claim(1).is_err(), "it is not there any more");
+    drop(store.claim(1).expect("nobody holds it"));
+    assert_eq!(names(), ["iotax.db", "iotax.db-claim-of-mine"]);
+    let planted = dir.path().join("iotax.db-claim-3");
+    std::os::unix::fs::symlink(dir.path().join("made"), &planted).expect("linked");
+    assert!(matches!(store.claim(3), Err(StoreError::Open { .. })), "no link is followed");
+    assert!(!dir.path().join("made").exists());
+}
+
+const CLAIMED: &str = "IOTAX_TEST_STORE_TO_BE_CLAIMED";
+
+#[test]
+#[ignore = "not a test of its own: two_network_namespaces_do_not_work_on_one_run starts it"]
+fn claimant() {
+    let path = std::env::var(CLAIMED).expect("started by its test");
+    let store = Store::open(Path::new(&path)).expect("there");
+    assert!(matches!(store.claim(1), Err(StoreError::Claimed { run: 1 })));
+    assert_eq!(store.load(1).expect("there").state, RunState::Running);
+}
+
+#[test]
+fn two_network_namespaces_do_not_work_on_one_run() {
+    require!(root);
+    require!(program "unshare");
+    let dir = TempDir::new().expect("temporary directory");
+    let path = dir.path().join("iotax.db");
+    let mut store = Store::open(&path).expect("new");
+    let run = synthetic::bench();
+    let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
+    let id = store.create_run(&new).expect("created");
+    let _claim = store.claim(id).expect("free");
+    let elsewhere = Command::new("unshare")
+        .arg("--net")
+        .arg(std::env::current_exe().expect("this test"))
+        .args(["--ignored", "--exact", "file::claimant"])
+        .env(CLAIMED, &path)
+        .output()
+        .expect("unshare");
+    assert!(elsewhere.status.success(), "{}", String::from_utf8_lossy(&elsewhere.stdout));
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::commands;
 use super::file_id::FileId;
 use crate::device::OverwrittenDevice;
 use crate::export::FuseExport;
@@ -86,6 +87,11 @@ pub enum Effect {
     Namespace(Namespace),
     /// A network interface in iotax's namespace; removed.
     Interface(NetnsInterface),
+    /// The commands of a window's events; killed with what they started.
+    Commands {
+        /// In their environment.
+        marker: String,
+    },
     /// A setting of the kernel; put back.
     Setting(Box<KernelFile>),
 }
@@ -137,6 +143,7 @@ impl std::fmt::Display for Effect {
             Self::Interface(interface) => {
                 write!(f, "{} {} in {}", interface.kind, interface.name, interface.namespace)
             }
+            Self::Commands { marker } => write!(f, "commands of events ({marker})"),
             Self::Setting(file) => write!(f, "setting {} (was {})", file.path.display(), file.was),
         }
     }
@@ -149,7 +156,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::Directory { .. } | Effect::Tree { .. } | Effect::File { .. } => {
             Err(io::Error::other("it is not on record which directory it was made in; left alone"))
         }
-        Effect::Guest { marker } => kill_guest(marker),
+        Effect::Guest { marker } => until_none(|| kill_marked(marker)),
         Effect::Agent(agent) => remote::leave(agent, io::stdin().is_terminal()).map_err(io::Error::other),
         Effect::PhysicalVolume(physical) => physical.remove(lock),
         Effect::VolumeGroup { name, physical } => physical.remove_group(name, lock),
@@ -158,9 +165,12 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::Filesystem(made) => made.wipe(lock),
         Effect::Mount(mounted) => mounted.unmount(),
         Effect::Loop(attached) => attached.detach(lock),
-        Effect::FuseExport(export) => kill_guest(&export.marker).and_then(|()| export.unmount()),
+        Effect::FuseExport(export) => {
+            until_none(|| kill_marked(&export.marker)).and_then(|()| export.unmount())
+        }
         Effect::Namespace(namespace) => namespace.remove(lock),
         Effect::Interface(interface) => interface.remove(lock),
+        Effect::Commands { marker } => until_none(|| commands::kill(marker)),
         Effect::Setting(file) => file.restore(),
     }
 }
@@ -194,11 +204,11 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
     }
 }
 
-/// Kills the QEMU process with this marker in its command line, if there is one, and waits for its exit.
-fn kill_guest(marker: &str) -> io::Result<()> {
+/// Kills processes, if there are any, and waits for their exit.
+fn until_none(kill: impl Fn() -> io::Result<Vec<u32>>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let pids = kill_marked(marker)?;
+        let pids = kill()?;
         if pids.is_empty() {
             return Ok(());
         }

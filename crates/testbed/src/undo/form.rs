@@ -70,6 +70,7 @@ impl Effect {
                 tagged("a network namespace that iotax made", &interface.namespace)?;
                 expect(is_name(&interface.name), "the name of an interface", &interface.name)
             }
+            Self::Commands { marker } => tagged("a marker of events", marker),
             Self::Setting(file) => check_setting(root, file),
         }
     }
@@ -144,6 +145,8 @@ mod tests {
             (r#"{"guest":{"marker":"qemu"}}"#.to_owned(), false),
             (r#"{"guest":{"marker":"iotax-"}}"#.to_owned(), false),
             (r#"{"guest":{"marker":"iotax-vm"}}"#.to_owned(), false),
+            (r#"{"commands":{"marker":"iotax-1a2b3c4d-event-1"}}"#.to_owned(), true),
+            (r#"{"commands":{"marker":"1"}}"#.to_owned(), false),
             (r#"{"namespace":{"name":"iotax-1a2b3c4d-client"}}"#.to_owned(), true),
             (r#"{"namespace":{"name":"iotax-"}}"#.to_owned(), false),
             (r#"{"namespace":{"name":"iotax-1a2b3c4d-/../users"}}"#.to_owned(), false),

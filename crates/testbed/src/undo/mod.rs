@@ -5,6 +5,7 @@
 //! starts: nothing is undone before they have exited.
 
 mod clean;
+mod commands;
 mod effect;
 mod fault;
 mod file_id;
@@ -29,6 +30,7 @@ use crate::lock::ProcessLock;
 use crate::own_file;
 use crate::program::{Program, ProgramError};
 pub use clean::{Cleaned, Leftover, clean, clean_tag, leftovers, settings_in_force};
+pub use commands::EVENT_OF;
 pub use effect::Effect;
 use fault::InjectedFault;
 pub use file_id::FileId;

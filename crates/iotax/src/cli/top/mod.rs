@@ -27,7 +27,7 @@ use iotax_top::view::{self, Feed};
 use super::say::{self, note};
 use super::session::watch_signals;
 use super::time::seconds;
-use super::{Failure, OrExit, usage};
+use super::{Failure, OrExit, links, usage};
 use output::Output;
 
 /// The shortest interval: below it the kernel's counters of milliseconds say little.
@@ -138,6 +138,9 @@ struct Reader {
 
 impl Reader {
     fn open(args: &Args, stop: &Interrupt) -> Result<Self, Failure> {
+        if let Some(file) = &args.record {
+            links::check(file).with_context(|| named(file)).or_exit(Exit::Environment)?;
+        }
         let writer = args.record.as_deref().map(|file| Writer::create(file, &host())).transpose();
         let server = args.prometheus.map(|address| {
             LastMetrics::serve(address)

@@ -11,7 +11,7 @@ use iotax_top::rates::Frame;
 use iotax_top::{json, table};
 
 use super::super::say;
-use super::super::{Failure, OrExit};
+use super::super::{Failure, OrExit, links};
 use super::named;
 
 /// Where frames go.
@@ -31,7 +31,8 @@ impl Output {
             None => Ok(Self::Text),
             Some(path) if path == Path::new("-") => Ok(Self::Stdout),
             Some(path) => {
-                let file = OpenOptions::new().write(true).create_new(true).open(path);
+                let make = |()| OpenOptions::new().write(true).create_new(true).open(path);
+                let file = links::check(path).and_then(make);
                 let file = file.with_context(|| format!("{}: name a new file", named(path)));
                 Ok(Self::File(path.to_owned(), file.or_exit(Exit::Environment)?))
             }

@@ -19,7 +19,11 @@ use super::named;
 use super::output::Output;
 
 /// The largest text, in bytes: a day of iostat with 20 devices at 1 s is 250 MB.
-const LARGEST_TEXT: u64 = 512 << 20;
+const LARGEST_TEXT: usize = 256 << 20;
+/// The longest line, in bytes: one of the text of iostat or atop has some hundred, a document of JSON may be one.
+const LONGEST_LINE: usize = 16 << 20;
+/// Bytes that are read at once.
+const PART: u64 = 1 << 20;
 
 /// What is replayed.
 pub(super) enum Replay {
@@ -71,11 +75,7 @@ impl Replay {
             }
             return Ok(Self::Recording(recording));
         }
-        opened
-            .take(LARGEST_TEXT)
-            .read_to_end(&mut bytes)
-            .with_context(|| named(file))
-            .or_exit(Exit::Usage)?;
+        read_text(&mut opened, &mut bytes, file)?;
         let text = import::intervals(&import::decode(bytes)).ok_or_else(|| {
             usage(format_args!(
                 "{}: neither a recording of iotax top nor intervals of iostat or atop (two reports of iostat at least: the first of either \
@@ -115,6 +115,35 @@ impl Replay {
     }
 }
 
+/// Appends what is left of a text, and refuses one that no tool wrote before it fills the memory.
+fn read_text(source: &mut impl Read, text: &mut Vec<u8>, file: &Path) -> Result<(), Failure> {
+    let mut line = 0;
+    loop {
+        let before = text.len();
+        source.take(PART).read_to_end(text).with_context(|| named(file)).or_exit(Exit::Usage)?;
+        let new = &text[before..];
+        if new.is_empty() {
+            return Ok(());
+        }
+        line = match new.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => new.len() - end - 1,
+            None => line + new.len(),
+        };
+        if line > LONGEST_LINE {
+            return Err(usage(format_args!(
+                "{}: a line is longer than {LONGEST_LINE} bytes; accepted: a recording of iotax top, or the text of iostat or atop",
+                named(file)
+            )));
+        }
+        if text.len() > LARGEST_TEXT {
+            return Err(usage(format_args!(
+                "{}: it is larger than {LARGEST_TEXT} bytes; replay it in parts (split -l)",
+                named(file)
+            )));
+        }
+    }
+}
+
 fn recorded(recording: &mut Recording, index: usize) -> Result<Frame, String> {
     let mut snapshot = |index| {
         let read = recording.snapshot(index).map_err(|error| error.to_string())?;
@@ -147,5 +176,38 @@ fn layer(device: &DeviceInterval) -> LayerRates {
         queue: device.queue,
         busy: device.busy,
         ..LayerRates::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives this part without end, and counts what was asked for.
+    struct Endless(&'static [u8], usize);
+
+    impl Read for Endless {
+        fn read(&mut self, part: &mut [u8]) -> std::io::Result<usize> {
+            let given = part.len().min(self.0.len());
+            part[..given].copy_from_slice(&self.0[..given]);
+            self.1 += given;
+            Ok(given)
+        }
+    }
+
+    #[test]
+    fn a_text_without_end_is_refused_at_a_bound() {
+        for (part, words, most) in [
+            (&[0; 1 << 13][..], "a line is longer than", LONGEST_LINE),
+            (&[b'\n'; 1 << 13][..], "it is larger than", LARGEST_TEXT),
+        ] {
+            let mut source = Endless(part, 0);
+            let refused = read_text(&mut source, &mut Vec::new(), Path::new("x")).expect_err(words);
+            assert!(refused.error.to_string().contains(words), "{:#}", refused.error);
+            assert!(source.1 <= most + (2 << 20), "{words}: {} bytes were read", source.1);
+        }
+        let mut text = b"begun ".to_vec();
+        read_text(&mut &b"and ended"[..], &mut text, Path::new("x")).expect("short");
+        assert_eq!(text, b"begun and ended");
     }
 }
