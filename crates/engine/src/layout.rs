@@ -9,7 +9,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use crate::error::EngineError;
-use crate::open::{PUNCH, Target};
+use crate::open::Target;
+use crate::request::PUNCH;
 
 /// A file that was cut short for a measurement. It has its length again when this is dropped.
 #[derive(Debug)]

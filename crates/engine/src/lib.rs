@@ -40,6 +40,7 @@ mod run;
 mod shared;
 #[cfg(test)]
 mod simulated;
+mod transfer;
 mod verify;
 pub mod watch;
 pub mod window;

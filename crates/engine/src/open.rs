@@ -10,17 +10,13 @@ use std::sync::Arc;
 use iotax_model::units::Bytes;
 use iotax_model::wire::{Identity, Job};
 use iotax_model::workload::{IoEngine, SyncMode, Workload};
-use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
+use rustix::fs::{AtFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
-use crate::backend::{Backend, BackendTask, Device, VIRTIO_SECTOR, perform};
-use crate::buffers::Slot;
+use crate::backend::{Device, VIRTIO_SECTOR, flush_virtio};
 use crate::error::{EngineError, Refusal};
-use crate::request::{Direction, Io};
+use crate::request::PUNCH;
 use crate::{identity, page_cache, queue};
-
-/// Makes a hole and leaves the file's length.
-pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 /// `f_type` of tmpfs, see statfs(2).
 const TMPFS_MAGIC: i64 = 0x0102_1994;
@@ -256,7 +252,7 @@ impl Target {
     pub(crate) fn sync_data(&self) -> io::Result<()> {
         match &self.virtio {
             None => self.file.sync_data(),
-            Some(_) => perform(self, 1, VIRTIO_SECTOR as usize, Flush).map_err(io::Error::other)?,
+            Some(_) => flush_virtio(self.reopen()?),
         }
     }
 
@@ -319,26 +315,6 @@ impl Target {
     /// Reopens it for worker number `worker`.
     pub(crate) fn reopen_for(&self, worker: u32) -> Result<File, EngineError> {
         self.reopen().map_err(EngineError::system(format!("opening the target for worker {worker}")))
-    }
-}
-
-/// One flush.
-struct Flush;
-
-impl BackendTask for Flush {
-    fn perform<B: Backend>(self, mut backend: B, mut free: Vec<Slot>) -> io::Result<()> {
-        let mut done = Vec::with_capacity(1);
-        if let Some(slot) = free.pop() {
-            backend.queue(slot, Io { direction: Direction::DataSync, offset: 0, length: 0 });
-        }
-        while done.is_empty() {
-            backend.submit(u64::MAX)?;
-            backend.reap(&mut done);
-        }
-        match done[0].result {
-            ..0 => Err(io::Error::from_raw_os_error(-done[0].result)),
-            _ => Ok(()),
-        }
     }
 }
 

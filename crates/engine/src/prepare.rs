@@ -10,7 +10,7 @@ use iotax_model::wire::Area;
 use iotax_model::workload::{Content, SyncMode, Verify, Workload};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::backend::{self, Backend, BackendTask, Completion, VIRTIO_SECTOR};
+use crate::backend::{Backend, Completion, VIRTIO_SECTOR};
 use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
@@ -19,6 +19,7 @@ use crate::open::{self, Access, Target};
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Direction, Io};
+use crate::transfer::{self, Transfer};
 use crate::verify::{Mark, write_stamps};
 
 /// Bytes of one write: long enough for the device's full speed.
@@ -58,7 +59,7 @@ pub fn fill(
     let unit = if target.virtio.is_some() { VIRTIO_SECTOR } else { DIRECT_UNIT };
     let body = size.0 - size.0 % unit;
     let task = Fill { filling: &filling, begin: offset.0, bytes: body, progress };
-    backend::perform(&target, DEPTH, CHUNK as usize, task)?.map_err(failed("filling"))?;
+    transfer::perform(&target, DEPTH, CHUNK as usize, task)?.map_err(failed("filling"))?;
     write_tail(&target.file, &filling, offset.0 + body, offset.0 + size.0)
         .map_err(failed("filling its last bytes"))?;
     target.sync_data().map_err(failed("flushing"))?;
@@ -97,7 +98,7 @@ struct Fill<'a> {
     progress: &'a mut dyn FnMut(Bytes),
 }
 
-impl BackendTask for Fill<'_> {
+impl Transfer for Fill<'_> {
     fn perform<B: Backend>(self, mut backend: B, mut free: Vec<Slot>) -> io::Result<()> {
         let Self { filling, begin, bytes, progress } = self;
         let mut pending = vec![Io { direction: Direction::Write, offset: 0, length: 0 }; free.len()];

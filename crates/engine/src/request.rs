@@ -1,5 +1,10 @@
 //! The I/O request that patterns, backends and recorders share.
 
+use rustix::fs::FallocateFlags;
+
+/// Makes a hole and leaves the file's length.
+pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+
 /// One I/O to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Io {

@@ -12,8 +12,7 @@ use rustix::fs::fallocate;
 use super::{Backend, Completion, Io, Note, Options, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
-use crate::open::PUNCH;
-use crate::request::Direction;
+use crate::request::{Direction, PUNCH};
 
 /// Moves bytes between a file and a buffer, and syncs the file.
 pub(crate) trait Transfer: Sized {

@@ -14,8 +14,7 @@ use super::calls::{by_call, is_device};
 use super::{Backend, Completion, Io, Note, Priorities, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::{EngineError, Refusal};
-use crate::open::PUNCH;
-use crate::request::Direction;
+use crate::request::{Direction, PUNCH};
 
 /// The longest stretch that can be registered as one buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;

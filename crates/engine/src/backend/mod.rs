@@ -25,10 +25,9 @@ pub(crate) use self::null::Null;
 use self::priority::{Priorities, PriorityShare};
 pub(crate) use self::psync::Psync;
 pub(crate) use self::pvsync2::Pvsync2;
-pub(crate) use self::virtio::{Device, SECTOR as VIRTIO_SECTOR, Virtio};
+pub(crate) use self::virtio::{Device, SECTOR as VIRTIO_SECTOR, Virtio, flush as flush_virtio};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
-use crate::open::Target;
 use crate::request::Io;
 
 /// The file and the buffers of a backend.
@@ -99,37 +98,6 @@ pub(crate) trait Backend: Sized {
     /// A deviation from the request.
     fn note(&self) -> Option<Note> {
         None
-    }
-}
-
-/// Work that any backend can do.
-pub(crate) trait BackendTask {
-    /// Does it with a backend and its slots.
-    fn perform<B: Backend>(self, backend: B, free: Vec<Slot>) -> io::Result<()>;
-}
-
-/// Does a task on a target with the fastest backend that there is, which has `depth` I/Os in flight at most.
-pub(crate) fn perform(
-    target: &Target,
-    depth: u32,
-    slot_bytes: usize,
-    task: impl BackendTask,
-) -> Result<io::Result<()>, EngineError> {
-    let setup = |depth| -> Result<Setup, EngineError> {
-        let file = target.reopen().map_err(EngineError::system("opening the target again"))?;
-        Ok(Setup { file, depth, slot_bytes, options: Options::default() })
-    };
-    if target.virtio.is_some() {
-        let (backend, slots) = Virtio::open(setup(depth)?)?;
-        return Ok(task.perform(backend, slots));
-    }
-    match Uring::open(setup(depth)?) {
-        Ok((backend, slots)) => Ok(task.perform(backend, slots)),
-        Err(EngineError::NoIoUring { .. }) => {
-            let (backend, slots) = Psync::open(setup(1)?)?;
-            Ok(task.perform(backend, slots))
-        }
-        Err(error) => Err(error),
     }
 }
 

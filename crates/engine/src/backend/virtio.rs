@@ -4,6 +4,7 @@
 
 mod device;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use virtio_driver::{EventFd, QueueNotifier};
 
 pub(crate) use self::device::{DEEPEST, Device, SECTOR};
 use self::device::{Queue, Request};
-use super::{Backend, Completion, Io, Setup};
+use super::{Backend, Completion, Io, Options, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::clock;
 use crate::error::EngineError;
@@ -239,11 +240,27 @@ impl Drop for Virtio {
     }
 }
 
+/// Has the device at a socket flush what it has taken.
+pub(crate) fn flush(socket: File) -> io::Result<()> {
+    let setup = Setup { file: socket, depth: 1, slot_bytes: SECTOR as usize, options: Options::default() };
+    let (mut backend, mut slots) = Virtio::open(setup).map_err(io::Error::other)?;
+    let Some(slot) = slots.pop() else { return Ok(()) };
+    backend.queue(slot, Io { direction: Direction::DataSync, offset: 0, length: 0 });
+    let mut done = Vec::with_capacity(1);
+    while done.is_empty() {
+        backend.submit(u64::MAX)?;
+        backend.reap(&mut done);
+    }
+    match done[0].result {
+        failed @ ..0 => Err(io::Error::from_raw_os_error(-failed)),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Options;
-    use std::fs::{self, File};
+    use std::fs;
     use std::os::unix::fs::{FileExt, OpenOptionsExt};
     use std::path::PathBuf;
     use std::process::{Child, Command};

@@ -2,11 +2,12 @@
 
 use std::io;
 
-use crate::backend::{self, Backend, BackendTask, Completion};
+use crate::backend::{Backend, Completion};
 use crate::buffers::Slot;
 use crate::error::EngineError;
 use crate::open::Target;
 use crate::request::{Direction, Io};
+use crate::transfer::{self, Transfer};
 
 /// Bytes of one read, unless a block is longer.
 const CHUNK: u64 = 1 << 20;
@@ -27,7 +28,7 @@ pub(super) fn scan(
     let longest = (CHUNK - CHUNK % block).max(block);
     let slot_bytes = usize::try_from(longest).unwrap_or(usize::MAX);
     let reads = Reads { block, longest, offsets: offsets.peekable(), again: Vec::new() };
-    backend::perform(target, DEPTH, slot_bytes, Scan { reads, check })?.map_err(unread)
+    transfer::perform(target, DEPTH, slot_bytes, Scan { reads, check })?.map_err(unread)
 }
 
 /// The reads, and what gets them.
@@ -64,7 +65,7 @@ const fn read(offset: u64, length: u64) -> Io {
     Io { direction: Direction::Read, offset, length: length as u32 }
 }
 
-impl<I: Iterator<Item = u64>> BackendTask for Scan<'_, I> {
+impl<I: Iterator<Item = u64>> Transfer for Scan<'_, I> {
     fn perform<B: Backend>(self, mut backend: B, mut free: Vec<Slot>) -> io::Result<()> {
         let Self { mut reads, check } = self;
         let slots = free.len();

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::target::{FileSpec, Stack};
+use iotax_model::target::{FileSpec, GuestSpec, Stack, VirtioSpec};
 use iotax_testbed::libvirt::{self, Domain};
 
 use super::args::target_name;
@@ -32,6 +32,22 @@ pub(super) fn targets(domain: &str, disk: Option<&str>, dir: &Path) -> Result<La
         .with_context(|| format!("{domain} is not a domain that can be measured likewise"))
         .or_exit(Exit::Usage)?;
     Ok(rungs(domain, dir))
+}
+
+/// The targets without their guests: each disk by QEMU's storage daemon, once where only the guest differed.
+pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
+    let mut targets: Vec<TargetSpec> = Vec::new();
+    for mut target in ladder.targets {
+        if let Some(guest) = target.guest() {
+            let iothread = guest.iothreads() > 0;
+            let disk = VirtioSpec { cache: guest.cache, aio: guest.aio, iothread, ..VirtioSpec::default() };
+            target.stack = target.stack.without::<GuestSpec>().with(disk);
+        }
+        if targets.iter().all(|other| other.stack != target.stack) {
+            targets.push(target);
+        }
+    }
+    LadderTargets { targets, ..ladder }
 }
 
 fn rungs(domain: Domain, dir: &Path) -> LadderTargets {

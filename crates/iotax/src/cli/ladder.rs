@@ -279,11 +279,16 @@ fn target(rung: &Rung, name: String, count: u32, dir: Option<&Path>, device: Opt
 /// The targets, with notes on them.
 fn rungs(args: &Args) -> Result<LadderTargets, Failure> {
     if let (Some(domain), Some(dir)) = (&args.like, &args.dir) {
+        let ladder = from_libvirt::targets(domain, args.like_disk.as_deref(), dir)?;
         // A plan may be printed for another machine.
-        if !args.print_plan {
-            runner::guests_possible(&args.run.guest.options()).or_exit(Exit::Environment)?;
+        if !args.print_plan
+            && let Some(reason) = no_guests(args, false)?
+        {
+            virtio::possible().map_err(|missing| Failure { exit: missing.exit, error: missing.into() })?;
+            note!("Its disk without a guest: {reason}");
+            return Ok(from_libvirt::without_guests(ladder));
         }
-        return from_libvirt::targets(domain, args.like_disk.as_deref(), dir);
+        return Ok(ladder);
     }
     let rungs = if args.print_plan { wanted(args)? } else { possible(args, wanted(args)?)? };
     Ok(LadderTargets {

@@ -53,7 +53,8 @@ fn tell_apart(targets: &mut [TargetSpec]) {
 
 /// True for the line of a stack, as reports print it, unless a file has that name.
 fn is_line(text: &str) -> bool {
-    (text.contains(" > ") || text.starts_with("device ")) && !Path::new(text).exists()
+    (text.contains(" > ") || text.starts_with("device ") || text.starts_with("image "))
+        && !Path::new(text).exists()
 }
 
 /// The target of a stack's line, named by its layers.

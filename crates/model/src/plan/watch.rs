@@ -393,7 +393,8 @@ fn can(target: &TargetSpec, operation: Operation) -> bool {
         PlannedLayer::Guest(guest) if target.network().is_none() => {
             guest.count == 1 && (is_image || operation == Operation::Stop)
         }
-        PlannedLayer::Virtio(_) | PlannedLayer::Fuse(_) => is_image && operation != Operation::Stop,
+        // A FUSE export holds its image against changes of its length, and so against most operations.
+        PlannedLayer::Virtio(_) => is_image && operation != Operation::Stop,
         _ => false,
     }
 }
@@ -430,7 +431,7 @@ mod tests {
         assert_eq!(refusal("device = '/dev/sdz'\nguest = {}", &events("{ operation = 'stop' }")), None);
         for (layer, operation, is_fine) in [
             ("virtio", "backup", true),
-            ("fuse", "mirror", true),
+            ("fuse", "mirror", false),
             ("virtio", "stop", false),
             ("nbd = {}\nvirtio", "backup", false),
         ] {

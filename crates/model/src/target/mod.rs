@@ -213,7 +213,7 @@ mod tests {
             ("path = '/x'\nguest = {}", "path is measured where it is, so guest cannot stand on it"),
             (
                 SNAPSHOT,
-                "ends with file, a disk image, on which nothing can be measured; add fuse = {} or guest = {}",
+                "ends with file, a disk image, on which nothing can be measured; add virtio = {} or fuse = {} or guest = {}",
             ),
             ("file = { dir = '/srv', preallocation = 'metadata' }\nguest = {}", "metadata"),
             (

@@ -132,8 +132,8 @@ pub struct FoundImage {
     pub format: Format,
     /// The bytes that a guest sees.
     pub size: Bytes,
-    /// The names of its backing files, the nearest first.
-    pub backing: Vec<String>,
+    /// The names of the files that it reads besides its own: backing files, the nearest first, and those that hold a qcow2 image's data.
+    pub others: Vec<String>,
 }
 
 /// Looks at an image of any format. Reads only headers, even while a guest has the image open.
@@ -142,7 +142,7 @@ pub fn look(path: &Path) -> Result<FoundImage, ImageError> {
     let mut chain = Vec::new();
     let mut next = path.display().to_string();
     let mut found = None;
-    // One by one: qemu-img would open whatever a chain names.
+    // One by one: qemu-img would open whatever a chain names. A number of entries that none can have ends a chain that leads into itself.
     loop {
         let arguments = ["info", "-U", "--output=json", "--"].map(OsStr::new);
         let text = qemu_img("info", path, arguments.into_iter().chain([OsStr::new(&next)]))?;
@@ -155,6 +155,8 @@ pub fn look(path: &Path) -> Result<FoundImage, ImageError> {
             let size = size.ok_or_else(|| failed("it does not say how long it is".into()))?;
             found = Some((format, Bytes(size)));
         }
+        let data = info.pointer("/format-specific/data/data-file").and_then(Value::as_str);
+        chain.extend(data.map(str::to_owned));
         match field("full-backing-filename").or_else(|| field("backing-filename")) {
             Some(backing) if chain.len() < DEEPEST => {
                 chain.push(backing.clone());
@@ -169,7 +171,7 @@ pub fn look(path: &Path) -> Result<FoundImage, ImageError> {
         }
     }
     let (format, size) = found.unwrap_or((Format::Raw, Bytes(0)));
-    Ok(FoundImage { format, size, backing: chain })
+    Ok(FoundImage { format, size, others: chain })
 }
 
 /// Backing files of an image that is measured, at most.

@@ -101,7 +101,8 @@ impl Operator {
     }
 
     fn commit(&mut self) -> Result<(), OperationError> {
-        self.begin("block-commit", &json!({ "device": OVERLAY }))?;
+        // Into the image itself, not into what that has beneath it.
+        self.begin("block-commit", &json!({ "device": OVERLAY, "base-node": self.image }))?;
         self.job(Operation::Commit)?;
         self.has_snapshot = false;
         self.close(OVERLAY)

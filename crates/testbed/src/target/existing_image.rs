@@ -42,9 +42,9 @@ fn look(path: &Path) -> Result<FoundImage, Refusal> {
         )));
     }
     let is_here = |path: &Path| path.is_absolute() && path.is_file();
-    if let Some(beyond) = found.backing.iter().find(|name| !is_here(Path::new(name))) {
+    if let Some(beyond) = found.others.iter().find(|name| !is_here(Path::new(name))) {
         return Err(Refusal::input(format!(
-            "image {shown}: its backing file {beyond:?} is no file of this machine, and is not opened"
+            "image {shown}: it reads {beyond:?} too, which is no file of this machine, and is not opened"
         )));
     }
     Ok(found)

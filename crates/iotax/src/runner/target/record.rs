@@ -9,6 +9,7 @@ use iotax_model::target::{
 };
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::guest::image;
 use iotax_testbed::stack::{self, LayerStack};
 use iotax_testbed::target::{Built, inspect};
 
@@ -97,11 +98,15 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
 
 /// The layers of QEMU's storage daemons, from the image up; none if there is no daemon.
 fn export_layers(spec: &TargetSpec, built: &Built) -> Vec<Layer> {
-    let Some(image) = &built.exported else { return Vec::new() };
+    let Some(exported) = &built.exported else { return Vec::new() };
     let drive = |cache: &CacheMode, aio: &Aio| format!("cache={cache} aio={aio}");
     let of_layer = |layer: &PlannedLayer| match layer {
         PlannedLayer::File(file) => image_layers(file),
-        PlannedLayer::Image(_) => vec![Layer::new(LayerKind::Image, image.format.word(), "as it was found")],
+        PlannedLayer::Image(_) => {
+            let over = image::look(&exported.path).map(|found| found.others).unwrap_or_default();
+            let over = if over.is_empty() { String::new() } else { format!(", over {}", over.join(", ")) };
+            vec![Layer::new(LayerKind::Image, exported.format.word(), format!("as it was found{over}"))]
+        }
         PlannedLayer::Filter(filter) => {
             vec![Layer::new(LayerKind::Export, format!("{} filter", filter.kind), "")]
         }
@@ -112,7 +117,7 @@ fn export_layers(spec: &TargetSpec, built: &Built) -> Vec<Layer> {
             vec![Layer::new(LayerKind::Export, "FUSE export", drive(cache, aio))]
         }
         PlannedLayer::Virtio(VirtioSpec { cache, aio, iothread, .. }) => {
-            let thread = if *iothread { ", an I/O thread" } else { "" };
+            let thread = if *iothread { "" } else { ", in the main loop" };
             let detail = format!("{}{thread}", drive(cache, aio));
             vec![Layer::new(LayerKind::Export, "virtio-blk export", detail)]
         }

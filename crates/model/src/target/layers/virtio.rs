@@ -19,13 +19,13 @@ pub struct VirtioSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]
     pub queues: Option<u16>,
-    /// Serve the queues in an I/O thread instead of the main loop.
+    /// Serve the queues in an I/O thread, as guests' disks are, instead of the main loop.
     pub iothread: bool,
 }
 
 impl Default for VirtioSpec {
     fn default() -> Self {
-        Self { cache: CacheMode::None, aio: Aio::IoUring, queues: None, iothread: false }
+        Self { cache: CacheMode::None, aio: Aio::IoUring, queues: None, iothread: true }
     }
 }
 

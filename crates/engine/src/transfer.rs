@@ -1,0 +1,39 @@
+//! I/O on a target that is no measurement: by the fastest way that there is.
+
+use std::io;
+
+use crate::backend::{Backend, Options, Psync, Setup, Uring, Virtio};
+use crate::buffers::Slot;
+use crate::error::EngineError;
+use crate::open::Target;
+
+/// Work that any backend can do.
+pub(crate) trait Transfer {
+    /// Does it with a backend and its slots.
+    fn perform<B: Backend>(self, backend: B, free: Vec<Slot>) -> io::Result<()>;
+}
+
+/// Does a task on a target with the fastest backend that there is, which has `depth` I/Os in flight at most.
+pub(crate) fn perform(
+    target: &Target,
+    depth: u32,
+    slot_bytes: usize,
+    task: impl Transfer,
+) -> Result<io::Result<()>, EngineError> {
+    let setup = |depth| -> Result<Setup, EngineError> {
+        let file = target.reopen().map_err(EngineError::system("opening the target again"))?;
+        Ok(Setup { file, depth, slot_bytes, options: Options::default() })
+    };
+    if target.virtio.is_some() {
+        let (backend, slots) = Virtio::open(setup(depth)?)?;
+        return Ok(task.perform(backend, slots));
+    }
+    match Uring::open(setup(depth)?) {
+        Ok((backend, slots)) => Ok(task.perform(backend, slots)),
+        Err(EngineError::NoIoUring { .. }) => {
+            let (backend, slots) = Psync::open(setup(1)?)?;
+            Ok(task.perform(backend, slots))
+        }
+        Err(error) => Err(error),
+    }
+}
