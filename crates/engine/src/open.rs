@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::backend::{Device, VIRTIO_SECTOR, flush_virtio};
 use crate::error::{EngineError, Refusal};
 use crate::request::PUNCH;
-use crate::{identity, page_cache, queue};
+use crate::{identity, queue};
 
 /// `f_type` of tmpfs, see statfs(2).
 const TMPFS_MAGIC: i64 = 0x0102_1994;
@@ -254,11 +254,6 @@ impl Target {
             None => self.file.sync_data(),
             Some(_) => flush_virtio(self.reopen()?),
         }
-    }
-
-    /// Drops the clean pages of a file or device, after cleaning them; a virtio device's driver has none.
-    pub(crate) fn drop_pages(&self) -> io::Result<()> {
-        if self.virtio.is_some() { self.sync_data() } else { page_cache::drop_pages(&self.file) }
     }
 
     /// Refuses a target of which it can be known, without discarding anything, that it cannot discard.

@@ -12,6 +12,7 @@ use super::scan::scan;
 use super::stamp::Mark;
 use crate::error::EngineError;
 use crate::open::{self, Access};
+use crate::page_cache::drop_pages_of;
 
 /// The last writes of a block: acknowledged, and of these durable (0: none).
 #[derive(Debug, Default)]
@@ -62,7 +63,7 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
         target = open::open(path, read_only).map_err(open::at_path(path))?;
     }
     // Best effort: a target that cannot be synced, as on a read-only mount, has nothing to sync.
-    let _ = target.drop_pages();
+    let _ = drop_pages_of(&target);
     let since = |generation| Expected::Since(Mark { run: header.run, generation });
     scan(&target, header.block, blocks.keys().copied(), &mut |offset, content| {
         let last = &blocks[&offset];

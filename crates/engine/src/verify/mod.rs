@@ -28,6 +28,7 @@ use self::table::{Known, Table};
 pub(crate) use self::verifier::{Next, Verifier};
 use crate::error::EngineError;
 use crate::open::Target;
+use crate::page_cache::drop_pages_of;
 use crate::random::{Purpose, SplitMix64};
 
 /// The verification state that the workers of one measurement share.
