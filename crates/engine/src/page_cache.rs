@@ -150,7 +150,7 @@ pub(crate) fn drop_pages_of(target: &Target) -> io::Result<()> {
 }
 
 /// Drops the clean pages of one file, after cleaning them.
-fn drop_pages(file: &File) -> io::Result<()> {
+pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
     file.sync_data()?;
     Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }

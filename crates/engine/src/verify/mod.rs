@@ -107,8 +107,7 @@ impl Verification {
         if !self.reads_back || (self.table.is_none() && self.filled.is_none()) {
             return Ok(());
         }
-        target
-            .drop_pages()
+        drop_pages_of(target)
             .map_err(EngineError::system("dropping cached pages before reading back what was written"))?;
         let Area { start, end, block } = self.area;
         let known = |offset| self.table.as_ref().map_or(Known::Unwritten, |table| table.at(offset));
