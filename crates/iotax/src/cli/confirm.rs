@@ -40,8 +40,9 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     if let Some(design) = estimate::design(plan) {
         say!("{design}");
     }
+    let width = plan.targets.iter().map(|target| target.name.len()).max().unwrap_or_default();
     for target in &plan.targets {
-        say!("  {:<20} {}", target.name, target.description());
+        say!("  {:<width$}  {}", target.name, target.description());
     }
     if let Some(caches) = machine_caches(plan) {
         say!("  {caches}");

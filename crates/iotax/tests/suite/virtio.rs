@@ -227,6 +227,7 @@ fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
         ("WORK > raw file", "ioengine = 'libblkio'", "is no virtio device"),
         ("WORK > qcow2 file + external snapshot > nbd > virtio", "", "leave snapshot out"),
         ("WORK > raw file > throttle > virtio", "", "throttle needs iops = 500"),
+        ("WORK > raw file > nbd server=nbdkit delay=500us > virtio", "", "accepted: whole milliseconds"),
         ("WORK > raw file > nbd delay=1ms > virtio", "", "delay needs server = \"nbdkit\""),
         (
             "WORK > qcow2 file > nbd server=nbdkit > virtio",

@@ -23,7 +23,7 @@ pub(super) fn costs<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
         let alike = layers.iter_mut().find(|layer| {
             let first = layer.places[0];
             layer.edge.name == edge.name
-                && verdicts(first) == verdicts(step)
+                && verdicts(run, first) == verdicts(run, step)
                 && first.only_one_emulated(run) == step.only_one_emulated(run)
         });
         match alike {
@@ -35,8 +35,8 @@ pub(super) fn costs<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
 }
 
 /// The verdicts on latency and on CPU time by workload.
-fn verdicts(step: &Versus<'_>) -> Vec<(String, Metric, Verdict)> {
-    let told = |metric| step.by(metric).map(move |c| (c.workload.clone(), metric, c.ratio.verdict));
+fn verdicts(run: &Run, step: &Versus<'_>) -> Vec<(String, Metric, Verdict)> {
+    let told = |metric| step.by(metric).map(move |c| (c.workload.clone(), metric, step.verdict(run, c)));
     told(Metric::LATENCY_MEAN).chain(told(Metric::CPU_PER_IO)).collect()
 }
 
@@ -67,9 +67,10 @@ impl Layer<'_> {
     }
 
     /// For each workload with this verdict, the comparisons of all steps; in the plan's order.
-    fn with(&self, metric: Metric, verdict: Verdict) -> Vec<Vec<(&Versus<'_>, &Comparison)>> {
+    fn with(&self, run: &Run, metric: Metric, verdict: Verdict) -> Vec<Vec<(&Versus<'_>, &Comparison)>> {
         let mut found = Vec::new();
-        for first in self.places[0].by(metric).filter(|c| c.ratio.verdict == verdict) {
+        let judged = |c: &&Comparison| self.places[0].verdict(run, c) == verdict;
+        for first in self.places[0].by(metric).filter(judged) {
             let mut pairs = Vec::new();
             for place in &self.places {
                 pairs.extend(place.by(metric).find(|c| c.workload == first.workload).map(|c| (*place, c)));
@@ -81,12 +82,12 @@ impl Layer<'_> {
 
     fn speed(&self, run: &Run) -> Option<String> {
         let moved = |verdict, word: &str| {
-            let all = self.with(Metric::LATENCY_MEAN, verdict);
+            let all = self.with(run, Metric::LATENCY_MEAN, verdict);
             let amounts: Vec<String> = all.iter().map(|pairs| amount(run, pairs)).collect();
             (!amounts.is_empty()).then(|| format!("{word} on {}", listed_briefly(&amounts)))
         };
         let same: Vec<String> = self
-            .with(Metric::LATENCY_MEAN, Verdict::Same)
+            .with(run, Metric::LATENCY_MEAN, Verdict::Same)
             .iter()
             .map(|pairs| pairs[0].1.workload.clone())
             .collect();
@@ -110,7 +111,7 @@ impl Layer<'_> {
     /// The cost in CPU time, as a range over the steps and workloads on which it is decided.
     fn cpu(&self, run: &Run) -> Option<String> {
         let part = |verdict, word| {
-            let found = self.with(Metric::CPU_PER_IO, verdict);
+            let found = self.with(run, Metric::CPU_PER_IO, verdict);
             let amounts: Vec<f64> =
                 found.iter().flatten().filter_map(|(_, c)| Some(c.ratio.tax?.ns.abs())).collect();
             let amount = range(&amounts, human::time)?;

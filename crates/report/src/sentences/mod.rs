@@ -16,6 +16,7 @@ use iotax_model::verify_errors::Findings;
 
 use crate::figure::{counted, listed_briefly};
 use crate::marks::is_emulated;
+use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
 use iotax_model::{Run, RunState};
 
@@ -147,6 +148,14 @@ fn each_pair<'a>(
 impl<'a> Versus<'a> {
     fn by(&self, metric: Metric) -> impl Iterator<Item = &'a Comparison> {
         self.comparisons.iter().copied().filter(move |c| c.metric == metric)
+    }
+
+    /// The verdict of a comparison as the table has it: on latency that of the metric that decides the workload.
+    fn verdict(&self, run: &Run, comparison: &Comparison) -> Verdict {
+        let workload = run.plan.workloads.iter().find(|workload| workload.name == comparison.workload);
+        let deciding = workload.filter(|_| comparison.metric == Metric::LATENCY_MEAN).map(Metric::headline);
+        let deciding = deciding.and_then(|metric| self.beside(comparison, metric));
+        deciding.unwrap_or(comparison).ratio.verdict
     }
 
     /// The comparison of the same pair on the same workload by another metric.

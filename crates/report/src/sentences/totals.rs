@@ -41,7 +41,8 @@ fn tag(run: &Run, versus: &Versus<'_>) -> &'static str {
 /// `slower on a and b (10% to 20% fewer IOPS), nothing measurable (within 2%) on c`; with `absolute`, the added time too.
 fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
     let with = |verdict| -> Vec<(&Versus<'_>, &Comparison)> {
-        versus.by(Metric::LATENCY_MEAN).filter(|c| c.ratio.verdict == verdict).map(|c| (versus, c)).collect()
+        let latencies = versus.by(Metric::LATENCY_MEAN);
+        latencies.filter(|c| versus.verdict(run, c) == verdict).map(|c| (versus, c)).collect()
     };
     let on = |found: &[(&Versus<'_>, &Comparison)]| {
         places(run, &found.iter().map(|(_, c)| *c).collect::<Vec<_>>())

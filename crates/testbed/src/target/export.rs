@@ -150,42 +150,44 @@ impl Export {
         }
     }
 
+    /// qemu-nbd or nbdkit, and how it serves the file of a node.
+    fn server(
+        &self,
+        server: NbdServer,
+        delay: Option<Nanos>,
+        node: &BlockNode,
+    ) -> Result<(PathBuf, Command), BuildError> {
+        let name = self.point().file_name().unwrap_or_default();
+        let Some((path, format)) = node.stored() else {
+            return Err(Refusal::input(format!("nbd: {server} serves a file, and there is none")).into());
+        };
+        let program = self.program().path()?;
+        let mut command = Command::new(&program);
+        command.stdout(Stdio::null());
+        if server == NbdServer::Nbdkit {
+            command.args(["--foreground", "--exportname", &self.marker, "--unix"]).arg(name);
+            let delay = delay.map(|Nanos(ns)| ns / 1_000_000);
+            command.args(delay.map(|_| "--filter=delay")).arg("file").arg(path);
+            command.args(delay.iter().flat_map(|ms| [format!("rdelay={ms}ms"), format!("wdelay={ms}ms")]));
+        } else {
+            let Drive { cache, aio, .. } = self.drive;
+            command.args(["--persistent", "--shared=0", "--discard=unmap"]);
+            command.args([format!("--cache={cache}"), format!("--aio={aio}")]);
+            command.args(["--export-name", &self.marker, "--format", format.word()]);
+            // It wants an absolute path.
+            command.arg("--socket").arg(Path::new("/proc/self/cwd").join(name)).arg(path);
+        }
+        Ok((program, command))
+    }
+
     /// The program that exports the node, and how it is called.
     fn command(&self, node: &BlockNode) -> Result<(PathBuf, Command), BuildError> {
-        let name = self.point().file_name().unwrap_or_default();
         if let ExportType::Nbd { server: server @ (NbdServer::QemuNbd | NbdServer::Nbdkit), delay, .. } =
             self.way
         {
-            let Some((path, format)) = node.stored() else {
-                return Err(Refusal::input(format!("nbd: {server} serves a file, and there is none")).into());
-            };
-            let program = self.program().path()?;
-            let mut command = Command::new(&program);
-            command.stdout(Stdio::null());
-            match (server, delay) {
-                (NbdServer::Nbdkit, delay) => {
-                    command.args(["--foreground", "--exportname", &self.marker, "--unix"]).arg(name);
-                    if delay.is_some() {
-                        command.arg("--filter=delay");
-                    }
-                    command.arg("file").arg(path);
-                    if let Some(Nanos(ns)) = delay {
-                        let ms = ns.div_ceil(1_000_000);
-                        command.args([format!("rdelay={ms}ms"), format!("wdelay={ms}ms")]);
-                    }
-                }
-                _ => {
-                    command.args(["--persistent", "--shared=0", "--discard=unmap"]);
-                    command.args(["--export-name", &self.marker, "--format", format.word()]);
-                    command
-                        .arg(format!("--cache={}", self.drive.cache))
-                        .arg(format!("--aio={}", self.drive.aio));
-                    // It wants an absolute path.
-                    command.arg("--socket").arg(Path::new("/proc/self/cwd").join(name)).arg(path);
-                }
-            }
-            return Ok((program, command));
+            return self.server(server, delay, node);
         }
+        let name = self.point().file_name().unwrap_or_default();
         let program = self.program().path()?;
         let mut command = Command::new(&program);
         let NodeArguments { node: blockdev, objects } = node.arguments(NODE, self.drive, &self.file)?;

@@ -20,6 +20,9 @@ words! {
     }
 }
 
+/// Nanoseconds of one.
+const MILLISECOND: u64 = 1_000_000;
+
 /// An image served by NBD over a unix socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -30,7 +33,7 @@ pub struct NbdSpec {
     pub cache: CacheMode,
     /// QEMU's servers: I/O backend of the drive.
     pub aio: Aio,
-    /// nbdkit: a pause before each request, as a network's round trip (its delay filter).
+    /// nbdkit: a pause of whole milliseconds before each request, as a network's round trip (its delay filter).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Nanos>,
 }
@@ -61,6 +64,11 @@ impl LayerType for NbdSpec {
     fn check(&self) -> Result<(), String> {
         if self.server != NbdServer::Nbdkit && self.delay.is_some() {
             return Err(format!("nbd: delay needs server = \"nbdkit\", not {}", self.server));
+        }
+        if let Some(delay) = self.delay.filter(|delay| delay.0 == 0 || delay.0 % MILLISECOND != 0) {
+            return Err(format!(
+                "nbd: delay = {delay}: accepted: whole milliseconds, which are what nbdkit takes"
+            ));
         }
         check_aio(self.aio, self.cache)
     }
