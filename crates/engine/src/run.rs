@@ -364,6 +364,7 @@ mod tests {
         assert_eq!((outcome.tallies.ios(), samples), (0, 2));
         let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
         assert!(note.starts_with("1 worker(s) still waited 300ms after the end"), "{note}");
+        assert_eq!(outcome.stop, Some(Stop::Unanswered));
         // Now it may go.
         drop(writer);
     }

@@ -131,6 +131,8 @@ fn watch(
     let stop = match (stalled, workers.common.has_failed()) {
         (true, _) => Some(Stop::Stalled),
         (false, true) => Some(Stop::Errors),
+        // A watch is there to see this.
+        (false, false) if workers.at_work > 0 && job.workload.blackout.is_none() => Some(Stop::Unanswered),
         (false, false) => None,
     };
     let first = finishes.iter().filter_map(|finish| finish.began_at).min();

@@ -162,6 +162,8 @@ words! {
     Stop, "stop" {
         /// An I/O was in flight longer than `stall_timeout`.
         Stalled = "stalled",
+        /// I/Os that were in flight at the end were not answered.
+        Unanswered = "unanswered",
         /// `max_errors` I/Os failed.
         Errors = "errors",
         /// The agent or its guest was gone; the figures are those that had come until then.

@@ -15,7 +15,7 @@ use crate::interrupt::{Interrupt, POLL};
 use iotax_model::threads;
 
 /// Timeout, far above what any tool needs.
-const PATIENCE: Duration = Duration::from_mins(10);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(10);
 /// Time for an interrupted tool to exit.
 const ASKED: Duration = Duration::from_secs(10);
 
@@ -132,13 +132,13 @@ fn succeeded(command: String, output: Output) -> Result<Vec<u8>, ProgramError> {
     })
 }
 
-/// Runs a program and collects its output. Kills it with all its children after the timeout. On an interrupt it gets SIGTERM first, so that
+/// Runs a program and collects its output. Kills it with all its children after `patience`. On an interrupt it gets SIGTERM first, so that
 /// LVM does not leave half-written metadata.
-pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> io::Result<Output> {
-    output_within(command, interrupt, PATIENCE)
-}
-
-fn output_within(command: &mut Command, interrupt: &Interrupt, patience: Duration) -> io::Result<Output> {
+pub(crate) fn output_within(
+    command: &mut Command,
+    interrupt: &Interrupt,
+    patience: Duration,
+) -> io::Result<Output> {
     let (sender, ended) = mpsc::channel();
     let (give, given) = mpsc::channel::<Child>();
     // First, so that no program runs that nobody waits for. One that is blocked in the kernel survives SIGKILL; its thread then remains.

@@ -142,6 +142,10 @@ pub(super) fn stopped(case: &Case<'_>) -> Option<Finding> {
             ),
             "the figures end where the storage stalled; see the kernel log for the device",
         ),
+        Stop::Unanswered => (
+            "I/Os in flight at its end were not answered in the time after it".into(),
+            "the figures leave them out, and so say more than was done; see the kernel log for the device, and whether what serves it was stopped",
+        ),
         Stop::Errors => (
             format!("max_errors = {} was reached", workload.max_errors.unwrap_or_default()),
             "the figures end where the errors began; see the kernel log for the device",

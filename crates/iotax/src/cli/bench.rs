@@ -10,7 +10,7 @@ use iotax_model::units::Nanos;
 use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 use iotax_testbed::target::existing_image;
 
-use super::args::{SessionArgs, target_name};
+use super::args::SessionArgs;
 use super::flags::WorkloadFlags;
 use super::output::OutputArgs;
 use super::print_plan::print_plan;
@@ -21,8 +21,8 @@ use super::{Failure, OrExit, input, jobs, target_args, usage};
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A file, directory or block device, here or as ssh://user@host:port/path on another machine. An existing file or device
-    /// is only read; a new file, or one in the directory, is created, filled, measured and removed; a device that --overwrite
+    /// A file, directory or block device, here or as ssh://user@host:port/path on another machine, or the line of a stack
+    /// ("DIR > qcow2 file > virtio"). An existing file or device is only read, an image also as QEMU reads it; a new file, or one in the directory, is created, filled, measured and removed; a device that --overwrite
     /// names too is filled and measured
     target: PathBuf,
     /// Run the agent under sudo on another machine
@@ -98,14 +98,21 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session { keep: args.keep, ask: false, ..session }.carry_out()
 }
 
+/// Bytes of a file that only describes an image whose data are in other files, at most.
+const DESCRIPTION: u64 = 64 << 10;
+
 /// A file that is a disk image is measured as a guest's QEMU reads it too, which shows what its format costs.
 fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
         return vec![target];
     };
-    let Some((format, _)) = existing_image::format(path) else { return vec![target] };
-    note!("{} is an image: its bytes are measured, and what QEMU reads of it ({format}).", path.display());
+    let Some(format) = existing_image::format(path) else { return vec![target] };
     let stack = Stack::from(ImageSpec(path.to_path_buf())).with(VirtioSpec::default());
-    let image = TargetSpec::new(target_name(&format!("{}-{format}", target.name)), stack);
+    let image = TargetSpec::new(format!("as-{format}"), stack);
+    if path.metadata().is_ok_and(|found| found.len() < DESCRIPTION) {
+        note!("{} is an image in other files: what QEMU reads of it is measured ({format}).", path.display());
+        return vec![image];
+    }
+    note!("{} is an image: its bytes are measured, and what QEMU reads of it ({format}).", path.display());
     vec![target, image]
 }

@@ -4,9 +4,10 @@ use std::io::{self, BufRead};
 use std::sync::atomic::Ordering;
 
 use iotax_model::plan::{Action, Plan};
-use iotax_model::target::Accel;
+use iotax_model::target::{Accel, ImageSpec};
 use iotax_model::units::human;
 use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::target::existing_image;
 
 use super::estimate;
 use super::say::{Stream, say};
@@ -43,6 +44,8 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     let width = plan.targets.iter().map(|target| target.name.len()).max().unwrap_or_default();
     for target in &plan.targets {
         say!("  {:<width$}  {}", target.name, target.description());
+        let others = target.stack.find::<ImageSpec>().map(|image| existing_image::others(&image.0));
+        others.iter().flatten().for_each(|other| say!("  {:<width$}  reads {other} too", ""));
     }
     if let Some(caches) = machine_caches(plan) {
         say!("  {caches}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::target::{DeviceSpec, FileSpec, PathSpec, Stack, TargetSpec};
+use iotax_model::target::{DeviceSpec, FileSpec, ImageSpec, PathSpec, Stack, TargetSpec};
 use iotax_testbed::device::Permission;
 
 use super::args::target_name;
@@ -61,7 +61,9 @@ fn is_line(text: &str) -> bool {
 fn of_line(line: &str) -> Result<TargetSpec, Failure> {
     let stack = Stack::parse(line).map_err(usage)?;
     let layers = line.split_once(" > ").map_or(line, |(_, layers)| layers);
-    let target = TargetSpec::new(target_name(&layers.replace(" > ", "-")), stack);
+    let image = stack.find::<ImageSpec>().and_then(|image| image.0.file_name());
+    let name = image.map_or_else(|| layers.replace(" > ", "-"), |name| name.to_string_lossy().into_owned());
+    let target = TargetSpec::new(target_name(&name), stack);
     target.check().or_exit(Exit::Usage)?;
     Ok(target)
 }

@@ -5,7 +5,7 @@ use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::net::{NetTest, PORT, Peer, Traffic};
 use iotax_model::plan::{Plan, PlannedEvent, Requirement, WatchSpec};
-use iotax_model::target::{NetPath, NetworkSpec};
+use iotax_model::target::{LayerInterface, NetPath, NetworkSpec, VirtioSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Memory, Rw, Verify, Workload, WorkloadKeys};
 
@@ -69,9 +69,13 @@ const GAP: Nanos = Nanos::from_millis(100);
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let given = &args.workload.0;
     let rw = given.rw.unwrap_or(Rw::RandRw);
+    let permission = args.run.session.overwrite.permission()?;
+    let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let is_virtio = targets.iter().any(|target| target.stack.offers() == LayerInterface::VirtioQueue);
+    let depth = if is_virtio { VirtioSpec::DEEPEST } else { DEPTH };
     let keys = WorkloadKeys {
         rw: Some(rw),
-        iodepth: given.iodepth.or(Some(DEPTH)),
+        iodepth: given.iodepth.or(Some(depth)),
         runtime: given.runtime.or(Some(RUNTIME)),
         rate_iops: given.rate_iops.or(given.rate.is_none().then_some(RATE)),
         blackout: given.blackout.or(Some(GAP)),
@@ -80,8 +84,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         verify: given.verify.or(rw.writes().then_some(Verify::Xxh3)),
         ..given.clone()
     };
-    let permission = args.run.session.overwrite.permission()?;
-    let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
     for host in &args.ping {
         targets.push(pinged(host)?);
     }

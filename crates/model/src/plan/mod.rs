@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::NetTest;
 use crate::suite::Suite;
-use crate::target::{RequiredSpace, TargetError, TargetSpec};
+use crate::target::{LayerInterface, RequiredSpace, TargetError, TargetSpec, VirtioSpec};
 use crate::units::human;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, IoEngine, Workload, WorkloadError, WorkloadKeys};
@@ -317,6 +317,15 @@ impl Plan {
     fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             target.kind()?;
+            if target.stack.offers() == LayerInterface::VirtioQueue {
+                let refused = |workload: &&Workload| {
+                    let jobs = workload.jobs().find_map(VirtioSpec::refusal);
+                    Some((workload.name.clone(), jobs?))
+                };
+                if let Some((name, why)) = self.work_on(target).iter().find_map(refused) {
+                    return Err(target.refused(format!("workload {name:?}: {why}")).into());
+                }
+            }
             let Some(remedy) = target.stack.wants_filesystem() else { continue };
             if let Some(workload) =
                 self.work_on(target).into_iter().find(|workload| workload.needs_directory())

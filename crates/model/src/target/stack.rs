@@ -189,7 +189,7 @@ impl Stack {
 fn unknown(text: &str) -> String {
     format!(
         "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, ext4, xfs, btrfs, raw file, qcow2 file, \
-         loop, image PATH, throttle, compress, copy-on-read, nbd, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt"
+         loop, image PATH, throttle, compress, copy-on-read, nbd, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt; a path with blanks stands in double quotes"
     )
 }
 

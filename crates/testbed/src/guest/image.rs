@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use iotax_model::target::{FileSpec, Format};
 use iotax_model::units::Bytes;
@@ -132,20 +133,23 @@ pub struct FoundImage {
     pub format: Format,
     /// The bytes that a guest sees.
     pub size: Bytes,
+    /// qcow2: the file that holds its data.
+    pub data_file: Option<PathBuf>,
     /// The names of the files that it reads besides its own: backing files, the nearest first, and those that hold a qcow2 image's data.
     pub others: Vec<String>,
 }
 
-/// Looks at an image of any format. Reads only headers, even while a guest has the image open.
-pub fn look(path: &Path) -> Result<FoundImage, ImageError> {
+/// Looks at an image of any format. Reads only headers; `shared` also while a guest has the image open to write it.
+pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
     let mut chain = Vec::new();
     let mut next = path.display().to_string();
-    let mut found = None;
+    let (mut found, mut data_file) = (None, None);
     // One by one: qemu-img would open whatever a chain names. A number of entries that none can have ends a chain that leads into itself.
     loop {
-        let arguments = ["info", "-U", "--output=json", "--"].map(OsStr::new);
-        let text = qemu_img("info", path, arguments.into_iter().chain([OsStr::new(&next)]))?;
+        let arguments = ["info", "--output=json"].into_iter().chain(shared.then_some("-U")).chain(["--"]);
+        let arguments = arguments.map(OsStr::new).chain([OsStr::new(&next)]);
+        let text = run("info", path, Stdio::null(), arguments, &Interrupt::default(), A_LOOK)?;
         let info: Value = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
         let field = |key: &str| info.get(key).and_then(Value::as_str).map(str::to_owned);
         if found.is_none() {
@@ -156,7 +160,18 @@ pub fn look(path: &Path) -> Result<FoundImage, ImageError> {
             found = Some((format, Bytes(size)));
         }
         let data = info.pointer("/format-specific/data/data-file").and_then(Value::as_str);
-        chain.extend(data.map(str::to_owned));
+        // QEMU would look for it in its own directory.
+        let beside = |data: &str| {
+            let directory = Path::new(&next).parent().unwrap_or(Path::new("/"));
+            std::path::absolute(directory.join(data))
+                .map_or_else(|_| data.to_owned(), |path| path.display().to_string())
+        };
+        if let Some(data) = data.map(beside) {
+            if chain.is_empty() {
+                data_file = Some(PathBuf::from(&data));
+            }
+            chain.push(data);
+        }
         match field("full-backing-filename").or_else(|| field("backing-filename")) {
             Some(backing) if chain.len() < DEEPEST => {
                 chain.push(backing.clone());
@@ -171,7 +186,7 @@ pub fn look(path: &Path) -> Result<FoundImage, ImageError> {
         }
     }
     let (format, size) = found.unwrap_or((Format::Raw, Bytes(0)));
-    Ok(FoundImage { format, size, others: chain })
+    Ok(FoundImage { format, size, data_file, others: chain })
 }
 
 /// Backing files of an image that is measured, at most.
@@ -238,7 +253,7 @@ fn make<'a>(
         action: "create",
         reason: error.to_string(),
     })?;
-    run("create", path, held, arguments, lock.stop()).map(drop)
+    run("create", path, held, arguments, lock.stop(), program::PATIENCE).map(drop)
 }
 
 /// Runs qemu-img for a read-only command; returns its stdout.
@@ -247,8 +262,11 @@ fn qemu_img<'a>(
     path: &Path,
     arguments: impl Iterator<Item = &'a OsStr>,
 ) -> Result<Vec<u8>, ImageError> {
-    run(action, path, Stdio::null(), arguments, &Interrupt::default())
+    run(action, path, Stdio::null(), arguments, &Interrupt::default(), program::PATIENCE)
 }
+
+/// Time to look at the headers of an image. What it names may be a pipe, or a server that hangs.
+const A_LOOK: Duration = Duration::from_secs(5);
 
 /// Runs qemu-img in its own process group, because the runner handles Ctrl-C.
 fn run<'a>(
@@ -257,14 +275,16 @@ fn run<'a>(
     stdin: Stdio,
     arguments: impl Iterator<Item = &'a OsStr>,
     stop: &Interrupt,
+    patience: Duration,
 ) -> Result<Vec<u8>, ImageError> {
     let failed = |reason| ImageError::Failed { path: path.to_owned(), action, reason };
     let mut command = Command::new("qemu-img");
     command.args(arguments).stdin(stdin).process_group(0);
-    let output = program::output(&mut command, stop).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => ImageError::NotFound,
-        _ => failed(error.to_string()),
-    })?;
+    let output =
+        program::output_within(&mut command, stop, patience).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => ImageError::NotFound,
+            _ => failed(error.to_string()),
+        })?;
     if output.status.success() {
         return Ok(output.stdout);
     }

@@ -251,7 +251,9 @@ impl Export {
                 let mut text = String::new();
                 // What it does not say is not known.
                 let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
-                let text = text.lines().collect::<Vec<_>>().join(" ");
+                // Its arguments stand before what it says of them.
+                let said = |line: &str| line.rsplit_once("}: ").map_or(line, |(_, said)| said).to_owned();
+                let text = text.lines().map(said).collect::<Vec<_>>().join(" ");
                 return Err(Refusal::environment(format!(
                     "{} ended with {status}: {text}",
                     self.program().name

@@ -1,6 +1,6 @@
 //! Block filters, which the daemon above them opens.
 
-use iotax_model::target::FilterSpec;
+use iotax_model::target::{FilterSpec, FilterType, Format};
 
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
@@ -9,8 +9,21 @@ use crate::build_error::BuildError;
 use crate::refusal::Refusal;
 
 impl Build for FilterSpec {
-    fn check(&self, _: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
-        Ok(())
+    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        let file = at.target.file();
+        let is_fine = match self.kind {
+            FilterType::Throttle => true,
+            FilterType::Compress => file.is_some_and(|file| file.format == Format::Qcow2),
+            FilterType::CopyOnRead => file.is_some_and(|file| file.snapshot.is_some()),
+        };
+        if is_fine {
+            return Ok(());
+        }
+        let needed = match self.kind {
+            FilterType::Compress => "an image that can hold compressed clusters: qcow2 file",
+            _ => "something beneath the image to copy from: qcow2 file + external snapshot",
+        };
+        Err(Refusal::input(format!("{} needs {needed}", self.kind)))
     }
 
     fn build(&self, below: Ground, _: &mut LayerSite<'_>) -> Result<Ground, BuildError> {

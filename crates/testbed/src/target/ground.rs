@@ -91,6 +91,7 @@ impl Ground {
                     format: Format::Raw,
                     part: Some(part),
                     read_only: false,
+                    data_file: None,
                 };
                 let node = BlockNode { base, filters: Vec::new() };
                 Ok(NodeGround { node, size: Some(built.size), claim: built.claim, identity: built.identity })
@@ -99,7 +100,13 @@ impl Ground {
             Self::Block(block) => {
                 let DeviceArea { path, offset, size } = block.area;
                 let part = DevicePart { offset, size, writable: true };
-                let base = NodeBase::Image { path, format: Format::Raw, part: Some(part), read_only: false };
+                let base = NodeBase::Image {
+                    path,
+                    format: Format::Raw,
+                    part: Some(part),
+                    read_only: false,
+                    data_file: None,
+                };
                 let node = BlockNode { base, filters: Vec::new() };
                 Ok(NodeGround { node, size: Some(size), claim: block.claim, identity: block.identity })
             }

@@ -21,7 +21,14 @@ pub(super) struct BlockNode {
 #[derive(Debug, Clone)]
 pub(super) enum NodeBase {
     /// An image, which may be raw, in a file or a part of a device.
-    Image { path: PathBuf, format: Format, part: Option<DevicePart>, read_only: bool },
+    Image {
+        path: PathBuf,
+        format: Format,
+        part: Option<DevicePart>,
+        read_only: bool,
+        /// qcow2: the file that holds its data.
+        data_file: Option<PathBuf>,
+    },
     /// What an NBD server serves at a socket.
     Nbd { socket: PathBuf, export: String },
 }
@@ -38,7 +45,10 @@ pub(super) struct NodeArguments {
 impl BlockNode {
     /// An image that iotax may write.
     pub(super) const fn image(path: PathBuf, format: Format) -> Self {
-        Self { base: NodeBase::Image { path, format, part: None, read_only: false }, filters: Vec::new() }
+        Self {
+            base: NodeBase::Image { path, format, part: None, read_only: false, data_file: None },
+            filters: Vec::new(),
+        }
     }
 
     /// The image's file or device, and its format; `None` if a server has it.
@@ -62,7 +72,7 @@ impl BlockNode {
         file: &FileSpec,
     ) -> Result<NodeArguments, BuildError> {
         let mut node = match &self.base {
-            NodeBase::Image { path, format, part, read_only } => {
+            NodeBase::Image { path, format, part, read_only, data_file } => {
                 let mut chain = image::chain(path, *format)?;
                 chain[0].part = *part;
                 let disk = GuestDisk { chain: &chain, l2_cache_size: file.l2_cache_size };
@@ -70,6 +80,11 @@ impl BlockNode {
                 if *read_only {
                     node["read-only"] = json!(true);
                     node["file"]["read-only"] = json!(true);
+                }
+                if let Some(data) = data_file {
+                    let mut file = node["file"].clone();
+                    file["filename"] = json!(data.to_string_lossy());
+                    node["data-file"] = file;
                 }
                 node
             }

@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use iotax_model::target::VirtioSpec;
 use iotax_model::threads;
 use rustix::fd::AsFd;
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -22,7 +23,8 @@ const ENTRIES: u16 = 1024;
 /// Entries that a request takes: its header, its data, its status.
 const PER_REQUEST: u16 = 3;
 /// I/Os that a queue holds.
-pub(crate) const DEEPEST: u32 = (ENTRIES / PER_REQUEST) as u32;
+pub(crate) const DEEPEST: u32 = VirtioSpec::DEEPEST;
+const _: () = assert!(DEEPEST * PER_REQUEST as u32 <= ENTRIES as u32);
 /// Bytes of the sectors that requests count in.
 pub(crate) const SECTOR: u64 = 512;
 /// Time for a server to answer. It serves one connection at a time.

@@ -9,9 +9,8 @@ use iotax_model::target::{
 };
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
-use iotax_testbed::guest::image;
 use iotax_testbed::stack::{self, LayerStack};
-use iotax_testbed::target::{Built, inspect};
+use iotax_testbed::target::{Built, existing_image, inspect};
 
 use super::guest::{GuestSite, RunningGuest};
 use super::storage::{HostSite, LocalStorage};
@@ -103,7 +102,7 @@ fn export_layers(spec: &TargetSpec, built: &Built) -> Vec<Layer> {
     let of_layer = |layer: &PlannedLayer| match layer {
         PlannedLayer::File(file) => image_layers(file),
         PlannedLayer::Image(_) => {
-            let over = image::look(&exported.path).map(|found| found.others).unwrap_or_default();
+            let over = existing_image::others(&exported.path);
             let over = if over.is_empty() { String::new() } else { format!(", over {}", over.join(", ")) };
             vec![Layer::new(LayerKind::Image, exported.format.word(), format!("as it was found{over}"))]
         }

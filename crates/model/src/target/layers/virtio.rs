@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::guest::check_aio;
 use super::{Aio, Below, CacheMode, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use crate::workload::Workload;
 
 /// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a virtio block device (vhost-user-blk). Its queues
 /// are driven by iotax in place of a guest's driver.
@@ -26,6 +27,30 @@ pub struct VirtioSpec {
 impl Default for VirtioSpec {
     fn default() -> Self {
         Self { cache: CacheMode::None, aio: Aio::IoUring, queues: None, iothread: true }
+    }
+}
+
+impl VirtioSpec {
+    /// I/Os that a queue holds, at most: a queue of QEMU's has 1024 entries, and a request takes three.
+    pub const DEEPEST: u32 = 341;
+
+    /// The reason why a workload cannot be done on such a device, with the remedy.
+    #[must_use]
+    pub fn refusal(workload: &Workload) -> Option<String> {
+        if !workload.direct {
+            return Some("a virtio device's driver has no page cache; use direct = true".into());
+        }
+        if workload.iodepth > Self::DEEPEST {
+            return Some(format!(
+                "iodepth = {}: a queue of a virtio device holds {} I/Os; use numjobs for more at once",
+                workload.iodepth,
+                Self::DEEPEST
+            ));
+        }
+        let test = workload.test.filter(|test| !test.needs_directory())?;
+        Some(format!(
+            "test = {test} makes system calls, and a virtio device takes none; use an rw that reads or writes"
+        ))
     }
 }
 
