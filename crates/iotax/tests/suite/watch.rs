@@ -139,7 +139,7 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
         (["--require", "speed < 3s"], "accepted: gap < TIME"),
         (["--verify", "none"], "add verify = \"xxh3\""),
         (["--require", "gap < 50ms"], "records gaps from 100ms on"),
-        (["--event", "backup"], "accepted: one guest whose disk is a file that iotax creates"),
+        (["--event", "backup"], "accepted: one guest or virtio device over a file that iotax creates"),
         (["--numjobs", "2"], "accepted: one job"),
         (["--loops", "1"], "leave out loops"),
         (["--blackout", "10us"], "blackout = 10us: accepted: 1ms and more"),
