@@ -111,8 +111,9 @@ impl Export {
         {
             let path = path.to_owned();
             let (daemons, lower) = (Vec::new(), Vec::new());
-            *at.exported =
-                Some(ExportedImage { path, format, daemons, export: Some(self), count: 0, top: None, lower });
+            let exported =
+                ExportedImage { path, format, daemons, export: Some(self), count: 0, top: None, lower };
+            *at.exported = Some(Box::new(exported));
         }
         if let Some(image) = at.exported {
             image.daemons.push(daemon);

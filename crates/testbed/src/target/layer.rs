@@ -68,7 +68,7 @@ pub(super) struct LayerSite<'a> {
     /// Settings that did not take effect.
     pub(super) warnings: &'a mut Vec<Warning>,
     /// The image that daemons export, if there is one among the layers.
-    pub(super) exported: &'a mut Option<ExportedImage>,
+    pub(super) exported: &'a mut Option<Box<ExportedImage>>,
 }
 
 impl LayerSite<'_> {

@@ -72,7 +72,7 @@ pub struct Built {
     /// Settings that did not take effect; without the target's name.
     pub warnings: Vec<Warning>,
     /// The image that a daemon exports at `path`.
-    pub exported: Option<ExportedImage>,
+    pub exported: Option<Box<ExportedImage>>,
 }
 
 impl Built {
