@@ -37,6 +37,10 @@ impl VirtioSpec {
     /// The reason why a workload cannot be done on such a device, with the remedy.
     #[must_use]
     pub fn refusal(workload: &Workload) -> Option<String> {
+        // What makes files is refused as on every raw disk.
+        if workload.needs_directory() {
+            return None;
+        }
         if !workload.direct {
             return Some("a virtio device's driver has no page cache; use direct = true".into());
         }
@@ -47,7 +51,7 @@ impl VirtioSpec {
                 Self::DEEPEST
             ));
         }
-        let test = workload.test.filter(|test| !test.needs_directory())?;
+        let test = workload.test?;
         Some(format!(
             "test = {test} makes system calls, and a virtio device takes none; use an rw that reads or writes"
         ))
