@@ -51,6 +51,7 @@ fn filters_and_servers_stand_between_an_image_and_its_export() {
         ("nbd", "WORK > qcow2 file > nbd > virtio iothread=false", "NBD export"),
         ("qemu-nbd", "WORK > vmdk file > nbd server=qemu-nbd > virtio", "NBD export"),
         ("nbdkit", "WORK > raw file > nbd server=nbdkit > virtio", "NBD export"),
+        ("chained", "WORK > raw file > nbd > nbd > virtio", "NBD export"),
         ("compressed", "WORK > qcow2 file > compress > virtio", "compress filter"),
         ("copied", "WORK > qcow2 file + external snapshot > copy-on-read > virtio", "copy-on-read filter"),
         (

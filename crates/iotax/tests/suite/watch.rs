@@ -132,7 +132,7 @@ fn an_event_that_did_not_happen_lets_nothing_pass() {
         assert!(said.contains(words), "{words}: {said}");
     }
     for (more, words) in [
-        (["--event", "pull"], "or an operation on a guest (stop, snapshot, commit, mirror, backup)"),
+        (["--event", "pull"], "or an operation on a guest or image (stop, snapshot, commit, mirror, backup)"),
         (["--event", "a\u{7}b = true"], "cannot be called so: accepted: one line of 1 to 60 characters"),
         (["--event", "pull@5s = true"], "event \"pull\" at 5s: accepted: before 1s"),
         (["--require", "gap < 30"], "\"gap < 30\" is not a requirement"),

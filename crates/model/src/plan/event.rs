@@ -13,7 +13,7 @@ use crate::words::words;
 const LONGEST: usize = 60;
 
 words! {
-    /// An operation on a guest, carried out by its QEMU.
+    /// An operation on a guest or an exported image, carried out by its QEMU.
     Operation, "operation" {
         /// Stops the virtual CPUs for a second.
         Stop = "stop",
@@ -53,7 +53,7 @@ pub struct PlannedEvent {
 pub enum Action {
     /// A command for `sh -c` on this host.
     Command(String),
-    /// An operation on the measured guest.
+    /// An operation on the measured guest or image.
     Operation(Operation),
 }
 
@@ -68,7 +68,7 @@ struct EventEntry {
     /// A command for `sh -c` on this host
     #[serde(skip_serializing_if = "Option::is_none", default)]
     command: Option<String>,
-    /// In place of a command, an operation on the measured guest
+    /// In place of a command, an operation on the measured guest or image
     #[serde(skip_serializing_if = "Option::is_none", default)]
     operation: Option<Operation>,
     /// From the start of the measured window [default: events without a time are spread evenly over it]
@@ -145,7 +145,7 @@ impl FromStr for PlannedEvent {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = |why: &str| {
             format!(
-                "{text:?} is not an event: {why}; accepted: NAME = COMMAND or NAME@TIME = COMMAND, such as \"pull@20s = ip link set eth1 down\", or an operation on a guest ({}), such as commit@20s",
+                "{text:?} is not an event: {why}; accepted: NAME = COMMAND or NAME@TIME = COMMAND, such as \"pull@20s = ip link set eth1 down\", or an operation on a guest or image ({}), such as commit@20s",
                 Operation::WORDS.join(", ")
             )
         };

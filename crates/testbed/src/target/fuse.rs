@@ -36,7 +36,7 @@ impl Build for FuseSpec {
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let below = below.node()?;
-        let point = at.socket(&below.node, "fuse")?;
+        let point = at.socket::<Self>(&below.node, "fuse")?;
         let (entry, file) = at.undo_log.make_file(&point)?;
         drop(file);
         let marker = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());

@@ -83,14 +83,14 @@ impl Ground {
         };
         match self {
             Self::Raw(file) => Ok(on_file(file.path, Format::Raw, None)),
-            // A device that iotax made has a claim in its name; an image has none.
+            // A device: a loop device that iotax made, or one of the user's.
             Self::Built(built) if built.format == Format::Raw => {
-                let part = DevicePart { offset: built.offset, size: built.size, writable: true };
+                let part = DevicePart { offset: built.offset, size: built.size, writable: built.writable };
                 let base = NodeBase::Image {
                     path: built.path,
                     format: Format::Raw,
                     part: Some(part),
-                    read_only: false,
+                    read_only: !built.writable,
                     data_file: None,
                 };
                 let node = BlockNode { base, filters: Vec::new() };

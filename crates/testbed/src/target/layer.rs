@@ -78,8 +78,12 @@ impl LayerSite<'_> {
     }
 
     /// A path for the socket of an export of this layer's, next to the image, or in a folder of iotax's own where the image is the user's or a device.
-    pub(super) fn socket(&mut self, node: &BlockNode, extension: &str) -> Result<PathBuf, BuildError> {
-        let name = format!("{}.{extension}", self.target.name);
+    pub(super) fn socket<L: LayerSpec>(
+        &mut self,
+        node: &BlockNode,
+        extension: &str,
+    ) -> Result<PathBuf, BuildError> {
+        let name = format!("{}.{extension}", self.name::<L>());
         let beside = match &node.base {
             NodeBase::Image { path, part: None, read_only: false, .. } => path.parent(),
             NodeBase::Nbd { socket, .. } => socket.parent(),

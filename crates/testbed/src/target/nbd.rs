@@ -29,7 +29,7 @@ impl Build for NbdSpec {
         let below = below.node()?;
         let marker = format!("iotax-{}-{}-nbd", at.builder.tag, at.name::<Self>());
         at.undo_log.record(Effect::Guest { marker: marker.clone() })?;
-        let socket = at.socket(&below.node, "nbd")?;
+        let socket = at.socket::<Self>(&below.node, "nbd")?;
         for path in [socket.clone(), export::monitor_path(&socket)] {
             at.undo_log.record(Effect::File { path, identity: None })?;
         }

@@ -25,7 +25,7 @@ impl Build for VirtioSpec {
         let below = below.node()?;
         let marker = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());
         at.undo_log.record(Effect::Guest { marker: marker.clone() })?;
-        let socket = at.socket(&below.node, "virtio")?;
+        let socket = at.socket::<Self>(&below.node, "virtio")?;
         for path in [socket.clone(), export::monitor_path(&socket)] {
             at.undo_log.record(Effect::File { path, identity: None })?;
         }

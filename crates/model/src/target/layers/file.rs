@@ -60,7 +60,7 @@ pub struct FileSpec {
     /// An existing directory for the file [default: the target's own `filesystem`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// Image format; all but raw need fuse or a guest.
+    /// Image format; all but raw need virtio, fuse or a guest.
     pub format: Format,
     /// Space to allocate in advance.
     pub preallocation: Preallocation,
@@ -76,7 +76,7 @@ pub struct FileSpec {
     /// qcow2: size of the cache for L2 tables [default: QEMU's]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub l2_cache_size: Option<Bytes>,
-    /// A snapshot of the filled image; needs a guest and qcow2.
+    /// A snapshot of the filled image; needs qcow2, and virtio, fuse or a guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
     /// Number of overlays of an external snapshot, at least 1; writes go to the topmost.
