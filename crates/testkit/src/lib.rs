@@ -43,6 +43,7 @@ macro_rules! require {
         }
     };
     (guests) => {
+        $crate::assert_among_guests();
         $crate::require!(program "qemu-system-x86_64", "qemu-img");
         $crate::require!(kernel "virtio_blk");
     };
@@ -137,6 +138,22 @@ pub fn thorough() -> bool {
 fn is_thorough(tier: Option<&str>) -> bool {
     assert!(matches!(tier, None | Some("all")), "{TIER} = {tier:?}: expected \"all\", or nothing");
     tier.is_some()
+}
+
+/// Panics in a test that boots a guest and whose name does not say so: `scripts/test` knows by the name what it leaves out.
+pub fn assert_among_guests() {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or_default();
+    let binary = std::env::current_exe().ok();
+    let is_guest = binary
+        .as_deref()
+        .and_then(Path::file_name)
+        .is_some_and(|name| name.to_string_lossy().starts_with("guest-"));
+    // Where there is one CPU a test is the main thread.
+    assert!(
+        is_guest || name == "main" || name.starts_with("guests::") || name.contains("::guests::"),
+        "{name}: a test that boots guests belongs into a module `guests`, or into the test binary `guest`"
+    );
 }
 
 /// Returns whether nothing is missing; panics where everything was promised.

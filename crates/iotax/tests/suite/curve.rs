@@ -12,45 +12,6 @@ use crate::lab_guest::LabGuest;
 
 const MS: f64 = 1e6;
 
-/// One server of 5 ms with random arrivals is M/D/1: by Pollaczek and Khinchine a request takes S + S rho / (2 (1 - rho)) on average, 7.5 ms
-/// at half load and 15 ms at 0.8 of it.
-#[test]
-fn the_response_time_of_a_queue_is_that_of_theory() {
-    const SERVICE_MS: f64 = 5.0;
-    let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
-    guest.sh("insmod /lab/null_blk.ko nr_devices=0");
-    guest.sh(
-        "cd /sys/kernel/config/nullb && mkdir queue && cd queue && echo 64 > size && echo 2 > irqmode && echo 5000000 > completion_nsec && \
-         echo 1 > submit_queues && echo 1 > hw_queue_depth && echo 1 > power",
-    );
-    let mut measure = |rate: Option<u64>, seconds: u64| {
-        let keys = WorkloadKeys {
-            rw: Some(Rw::RandRead),
-            iodepth: Some(64),
-            rate_iops: rate,
-            rate_process: rate.map(|_| RateProcess::Poisson),
-            runtime: Some(Nanos::from_secs(seconds)),
-            ramp_time: Some(Nanos::from_secs(1)),
-            ..WorkloadKeys::default()
-        };
-        guest.measure(Path::new("/dev/queue"), Bytes(64 << 20), &keys).expect("measured")
-    };
-    let full = measure(None, 5);
-    let capacity = full.tallies.ios() as f64 / (full.duration_ns as f64 / 1e9);
-    // An emulated timer is a little late.
-    let service_ms = 1e3 / capacity;
-    eprintln!("capacity {capacity:.1} IOPS: {service_ms:.3} ms each");
-    assert!((SERVICE_MS..SERVICE_MS * 1.06).contains(&service_ms), "{service_ms}");
-    for (rate, seconds) in [(100, 120), (160, 300)] {
-        let outcome = measure(Some(rate), seconds);
-        let load = rate as f64 / capacity;
-        let theory = service_ms * (1.0 + load / (2.0 * (1.0 - load)));
-        let mean = outcome.tallies.response().and_then(|all| all.mean()).expect("an open loop") / MS;
-        eprintln!("{rate} IOPS, {load:.3} of it: {mean:.2} ms, by theory {theory:.2}");
-        assert!((mean / theory - 1.0).abs() < 0.05, "{rate} IOPS: {mean:.2} ms, by theory {theory:.2}");
-    }
-}
-
 /// Two documents whose knees are known, as those of two runs.
 fn compared_with_a_later_knee(lab: &Lab, json: &Value) {
     for (name, seed, knee) in [("a.json", 1, 1000.0), ("b.json", 2, 1500.0)] {
@@ -144,5 +105,48 @@ fn a_grid_finds_the_rates_of_reads_and_writes_of_equal_latency() {
         let refused = lab.run(&[&grid[..], &more].concat());
         let said = text(&refused.stderr);
         assert_eq!((refused.status.code(), said.contains(words)), (Some(2), true), "{more:?}: {said}");
+    }
+}
+
+mod guests {
+    use super::*;
+
+    /// One server of 5 ms with random arrivals is M/D/1: by Pollaczek and Khinchine a request takes S + S rho / (2 (1 - rho)) on average, 7.5 ms
+    /// at half load and 15 ms at 0.8 of it.
+    #[test]
+    fn the_response_time_of_a_queue_is_that_of_theory() {
+        const SERVICE_MS: f64 = 5.0;
+        let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
+        guest.sh("insmod /lab/null_blk.ko nr_devices=0");
+        guest.sh(
+            "cd /sys/kernel/config/nullb && mkdir queue && cd queue && echo 64 > size && echo 2 > irqmode && echo 5000000 > completion_nsec && \
+             echo 1 > submit_queues && echo 1 > hw_queue_depth && echo 1 > power",
+        );
+        let mut measure = |rate: Option<u64>, seconds: u64| {
+            let keys = WorkloadKeys {
+                rw: Some(Rw::RandRead),
+                iodepth: Some(64),
+                rate_iops: rate,
+                rate_process: rate.map(|_| RateProcess::Poisson),
+                runtime: Some(Nanos::from_secs(seconds)),
+                ramp_time: Some(Nanos::from_secs(1)),
+                ..WorkloadKeys::default()
+            };
+            guest.measure(Path::new("/dev/queue"), Bytes(64 << 20), &keys).expect("measured")
+        };
+        let full = measure(None, 5);
+        let capacity = full.tallies.ios() as f64 / (full.duration_ns as f64 / 1e9);
+        // An emulated timer is a little late.
+        let service_ms = 1e3 / capacity;
+        eprintln!("capacity {capacity:.1} IOPS: {service_ms:.3} ms each");
+        assert!((SERVICE_MS..SERVICE_MS * 1.06).contains(&service_ms), "{service_ms}");
+        for (rate, seconds) in [(100, 120), (160, 300)] {
+            let outcome = measure(Some(rate), seconds);
+            let load = rate as f64 / capacity;
+            let theory = service_ms * (1.0 + load / (2.0 * (1.0 - load)));
+            let mean = outcome.tallies.response().and_then(|all| all.mean()).expect("an open loop") / MS;
+            eprintln!("{rate} IOPS, {load:.3} of it: {mean:.2} ms, by theory {theory:.2}");
+            assert!((mean / theory - 1.0).abs() < 0.05, "{rate} IOPS: {mean:.2} ms, by theory {theory:.2}");
+        }
     }
 }

@@ -141,27 +141,6 @@ fn a_directory_is_measured_by_a_file_in_it() {
 }
 
 #[test]
-fn a_guest_sees_a_loop_device_and_a_device_as_its_disk() {
-    require!(guests);
-    let Some(disk) = Disk::new(32 << 20) else { return };
-    let lab = Lab::new();
-    lab.plan(&format!(
-        "repeat = 1\n[[workload]]\nrw = 'randrw'\nsize = '8m'\nruntime = '300ms'\nramp_time = '0s'\n\
-         [[target]]\nname = 'vm-device'\ndevice = '{}'\nguest = {{}}\n\
-         [[target]]\nname = 'vm-loop'\nfile = {{ dir = 'WORK' }}\nloop = {{}}\nguest = {{}}",
-        disk.name()
-    ));
-    let json = lab.json(&["run", "plan.toml", "--yes", "--overwrite", disk.name(), "--json", "-"]);
-    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(2));
-    for measurement in json["measurements"].as_array().expect("measurements") {
-        assert!(measurement["write"]["ios"].as_u64() > Some(0), "{measurement}");
-    }
-    let text = json["targets"][1]["layers"].to_string();
-    assert!(text.contains("vm-loop.raw, 8.00 MiB, direct I/O"), "{text}");
-    lab.assert_nothing_left();
-}
-
-#[test]
 fn a_second_iotax_leaves_alone_what_the_first_one_uses() {
     let Some(disk) = Disk::new(64 << 20) else { return };
     let lab = Lab::new();
@@ -221,4 +200,29 @@ fn a_disk_that_fills_up_meanwhile_is_said_and_nothing_is_left() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(uses_of(&work), Vec::<String>::new());
+}
+
+mod guests {
+    use super::*;
+
+    #[test]
+    fn a_guest_sees_a_loop_device_and_a_device_as_its_disk() {
+        require!(guests);
+        let Some(disk) = Disk::new(32 << 20) else { return };
+        let lab = Lab::new();
+        lab.plan(&format!(
+            "repeat = 1\n[[workload]]\nrw = 'randrw'\nsize = '8m'\nruntime = '300ms'\nramp_time = '0s'\n\
+             [[target]]\nname = 'vm-device'\ndevice = '{}'\nguest = {{}}\n\
+             [[target]]\nname = 'vm-loop'\nfile = {{ dir = 'WORK' }}\nloop = {{}}\nguest = {{}}",
+            disk.name()
+        ));
+        let json = lab.json(&["run", "plan.toml", "--yes", "--overwrite", disk.name(), "--json", "-"]);
+        assert_eq!(json["measurements"].as_array().map(Vec::len), Some(2));
+        for measurement in json["measurements"].as_array().expect("measurements") {
+            assert!(measurement["write"]["ios"].as_u64() > Some(0), "{measurement}");
+        }
+        let text = json["targets"][1]["layers"].to_string();
+        assert!(text.contains("vm-loop.raw, 8.00 MiB, direct I/O"), "{text}");
+        lab.assert_nothing_left();
+    }
 }

@@ -201,27 +201,33 @@ const IN_A_GUEST: &[(&str, &str, &str)] = &[
     ),
 ];
 
-#[test]
-fn faults_of_a_guests_stacks_are_found_and_none_before() {
-    let extras =
-        Extras { modules: &["dm_snapshot", "dm_multipath", "dm_round_robin", "raid1"], ..Extras::default() };
-    let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
-    guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=64 physblk_exp=3");
-    guest.sh("until [ -e /dev/sda ]; do usleep 10000; done");
-    let look = |guest: &mut LabGuest| -> Vec<(String, String)> {
-        let said = guest.sh("iotax doctor --json - 2>/dev/null");
-        findings(&serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}")))
-    };
-    assert_eq!(look(&mut guest), [], "a guest as it boots");
-    for (line, ..) in IN_A_GUEST {
-        guest.sh(line);
+mod guests {
+    use super::*;
+
+    #[test]
+    fn faults_of_a_guests_stacks_are_found_and_none_before() {
+        let extras = Extras {
+            modules: &["dm_snapshot", "dm_multipath", "dm_round_robin", "raid1"],
+            ..Extras::default()
+        };
+        let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
+        guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=64 physblk_exp=3");
+        guest.sh("until [ -e /dev/sda ]; do usleep 10000; done");
+        let look = |guest: &mut LabGuest| -> Vec<(String, String)> {
+            let said = guest.sh("iotax doctor --json - 2>/dev/null");
+            findings(&serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}")))
+        };
+        assert_eq!(look(&mut guest), [], "a guest as it boots");
+        for (line, ..) in IN_A_GUEST {
+            guest.sh(line);
+        }
+        let found: BTreeSet<(String, String)> = look(&mut guest).into_iter().collect();
+        let planted = IN_A_GUEST.iter().filter(|(_, place, _)| !place.is_empty());
+        let planted: BTreeSet<_> =
+            planted.map(|(_, place, rule)| ((*place).to_owned(), (*rule).to_owned())).collect();
+        assert_eq!(found, planted);
+        // At last, as nothing answers afterwards.
+        guest.sh("echo offline > /sys/block/sda/device/state");
+        assert!(look(&mut guest).contains(&("sda".to_owned(), "disk-offline".to_owned())));
     }
-    let found: BTreeSet<(String, String)> = look(&mut guest).into_iter().collect();
-    let planted = IN_A_GUEST.iter().filter(|(_, place, _)| !place.is_empty());
-    let planted: BTreeSet<_> =
-        planted.map(|(_, place, rule)| ((*place).to_owned(), (*rule).to_owned())).collect();
-    assert_eq!(found, planted);
-    // At last, as nothing answers afterwards.
-    guest.sh("echo offline > /sys/block/sda/device/state");
-    assert!(look(&mut guest).contains(&("sda".to_owned(), "disk-offline".to_owned())));
 }

@@ -29,23 +29,6 @@ fn operations(json: &Value) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn host_and_guest_do_the_same_to_as_many_files() {
-    require!(guests);
-    require!(program "mkfs.ext4");
-    let lab = Lab::new();
-    let plan = lab.plan(&format!(
-        "repeat = 1\n{DEFAULTS}{HOST}{GUEST}\
-         [[workload]]\nname = \"create\"\ntest = \"create\"\nnrfiles = 400\n\
-         [[workload]]\nname = \"unpack\"\ntest = \"unpack\"\nnrfiles = 140\nbs = \"64k\"\n"
-    ));
-    let plan = plan.to_str().expect("utf-8");
-    let json = lab.json(&["run", plan, "--accel", "tcg", "--yes", "--json", "-"]);
-    let expected = [("host create", 400), ("host unpack", 149), ("vm create", 400), ("vm unpack", 149)];
-    assert_eq!(operations(&json), expected.map(|(cell, count)| (cell.to_owned(), count)), "{json:#}");
-    lab.assert_nothing_left();
-}
-
-#[test]
 fn killed_amid_its_files_a_test_can_be_cleaned() {
     let lab = Lab::new();
     let plan = lab.plan(&format!(
@@ -94,4 +77,25 @@ fn beside_what_was_there_no_files_are_made() {
         "{said}"
     );
     assert_eq!(std::fs::read_dir(lab.work()).expect("read").count(), 1);
+}
+
+mod guests {
+    use super::*;
+
+    #[test]
+    fn host_and_guest_do_the_same_to_as_many_files() {
+        require!(guests);
+        require!(program "mkfs.ext4");
+        let lab = Lab::new();
+        let plan = lab.plan(&format!(
+            "repeat = 1\n{DEFAULTS}{HOST}{GUEST}\
+             [[workload]]\nname = \"create\"\ntest = \"create\"\nnrfiles = 400\n\
+             [[workload]]\nname = \"unpack\"\ntest = \"unpack\"\nnrfiles = 140\nbs = \"64k\"\n"
+        ));
+        let plan = plan.to_str().expect("utf-8");
+        let json = lab.json(&["run", plan, "--accel", "tcg", "--yes", "--json", "-"]);
+        let expected = [("host create", 400), ("host unpack", 149), ("vm create", 400), ("vm unpack", 149)];
+        assert_eq!(operations(&json), expected.map(|(cell, count)| (cell.to_owned(), count)), "{json:#}");
+        lab.assert_nothing_left();
+    }
 }

@@ -176,32 +176,36 @@ fn what_cannot_be_shown_is_refused_with_the_remedy() {
     lab.assert_nothing_left();
 }
 
-/// Where guests do not run natively the default ladder has none, and says so.
-#[test]
-fn the_default_ladder_has_no_emulated_guests() {
-    require!(guests);
-    let lab = Lab::new();
-    let work = lab.work().display().to_string();
-    let ladder = [
-        "ladder",
-        &work,
-        "--yes",
-        "--json=-",
-        "--size=16m",
-        "--repeat=2",
-        "--runtime=250ms",
-        "--ramp-time=0s",
-        "--workloads=randread-4k-qd1",
-    ];
-    let output = lab.run(&ladder);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let targets = json["targets"].as_array().expect("targets");
-    let emulated = targets.iter().filter(|target| target["emulated"] == true).count();
-    let names: Vec<&str> = targets.iter().filter_map(|target| target["name"].as_str()).collect();
-    assert_eq!(emulated, 0, "{names:?}");
-    assert_eq!(names[..4], ["host-file", "virtio-raw", "virtio-qcow2", "virtio-qcow2-snapshot"]);
-    let says_why = text(&output.stderr).contains("(--emulated)");
-    assert_eq!(says_why, names.len() == 4, "{names:?}: {}", text(&output.stderr));
-    lab.assert_nothing_left();
+mod guests {
+    use super::*;
+
+    /// Where guests do not run natively the default ladder has none, and says so.
+    #[test]
+    fn the_default_ladder_has_no_emulated_guests() {
+        require!(guests);
+        let lab = Lab::new();
+        let work = lab.work().display().to_string();
+        let ladder = [
+            "ladder",
+            &work,
+            "--yes",
+            "--json=-",
+            "--size=16m",
+            "--repeat=2",
+            "--runtime=250ms",
+            "--ramp-time=0s",
+            "--workloads=randread-4k-qd1",
+        ];
+        let output = lab.run(&ladder);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let targets = json["targets"].as_array().expect("targets");
+        let emulated = targets.iter().filter(|target| target["emulated"] == true).count();
+        let names: Vec<&str> = targets.iter().filter_map(|target| target["name"].as_str()).collect();
+        assert_eq!(emulated, 0, "{names:?}");
+        assert_eq!(names[..4], ["host-file", "virtio-raw", "virtio-qcow2", "virtio-qcow2-snapshot"]);
+        let says_why = text(&output.stderr).contains("(--emulated)");
+        assert_eq!(says_why, names.len() == 4, "{names:?}: {}", text(&output.stderr));
+        lab.assert_nothing_left();
+    }
 }

@@ -133,26 +133,6 @@ fn that_all_caches_of_a_machine_will_be_dropped_is_said_before() {
     assert!(bench(&["--invalidate-machine"]).contains(said));
 }
 
-#[test]
-fn what_another_program_reads_beside_a_measurement_is_seen_at_the_device() {
-    let extras = Extras { disks: &[Bytes(256 << 20)], ..Extras::default() };
-    let Some(mut lab) = LabGuest::boot_with(&extras) else { return };
-    lab.sh("mkdir -p /tmp /etc && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
-    let at_the_device = |json: &Value| -> Vec<String> {
-        let loads = warned(json, "other_load").into_iter().map(|(_, _, evidence)| evidence);
-        loads.filter(|evidence| evidence.starts_with("vda ")).collect()
-    };
-    let alone = bench_in(&mut lab);
-    assert_eq!(at_the_device(&alone), Vec::<String>::new());
-    lab.sh("touch /tmp/go");
-    lab.sh(
-        "(while [ -e /tmp/go ]; do dd if=/dev/vda of=/dev/null bs=1M; echo 1 > /proc/sys/vm/drop_caches; done) > /dev/null 2>&1 &",
-    );
-    let beside = at_the_device(&bench_in(&mut lab));
-    println!("{beside:?}");
-    assert!(beside.len() == 1 && beside[0].contains("are not its own"), "{beside:?}");
-}
-
 /// The document of a measurement of the laboratory's first disk, made in it.
 fn bench_in(lab: &mut LabGuest) -> Value {
     let run = "iotax bench /dev/vda --runtime 2s --ramp-time 0s --json /tmp/result.json";
@@ -163,78 +143,6 @@ fn bench_in(lab: &mut LabGuest) -> Value {
 /// Tests that have the machine to themselves.
 mod alone {
     use super::*;
-
-    #[test]
-    fn a_guest_whose_host_caches_is_caught_and_one_without_a_cache_is_not() {
-        require!(guests);
-        let lab = Lab::alone();
-        // Warm: what the fill wrote is still cached where there is a cache. Small: what was dropped is soon there again.
-        let plan = lab.plan(
-            r#"
-        repeat = 1
-        [defaults]
-        size = "4m"
-        bs = "64k"
-        runtime = "1s"
-        ramp_time = "0s"
-        invalidate = false
-        [[target]]
-        name = "none"
-        file = { dir = "WORK" }
-        guest = { cache = "none", aio = "threads", memory = "256m" }
-        [[target]]
-        name = "writeback"
-        file = { dir = "WORK" }
-        guest = { cache = "writeback", aio = "threads", memory = "256m" }
-        [[workload]]
-        name = "reads"
-        rw = "randread"
-        [[workload]]
-        name = "writes"
-        rw = "randwrite"
-        "#,
-        );
-        let run =
-            || lab.json(&["run", plan.to_str().expect("utf-8"), "--accel", "tcg", "--yes", "--json", "-"]);
-        let caught = (0..TRIES).map(|_| run()).find(|json| {
-            let lies = warned(json, "cache_lie");
-            assert!(lies.iter().all(|(target, ..)| target == "writeback"), "{lies:?}");
-            println!("{} of 2 lies", lies.len());
-            lies.len() == 2
-        });
-        let json = caught.expect("what comes from a cache is seen to");
-        let lies = warned(&json, "cache_lie");
-        for (_, workload, evidence) in &lies {
-            println!("{workload}: {evidence}");
-            assert!(evidence.ends_with("this measured host memory"), "{evidence}");
-        }
-        let flushed = |target| -> (u64, u64) {
-            let writes: Vec<_> =
-                measurements(&json, target).into_iter().filter(|m| m["workload"] == "writes").collect();
-            let flush = &writes[0]["flush"];
-            (
-                flush["duration_ns"].as_u64().expect("flushed"),
-                flush["device_bytes"].as_u64().expect("watched"),
-            )
-        };
-        let (writeback, none) = (flushed("writeback"), flushed("none"));
-        assert!(
-            writeback.1 > 1 << 20,
-            "the flush brought what was put off to the device: {writeback:?}, {none:?}"
-        );
-        assert!(measurements(&json, "none").iter().all(|m| m["grade"] != "unusable"), "{json}");
-        assert!(measurements(&json, "writeback").iter().all(|m| m["grade"] == "unusable"));
-        for comparison in json["comparisons"].as_array().expect("a list") {
-            let why = comparison["withheld"].as_str().expect("withheld");
-            assert!(why.starts_with("writeback, round 1: "), "{why}");
-            assert_eq!(comparison["verdict"], "undecided");
-        }
-        for target in json["targets"].as_array().expect("targets") {
-            assert_eq!(target["allocation"]["written"], 4 << 20, "filled: {target}");
-        }
-        assert_eq!(warned(&json, "holes"), []);
-        lab.assert_nothing_left();
-    }
 
     #[test]
     fn a_filesystem_that_journals_data_is_seen_to_buffer_direct_i_o() {
@@ -253,6 +161,108 @@ mod alone {
                 !warned(&json, "buffered_direct").is_empty()
             });
             assert_eq!(found, buffers, "{options}");
+            lab.assert_nothing_left();
+        }
+    }
+}
+
+mod guests {
+    use super::*;
+
+    #[test]
+    fn what_another_program_reads_beside_a_measurement_is_seen_at_the_device() {
+        let extras = Extras { disks: &[Bytes(256 << 20)], ..Extras::default() };
+        let Some(mut lab) = LabGuest::boot_with(&extras) else { return };
+        lab.sh("mkdir -p /tmp /etc && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
+        let at_the_device = |json: &Value| -> Vec<String> {
+            let loads = warned(json, "other_load").into_iter().map(|(_, _, evidence)| evidence);
+            loads.filter(|evidence| evidence.starts_with("vda ")).collect()
+        };
+        let alone = bench_in(&mut lab);
+        assert_eq!(at_the_device(&alone), Vec::<String>::new());
+        lab.sh("touch /tmp/go");
+        lab.sh(
+            "(while [ -e /tmp/go ]; do dd if=/dev/vda of=/dev/null bs=1M; echo 1 > /proc/sys/vm/drop_caches; done) > /dev/null 2>&1 &",
+        );
+        let beside = at_the_device(&bench_in(&mut lab));
+        println!("{beside:?}");
+        assert!(beside.len() == 1 && beside[0].contains("are not its own"), "{beside:?}");
+    }
+
+    /// Tests that have the machine to themselves.
+    mod alone {
+        use super::*;
+
+        #[test]
+        fn a_guest_whose_host_caches_is_caught_and_one_without_a_cache_is_not() {
+            require!(guests);
+            let lab = Lab::alone();
+            // Warm: what the fill wrote is still cached where there is a cache. Small: what was dropped is soon there again.
+            let plan = lab.plan(
+                r#"
+            repeat = 1
+            [defaults]
+            size = "4m"
+            bs = "64k"
+            runtime = "1s"
+            ramp_time = "0s"
+            invalidate = false
+            [[target]]
+            name = "none"
+            file = { dir = "WORK" }
+            guest = { cache = "none", aio = "threads", memory = "256m" }
+            [[target]]
+            name = "writeback"
+            file = { dir = "WORK" }
+            guest = { cache = "writeback", aio = "threads", memory = "256m" }
+            [[workload]]
+            name = "reads"
+            rw = "randread"
+            [[workload]]
+            name = "writes"
+            rw = "randwrite"
+            "#,
+            );
+            let run = || {
+                lab.json(&["run", plan.to_str().expect("utf-8"), "--accel", "tcg", "--yes", "--json", "-"])
+            };
+            let caught = (0..TRIES).map(|_| run()).find(|json| {
+                let lies = warned(json, "cache_lie");
+                assert!(lies.iter().all(|(target, ..)| target == "writeback"), "{lies:?}");
+                println!("{} of 2 lies", lies.len());
+                lies.len() == 2
+            });
+            let json = caught.expect("what comes from a cache is seen to");
+            let lies = warned(&json, "cache_lie");
+            for (_, workload, evidence) in &lies {
+                println!("{workload}: {evidence}");
+                assert!(evidence.ends_with("this measured host memory"), "{evidence}");
+            }
+            let flushed = |target| -> (u64, u64) {
+                let writes: Vec<_> =
+                    measurements(&json, target).into_iter().filter(|m| m["workload"] == "writes").collect();
+                let flush = &writes[0]["flush"];
+                (
+                    flush["duration_ns"].as_u64().expect("flushed"),
+                    flush["device_bytes"].as_u64().expect("watched"),
+                )
+            };
+            let (writeback, none) = (flushed("writeback"), flushed("none"));
+            assert!(
+                writeback.1 > 1 << 20,
+                "the flush brought what was put off to the device: {writeback:?}, {none:?}"
+            );
+            assert!(measurements(&json, "none").iter().all(|m| m["grade"] != "unusable"), "{json}");
+            assert!(measurements(&json, "writeback").iter().all(|m| m["grade"] == "unusable"));
+            for comparison in json["comparisons"].as_array().expect("a list") {
+                let why = comparison["withheld"].as_str().expect("withheld");
+                assert!(why.starts_with("writeback, round 1: "), "{why}");
+                assert_eq!(comparison["verdict"], "undecided");
+            }
+            for target in json["targets"].as_array().expect("targets") {
+                assert_eq!(target["allocation"]["written"], 4 << 20, "filled: {target}");
+            }
+            assert_eq!(warned(&json, "holes"), []);
             lab.assert_nothing_left();
         }
     }

@@ -72,22 +72,6 @@ fn interrupt(lab: &Lab, after: Duration, signal: Signal) {
 }
 
 #[test]
-fn a_run_can_be_interrupted_at_any_moment() {
-    iotax_testkit::require!(guests);
-    iotax_testkit::require!(program "mkfs.ext4");
-    let lab = Lab::new();
-    lab.short_plan("name = \"interrupted\"\nrepeat = 1000", "32m", GUESTS);
-    let times = if iotax_testkit::thorough() { 100 } else { 6 };
-    let mut seed = 13;
-    for turn in 0..times {
-        // As many in the first seconds, when the most different things are done, as in all the rest.
-        let whole = if turn % 2 == 0 { LIFE / 5 } else { LIFE };
-        let after = whole.mul_f64(share(&mut seed));
-        interrupt(&lab, after, [Signal::INT, Signal::TERM, Signal::HUP][turn % 3]);
-    }
-}
-
-#[test]
 fn q_ends_a_run_on_a_terminal_which_gets_its_mode_back() {
     let lab = Lab::new();
     let iotax = lab.iotax();
@@ -174,4 +158,24 @@ fn what_was_made_is_undone_before_results_are_written() {
     assert!(child.wait().expect("it ends").success());
     assert!(left.is_empty(), "while it waited: {left:?}");
     lab.assert_nothing_left();
+}
+
+mod guests {
+    use super::*;
+
+    #[test]
+    fn a_run_can_be_interrupted_at_any_moment() {
+        iotax_testkit::require!(guests);
+        iotax_testkit::require!(program "mkfs.ext4");
+        let lab = Lab::new();
+        lab.short_plan("name = \"interrupted\"\nrepeat = 1000", "32m", GUESTS);
+        let times = if iotax_testkit::thorough() { 100 } else { 6 };
+        let mut seed = 13;
+        for turn in 0..times {
+            // As many in the first seconds, when the most different things are done, as in all the rest.
+            let whole = if turn % 2 == 0 { LIFE / 5 } else { LIFE };
+            let after = whole.mul_f64(share(&mut seed));
+            interrupt(&lab, after, [Signal::INT, Signal::TERM, Signal::HUP][turn % 3]);
+        }
+    }
 }

@@ -25,55 +25,6 @@ fn order(json: &Value) -> Vec<String> {
 }
 
 #[test]
-fn four_rungs_give_three_rounds_each_and_every_comparison_has_a_verdict() {
-    require!(guests);
-    let lab = Lab::new();
-    let work = lab.work();
-    let length = ["--size=64m", "--repeat=3", "--runtime=300ms", "--ramp-time=100ms", "--seed=7"];
-    let rungs = "--rungs=host-file,vm-raw,vm-qcow2,vm-qcow2-snapshot";
-    let ladder = ["ladder", work.to_str().expect("utf-8"), rungs, "--yes", "--json=-", "--html=report.html"];
-    let json = lab.json(&[&ladder[..], &length].concat());
-    assert_valid(&json);
-    let cells: BTreeSet<String> = order(&json).into_iter().collect();
-    assert_eq!(cells.len(), 4 * 5 * 3);
-    // Not latency_p99: in so short a time there are too few I/Os beyond it for some cells, which then have none.
-    for metric in ["iops", "latency_mean", "latency_p50", "cpu_per_io"] {
-        let of_metric: Vec<&Value> = json["comparisons"]
-            .as_array()
-            .expect("comparisons")
-            .iter()
-            .filter(|c| c["metric"] == metric)
-            .collect();
-        // Three rungs over the lowest, five workloads.
-        assert_eq!(of_metric.len(), 15, "{metric}");
-        for comparison in of_metric {
-            let verdict = comparison["verdict"].as_str().expect("a verdict");
-            assert!(["slower", "faster", "same", "undecided"].contains(&verdict), "{comparison}");
-            // So short a window may pass without a tick of the host's CPU clock, which is 10 ms.
-            assert!(metric == "cpu_per_io" || comparison["rounds"] == 3, "{comparison}");
-        }
-    }
-    for target in json["targets"].as_array().expect("targets") {
-        let guest = target["name"] != "host-file";
-        let layers: Vec<&str> =
-            target["layers"].as_array().expect("layers").iter().filter_map(|l| l["name"].as_str()).collect();
-        assert_eq!(layers.contains(&"guest"), guest, "{layers:?}");
-        assert!(layers.len() >= 2, "{layers:?}");
-        assert_eq!(target["emulated"], guest && json["run"]["environment"]["accel"] == "tcg");
-    }
-    for measurement in json["measurements"].as_array().expect("measurements") {
-        // Absent where so short a window saw no tick.
-        assert!(measurement["metrics"].get("cpu_per_io").is_none_or(|ns| ns.as_f64() > Some(0.0)));
-        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
-    }
-    let report = fs::read_to_string(lab.path("report.html")).expect("a report");
-    for word in ["host-file", "vm-raw", "vm-qcow2", "vm-qcow2-snapshot", "randread-4k-qd1", "qemu-system"] {
-        assert!(report.contains(word), "{word}");
-    }
-    lab.assert_nothing_left();
-}
-
-#[test]
 fn one_seed_is_one_order() {
     let lab = Lab::new();
     let work = lab.work();
@@ -139,37 +90,96 @@ fn without_qemu_the_host_rungs_are_measured_and_the_missing_is_named() {
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
 }
 
-#[test]
-fn a_plan_is_carried_out() {
-    require!(guests);
-    let lab = Lab::new();
-    let plan = lab.plan(
-        r#"
-        name = "cache modes"
-        repeat = 2
-        [defaults]
-        size = "32m"
-        runtime = "300ms"
-        ramp_time = "100ms"
-        [[target]]
-        name = "host"
-        file = { dir = "WORK", preallocation = "falloc" }
-        [[target]]
-        name = "writeback"
-        file = { dir = "WORK", format = "qcow2" }
-        guest = { cache = "writeback", aio = "threads", iothread = false }
-        [[target]]
-        name = "directsync"
-        file = { dir = "WORK" }
-        guest = { cache = "directsync", aio = "native", vcpus = 2 }
-        [[workload]]
-        rw = "randrw"
-        rwmixread = 70
-        iodepth = 8
-        "#,
-    );
-    let json = lab.json(&["run", plan.to_str().expect("utf-8"), "--yes", "--json", "-"]);
-    assert_eq!(order(&json).len(), 6);
-    assert_eq!(json["workloads"][0]["name"], "randrw-4k-qd8");
-    lab.assert_nothing_left();
+mod guests {
+    use super::*;
+
+    #[test]
+    fn four_rungs_give_three_rounds_each_and_every_comparison_has_a_verdict() {
+        require!(guests);
+        let lab = Lab::new();
+        let work = lab.work();
+        let length = ["--size=64m", "--repeat=3", "--runtime=300ms", "--ramp-time=100ms", "--seed=7"];
+        let rungs = "--rungs=host-file,vm-raw,vm-qcow2,vm-qcow2-snapshot";
+        let ladder =
+            ["ladder", work.to_str().expect("utf-8"), rungs, "--yes", "--json=-", "--html=report.html"];
+        let json = lab.json(&[&ladder[..], &length].concat());
+        assert_valid(&json);
+        let cells: BTreeSet<String> = order(&json).into_iter().collect();
+        assert_eq!(cells.len(), 4 * 5 * 3);
+        // Not latency_p99: in so short a time there are too few I/Os beyond it for some cells, which then have none.
+        for metric in ["iops", "latency_mean", "latency_p50", "cpu_per_io"] {
+            let of_metric: Vec<&Value> = json["comparisons"]
+                .as_array()
+                .expect("comparisons")
+                .iter()
+                .filter(|c| c["metric"] == metric)
+                .collect();
+            // Three rungs over the lowest, five workloads.
+            assert_eq!(of_metric.len(), 15, "{metric}");
+            for comparison in of_metric {
+                let verdict = comparison["verdict"].as_str().expect("a verdict");
+                assert!(["slower", "faster", "same", "undecided"].contains(&verdict), "{comparison}");
+                // So short a window may pass without a tick of the host's CPU clock, which is 10 ms.
+                assert!(metric == "cpu_per_io" || comparison["rounds"] == 3, "{comparison}");
+            }
+        }
+        for target in json["targets"].as_array().expect("targets") {
+            let guest = target["name"] != "host-file";
+            let layers: Vec<&str> = target["layers"]
+                .as_array()
+                .expect("layers")
+                .iter()
+                .filter_map(|l| l["name"].as_str())
+                .collect();
+            assert_eq!(layers.contains(&"guest"), guest, "{layers:?}");
+            assert!(layers.len() >= 2, "{layers:?}");
+            assert_eq!(target["emulated"], guest && json["run"]["environment"]["accel"] == "tcg");
+        }
+        for measurement in json["measurements"].as_array().expect("measurements") {
+            // Absent where so short a window saw no tick.
+            assert!(measurement["metrics"].get("cpu_per_io").is_none_or(|ns| ns.as_f64() > Some(0.0)));
+            assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+        }
+        let report = fs::read_to_string(lab.path("report.html")).expect("a report");
+        for word in ["host-file", "vm-raw", "vm-qcow2", "vm-qcow2-snapshot", "randread-4k-qd1", "qemu-system"]
+        {
+            assert!(report.contains(word), "{word}");
+        }
+        lab.assert_nothing_left();
+    }
+
+    #[test]
+    fn a_plan_is_carried_out() {
+        require!(guests);
+        let lab = Lab::new();
+        let plan = lab.plan(
+            r#"
+            name = "cache modes"
+            repeat = 2
+            [defaults]
+            size = "32m"
+            runtime = "300ms"
+            ramp_time = "100ms"
+            [[target]]
+            name = "host"
+            file = { dir = "WORK", preallocation = "falloc" }
+            [[target]]
+            name = "writeback"
+            file = { dir = "WORK", format = "qcow2" }
+            guest = { cache = "writeback", aio = "threads", iothread = false }
+            [[target]]
+            name = "directsync"
+            file = { dir = "WORK" }
+            guest = { cache = "directsync", aio = "native", vcpus = 2 }
+            [[workload]]
+            rw = "randrw"
+            rwmixread = 70
+            iodepth = 8
+            "#,
+        );
+        let json = lab.json(&["run", plan.to_str().expect("utf-8"), "--yes", "--json", "-"]);
+        assert_eq!(order(&json).len(), 6);
+        assert_eq!(json["workloads"][0]["name"], "randrw-4k-qd8");
+        lab.assert_nothing_left();
+    }
 }

@@ -143,39 +143,6 @@ mod alone {
     }
 
     #[test]
-    fn guests_are_reached_by_every_card_and_way() {
-        require!(guests);
-        if !can_make_namespaces() {
-            return;
-        }
-        let lab = Lab::alone();
-        let before = left();
-        let rungs = ["--rungs", "veth,vm-virtio,vm-e1000,vm-user", "--workloads", "tcp-upload,udp-rtt"];
-        let json = ladder(&lab, &[&rungs[..], &["--together"]].concat());
-        let run = stored(&lab);
-        let targets: BTreeSet<&str> = run.measurements.iter().map(|m| m.target.as_str()).collect();
-        let beside = ["vm-e1000-and-host", "vm-user-and-host", "vm-virtio-and-host"];
-        assert_eq!(targets, beside.into_iter().chain(["veth", "vm-e1000", "vm-user", "vm-virtio"]).collect());
-        for m in &run.measurements {
-            let guest = m.target.starts_with("vm-");
-            assert!(m.outcome.tallies.ios() > 0, "{} {}", m.target, m.workload);
-            assert_eq!(m.outcome.inside.is_some(), guest, "{}: a guest sees its own CPUs", m.target);
-            assert_eq!(
-                m.neighbour.as_ref().map(|share| share.tallies.bytes() > 0),
-                m.target.ends_with("-and-host").then_some(true)
-            );
-        }
-        let slower = json["comparisons"].as_array().expect("comparisons").iter().any(|comparison| {
-            comparison["target"] == "vm-e1000"
-                && comparison["metric"] == "bytes_per_s"
-                && comparison["ratio"].as_f64() < Some(1.0)
-        });
-        assert!(slower, "an emulated card carries less than a pair of virtual ones: {json}");
-        assert_eq!(left(), before);
-        lab.assert_nothing_left();
-    }
-
-    #[test]
     fn killed_at_a_measurement_it_can_be_cleaned() {
         if !can_make_namespaces() {
             return;
@@ -192,5 +159,50 @@ mod alone {
         let clean = lab.run(&["clean"]);
         assert!(clean.status.success(), "{}", text(&clean.stderr));
         assert_eq!(left(), before);
+    }
+}
+
+mod guests {
+    use super::*;
+
+    /// Tests that have the machine to themselves.
+    mod alone {
+        use super::*;
+
+        #[test]
+        fn guests_are_reached_by_every_card_and_way() {
+            require!(guests);
+            if !can_make_namespaces() {
+                return;
+            }
+            let lab = Lab::alone();
+            let before = left();
+            let rungs = ["--rungs", "veth,vm-virtio,vm-e1000,vm-user", "--workloads", "tcp-upload,udp-rtt"];
+            let json = ladder(&lab, &[&rungs[..], &["--together"]].concat());
+            let run = stored(&lab);
+            let targets: BTreeSet<&str> = run.measurements.iter().map(|m| m.target.as_str()).collect();
+            let beside = ["vm-e1000-and-host", "vm-user-and-host", "vm-virtio-and-host"];
+            assert_eq!(
+                targets,
+                beside.into_iter().chain(["veth", "vm-e1000", "vm-user", "vm-virtio"]).collect()
+            );
+            for m in &run.measurements {
+                let guest = m.target.starts_with("vm-");
+                assert!(m.outcome.tallies.ios() > 0, "{} {}", m.target, m.workload);
+                assert_eq!(m.outcome.inside.is_some(), guest, "{}: a guest sees its own CPUs", m.target);
+                assert_eq!(
+                    m.neighbour.as_ref().map(|share| share.tallies.bytes() > 0),
+                    m.target.ends_with("-and-host").then_some(true)
+                );
+            }
+            let slower = json["comparisons"].as_array().expect("comparisons").iter().any(|comparison| {
+                comparison["target"] == "vm-e1000"
+                    && comparison["metric"] == "bytes_per_s"
+                    && comparison["ratio"].as_f64() < Some(1.0)
+            });
+            assert!(slower, "an emulated card carries less than a pair of virtual ones: {json}");
+            assert_eq!(left(), before);
+            lab.assert_nothing_left();
+        }
     }
 }

@@ -49,7 +49,7 @@ fn the_rounds_of_a_plan_with_a_time_follow_from_what_the_command_line_says() {
         let shown = stdout(&lab.run(&[&["plan", "show", &plan, "--toml"], more].concat()));
         Plan::from_toml(&shown).expect("a plan")
     };
-    let most = |plan: &Plan| plan.until_decided.as_ref().map(|until| until.max_rounds);
+    let most = |plan: &Plan| plan.until_decided().map(|until| until.max_rounds);
     let (short, long, fixed) =
         (read(&[]), read(&["--runtime", "1900ms"]), read(&["--repeat", "7", "--runtime", "1900ms"]));
     assert_eq!(most(&short), Some(60));
@@ -253,37 +253,6 @@ fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
     assert_eq!(run["workloads"], ladder["workloads"]);
 }
 
-#[test]
-fn a_domains_disk_is_measured_beside_what_might_be_done_otherwise() {
-    require!(guests);
-    let lab = Lab::new();
-    let work = lab.work();
-    let domain = lab.path("domain.xml");
-    fs::write(&domain, include_str!("../../../testbed/tests/system/libvirt/cloud-image.xml"))
-        .expect("written");
-    let ladder = ["ladder", work.to_str().expect("utf-8"), "--like", domain.to_str().expect("utf-8")];
-    let short = ["--workloads", "randread-4k-qd1", "--repeat", "1", "--size", "16m", "--runtime", "200ms"];
-    let ladder = [&ladder[..], &short, &["--ramp-time", "0s", "--yes", "--json", "-"]].concat();
-    let names = |output: &Output| {
-        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let all = json["measurements"].as_array().expect("measurements").iter();
-        let mut all: Vec<String> = all.filter_map(|one| Some(one["target"].as_str()?.to_owned())).collect();
-        all.sort_unstable();
-        all
-    };
-    let rungs =
-        ["aio-io_uring", "bus-virtio-blk", "cache-none", "cache-none-aio-native", "format-raw", "host-file"];
-    let guests = lab.run(&[&ladder[..], &["--emulated"]].concat());
-    assert_eq!(names(&guests), [&rungs[..], &["like-cloud_test__1_"]].concat(), "{}", text(&guests.stderr));
-    // Where guests do not run natively the disks are measured without: the bus is none of theirs.
-    let without = lab.run(&ladder);
-    if text(&without.stderr).contains("Its disk without a guest: ") {
-        let rungs = ["aio-io_uring", "cache-none", "cache-none-aio-native", "format-raw", "host-file"];
-        assert_eq!(names(&without), [&rungs[..], &["like-cloud_test__1_"]].concat());
-    }
-    lab.assert_nothing_left();
-}
-
 /// The targets of a worked plan that are built where tests are to be quick: its baseline, its first and its last. `guest::axes` boots
 /// every kind of guest.
 const FEW: usize = 3;
@@ -343,40 +312,6 @@ fn disk_formats() {
 }
 
 #[test]
-fn cache_modes() {
-    carried_out("cache-modes.toml");
-}
-
-#[test]
-fn bus_types() {
-    // Debian's kernel for clouds, which guests boot where it is there, has no AHCI.
-    require!(kernel "ahci");
-    let sata = GuestSpec { bus: Bus::Sata, ..GuestSpec::default() };
-    let has_ahci = |image: &PathBuf| {
-        Kernel::find(Path::new("/"), "", Some(image), None)
-            .is_ok_and(|kernel| modules::check(&kernel.modules, &modules::needed(&sata, None)).is_ok())
-    };
-    let images = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
-    let image = images.into_iter().find(has_ahci).expect("a kernel with AHCI").display().to_string();
-    carried_out_with("bus-types.toml", &["--kernel", &image], |text| text);
-}
-
-#[test]
-fn queue_depth_and_io_threads() {
-    carried_out("queue-depth.toml");
-}
-
-#[test]
-fn filesystems_in_the_guest() {
-    carried_out("guest-filesystems.toml");
-}
-
-#[test]
-fn noisy_neighbours() {
-    carried_out("noisy-neighbours.toml");
-}
-
-#[test]
 fn jobs_beside_one_another_are_told_apart() {
     let lab = Lab::new();
     let plan = lab.plan(
@@ -396,4 +331,86 @@ fn jobs_beside_one_another_are_told_apart() {
     let tables = text(&lab.run(&["report", "1", "--detail"]).stdout);
     assert!(tables.contains("8k random read") && tables.contains(" + 4k sequential write"), "{tables}");
     lab.assert_nothing_left();
+}
+
+mod guests {
+    use super::*;
+
+    #[test]
+    fn a_domains_disk_is_measured_beside_what_might_be_done_otherwise() {
+        require!(guests);
+        let lab = Lab::new();
+        let work = lab.work();
+        let domain = lab.path("domain.xml");
+        fs::write(&domain, include_str!("../../../testbed/tests/system/libvirt/cloud-image.xml"))
+            .expect("written");
+        let ladder = ["ladder", work.to_str().expect("utf-8"), "--like", domain.to_str().expect("utf-8")];
+        let short =
+            ["--workloads", "randread-4k-qd1", "--repeat", "1", "--size", "16m", "--runtime", "200ms"];
+        let ladder = [&ladder[..], &short, &["--ramp-time", "0s", "--yes", "--json", "-"]].concat();
+        let names = |output: &Output| {
+            let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let all = json["measurements"].as_array().expect("measurements").iter();
+            let mut all: Vec<String> =
+                all.filter_map(|one| Some(one["target"].as_str()?.to_owned())).collect();
+            all.sort_unstable();
+            all
+        };
+        let rungs = [
+            "aio-io_uring",
+            "bus-virtio-blk",
+            "cache-none",
+            "cache-none-aio-native",
+            "format-raw",
+            "host-file",
+        ];
+        let guests = lab.run(&[&ladder[..], &["--emulated"]].concat());
+        assert_eq!(
+            names(&guests),
+            [&rungs[..], &["like-cloud_test__1_"]].concat(),
+            "{}",
+            text(&guests.stderr)
+        );
+        // Where guests do not run natively the disks are measured without: the bus is none of theirs.
+        let without = lab.run(&ladder);
+        if text(&without.stderr).contains("Its disk without a guest: ") {
+            let rungs = ["aio-io_uring", "cache-none", "cache-none-aio-native", "format-raw", "host-file"];
+            assert_eq!(names(&without), [&rungs[..], &["like-cloud_test__1_"]].concat());
+        }
+        lab.assert_nothing_left();
+    }
+
+    #[test]
+    fn cache_modes() {
+        carried_out("cache-modes.toml");
+    }
+
+    #[test]
+    fn bus_types() {
+        // Debian's kernel for clouds, which guests boot where it is there, has no AHCI.
+        require!(kernel "ahci");
+        let sata = GuestSpec { bus: Bus::Sata, ..GuestSpec::default() };
+        let has_ahci = |image: &PathBuf| {
+            Kernel::find(Path::new("/"), "", Some(image), None)
+                .is_ok_and(|kernel| modules::check(&kernel.modules, &modules::needed(&sata, None)).is_ok())
+        };
+        let images = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
+        let image = images.into_iter().find(has_ahci).expect("a kernel with AHCI").display().to_string();
+        carried_out_with("bus-types.toml", &["--kernel", &image], |text| text);
+    }
+
+    #[test]
+    fn queue_depth_and_io_threads() {
+        carried_out("queue-depth.toml");
+    }
+
+    #[test]
+    fn filesystems_in_the_guest() {
+        carried_out("guest-filesystems.toml");
+    }
+
+    #[test]
+    fn noisy_neighbours() {
+        carried_out("noisy-neighbours.toml");
+    }
 }

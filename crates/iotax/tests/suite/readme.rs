@@ -63,34 +63,6 @@ fn every_command_of_the_readme_is_carried_out_here() {
     assert_eq!(commands(README), known);
 }
 
-#[test]
-fn the_readme_holds() {
-    require!(guests);
-    let Some(sshd) = Sshd::start("") else { return };
-    let plan = sshd.lab.short_plan("repeat = 2", "8m", "[[workload]]\nrw = \"randread\"\n");
-    let job = "[global]\nsize=8m\nruntime=1\ntime_based\n[a]\nrw=randread\n";
-    fs::write(sshd.lab.path("job.fio"), job).expect("written");
-    // The other side of A and B.
-    let first =
-        sshd.run(&["run", plan.to_str().expect("utf-8"), "--repeat", "3", "--ramp-time", "0", "--yes"]);
-    assert!(first.status.success(), "{}", text(&first.stderr));
-    let _server = Ends(start_until(&mut carried_out(&sshd, SERVER, ""), "listening on"));
-    let _browser = Ends(start_until(&mut carried_out(&sshd, BROWSER, "--listen 127.0.0.1:0"), "Serving"));
-    for (command, more) in COMMANDS {
-        if command == TUNED && !rustix::process::geteuid().is_root() {
-            continue;
-        }
-        let output = carried_out(&sshd, command, more).stdin(Stdio::null()).output().expect("it starts");
-        let (code, said) = (output.status.code(), text(&output.stderr));
-        // Two runs of 0.2 s may differ by more than 5%, or tell too little to be judged.
-        let may_trip = command.contains("--fail-if") && matches!(code, Some(1 | 5));
-        assert!(code == Some(0) || may_trip, "{command} {more}: {code:?}: {said}");
-        assert!(!output.stdout.is_empty(), "{command}: nothing was shown");
-    }
-    let cleaned = carried_out(&sshd, "iotax clean", "").output().expect("it starts");
-    assert!(text(&cleaned.stdout).contains("nothing was left behind"), "{}", text(&cleaned.stdout));
-}
-
 /// A command of the README with the reader's places put in and words added.
 fn carried_out(sshd: &Sshd, command: &str, more: &str) -> Command {
     let lab = &sshd.lab;
@@ -140,5 +112,37 @@ impl Drop for Ends {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+mod guests {
+    use super::*;
+
+    #[test]
+    fn the_readme_holds() {
+        require!(guests);
+        let Some(sshd) = Sshd::start("") else { return };
+        let plan = sshd.lab.short_plan("repeat = 2", "8m", "[[workload]]\nrw = \"randread\"\n");
+        let job = "[global]\nsize=8m\nruntime=1\ntime_based\n[a]\nrw=randread\n";
+        fs::write(sshd.lab.path("job.fio"), job).expect("written");
+        // The other side of A and B.
+        let first =
+            sshd.run(&["run", plan.to_str().expect("utf-8"), "--repeat", "3", "--ramp-time", "0", "--yes"]);
+        assert!(first.status.success(), "{}", text(&first.stderr));
+        let _server = Ends(start_until(&mut carried_out(&sshd, SERVER, ""), "listening on"));
+        let _browser = Ends(start_until(&mut carried_out(&sshd, BROWSER, "--listen 127.0.0.1:0"), "Serving"));
+        for (command, more) in COMMANDS {
+            if command == TUNED && !rustix::process::geteuid().is_root() {
+                continue;
+            }
+            let output = carried_out(&sshd, command, more).stdin(Stdio::null()).output().expect("it starts");
+            let (code, said) = (output.status.code(), text(&output.stderr));
+            // Two runs of 0.2 s may differ by more than 5%, or tell too little to be judged.
+            let may_trip = command.contains("--fail-if") && matches!(code, Some(1 | 5));
+            assert!(code == Some(0) || may_trip, "{command} {more}: {code:?}: {said}");
+            assert!(!output.stdout.is_empty(), "{command}: nothing was shown");
+        }
+        let cleaned = carried_out(&sshd, "iotax clean", "").output().expect("it starts");
+        assert!(text(&cleaned.stdout).contains("nothing was left behind"), "{}", text(&cleaned.stdout));
     }
 }

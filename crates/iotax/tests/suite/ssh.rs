@@ -229,51 +229,55 @@ fn the_program_finds_a_place_where_it_can_be_executed() {
     sshd.assert_nothing_left();
 }
 
-/// Works with a guest of any hypervisor, as ssh is the only way in.
-#[test]
-fn the_disk_of_a_guest_is_measured_over_ssh() {
-    require!(program "ssh", "ssh-keygen");
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-    let extras = Extras {
-        programs: &["sshd"],
-        modules: &["virtio_net"],
-        disks: &[Bytes(64 << 20)],
-        ssh: Some(port),
-        ..Extras::default()
-    };
-    let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
-    sshd::make_client(&guest.lab, port);
-    guest.sh("mkdir -p /etc /root/.ssh /run/sshd /tmp && ip link set lo up && ip link set eth0 up");
-    guest.sh("ip addr add 10.0.2.15/24 dev eth0");
-    let users = "root:x:0:0::/root:/bin/sh\nsshd:x:100:100::/run/sshd:/bin/false\n";
-    let key = |name: &str| fs::read_to_string(guest.lab.path("ssh").join(name)).expect("made");
-    for (path, content) in [
-        ("/etc/passwd", users.to_owned()),
-        ("/etc/host_key", key("host")),
-        ("/root/.ssh/authorized_keys", key("user.pub")),
-        ("/etc/sshd_config", sshd::sshd_config("/etc/host_key")),
-    ] {
-        guest.sh(&format!("printf '{}' > {path} && chmod 600 {path}", content.replace('\n', "\\n")));
-    }
-    guest.sh(
-        "/lab/sshd -f /etc/sshd_config > /tmp/sshd.log 2>&1 || cat /tmp/sshd.log; [ ! -s /tmp/sshd.log ]",
-    );
+mod guests {
+    use super::*;
 
-    let url = format!("ssh://root@127.0.0.1:{port}/dev/vda");
-    let before = guest.sh("ls /tmp");
-    let bench = sshd::client(&guest.lab)
-        .args(["bench", &url, "--runtime", "1s", "--ramp-time", "0s", "--json", "-"])
-        .output()
-        .expect("iotax starts");
-    assert!(bench.status.success(), "{}", text(&bench.stderr));
-    let run: Value = serde_json::from_slice(&bench.stdout).expect("JSON");
-    let layers = run["targets"][0]["layers"].as_array().expect("layers");
-    let names: Vec<&str> = layers.iter().map(|layer| layer["name"].as_str().expect("a name")).collect();
-    assert_eq!(names, ["vda", "root@127.0.0.1"], "{layers:?}");
-    let machine = layers[1]["detail"].as_str().expect("text");
-    assert!(machine.contains("1 CPU") && machine.contains("a guest of "), "{machine}");
-    eprintln!("{machine}\n{}", run["targets"][0]);
-    assert_eq!(guest.sh("ls /tmp"), before, "left in the guest");
-    guest.lab.assert_nothing_left();
+    /// Works with a guest of any hypervisor, as ssh is the only way in.
+    #[test]
+    fn the_disk_of_a_guest_is_measured_over_ssh() {
+        require!(program "ssh", "ssh-keygen");
+        let port =
+            std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let extras = Extras {
+            programs: &["sshd"],
+            modules: &["virtio_net"],
+            disks: &[Bytes(64 << 20)],
+            ssh: Some(port),
+            ..Extras::default()
+        };
+        let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
+        sshd::make_client(&guest.lab, port);
+        guest.sh("mkdir -p /etc /root/.ssh /run/sshd /tmp && ip link set lo up && ip link set eth0 up");
+        guest.sh("ip addr add 10.0.2.15/24 dev eth0");
+        let users = "root:x:0:0::/root:/bin/sh\nsshd:x:100:100::/run/sshd:/bin/false\n";
+        let key = |name: &str| fs::read_to_string(guest.lab.path("ssh").join(name)).expect("made");
+        for (path, content) in [
+            ("/etc/passwd", users.to_owned()),
+            ("/etc/host_key", key("host")),
+            ("/root/.ssh/authorized_keys", key("user.pub")),
+            ("/etc/sshd_config", sshd::sshd_config("/etc/host_key")),
+        ] {
+            guest.sh(&format!("printf '{}' > {path} && chmod 600 {path}", content.replace('\n', "\\n")));
+        }
+        guest.sh(
+            "/lab/sshd -f /etc/sshd_config > /tmp/sshd.log 2>&1 || cat /tmp/sshd.log; [ ! -s /tmp/sshd.log ]",
+        );
+
+        let url = format!("ssh://root@127.0.0.1:{port}/dev/vda");
+        let before = guest.sh("ls /tmp");
+        let bench = sshd::client(&guest.lab)
+            .args(["bench", &url, "--runtime", "1s", "--ramp-time", "0s", "--json", "-"])
+            .output()
+            .expect("iotax starts");
+        assert!(bench.status.success(), "{}", text(&bench.stderr));
+        let run: Value = serde_json::from_slice(&bench.stdout).expect("JSON");
+        let layers = run["targets"][0]["layers"].as_array().expect("layers");
+        let names: Vec<&str> = layers.iter().map(|layer| layer["name"].as_str().expect("a name")).collect();
+        assert_eq!(names, ["vda", "root@127.0.0.1"], "{layers:?}");
+        let machine = layers[1]["detail"].as_str().expect("text");
+        assert!(machine.contains("1 CPU") && machine.contains("a guest of "), "{machine}");
+        eprintln!("{machine}\n{}", run["targets"][0]);
+        assert_eq!(guest.sh("ls /tmp"), before, "left in the guest");
+        guest.lab.assert_nothing_left();
+    }
 }

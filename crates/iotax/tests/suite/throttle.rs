@@ -187,29 +187,39 @@ mod alone {
             assert!((rate / RATE - 1.0).abs() < near, "{answer}");
         }
     }
+}
 
-    /// The same by version 2 of control groups, which this machine may not have, and for writes.
-    #[test]
-    fn a_guest_runs_at_the_rate_of_its_group() {
-        let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
-        guest.sh("insmod /lab/null_blk.ko nr_devices=1 gb=1; mount -t cgroup2 cgroup2 /sys/fs/cgroup");
-        guest.sh(
-        "cd /sys/fs/cgroup; echo +io > cgroup.subtree_control; mkdir slow; echo $agent > slow/cgroup.procs",
-    );
-        guest.sh("echo $(cat /sys/block/nullb0/dev) riops=500 wiops=250 > /sys/fs/cgroup/slow/io.max");
-        for (rw, rate) in [(Rw::RandRead, 500.0), (Rw::RandWrite, 250.0)] {
-            let keys = WorkloadKeys {
-                rw: Some(rw),
-                iodepth: Some(4),
-                runtime: Some(Nanos::from_secs(4)),
-                ..WorkloadKeys::default()
-            };
-            let outcome = guest.measure(Path::new("/dev/nullb0"), Bytes(64 << 20), &keys).expect("measured");
-            let iops = outcome.tallies.ios() as f64 * 1e9 / outcome.duration_ns as f64;
-            let mean_s = outcome.tallies.latency().mean().expect("I/Os") / 1e9;
-            eprintln!("{rw}: {iops:.1} IOPS, mean {:.3} ms", mean_s * 1e3);
-            assert!((iops / rate - 1.0).abs() <= 0.02, "{rw}: {iops} IOPS");
-            assert!((iops * mean_s / 4.0 - 1.0).abs() <= 0.03, "{rw}: {iops} IOPS of {mean_s} s");
+mod guests {
+    use super::*;
+
+    /// Tests that have the machine to themselves.
+    mod alone {
+        use super::*;
+
+        /// The same by version 2 of control groups, which this machine may not have, and for writes.
+        #[test]
+        fn a_guest_runs_at_the_rate_of_its_group() {
+            let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
+            guest.sh("insmod /lab/null_blk.ko nr_devices=1 gb=1; mount -t cgroup2 cgroup2 /sys/fs/cgroup");
+            guest.sh(
+            "cd /sys/fs/cgroup; echo +io > cgroup.subtree_control; mkdir slow; echo $agent > slow/cgroup.procs",
+        );
+            guest.sh("echo $(cat /sys/block/nullb0/dev) riops=500 wiops=250 > /sys/fs/cgroup/slow/io.max");
+            for (rw, rate) in [(Rw::RandRead, 500.0), (Rw::RandWrite, 250.0)] {
+                let keys = WorkloadKeys {
+                    rw: Some(rw),
+                    iodepth: Some(4),
+                    runtime: Some(Nanos::from_secs(4)),
+                    ..WorkloadKeys::default()
+                };
+                let outcome =
+                    guest.measure(Path::new("/dev/nullb0"), Bytes(64 << 20), &keys).expect("measured");
+                let iops = outcome.tallies.ios() as f64 * 1e9 / outcome.duration_ns as f64;
+                let mean_s = outcome.tallies.latency().mean().expect("I/Os") / 1e9;
+                eprintln!("{rw}: {iops:.1} IOPS, mean {:.3} ms", mean_s * 1e3);
+                assert!((iops / rate - 1.0).abs() <= 0.02, "{rw}: {iops} IOPS");
+                assert!((iops * mean_s / 4.0 - 1.0).abs() <= 0.03, "{rw}: {iops} IOPS of {mean_s} s");
+            }
         }
     }
 }

@@ -15,44 +15,6 @@ use crate::lab_guest::LabGuest;
 
 const MS: f64 = 1e6;
 
-/// A device that takes 5 ms for each I/O, by a timer, and a device-mapper device on it. Half a bucket is 3%; a timer may be late.
-#[test]
-fn a_delay_of_a_device_is_its_mean_and_its_p99_and_layers_add_up() {
-    const TRUTH: f64 = 5.0 * MS;
-    let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
-    guest.sh("insmod /lab/null_blk.ko nr_devices=0");
-    guest
-        .sh("cd /sys/kernel/config/nullb && mkdir slow && cd slow && echo 64 > size && echo 2 > irqmode && \
-         echo 5000000 > completion_nsec && echo 1 > power");
-    guest.map("above", &["0 131072 linear /dev/slow 0".to_owned()]);
-    guest.sh("dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=1 2>/dev/null");
-    guest.sh("(while dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=2000 2>/dev/null; do :; done) &");
-    let told = guest.sh("iotax top --once --json - --interval 500ms");
-    let frame: Value = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
-    assert_eq!(frame["percentiles"]["source"], "bpf", "{frame}");
-    let layer = |name: &str| {
-        let layers = frame["layers"].as_array().expect("layers");
-        layers.iter().find(|layer| layer["name"] == name).unwrap_or_else(|| panic!("{name}: {frame}")).clone()
-    };
-    let (slow, above) = (layer("slow"), layer("dm-0"));
-    let figure = |layer: &Value, key: &str| layer[key].as_f64().unwrap_or_else(|| panic!("{key}: {layer}"));
-    for key in ["read_latency_ns", "read_p99_ns", "device_latency_ns"] {
-        let ns = figure(&slow, key);
-        assert!((0.97 * TRUTH..1.1 * TRUTH).contains(&ns), "{key}: {ns} ns instead of {TRUTH}: {slow}");
-    }
-    assert!(above.get("read_p99_ns").is_none(), "it has no requests: {above}");
-    assert_eq!(
-        (&above["title"], &above["on"][0], &above["depth"]),
-        (&"above".into(), &"slow".into(), &1.into())
-    );
-    for key in ["read_iops", "read_bytes_per_s", "queue", "busy"] {
-        let (below, above) = (figure(&slow, key), figure(&above, key));
-        assert!((above / below - 1.0).abs() < 0.02, "{key}: {above} above, {below} below");
-    }
-    let busy = figure(&slow, "busy");
-    assert!(busy > 0.9, "one I/O is always in flight: {slow}");
-}
-
 /// A recording of a few readings.
 fn record(lab: &Lab, name: &str, readings: usize) {
     let file = lab.path(name);
@@ -322,4 +284,52 @@ fn the_bpf_object_is_what_its_source_compiles_to() {
         read(&built) == read(&top.join("crates/top/bpf/latency.bpf.o")),
         "run scripts/bpf and commit crates/top/bpf/latency.bpf.o"
     );
+}
+
+mod guests {
+    use super::*;
+
+    /// A device that takes 5 ms for each I/O, by a timer, and a device-mapper device on it. Half a bucket is 3%; a timer may be late.
+    #[test]
+    fn a_delay_of_a_device_is_its_mean_and_its_p99_and_layers_add_up() {
+        const TRUTH: f64 = 5.0 * MS;
+        let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
+        guest.sh("insmod /lab/null_blk.ko nr_devices=0");
+        guest.sh(
+            "cd /sys/kernel/config/nullb && mkdir slow && cd slow && echo 64 > size && echo 2 > irqmode && \
+             echo 5000000 > completion_nsec && echo 1 > power",
+        );
+        guest.map("above", &["0 131072 linear /dev/slow 0".to_owned()]);
+        guest.sh("dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=1 2>/dev/null");
+        guest.sh("(while dd if=/dev/mapper/above of=/dev/null bs=4k iflag=direct count=2000 2>/dev/null; do :; done) &");
+        let told = guest.sh("iotax top --once --json - --interval 500ms");
+        let frame: Value = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
+        assert_eq!(frame["percentiles"]["source"], "bpf", "{frame}");
+        let layer = |name: &str| {
+            let layers = frame["layers"].as_array().expect("layers");
+            layers
+                .iter()
+                .find(|layer| layer["name"] == name)
+                .unwrap_or_else(|| panic!("{name}: {frame}"))
+                .clone()
+        };
+        let (slow, above) = (layer("slow"), layer("dm-0"));
+        let figure =
+            |layer: &Value, key: &str| layer[key].as_f64().unwrap_or_else(|| panic!("{key}: {layer}"));
+        for key in ["read_latency_ns", "read_p99_ns", "device_latency_ns"] {
+            let ns = figure(&slow, key);
+            assert!((0.97 * TRUTH..1.1 * TRUTH).contains(&ns), "{key}: {ns} ns instead of {TRUTH}: {slow}");
+        }
+        assert!(above.get("read_p99_ns").is_none(), "it has no requests: {above}");
+        assert_eq!(
+            (&above["title"], &above["on"][0], &above["depth"]),
+            (&"above".into(), &"slow".into(), &1.into())
+        );
+        for key in ["read_iops", "read_bytes_per_s", "queue", "busy"] {
+            let (below, above) = (figure(&slow, key), figure(&above, key));
+            assert!((above / below - 1.0).abs() < 0.02, "{key}: {above} above, {below} below");
+        }
+        let busy = figure(&slow, "busy");
+        assert!(busy > 0.9, "one I/O is always in flight: {slow}");
+    }
 }

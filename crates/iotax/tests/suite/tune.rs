@@ -112,39 +112,6 @@ fn after_a_kill_clean_puts_settings_back() {
     lab.assert_nothing_left();
 }
 
-/// Read-ahead decides how often a buffered reader waits for a device on which every request takes 5 ms. The age of dirty data has
-/// nothing to do with it.
-#[test]
-fn a_setting_with_an_effect_is_recommended_and_one_without_is_not() {
-    let Some(mut guest) = boot(&Extras { exact_time: true, ..Extras::default() }) else { return };
-    guest.sh("insmod /lab/brd.ko rd_nr=1 rd_size=65536");
-    guest.map("slow", &["0 131072 delay /dev/ram0 0 5".to_owned()]);
-    guest.sh("dd if=/dev/urandom of=/dev/mapper/slow bs=1M count=16; sync");
-    let ahead = "/sys/block/dm-0/queue/read_ahead_kb";
-    guest.sh(&format!("echo 16 > {ahead}"));
-    let all = format!("cat {ahead} /proc/sys/vm/dirty_expire_centisecs /proc/sys/vm/dirty_ratio");
-    let before = guest.sh(&all);
-    let tried = "read_ahead_kb=4:256,dirty_expire_centisecs=6000";
-    let work = "--rw read --bs 4k --direct=0 --size 16m --runtime 150ms --ramp-time 0s";
-    let command = format!("iotax tune /dev/mapper/slow --try {tried} {work} --time 10s --yes --json");
-    let (code, printed) = guest.try_sh(&format!("{command} 2> /tmp/said"));
-    let said = guest.sh("cat /tmp/said");
-    let json: Value =
-        serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed} {said}"));
-    eprintln!("{said}");
-    assert_eq!(code, "0", "{said}");
-    assert_valid(&json);
-    let recommended: Vec<String> = json["recommended"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .map(|one| format!("{}={}", one["setting"], one["value"]).replace('"', ""))
-        .collect();
-    assert_eq!(recommended, ["read_ahead_kb=256"], "{said}");
-    assert_eq!(json["confirmation"]["outcome"], "pays");
-    assert_eq!(guest.sh(&all), before, "put back");
-}
-
 /// Multipath maps over the same two paths, by name. Each path serves 4 requests of 5 ms at a time.
 const MAPS: [(&str, &str); 5] = [
     ("failover", "2 1 round-robin 0 1 1 /dev/sda 1 round-robin 0 1 1 /dev/sdb 1"),
@@ -154,41 +121,79 @@ const MAPS: [(&str, &str); 5] = [
     ("service-time", "1 1 service-time 0 2 2 /dev/sda 1 1 /dev/sdb 1 1"),
 ];
 
-/// The example of docs/tune.md: maps with different settings over the same paths are targets of one run.
-#[test]
-fn multipath_settings_are_compared_by_maps_over_the_same_paths() {
-    let modules = ["dm_multipath", "dm_round_robin", "dm_queue_length", "dm_service_time"];
-    let extras = Extras { programs: &["wipefs"], modules: &modules, exact_time: true, ..Extras::default() };
-    let Some(mut guest) = boot(&extras) else { return };
-    guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=64 add_host=2 ndelay=5000000");
-    guest.sh("for wait in $(seq 50); do [ -b /dev/sdb ] && break; usleep 100000; done; [ -b /dev/sdb ]");
-    guest.sh("for disk in sda sdb; do echo 4 > /sys/block/$disk/device/queue_depth; done");
-    guest.sh("dd if=/dev/urandom of=/dev/sda bs=1M count=8; sync");
-    let maps = if iotax_testkit::thorough() { &MAPS[..] } else { &MAPS[..3] };
-    for (name, paths) in maps {
-        guest.map(name, &[format!("0 131072 multipath 1 queue_if_no_path 0 {paths}")]);
-    }
-    // The kernel takes 1 for any other number of requests in a row on a path, and says so.
-    let table = guest.sh("dmsetup table rr-1000");
-    assert!(!table.contains("1000"), "{table}");
+mod guests {
+    use super::*;
 
-    let target = |(name, _): &(&str, &str)| {
-        format!("[[target]]\\nname = \"{name}\"\\npath = \"/dev/mapper/{name}\"\\n")
-    };
-    let targets = maps.iter().map(target).collect::<String>();
-    let work = "[[workload]]\\nrw = \"randread\"\\niodepth = 32\\nsize = \"8m\"\\nruntime = \"150ms\"\\nramp_time = \"50ms\"\\n";
-    guest.sh(&format!("printf 'repeat = 3\\n{targets}{work}' > /tmp/plan.toml"));
-    let (code, printed) = guest.try_sh("iotax run /tmp/plan.toml --yes --json - 2> /tmp/said");
-    let said = guest.sh("cat /tmp/said");
-    eprintln!("{said}");
-    assert_eq!(code, "0", "{said}");
-    let json: Value = serde_json::from_str(&printed).expect("JSON");
-    let comparisons = json["comparisons"].as_array().expect("comparisons");
-    for (name, _) in &maps[1..] {
-        let is_it = |c: &&Value| c["target"] == *name && c["metric"] == "iops";
-        let compared = comparisons.iter().find(is_it).expect("compared");
-        let ratio = compared["ratio"].as_f64().expect("a ratio");
-        assert!((1.8..=2.2).contains(&ratio), "two paths serve twice as much: {name} {ratio}");
-        assert_eq!(compared["verdict"], "faster", "{said}");
+    /// Read-ahead decides how often a buffered reader waits for a device on which every request takes 5 ms. The age of dirty data has
+    /// nothing to do with it.
+    #[test]
+    fn a_setting_with_an_effect_is_recommended_and_one_without_is_not() {
+        let Some(mut guest) = boot(&Extras { exact_time: true, ..Extras::default() }) else { return };
+        guest.sh("insmod /lab/brd.ko rd_nr=1 rd_size=65536");
+        guest.map("slow", &["0 131072 delay /dev/ram0 0 5".to_owned()]);
+        guest.sh("dd if=/dev/urandom of=/dev/mapper/slow bs=1M count=16; sync");
+        let ahead = "/sys/block/dm-0/queue/read_ahead_kb";
+        guest.sh(&format!("echo 16 > {ahead}"));
+        let all = format!("cat {ahead} /proc/sys/vm/dirty_expire_centisecs /proc/sys/vm/dirty_ratio");
+        let before = guest.sh(&all);
+        let tried = "read_ahead_kb=4:256,dirty_expire_centisecs=6000";
+        let work = "--rw read --bs 4k --direct=0 --size 16m --runtime 150ms --ramp-time 0s";
+        let command = format!("iotax tune /dev/mapper/slow --try {tried} {work} --time 10s --yes --json");
+        let (code, printed) = guest.try_sh(&format!("{command} 2> /tmp/said"));
+        let said = guest.sh("cat /tmp/said");
+        let json: Value =
+            serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed} {said}"));
+        eprintln!("{said}");
+        assert_eq!(code, "0", "{said}");
+        assert_valid(&json);
+        let recommended: Vec<String> = json["recommended"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|one| format!("{}={}", one["setting"], one["value"]).replace('"', ""))
+            .collect();
+        assert_eq!(recommended, ["read_ahead_kb=256"], "{said}");
+        assert_eq!(json["confirmation"]["outcome"], "pays");
+        assert_eq!(guest.sh(&all), before, "put back");
+    }
+
+    /// The example of docs/tune.md: maps with different settings over the same paths are targets of one run.
+    #[test]
+    fn multipath_settings_are_compared_by_maps_over_the_same_paths() {
+        let modules = ["dm_multipath", "dm_round_robin", "dm_queue_length", "dm_service_time"];
+        let extras =
+            Extras { programs: &["wipefs"], modules: &modules, exact_time: true, ..Extras::default() };
+        let Some(mut guest) = boot(&extras) else { return };
+        guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=64 add_host=2 ndelay=5000000");
+        guest.sh("for wait in $(seq 50); do [ -b /dev/sdb ] && break; usleep 100000; done; [ -b /dev/sdb ]");
+        guest.sh("for disk in sda sdb; do echo 4 > /sys/block/$disk/device/queue_depth; done");
+        guest.sh("dd if=/dev/urandom of=/dev/sda bs=1M count=8; sync");
+        let maps = if iotax_testkit::thorough() { &MAPS[..] } else { &MAPS[..3] };
+        for (name, paths) in maps {
+            guest.map(name, &[format!("0 131072 multipath 1 queue_if_no_path 0 {paths}")]);
+        }
+        // The kernel takes 1 for any other number of requests in a row on a path, and says so.
+        let table = guest.sh("dmsetup table rr-1000");
+        assert!(!table.contains("1000"), "{table}");
+
+        let target = |(name, _): &(&str, &str)| {
+            format!("[[target]]\\nname = \"{name}\"\\npath = \"/dev/mapper/{name}\"\\n")
+        };
+        let targets = maps.iter().map(target).collect::<String>();
+        let work = "[[workload]]\\nrw = \"randread\"\\niodepth = 32\\nsize = \"8m\"\\nruntime = \"150ms\"\\nramp_time = \"50ms\"\\n";
+        guest.sh(&format!("printf 'repeat = 3\\n{targets}{work}' > /tmp/plan.toml"));
+        let (code, printed) = guest.try_sh("iotax run /tmp/plan.toml --yes --json - 2> /tmp/said");
+        let said = guest.sh("cat /tmp/said");
+        eprintln!("{said}");
+        assert_eq!(code, "0", "{said}");
+        let json: Value = serde_json::from_str(&printed).expect("JSON");
+        let comparisons = json["comparisons"].as_array().expect("comparisons");
+        for (name, _) in &maps[1..] {
+            let is_it = |c: &&Value| c["target"] == *name && c["metric"] == "iops";
+            let compared = comparisons.iter().find(is_it).expect("compared");
+            let ratio = compared["ratio"].as_f64().expect("a ratio");
+            assert!((1.8..=2.2).contains(&ratio), "two paths serve twice as much: {name} {ratio}");
+            assert_eq!(compared["verdict"], "faster", "{said}");
+        }
     }
 }

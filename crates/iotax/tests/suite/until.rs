@@ -93,53 +93,6 @@ fn time_ends_a_run_at_a_look() {
     assert!(text(&said.stdout).contains("Not decided: "), "{}", text(&said.stdout));
 }
 
-/// Two devices of 10 ms and one of 12 ms in a guest: only the latter differs, and its interval contains the true ratio.
-#[test]
-fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
-    let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
-    guest.sh("insmod /lab/null_blk.ko nr_devices=0");
-    for (name, ms) in [("ten", 10), ("other", 10), ("twelve", 12)] {
-        guest.sh(&format!(
-            "cd /sys/kernel/config/nullb && mkdir {name} && cd {name} && echo 64 > size && echo 2 > irqmode && \
-             echo {ms}000000 > completion_nsec && echo 1 > power"
-        ));
-    }
-    let targets = ["ten", "other", "twelve"]
-        .map(|name| format!("[[target]]\\nname = '{name}'\\npath = '/dev/{name}'\\n"));
-    let plan = format!(
-        "repeat = 5\\nmargin = '5%%'\\n[until_decided]\\nmax_rounds = 9\\n[[workload]]\\nrw = 'randread'\\nruntime = '600ms'\\n\
-         ramp_time = '100ms'\\nioengine = 'psync'\\n{}",
-        targets.concat()
-    );
-    guest.sh(&format!("printf \"{plan}\" > /tmp/plan.toml"));
-    let printed =
-        guest.sh("iotax run /tmp/plan.toml --yes --json - 2> /tmp/said || { cat /tmp/said; false; }");
-    let json: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
-    assert_valid(&json);
-    let of = |target: &str, metric: &str| {
-        let mut all = json["comparisons"].as_array().expect("compared").iter();
-        all.find(|c| c["metric"] == metric && c["target"] == target).expect("compared").clone()
-    };
-    let account = |guest: &mut LabGuest, device: &str| {
-        let stat = guest.sh(&format!("cat /sys/block/{device}/stat"));
-        let fields: Vec<f64> = stat.split_whitespace().map(|n| n.parse().expect("a number")).collect();
-        fields[3] / fields[0]
-    };
-    let (ten, twelve) = (account(&mut guest, "ten"), account(&mut guest, "twelve"));
-    let latency = of("twelve", "latency_mean");
-    assert_eq!(latency["verdict"], "slower", "{latency}");
-    assert!(
-        ["same", "undecided"].contains(&of("other", "latency_mean")["verdict"].as_str().expect("a verdict"))
-    );
-    // The truth is the kernel's account of the two. At the level of the last look an interval may miss it one time in twenty, but
-    // then not by much.
-    let (low, high) = (latency["low"].as_f64().expect("low"), latency["high"].as_f64().expect("high"));
-    assert!((low * 0.99..=high * 1.01).contains(&(twelve / ten)), "{ten} ms, {twelve} ms: {latency}");
-    // It was left out once both its comparisons were decided.
-    let decided = ["latency_mean", "iops"].map(|metric| of("twelve", metric)["decided_at"].as_u64());
-    assert_eq!(decided.into_iter().max().flatten(), Some(measured(&json, "twelve") as u64), "{json}");
-}
-
 /// Rounds that are added to a fixed number once results are there are a second look, and the run says so for ever.
 #[test]
 fn a_second_look_is_said_to_be_one() {
@@ -180,5 +133,57 @@ mod alone {
             })
             .collect();
         assert!(families.iter().filter(|different| **different).count() <= 2, "{families:?}");
+    }
+}
+
+mod guests {
+    use super::*;
+
+    /// Two devices of 10 ms and one of 12 ms in a guest: only the latter differs, and its interval contains the true ratio.
+    #[test]
+    fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
+        let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
+        guest.sh("insmod /lab/null_blk.ko nr_devices=0");
+        for (name, ms) in [("ten", 10), ("other", 10), ("twelve", 12)] {
+            guest.sh(&format!(
+                "cd /sys/kernel/config/nullb && mkdir {name} && cd {name} && echo 64 > size && echo 2 > irqmode && \
+                 echo {ms}000000 > completion_nsec && echo 1 > power"
+            ));
+        }
+        let targets = ["ten", "other", "twelve"]
+            .map(|name| format!("[[target]]\\nname = '{name}'\\npath = '/dev/{name}'\\n"));
+        let plan = format!(
+            "repeat = 5\\nmargin = '5%%'\\n[until_decided]\\nmax_rounds = 9\\n[[workload]]\\nrw = 'randread'\\nruntime = '600ms'\\n\
+             ramp_time = '100ms'\\nioengine = 'psync'\\n{}",
+            targets.concat()
+        );
+        guest.sh(&format!("printf \"{plan}\" > /tmp/plan.toml"));
+        let printed =
+            guest.sh("iotax run /tmp/plan.toml --yes --json - 2> /tmp/said || { cat /tmp/said; false; }");
+        let json: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
+        assert_valid(&json);
+        let of = |target: &str, metric: &str| {
+            let mut all = json["comparisons"].as_array().expect("compared").iter();
+            all.find(|c| c["metric"] == metric && c["target"] == target).expect("compared").clone()
+        };
+        let account = |guest: &mut LabGuest, device: &str| {
+            let stat = guest.sh(&format!("cat /sys/block/{device}/stat"));
+            let fields: Vec<f64> = stat.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+            fields[3] / fields[0]
+        };
+        let (ten, twelve) = (account(&mut guest, "ten"), account(&mut guest, "twelve"));
+        let latency = of("twelve", "latency_mean");
+        assert_eq!(latency["verdict"], "slower", "{latency}");
+        assert!(
+            ["same", "undecided"]
+                .contains(&of("other", "latency_mean")["verdict"].as_str().expect("a verdict"))
+        );
+        // The truth is the kernel's account of the two. At the level of the last look an interval may miss it one time in twenty, but
+        // then not by much.
+        let (low, high) = (latency["low"].as_f64().expect("low"), latency["high"].as_f64().expect("high"));
+        assert!((low * 0.99..=high * 1.01).contains(&(twelve / ten)), "{ten} ms, {twelve} ms: {latency}");
+        // It was left out once both its comparisons were decided.
+        let decided = ["latency_mean", "iops"].map(|metric| of("twelve", metric)["decided_at"].as_u64());
+        assert_eq!(decided.into_iter().max().flatten(), Some(measured(&json, "twelve") as u64), "{json}");
     }
 }

@@ -333,113 +333,6 @@ fn a_link_that_goes_down_and_a_mark_are_seen_at_their_times() {
 }
 
 #[test]
-fn what_device_mapper_does_is_what_is_told() {
-    let disks = [Bytes(64 << 20)];
-    let extras = Extras { programs: &["wipefs"], disks: &disks, ..Extras::default() };
-    let Some(mut guest) = boot(&extras) else { return };
-    guest.map("lun", &["0 131072 linear /dev/vda 0".to_owned()]);
-    let device = "/dev/mapper/lun";
-    let linear = "echo 0 131072 linear /dev/vda 0 | dmsetup load lun";
-
-    // Suspended for two seconds: nothing is lost, and nothing completes.
-    let suspended =
-        watch(&mut guest, device, "path@2s = dmsetup suspend lun; sleep 2; dmsetup resume lun", "");
-    let (at, gap) = *gaps_of_writes(&suspended).iter().max_by_key(|gap| gap.1).expect("a gap");
-    let event = &suspended["events"][0];
-    let (begin, took) = (number(&event["at_ns"]), number(&event["duration_ns"]));
-    assert!(gap >= 1950 * MS && gap <= took + 50 * MS, "{suspended}");
-    assert!(at + 50 * MS >= begin && at + gap <= begin + took + 50 * MS, "{suspended}");
-    assert_eq!((number(&suspended["failed"]), number(&suspended["lost"])), (0, 0), "{suspended}");
-    assert!(number(&suspended["late"]) >= 150, "{suspended}");
-    // Resuming is an event of the kernel's.
-    let told = seen(&suspended);
-    let resumed = told.iter().any(|(source, line)| *source == "device" && line.starts_with("change dm-0"));
-    assert!(resumed, "{suspended}");
-
-    assert_eq!(timeout(&suspended, "vda", "virtio-blk request timeout"), (None, "unlimited"));
-
-    // The same above a SCSI disk, within its timeout and beyond it.
-    guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=16");
-    guest.map("path", &["0 32768 linear /dev/sda 0".to_owned()]);
-    for (seconds, verdict) in [(30, "spare"), (1, "exceeded")] {
-        guest.sh(&format!("echo {seconds} > /sys/block/sda/device/timeout"));
-        let event = "path@2s = dmsetup suspend path; sleep 2; dmsetup resume path";
-        let suspended = watch(&mut guest, "/dev/mapper/path", event, "");
-        assert_eq!(timeout(&suspended, "sda", "SCSI command timeout"), (Some(seconds), verdict));
-    }
-
-    // Errors for a second: what failed is counted, and what was acknowledged is there.
-    let failing = format!(
-        "broken@2s = echo 0 131072 error | dmsetup load lun; dmsetup resume lun; sleep 1; {linear}; dmsetup resume lun"
-    );
-    let failing = watch(&mut guest, device, &failing, "");
-    let failed = number(&failing["failed"]);
-    assert!((150..400).contains(&failed) && number(&failing["lost"]) == 0, "{failing}");
-    assert!(gaps_of_writes(&failing).iter().any(|(_, gap)| *gap >= 900 * MS), "{failing}");
-
-    // Writes that are acknowledged and dropped.
-    let lying = format!(
-        "lying@2s = echo 0 131072 flakey /dev/vda 0 0 1000000 1 drop_writes | dmsetup load lun; dmsetup resume lun; sleep 1; {linear}; dmsetup resume lun"
-    );
-    let lying = watch(&mut guest, device, &lying, "--require \"lost = 0\"");
-    let lost = number(&lying["lost"]);
-    assert!((40..200).contains(&lost) && number(&lying["failed"]) == 0, "{lying}");
-    assert_eq!(lying["requirements"][0]["verdict"], "failed", "{lying}");
-}
-
-/// Operations of QEMU on a guest's disk, with the same load without them; how long QEMU stopped the guest is known from both clocks.
-#[test]
-fn operations_on_a_guests_disk_have_a_price_and_leave_nothing() {
-    require!(guests);
-    let lab = Lab::new();
-    let work = lab.work();
-    let target = format!("vm-qcow2:{}", work.display());
-    let names = ["stop@2s", "snapshot@4s", "commit@5500ms", "backup@7s", "mirror@9s"];
-    let events: Vec<&str> = names.iter().flat_map(|name| ["--event", name]).collect();
-    let keys = ["--size", "64m", "--rate-iops", "200", "--runtime", "11s", "--ramp-time", "0"];
-    let more = ["--control", "--repeat", "2", "--require", "lost = 0", "--yes", "--json", "-"];
-    let json = lab.json(&[&["watch", &target][..], &events, &keys, &more].concat());
-    assert_valid(&json);
-    let episodes = json["watch"].as_array().expect("a watch");
-    let (controls, others): (Vec<&Value>, Vec<&Value>) =
-        episodes.iter().partition(|episode| episode["workload"] == "control");
-    assert_eq!((controls.len(), others.len()), (2, 2), "{json}");
-    for control in controls {
-        assert!(control["events"].as_array().is_some_and(Vec::is_empty), "{control}");
-    }
-    for episode in others {
-        let events = episode["events"].as_array().expect("events");
-        let failed = events.iter().find(|event| event.get("failure").is_some());
-        assert!(events.len() == 5 && failed.is_none(), "{episode}");
-        // The guest's clock says how long it stood still, to the millisecond; the monitor's answers are what QEMU took more.
-        let gaps = episode["gaps"].as_array().expect("gaps");
-        let stood: Vec<(u64, u64)> = gaps
-            .iter()
-            .filter(|gap| gap["of"] == "guest")
-            .map(|gap| (number(&gap["at_ns"]), number(&gap["duration_ns"])))
-            .collect();
-        let (at, took) = (number(&events[0]["at_ns"]), number(&events[0]["duration_ns"]));
-        let is_it = |(begin, ns): &(u64, u64)| begin.abs_diff(at) < 50 * MS && ns.abs_diff(took) < 100 * MS;
-        assert!(stood.iter().any(is_it), "{stood:?} of {took} from {at}");
-        assert_eq!(number(&episode["lost"]), 0, "{episode}");
-    }
-    let prices = json["prices"].as_array().expect("prices");
-    let priced: Vec<&str> = prices.iter().filter_map(|price| price["event"].as_str()).collect();
-    assert_eq!(priced, ["stop", "snapshot", "commit", "backup", "mirror"]);
-    for price in prices {
-        assert_eq!(price["rounds"], 2, "{price}");
-        let mean = &price["response_mean_ns"];
-        assert!(mean["without"].as_f64() > Some(0.0) && mean["with"].as_f64() > Some(0.0), "{price}");
-    }
-    lab.assert_nothing_left();
-    let told = text(&lab.run(&["report", "1"]).stdout);
-    assert!(
-        told.contains("What each event costs") && told.contains("lost = 0: passed in 2 windows"),
-        "{told}"
-    );
-}
-
-#[test]
 fn what_was_seen_until_ctrl_c_is_kept() {
     let lab = Lab::new();
     let (work, flag) = (lab.work(), lab.path("happened"));
@@ -470,80 +363,6 @@ fn what_was_seen_until_ctrl_c_is_kept() {
 }
 
 #[test]
-fn paths_that_fail_cost_what_multipath_is_told_to_do_without_any() {
-    let disks = [Bytes(64 << 20)];
-    let modules = ["dm_multipath", "dm_round_robin"];
-    let extras = Extras { programs: &["wipefs"], modules: &modules, disks: &disks, ..Extras::default() };
-    let Some(mut guest) = boot(&extras) else { return };
-    let linear = "0 131072 linear /dev/vda 0";
-    for path in ["p0", "p1"] {
-        guest.map(path, &[linear.to_owned()]);
-    }
-    let paths = "round-robin 0 2 1 /dev/mapper/p0 1 /dev/mapper/p1 1";
-    guest.map("lun", &[format!("0 131072 multipath 3 queue_if_no_path queue_mode bio 0 1 1 {paths}")]);
-    let device = "/dev/mapper/lun";
-    let table =
-        |path: &str, table: &str| format!("echo {table} | dmsetup load {path}; dmsetup resume {path}");
-    let fails = |path: &str| table(path, "0 131072 error");
-    let returns = |path: &str| {
-        let reinstate = format!("dmsetup message lun 0 \"reinstate_path /dev/mapper/{path}\"");
-        format!("{}; {reinstate}", table(path, linear))
-    };
-
-    // One of two: the other one takes over.
-    let one = format!("path@2s = {}; sleep 1; {}", fails("p0"), returns("p0"));
-    let one = watch(&mut guest, device, &one, "");
-    assert_eq!((number(&one["failed"]), number(&one["lost"])), (0, 0), "{one}");
-    assert!(gaps_of_writes(&one).iter().all(|(_, gap)| *gap < STALL * MS), "{one}");
-    let lines = seen(&one);
-    assert!(lines.iter().any(|(_, text)| text.contains("DM_ACTION=PATH_FAILED")), "{lines:?}");
-
-    // Both, with queue_if_no_path: everything waits until they return.
-    let both = [fails("p0"), fails("p1"), "sleep 2".into(), returns("p0"), returns("p1")].join("; ");
-    let queued = watch(&mut guest, device, &format!("paths@2s = {both}"), "");
-    let ((at, gap), (begin, took)) = gap_and_event(&queued);
-    assert!(gap >= 1950 * MS && gap <= took + 50 * MS, "{queued}");
-    assert!(at + 50 * MS >= begin && at + gap <= begin + took + 50 * MS, "{queued}");
-    assert_eq!((number(&queued["failed"]), number(&queued["lost"])), (0, 0), "{queued}");
-
-    // Both, without: what is due meanwhile fails, and what was acknowledged is there.
-    guest.sh("dmsetup message lun 0 fail_if_no_path");
-    let failing = watch(&mut guest, device, &format!("paths@2s = {both}"), "");
-    let ((_, gap), _) = gap_and_event(&failing);
-    assert!(gap >= 1950 * MS, "{failing}");
-    // 200 a second for the two seconds.
-    assert!((350..600).contains(&number(&failing["failed"])), "{failing}");
-    assert_eq!(number(&failing["lost"]), 0, "{failing}");
-}
-
-#[test]
-fn a_cable_that_is_down_is_a_gap_and_no_more() {
-    let disks = [Bytes(64 << 20)];
-    let modules = ["nvmet_tcp", "nvme_tcp"];
-    let extras = Extras { programs: &["wipefs"], modules: &modules, disks: &disks, ..Extras::default() };
-    let Some(mut guest) = boot(&extras) else { return };
-    guest.sh("ip link set lo up");
-    nvme_tcp(&mut guest, "127.0.0.1", "");
-    let cable = "cable@2s = ip link set lo down; sleep 2; ip link set lo up";
-    let pulled = watch(&mut guest, "/dev/nvme0n1", cable, "");
-    let ((at, gap), (begin, took)) = gap_and_event(&pulled);
-    // TCP sends again after 0.2, 0.6, 1.4, 3 seconds.
-    let down = *seen_at(&pulled, "link", "lo: down").first().expect("it went down");
-    assert!(at + 50 * MS >= begin && at.abs_diff(down) <= 50 * MS, "{pulled}");
-    assert!(gap >= 1950 * MS && gap <= 2 * took + STALL * MS, "{pulled}");
-    assert_eq!((number(&pulled["failed"]), number(&pulled["lost"])), (0, 0), "{pulled}");
-    // It arose in the network: the disk behind it had nothing to do.
-    let hung: Vec<&str> = pulled["stalled"]
-        .as_array()
-        .expect("devices")
-        .iter()
-        .filter(|device| !device["gap"].is_null())
-        .filter_map(|device| device["device"].as_str())
-        .collect();
-    assert_eq!(hung, ["nvme0c0n1"], "{pulled}");
-}
-
-#[test]
 fn an_agent_that_dies_has_told_what_it_saw_until_then() {
     require!(program "pkill");
     let lab = Lab::new();
@@ -562,4 +381,191 @@ fn an_agent_that_dies_has_told_what_it_saw_until_then() {
     let json = lab.json(&["report", "1", "--json", "-"]);
     assert_valid(&json);
     assert!(json["watch"][0]["whole"] == false && json["watch"][0].get("gaps").is_none(), "{json}");
+}
+
+mod guests {
+    use super::*;
+
+    #[test]
+    fn what_device_mapper_does_is_what_is_told() {
+        let disks = [Bytes(64 << 20)];
+        let extras = Extras { programs: &["wipefs"], disks: &disks, ..Extras::default() };
+        let Some(mut guest) = boot(&extras) else { return };
+        guest.map("lun", &["0 131072 linear /dev/vda 0".to_owned()]);
+        let device = "/dev/mapper/lun";
+        let linear = "echo 0 131072 linear /dev/vda 0 | dmsetup load lun";
+
+        // Suspended for two seconds: nothing is lost, and nothing completes.
+        let suspended =
+            watch(&mut guest, device, "path@2s = dmsetup suspend lun; sleep 2; dmsetup resume lun", "");
+        let (at, gap) = *gaps_of_writes(&suspended).iter().max_by_key(|gap| gap.1).expect("a gap");
+        let event = &suspended["events"][0];
+        let (begin, took) = (number(&event["at_ns"]), number(&event["duration_ns"]));
+        assert!(gap >= 1950 * MS && gap <= took + 50 * MS, "{suspended}");
+        assert!(at + 50 * MS >= begin && at + gap <= begin + took + 50 * MS, "{suspended}");
+        assert_eq!((number(&suspended["failed"]), number(&suspended["lost"])), (0, 0), "{suspended}");
+        assert!(number(&suspended["late"]) >= 150, "{suspended}");
+        // Resuming is an event of the kernel's.
+        let told = seen(&suspended);
+        let resumed =
+            told.iter().any(|(source, line)| *source == "device" && line.starts_with("change dm-0"));
+        assert!(resumed, "{suspended}");
+
+        assert_eq!(timeout(&suspended, "vda", "virtio-blk request timeout"), (None, "unlimited"));
+
+        // The same above a SCSI disk, within its timeout and beyond it.
+        guest.sh("insmod /lab/scsi_debug.ko dev_size_mb=16");
+        guest.map("path", &["0 32768 linear /dev/sda 0".to_owned()]);
+        for (seconds, verdict) in [(30, "spare"), (1, "exceeded")] {
+            guest.sh(&format!("echo {seconds} > /sys/block/sda/device/timeout"));
+            let event = "path@2s = dmsetup suspend path; sleep 2; dmsetup resume path";
+            let suspended = watch(&mut guest, "/dev/mapper/path", event, "");
+            assert_eq!(timeout(&suspended, "sda", "SCSI command timeout"), (Some(seconds), verdict));
+        }
+
+        // Errors for a second: what failed is counted, and what was acknowledged is there.
+        let failing = format!(
+            "broken@2s = echo 0 131072 error | dmsetup load lun; dmsetup resume lun; sleep 1; {linear}; dmsetup resume lun"
+        );
+        let failing = watch(&mut guest, device, &failing, "");
+        let failed = number(&failing["failed"]);
+        assert!((150..400).contains(&failed) && number(&failing["lost"]) == 0, "{failing}");
+        assert!(gaps_of_writes(&failing).iter().any(|(_, gap)| *gap >= 900 * MS), "{failing}");
+
+        // Writes that are acknowledged and dropped.
+        let lying = format!(
+            "lying@2s = echo 0 131072 flakey /dev/vda 0 0 1000000 1 drop_writes | dmsetup load lun; dmsetup resume lun; sleep 1; {linear}; dmsetup resume lun"
+        );
+        let lying = watch(&mut guest, device, &lying, "--require \"lost = 0\"");
+        let lost = number(&lying["lost"]);
+        assert!((40..200).contains(&lost) && number(&lying["failed"]) == 0, "{lying}");
+        assert_eq!(lying["requirements"][0]["verdict"], "failed", "{lying}");
+    }
+
+    /// Operations of QEMU on a guest's disk, with the same load without them; how long QEMU stopped the guest is known from both clocks.
+    #[test]
+    fn operations_on_a_guests_disk_have_a_price_and_leave_nothing() {
+        require!(guests);
+        let lab = Lab::new();
+        let work = lab.work();
+        let target = format!("vm-qcow2:{}", work.display());
+        let names = ["stop@2s", "snapshot@4s", "commit@5500ms", "backup@7s", "mirror@9s"];
+        let events: Vec<&str> = names.iter().flat_map(|name| ["--event", name]).collect();
+        let keys = ["--size", "64m", "--rate-iops", "200", "--runtime", "11s", "--ramp-time", "0"];
+        let more = ["--control", "--repeat", "2", "--require", "lost = 0", "--yes", "--json", "-"];
+        let json = lab.json(&[&["watch", &target][..], &events, &keys, &more].concat());
+        assert_valid(&json);
+        let episodes = json["watch"].as_array().expect("a watch");
+        let (controls, others): (Vec<&Value>, Vec<&Value>) =
+            episodes.iter().partition(|episode| episode["workload"] == "control");
+        assert_eq!((controls.len(), others.len()), (2, 2), "{json}");
+        for control in controls {
+            assert!(control["events"].as_array().is_some_and(Vec::is_empty), "{control}");
+        }
+        for episode in others {
+            let events = episode["events"].as_array().expect("events");
+            let failed = events.iter().find(|event| event.get("failure").is_some());
+            assert!(events.len() == 5 && failed.is_none(), "{episode}");
+            // The guest's clock says how long it stood still, to the millisecond; the monitor's answers are what QEMU took more.
+            let gaps = episode["gaps"].as_array().expect("gaps");
+            let stood: Vec<(u64, u64)> = gaps
+                .iter()
+                .filter(|gap| gap["of"] == "guest")
+                .map(|gap| (number(&gap["at_ns"]), number(&gap["duration_ns"])))
+                .collect();
+            let (at, took) = (number(&events[0]["at_ns"]), number(&events[0]["duration_ns"]));
+            let is_it =
+                |(begin, ns): &(u64, u64)| begin.abs_diff(at) < 50 * MS && ns.abs_diff(took) < 100 * MS;
+            assert!(stood.iter().any(is_it), "{stood:?} of {took} from {at}");
+            assert_eq!(number(&episode["lost"]), 0, "{episode}");
+        }
+        let prices = json["prices"].as_array().expect("prices");
+        let priced: Vec<&str> = prices.iter().filter_map(|price| price["event"].as_str()).collect();
+        assert_eq!(priced, ["stop", "snapshot", "commit", "backup", "mirror"]);
+        for price in prices {
+            assert_eq!(price["rounds"], 2, "{price}");
+            let mean = &price["response_mean_ns"];
+            assert!(mean["without"].as_f64() > Some(0.0) && mean["with"].as_f64() > Some(0.0), "{price}");
+        }
+        lab.assert_nothing_left();
+        let told = text(&lab.run(&["report", "1"]).stdout);
+        assert!(
+            told.contains("What each event costs") && told.contains("lost = 0: passed in 2 windows"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn paths_that_fail_cost_what_multipath_is_told_to_do_without_any() {
+        let disks = [Bytes(64 << 20)];
+        let modules = ["dm_multipath", "dm_round_robin"];
+        let extras = Extras { programs: &["wipefs"], modules: &modules, disks: &disks, ..Extras::default() };
+        let Some(mut guest) = boot(&extras) else { return };
+        let linear = "0 131072 linear /dev/vda 0";
+        for path in ["p0", "p1"] {
+            guest.map(path, &[linear.to_owned()]);
+        }
+        let paths = "round-robin 0 2 1 /dev/mapper/p0 1 /dev/mapper/p1 1";
+        guest.map("lun", &[format!("0 131072 multipath 3 queue_if_no_path queue_mode bio 0 1 1 {paths}")]);
+        let device = "/dev/mapper/lun";
+        let table =
+            |path: &str, table: &str| format!("echo {table} | dmsetup load {path}; dmsetup resume {path}");
+        let fails = |path: &str| table(path, "0 131072 error");
+        let returns = |path: &str| {
+            let reinstate = format!("dmsetup message lun 0 \"reinstate_path /dev/mapper/{path}\"");
+            format!("{}; {reinstate}", table(path, linear))
+        };
+
+        // One of two: the other one takes over.
+        let one = format!("path@2s = {}; sleep 1; {}", fails("p0"), returns("p0"));
+        let one = watch(&mut guest, device, &one, "");
+        assert_eq!((number(&one["failed"]), number(&one["lost"])), (0, 0), "{one}");
+        assert!(gaps_of_writes(&one).iter().all(|(_, gap)| *gap < STALL * MS), "{one}");
+        let lines = seen(&one);
+        assert!(lines.iter().any(|(_, text)| text.contains("DM_ACTION=PATH_FAILED")), "{lines:?}");
+
+        // Both, with queue_if_no_path: everything waits until they return.
+        let both = [fails("p0"), fails("p1"), "sleep 2".into(), returns("p0"), returns("p1")].join("; ");
+        let queued = watch(&mut guest, device, &format!("paths@2s = {both}"), "");
+        let ((at, gap), (begin, took)) = gap_and_event(&queued);
+        assert!(gap >= 1950 * MS && gap <= took + 50 * MS, "{queued}");
+        assert!(at + 50 * MS >= begin && at + gap <= begin + took + 50 * MS, "{queued}");
+        assert_eq!((number(&queued["failed"]), number(&queued["lost"])), (0, 0), "{queued}");
+
+        // Both, without: what is due meanwhile fails, and what was acknowledged is there.
+        guest.sh("dmsetup message lun 0 fail_if_no_path");
+        let failing = watch(&mut guest, device, &format!("paths@2s = {both}"), "");
+        let ((_, gap), _) = gap_and_event(&failing);
+        assert!(gap >= 1950 * MS, "{failing}");
+        // 200 a second for the two seconds.
+        assert!((350..600).contains(&number(&failing["failed"])), "{failing}");
+        assert_eq!(number(&failing["lost"]), 0, "{failing}");
+    }
+
+    #[test]
+    fn a_cable_that_is_down_is_a_gap_and_no_more() {
+        let disks = [Bytes(64 << 20)];
+        let modules = ["nvmet_tcp", "nvme_tcp"];
+        let extras = Extras { programs: &["wipefs"], modules: &modules, disks: &disks, ..Extras::default() };
+        let Some(mut guest) = boot(&extras) else { return };
+        guest.sh("ip link set lo up");
+        nvme_tcp(&mut guest, "127.0.0.1", "");
+        let cable = "cable@2s = ip link set lo down; sleep 2; ip link set lo up";
+        let pulled = watch(&mut guest, "/dev/nvme0n1", cable, "");
+        let ((at, gap), (begin, took)) = gap_and_event(&pulled);
+        // TCP sends again after 0.2, 0.6, 1.4, 3 seconds.
+        let down = *seen_at(&pulled, "link", "lo: down").first().expect("it went down");
+        assert!(at + 50 * MS >= begin && at.abs_diff(down) <= 50 * MS, "{pulled}");
+        assert!(gap >= 1950 * MS && gap <= 2 * took + STALL * MS, "{pulled}");
+        assert_eq!((number(&pulled["failed"]), number(&pulled["lost"])), (0, 0), "{pulled}");
+        // It arose in the network: the disk behind it had nothing to do.
+        let hung: Vec<&str> = pulled["stalled"]
+            .as_array()
+            .expect("devices")
+            .iter()
+            .filter(|device| !device["gap"].is_null())
+            .filter_map(|device| device["device"].as_str())
+            .collect();
+        assert_eq!(hung, ["nvme0c0n1"], "{pulled}");
+    }
 }

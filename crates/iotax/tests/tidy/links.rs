@@ -73,6 +73,18 @@ pub(super) fn contents(documents: &BTreeMap<&str, &str>) -> Vec<String> {
         .collect()
 }
 
+/// Where tests are named one by one.
+pub(super) const TESTS: &str = ".config/nextest.toml";
+
+/// Tests that are named and are not there, by whether a function has such a name.
+pub(super) fn named_tests(text: &str, is_there: impl Fn(&str) -> bool) -> Vec<String> {
+    let names = text.split("test(=").skip(1).filter_map(|rest| rest.split(')').next());
+    names
+        .filter(|name| !is_there(name.rsplit("::").next().unwrap_or_default()))
+        .map(|name| format!("{TESTS}: there is no test {name}"))
+        .collect()
+}
+
 /// The targets of links `[text](target)`.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
@@ -131,6 +143,12 @@ mod tests {
         for listed in ["", "- [What was](a.md)\n", "- [What is so](a.md)\n- [What is so](a.md)\n"] {
             assert_eq!(wrong(listed), missing, "{listed:?}");
         }
+    }
+
+    #[test]
+    fn tests_that_are_not_there_are_found() {
+        let text = "filter = 'test(=a::here) | test(/^gone/) | test(=gone)'";
+        assert_eq!(named_tests(text, |name| name == "here"), [format!("{TESTS}: there is no test gone")]);
     }
 
     #[test]

@@ -380,6 +380,8 @@ fn the_house_is_tidy() {
     let documents = documents.iter().map(|(path, text)| (*path, text.as_str())).collect();
     wrong.extend(links::dead_links(&documents, &paths.iter().map(String::as_str).collect()));
     wrong.extend(links::contents(&documents));
+    let tests = std::fs::read_to_string(top.join(links::TESTS)).expect("listed");
+    wrong.extend(links::named_tests(&tests, |name| sources.iter().any(|source| source.has(&["fn", name]))));
     assert!(wrong.is_empty(), "the house is not tidy:\n{}", wrong.join("\n"));
 }
 

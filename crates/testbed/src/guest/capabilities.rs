@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_qemu_of_this_machine_answers() {
-        iotax_testkit::require!(guests);
+        iotax_testkit::require!(program "qemu-system-x86_64");
         let buses = Bus::WORDS.iter().map(|bus| bus.parse().expect("known"));
         let specs: Vec<GuestSpec> = buses.map(|bus| GuestSpec { bus, ..GuestSpec::default() }).collect();
         let user = NetworkSpec::new(NetPath::User);

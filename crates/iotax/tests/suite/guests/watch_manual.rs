@@ -5,7 +5,7 @@ use crate::watch_lab::boot;
 
 /// The command of the section on acceptance tests.
 fn command() -> String {
-    let manual = include_str!("../../../../docs/watch.md");
+    let manual = include_str!("../../../../../docs/watch.md");
     let section = manual.split("\n## ").find(|section| section.starts_with("An acceptance test\n"));
     let lines = section.expect("the section").lines().skip_while(|line| !line.starts_with("    iotax watch"));
     let lines: Vec<&str> = lines.take_while(|line| line.starts_with("    ")).collect();

@@ -1,0 +1,12 @@
+//! Tests that boot guests, as those in every other module `guests` do: `scripts/test --guests` carries them out, `scripts/test` a few of them.
+
+mod aftermath;
+mod faults;
+mod ground_truth;
+mod lost;
+mod lvm;
+mod many;
+mod net_truth;
+mod settings;
+mod watch_faults;
+mod watch_manual;
