@@ -219,7 +219,7 @@ fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop
     for seen in measurements.iter().flat_map(|m| seen(m, known)) {
         let same = |hop: &&mut Hop| hop.name == seen.name && hop.place.as_deref() == seen.place;
         match hops.iter_mut().find(same) {
-            Some(hop) => hop.activity = sum(hop.activity, *seen.activity),
+            Some(hop) => hop.activity = hop.activity.plus(*seen.activity),
             None => hops.push(Hop {
                 name: seen.name.into(),
                 place: seen.place.map(str::to_owned),
@@ -272,17 +272,6 @@ pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'
         Seen { place, name, driver: found.and_then(|found| found.driver.as_deref()), activity }
     };
     inside.chain(host).map(one).filter(|seen| known.is_empty() || seen.place.is_some()).collect()
-}
-
-fn sum(one: NicActivity, other: NicActivity) -> NicActivity {
-    NicActivity {
-        rx_bytes: one.rx_bytes + other.rx_bytes,
-        rx_packets: one.rx_packets + other.rx_packets,
-        rx_drops: one.rx_drops + other.rx_drops,
-        tx_bytes: one.tx_bytes + other.tx_bytes,
-        tx_packets: one.tx_packets + other.tx_packets,
-        tx_drops: one.tx_drops + other.tx_drops,
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use iotax_model::record::{ErrorCount, Outcome, Pacing, PageCache, Sample, Share, WindowEdges};
+use iotax_model::record::{CpuScope, Outcome, Sample, Share};
 use iotax_model::threads;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
@@ -173,67 +173,16 @@ fn pass_on(waiting: &mut [VecDeque<Sample>], events: &mut dyn FnMut(Event)) {
     }
 }
 
-/// One outcome of all: totals, remarks with the name of their job, and each job's share.
+/// One outcome of all, with each job's share.
 fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>) -> Outcome {
-    let mut all = Outcome::default();
-    let engines: Vec<_> = outcomes.iter().map(|outcome| outcome.ioengine).collect();
-    all.ioengine = engines[0].filter(|_| engines.iter().all(|engine| *engine == engines[0]));
-    let cached: Option<Vec<PageCache>> = outcomes.iter().map(|outcome| outcome.page_cache).collect();
-    all.page_cache = cached.and_then(|parts| parts.into_iter().reduce(PageCache::merge));
-    let unflushed = outcomes
-        .iter()
-        .zip(workload.jobs())
-        .any(|(outcome, job)| job.rw.writes() && outcome.flush_ns.is_none());
-    for ((job, window), outcome) in workload.jobs().zip(windows).zip(outcomes) {
-        // No `..`: a figure that is new must be added too. Of several jobs no gaps are recorded; devices, the machine and what networks carry
-        // are none of a job's.
-        let Outcome {
-            duration_ns,
-            tallies,
-            edges,
-            ramp_ios,
-            cpu,
-            counts,
-            errors,
-            notes,
-            ioengine: _,
-            pacing,
-            stop,
-            blackouts: _,
-            devices: _,
-            verify,
-            inside: _,
-            first_io_ns,
-            flush_ns,
-            page_cache: _,
-            carried: _,
-            jobs: _,
-        } = outcome;
+    let parts = workload.jobs().zip(windows).zip(outcomes).map(|((job, window), outcome)| {
         let idle = window.start.saturating_sub(window.begin);
-        all.tallies.merge(&tallies);
-        all.jobs.push(Share {
+        let share = Share {
             name: job.own_name().to_owned(),
-            duration_ns: duration_ns.saturating_sub(idle),
-            tallies,
-        });
-        if duration_ns > all.duration_ns {
-            // These cover the whole process, whichever job measured them.
-            (all.duration_ns, all.cpu, all.counts) = (duration_ns, cpu, counts);
-        }
-        all.ramp_ios += ramp_ios;
-        all.edges = all.edges.into_iter().chain(edges).reduce(WindowEdges::merge);
-        errors.iter().for_each(|error| ErrorCount::add(&mut all.errors, error));
-        all.notes.extend(notes.iter().map(|note| format!("{}: {note}", job.own_name())));
-        all.flush_ns = all.flush_ns.max(flush_ns);
-        all.first_io_ns = all.first_io_ns.into_iter().chain(first_io_ns).min();
-        all.pacing = all.pacing.into_iter().chain(pacing).reduce(Pacing::merge);
-        all.stop = all.stop.or(stop);
-        if let Some(findings) = verify {
-            all.verify.get_or_insert_default().merge(findings);
-        }
-    }
-    if unflushed {
-        all.flush_ns = None;
-    }
-    all
+            duration_ns: outcome.duration_ns.saturating_sub(idle),
+            tallies: outcome.tallies.clone(),
+        };
+        (share.name.clone(), Outcome { jobs: vec![share], ..outcome })
+    });
+    Outcome::merge(parts, CpuScope::SharedProcess)
 }

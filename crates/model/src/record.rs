@@ -5,6 +5,7 @@
 mod edges;
 mod fleet_member;
 mod imported_metrics;
+mod merge;
 mod net_stats;
 mod pace;
 mod process;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use edges::WindowEdges;
 pub use fleet_member::{FleetMember, FleetMode, FleetStart};
 pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics};
+pub use merge::CpuScope;
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
 pub use pace::CpuPace;
 pub use process::ProcessCounts;
@@ -52,25 +54,6 @@ pub struct Sample {
     /// Streams by direction, as seen by the client.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub ways: Vec<WaySample>,
-}
-
-impl Sample {
-    /// Adds the same interval of a concurrent load.
-    pub fn merge(&mut self, other: Self) {
-        // No `..`: a figure that is new must be added too.
-        let Self { at_ns, duration_ns, tallies, oldest_ns, failed, ways } = other;
-        self.at_ns = self.at_ns.max(at_ns);
-        self.duration_ns = self.duration_ns.max(duration_ns);
-        self.tallies.merge(&tallies);
-        self.oldest_ns = self.oldest_ns.max(oldest_ns);
-        self.failed += failed;
-        for way in ways {
-            match self.ways.iter_mut().find(|known| known.upload == way.upload) {
-                Some(known) => known.merge(way),
-                None => self.ways.push(way),
-            }
-        }
-    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

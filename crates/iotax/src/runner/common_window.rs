@@ -3,13 +3,9 @@
 //! Each agent's samples are placed on the host's clock by the moment at which its window began. The common window reaches from the last
 //! beginning to the first end. Only whole intervals within it count, the same number from each agent.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use iotax_model::record::{
-    Carried, CpuTime, DiskActivity, ErrorCount, Flow, HostActivity, HostCpu, Outcome, PageCache, Pressure,
-    Sample, Share, Tallies,
-};
+use iotax_model::record::{Carried, CpuScope, CpuTime, Flow, Outcome, Sample, Share, Tallies};
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 
@@ -171,151 +167,43 @@ fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, durati
     Sample { at_ns: duration_ns * (place as u64 + 1), duration_ns, ..merged }
 }
 
-/// One outcome from those of all agents; its notes name the agent.
+/// One outcome from those of all agents, of the part of each window that counts; its notes name the agent.
 fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outcome {
-    let mut outcome = Outcome { duration_ns, ..Outcome::default() };
+    let parts = all.iter().zip(shares).map(|(ran, share)| (ran.who(), of_window(ran, duration_ns, share)));
+    let mut outcome = Outcome::merge(parts, CpuScope::OwnProcess);
     for ran in all {
-        let (one, who) = (&ran.outcome, ran.who());
-        outcome.ramp_ios += one.ramp_ios;
-        // CPU time covers the agent's own window, which is a little longer than what counts.
-        let part = |ns: u64| part_of(ns, duration_ns, one.duration_ns);
-        outcome.cpu.user_ns += part(one.cpu.user_ns);
-        outcome.cpu.system_ns += part(one.cpu.system_ns);
-        outcome.notes.extend(one.notes.iter().map(|note| format!("{who}: {note}")));
-        let failed: u64 = one.errors.iter().map(|error| error.count).sum();
+        let failed: u64 = ran.outcome.errors.iter().map(|error| error.count).sum();
         if failed > 0 {
-            outcome.notes.push(format!("{who}: {failed} I/Os failed"));
-        }
-        one.errors.iter().for_each(|error| ErrorCount::add(&mut outcome.errors, error));
-        outcome.ioengine = outcome.ioengine.or(one.ioengine);
-        outcome.flush_ns = outcome.flush_ns.max(one.flush_ns);
-        outcome.first_io_ns = outcome.first_io_ns.into_iter().chain(one.first_io_ns).min();
-        outcome.pacing = match (outcome.pacing, one.pacing) {
-            (Some(sum), Some(pacing)) => Some(sum.merge(pacing)),
-            (sum, pacing) => sum.or(pacing),
-        };
-        one.jobs.iter().for_each(|job| add_job(&mut outcome.jobs, job));
-        if let Some(carried) = &one.carried {
-            let server_cpu = carried.server_cpu;
-            let carried = Carried {
-                flows: carried.flows.iter().map(|flow| flow.scaled(part)).collect(),
-                server_cpu: server_cpu
-                    .map(|cpu| CpuTime { user_ns: part(cpu.user_ns), system_ns: part(cpu.system_ns) }),
-                ..carried.clone()
-            };
-            match &mut outcome.carried {
-                Some(all) => all.merge(&carried),
-                none => *none = Some(carried),
-            }
-        }
-        outcome.stop = outcome.stop.or(one.stop);
-        if let Some(findings) = &one.verify {
-            outcome.verify.get_or_insert_default().merge(findings.clone());
+            outcome.notes.push(format!("{}: {failed} I/Os failed", ran.who()));
         }
     }
-    shares.iter().for_each(|share| outcome.tallies.merge(&share.tallies));
     let untold = |ran: &AgentRun| ran.outcome.carried.is_some() && ran.received_of_sent().is_none();
     if outcome.tallies.write.is_some() && all.iter().any(untold) {
         outcome.notes.push("a server does not tell what it received: what was sent to it counts".into());
     }
-    if all.iter().any(|ran| ran.outcome.flush_ns.is_none()) {
-        outcome.flush_ns = None;
-    }
-    let cached: Option<Vec<PageCache>> = all.iter().map(|ran| ran.outcome.page_cache).collect();
-    outcome.page_cache = cached.and_then(|all| all.into_iter().reduce(PageCache::merge));
-    let inside: Option<Vec<&HostActivity>> = all.iter().map(|ran| ran.outcome.inside.as_ref()).collect();
-    outcome.inside = inside.map(|machines| added_up(&machines));
     outcome
 }
 
-/// Adds a job's results in one guest to those in the others, over the longest of their times.
-fn add_job(jobs: &mut Vec<Share>, job: &Share) {
-    match jobs.iter_mut().find(|known| known.name == job.name) {
-        Some(known) => {
-            known.duration_ns = known.duration_ns.max(job.duration_ns);
-            known.tallies.merge(&job.tallies);
-        }
-        None => jobs.push(job.clone()),
+/// An agent's outcome in the part of its window that counts: CPU time and streams are scaled, as they cover all of its window, which is a little
+/// longer.
+fn of_window(ran: &AgentRun, duration_ns: u64, share: &Share) -> Outcome {
+    let outcome = ran.outcome.clone();
+    let part = |ns: u64| part_of(ns, duration_ns, outcome.duration_ns);
+    let scaled = |cpu: CpuTime| CpuTime { user_ns: part(cpu.user_ns), system_ns: part(cpu.system_ns) };
+    let carried = outcome.carried.map(|carried| Carried {
+        flows: carried.flows.iter().map(|flow| flow.scaled(part)).collect(),
+        server_cpu: carried.server_cpu.map(scaled),
+        ..carried
+    });
+    // The edges are those of its own window.
+    Outcome {
+        duration_ns,
+        tallies: share.tallies.clone(),
+        edges: None,
+        cpu: scaled(outcome.cpu),
+        carried,
+        ..outcome
     }
-}
-
-/// The activity of several machines, each over its own window: times and I/Os summed, shares of time averaged. A figure that one of
-/// them lacks is absent.
-fn added_up(machines: &[&HostActivity]) -> HostActivity {
-    let longest =
-        |of: fn(&HostActivity) -> u64| machines.iter().map(|machine| of(machine)).max().unwrap_or(0);
-    let cpus: Option<Vec<HostCpu>> = machines.iter().map(|machine| machine.cpu).collect();
-    let pressures: Option<Vec<Pressure>> = machines.iter().map(|machine| machine.pressure).collect();
-    HostActivity {
-        at_ns: longest(|machine| machine.at_ns),
-        duration_ns: longest(|machine| machine.duration_ns),
-        disks: disks(machines.iter().map(|machine| &machine.disks)),
-        cpu: cpus.and_then(|all| all.into_iter().reduce(add_cpu)),
-        pressure: pressures.and_then(|all| all.into_iter().reduce(add_pressure)),
-        kernel_threads: kernel_threads(machines),
-        flushed: disks(machines.iter().map(|machine| &machine.flushed)),
-        ..HostActivity::default()
-    }
-}
-
-fn add_cpu(one: HostCpu, other: HostCpu) -> HostCpu {
-    HostCpu {
-        user_ns: one.user_ns + other.user_ns,
-        system_ns: one.system_ns + other.system_ns,
-        irq_ns: one.irq_ns + other.irq_ns,
-        iowait_ns: one.iowait_ns.zip(other.iowait_ns).map(|(one, other)| one + other),
-        idle_ns: one.idle_ns + other.idle_ns,
-        steal_ns: one.steal_ns + other.steal_ns,
-        guest_ns: one.guest_ns + other.guest_ns,
-    }
-}
-
-fn add_pressure(one: Pressure, other: Pressure) -> Pressure {
-    Pressure {
-        io_some_ns: one.io_some_ns + other.io_some_ns,
-        io_full_ns: one.io_full_ns + other.io_full_ns,
-        cpu_some_ns: one.cpu_some_ns + other.cpu_some_ns,
-        memory_some_ns: one.memory_some_ns + other.memory_some_ns,
-    }
-}
-
-/// Disk activity by name: the guests of a target name their disks alike.
-fn disks<'a>(
-    machines: impl ExactSizeIterator<Item = &'a BTreeMap<String, DiskActivity>>,
-) -> BTreeMap<String, DiskActivity> {
-    let mut all: BTreeMap<String, DiskActivity> = BTreeMap::new();
-    let of_all = machines.len() as f64;
-    for (name, disk) in machines.flatten() {
-        let nothing =
-            || DiskActivity { read_wait_ns: Some(0), write_wait_ns: Some(0), ..DiskActivity::default() };
-        let add = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
-        let sum = all.entry(name.clone()).or_insert_with(nothing);
-        let ios = |disk: &DiskActivity| (disk.reads + disk.writes) as f64;
-        let waited = |disk: &DiskActivity| disk.mean_wait_ns.map_or(0.0, |mean| mean * ios(disk));
-        let (waited, count) = (waited(sum) + waited(disk), ios(sum) + ios(disk));
-        *sum = DiskActivity {
-            reads: sum.reads + disk.reads,
-            read_bytes: sum.read_bytes + disk.read_bytes,
-            read_merges: sum.read_merges + disk.read_merges,
-            writes: sum.writes + disk.writes,
-            write_bytes: sum.write_bytes + disk.write_bytes,
-            write_merges: sum.write_merges + disk.write_merges,
-            busy: sum.busy + disk.busy / of_all,
-            mean_wait_ns: (count > 0.0).then(|| waited / count),
-            read_wait_ns: add(sum.read_wait_ns, disk.read_wait_ns),
-            write_wait_ns: add(sum.write_wait_ns, disk.write_wait_ns),
-        };
-    }
-    all
-}
-
-fn kernel_threads(machines: &[&HostActivity]) -> BTreeMap<String, CpuTime> {
-    let mut all: BTreeMap<String, CpuTime> = BTreeMap::new();
-    for (name, time) in machines.iter().flat_map(|machine| &machine.kernel_threads) {
-        let sum = all.entry(name.clone()).or_default();
-        *sum = CpuTime { user_ns: sum.user_ns + time.user_ns, system_ns: sum.system_ns + time.system_ns };
-    }
-    all
 }
 
 /// A neighbour's share in a window, with notes about it.

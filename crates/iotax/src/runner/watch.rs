@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::record::{
-    BlockStats, BlockTally, CpuPace, CpuTime, DeviceGaps, DiskActivity, Happened, HostActivity, NicActivity,
-    Occurrence, Outcome, Sample, Source, Standstill, Stop, Tallies,
+    BlockStats, CpuPace, CpuTime, DeviceGaps, DiskActivity, Happened, HostActivity, NicActivity, Occurrence,
+    Outcome, Sample, Source, Standstill, Stop, Tallies,
 };
 use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
@@ -292,7 +292,12 @@ impl<'a> Watch<'a> {
                 pace,
                 own_ns: own_cpu_ns().saturating_sub(started.own_ns),
                 after: None,
-                blocks: blocks.and_then(|all| all.into_iter().reduce(|one, other| added(one, &other))),
+                blocks: blocks.and_then(|all| {
+                    all.into_iter().reduce(|mut sum, one| {
+                        sum.merge(&one);
+                        sum
+                    })
+                }),
             });
         }
     }
@@ -458,30 +463,6 @@ fn nanos(time: Duration) -> u64 {
 fn own_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
-}
-
-/// Sums the activity of two guests' block layers.
-fn added(one: BlockStats, other: &BlockStats) -> BlockStats {
-    BlockStats {
-        read: added_tally(one.read, &other.read),
-        write: added_tally(one.write, &other.write),
-        flush: added_tally(one.flush, &other.flush),
-    }
-}
-
-/// Sums two tallies. Guests of one target use the same bins; a guest without I/O has none.
-fn added_tally(mut one: BlockTally, other: &BlockTally) -> BlockTally {
-    one.ios += other.ios;
-    one.bytes += other.bytes;
-    one.total_ns += other.total_ns;
-    if one.latency.is_empty() {
-        one.latency.clone_from(&other.latency);
-    } else {
-        for ((_, count), (_, more)) in one.latency.iter_mut().zip(&other.latency) {
-            *count += more;
-        }
-    }
-    one
 }
 
 #[cfg(test)]

@@ -59,10 +59,7 @@ impl Carried {
     /// Adds the statistics of a concurrent network measurement. A value that one of them lacks becomes unknown.
     pub fn merge(&mut self, other: &Self) {
         self.flows.extend(other.flows.iter().cloned());
-        self.server_cpu = self.server_cpu.zip(other.server_cpu).map(|(one, more)| CpuTime {
-            user_ns: one.user_ns + more.user_ns,
-            system_ns: one.system_ns + more.system_ns,
-        });
+        self.server_cpu = self.server_cpu.zip(other.server_cpu).map(|(one, more)| one.plus(more));
         if self.congestion != other.congestion {
             self.congestion = None;
         }

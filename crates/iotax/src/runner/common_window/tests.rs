@@ -1,6 +1,7 @@
 use super::*;
 use iotax_model::Histogram;
 use iotax_model::record::Tally;
+use iotax_model::record::{DiskActivity, ErrorCount, HostActivity, HostCpu};
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;

@@ -1,0 +1,298 @@
+//! The results of loads that ran at the same time as one result. No `..` where a record is taken apart: a figure that is new must find its
+//! place here too.
+
+use std::collections::BTreeMap;
+
+use super::{
+    BlockStats, BlockTally, CpuTime, DiskActivity, ErrorCount, HostActivity, HostCpu, NicActivity, Outcome,
+    Pacing, PageCache, Pressure, Sample, Share, WindowEdges,
+};
+
+/// What the CPU time of a load's outcome covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CpuScope {
+    /// One process in which all loads ran: the outcome of the longest has it, and it counts once.
+    SharedProcess,
+    /// A process of its own: the times are added, and what the kernel counted for one of them is left out.
+    OwnProcess,
+}
+
+impl Sample {
+    /// Adds the same interval of a concurrent load.
+    pub fn merge(&mut self, other: Self) {
+        let Self { at_ns, duration_ns, tallies, oldest_ns, failed, ways } = other;
+        self.at_ns = self.at_ns.max(at_ns);
+        self.duration_ns = self.duration_ns.max(duration_ns);
+        self.tallies.merge(&tallies);
+        self.oldest_ns = self.oldest_ns.max(oldest_ns);
+        self.failed += failed;
+        for way in ways {
+            match self.ways.iter_mut().find(|known| known.upload == way.upload) {
+                Some(known) => known.merge(way),
+                None => self.ways.push(way),
+            }
+        }
+    }
+}
+
+impl Outcome {
+    /// The outcome of concurrent loads: of jobs of one process, of guests, of a client's servers. Each comes with its name, which its notes get.
+    ///
+    /// Counts are added; the window is the longest. What one of several cannot tell is absent: blackouts, gaps of devices, a
+    /// flush that one of those that wrote lacks, an I/O engine if they differ.
+    pub fn merge(parts: impl IntoIterator<Item = (String, Self)>, scope: CpuScope) -> Self {
+        let parts: Vec<(String, Self)> = parts.into_iter().collect();
+        let outcomes = || parts.iter().map(|(_, outcome)| outcome);
+        let engine = outcomes().next().and_then(|first| first.ioengine);
+        let cached: Option<Vec<PageCache>> = outcomes().map(|outcome| outcome.page_cache).collect();
+        let inside: Option<Vec<&HostActivity>> = outcomes().map(|outcome| outcome.inside.as_ref()).collect();
+        let is_unflushed = |outcome: &Self| {
+            outcome.flush_ns.is_none() && (outcome.tallies.write.is_some() || !outcome.errors.is_empty())
+        };
+        let unflushed = outcomes().any(is_unflushed);
+        let mut all = Self {
+            ioengine: engine.filter(|_| outcomes().all(|outcome| outcome.ioengine == engine)),
+            page_cache: cached.and_then(|parts| parts.into_iter().reduce(PageCache::merge)),
+            inside: inside
+                .filter(|machines| !machines.is_empty())
+                .map(|machines| HostActivity::merge(&machines)),
+            ..Self::default()
+        };
+        for (name, outcome) in parts {
+            all.add(&name, outcome, scope);
+        }
+        all.flush_ns = all.flush_ns.filter(|_| !unflushed);
+        all
+    }
+
+    fn add(&mut self, name: &str, part: Self, scope: CpuScope) {
+        let Self {
+            duration_ns,
+            tallies,
+            edges,
+            ramp_ios,
+            cpu,
+            counts,
+            errors,
+            notes,
+            ioengine: _,
+            pacing,
+            stop,
+            blackouts: _,
+            devices: _,
+            verify,
+            inside: _,
+            first_io_ns,
+            flush_ns,
+            page_cache: _,
+            carried,
+            jobs,
+        } = part;
+        match scope {
+            CpuScope::SharedProcess if duration_ns > self.duration_ns => {
+                (self.cpu, self.counts) = (cpu, counts)
+            }
+            CpuScope::SharedProcess => {}
+            CpuScope::OwnProcess => self.cpu = self.cpu.plus(cpu),
+        }
+        self.duration_ns = self.duration_ns.max(duration_ns);
+        self.tallies.merge(&tallies);
+        self.edges = self.edges.into_iter().chain(edges).reduce(WindowEdges::merge);
+        self.ramp_ios += ramp_ios;
+        errors.iter().for_each(|error| ErrorCount::add(&mut self.errors, error));
+        self.notes.extend(notes.iter().map(|note| format!("{name}: {note}")));
+        self.pacing = self.pacing.into_iter().chain(pacing).reduce(Pacing::merge);
+        self.stop = self.stop.or(stop);
+        if let Some(findings) = verify {
+            self.verify.get_or_insert_default().merge(findings);
+        }
+        self.first_io_ns = self.first_io_ns.into_iter().chain(first_io_ns).min();
+        self.flush_ns = self.flush_ns.max(flush_ns);
+        match (&mut self.carried, carried) {
+            (Some(all), Some(carried)) => all.merge(&carried),
+            (none, carried) => *none = none.take().or(carried),
+        }
+        jobs.iter().for_each(|job| Share::add(&mut self.jobs, job));
+    }
+}
+
+impl Share {
+    /// Adds a share to a list that has one for each name, over the longest of their times.
+    fn add(known: &mut Vec<Self>, share: &Self) {
+        let Self { name, duration_ns, tallies } = share;
+        match known.iter_mut().find(|one| one.name == *name) {
+            Some(one) => {
+                one.duration_ns = one.duration_ns.max(*duration_ns);
+                one.tallies.merge(tallies);
+            }
+            None => known.push(share.clone()),
+        }
+    }
+}
+
+impl HostActivity {
+    /// The activity of several machines, each over its own window: times and I/Os added, shares of time averaged. A part that one of them lacks is
+    /// absent; guests of a target name their disks alike.
+    #[must_use]
+    pub fn merge(machines: &[&Self]) -> Self {
+        let mut all = Self::default();
+        for machine in machines {
+            // What only a host has of the layers beneath it no guest and no other machine reports.
+            let Self {
+                at_ns,
+                duration_ns,
+                disks,
+                nics: _,
+                cpu: _,
+                pressure: _,
+                guest_threads: _,
+                kernel_threads,
+                kernel_ns: _,
+                watching_ns: _,
+                pace: _,
+                flushed,
+            } = machine;
+            all.at_ns = all.at_ns.max(*at_ns);
+            all.duration_ns = all.duration_ns.max(*duration_ns);
+            add_disks(&mut all.disks, disks, machines.len());
+            add_disks(&mut all.flushed, flushed, machines.len());
+            for (name, time) in kernel_threads {
+                let sum = all.kernel_threads.entry(name.clone()).or_default();
+                *sum = sum.plus(*time);
+            }
+        }
+        let cpus: Option<Vec<HostCpu>> = machines.iter().map(|machine| machine.cpu).collect();
+        let pressures: Option<Vec<Pressure>> = machines.iter().map(|machine| machine.pressure).collect();
+        all.cpu = cpus.and_then(|all| all.into_iter().reduce(HostCpu::plus));
+        all.pressure = pressures.and_then(|all| all.into_iter().reduce(Pressure::plus));
+        all
+    }
+}
+
+impl CpuTime {
+    /// Both times together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        let Self { user_ns, system_ns } = other;
+        Self { user_ns: self.user_ns + user_ns, system_ns: self.system_ns + system_ns }
+    }
+}
+
+impl HostCpu {
+    fn plus(self, other: Self) -> Self {
+        let Self { user_ns, system_ns, irq_ns, iowait_ns, idle_ns, steal_ns, guest_ns } = other;
+        Self {
+            user_ns: self.user_ns + user_ns,
+            system_ns: self.system_ns + system_ns,
+            irq_ns: self.irq_ns + irq_ns,
+            iowait_ns: self.iowait_ns.zip(iowait_ns).map(|(one, other)| one + other),
+            idle_ns: self.idle_ns + idle_ns,
+            steal_ns: self.steal_ns + steal_ns,
+            guest_ns: self.guest_ns + guest_ns,
+        }
+    }
+}
+
+impl Pressure {
+    const fn plus(self, other: Self) -> Self {
+        let Self { io_some_ns, io_full_ns, cpu_some_ns, memory_some_ns } = other;
+        Self {
+            io_some_ns: self.io_some_ns + io_some_ns,
+            io_full_ns: self.io_full_ns + io_full_ns,
+            cpu_some_ns: self.cpu_some_ns + cpu_some_ns,
+            memory_some_ns: self.memory_some_ns + memory_some_ns,
+        }
+    }
+}
+
+fn add_disks(
+    all: &mut BTreeMap<String, DiskActivity>,
+    disks: &BTreeMap<String, DiskActivity>,
+    machines: usize,
+) {
+    for (name, disk) in disks {
+        match all.get_mut(name) {
+            Some(sum) => sum.add(disk, machines),
+            None => {
+                all.insert(name.clone(), DiskActivity { busy: disk.busy / machines as f64, ..disk.clone() });
+            }
+        }
+    }
+}
+
+impl DiskActivity {
+    fn add(&mut self, other: &Self, machines: usize) {
+        let Self {
+            reads,
+            read_bytes,
+            read_merges,
+            writes,
+            write_bytes,
+            write_merges,
+            busy,
+            mean_wait_ns,
+            read_wait_ns,
+            write_wait_ns,
+        } = *other;
+        let waited = |ios: u64, mean: Option<f64>| mean.map_or(0.0, |mean| mean * ios as f64);
+        let (ios, others) = (self.reads + self.writes, reads + writes);
+        let sum_ns = waited(ios, self.mean_wait_ns) + waited(others, mean_wait_ns);
+        let both = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+        *self = Self {
+            reads: self.reads + reads,
+            read_bytes: self.read_bytes + read_bytes,
+            read_merges: self.read_merges + read_merges,
+            writes: self.writes + writes,
+            write_bytes: self.write_bytes + write_bytes,
+            write_merges: self.write_merges + write_merges,
+            busy: self.busy + busy / machines as f64,
+            mean_wait_ns: (ios + others > 0).then(|| sum_ns / (ios + others) as f64),
+            read_wait_ns: both(self.read_wait_ns, read_wait_ns),
+            write_wait_ns: both(self.write_wait_ns, write_wait_ns),
+        };
+    }
+}
+
+impl BlockStats {
+    /// Adds the I/Os of another guest's disk.
+    pub fn merge(&mut self, other: &Self) {
+        let Self { read, write, flush } = other;
+        self.read.merge(read);
+        self.write.merge(write);
+        self.flush.merge(flush);
+    }
+}
+
+impl BlockTally {
+    fn merge(&mut self, other: &Self) {
+        let Self { ios, bytes, total_ns, latency } = other;
+        self.ios += ios;
+        self.bytes += bytes;
+        self.total_ns += total_ns;
+        for (end, count) in latency {
+            match self.latency.iter_mut().find(|(known, _)| known == end) {
+                Some((_, known)) => *known += count,
+                None => self.latency.push((*end, *count)),
+            }
+        }
+    }
+}
+
+impl NicActivity {
+    /// Both interfaces together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        let Self { rx_bytes, rx_packets, rx_drops, tx_bytes, tx_packets, tx_drops } = other;
+        Self {
+            rx_bytes: self.rx_bytes + rx_bytes,
+            rx_packets: self.rx_packets + rx_packets,
+            rx_drops: self.rx_drops + rx_drops,
+            tx_bytes: self.tx_bytes + tx_bytes,
+            tx_packets: self.tx_packets + tx_packets,
+            tx_drops: self.tx_drops + tx_drops,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
