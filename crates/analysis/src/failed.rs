@@ -67,7 +67,7 @@ pub struct Failure {
 /// The cells in which measurements failed, in the order of the findings.
 pub(super) fn failures(run: &Run, findings: &[Finding]) -> Vec<Failure> {
     // Failed I/Os are what a watch tells of.
-    if run.plan.watch.is_some() {
+    if run.plan.watch().is_some() {
         return Vec::new();
     }
     let mut failures: Vec<Failure> = Vec::new();

@@ -215,7 +215,7 @@ fn compare(
     }
     let pairs = samples::pairs(plan, edges);
     let cases = figures.cases(plan, &pairs);
-    let levels = plan.until_decided.as_ref().and_then(|_| Levels::new(&plan.looks()));
+    let levels = plan.until_decided().and_then(|_| Levels::new(&plan.looks()));
     let (decided, standing) = match levels {
         None => (at_once(plan, means, &cases), None),
         Some(mut levels) => {

@@ -231,7 +231,7 @@ impl SequentialState {
     /// From where a run stands whose targets are known; absent if its plan does not add rounds.
     #[must_use]
     pub fn new(run: &Run) -> Option<Self> {
-        let until = run.plan.until_decided.as_ref()?;
+        let until = run.plan.until_decided()?;
         let levels = Levels::new(&until.looks(run.plan.repeat))?;
         let pairs = pairs(&run.plan, &whole_and_broken(run).0);
         let (figures, failed) = (MeasuredFigures::new(DECIDING.to_vec()), failed(run));

@@ -151,7 +151,7 @@ fn rates(run: &Run) -> Vec<(&'static str, String, f64)> {
             add(3, &labels, bounds(curve.knee.as_ref().and_then(|knee| knee.power.as_ref())));
         }
     }
-    let slo = run.plan.ask.iter().flat_map(|ask| &ask.slo).map(ToString::to_string);
+    let slo = run.plan.ask().into_iter().flat_map(|ask| &ask.slo).map(ToString::to_string);
     let slo = escaped(&slo.collect::<Vec<_>>().join("; "));
     for answers in ask::answers(run) {
         for answer in &answers.targets {

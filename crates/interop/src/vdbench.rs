@@ -56,7 +56,7 @@ fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {
     let name = if run.plan.targets.len() > 1 { format!("{}/{name}", m.target) } else { name };
     let seconds = m.outcome.duration_ns.div_ceil(1_000_000_000);
     let clock = |ns: u64| clock(m.started_at_ms + ns / 1_000_000);
-    let is_curve = run.plan.curve.as_ref().is_some_and(|curve| !curve.shares.is_empty());
+    let is_curve = run.plan.curve().is_some_and(|curve| !curve.shares.is_empty());
     let highest = if is_curve { "Uncontrolled curve" } else { "Uncontrolled MAX" };
     let rate = workload.and_then(asked).unwrap_or_else(|| highest.to_owned());
     writeln!(

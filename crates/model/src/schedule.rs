@@ -100,7 +100,7 @@ mod tests {
         let order = round_order(&alone, 7, 1);
         assert_eq!(windows(&alone, &order), order.iter().map(|cell| vec![*cell]).collect::<Vec<_>>());
         let watch = crate::plan::WatchSpec { together: true, ..Default::default() };
-        let mut together = Plan { watch: Some(watch), ..plan() };
+        let mut together = Plan { design: crate::plan::Design::Watch(watch), ..plan() };
         together.workloads.truncate(1);
         let windows = windows(&together, &round_order(&together, 7, 1));
         assert_eq!((windows.len(), windows.concat().len()), (1, 2));

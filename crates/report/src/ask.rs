@@ -30,7 +30,7 @@ pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<
 
 /// All sentences of a run that asks.
 pub(super) fn all(run: &Run) -> Vec<String> {
-    let Some(ask) = &run.plan.ask else { return Vec::new() };
+    let Some(ask) = run.plan.ask() else { return Vec::new() };
     iotax_analysis::ask::answers(run).iter().flat_map(|answers| sentences(run, ask, answers)).collect()
 }
 

@@ -18,7 +18,7 @@ pub(super) fn heading(run: &Run, episode: &Episode<'_>) -> String {
     let m = episode.measurement;
     let work = run.plan.workloads.iter().find(|workload| workload.name == m.workload);
     let round = if run.plan.repeat > 1 { format!(", round {}", m.round) } else { String::new() };
-    let is_control = run.plan.watch.as_ref().is_some_and(|watch| watch.is_control(&m.workload));
+    let is_control = run.plan.watch().is_some_and(|watch| watch.is_control(&m.workload));
     let without = if is_control { ", without events" } else { "" };
     format!("{} on {}{round}{without}", work.map_or_else(|| m.workload.clone(), load), m.target)
 }
@@ -31,7 +31,7 @@ fn load(work: &Workload) -> String {
 
 /// All sentences of a watch: what became of the load, of each event and of each requirement.
 pub(super) fn all(run: &Run) -> Vec<String> {
-    let Some(watch) = &run.plan.watch else { return Vec::new() };
+    let Some(watch) = run.plan.watch() else { return Vec::new() };
     let episodes = episodes(run);
     if is_repeated(run) {
         let prices = prices(run, &episodes);

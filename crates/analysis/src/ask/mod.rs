@@ -220,7 +220,7 @@ fn conditions(ask: &AskSpec) -> impl Iterator<Item = Condition> {
 /// The answers of a run, by work; empty for a run that asks nothing.
 #[must_use]
 pub fn answers<'a>(run: &'a Run) -> Vec<Answers<'a>> {
-    let Some(ask) = &run.plan.ask else { return Vec::new() };
+    let Some(ask) = run.plan.ask() else { return Vec::new() };
     let of_work = |work: &'a Workload| -> Option<Answers<'a>> {
         let found = run.plan.targets.iter().filter_map(|target| {
             let measured = measured(run, work, &target.name);

@@ -19,7 +19,7 @@ use iotax_model::Run;
 /// Finds missing measurements. In a run that adds rounds, cells left out because they are decided are not missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
     // A search decides as it goes what to measure.
-    if run.plan.ask.is_some() {
+    if run.plan.ask().is_some() {
         return None;
     }
     let planned = standing.map_or(run.plan.repeat as usize * run.plan.cells(), |standing| standing.planned);
@@ -47,7 +47,7 @@ pub(super) fn comparisons<'a>(
 ) -> impl Iterator<Item = Warning> + 'a {
     let measured = by_cell(run);
     // A search compares the rates that it finds; targets under load together are not compared.
-    let is_compared = run.plan.ask.is_none() && !run.plan.is_together();
+    let is_compared = run.plan.ask().is_none() && !run.plan.is_together();
     each_cell(run).filter(move |_| is_compared).filter_map(move |(workload, spec)| {
         let target = &spec.name;
         let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);

@@ -32,7 +32,7 @@ fn is_poisson(case: &Case<'_>) -> bool {
 /// Finds a rate that moved within the window, under the most specific name.
 pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
     // What a watch makes happen is meant to be seen in the rate.
-    if case.run.plan.watch.is_some() {
+    if case.run.plan.watch().is_some() {
         return None;
     }
     throttled(case).or_else(|| unsteady(case))

@@ -116,12 +116,11 @@ impl More {
     /// Absent for an import, a member of a fleet, and a run that does not go by rounds.
     fn of(run: &Run) -> Option<Self> {
         let plan = &run.plan;
-        let by_rounds = plan.ask.is_none() && plan.curve.is_none() && plan.watch.is_none();
-        (by_rounds && run.source.is_none() && run.fleet.is_none()).then(|| Self {
+        (plan.goes_by_rounds() && run.source.is_none() && run.fleet.is_none()).then(|| Self {
             label: format!("run {}", run.id),
             rounds: run.measurements.iter().map(|m| m.round).max().unwrap_or_default(),
             command: run.command("resume", ""),
-            is_anew: plan.until_decided.is_some(),
+            is_anew: plan.until_decided().is_some(),
             round: round_time(run),
         })
     }
@@ -133,7 +132,7 @@ impl Account {
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let kinds = Kinds::of(judgement);
         // The rates that a search tried are no cells that another run has.
-        let workloads: Vec<Workload> = if run.plan.ask.is_some() {
+        let workloads: Vec<Workload> = if run.plan.ask().is_some() {
             run.plan.asked().cloned().collect()
         } else {
             run.plan.workloads.clone()
@@ -158,7 +157,7 @@ impl Account {
             subjects: subjects(&run.plan.targets, &run.plan.neighbours, &run.targets),
             figures: measured.collect(),
             rates: rates::of_run(run),
-            has_own_rates: run.plan.curve.is_some(),
+            has_own_rates: run.plan.curve().is_some(),
             workloads,
             source: run.source.clone(),
             more: More::of(run),

@@ -74,7 +74,8 @@ pub fn of_run(run: &Run) -> Vec<LocatedRate> {
             add(curve.target, &curves.work.name, KNEE, curve.knee.as_ref().and_then(|knee| knee.power));
         }
     }
-    let slo: Vec<String> = run.plan.ask.iter().flat_map(|ask| &ask.slo).map(ToString::to_string).collect();
+    let slo: Vec<String> =
+        run.plan.ask().into_iter().flat_map(|ask| &ask.slo).map(ToString::to_string).collect();
     for answers in ask::answers(run) {
         for answer in &answers.targets {
             let rate = if let Found::Rate(rate) = answer.found { Some(rate) } else { None };

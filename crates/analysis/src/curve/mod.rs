@@ -138,7 +138,7 @@ pub(crate) fn work(workload: &Workload) -> Workload {
 #[must_use]
 pub fn curves(run: &Run) -> Vec<Curves<'_>> {
     // The rates of a search lie close together, with a window or two each (`crate::ask::Answer::steps`).
-    if run.plan.ask.is_some() {
+    if run.plan.ask().is_some() {
         return Vec::new();
     }
     let mut works: Vec<(Workload, Vec<&Workload>)> = Vec::new();

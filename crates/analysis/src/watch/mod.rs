@@ -119,7 +119,7 @@ pub struct Judged {
 /// The measurements of a watch; none of a run that is no watch.
 #[must_use]
 pub fn episodes(run: &Run) -> Vec<Episode<'_>> {
-    let Some(watch) = &run.plan.watch else { return Vec::new() };
+    let Some(watch) = run.plan.watch() else { return Vec::new() };
     let record = |m: &Measurement| run.targets.iter().find(|record| record.name == m.target);
     run.measurements.iter().map(|measurement| episode(watch, record(measurement), measurement)).collect()
 }

@@ -81,7 +81,7 @@ impl Change {
 /// The prices of a run's events, by target, workload and event; none without a control.
 #[must_use]
 pub fn prices<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<Price<'a>> {
-    let Some(watch) = run.plan.watch.as_ref().filter(|watch| watch.control.is_some()) else {
+    let Some(watch) = run.plan.watch().filter(|watch| watch.control.is_some()) else {
         return Vec::new();
     };
     let mut all = Vec::new();

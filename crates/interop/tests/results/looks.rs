@@ -7,7 +7,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Judgement, Metric, SequentialState, Stopped};
 use iotax_model::Run;
 use iotax_model::RunState;
-use iotax_model::plan::UntilDecided;
+use iotax_model::plan::{Design, UntilDecided};
 use iotax_model::record::{ImportSource, Measurement};
 use iotax_model::{Cell, Warning, WarningKind};
 use iotax_report::document;
@@ -26,7 +26,7 @@ fn source(slowdown: f64, noise: f64, max_rounds: u32) -> Run {
     let truths = [("host-file", Truth { noise, ..HOST }), ("vm-raw", guest), ("vm-device", other)];
     let mut source = run(&truths, &[QD1, SEQ], max_rounds, false);
     source.plan.repeat = 4;
-    source.plan.until_decided = Some(UntilDecided { max_rounds, max_time: None });
+    source.plan.design = Design::UntilDecided(UntilDecided { max_rounds, max_time: None });
     source
 }
 
@@ -212,7 +212,7 @@ fn the_screen_and_the_detail_name_the_same_command() {
 #[test]
 fn repetitions_of_an_import_are_not_taken_for_common_rounds() {
     let mut imported = source(1.3, 0.004, 6);
-    imported.plan.until_decided = None;
+    imported.plan.design = Design::FixedRounds;
     // The machine of the first three repetitions was half as fast, and one target has only these.
     for m in imported.measurements.iter_mut().filter(|m| m.round <= 3) {
         m.outcome.duration_ns *= 2;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iotax_model::Run;
 use iotax_model::RunState;
-use iotax_model::plan::Margin;
+use iotax_model::plan::{Design, Margin};
 use iotax_model::record::{
     CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Pressure,
     Sample, Tallies, Tally, TargetRecord,
@@ -301,10 +301,7 @@ pub(crate) fn planned(
             name: name.into(),
             suite: None,
             repeat: rounds,
-            until_decided: None,
-            curve: None,
-            ask: None,
-            watch: None,
+            design: Design::FixedRounds,
             margin: Margin::default(),
             baseline: targets[0].name.clone(),
             control: None,

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{BETWEEN, DEFAULT_MAX_ROUNDS, Margin, Plan, PlanError, PlanFile, UntilDecided};
+use iotax_model::plan::{
+    BETWEEN, DEFAULT_MAX_ROUNDS, Design, Margin, Plan, PlanError, PlanFile, UntilDecided,
+};
 use iotax_model::target::Accel;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::Workload;
@@ -154,10 +156,18 @@ impl DesignArgs {
     /// Overrides the plan with the given options; the caller checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.margin = self.margin.margin.unwrap_or(plan.margin);
-        if self.until_decided && plan.until_decided.is_none() {
-            plan.until_decided = Some(UntilDecided::default());
+        match &plan.design {
+            Design::FixedRounds if self.until_decided => {
+                plan.design = Design::UntilDecided(UntilDecided::default())
+            }
+            Design::Curve(_) | Design::Ask(_) | Design::Watch(_) if self.until_decided => {
+                return Err(PlanError::Content(
+                    "--until-decided: the plan does not go by rounds; leave it out".into(),
+                ));
+            }
+            _ => {}
         }
-        let Some(until) = &mut plan.until_decided else {
+        let Design::UntilDecided(until) = &mut plan.design else {
             let bound =
                 [("--max-rounds", self.max_rounds.is_some()), ("--max-time", self.max_time.is_some())];
             return match bound.iter().find(|(_, given)| *given) {
@@ -211,7 +221,9 @@ impl PlanOverrides {
             (Some(repeat), time) => {
                 plan.repeat = repeat;
                 // A fixed number of rounds takes the place of a time.
-                plan.until_decided.take_if(|_| time.is_some());
+                if time.is_some() {
+                    plan.design = Design::FixedRounds;
+                }
             }
             (None, Some(time)) => *plan = plan.clone().within(time)?,
             (None, None) => {}

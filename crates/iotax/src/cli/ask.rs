@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{AskSpec, Plan, Slo};
+use iotax_model::plan::{AskSpec, Design, Plan, Slo};
 use iotax_model::units::Nanos;
 use iotax_model::workload::WorkloadKeys;
 
@@ -92,7 +92,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut plan = Plan {
         seed: args.run.session.seed,
         margin: args.margin.margin.unwrap_or_default(),
-        ask: Some(ask),
+        design: Design::Ask(ask),
         ..Plan::new(
             format!("ask {}", args.targets.join(" ")),
             targets,
@@ -100,7 +100,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         )
     };
     let enough = plan.least_search().0.saturating_mul(3) / 2;
-    if let Some(ask) = &mut plan.ask {
+    if let Design::Ask(ask) = &mut plan.design {
         ask.time = args.time.unwrap_or_else(|| ask.time.max(Nanos(enough)));
     }
     plan.check().or_exit(Exit::Usage)?;

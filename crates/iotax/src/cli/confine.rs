@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::plan::{Action, Neighbour, WatchSpec};
+use iotax_model::plan::{Action, Design, Neighbour, WatchSpec};
 use iotax_model::target::{
     DeviceSpec, FileSpec, FilterSpec, FuseSpec, GuestSpec, ImageSpec, LoopSpec, NbdSpec, NetworkSpec,
     PathSpec, PlannedLayer, Remote, TargetSpec, VirtioSpec,
@@ -34,25 +34,25 @@ struct Area(Vec<PathBuf>);
 impl Area {
     fn plan(&self, plan: &Plan) -> Result<(), String> {
         let Plan {
-            watch,
+            design,
             targets,
             workloads,
             neighbours,
             name: _,
             suite: _,
             repeat: _,
-            until_decided: _,
-            curve: _,
-            ask: _,
             margin: _,
             baseline: _,
             control: _,
             seed: _,
         } = plan;
-        if let Some(WatchSpec { events, require: _, late: _, control: _, together: _ }) = watch {
-            let command = events.iter().find(|event| matches!(event.action, Action::Command(_)));
-            if let Some(event) = command {
-                return Err(format!("event {:?} runs a command", event.name));
+        match design {
+            Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) | Design::Ask(_) => {}
+            Design::Watch(WatchSpec { events, require: _, late: _, control: _, together: _ }) => {
+                let command = events.iter().find(|event| matches!(event.action, Action::Command(_)));
+                if let Some(event) = command {
+                    return Err(format!("event {:?} runs a command", event.name));
+                }
             }
         }
         targets.iter().try_for_each(|target| self.target(target))?;

@@ -25,7 +25,7 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
         0 => String::new(),
         done => format!("; {done} measurements are there already"),
     };
-    let is_open = plan.ask.is_some() || plan.wants_rates();
+    let is_open = plan.ask().is_some() || plan.wants_rates();
     let (workloads, rounds) = if is_open {
         (plan.asked().count(), String::new())
     } else {
@@ -78,7 +78,7 @@ fn many(count: &str, noun: &str) -> String {
 
 /// What a watch will have happen, and when: commands are not run unseen.
 pub(super) fn events(plan: &Plan) -> Vec<String> {
-    let Some(watch) = &plan.watch else { return Vec::new() };
+    let Some(watch) = plan.watch() else { return Vec::new() };
     let window = plan.workloads.first().map(|workload| workload.runtime).unwrap_or_default();
     let all = watch.scheduled(window).into_iter();
     all.map(|(at, event)| match &event.action {
@@ -90,7 +90,7 @@ pub(super) fn events(plan: &Plan) -> Vec<String> {
 
 /// The commands that a plan runs, as they are shown.
 pub(super) fn commands(plan: &Plan) -> Vec<String> {
-    let events = plan.watch.iter().flat_map(|watch| &watch.events);
+    let events = plan.watch().into_iter().flat_map(|watch| &watch.events);
     let commands = events.filter_map(|event| match &event.action {
         Action::Command(command) => Some(format!("sh -c {command:?}")),
         Action::Operation(_) => None,

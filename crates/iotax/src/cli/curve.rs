@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{CurveSpec, Plan};
+use iotax_model::plan::{CurveSpec, Design, Plan};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Rw, Workload, WorkloadKeys};
 
@@ -75,7 +75,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan {
         seed: args.run.session.seed,
         margin: args.margin.margin.unwrap_or_default(),
-        curve: Some(CurveSpec {
+        design: Design::Curve(CurveSpec {
             time: args.time,
             points: args.points.or(args.grid.then_some(POINTS)),
             ..CurveSpec::default()

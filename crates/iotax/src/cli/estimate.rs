@@ -18,7 +18,7 @@ pub(super) fn measurements(plan: &Plan) -> String {
 
 fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
     let least = of(plan.repeat);
-    if plan.until_decided.is_some() {
+    if plan.until_decided().is_some() {
         format!("{least} to {}", of(plan.most_rounds()))
     } else {
         least.to_string()
@@ -27,11 +27,11 @@ fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
 
 /// `about 12 min 05 s`; for a plan that adds rounds also the most: `about 2 min to 10 min`.
 pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
-    if let Some(curve) = plan.curve.as_ref().filter(|_| plan.wants_rates()) {
+    if let Some(curve) = plan.curve().filter(|_| plan.wants_rates()) {
         let set_up = runner::estimate_seconds(plan, 0, 0, accel);
         return format!("about {}", human::duration(set_up + curve_seconds(plan, curve)));
     }
-    if let Some(ask) = &plan.ask {
+    if let Some(ask) = plan.ask() {
         let set_up = runner::estimate_seconds(plan, 0, 0, accel);
         let held = ask.sustain.map_or(0.0, |sustain| sustain.as_secs_f64() * plan.targets.len() as f64);
         return format!("about {}", human::duration(set_up + ask.time.as_secs_f64() + held));
@@ -53,7 +53,7 @@ fn curve_seconds(plan: &Plan, curve: &CurveSpec) -> f64 {
 
 /// The most seconds, roughly, for a plan that adds rounds; absent for any other.
 pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Option<f64> {
-    let until = plan.until_decided.as_ref()?;
+    let until = plan.until_decided()?;
     let all = runner::estimate_seconds(plan, until.max_rounds, done, accel);
     // max_time does not include setting up.
     let set_up = runner::estimate_seconds(plan, 0, 0, accel);
@@ -62,7 +62,7 @@ pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Op
 
 /// The looks and the margin in words; absent for a fixed number of rounds with the default margin.
 pub(super) fn design(plan: &Plan) -> Option<String> {
-    if let Some(curve) = plan.curve.as_ref().filter(|_| plan.wants_rates()) {
+    if let Some(curve) = plan.curve().filter(|_| plan.wants_rates()) {
         let points = curve.points_of(plan.targets.len());
         let range = match (curve.shares.first(), curve.shares.last()) {
             (Some(least), Some(most)) => format!("{least}% of what it can do to {most}%"),
@@ -77,14 +77,14 @@ pub(super) fn design(plan: &Plan) -> Option<String> {
             "Each workload is measured without a limit and at up to {points} rates for each target, from {range}, for {long}."
         ));
     }
-    if let Some(ask) = &plan.ask {
+    if let Some(ask) = plan.ask() {
         return Some(format!(
             "Each workload is tried at rates ever closer to the highest one that keeps the conditions, for {}.",
             ask.time
         ));
     }
     let looks: Vec<String> = plan.looks().iter().map(ToString::to_string).collect();
-    match (&plan.until_decided, looks.split_last()) {
+    match (plan.until_decided(), looks.split_last()) {
         (Some(_), Some((last, before))) => Some(format!(
             "Rounds are added until every comparison is decided: looks after {} and {last} rounds, fixed in advance. Within {} is \
              the same.",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use iotax_model::exit::Exit;
 use iotax_model::jobs::{self, Included, Jobs, MachineKeywords, Surroundings, vdbench};
-use iotax_model::plan::Plan;
+use iotax_model::plan::{Design, Plan};
 use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_testbed::device::Permission;
@@ -85,7 +85,12 @@ impl JobFlags {
         };
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let repeat = if targets.len() > 1 { REPEAT } else { 1 };
-        Ok(Plan { repeat, seed: jobs.seed, curve: jobs.curve, ..Plan::new(name, targets, jobs.workloads) })
+        Ok(Plan {
+            repeat,
+            seed: jobs.seed,
+            design: jobs.curve.map(Design::Curve).unwrap_or_default(),
+            ..Plan::new(name, targets, jobs.workloads)
+        })
     }
 
     /// Refuses flags that do not apply to plan files.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{CurveSpec, Plan};
+use iotax_model::plan::{CurveSpec, Design, Plan};
 use iotax_model::target::{DeviceSpec, Format, GuestSpec, LvmSpec, PlannedLayer, Stack, VirtioSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
@@ -329,7 +329,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan { seed, control, ..Plan::new(format!("ladder {place}"), targets, workloads) };
     let plan = if args.curve {
         let curve = CurveSpec { time: Some(args.length.time()), ..CurveSpec::default() };
-        let mut plan = Plan { curve: Some(curve), ..plan };
+        let mut plan = Plan { design: Design::Curve(curve), ..plan };
         args.design.apply(&mut plan).and_then(|()| plan.check()).or_exit(Exit::Usage)?;
         plan
     } else {

@@ -9,8 +9,7 @@ pub(super) fn exit(run: &Run) -> Exit {
     let episodes = episodes(run);
     let passed: Vec<Option<bool>> =
         episodes.iter().flat_map(|episode| &episode.verdicts).map(|judged| judged.passed).collect();
-    let nothing =
-        episodes.is_empty() && run.plan.watch.as_ref().is_some_and(|watch| !watch.require.is_empty());
+    let nothing = episodes.is_empty() && run.plan.watch().is_some_and(|watch| !watch.require.is_empty());
     if passed.contains(&Some(false)) {
         Exit::Gate
     } else if episodes.iter().any(|episode| episode.has_failed_events() || lacks_records(episode)) {

@@ -6,7 +6,7 @@ use iotax_analysis::judge;
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::exit::Exit;
-use iotax_model::plan::Plan;
+use iotax_model::plan::{Design, Plan};
 use iotax_model::units::Nanos;
 
 use super::args::{GuestArgs, OverwriteArgs, RemoteArgs};
@@ -49,7 +49,7 @@ pub(super) struct Args {
 
 /// Refuses to change the looks of a run: they were fixed before it began, and its error rate depends on them.
 fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
-    if run.plan.ask.is_some()
+    if run.plan.ask().is_some()
         && let Some(repeat) = args.repeat
     {
         return Err(usage(format!(
@@ -57,7 +57,7 @@ fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
             run.id
         )));
     }
-    match (&run.plan.until_decided, args.repeat, args.max_time) {
+    match (run.plan.until_decided(), args.repeat, args.max_time) {
         (Some(until), Some(repeat), _) => Err(usage(format!(
             "--repeat {repeat}: the looks of run {} were fixed before it began, with {} rounds at most, because its error rate \
              depends on them; a new run of its plan, for longer: {}",
@@ -89,14 +89,14 @@ fn refuse_unseen_commands(args: &Args, run: &Run) -> Result<(), Failure> {
 /// A new run of the same plan, whose looks are spread over the time.
 fn anew(args: &Args, run: &Run, time: Nanos) -> Result<Exit, Failure> {
     let plan = &run.plan;
-    let has_own_time = plan.ask.is_some() || plan.curve.is_some() || plan.watch.is_some();
-    if has_own_time || run.fleet.is_some() {
+    if !plan.goes_by_rounds() || run.fleet.is_some() {
         return Err(usage(format!(
             "--time {time}: run {} does not add rounds; only runs that compare targets round by round do",
             run.id
         )));
     }
-    let plan = Plan { until_decided: None, seed: None, ..plan.clone() }.within(time).or_exit(Exit::Usage)?;
+    let plan =
+        Plan { design: Design::FixedRounds, seed: None, ..plan.clone() }.within(time).or_exit(Exit::Usage)?;
     plan.check().or_exit(Exit::Usage)?;
     Session {
         yes: args.yes,
@@ -119,7 +119,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         return anew(args, &run, time);
     }
     refuse_other_design(args, &run)?;
-    if let Some(until) = &mut run.plan.until_decided {
+    if let Design::UntilDecided(until) = &mut run.plan.design {
         until.max_time = args.max_time.or(until.max_time);
     }
     let rounds_before = run.plan.repeat;
@@ -145,8 +145,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Fine);
     }
     let planned = run.plan.cells() * run.plan.repeat as usize;
-    let by_rounds = run.plan.until_decided.is_none() && run.plan.ask.is_none();
-    let searched = run.plan.ask.is_some() && run.state == RunState::Complete;
+    let by_rounds = run.plan.until_decided().is_none() && run.plan.ask().is_none();
+    let searched = run.plan.ask().is_some() && run.state == RunState::Complete;
     if searched || (by_rounds && run.measurements.len() == planned) {
         if run.state != RunState::Complete {
             // It was killed after its last measurement, before its state was stored.

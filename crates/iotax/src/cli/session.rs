@@ -336,7 +336,7 @@ impl<'a> Session<'a> {
         let quit_key = watcher.is_on_terminal().then(|| QuitKey::watch(stop, undo_log.socket())).flatten();
         if quit_key.is_some() {
             watcher.note("q ends the run and reports what is measured so far");
-            if plan.watch.is_some() {
+            if plan.watch().is_some() {
                 watcher.note("m marks this moment, as does iotax mark TEXT elsewhere");
             }
         }
@@ -403,7 +403,7 @@ impl<'a> Session<'a> {
             Exit::Fine if let Some(gate) = self.gate => {
                 gate.judge(&store.load(run).or_exit(Exit::Environment)?)
             }
-            Exit::Fine if self.plan.watch.is_some() => {
+            Exit::Fine if self.plan.watch().is_some() => {
                 requirements::exit(&store.load(run).or_exit(Exit::Environment)?)
             }
             exit => exit,
@@ -555,7 +555,7 @@ fn conclude(ended: Ended, run: i64, plan: &Plan, store: &Store) -> Exit {
             Exit::Fine
         }
         Ended::Missing(cells) => {
-            if plan.until_decided.is_some() {
+            if plan.until_decided().is_some() {
                 // Looks already taken cannot be repeated with other figures.
                 say!("{cells} measurements failed; the looks were taken without them. Run {run} kept");
             } else {

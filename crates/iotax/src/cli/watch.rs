@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::net::{NetTest, PORT, Peer, Traffic};
-use iotax_model::plan::{Plan, PlannedEvent, Requirement, WatchSpec};
+use iotax_model::plan::{Design, Plan, PlannedEvent, Requirement, WatchSpec};
 use iotax_model::target::{LayerInterface, NetPath, NetworkSpec, VirtioSpec};
 use iotax_model::units::Nanos;
 use iotax_model::workload::{Memory, Rw, Verify, Workload, WorkloadKeys};
@@ -102,7 +102,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan {
         seed: args.run.session.seed,
         repeat: args.repeat.unwrap_or(if args.control { 5 } else { 1 }),
-        watch: Some(watch),
+        design: Design::Watch(watch),
         ..Plan::new(
             format!("watch {}", args.targets.join(" ")),
             targets,

@@ -106,7 +106,7 @@ impl Runner<'_> {
                     workload,
                     neighbour: neighbours[place].map(|neighbour| outlasting(&neighbour.workload, workload)),
                     seed: job_seed(self.order.seed, cell.workload, round),
-                    interval: self.order.interval.unwrap_or_else(|| match &plan.watch {
+                    interval: self.order.interval.unwrap_or_else(|| match plan.watch() {
                         Some(_) => watch_interval(workload),
                         None => interval(workload, targets.len()),
                     }),
@@ -115,7 +115,7 @@ impl Runner<'_> {
                 }
             })
             .collect();
-        let watch = plan.watch.as_ref().zip(prepared.first().map(|first| &first.workload));
+        let watch = plan.watch().zip(prepared.first().map(|first| &first.workload));
         if let (Some((watch, workload)), [Part { targets: [target], .. }]) = (watch, parts.as_mut_slice()) {
             let wanted: Vec<Operation> = watch.operations_of(workload).collect();
             if !wanted.is_empty() {
@@ -171,7 +171,7 @@ impl Runner<'_> {
         // A watch that the user ended is kept, whether QEMU still answers or not.
         let paused = parts.iter_mut().flat_map(Part::everything).try_for_each(Target::pause);
         // Why a measurement failed says more than that its guest does not answer.
-        if plan.watch.is_none() && performed.iter().all(Result::is_ok) {
+        if plan.watch().is_none() && performed.iter().all(Result::is_ok) {
             paused?;
         }
         let in_guest: Vec<bool> =

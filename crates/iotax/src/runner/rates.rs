@@ -64,7 +64,7 @@ impl Runner<'_> {
         workload: usize,
         measure: &mut dyn FnMut(&mut Self, usize, u32) -> anyhow::Result<Measurement>,
     ) -> anyhow::Result<Option<Scouted>> {
-        let given = self.plan.curve.as_ref().is_some_and(|curve| !curve.shares.is_empty());
+        let given = self.plan.curve().is_some_and(|curve| !curve.shares.is_empty());
         let trials = if given { TRIALS_FOR_SHARES } else { TRIALS };
         let mut most: Option<f64> = None;
         for order in 0..trials {

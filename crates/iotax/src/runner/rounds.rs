@@ -24,7 +24,7 @@ impl Runner<'_> {
         stop: &Interrupt,
     ) -> anyhow::Result<Ended> {
         let plan = Arc::clone(&self.plan);
-        if let Some(ask) = &plan.ask {
+        if let Some(ask) = plan.ask() {
             return self.search(ask, undo_log, store, progress, stop);
         }
         let mut scheduler = Scheduler::new(&plan, &store.load(self.order.run)?);
@@ -77,7 +77,7 @@ impl Runner<'_> {
                     self.order.gate.stored(&measurement);
                     scheduler.measured(cell, &measurement);
                     // It ended early, and is kept.
-                    is_interrupted |= self.plan.watch.is_some() && stop.load(Ordering::Relaxed);
+                    is_interrupted |= self.plan.watch().is_some() && stop.load(Ordering::Relaxed);
                     let is_gone = measurement.outcome.stop == Some(Stop::Gone);
                     is_gone.then(|| anyhow::anyhow!("{}", measurement.outcome.notes.join("; ")))
                 }
@@ -127,7 +127,7 @@ impl Runner<'_> {
     ) -> anyhow::Result<Measurement> {
         let measurement = self.measure_if_there(scheduled, undo_log, progress)?;
         // What a watch makes happen may well stop a disk, and is not to happen twice.
-        if self.plan.watch.is_some() || !self.hangs(scheduled.cell, &measurement) {
+        if self.plan.watch().is_some() || !self.hangs(scheduled.cell, &measurement) {
             return Ok(measurement);
         }
         self.revive(scheduled.cell, undo_log, progress, stop)?;

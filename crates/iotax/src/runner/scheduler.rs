@@ -125,7 +125,7 @@ impl<'a> Scheduler<'a> {
 
     /// The reason not to begin a batch: it would end later than the plan allows.
     fn too_late(&self, batch: &Batch) -> Option<String> {
-        let limit = self.plan.until_decided.as_ref()?.max_time?;
+        let limit = self.plan.until_decided()?.max_time?;
         let planned: f64 = batch.cells.iter().map(|cell| self.seconds(*cell)).sum();
         let is_there = |cell: &Cell, round| {
             self.sequential.as_ref().is_some_and(|sequential| sequential.has(*cell, round))

@@ -1,5 +1,5 @@
 use super::*;
-use crate::plan::{Margin, Plan};
+use crate::plan::{Design, Margin, Plan};
 use crate::target::{PathSpec, TargetSpec};
 use crate::units::{Bytes, Nanos};
 use proptest::prelude::*;
@@ -556,10 +556,7 @@ proptest! {
                     name: "job.fio".into(),
                     repeat: 1,
                     suite: None,
-                    until_decided: None,
-                    curve: None,
-                    ask: None,
-                    watch: None,
+                    design: Design::FixedRounds,
                     margin: Margin::default(),
                     baseline: "t".into(),
                     control: None,

@@ -205,12 +205,6 @@ impl AskSpec {
         if self.iops == Some(0) {
             return refuse("iops = 0: accepted: 1 and more".into());
         }
-        if plan.until_decided.is_some() || plan.curve.is_some() {
-            return refuse(
-                "it finds its own rates for its time; leave out until_decided, time above it and curve"
-                    .into(),
-            );
-        }
         if let Some(open) = plan.asked().find(|workload| workload.is_open_loop()) {
             return refuse(format!(
                 "workload {:?}: it has a rate, which is what is asked for; leave it out",
@@ -283,7 +277,7 @@ impl Plan {
     /// Returns whether a workload holds a rate that a search found.
     #[must_use]
     pub fn is_held(&self, workload: &Workload) -> bool {
-        self.ask.is_some() && workload.is_open_loop() && workload.name.ends_with(HELD)
+        self.ask().is_some() && workload.is_open_loop() && workload.name.ends_with(HELD)
     }
 
     fn add(&mut self, added: Workload) -> usize {

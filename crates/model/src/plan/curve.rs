@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::curve_rates::{Scouted, place};
 use super::rates::{at_rate, rounded, whole};
-use super::{BETWEEN, MOST_MEASUREMENTS, Plan, PlanError};
+use super::{BETWEEN, Design, MOST_MEASUREMENTS, Plan, PlanError};
 use crate::units::Nanos;
 use crate::workload::Workload;
 
@@ -70,9 +70,6 @@ impl CurveSpec {
             let (least, most) = ACCEPTED.into_inner();
             return refuse(format!("points = {points}: accepted: {least} to {most}"));
         }
-        if plan.until_decided.is_some() {
-            return refuse("it measures for its time; leave out until_decided and time above it".into());
-        }
         plan.check_can_have_rates().or_else(refuse)?;
         self.check_shares(plan.targets.len()).or_else(refuse)?;
         // Where rates are slow, windows are longer, which is known later.
@@ -118,7 +115,7 @@ impl Plan {
     /// Returns whether rates are still to be placed.
     #[must_use]
     pub fn wants_rates(&self) -> bool {
-        self.curve.is_some() && !self.workloads.iter().any(Workload::is_open_loop)
+        self.curve().is_some() && !self.workloads.iter().any(Workload::is_open_loop)
     }
 
     /// Returns whether a workload, by its place, is measured on a target: if it is for such, and of a curve if the rate is not far beyond what
@@ -127,7 +124,7 @@ impl Plan {
     pub fn measures(&self, target: usize, workload: usize) -> bool {
         let highest = |workload: &Workload| -> Option<u64> {
             let (work, _) = workload.name.rsplit_once('@')?;
-            self.curve.as_ref()?.highest.get(work)?.get(&self.targets[target].name).copied()
+            self.curve()?.highest.get(work)?.get(&self.targets[target].name).copied()
         };
         let workload = &self.workloads[workload];
         let rate = workload.rate_iops.map(|rate| rate * u64::from(workload.numjobs));
@@ -144,7 +141,7 @@ impl Plan {
             other.name.rsplit_once('@').is_some_and(|(of, _)| of == work) && other.is_open_loop()
         });
         let names: Vec<&str> = rates.map(|other| other.name.as_str()).collect();
-        let shares = &self.curve.as_ref()?.shares;
+        let shares = &self.curve()?.shares;
         let at = names.iter().position(|name| *name == workload)?;
         (names.len() == shares.len()).then(|| (work, shares[at]))
     }
@@ -155,7 +152,7 @@ impl Plan {
     /// # Errors
     /// A time in which too few rounds fit.
     pub fn with_rates(mut self, seen: &[BTreeMap<String, Scouted>]) -> Result<Self, PlanError> {
-        let Some(mut curve) = self.curve.clone() else { return Ok(self) };
+        let Design::Curve(mut curve) = self.design.clone() else { return Ok(self) };
         let works = std::mem::take(&mut self.workloads);
         for (work, seen) in works.into_iter().zip(seen) {
             let all: Vec<&Scouted> = seen.values().collect();
@@ -173,7 +170,7 @@ impl Plan {
             self.workloads.extend(at_rates);
         }
         let time = curve.time();
-        self.curve = Some(curve);
+        self.design = Design::Curve(curve);
         let Some(time) = time else {
             self.check()?;
             return Ok(self);

@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
 use super::place::{Text, find_key, words};
 use super::{
-    AskSpec, CurveSpec, DEFAULT_REPEAT, FleetSpec, Margin, Neighbour, Plan, PlanError, UntilDecided,
+    AskSpec, CurveSpec, DEFAULT_REPEAT, Design, FleetSpec, Margin, Neighbour, Plan, PlanError, UntilDecided,
     WatchSpec,
 };
 use crate::target::TargetSpec;
@@ -154,18 +154,17 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
     let workloads = reader.rows(&document, &defaults)?;
     let neighbours = reader.neighbours(&document, &defaults)?;
     let first = targets.first().map(|target: &TargetSpec| target.name.clone());
+    let design = Design::of_tables(head.until_decided, head.curve, head.ask, head.watch)
+        .map_err(|error| reader.locate(error, &document))?;
+    let rounds = match &design {
+        Design::Ask(_) | Design::Watch(_) => 1,
+        Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) => DEFAULT_REPEAT,
+    };
     let plan = Plan {
         name: head.name.unwrap_or_else(|| "unnamed plan".into()),
         suite: head.suite,
-        repeat: head.repeat.unwrap_or(if head.ask.is_some() || head.watch.is_some() {
-            1
-        } else {
-            DEFAULT_REPEAT
-        }),
-        until_decided: head.until_decided,
-        curve: head.curve,
-        ask: head.ask,
-        watch: head.watch,
+        repeat: head.repeat.unwrap_or(rounds),
+        design,
         margin: head.margin.unwrap_or_default(),
         baseline: head.baseline.or(first).unwrap_or_default(),
         control: head.control,
@@ -176,16 +175,25 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
     };
     let plan = match head.time {
         None => plan,
-        Some(_) if plan.curve.is_some() || plan.ask.is_some() => {
-            let table = if plan.curve.is_some() { "[curve]" } else { "[ask]" };
-            let two = format!("time: {table} has a time of its own; write it there");
-            return Err(reader.locate(PlanError::Content(two), &document));
+        Some(time) => {
+            let why = match &plan.design {
+                Design::Curve(_) => Some("[curve] has a time of its own; write it there"),
+                Design::Ask(_) => Some("[ask] has a time of its own; write it there"),
+                Design::Watch(_) => Some("a watch lasts as long as runtime says; leave out time"),
+                Design::UntilDecided(_) => {
+                    Some("it takes the place of repeat and until_decided: give one or the other")
+                }
+                Design::FixedRounds if head.repeat.is_some() => {
+                    Some("it takes the place of repeat and until_decided: give one or the other")
+                }
+                Design::FixedRounds => None,
+            };
+            let plan = match why {
+                Some(why) => Err(PlanError::Content(format!("time: {why}"))),
+                None => plan.within(time),
+            };
+            plan.map_err(|error| reader.locate(error, &document))?
         }
-        Some(_) if head.repeat.is_some() || plan.until_decided.is_some() => {
-            let both = "time takes the place of repeat and until_decided: give one or the other";
-            return Err(reader.locate(PlanError::Content(both.into()), &document));
-        }
-        Some(time) => plan.within(time).map_err(|error| reader.locate(error, &document))?,
     };
     plan.check().map_err(|error| reader.locate(error, &document))?;
     Ok(PlanFile {

@@ -4,6 +4,7 @@ mod ask;
 mod axes;
 mod curve;
 mod curve_rates;
+mod design;
 mod difference;
 mod event;
 mod file;
@@ -32,6 +33,7 @@ pub use ask::{AskSpec, Slo, SloError};
 pub use axes::{LeftOut, MOST, PlanAxis};
 pub use curve::CurveSpec;
 pub use curve_rates::Scouted;
+pub use design::Design;
 pub use difference::TargetDifference;
 pub use file::PlanFile;
 pub use fleet::{FleetRates, FleetSpec};
@@ -53,20 +55,11 @@ pub struct Plan {
     /// The [suite](crate::suite) that the workloads belong to, if any; reports group them accordingly.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suite: Option<String>,
-    /// Number of rounds; with [`Self::until_decided`], those up to the first look.
+    /// Number of rounds; with [`Design::UntilDecided`], those up to the first look.
     pub repeat: u32,
-    /// If set, rounds are added until every comparison is decided.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub until_decided: Option<UntilDecided>,
-    /// If set, every workload is measured at many rates.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub curve: Option<CurveSpec>,
-    /// If set, the rates to measure are those that a search for the highest one that keeps conditions tries.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub ask: Option<AskSpec>,
-    /// If set, things are made to happen during each measurement.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub watch: Option<WatchSpec>,
+    /// How it decides what it measures, and when that is enough.
+    #[serde(default)]
+    pub design: Design,
     /// The margin within which ratios count as equal.
     #[serde(default)]
     pub margin: Margin,
@@ -167,10 +160,7 @@ impl Plan {
             name,
             suite: None,
             repeat: 1,
-            until_decided: None,
-            curve: None,
-            ask: None,
-            watch: None,
+            design: Design::default(),
             margin: Margin::default(),
             baseline: targets.first().map(|target| target.name.clone()).unwrap_or_default(),
             control: None,
@@ -232,22 +222,17 @@ impl Plan {
         if let Some(name) = first_repeated(self.workloads.iter().map(|w| w.name.as_str())) {
             return twice("workload", name);
         }
-        if let Some(until) = &self.until_decided {
-            until.check(self.repeat, self.targets.len(), self.round_time())?;
-        }
-        if let Some(curve) = &self.curve {
-            curve.check(self)?;
-        }
-        if let Some(ask) = &self.ask {
-            ask.check(self)?;
-        }
-        if let Some(watch) = &self.watch {
-            watch.check(self)?;
+        match &self.design {
+            Design::FixedRounds => {}
+            Design::UntilDecided(until) => until.check(self.repeat, self.targets.len(), self.round_time())?,
+            Design::Curve(curve) => curve.check(self)?,
+            Design::Ask(ask) => ask.check(self)?,
+            Design::Watch(watch) => watch.check(self)?,
         }
         let rounds = self.most_rounds();
         let measurements = self.cells() * rounds as usize;
         if measurements > MOST_MEASUREMENTS {
-            let key = if self.until_decided.is_some() { "max_rounds" } else { "repeat" };
+            let key = if self.until_decided().is_some() { "max_rounds" } else { "repeat" };
             return refuse(format!(
                 "{key} = {rounds}: {} targets x {} workloads x {rounds} rounds are {measurements} measurements; accepted: \
                  up to {MOST_MEASUREMENTS}",
@@ -339,16 +324,16 @@ impl Plan {
         Ok(())
     }
 
-    /// The numbers of rounds after which results are evaluated: one, or several with [`Self::until_decided`].
+    /// The numbers of rounds after which results are evaluated: one, or several with [`Design::UntilDecided`].
     #[must_use]
     pub fn looks(&self) -> Vec<u32> {
-        self.until_decided.as_ref().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
+        self.until_decided().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
     }
 
     /// The maximum number of rounds.
     #[must_use]
     pub fn most_rounds(&self) -> u32 {
-        self.until_decided.as_ref().map_or(self.repeat, |until| until.max_rounds)
+        self.until_decided().map_or(self.repeat, |until| until.max_rounds)
     }
 
     /// Limits the plan to a time: rounds are added until every comparison is decided or the time is over, with the first look
@@ -375,10 +360,10 @@ impl Plan {
         }
         let first = fitting(FIRST_LOOK_AFTER).clamp(FIRST_LOOK + 1, max_rounds.max(FIRST_LOOK + 2) - 1);
         if self.targets.len() < 2 {
-            return Ok(Self { repeat: first.min(max_rounds), until_decided: None, ..self });
+            return Ok(Self { repeat: first.min(max_rounds), design: Design::FixedRounds, ..self });
         }
-        let until_decided = Some(UntilDecided { max_rounds, max_time: Some(time) });
-        Ok(Self { repeat: first.min(max_rounds - 1), until_decided, ..self })
+        let design = Design::UntilDecided(UntilDecided { max_rounds, max_time: Some(time) });
+        Ok(Self { repeat: first.min(max_rounds - 1), design, ..self })
     }
 
     /// The number of cells in a round.
@@ -411,7 +396,7 @@ impl Plan {
     /// Returns whether targets under these workloads are measured in one window.
     #[must_use]
     pub fn share_a_window(&self, one: &Workload, other: &Workload) -> bool {
-        self.watch.as_ref().is_some_and(|watch| {
+        self.watch().is_some_and(|watch| {
             watch.together && watch.is_control(&one.name) == watch.is_control(&other.name)
         })
     }
@@ -558,7 +543,7 @@ impl Plan {
     /// Returns whether all targets are measured in one window.
     #[must_use]
     pub fn is_together(&self) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.together)
+        self.watch().is_some_and(|watch| watch.together)
     }
 
     /// Everything that is built: targets, then neighbours.

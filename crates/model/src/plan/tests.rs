@@ -306,7 +306,7 @@ fn a_time_is_divided_into_rounds_and_looks() {
     let work = "[[workload]]\nrw='read'\nruntime='400ms'\nramp_time='0s'\n";
     let plan = Plan::from_toml(&format!("time = '3m'\n{two}{work}")).expect("a plan");
     // A second a round with what lies between.
-    let until = plan.until_decided.clone().expect("rounds are added");
+    let until = plan.until_decided().cloned().expect("rounds are added");
     assert_eq!((plan.repeat, until.max_rounds, until.max_time), (30, 180, Some(Nanos::from_secs(180))));
     assert_eq!(Plan::from_toml(&plan.to_toml().expect("written")), Ok(plan));
     // Half a minute holds more rounds than there are: the look before the last is the first.
@@ -315,13 +315,13 @@ fn a_time_is_divided_into_rounds_and_looks() {
     // Nothing to decide: half a minute of rounds.
     let alone = "[[target]]\nname='a'\npath='/a'\n";
     let plan = Plan::from_toml(&format!("time = '3m'\n{alone}{work}")).expect("a plan");
-    assert_eq!((plan.repeat, plan.until_decided), (60, None));
+    assert_eq!((plan.repeat, plan.until_decided()), (60, None));
     for (head, said) in [
         (
             "time = '3s'",
             "time = 3s: too short; 4 rounds of 2 measurements are the fewest that can decide anything, and take about 4",
         ),
-        ("time = '3m'\nrepeat = 5", "time takes the place of repeat and until_decided"),
+        ("time = '3m'\nrepeat = 5", "time: it takes the place of repeat and until_decided"),
     ] {
         let error = Plan::from_toml(&format!("{head}\n{two}{work}")).expect_err(said).to_string();
         assert!(error.contains(said), "{error}");
@@ -332,7 +332,7 @@ fn a_time_is_divided_into_rounds_and_looks() {
 fn adding_rounds_until_decided_reads_both_ways() {
     let sequential = format!("margin = \"1.5%\"\n{GOOD}[until_decided]\nmax_time = \"2h\"\n");
     let plan = Plan::from_toml(&sequential).expect("valid");
-    let until = plan.until_decided.clone().expect("asked for");
+    let until = plan.until_decided().cloned().expect("asked for");
     assert_eq!((until.max_rounds, until.max_time), (DEFAULT_MAX_ROUNDS, Some(Nanos::from_secs(7200))));
     assert_eq!((plan.margin.share(), plan.most_rounds(), plan.looks()[0]), (0.015, 15, 3));
     let text = plan.to_toml().expect("written");
@@ -341,7 +341,7 @@ fn adding_rounds_until_decided_reads_both_ways() {
     let mut old = serde_json::to_value(Plan::from_toml(GOOD).expect("valid")).expect("JSON");
     assert!(old.as_object_mut().expect("an object").remove("margin").is_some());
     let old: Plan = serde_json::from_value(old).expect("reads");
-    assert_eq!((old.margin, old.until_decided.clone(), old.looks()), (Margin::default(), None, vec![3]));
+    assert_eq!((old.margin, old.until_decided().cloned(), old.looks()), (Margin::default(), None, vec![3]));
 }
 
 #[test]

@@ -223,9 +223,6 @@ impl WatchSpec {
 
     pub(super) fn check(&self, plan: &Plan) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(format!("watch: {text}")));
-        if plan.until_decided.is_some() || plan.curve.is_some() || plan.ask.is_some() {
-            return refuse("it holds one load; leave out until_decided, time, curve and ask".into());
-        }
         if self.late == Nanos(0) {
             return refuse("late = 0s: accepted: more than that".into());
         }

@@ -40,16 +40,16 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     if let Some(seed) = plan.seed {
         line(format_args!("seed = {}", Value::try_from(seed)?));
     }
-    if let Some(until) = &plan.until_decided {
+    if let Some(until) = plan.until_decided() {
         line(format_args!("\n# Rounds are added until every comparison is decided\n[until_decided]"));
         for (key, value) in &Table::try_from(until)? {
             line(format_args!("{key} = {value}"));
         }
     }
 
-    let curve = plan.curve.as_ref().map(Table::try_from).transpose()?;
-    let ask = plan.ask.as_ref().map(Table::try_from).transpose()?;
-    let watch = plan.watch.as_ref().map(Table::try_from).transpose()?;
+    let curve = plan.curve().map(Table::try_from).transpose()?;
+    let ask = plan.ask().map(Table::try_from).transpose()?;
+    let watch = plan.watch().map(Table::try_from).transpose()?;
     for (head, table) in [
         ("# Latency against offered load\n[curve]", curve),
         ("# The highest rate that keeps the conditions\n[ask]", ask),

@@ -85,7 +85,7 @@ fn located(located: Option<&Located>) -> [String; 3] {
 }
 
 pub(super) fn answers(run: &Run) -> Vec<Row> {
-    let Some(asked) = &run.plan.ask else { return Vec::new() };
+    let Some(asked) = run.plan.ask() else { return Vec::new() };
     let slo = asked.slo.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     let answers = ask::answers(run);
     let each = answers.iter().flat_map(|of| of.targets.iter().map(|answer| (&of.work.name, answer)));

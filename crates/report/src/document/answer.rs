@@ -32,13 +32,13 @@ fn short(run: &Run, judgement: &Judgement) -> Page {
         return super::run::whole(run, judgement);
     }
     let curves = curves(run);
-    if alone && curves.is_empty() && run.plan.ask.is_none() && run.plan.watch.is_none() {
+    if alone && curves.is_empty() && run.plan.ask().is_none() && run.plan.watch().is_none() {
         return bench(run, judgement);
     }
     let answer = Answer::of(run, judgement);
     let mut page = Page::default();
     page.add(Part::Head(head(run)));
-    if run.plan.ask.is_some() || run.plan.watch.is_some() {
+    if run.plan.ask().is_some() || run.plan.watch().is_some() {
         page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
         super::ask::add(&mut page, run, false);
         super::watch::add(&mut page, run, false);
@@ -139,7 +139,7 @@ fn head(run: &Run) -> String {
         "Run {}, {}: {}{} of {} and {}",
         run.id,
         run.plan.name,
-        if run.plan.until_decided.is_some() { "up to " } else { "" },
+        if run.plan.until_decided().is_some() { "up to " } else { "" },
         counted(rounds, "round"),
         counted(run.plan.targets.len() as u64, "target"),
         counted(run.plan.asked().count() as u64, "workload")

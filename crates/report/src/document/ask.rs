@@ -10,7 +10,7 @@ use iotax_model::units::human;
 
 /// Adds the answers of a run that asks, on request with a table of rates for each target. Returns whether it asks.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
-    let Some(ask) = &run.plan.ask else { return false };
+    let Some(ask) = run.plan.ask() else { return false };
     for answers in answers(run) {
         page.add(Part::Head(heading(ask, &answers)));
         page.add(Part::Lines(sentences(run, ask, &answers)));

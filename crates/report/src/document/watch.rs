@@ -14,7 +14,7 @@ use iotax_model::units::human;
 
 /// Adds the measurements of a watch, on request with what was seen. Returns whether it is one.
 pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
-    let Some(watch) = &run.plan.watch else { return false };
+    let Some(watch) = run.plan.watch() else { return false };
     let episodes = episodes(run);
     let is_summed_up = is_repeated(run) || is_side_by_side(run);
     if is_repeated(run) {

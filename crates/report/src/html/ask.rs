@@ -12,7 +12,7 @@ use iotax_model::units::Nanos;
 
 /// A section for each work that was asked about; nothing for a run that asks nothing.
 pub(super) fn sections(run: &Run) -> Markup {
-    let Some(ask) = &run.plan.ask else { return html! {} };
+    let Some(ask) = run.plan.ask() else { return html! {} };
     html! {
         @for (number, answers) in (1..).zip(answers(run)) {
             section id=(format!("a{number}")) {

@@ -111,8 +111,8 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
     let tests = iotax_analysis::suite::tests(run);
     let curves = iotax_analysis::curve::curves(run);
     let grids = iotax_analysis::curve::grids(&curves);
-    let each = tests.is_empty() && curves.is_empty() && run.plan.ask.is_none();
-    let plain = curves.is_empty() && run.plan.ask.is_none() && run.plan.watch.is_none();
+    let each = tests.is_empty() && curves.is_empty() && run.plan.ask().is_none();
+    let plain = curves.is_empty() && run.plan.ask().is_none() && run.plan.watch().is_none();
     html! {
         main id="main" tabindex="-1" {
             (head(run))
@@ -165,10 +165,10 @@ fn place<'a>(run: &Run, workload: &'a str) -> Place<'a> {
 fn rounds(run: &Run) -> String {
     let all = counted(run.plan.most_rounds(), "round");
     let there = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
-    if run.plan.ask.is_some() {
+    if run.plan.ask().is_some() {
         return counted(there, "round");
     }
-    if run.plan.until_decided.is_none() {
+    if run.plan.until_decided().is_none() {
         return all;
     }
     format!("{there} of at most {all}")
@@ -207,11 +207,11 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curv
     let measured = |name: &str| judgement.summaries.iter().any(|summary| summary.workload == name);
     html! {
         nav aria-label="Contents" {
-            @if run.plan.ask.is_some() { a href="#a1" { "The highest rate" } }
-            @if run.plan.watch.is_some() { a href="#v1" { "What it cost" } }
+            @if run.plan.ask().is_some() { a href="#a1" { "The highest rate" } }
+            @if run.plan.watch().is_some() { a href="#v1" { "What it cost" } }
             @if !iotax_analysis::curve::grids(curves).is_empty() { a href="#g1" { "Reads against writes" } }
             @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }
-            @if tests.is_empty() && curves.is_empty() && run.plan.ask.is_none() {
+            @if tests.is_empty() && curves.is_empty() && run.plan.ask().is_none() {
                 @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }
                 @if !judgement.summaries.is_empty() { a href="#taxes" { "The figures" } }
                 @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {
@@ -395,7 +395,7 @@ fn reproduce(run: &Run) -> Markup {
             p.note {
                 "Targets are compared within rounds by log ratios; intervals are Student's t, with variances \
                  that the comparisons by a metric share, at a level that Holm's procedure sets for their family"
-                @if run.plan.until_decided.is_some() { ", of what all looks together may err" }
+                @if run.plan.until_decided().is_some() { ", of what all looks together may err" }
                 "; " (margin(run)) " counts as the same. A tax is the ratio applied to what the baseline gave in this run. \
                  Error bars of taxes show those intervals, those of percentiles the plain 95% over the rounds. Tables \
                  give geometric means over the rounds, percentiles all rounds together; one with fewer than ten values beyond it \

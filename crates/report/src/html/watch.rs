@@ -17,7 +17,7 @@ use iotax_model::units::human;
 
 /// A section for each measurement; nothing for a run that is no watch.
 pub(super) fn sections(run: &Run) -> Markup {
-    let Some(watch) = &run.plan.watch else { return html! {} };
+    let Some(watch) = run.plan.watch() else { return html! {} };
     let all = episodes(run);
     let prices = prices(run, &all);
     html! {

@@ -9,7 +9,7 @@ use super::{any, filled, number, object};
 
 /// The answers of a run; absent for one that asks nothing.
 pub(super) fn all(run: &Run) -> Option<Value> {
-    let ask = run.plan.ask.as_ref()?;
+    let ask = run.plan.ask()?;
     let of_work = |answers: &iotax_analysis::ask::Answers<'_>| -> Vec<Value> {
         answers.targets.iter().map(|answer| one(ask, &answers.work.name, answer)).collect()
     };

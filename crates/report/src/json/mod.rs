@@ -90,7 +90,7 @@ fn head(run: &Run, judgement: &Judgement) -> Value {
 }
 
 fn design(plan: &Plan, standing: Option<&Standing>) -> Value {
-    let until = plan.until_decided.as_ref();
+    let until = plan.until_decided();
     object([
         ("margin", number(Some(plan.margin.share()))),
         ("looks", any(&plan.looks())),
@@ -108,6 +108,7 @@ fn plan(plan: &Plan) -> Value {
     object([
         ("targets", any(&plan.targets)),
         ("neighbours", any(&plan.neighbours).filter(|_| !plan.neighbours.is_empty())),
+        ("curve", plan.curve().and_then(any)),
     ])
 }
 

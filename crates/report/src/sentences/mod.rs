@@ -25,9 +25,9 @@ use iotax_model::{Run, RunState};
 pub fn unfinished(run: &Run) -> Option<String> {
     let there = run.measurements.len() as u64;
     let planned = u64::from(run.plan.most_rounds()) * run.plan.cells() as u64;
-    let at_most = if run.plan.until_decided.is_some() { "at most " } else { "" };
+    let at_most = if run.plan.until_decided().is_some() { "at most " } else { "" };
     // Nobody knows how many a search takes.
-    let measured = if run.plan.ask.is_some() {
+    let measured = if run.plan.ask().is_some() {
         counted(there, "measurement")
     } else {
         format!("{there} of {at_most}{}", counted(planned, "measurement"))
@@ -40,7 +40,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
         RunState::Failed => format!("Run {id} is incomplete: {measured}."),
     };
     // A fleet's run is continued by its coordinator, and a watch that the user ended has its one measurement.
-    let can_go_on = run.fleet.is_none() && (run.plan.ask.is_some() || there < planned);
+    let can_go_on = run.fleet.is_none() && (run.plan.ask().is_some() || there < planned);
     Some(if can_go_on { format!("{state} Go on: iotax resume {id}") } else { state })
 }
 
@@ -50,10 +50,10 @@ pub fn unfinished(run: &Run) -> Option<String> {
 /// In a closed loop latency and IOPS say the same: costs are those of the mean latency, and what is open is the figure of the table.
 #[must_use]
 pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
-    if run.plan.ask.is_some() {
+    if run.plan.ask().is_some() {
         return crate::ask::all(run);
     }
-    if run.plan.watch.is_some() {
+    if run.plan.watch().is_some() {
         return crate::watch::all(run);
     }
     let curves = iotax_analysis::curve::curves(run);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
 use iotax_model::exit::Exit;
-use iotax_model::plan::FleetRates;
+use iotax_model::plan::{Design, FleetRates};
 use iotax_model::record::FleetMode;
 use iotax_model::target::Remote;
 use iotax_testbed::device::Permission;
@@ -66,14 +66,15 @@ fn check(plan: &Plan, mode: FleetMode) -> Result<(), Failure> {
             relative.display()
         )));
     }
-    let follows = [
-        ("until_decided or time", plan.until_decided.is_some()),
-        ("[curve]", plan.curve.is_some()),
-        ("[ask]", plan.ask.is_some()),
-        ("[watch]", plan.watch.is_some()),
-    ];
-    match follows.iter().find(|(_, is_there)| *is_there) {
-        Some((key, _)) if mode == FleetMode::Shared => Err(usage(format!(
+    let follows = match &plan.design {
+        Design::FixedRounds => None,
+        Design::UntilDecided(_) => Some("until_decided or time"),
+        Design::Curve(_) => Some("[curve]"),
+        Design::Ask(_) => Some("[ask]"),
+        Design::Watch(_) => Some("[watch]"),
+    };
+    match follows {
+        Some(key) if mode == FleetMode::Shared => Err(usage(format!(
             "{key}: members that share one storage measure the same steps, and these follow from what each measures; accepted: repeat"
         ))),
         _ => Ok(()),

@@ -44,7 +44,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut members = Vec::new();
     for run in &runs {
         let plan = &run.plan;
-        if plan.until_decided.is_some() || plan.ask.is_some() || plan.curve.is_some() {
+        if plan.until_decided().is_some() || plan.ask().is_some() || plan.curve().is_some() {
             return Err(usage(format!(
                 "run {} of the fleet adds what it measures by what it measured, and its member has that no more; begin a new one: iotax \
                  fleet run",

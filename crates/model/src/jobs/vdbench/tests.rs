@@ -416,7 +416,7 @@ fn a_curve_on_several_storages_is_one_of_all_together() {
     );
     assert!(jobs.notes.iter().any(|note| note.contains("w-a, w-b, w-c are one area")), "{:?}", jobs.notes);
     let plan = crate::plan::Plan {
-        curve: jobs.curve,
+        design: crate::plan::Design::Curve(jobs.curve.expect("a curve")),
         ..crate::plan::Plan::new(
             "curve".into(),
             vec![TargetSpec::new("t", PathSpec("/x".into()))],

@@ -1,0 +1,97 @@
+//! How a run decides what it measures, and when it has measured enough.
+
+use serde::{Deserialize, Serialize};
+
+use super::{AskSpec, CurveSpec, Plan, PlanError, UntilDecided, WatchSpec};
+
+/// How a run decides what it measures, and when it has measured enough.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Design {
+    /// A fixed number of rounds.
+    #[default]
+    FixedRounds,
+    /// Rounds are added until every comparison is decided.
+    UntilDecided(UntilDecided),
+    /// Every workload is measured at many rates.
+    Curve(CurveSpec),
+    /// The rates are those that a search for the highest one that keeps conditions tries.
+    Ask(AskSpec),
+    /// Things are made to happen during each measurement.
+    Watch(WatchSpec),
+}
+
+impl Design {
+    /// The design of a plan file, by its tables.
+    ///
+    /// # Errors
+    /// Two of them.
+    pub(super) fn of_tables(
+        until: Option<UntilDecided>,
+        curve: Option<CurveSpec>,
+        ask: Option<AskSpec>,
+        watch: Option<WatchSpec>,
+    ) -> Result<Self, PlanError> {
+        let all = [
+            ("until_decided", until.map(Self::UntilDecided)),
+            ("curve", curve.map(Self::Curve)),
+            ("ask", ask.map(Self::Ask)),
+            ("watch", watch.map(Self::Watch)),
+        ];
+        let mut given = all.into_iter().filter_map(|(table, design)| Some((table, design?)));
+        match (given.next(), given.next()) {
+            (Some((first, _)), Some((second, _))) => Err(PlanError::Content(format!(
+                "{second}: the plan has [{first}] too; a run has one design: leave out one of the two"
+            ))),
+            (only, _) => Ok(only.map(|(_, design)| design).unwrap_or_default()),
+        }
+    }
+}
+
+/// The parts of designs, each there in its own alone. Who must know every design has [`Plan::design`].
+impl Plan {
+    /// When rounds are added until every comparison is decided: within which limits.
+    #[must_use]
+    pub const fn until_decided(&self) -> Option<&UntilDecided> {
+        match &self.design {
+            Design::UntilDecided(until) => Some(until),
+            Design::FixedRounds | Design::Curve(_) | Design::Ask(_) | Design::Watch(_) => None,
+        }
+    }
+
+    /// Where every workload is measured at many rates: which.
+    #[must_use]
+    pub const fn curve(&self) -> Option<&CurveSpec> {
+        match &self.design {
+            Design::Curve(curve) => Some(curve),
+            Design::FixedRounds | Design::UntilDecided(_) | Design::Ask(_) | Design::Watch(_) => None,
+        }
+    }
+
+    /// Where a rate is searched for: under which conditions.
+    #[must_use]
+    pub const fn ask(&self) -> Option<&AskSpec> {
+        match &self.design {
+            Design::Ask(ask) => Some(ask),
+            Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) | Design::Watch(_) => None,
+        }
+    }
+
+    /// Returns whether targets are compared round by round, so that more rounds tell more.
+    #[must_use]
+    pub const fn goes_by_rounds(&self) -> bool {
+        match &self.design {
+            Design::FixedRounds | Design::UntilDecided(_) => true,
+            Design::Curve(_) | Design::Ask(_) | Design::Watch(_) => false,
+        }
+    }
+
+    /// Where things are made to happen during each measurement: which.
+    #[must_use]
+    pub const fn watch(&self) -> Option<&WatchSpec> {
+        match &self.design {
+            Design::Watch(watch) => Some(watch),
+            Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) | Design::Ask(_) => None,
+        }
+    }
+}
