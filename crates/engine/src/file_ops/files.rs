@@ -225,7 +225,7 @@ impl Routine for Files {
             Test::Delete => self.each(meter, |root, name| unlinkat(root, name, AtFlags::empty()))?,
             Test::MakeDirectory => self.each(meter, |root, name| mkdirat(root, name, DIRECTORY))?,
             Test::RemoveDirectory => {
-                self.each(meter, |root, name| unlinkat(root, name, AtFlags::REMOVEDIR))?
+                self.each(meter, |root, name| unlinkat(root, name, AtFlags::REMOVEDIR))?;
             }
             _ => self.create(meter)?,
         }

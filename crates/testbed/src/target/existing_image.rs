@@ -42,7 +42,8 @@ fn look(path: &Path, shared: bool) -> Result<FoundImage, Refusal> {
     }
     let found = image::look(path, shared).map_err(|error| {
         let said = error.to_string();
-        if said.contains("lock") {
+        // Of `Failed to get shared "write" lock`; other messages tell of blocks.
+        if said.contains("\" lock") {
             return Refusal::environment(format!(
                 "image {shown}: a program has it open to write it, such as the QEMU of a guest that runs; measure it when that has ended"
             ));
@@ -161,7 +162,7 @@ mod tests {
         require!(program "qemu-img");
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("i.qcow2");
-        fs::write(&path, b"QFI\xfb").expect("written");
+        fs::write(&path, [&b"QFI\xfb\0\0\0\x03"[..], &[0; 512]].concat()).expect("written");
         let said = format(&path).expect_err("no header");
         assert!(said.starts_with("it begins as an image in qcow2, and "), "{said}");
         fs::write(&path, b"plain").expect("written");
