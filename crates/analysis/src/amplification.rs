@@ -4,7 +4,6 @@
 //! copy-on-write image may write four times the data. The ratios show merges, splits, amplification and cache hits. All counts
 //! cover the same window, so I/O still under way at its end, such as writes in a page cache, is missing below.
 
-use iotax_model::IoEngine;
 use iotax_model::record::{BlockTally, DiskActivity, HostActivity, Measurement, Tally, TargetRecord};
 use iotax_model::target::LayerKind;
 
@@ -70,8 +69,8 @@ impl IoAmplification {
         record: Option<&TargetRecord>,
         measurements: &[&Measurement],
     ) -> Option<Self> {
-        let null = |m: &&Measurement| m.outcome.ioengine == Some(IoEngine::Null);
-        if measurements.iter().any(|m| m.neighbour.is_some() || null(m)) {
+        let moves_nothing = |m: &&Measurement| m.outcome.ioengine.is_some_and(|engine| !engine.moves_data());
+        if measurements.iter().any(|m| m.neighbour.is_some() || moves_nothing(m)) {
             return None;
         }
         let each: Vec<Vec<Seen>> = measurements.iter().map(|m| levels(m, record)).collect();
@@ -220,6 +219,7 @@ fn block_layer(tally: &BlockTally) -> Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotax_model::IoEngine;
     use iotax_model::record::{BlockStats, Outcome, Share, Tallies};
     use iotax_model::target::Layer;
     use std::collections::BTreeMap;

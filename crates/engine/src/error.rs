@@ -4,7 +4,7 @@ use std::io;
 
 use iotax_model::record::ErrorCount;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::workload::{Test, WorkloadError};
+use iotax_model::workload::{IoEngine, Test, WorkloadError};
 
 /// Why no load could be made.
 #[derive(Debug, thiserror::Error)]
@@ -176,6 +176,26 @@ pub enum Refusal {
     /// Nothing can be discarded.
     #[error("trims are not to be had here: {0}; use an rw that reads or writes")]
     NoTrim(&'static str),
+    /// The engines for a file's space on something without one.
+    #[error("is a device, whose space and length are given; ioengine = {0} needs a file")]
+    NoFile(IoEngine),
+    /// A file that is cut would lose what is beyond the area.
+    #[error(
+        "ioengine = ftruncate cuts the file behind each offset, and it goes on behind the area; use an area to the end of the file"
+    )]
+    Cut,
+    /// A block of a given sequence is beyond the area.
+    #[error(
+        "random_distribution = {order} leads beyond an area of size = {size}, which has {blocks} blocks; enlarge size"
+    )]
+    Sequence {
+        /// The distribution.
+        order: String,
+        /// The area.
+        size: Bytes,
+        /// Blocks in it.
+        blocks: u64,
+    },
     /// Nobody polls for completions.
     #[error(
         "polled I/O is not to be had here: {0}; it takes direct = true and a device with such queues, as NVMe has with the \

@@ -30,6 +30,10 @@ impl Drop for CutFile {
 pub(crate) fn lay_out(job: &Job, target: &Target) -> Result<Option<CutFile>, EngineError> {
     let workload = &job.workload;
     let layout = workload.layout;
+    if workload.ioengine == IoEngine::Ftruncate && layout == FileLayout::Filled {
+        let file = target.file.try_clone().map_err(EngineError::system("opening the file again"))?;
+        return Ok(Some(CutFile { file, length: target.length }));
+    }
     if layout == FileLayout::Filled || workload.ioengine == IoEngine::Null || target.is_device {
         return Ok(None);
     }
@@ -49,13 +53,11 @@ fn lay_out_area(
     // Only at the end of the file can an area end before it begins.
     let is_last = start + length >= file_length;
     let is_cut = is_last && matches!(layout, FileLayout::KeepSize | FileLayout::Empty);
-    let cut = if is_cut {
-        let cut = CutFile { file: file.try_clone()?, length: file_length };
+    // Also one that a workload cuts.
+    let cut = if is_last { Some(CutFile { file: file.try_clone()?, length: file_length }) } else { None };
+    if is_cut {
         file.set_len(start)?;
-        Some(cut)
-    } else {
-        None
-    };
+    }
     let flags = match layout {
         FileLayout::Allocated => Some(FallocateFlags::empty()),
         FileLayout::KeepSize => Some(FallocateFlags::KEEP_SIZE),
@@ -102,7 +104,7 @@ mod tests {
                 cut => cut.expect("laid out"),
             };
             let found = file.metadata().expect("metadata");
-            assert_eq!((found.len(), cut.is_some()), (length, length < 2 * AREA), "{layout}");
+            assert_eq!((found.len(), cut.is_some()), (length, is_last), "{layout}");
             assert_eq!(found.blocks(), allocated, "{layout}");
             drop(cut);
             assert_eq!(file.metadata().expect("metadata").len(), 2 * AREA, "{layout}");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use iotax_model::units::Bytes;
 use iotax_model::wire::{Identity, Job};
-use iotax_model::workload::{IoEngine, SyncMode, Workload};
+use iotax_model::workload::{Distribution, IoEngine, SyncMode, Workload};
 use rustix::fs::{AtFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
@@ -104,6 +104,13 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     };
     let target = open(path, access).map_err(&refuse)?;
     target.check_engine(workload).map_err(&refuse)?;
+    if let Distribution::Sequence(sequence) = &workload.random_distribution {
+        let blocks = job.size.0 / workload.blockalign.unwrap_or(workload.min_bs()).0;
+        if workload.rw.is_random() && sequence.blocks_needed() > blocks {
+            let order = workload.random_distribution.to_string();
+            return Err(refuse(Refusal::Sequence { order, size: job.size, blocks }));
+        }
+    }
     let size = workload.span(job.size).unwrap_or(Bytes(u64::MAX));
     let (offset, length) = (workload.offset, Bytes(target.length));
     if size.0.checked_add(offset.0).is_none_or(|end| end > length.0) {
@@ -113,6 +120,9 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         && let Some((key, value)) = misaligned(workload, unit)
     {
         return Err(refuse(Refusal::Alignment { key, value, unit: Bytes(unit) }));
+    }
+    if workload.ioengine == IoEngine::Ftruncate && offset.0.saturating_add(size.0) < length.0 {
+        return Err(refuse(Refusal::Cut));
     }
     if workload.trims() {
         target.check_trim().map_err(&refuse)?;
@@ -238,7 +248,11 @@ impl Target {
     /// Refuses a workload that does I/O in another way than the target takes it.
     fn check_engine(&self, workload: &Workload) -> Result<(), Refusal> {
         let takes_queues = workload.ioengine == IoEngine::Libblkio;
+        let sets_space = matches!(workload.ioengine, IoEngine::Falloc | IoEngine::Ftruncate);
         match &self.virtio {
+            _ if sets_space && (self.is_device || self.virtio.is_some()) => {
+                Err(Refusal::NoFile(workload.ioengine))
+            }
             None if takes_queues => Err(Refusal::NoQueues),
             Some(_) if !workload.direct => Err(Refusal::NoCache),
             Some(_) if workload.test.is_some() => {

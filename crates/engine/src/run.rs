@@ -59,7 +59,7 @@ impl<'a> Prepared<'a> {
             let share = FlowShare::new(workload, flow);
             work(job, target, ioengine, verification.as_ref(), share, number)
         })?;
-        let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
+        let bypasses_the_cache = workload.direct && ioengine.moves_data();
         let cached = if bypasses_the_cache { CachedPages::look(job, target) } else { None };
         Ok(Self { job, target, ioengine, note, verification, workers, room, cached, cut })
     }

@@ -16,7 +16,9 @@ use rustix::thread::set_current_timer_slack;
 use self::batching::{Batch, Batching};
 use self::slots::{InFlight, Slots};
 use self::source::{NextIo, Source};
-use crate::backend::{Backend, Completion, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring, Virtio};
+use crate::backend::{
+    Backend, Completion, Falloc, Ftruncate, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring, Virtio,
+};
 use crate::blackouts::BlackoutRecorder;
 use crate::buffers::Slot;
 use crate::clock;
@@ -65,6 +67,8 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
         IoEngine::Pvsync2 => work::<Pvsync2>(task),
         IoEngine::Mmap => work::<Mmap>(task),
         IoEngine::Libblkio => work::<Virtio>(task),
+        IoEngine::Falloc => work::<Falloc>(task),
+        IoEngine::Ftruncate => work::<Ftruncate>(task),
         IoEngine::Null => work::<Null>(task),
     }
 }

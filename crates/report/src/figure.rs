@@ -5,7 +5,7 @@ use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::ImportSource;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
-use iotax_model::workload::{Distribution, Kind, Test};
+use iotax_model::workload::{Distribution, IoEngine, Kind, Test};
 
 use iotax_analysis::fairness::Fairness;
 use iotax_analysis::stats::paired::Interval;
@@ -210,6 +210,11 @@ fn title_of_block(workload: &Workload) -> String {
         (false, true) => "write".into(),
         (false, false) => "trim".into(),
     };
+    let what = match workload.ioengine {
+        IoEngine::Falloc => format!("{what} of space alone (fallocate)"),
+        IoEngine::Ftruncate => format!("{what} of the length alone (ftruncate)"),
+        _ => what,
+    };
     let mut text = format!("{} {order} {what}, queue depth {}", lengths(workload), workload.iodepth);
     if workload.rw.is_random() && workload.random_distribution != Distribution::Random {
         let _ = write!(text, ", {}", workload.random_distribution);
@@ -289,12 +294,13 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
     use std::fmt::Write as _;
     let bs = with_unit(&workload.bs.to_string());
     let on_files = |done: &str| {
+        let what = if test.is_on_directories() { "directories" } else { "files" };
         let files = workload.files().map(grouped).unwrap_or_default();
         let size = workload.filesize.map(|size| format!(" of {}", with_unit(&size.to_string())));
         let size = size.unwrap_or_default();
         let each = if workload.numjobs > 1 { " by each job" } else { "" };
         let order = if workload.rw.is_random() { ", in random order" } else { "" };
-        format!("{files} files{size} {done}{each}{order}")
+        format!("{files} {what}{size} {done}{each}{order}")
     };
     let mut text = match test {
         Test::Putc => "a new file written byte by byte".into(),
@@ -305,11 +311,12 @@ fn title_of_test(workload: &Workload, test: Test) -> String {
         Test::StdioWrite => format!("a new file written with fwrite, {bs} at a time"),
         Test::StdioRead => format!("read with fread, {bs} at a time"),
         Test::Copy => format!("a file copied over and over, {bs} at a time"),
-        Test::Create => on_files("created"),
+        Test::Create | Test::MakeDirectory => on_files("created"),
         Test::Open => on_files("opened and closed"),
-        Test::Stat => on_files("asked for their attributes"),
+        Test::Stat | Test::StatDirectory => on_files("asked for their attributes"),
         Test::Rename => on_files("renamed"),
         Test::Delete => on_files("deleted"),
+        Test::RemoveDirectory => on_files("removed"),
         Test::Pack => "a tree read into one archive".into(),
         Test::Unpack => "a tree made from an archive".into(),
         Test::Walk => "a tree walked, every entry asked for its attributes".into(),

@@ -450,14 +450,18 @@ impl Store {
     pub fn change_notes(&mut self, run: i64, mut change: impl FnMut(&mut Notes)) -> Result<(), StoreError> {
         let put = insist(self.database.get_mut().as_mut(), Purpose::Write, &mut |database| {
             notes::lock(database, run)?;
-            let (old, at) = notes::read(database, run)?.unwrap_or_default();
-            let mut new = old.clone();
+            let (old, at) = match notes::read(database, run) {
+                // Whoever may note a run may also damage its notes: they give way.
+                Err(Fault::Damaged(..)) => (None, 0),
+                read => read?.map_or((Some(Notes::default()), 0), |(notes, at)| (Some(notes), at)),
+            };
+            let mut new = old.clone().unwrap_or_default();
             change(&mut new);
-            if new == old {
+            if Some(&new) == old.as_ref() {
                 return Ok(());
             }
             // Later than the notes that it replaces, whatever the clock says.
-            notes::put(database, run, &new, notes::now_ms().max(at + 1))
+            notes::put(database, run, &new, notes::now_ms().max(at.saturating_add(1)))
         });
         put.map_err(|fault| self.of_run(run, fault))
     }

@@ -22,6 +22,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES },
     Step { to: 3, both: RUN_FIGURES, sqlite: "", postgres: "" },
     Step { to: 4, both: "", sqlite: "", postgres: WRITERS },
+    Step { to: 5, both: "", sqlite: "", postgres: HOSTILE },
 ];
 
 /// Contents are JSON under zstd; seals are checksums over the other columns (`sealed`).
@@ -188,6 +189,54 @@ BEGIN
 END';
 CREATE TRIGGER goes_on BEFORE UPDATE ON store FOR EACH ROW EXECUTE FUNCTION goes_on();
 ";
+
+/// What hostile writers could still do by the rules of version 4.
+///
+/// A session's temporary tables come before all others unless the path names `pg_temp`: a temporary `run` made every run its session's own. A
+/// run's identity stays. Figures that are not numbers would end each query of the views, and long notes each list.
+const HOSTILE: &str = r#"
+CREATE OR REPLACE FUNCTION is_own(of BIGINT) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS
+'SELECT EXISTS (SELECT 1 FROM iotax.run WHERE id = of AND writer = current_user)';
+
+CREATE OR REPLACE FUNCTION goes_on() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS '
+BEGIN
+    IF NEW.last_run NOT IN (OLD.last_run + 1, (SELECT coalesce(max(id), 0) + 1 FROM iotax.run)) THEN
+        RAISE EXCEPTION ''the number of runs goes up by one'';
+    END IF;
+    RETURN NEW;
+END';
+
+CREATE FUNCTION stays() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS '
+BEGIN
+    IF (NEW.id, NEW.uuid, NEW.writer) IS DISTINCT FROM (OLD.id, OLD.uuid, OLD.writer) THEN
+        RAISE EXCEPTION ''the number, UUID and writer of a run stay'';
+    END IF;
+    RETURN NEW;
+END';
+CREATE TRIGGER stays BEFORE UPDATE ON run FOR EACH ROW EXECUTE FUNCTION stays();
+
+ALTER TABLE measurement ADD CONSTRAINT figures_are_numbers CHECK (
+    jsonb_typeof(figures::jsonb) = 'object'
+    AND NOT jsonb_path_exists(figures::jsonb, '$.*.type() ? (@ != "number" && @ != "null")')
+    AND NOT jsonb_path_exists(figures::jsonb, '$.* ? (@ > 1e300 || @ < -1e300 || @ != 0 && @ < 1e-300 && @ > -1e-300)')
+) NOT VALID;
+ALTER TABLE measurement ADD CONSTRAINT latency_is_whole CHECK (
+    jsonb_typeof(latency::jsonb) = 'object'
+    AND latency !~ '[0-9][.]'
+    AND NOT jsonb_path_exists(latency::jsonb, '$.*.buckets.type() ? (@ != "array")')
+    AND NOT jsonb_path_exists(latency::jsonb, '$.*.buckets[*][*].type() ? (@ != "number")')
+    AND NOT jsonb_path_exists(latency::jsonb, '$.*.buckets[*][0] ? (@ > 4351)')
+    AND NOT jsonb_path_exists(latency::jsonb, '$.*.*.type() ? (@ != "number" && @ != "array" && @ != "null")')
+    AND NOT jsonb_path_exists(latency::jsonb, '$.** ? (@.type() == "number" && (@ < 0 || @ > 18446744073709551615 || @.floor() != @))')
+    AND NOT jsonb_path_exists(latency::jsonb, '$.*.min_ns ? (@ > 9223372036854775807)')
+    AND NOT jsonb_path_exists(latency::jsonb, '$.*.max_ns ? (@ > 9223372036854775807)')
+    AND NOT jsonb_path_exists(latency::jsonb, '$.*.buckets[*][*] ? (@ > 9223372036854775807)')
+) NOT VALID;
+
+ALTER TABLE note ADD CONSTRAINT is_short CHECK (octet_length(text) + octet_length(words) <= 4194304) NOT VALID;
+ALTER TABLE tag ADD CONSTRAINT is_short CHECK (octet_length(tag) <= 4096) NOT VALID;
+"#;
 
 /// The schema's version.
 pub(crate) fn version() -> i64 {

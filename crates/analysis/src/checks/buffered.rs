@@ -3,7 +3,7 @@
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::human;
-use iotax_model::{IoEngine, Warning, WarningKind, Workload};
+use iotax_model::{Warning, WarningKind, Workload};
 
 use super::Case;
 use crate::finding::Finding;
@@ -40,7 +40,7 @@ pub(super) fn seen(case: &Case<'_>) -> Option<Finding> {
 
 /// Finds direct I/O on filesystems that are known to buffer it, where nothing can be observed.
 pub(super) fn known(run: &Run) -> Vec<Warning> {
-    let direct = |workload: &&Workload| workload.direct && workload.ioengine != IoEngine::Null;
+    let direct = |workload: &&Workload| workload.direct && workload.ioengine.moves_data();
     let mut found = Vec::new();
     for record in &run.targets {
         for workload in run.plan.workloads.iter().filter(direct) {

@@ -2,7 +2,7 @@
 
 use iotax_model::record::{CacheDrop, DiskActivity, Tallies, Tally};
 use iotax_model::units::human;
-use iotax_model::{IoEngine, TargetSpec, WarningKind};
+use iotax_model::{TargetSpec, WarningKind};
 
 use super::Case;
 use crate::figures::bottom_of;
@@ -115,7 +115,7 @@ fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     let plan = &case.run.plan;
     let neighbour = plan.neighbours.iter().find(|neighbour| neighbour.target.name == share.name)?;
     let cached = neighbour.target.guest().is_some_and(|guest| !guest.cache.direct());
-    let passed_on = neighbour.workload.direct && neighbour.workload.ioengine != IoEngine::Null && !cached;
+    let passed_on = neighbour.workload.direct && neighbour.workload.ioengine.moves_data() && !cached;
     (passed_on && place(&neighbour.target) == place(case.spec?)).then_some(&share.tallies)
 }
 

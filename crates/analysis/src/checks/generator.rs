@@ -1,8 +1,8 @@
 //! Checks for a load generator that was the limit, and for a load that cannot be sustained.
 
+use iotax_model::WarningKind;
 use iotax_model::units::human;
 use iotax_model::workload::Kind;
-use iotax_model::{IoEngine, WarningKind};
 
 use super::Case;
 use crate::finding::Finding;
@@ -48,12 +48,12 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
 
 pub(super) fn saturated(case: &Case<'_>) -> Option<Finding> {
     let Case { workload, m, .. } = case;
-    // The null backend measures the generator itself; who keeps a schedule or polls looks all the time.
+    // An engine that moves no data measures the generator and the kernel; who keeps a schedule or polls looks all the time.
     let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;
     let share = m.outcome.cpu.total_ns() as f64 / window;
     let waited = m.outcome.pacing.is_none_or(|pacing| pacing.delayed > 0);
     let polls = workload.hipri || workload.sqthread_poll;
-    let tells = workload.ioengine != IoEngine::Null && waited && !polls;
+    let tells = workload.ioengine.moves_data() && waited && !polls;
     let long = m.outcome.duration_ns >= TELLING_NS;
     (tells && long && share >= SATURATED).then(|| {
         let evidence = format!(

@@ -57,7 +57,7 @@ impl Case<'_> {
 
     /// Returns whether the I/O must reach the device: direct, and not the null engine's.
     fn is_direct(&self) -> bool {
-        self.workload.direct && self.workload.ioengine != iotax_model::IoEngine::Null
+        self.workload.direct && self.workload.ioengine.moves_data()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::request::{Direction, PUNCH};
 /// Moves bytes between a file and a buffer, and syncs the file.
 pub(crate) trait Transfer: Sized {
     /// Gets ready for this file.
-    fn new(file: &File, options: Options) -> Result<Self, EngineError>;
+    fn new(file: &File, options: &Options) -> Result<Self, EngineError>;
 
     /// Reads at this offset: the number of bytes read.
     fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -52,7 +52,7 @@ impl<T: Transfer> Backend for OneByOne<T> {
         let (buffers, slots) = super::buffers(&setup)?;
         let room = slots.len();
         let backend = Self {
-            transfer: T::new(&setup.file, setup.options)?,
+            transfer: T::new(&setup.file, &setup.options)?,
             is_device: is_device(&setup.file),
             file: setup.file,
             buffers,

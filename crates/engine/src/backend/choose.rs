@@ -34,7 +34,7 @@ pub(crate) fn choose(workload: &Workload, is_virtio: bool) -> Result<Choice, Eng
         return Ok(Choice { ioengine: workload.ioengine, note: None });
     }
     let plain = Options::default();
-    let Err(error) = Ring::new(1, plain) else {
+    let Err(error) = Ring::new(1, &plain) else {
         return Ok(Choice { ioengine: IoEngine::IoUring, note: None });
     };
     match error {

@@ -63,7 +63,7 @@ pub(crate) struct Uring {
 impl Backend for Uring {
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
         let (buffers, slots) = super::buffers(&setup)?;
-        let ring = Ring::new(setup.depth, setup.options)?;
+        let ring = Ring::new(setup.depth, &setup.options)?;
         ring.submitter()
             .register_files(&[setup.file.as_raw_fd()])
             .map_err(EngineError::system("registering the file with io_uring"))?;
@@ -102,14 +102,14 @@ impl Backend for Uring {
         // Each has a push of its own: an entry that several ways lead to is built in memory and copied, which stalls the CPU.
         match (io.direction, self.registered(&slot)) {
             (Direction::Read, Some(index)) => {
-                let priority = self.priorities.next();
+                let priority = self.priorities.next(io);
                 let read = opcode::ReadFixed::new(FILE, address, io.length, index)
                     .offset(io.offset)
                     .ioprio(priority);
                 self.push(&read.build().user_data(tag));
             }
             (Direction::Write, Some(index)) => {
-                let priority = self.priorities.next();
+                let priority = self.priorities.next(io);
                 let write = opcode::WriteFixed::new(FILE, address, io.length, index)
                     .offset(io.offset)
                     .ioprio(priority);
@@ -194,11 +194,11 @@ impl Uring {
         match io.direction {
             Direction::Read => {
                 let read = opcode::Read::new(FILE, address, io.length).offset(io.offset);
-                read.ioprio(self.priorities.next()).build()
+                read.ioprio(self.priorities.next(io)).build()
             }
             Direction::Write => {
                 let write = opcode::Write::new(FILE, address, io.length).offset(io.offset);
-                write.ioprio(self.priorities.next()).build()
+                write.ioprio(self.priorities.next(io)).build()
             }
             Direction::Sync => opcode::Fsync::new(FILE).build(),
             Direction::DataSync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),

@@ -91,7 +91,7 @@ impl Backend for Libaio {
             Direction::DataSync => (FDSYNC, (0, 0, 0)),
             Direction::Trim => return self.trims.push((slot, io)),
         };
-        let priority = if matches!(opcode, PREAD | PWRITE) { self.priorities.next() } else { 0 };
+        let priority = if matches!(opcode, PREAD | PWRITE) { self.priorities.next(io) } else { 0 };
         let block = &mut self.blocks[slot.index()];
         (block.opcode, (block.buffer, block.offset, block.length)) = (opcode, range);
         (block.priority, block.flags) =

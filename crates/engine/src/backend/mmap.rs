@@ -33,7 +33,7 @@ pub(crate) struct Mapping {
 }
 
 impl Transfer for Mapping {
-    fn new(file: &File, _options: Options) -> Result<Self, EngineError> {
+    fn new(file: &File, _options: &Options) -> Result<Self, EngineError> {
         Self::map(file).map_err(EngineError::system("mapping the target"))
     }
 

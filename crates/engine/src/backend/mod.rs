@@ -9,6 +9,7 @@ mod null;
 mod priority;
 mod psync;
 mod pvsync2;
+mod space;
 mod virtio;
 
 use std::fs::File;
@@ -25,6 +26,7 @@ pub(crate) use self::null::Null;
 use self::priority::{Priorities, PriorityShare};
 pub(crate) use self::psync::Psync;
 pub(crate) use self::pvsync2::Pvsync2;
+pub(crate) use self::space::{Falloc, Ftruncate};
 pub(crate) use self::virtio::{Device, SECTOR as VIRTIO_SECTOR, Virtio, flush as flush_virtio};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
@@ -42,7 +44,7 @@ pub(crate) struct Setup {
 }
 
 /// The workload's keys about the way I/O is done, beyond the backend's name.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) hipri: bool,
     /// Each write is durable before it completes.
@@ -198,6 +200,38 @@ mod tests {
             let said = carry_out(&mut backend, &mut free, Io { direction, offset, length: BLOCK });
             assert_eq!(said, result, "{direction:?} at {offset}");
         }
+    }
+
+    #[test]
+    fn space_is_allocated_and_freed_without_data() {
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        let (mut backend, mut free) = Falloc::open(setup(&file, 1)).expect("opened");
+        let io = |direction, block: u64| Io { direction, offset: block * u64::from(BLOCK), length: BLOCK };
+        let result = carry_out(&mut backend, &mut free, io(Direction::Write, 3));
+        if result == -libc::EOPNOTSUPP {
+            iotax_testkit::skip!("the filesystem here allocates nothing beforehand");
+        }
+        let found = |file: &File| {
+            let found = file.metadata().expect("metadata");
+            (found.len() / u64::from(BLOCK), found.blocks() * 512 / u64::from(BLOCK))
+        };
+        assert_eq!((result, found(&file)), (BLOCK.cast_signed(), (4, 1)));
+        assert_eq!(carry_out(&mut backend, &mut free, io(Direction::Trim, 3)), BLOCK.cast_signed());
+        assert_eq!(found(&file), (4, 0));
+        assert_eq!(carry_out(&mut backend, &mut free, io(Direction::Read, 3)), -libc::EINVAL);
+    }
+
+    #[test]
+    fn a_length_is_set_to_the_offset() {
+        let file = tempfile::tempfile().expect("file");
+        let (mut backend, mut free) = Ftruncate::open(setup(&file, 1)).expect("opened");
+        for offset in [7, 3, 0].map(|block| block * u64::from(BLOCK)) {
+            let io = Io { direction: Direction::Write, offset, length: BLOCK };
+            assert_eq!(carry_out(&mut backend, &mut free, io), BLOCK.cast_signed());
+            assert_eq!(file.metadata().expect("metadata").len(), offset);
+        }
+        let io = Io { direction: Direction::Read, offset: 0, length: BLOCK };
+        assert_eq!(carry_out(&mut backend, &mut free, io), -libc::EINVAL);
     }
 
     /// Syncs the written data, and makes a hole in it.

@@ -1,24 +1,64 @@
 //! I/Os with a priority of their own, apart from that of their thread.
 
-use iotax_model::workload::Workload;
+use iotax_model::workload::{Priority, PriorityShareOfLength, PrioritySplit, Workload};
 
 use crate::random::{Purpose, SplitMix64};
+use crate::request::{Direction, Io};
 
 /// The class that fio takes for `cmdprio_percentage` without a class.
 const REAL_TIME: u16 = 1;
 
-/// The share of I/Os with a priority of their own, and that priority as ioprio_set(2) has it.
+/// The I/Os with a priority of their own, and that priority as ioprio_set(2) has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PriorityShare {
+    /// Any.
+    Any(Share),
+    /// By their direction and length in bytes.
+    ByLength { reads: Vec<(u32, Share)>, writes: Vec<(u32, Share)> },
+}
+
+/// A percentage of I/Os, and their priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PriorityShare {
+pub(crate) struct Share {
     percent: u8,
     value: u16,
 }
 
 impl PriorityShare {
     pub(crate) fn new(workload: &Workload) -> Option<Self> {
-        let percent = workload.cmdprio_percentage.filter(|percent| *percent > 0)?;
         let (class, level) = (workload.cmdprio_class.unwrap_or(REAL_TIME), workload.cmdprio.unwrap_or(0));
-        Some(Self { percent, value: class << 13 | level })
+        let usual = Priority { class, level, hint: 0 }.number();
+        if let Some(split) = &workload.cmdprio_bssplit {
+            let shares = |split: &PrioritySplit| {
+                let shares = split.shares().iter().filter(|share| share.percent > 0);
+                let value = |priority: Option<Priority>| priority.map_or(usual, Priority::number);
+                let share = |share: &PriorityShareOfLength| {
+                    let length = u32::try_from(share.length.0).ok()?;
+                    Some((length, Share { percent: share.percent, value: value(share.priority) }))
+                };
+                shares.filter_map(share).collect()
+            };
+            return Some(Self::ByLength { reads: shares(&split.read), writes: shares(&split.write) });
+        }
+        let percent = workload.cmdprio_percentage.filter(|percent| *percent > 0)?;
+        Some(Self::Any(Share { percent, value: usual }))
+    }
+
+    /// The priority of an I/O for a number below 100; 0 is its thread's.
+    #[inline(never)]
+    fn of(&self, io: Io, drawn: u64) -> u16 {
+        let shares = match self {
+            Self::Any(share) => return if drawn < share.percent.into() { share.value } else { 0 },
+            Self::ByLength { reads, .. } if io.direction == Direction::Read => reads,
+            Self::ByLength { writes, .. } => writes,
+        };
+        let mut end = 0;
+        let mut alike = shares.iter().filter(|(length, _)| *length == io.length).map(|(_, share)| share);
+        let found = alike.find(|share| {
+            end += u64::from(share.percent);
+            drawn < end
+        });
+        found.map_or(0, |share| share.value)
     }
 }
 
@@ -36,10 +76,10 @@ impl Priorities {
 
     /// That of the next I/O; 0 is its thread's.
     #[inline]
-    pub(crate) const fn next(&mut self) -> u16 {
-        match self.share {
-            Some(share) if self.random.below(100) < share.percent as u64 => share.value,
-            _ => 0,
+    pub(crate) fn next(&mut self, io: Io) -> u16 {
+        match &self.share {
+            Some(share) => share.of(io, self.random.below(100)),
+            None => 0,
         }
     }
 }
@@ -48,6 +88,8 @@ impl Priorities {
 mod tests {
     use super::*;
     use iotax_model::workload::WorkloadKeys;
+
+    const READ: Io = Io { direction: Direction::Read, offset: 0, length: 65536 };
 
     fn share(keys: &[(&str, &str)]) -> Option<PriorityShare> {
         let mut own = WorkloadKeys::default();
@@ -65,9 +107,31 @@ mod tests {
         ] {
             let mut priorities = Priorities::new(share(keys));
             let values: Vec<u16> =
-                (0..10_000).map(|_| priorities.next()).filter(|value| *value > 0).collect();
+                (0..10_000).map(|_| priorities.next(READ)).filter(|value| *value > 0).collect();
             assert!(values.iter().all(|own| *own == value), "{keys:?}");
             assert!(values.len().abs_diff(expected) < 200, "{keys:?}: {}", values.len());
         }
+    }
+
+    #[test]
+    fn the_ios_of_a_length_have_its_priorities_and_others_none() {
+        let split = [("cmdprio_bssplit", "64k/25/1/1:64k/50/3/2/1:1m/0,1m/100"), ("cmdprio_class", "2")];
+        let mut priorities = Priorities::new(share(&split));
+        let mut count = |io: Io| {
+            let mut found = std::collections::BTreeMap::<u16, u32>::new();
+            (0..10_000).for_each(|_| *found.entry(priorities.next(io)).or_default() += 1);
+            found
+        };
+        let near = |count: u32, expected: u32| count.abs_diff(expected) < 200;
+        let small = count(READ);
+        assert_eq!(small.keys().copied().collect::<Vec<_>>(), [0, 0x2001, 0x600a]);
+        assert!(
+            near(small[&0], 2500) && near(small[&0x2001], 2500) && near(small[&0x600a], 5000),
+            "{small:?}"
+        );
+        assert_eq!(count(Io { length: 1 << 20, ..READ }).into_iter().collect::<Vec<_>>(), [(0, 10_000)]);
+        let write = Io { direction: Direction::Write, length: 1 << 20, ..READ };
+        assert_eq!(count(write).into_iter().collect::<Vec<_>>(), [(0x4000, 10_000)]);
+        assert_eq!(count(Io { length: 65536, ..write }).into_iter().collect::<Vec<_>>(), [(0, 10_000)]);
     }
 }

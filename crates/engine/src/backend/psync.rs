@@ -17,7 +17,7 @@ pub(crate) type Psync = OneByOne<Positioned>;
 pub(crate) struct Positioned;
 
 impl Transfer for Positioned {
-    fn new(_file: &File, _options: Options) -> Result<Self, EngineError> {
+    fn new(_file: &File, _options: &Options) -> Result<Self, EngineError> {
         Ok(Self)
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Flagged {
 }
 
 impl Transfer for Flagged {
-    fn new(_file: &File, options: Options) -> Result<Self, EngineError> {
+    fn new(_file: &File, options: &Options) -> Result<Self, EngineError> {
         let mut flags = ReadWriteFlags::empty();
         flags.set(ReadWriteFlags::HIPRI, options.hipri);
         flags.set(ReadWriteFlags::NOWAIT, options.nowait);

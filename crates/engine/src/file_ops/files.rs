@@ -1,4 +1,4 @@
-//! Many files and one operation on each: they are created, opened, asked for their attributes, renamed or deleted.
+//! Many files, or empty directories, and one operation on each: they are created, opened, asked for their attributes, renamed or deleted.
 //!
 //! As bonnie++ has it, names begin with a number, or with rw = rand... with up to 12 random letters, so that their order says
 //! nothing of when they were made. The order of the operations is that in which directories list their files (of renames that of
@@ -45,10 +45,14 @@ struct Files {
     end_fsync: bool,
 }
 
-/// Makes the worker's directories, and the files of all tests but the one that creates them.
+/// Permissions of a new directory.
+const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
+
+/// Makes the worker's directories, and the files of all tests but those that create them.
 pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
     let workload = &setup.workload;
     let test = workload.test.unwrap_or(Test::Foreign);
+    let creates = matches!(test, Test::Create | Test::MakeDirectory);
     let own = setup.own_directory()?;
     let mut random = SplitMix64::new(setup.seed, Purpose::Files, setup.number.into());
     let directories = workload.directories().unwrap_or(1);
@@ -58,11 +62,15 @@ pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, Engin
     let mut filler = Filler::new(&workload.content(), record, setup.seed, setup.number);
     let mut made = || -> io::Result<()> {
         for folder in (0..directories).filter(|_| directories > 1) {
-            mkdirat(&own.root, format!("{folder:05}"), Mode::from_raw_mode(0o755))?;
+            mkdirat(&own.root, format!("{folder:05}"), DIRECTORY)?;
         }
-        if test != Test::Create {
+        if !creates {
             for (name, size) in names.iter().zip(sizes.drain(..)) {
-                make_file(own.root.as_fd(), name.as_c_str(), size, &mut filler)?;
+                if test.is_on_directories() {
+                    mkdirat(&own.root, name, DIRECTORY)?;
+                } else {
+                    make_file(own.root.as_fd(), name.as_c_str(), size, &mut filler)?;
+                }
             }
             if workload.rw.is_random() {
                 shuffle(&mut names, &mut random);
@@ -73,7 +81,7 @@ pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, Engin
         Ok(())
     };
     made().map_err(EngineError::system("making the files of a test"))?;
-    own.settle(workload.invalidate, names.iter().filter(|_| test != Test::Create).map(|name| os(name)))?;
+    own.settle(workload.invalidate, names.iter().filter(|_| !creates).map(|name| os(name)))?;
     let new_names = names.iter().filter(|_| test == Test::Rename).map(|name| renamed(name)).collect();
     Ok(Box::new(Files {
         test,
@@ -203,7 +211,7 @@ impl Routine for Files {
                     self.each(meter, |root, name| openat(root, name, readable, Mode::empty()).map(drop))?;
                 }
             }
-            Test::Stat => {
+            Test::Stat | Test::StatDirectory => {
                 for _ in 0..self.passes {
                     self.each(meter, |root, name| statat(root, name, AtFlags::SYMLINK_NOFOLLOW).map(drop))?;
                 }
@@ -215,6 +223,10 @@ impl Routine for Files {
                 }
             }
             Test::Delete => self.each(meter, |root, name| unlinkat(root, name, AtFlags::empty()))?,
+            Test::MakeDirectory => self.each(meter, |root, name| mkdirat(root, name, DIRECTORY))?,
+            Test::RemoveDirectory => {
+                self.each(meter, |root, name| unlinkat(root, name, AtFlags::REMOVEDIR))?;
+            }
             _ => self.create(meter)?,
         }
         ControlFlow::Continue(())

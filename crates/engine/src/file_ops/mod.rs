@@ -86,7 +86,14 @@ fn prepare(test: Test) -> Result<Prepare, EngineError> {
         Test::StdioWrite => records::stdio_write,
         Test::StdioRead => stdio::read,
         Test::Copy => records::copy,
-        Test::Create | Test::Open | Test::Stat | Test::Rename | Test::Delete => files::prepare,
+        Test::Create
+        | Test::Open
+        | Test::Stat
+        | Test::Rename
+        | Test::Delete
+        | Test::MakeDirectory
+        | Test::StatDirectory
+        | Test::RemoveDirectory => files::prepare,
         Test::Pack => archive::pack,
         Test::Unpack => archive::unpack,
         Test::Walk => trees::walk,

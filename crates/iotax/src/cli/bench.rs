@@ -14,7 +14,7 @@ use super::args::SessionArgs;
 use super::flags::WorkloadFlags;
 use super::output::OutputArgs;
 use super::print_plan::print_plan;
-use super::say::note;
+use super::say::{note, say};
 use super::session::Session;
 use super::{Failure, OrExit, input, jobs, target_args, usage};
 
@@ -106,7 +106,14 @@ fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
         return vec![target];
     };
-    let Some(format) = existing_image::format(path) else { return vec![target] };
+    let format = match existing_image::format(path) {
+        Ok(Some(format)) => format,
+        Ok(None) => return vec![target],
+        Err(why) => {
+            say!("{}: its bytes alone are measured, and not its format: {why}", path.display());
+            return vec![target];
+        }
+    };
     let stack = Stack::from(ImageSpec(path.to_path_buf())).with(VirtioSpec::default());
     let image = TargetSpec::new(format!("as-{format}"), stack);
     if path.metadata().is_ok_and(|found| found.len() < DESCRIPTION) {

@@ -11,6 +11,7 @@ use iotax_testbed::stack;
 use iotax_testbed::target::preflight::Needs;
 use iotax_testbed::undo::{self, RunningRun, UndoLog};
 
+use super::disk_marks::{self, DiskMark, Holder};
 use super::output::StoreArgs;
 use super::{Failure, OrExit};
 
@@ -25,11 +26,15 @@ pub(super) struct ConcurrentRuns {
     begun: Instant,
     looked: Option<Instant>,
     met: Vec<MetRun>,
+    /// The disks in sysfs, locked for other users to see.
+    marks: Vec<DiskMark>,
 }
 
 /// Another run, with the time of the first and the last look that saw it.
 struct MetRun {
-    run: RunningRun,
+    /// Its number, or its process.
+    name: String,
+    disk: String,
     first: Instant,
     last: Instant,
 }
@@ -53,13 +58,15 @@ impl ConcurrentRuns {
             }
         }
         let own = RunningRun { run: 0, store: store.location()?.to_string(), disks };
-        Ok(Self { undo_dir, own, begun: Instant::now(), looked: None, met: Vec::new() })
+        let marks = own.disks.iter().filter_map(|disk| DiskMark::of(disk)).collect();
+        Ok(Self { undo_dir, own, begun: Instant::now(), looked: None, met: Vec::new(), marks })
     }
 
     /// Tells other runs about this one.
     pub(super) fn announce(&mut self, run: i64, undo_log: &UndoLog) -> Result<(), Failure> {
         self.own.run = run;
         self.begun = Instant::now();
+        self.marks.iter().for_each(DiskMark::show);
         undo_log.announce(&self.own).or_exit(Exit::Environment)
     }
 
@@ -71,19 +78,29 @@ impl ConcurrentRuns {
         }
         self.looked = Some(now);
         let mut lines = Vec::new();
-        for run in undo::running(&self.undo_dir).into_iter().filter(|run| *run != self.own) {
-            let Some(disk) = shared(&self.own, &run) else { continue };
-            if let Some(met) = self.met.iter_mut().find(|met| met.run == run) {
+        for (name, disk) in self.others() {
+            if let Some(met) = self.met.iter_mut().find(|met| met.name == name) {
                 met.last = now;
                 continue;
             }
             lines.push(format!(
-                "{} measures on {disk} too: the figures of both are those of a shared disk",
-                called(&self.own, &run)
+                "{name} measures on {disk} too: the figures of both are those of a shared disk"
             ));
-            self.met.push(MetRun { run, first: now, last: now });
+            self.met.push(MetRun { name, disk, first: now, last: now });
         }
         lines
+    }
+
+    /// The runs that share a disk with this one now, this user's by their numbers, each with the disk.
+    fn others(&self) -> Vec<(String, String)> {
+        let own = undo::running(&self.undo_dir).into_iter().filter(|run| *run != self.own);
+        let own = own.filter_map(|run| Some((called(&self.own, &run), shared(&self.own, &run)?.to_owned())));
+        let locks = disk_marks::locks();
+        let of_others = self.marks.iter().flat_map(|mark| {
+            let name = |Holder { pid, user }: Holder| format!("process {pid} of user {user} (iotax)");
+            mark.holders(&locks).into_iter().map(move |holder| (name(holder), mark.disk.clone()))
+        });
+        own.chain(of_others).collect()
     }
 
     /// What the report says of them.
@@ -96,8 +113,8 @@ impl ConcurrentRuns {
             round: None,
             evidence: format!(
                 "{} measured on {} too, for {} of the {all} of this run",
-                called(&self.own, &met.run),
-                shared(&self.own, &met.run).unwrap_or_default(),
+                met.name,
+                met.disk,
                 human::duration((met.last - met.first.max(self.begun).min(met.last)).as_secs_f64())
             ),
             remedy: "measure one after the other".into(),

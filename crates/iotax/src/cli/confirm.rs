@@ -4,14 +4,14 @@ use std::io::{self, BufRead};
 use std::sync::atomic::Ordering;
 
 use iotax_model::plan::{Action, Plan};
-use iotax_model::target::{Accel, ImageSpec};
+use iotax_model::target::{Accel, ImageSpec, TargetSpec};
 use iotax_model::units::human;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::target::existing_image;
 
 use super::estimate;
 use super::say::{Stream, say};
-use crate::runner::Guests;
+use crate::runner::{self, Guests};
 
 /// Shows the plan with the time and space that it needs.
 pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests: Option<&Guests>) {
@@ -50,12 +50,29 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     if let Some(caches) = machine_caches(plan) {
         say!("  {caches}");
     }
+    slow_fills(plan).iter().for_each(|fill| say!("  {fill}"));
     events(plan).iter().for_each(|event| say!("  {event}"));
     if let Some(guests) = guests {
         let emulated =
             if guests.accel() == Accel::Tcg { " Guests' figures are labelled emulated." } else { "" };
         say!("{}.{emulated}", guests.accel_reason());
     }
+}
+
+/// Targets that a throttle has filled for long.
+pub(super) fn slow_fills(plan: &Plan) -> Vec<String> {
+    /// Seconds that nobody needs to be told of.
+    const SHORT: f64 = 60.0;
+    let slow = plan.everything().filter_map(|target| Some((target, runner::throttled_fill(target, plan)?)));
+    let sentence = |(target, seconds): (&TargetSpec, f64)| {
+        format!(
+            "{}: its throttle holds the filling of {} too, for about {} at least; raise iops or rate, or lower size.",
+            target.name,
+            human::bytes(plan.filled().0),
+            human::duration(seconds)
+        )
+    };
+    slow.filter(|(_, seconds)| *seconds > SHORT).map(sentence).collect()
 }
 
 /// The workloads before which nobody's caches are spared; absent if there is none.

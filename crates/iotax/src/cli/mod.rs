@@ -12,6 +12,7 @@ mod confirm;
 mod csv_dir;
 mod curve;
 mod destination;
+mod disk_marks;
 mod doctor;
 mod enlist;
 mod estimate;

@@ -148,6 +148,7 @@ fn show(reading: &PlanFile, as_json: bool) -> Result<(), Failure> {
     print_line!("{}", visible::line(&plan.name));
     print_line!("{}", totals(plan, &needs.as_ref().map_or_else(|_| Vec::new(), space)));
     confirm::events(plan).iter().for_each(|event| print_line!("  {event}"));
+    confirm::slow_fills(plan).iter().for_each(|fill| print_line!("  {fill}"));
     if let Some(design) = estimate::design(plan) {
         print_line!("{design}");
     }

@@ -228,11 +228,12 @@ impl Runner<'_> {
         if workload.jobs().any(Workload::needs_filling) {
             self.fill_again(scheduled.cell.target, progress)?;
         }
-        let (lays_out, modifies) = (workload.lays_out(), workload.modifies());
+        let leaves_holes = workload.lays_out() || workload.frees_space();
+        let modifies = workload.modifies();
         self.each_on_storage_of(scheduled.cell.target, |part| {
             // Blocks may hold anything unless all that was written was acknowledged. A snapshot takes them back.
             let is_at_stake = part.stamped.is_some() && modifies && !part.has_snapshot();
-            part.is_filled &= !(lays_out && part.takes_layouts() || is_at_stake);
+            part.is_filled &= !(leaves_holes && part.takes_layouts() || is_at_stake);
         });
         let (targets, neighbours) = pair(&mut self.groups, scheduled.cell.target, neighbour);
         // The first writes after a snapshot pay for it: a warm-up would do so uncounted.

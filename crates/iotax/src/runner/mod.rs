@@ -34,7 +34,9 @@ use anyhow::Context;
 use iotax_model::RunState;
 use iotax_model::plan::{BETWEEN, Plan};
 use iotax_model::record::{Environment, RunPhase, TargetRecord};
-use iotax_model::target::{Accel, NetworkEnds, NetworkStack, TargetKind, TargetSpec};
+use iotax_model::target::{
+    Accel, FilterSpec, ImageSpec, LayerSpec, NetworkEnds, NetworkStack, TargetKind, TargetSpec,
+};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::verify_errors::Recovery;
 use iotax_model::warning::Warning;
@@ -503,12 +505,12 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
     let per_round = plan.round_time().as_secs_f64() + BETWEEN.as_secs_f64() * plan.cells() as f64;
     let cells = plan.cells() * rounds as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
-    let built = plan
-        .everything()
-        .filter(|spec| matches!(spec.kind(), Ok(TargetKind::Storage)))
+    let bytes = plan.filled().0 as f64;
+    let built = plan.everything().filter(|spec| matches!(spec.kind(), Ok(TargetKind::Storage)));
+    let fill: f64 = built
         .flat_map(target::instances)
-        .count();
-    let fill = built as f64 * plan.filled().0 as f64 / FILL;
+        .map(|spec| throttled_fill(&spec, plan).unwrap_or_default().max(bytes / FILL))
+        .sum();
     let guests = plan.everything().filter_map(|t| t.guest()).map(|guest| guest.count).sum::<u32>();
     let guests = f64::from(guests);
     let boot = match accel {
@@ -517,6 +519,22 @@ pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Opt
         None => 0.0,
     };
     left * per_round * f64::from(rounds) + fill + boot
+}
+
+/// Seconds that a throttle in a target's layers has its filling take, at least; `None` without one, or where nothing is filled.
+pub(crate) fn throttled_fill(spec: &TargetSpec, plan: &Plan) -> Option<f64> {
+    /// Bytes of each write of the filling.
+    const WRITE: f64 = (1 << 20) as f64;
+    let bytes = plan.filled().0 as f64;
+    if bytes <= 0.0 || spec.stack.has::<ImageSpec>() {
+        return None;
+    }
+    let throttles = spec.stack.layers().iter().filter_map(FilterSpec::of);
+    let limits = throttles.flat_map(|filter| {
+        let by_ios = filter.iops.map(|iops| bytes / WRITE / f64::from(iops));
+        [by_ios, filter.rate.map(|rate| bytes / rate.0 as f64)]
+    });
+    limits.flatten().reduce(f64::max)
 }
 
 /// Milliseconds since 1970-01-01 UTC.

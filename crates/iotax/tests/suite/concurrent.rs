@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use iotax_testkit::require;
+
 use crate::lab::{Lab, start_until, text};
 
 const QUICK: [&str; 4] = ["--size", "4m", "--ramp-time", "0s"];
@@ -51,6 +53,42 @@ fn two_runs_on_one_disk_are_told_of_one_another() {
         let met: Vec<&str> = evidence.filter(|evidence| evidence.starts_with(other)).collect();
         assert!(met.len() == 1 && met[0].contains(" of this run"), "{warnings:?}");
     }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn runs_of_two_users_on_one_disk_are_told_of_one_another() {
+    require!(root);
+    require!(program "setpriv");
+    let lab = Lab::new();
+    let stack = iotax_testbed::stack::of_path(Path::new("/"), &lab.work()).expect("a directory");
+    if stack.disks.is_empty() {
+        iotax_testkit::skip!("{} is on no block device", lab.work().display());
+    }
+    // What belongs to the other user, next to the lab.
+    let theirs = tempfile::tempdir_in(lab.path("").parent().expect("a directory")).expect("directory");
+    let at = |name: &str| theirs.path().join(name);
+    fs::copy(lab.iotax().get_program(), at("iotax")).expect("copied");
+    std::os::unix::fs::chown(theirs.path(), Some(65534), Some(65534)).expect("root may");
+    let mut first = Command::new("setpriv");
+    first.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(at("iotax"));
+    first.args(bench("first", "6s")).current_dir(theirs.path()).env("HOME", theirs.path());
+    for variable in ["XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+        first.env_remove(variable);
+    }
+    first.stdout(Stdio::null()).stderr(fs::File::create(lab.path("first")).expect("a file"));
+    let mut first = first.spawn().expect("setpriv starts");
+    let said = || fs::read_to_string(lab.path("first")).unwrap_or_default();
+    while !said().contains("round 1/1") {
+        assert!(first.try_wait().expect("a child").is_none(), "{}", said());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let second = text(&lab.run(&bench("work/second", "1s")).stderr);
+    assert!(first.wait().expect("it ends").success(), "{}", said());
+    let met = format!("process {} of user 65534 (iotax) measures on ", first.id());
+    let before = second.find(&met).zip(second.find("round 1/1"));
+    assert!(before.is_some_and(|(told, begun)| told < begun), "{second}");
+    assert!(said().contains(" of user 0 (iotax) measures on "), "{}", said());
     lab.assert_nothing_left();
 }
 

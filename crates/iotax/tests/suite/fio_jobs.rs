@@ -11,18 +11,21 @@ use serde_json::Value;
 use crate::lab::{Lab, text};
 
 /// Of the examples of fio 3.33, those of engines that Linux has without special hardware or libraries that are carried out.
-const EXAMPLES: [&str; 37] = [
+const EXAMPLES: [&str; 41] = [
     "1mbs_clients.fio",
     "aio-read.fio",
     "backwards-read.fio",
     "basic-verify.fio",
     "butterfly.fio",
+    "cmdprio-bssplit.fio",
     "cmdprio-percentage.fio",
+    "cpp_null.fio",
     "cross-stripe-verify.fio",
     "dedupe-global.fio",
     "disk-zone-profile.fio",
     "enospc-pressure.fio",
     "exitwhat.fio",
+    "falloc.fio",
     "filecreate-ioengine.fio",
     "filedelete-ioengine.fio",
     "filestat-ioengine.fio",
@@ -35,6 +38,7 @@ const EXAMPLES: [&str; 37] = [
     "fixed-rate-submission.fio",
     "flow.fio",
     "fsx.fio",
+    "ftruncate.fio",
     "iometer-file-access-server.fio",
     "jesd219.fio",
     "null.fio",
@@ -102,7 +106,20 @@ fn examples_of_every_kind_run() {
     require!(file "/usr/share/doc/fio/examples/null.fio");
     let lab = Lab::new();
     let target = lab.work().join("data").display().to_string();
-    for name in ["butterfly", "dedupe-global", "exitwhat", "flow", "jesd219", "rand-zones", "waitfor"] {
+    let names = [
+        "butterfly",
+        "cmdprio-bssplit",
+        "cpp_null",
+        "dedupe-global",
+        "exitwhat",
+        "falloc",
+        "flow",
+        "ftruncate",
+        "jesd219",
+        "rand-zones",
+        "waitfor",
+    ];
+    for name in names {
         let path = format!("{PLACE}/{name}.fio");
         let mut arguments = vec!["run", path.as_str(), "--target", &target];
         arguments.extend(SMALL);
@@ -244,6 +261,57 @@ fn what_only_writes_meets_an_unwritten_file_and_what_reads_a_filled_one() {
         assert_eq!((&m["verify"]["checked"], m["verify"].get("faults")), (&2048.into(), None), "{m}");
     }
     lab.assert_nothing_left();
+}
+
+#[test]
+fn what_is_done_to_space_leaves_the_next_job_a_filled_file() {
+    let lab = Lab::new();
+    let job = lab.path("space.fio");
+    let text_of_job = "[global]\nsize=4m\nbs=4k\n[cut]\nioengine=ftruncate\nrw=randwrite\n[punch]\nstonewall\nioengine=falloc\n\
+                       rw=randtrim\n[alloc]\nstonewall\nioengine=falloc\nrw=write\n[read]\nstonewall\nrw=read\ndirect=1\n";
+    fs::write(&job, text_of_job).expect("written");
+    let (job, work) = (job.display().to_string(), lab.work().display().to_string());
+    let done = lab.run(&["run", &job, "--target", &work, "--repeat", "3", "--yes", "--json", "-"]);
+    let said = text(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let run: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    for m in run["measurements"].as_array().expect("a list") {
+        let ios: u64 = ["read", "write", "trim"].iter().filter_map(|way| m[way]["ios"].as_u64()).sum();
+        assert_eq!(ios, 1024, "{m}");
+    }
+    // What reads or punches finds no holes of another one: the file is filled again in between.
+    let (mut is_filled, mut cells) = (false, 0);
+    let lines: Vec<&str> = said.lines().collect();
+    for (line, next) in lines.iter().zip(&lines[1..]) {
+        is_filled |= line.contains("filled work");
+        let Some(name) = line.split_whitespace().last().filter(|_| line.contains("  cell ")) else {
+            continue;
+        };
+        cells += 1;
+        if matches!(name, "read" | "punch") {
+            assert!(is_filled || next.contains("filled work"), "{name}: {said}");
+        }
+        is_filled = name == "read";
+    }
+    assert_eq!(cells, 12, "{said}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn operations_on_directories_run() {
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    for (engine, ios) in [("dircreate", 60), ("dirstat", 180), ("dirdelete", 60)] {
+        let job = lab.path("dirs.fio");
+        let loops = if engine == "dirstat" { "loops=3\n" } else { "" };
+        let text = format!(
+            "[global]\nioengine={engine}\nnrfiles=20\nfilesize=4k\nunlink=0\n{loops}[a]\n[b]\nnumjobs=2\n"
+        );
+        fs::write(&job, text).expect("written");
+        let run = lab.json(&["run", &job.display().to_string(), "--target", &work, "--yes", "--json", "-"]);
+        assert_eq!(run["measurements"][0]["meta"]["ios"], ios, "{engine}: {run}");
+        lab.assert_nothing_left();
+    }
 }
 
 #[test]

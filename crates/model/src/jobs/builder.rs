@@ -4,7 +4,10 @@ use super::engines::{done_by, nearest, operation};
 use super::value::OptionValue;
 use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
-use crate::workload::{Distribution, FileLayout, Memory, Rw, Tolerated, Verify, WorkloadKeys};
+use crate::workload::{
+    ByDirection, Distribution, FileLayout, Memory, PrioritySplit, Rw, TextError, Tolerated, Verify,
+    WorkloadKeys,
+};
 
 /// fio's names of checks that are done as another one here.
 const SUMS: [&str; 19] = [
@@ -44,10 +47,13 @@ pub(super) struct JobBuilder {
     pub(super) cmdprio: [Option<u8>; 3],
     pub(super) cmdprio_class: [Option<u16>; 3],
     pub(super) cmdprio_level: [Option<u16>; 3],
+    /// By direction, for those that have one.
+    pub(super) cmdprio_split: Option<ByDirection<PrioritySplit>>,
     pub(super) rate: [Option<u64>; 3],
     pub(super) rate_iops: [Option<u64>; 3],
     /// By direction, for those that have one.
     pub(super) distribution: [Option<Distribution>; 3],
+    pub(super) sequence_stride: Option<bool>,
     pub(super) blockalign: [Option<Bytes>; 3],
     pub(super) is_strided: bool,
     pub(super) zonesize: Option<Bytes>,
@@ -55,6 +61,9 @@ pub(super) struct JobBuilder {
     pub(super) zoneskip: Option<Bytes>,
     pub(super) filename: Option<String>,
     pub(super) directory: Option<String>,
+    /// True if its engine is io_uring by way of libblkio.
+    pub(super) is_ring_of_libblkio: bool,
+    pub(super) libblkio_path: Option<String>,
     pub(super) nrfiles: Option<u64>,
     pub(super) filesize: Option<Bytes>,
     pub(super) offset_increment: Option<Bytes>,
@@ -133,6 +142,38 @@ impl JobBuilder {
             let one = parse(text)?;
             [Some(one.clone()), Some(one.clone()), Some(one)]
         };
+        Ok(())
+    }
+
+    /// Accepts a share of 0, as fio does. Sizes of a split have fio's units.
+    pub(super) fn cmdprio_bssplit(&mut self, value: OptionValue<'_>) -> Result<(), String> {
+        let entry = |text: &str| {
+            let (length, rest) = text.split_once('/').ok_or_else(|| format!("{text:?} has no percentage"))?;
+            Ok(format!("{}/{rest}", OptionValue { text: length.trim(), ..value }.bytes()?.0))
+        };
+        let split = |text: &str| text.split(':').map(entry).collect::<Result<Vec<_>, String>>();
+        let splits = value.text.split(',').map(|text| Ok(split(text)?.join(":")));
+        let text = splits.collect::<Result<Vec<_>, String>>()?.join(",");
+        self.cmdprio_split = Some(text.parse().map_err(|error: TextError| error.to_string())?);
+        Ok(())
+    }
+
+    /// Other drivers than io_uring need a device that the kernel has given up, or a daemon.
+    pub(super) fn libblkio_driver(&mut self, value: OptionValue<'_>) -> Result<(), String> {
+        match value.text {
+            "io_uring" => self.is_ring_of_libblkio = true,
+            "virtio-blk-vhost-user" | "virtio-blk-vhost-vdpa" => {
+                return Err("the server of a virtio device is part of a target, such as '/srv > raw file > virtio'; accepted: io_uring".into());
+            }
+            "nvme-io_uring" => {
+                return Err("commands of NVMe are not sent; accepted: io_uring, on the block device".into());
+            }
+            _ => {
+                return Err(
+                    "devices are not driven past the kernel; accepted: io_uring, on the block device".into(),
+                );
+            }
+        }
         Ok(())
     }
 

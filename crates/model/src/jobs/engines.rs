@@ -2,14 +2,13 @@
 
 use crate::workload::{IoEngine, Test};
 
-const DIRECTORIES: &str = "directories alone are not made or removed; nearest is iotax suite archive, which unpacks, walks and removes trees";
 const FILES: &str = "nearest is ioengine = filecreate, filestat or filedelete";
 const NETWORK: &str = "nearest is iotax net, which measures TCP, UDP and round trips";
 const NVME: &str = "commands of NVMe or SCSI are not sent past the block layer; nearest is io_uring on the block device, such as /dev/nvme0n1";
 const REMOTE: &str = "storage on a network is reached through a device or a mount here; nearest is its block device or filesystem with io_uring";
 const MAPPED: &str = "nearest is mmap, on a file of a filesystem that is mounted with dax";
 const GPU: &str = "memory of a GPU is not read or written; nearest is io_uring with direct = 1";
-const SPACE: &str = "space is not allocated or freed as work of its own; nearest is fallocate, which says how a new file is laid out";
+const SPACE: &str = "blocks of files are not exchanged; nearest is falloc, which allocates and frees space";
 const CPU: &str =
     "work without I/O is not made; nearest is another program beside iotax, with cpus_allowed for both";
 
@@ -28,6 +27,7 @@ pub(super) fn done_by(engine: &str) -> Option<(IoEngine, &'static str)> {
             IoEngine::IoUring,
             "posixaio: io_uring instead of threads of the C library, each of which does one I/O",
         ),
+        "cpp_null" => (IoEngine::Null, "cpp_null: null, which does as little and is compiled in"),
         _ => return None,
     })
 }
@@ -38,6 +38,9 @@ pub(super) fn operation(engine: &str) -> Option<Test> {
         "filecreate" => Test::Create,
         "filestat" => Test::Stat,
         "filedelete" => Test::Delete,
+        "dircreate" => Test::MakeDirectory,
+        "dirstat" => Test::StatDirectory,
+        "dirdelete" => Test::RemoveDirectory,
         _ => return None,
     })
 }
@@ -46,8 +49,7 @@ pub(super) fn operation(engine: &str) -> Option<Test> {
 pub(super) fn nearest(engine: &str) -> Option<&'static str> {
     Some(match engine {
         "fileoperations" => FILES,
-        "dircreate" | "dirdelete" | "dirstat" => DIRECTORIES,
-        "falloc" | "ftruncate" | "e4defrag" => SPACE,
+        "e4defrag" => SPACE,
         "net" | "netsplice" | "rdma" => NETWORK,
         "io_uring_cmd" | "sg" | "bsg" | "xnvme" | "libzbc" | "mtd" => NVME,
         "rbd" | "rados" | "gfapi" | "gfapi_async" | "nbd" | "nfs" | "libiscsi" | "http" | "libhdfs"
@@ -56,7 +58,7 @@ pub(super) fn nearest(engine: &str) -> Option<&'static str> {
         "libcufile" | "libhipfile" => GPU,
         "cpuio" | "exec" => CPU,
         "splice" => "nearest is psync",
-        "cpp_null" | "external" => "no code of others is loaded; nearest is null",
+        "external" => "no code of others is loaded; nearest is null",
         "windowsaio" | "solarisaio" | "guasi" => "nearest is libaio",
         _ => return None,
     })
@@ -159,8 +161,6 @@ pub(super) const OPTIONS: &[&str] = &[
     "xnvme_dev_subnqn",
     "xnvme_mem",
     "xnvme_iovec",
-    "libblkio_driver",
-    "libblkio_path",
     "libblkio_pre_connect_props",
     "libblkio_num_entries",
     "libblkio_queue_size",

@@ -19,11 +19,11 @@ const NEWER: [(&str, &str); 26] = [
     ),
     (
         "libblkio-io_uring",
-        "ioengine=libblkio libblkio_driver libblkio_path rw=randread blocksize direct time_based runtime numjobs thread",
+        "ioengine=libblkio libblkio_driver=io_uring libblkio_path rw=randread blocksize direct time_based runtime numjobs thread",
     ),
     (
         "libblkio-virtio-blk-vfio-pci",
-        "ioengine=libblkio libblkio_driver libblkio_path rw=randread blocksize time_based runtime numjobs thread",
+        "ioengine=libblkio libblkio_driver=virtio-blk-vfio-pci libblkio_path rw=randread blocksize time_based runtime numjobs thread",
     ),
     (
         "libhipfile-hipfile",
@@ -98,5 +98,13 @@ fn newer_examples_are_taken_if_all_their_options_are() {
         None => find(option).is_some_and(|known| !matches!(known.standing, Support::Unsupported { .. })),
     };
     let taken = NEWER.iter().filter(|(_, options)| options.split(' ').all(is_taken)).map(|(name, _)| *name);
-    assert_eq!(taken.collect::<Vec<_>>(), ["example_latency_steadystate"]);
+    let expected = [
+        "dircreate-ioengine",
+        "dirdelete-ioengine",
+        "dirstat-ioengine",
+        "example_latency_steadystate",
+        "libblkio-io_uring",
+        "sequence-distribution",
+    ];
+    assert_eq!(taken.collect::<Vec<_>>(), expected);
 }

@@ -144,7 +144,8 @@ fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
         return on_files(draft, test, notes).err().into_iter().collect();
     }
     depth(draft, notes);
-    let steps: [Step; 8] = [checking, lengths, per_direction, sequence, zones, amount, files, around];
+    let steps: [Step; 9] =
+        [libblkio, checking, lengths, per_direction, sequence, zones, amount, files, around];
     let wrong = steps.into_iter().filter_map(|step| step(draft, notes).err()).collect();
     file_state(draft);
     wrong
@@ -172,7 +173,7 @@ fn on_files(draft: &mut JobBuilder, test: Test, notes: &mut Notes) -> Result<(),
     }
     let files = draft.nrfiles.unwrap_or(1).max(1);
     let size = draft.filesize.or(draft.size.map(|size| Bytes(size.0 / files)));
-    if let Some(size) = size.filter(|_| test != Test::Create) {
+    if let Some(size) = size.filter(|_| test != Test::Create && !test.is_on_directories()) {
         draft.keys.set("filesize", &size.to_string()).map_err(|why| ("filesize", why))?;
     }
     notes.sentences.push(format!(
@@ -191,6 +192,26 @@ fn on_files(draft: &mut JobBuilder, test: Test, notes: &mut Notes) -> Result<(),
 
 fn rw(draft: &JobBuilder) -> Rw {
     draft.keys.rw.unwrap_or(Rw::Read)
+}
+
+/// Has io_uring do what libblkio does by it.
+fn libblkio(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
+    let path = draft.libblkio_path.take();
+    if draft.keys.ioengine != Some(IoEngine::Libblkio) {
+        return Ok(());
+    }
+    if !draft.is_ring_of_libblkio {
+        return path.map_or(Ok(()), |_| Err(("libblkio_path", "it needs libblkio_driver = io_uring".into())));
+    }
+    if draft.filename.is_some() && path.is_some() && draft.filename != path {
+        return Err(("libblkio_path", "filename is given too; use one of them".into()));
+    }
+    draft.keys.ioengine = Some(IoEngine::IoUring);
+    draft.filename = draft.filename.take().or(path);
+    notes
+        .sentences
+        .push("libblkio_driver = io_uring: io_uring itself, without the library in between".into());
+    Ok(())
 }
 
 /// `verify_only` reads and checks what a job would write.
@@ -273,6 +294,11 @@ fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong>
     };
     let distribution = used_alike(rw, "random_distribution", &draft.distribution)?;
     draft.keys.random_distribution = distribution.or(draft.keys.random_distribution.take());
+    if let (Some(Distribution::Sequence(sequence)), Some(is_strided)) =
+        (&mut draft.keys.random_distribution, draft.sequence_stride)
+    {
+        sequence.is_strided = is_strided;
+    }
     draft.keys.blockalign = used_alike(rw, "blockalign", &draft.blockalign)?.filter(|_| rw.is_random());
     if draft.keys.blockalign.is_some() {
         // As in fio, there is no map of blocks that could overlap.
@@ -282,7 +308,8 @@ fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong>
     draft.keys.percentage_random = percent.and_then(|percent| u8::try_from(percent).ok());
     draft.keys.cmdprio_percentage =
         used_alike(rw, "cmdprio_percentage", &draft.cmdprio)?.filter(|percent| *percent > 0);
-    if draft.keys.cmdprio_percentage.is_some() {
+    draft.keys.cmdprio_bssplit = draft.cmdprio_split.take();
+    if draft.keys.cmdprio_percentage.is_some() || draft.keys.cmdprio_bssplit.is_some() {
         draft.keys.cmdprio_class = used_alike(rw, "cmdprio_class", &draft.cmdprio_class)?;
         draft.keys.cmdprio = used_alike(rw, "cmdprio", &draft.cmdprio_level)?;
     }

@@ -22,6 +22,8 @@ mod examples;
 #[cfg(test)]
 mod large;
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;

@@ -81,6 +81,7 @@ const DONE: &[KnownOption] = &[
         value.triple(OptionValue::bytes).map(|aligned| draft.blockalign = aligned)
     }),
     done(&["random_distribution"], JobBuilder::distribution),
+    done(&["random_sequence_stride"], into!(sequence_stride = bool)),
     switch(&["norandommap"], into!(keys.norandommap = flag)),
     done(&["randseed"], into!(seed = whole)),
     done(&["zonemode"], JobBuilder::zonemode),
@@ -113,6 +114,8 @@ const DONE: &[KnownOption] = &[
     // Jobs and engine.
     done(&["name"], text!(name)),
     done(&["ioengine"], JobBuilder::engine),
+    done(&["libblkio_driver"], JobBuilder::libblkio_driver),
+    done(&["libblkio_path"], text!(libblkio_path)),
     done(&["iodepth"], into!(keys.iodepth = number)),
     done(&["mem", "iomem"], JobBuilder::mem),
     done(&["numjobs"], into!(keys.numjobs = number)),
@@ -131,6 +134,7 @@ const DONE: &[KnownOption] = &[
     done(&["cmdprio_percentage"], |draft, value| {
         value.triple(OptionValue::percent).map(|percent| draft.cmdprio = percent)
     }),
+    done(&["cmdprio_bssplit"], JobBuilder::cmdprio_bssplit),
     done(&["cmdprio_class"], |draft, value| {
         value.triple(OptionValue::number).map(|class| draft.cmdprio_class = class)
     }),

@@ -85,12 +85,7 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
     ),
     refused(&["lockmem"], OFF, "memory is left alone; use direct = 1 to go without the page cache"),
     refused(&["nice"], OFF, "use nice(1) on iotax, whose workers inherit it"),
-    refused(
-        &["cmdprio_bssplit"],
-        &[],
-        "a priority does not follow from the length of an I/O; use cmdprio_percentage, or a job for each length",
-    ),
-    refused(&["cmdprio_hint"], OFF, "no hint is told with I/Os; leave it out"),
+    refused(&["cmdprio_hint"], OFF, "use cmdprio_bssplit, which has a hint for each length: 64k/100/2/0/1"),
     refused(&["hipri_percentage"], &["100"], "all I/Os are polled with hipri, or none"),
     alone(&["uncached"], "what the page cache holds is not arranged; use direct = 1"),
     refused(&["force_async"], OFF, "the kernel decides what it does at once; leave it out"),
@@ -119,11 +114,6 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
         &["sprandom", "spr_num_regions", "spr_op", "spr_cs"],
         OFF,
         "an SSD is not brought into a steady state by one pass; nearest is rw = randwrite with loops, before what is measured",
-    ),
-    refused(
-        &["random_sequence_stride"],
-        OFF,
-        "offsets are not a given list; use zonemode = strided or random_distribution = zoned",
     ),
     refused(
         &["recover_zbd_write_error", "write_zone_remainder", "write_zone_remainders"],

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::text::text_form;
-use super::{DEFAULT_SIZE, IoEngine, Workload, WorkloadError};
+use super::{DEFAULT_SIZE, Workload, WorkloadError};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -126,8 +126,9 @@ impl Workload {
         if let (true, Some(align)) = (verifies, self.blockalign) {
             return refuse("blockalign", &align, "verified blocks must not overlap; leave it out");
         }
-        if verifies && self.ioengine == IoEngine::Null {
-            return refuse("verify", &self.verify, "ioengine = null stores nothing that could be checked");
+        if verifies && !self.ioengine.moves_data() {
+            let accepted = format!("ioengine = {} stores nothing that could be checked", self.ioengine);
+            return refuse("verify", &self.verify, &accepted);
         }
         if verifies && self.rw.trims() {
             return refuse("verify", &self.verify, &format!("rw = {} neither reads nor writes", self.rw));

@@ -22,6 +22,38 @@ pub enum Distribution {
     Zoned(Vec<Zone>),
     /// As [`Self::Zoned`], with lengths in bytes; what is beyond them gets none.
     ZonedAbs(Vec<AbsoluteZone>),
+    /// Given blocks in a given order, again and again.
+    Sequence(BlockSequence),
+}
+
+/// Blocks in a given order. Text form: `sequence:2,0,1`, or `sequence_stride:2,0,1`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockSequence {
+    /// Numbers of blocks from the area's start, 1 to 64 of them.
+    pub blocks: Vec<u32>,
+    /// Each repetition goes on as many blocks further as the sequence has, until the area's end.
+    pub is_strided: bool,
+}
+
+impl BlockSequence {
+    /// The most blocks in one.
+    pub const MOST: usize = 64;
+
+    /// Blocks that an area needs for one repetition.
+    #[must_use]
+    pub fn blocks_needed(&self) -> u64 {
+        self.blocks.iter().max().map_or(0, |last| u64::from(*last) + 1)
+    }
+
+    fn parse(text: &str, is_strided: bool) -> Result<Self, String> {
+        let block =
+            |text: &str| text.trim().parse().map_err(|_| format!("{text:?} is not the number of a block"));
+        let blocks = text.split(',').map(block).collect::<Result<Vec<u32>, _>>()?;
+        if blocks.len() > Self::MOST {
+            return Err(format!("{} blocks are more than {}", blocks.len(), Self::MOST));
+        }
+        Ok(Self { blocks, is_strided })
+    }
 }
 
 /// A zone of a given length.
@@ -117,12 +149,14 @@ impl FromStr for Distribution {
             }
             "zoned" => zones(value).map(Self::Zoned),
             "zoned_abs" => absolute_zones(value).map(Self::ZonedAbs),
+            "sequence" => BlockSequence::parse(value, false).map(Self::Sequence),
+            "sequence_stride" => BlockSequence::parse(value, true).map(Self::Sequence),
             _ => Err(format!("{kind:?} is not one that is known")),
         };
         read.map_err(|reason| {
             let accepted = "random, zipf:THETA, pareto:H, normal:DEVIATION (percent of the area), \
-                            zoned:IO/SIZE:IO/SIZE... (percent) such as zoned:50/5:30/15:20/80, or zoned_abs:IO/BYTES... such as \
-                            zoned_abs:90/1GiB:10/9GiB";
+                            zoned:IO/SIZE:IO/SIZE... (percent) such as zoned:50/5:30/15:20/80, zoned_abs:IO/BYTES... such as \
+                            zoned_abs:90/1GiB:10/9GiB, or sequence:BLOCK,BLOCK... such as sequence:2,0,1";
             TextError::new("a distribution", text, reason, accepted)
         })
     }
@@ -142,6 +176,15 @@ impl fmt::Display for Distribution {
             Self::ZonedAbs(zones) => {
                 f.write_str("zoned_abs")?;
                 zones.iter().try_for_each(|zone| write!(f, ":{}/{}", zone.access, zone.size))
+            }
+            Self::Sequence(sequence) => {
+                f.write_str(if sequence.is_strided { "sequence_stride" } else { "sequence" })?;
+                let mut sign = ':';
+                sequence.blocks.iter().try_for_each(|block| {
+                    write!(f, "{sign}{block}")?;
+                    sign = ',';
+                    Ok(())
+                })
             }
         }
     }
@@ -167,6 +210,14 @@ mod tests {
             ("normal:20", Distribution::Normal(20.0)),
             ("zoned:50/5:30/15:20/80", zones(&[(50, 5), (30, 15), (20, 80)])),
             ("zoned:0/50:100/10", zones(&[(0, 50), (100, 10)])),
+            (
+                "sequence:2,0,1",
+                Distribution::Sequence(BlockSequence { blocks: vec![2, 0, 1], is_strided: false }),
+            ),
+            (
+                "sequence_stride:0",
+                Distribution::Sequence(BlockSequence { blocks: vec![0], is_strided: true }),
+            ),
         ] {
             assert_eq!(text.parse(), Ok(distribution), "{text}");
         }
@@ -191,6 +242,9 @@ mod tests {
             ("zoned:100/0", "\"100/0\" is not a zone"),
             ("zoned:100/5/5", "\"100/5/5\" is not a zone"),
             ("zoned:256/5", "\"256/5\" is not a zone"),
+            ("sequence", "\"\" is not the number of a block"),
+            ("sequence:1,-2", "\"-2\" is not the number of a block"),
+            (&format!("sequence:0{}", ",0".repeat(64)), "65 blocks are more than 64"),
         ] {
             let error = text.parse::<Distribution>().expect_err(text).to_string();
             assert!(error.contains(reason) && error.contains("zipf:THETA"), "{text}: {error}");
@@ -200,7 +254,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_and_printed_back_or_refused(
-            text in "(zipf|pareto|normal|zoned|random):[0-9./:e-]{0,20}|zoned:100/[1-9]{1,2}|.{0,12}",
+            text in "(zipf|pareto|normal|zoned|random|sequence):[0-9./:,e-]{0,20}|sequence_stride:[0-9]{1,3},[0-9]|zoned:100/[1-9]{1,2}|.{0,12}",
         ) {
             if let Ok(distribution) = text.parse::<Distribution>() {
                 prop_assert_eq!(distribution.to_string().parse(), Ok(distribution));

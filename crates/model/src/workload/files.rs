@@ -195,8 +195,12 @@ impl Workload {
             return refuse("rw", &self.rw, accepted);
         }
         let again = self.loops.filter(|times| *times > 1);
-        if let (Some(times), false) = (again, matches!(test, Test::Open | Test::Stat | Test::Walk)) {
+        let is_repeatable = matches!(test, Test::Open | Test::Stat | Test::StatDirectory | Test::Walk);
+        if let (Some(times), false) = (again, is_repeatable) {
             return refuse("loops", &times, &format!("test = {test} can be done once; leave it out"));
+        }
+        if let (Some(size), true) = (self.filesize, test.is_on_directories()) {
+            return refuse("filesize", &size, &format!("test = {test} has no content; leave it out"));
         }
         if let (Some(size), true) = (self.filesize, test.is_on_trees()) {
             return refuse(
@@ -244,6 +248,8 @@ mod tests {
             (&[("test", "stat"), ("nrdirs", "1001")], "nrdirs = 1001: accepted: 1 to nrfiles = 1000"),
             (&[("test", "create"), ("rw", "rw")], "rw = rw: of files it says"),
             (&[("test", "delete"), ("loops", "2")], "loops = 2: test = delete can be done once"),
+            (&[("test", "mkdir"), ("loops", "2")], "loops = 2: test = mkdir can be done once"),
+            (&[("test", "rmdir"), ("filesize", "4k")], "filesize = 4k: test = rmdir has no content"),
             (&[("test", "pack"), ("filesize", "4k")], "filesize = 4k: a tree's files are of all sizes"),
         ] {
             let error = workload(keys).check().expect_err(refusal).to_string();

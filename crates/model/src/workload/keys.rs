@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use super::files::MOST_FILES;
 use super::{
     AccessHint, BufferPattern, ByDirection, CpuPolicy, DedupeMode, Distribution, FileLayout, FileSize,
-    IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, RateProcess, Rw, Stamps, Stride,
-    SyncMode, Test, ToleratedErrors, Verify, WorkloadError,
+    IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PrioritySplit, RateProcess, Rw,
+    Stamps, Stride, SyncMode, Test, ToleratedErrors, Verify, WorkloadError,
 };
 use crate::net::Traffic;
 use crate::number;
@@ -148,7 +148,15 @@ macro_rules! number {
 }
 
 number!(u8, u16, u32, u64);
-plain!(String, Bytes, Nanos, BufferPattern, ByDirection<LengthRange>, ByDirection<LengthSplit>);
+plain!(
+    String,
+    Bytes,
+    Nanos,
+    BufferPattern,
+    ByDirection<LengthRange>,
+    ByDirection<LengthSplit>,
+    ByDirection<PrioritySplit>
+);
 plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, ToleratedErrors);
 word!(Rw, IoEngine, RateProcess, Stamps, Verify, SyncMode, Test);
 word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode);
@@ -346,7 +354,7 @@ keys! {
         rwmixread "PERCENT" in (0..=100): u8 = 50;
         /// Start of the area; size counts from there
         offset "SIZE": Bytes = Bytes(0);
-        /// Distribution of random offsets: random, zipf:THETA, pareto:H, normal:DEVIATION or zoned:IO/SIZE:IO/SIZE...
+        /// Distribution of random offsets: random, zipf:THETA, pareto:H, normal:DEVIATION, zoned:IO/SIZE:IO/SIZE... or sequence:BLOCK,BLOCK...
         random_distribution "HOW": Distribution = Distribution::Random;
         /// Draw random offsets independently; otherwise each block comes once per pass
         norandommap "0|1": bool = false;
@@ -440,6 +448,8 @@ keys! {
         prioclass "CLASS" in (1..=3): u16;
         /// Percentage of I/Os that have a priority of their own, with io_uring or libaio
         cmdprio_percentage "PERCENT" in (0..=100): u8;
+        /// Priorities by length instead of cmdprio_percentage, LENGTH/PERCENT[/CLASS/LEVEL[/HINT]]: 64k/25/1/1:64k/75/3/2
+        cmdprio_bssplit "SPLIT": ByDirection<PrioritySplit>;
         /// Class of that priority, as prioclass [default: 1]
         cmdprio_class "CLASS" in (1..=3): u16;
         /// Level of that priority, as prio [default: 0]

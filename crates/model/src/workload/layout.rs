@@ -47,6 +47,12 @@ impl Workload {
         self.jobs().any(|job| job.layout != FileLayout::Filled)
     }
 
+    /// Returns whether it or a job beside it leaves blocks without data: by trims, or by cutting the file.
+    #[must_use]
+    pub fn frees_space(&self) -> bool {
+        self.trims() || self.jobs().any(|job| job.ioengine == IoEngine::Ftruncate)
+    }
+
     /// End of the areas of its jobs of some kind: all of `size` for one without a size, 0 if there is no such job.
     pub(crate) fn end_of(&self, size: Bytes, is_meant: impl Fn(&Self) -> bool) -> Bytes {
         let end = |job: &Self| match job.size {
@@ -100,6 +106,32 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// Rejects keys that the engines for a file's space cannot honour.
+    pub(super) fn check_space(&self) -> Result<(), WorkloadError> {
+        let refuse = |remedy: &str| Err(self.refusal("ioengine", &self.ioengine, remedy));
+        match self.ioengine {
+            IoEngine::Falloc if self.rw.reads() => {
+                refuse("space is allocated or freed, not read; use rw = write, randwrite, trim or randtrim")
+            }
+            IoEngine::Ftruncate if self.rw.reads() || self.rw.trims() => {
+                refuse("a length is set, not read or discarded; use rw = write or randwrite")
+            }
+            IoEngine::Ftruncate if self.numjobs > 1 || !self.beside.is_empty() => {
+                refuse("a file has one length; use numjobs = 1 and no job at the same time")
+            }
+            IoEngine::Falloc | IoEngine::Ftruncate if self.sync != SyncMode::None => {
+                let remedy = format!("{} writes no data; use fsync = 1", self.ioengine);
+                Err(self.refusal("sync", &self.sync, &remedy))
+            }
+            _ if self.beside.iter().any(|job| job.ioengine == IoEngine::Ftruncate) => {
+                refuse("a job beside it sets the file's length (ftruncate); measure that one alone")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::units::Bytes;
@@ -129,6 +161,36 @@ mod tests {
             assert!(error.contains(refusal), "{error}");
         }
         assert_eq!(workload(&[("layout", "empty"), ("rw", "randwrite")]).check(), Ok(()));
+    }
+
+    #[test]
+    fn engines_for_space_move_nothing() {
+        for (keys, refusal) in [
+            (&[("ioengine", "falloc")][..], "ioengine = falloc: space is allocated or freed, not read"),
+            (&[("ioengine", "falloc"), ("rw", "rw")], "not read; use rw = write"),
+            (&[("ioengine", "ftruncate"), ("rw", "trim")], "ioengine = ftruncate: a length is set"),
+            (&[("ioengine", "ftruncate"), ("rw", "write"), ("numjobs", "2")], "a file has one length"),
+            (&[("ioengine", "falloc"), ("rw", "write"), ("iodepth", "2")], "falloc does one I/O at a time"),
+            (
+                &[("ioengine", "falloc"), ("rw", "write"), ("sync", "dsync")],
+                "falloc writes no data; use fsync",
+            ),
+            (
+                &[("ioengine", "falloc"), ("rw", "write"), ("verify", "xxh3")],
+                "ioengine = falloc stores nothing",
+            ),
+        ] {
+            let error = workload(keys).check().expect_err(refusal).to_string();
+            assert!(error.contains(refusal), "{error}");
+        }
+        for rw in ["write", "randwrite", "trim", "randtrim"] {
+            assert_eq!(workload(&[("ioengine", "falloc"), ("rw", rw)]).check(), Ok(()));
+        }
+        let length = workload(&[("ioengine", "ftruncate"), ("rw", "write"), ("size", "1m")]);
+        let mut both = workload(&[("rw", "randread"), ("size", "1m")]);
+        both.beside = vec![Workload { name: "length".into(), ..length }];
+        let error = both.check().expect_err("one length").to_string();
+        assert!(error.contains("a job beside it sets the file's"), "{error}");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub struct ByDirection<T> {
 }
 
 impl<T: Clone> ByDirection<T> {
-    fn parse(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Self, String> {
+    pub(super) fn parse(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<Self, String> {
         let values = text.split(',').map(|value| one(value.trim())).collect::<Result<Vec<_>, _>>()?;
         match values.as_slice() {
             [all] => Ok(Self { read: all.clone(), write: all.clone(), trim: all.clone() }),

@@ -12,6 +12,7 @@ mod lengths;
 mod memory;
 mod pattern;
 mod placement;
+mod priorities;
 mod stride;
 mod test;
 mod text;
@@ -25,7 +26,7 @@ use crate::units::{Bytes, Nanos};
 use crate::words::{WordError, words};
 
 pub use self::content::{BufferPattern, Content, DedupeMode, PatternError, Verify, WorkingSet};
-pub use self::distribution::{AbsoluteZone, Distribution, Zone};
+pub use self::distribution::{AbsoluteZone, BlockSequence, Distribution, Zone};
 pub use self::files::FileSize;
 pub use self::keys::{KEYS, KeyValue, Workload, WorkloadKey, WorkloadKeys};
 pub use self::kind::Kind;
@@ -33,6 +34,7 @@ pub use self::layout::{AccessHint, FileLayout};
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
 pub use self::memory::Memory;
 pub use self::placement::{CpuPolicy, MemoryPolicy, NumberList};
+pub use self::priorities::{Priority, PriorityShareOfLength, PrioritySplit};
 pub use self::stride::Stride;
 pub use self::test::Test;
 pub use self::text::TextError;
@@ -109,6 +111,10 @@ words! {
         Mmap = "mmap",
         /// The queues of a virtio block device, driven as a guest's driver drives them: of a target with a `virtio` layer, and of that always.
         Libblkio = "libblkio",
+        /// Allocates and punches space with fallocate, one range at a time per job: moves no data.
+        Falloc = "falloc",
+        /// Cuts or extends the file to each offset with ftruncate, one call at a time: moves no data.
+        Ftruncate = "ftruncate",
         /// No I/O: shows the engine's overhead.
         Null = "null",
     }
@@ -118,7 +124,13 @@ impl IoEngine {
     /// Returns whether each job has only one I/O in flight.
     #[must_use]
     pub const fn is_synchronous(self) -> bool {
-        matches!(self, Self::Psync | Self::Pvsync2 | Self::Mmap)
+        matches!(self, Self::Psync | Self::Pvsync2 | Self::Mmap | Self::Falloc | Self::Ftruncate)
+    }
+
+    /// Returns whether its reads and writes move data.
+    #[must_use]
+    pub const fn moves_data(self) -> bool {
+        !matches!(self, Self::Null | Self::Falloc | Self::Ftruncate)
     }
 }
 
@@ -324,6 +336,7 @@ impl Workload {
         self.check_files()?;
         self.check_file()?;
         self.check_mapping()?;
+        self.check_space()?;
         self.check_placement()?;
         if self.ioengine.is_synchronous() && self.iodepth > 1 {
             return refuse(

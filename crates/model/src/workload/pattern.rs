@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::lengths::{LENGTH, is_buffered_length, is_length};
-use super::{Test, Verify, Workload, WorkloadError};
+use super::{Distribution, Test, Verify, Workload, WorkloadError};
 use crate::units::Bytes;
 
 const SECTORS: &str = "accepted: a multiple of 512";
@@ -40,7 +40,30 @@ impl Workload {
             return refuse("fdatasync", &writes, "fsync is given too, and does more; use one of them");
         }
         self.check_zones()?;
+        self.check_sequence()?;
         self.check_size()
+    }
+
+    fn check_sequence(&self) -> Result<(), WorkloadError> {
+        let Distribution::Sequence(sequence) = &self.random_distribution else { return Ok(()) };
+        let refuse =
+            |accepted: &str| Err(self.refusal("random_distribution", &self.random_distribution, accepted));
+        if self.rw.is_random() && self.rw.reads() && self.rw.writes() {
+            return refuse("a sequence is that of reads or of writes; give each a job of its own");
+        }
+        if self.min_bs() != self.max_bs() {
+            return refuse("a sequence is of blocks of one length; use bs");
+        }
+        if self.percentage_random < 100 || self.zone().is_some() {
+            return refuse("a sequence goes with neither percentage_random nor zones");
+        }
+        let unit = self.blockalign.unwrap_or(self.min_bs()).0.max(1);
+        match self.size.map(|size| size.0 / unit) {
+            Some(blocks) if blocks < sequence.blocks_needed() => {
+                refuse(&format!("the area has {blocks} blocks, from 0; enlarge size"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Length of a zone, with what is skipped behind it; `None` without zones.
@@ -118,6 +141,19 @@ mod tests {
         for (keys, refusal) in [
             (&[("bs", "100")][..], "bs = 100: accepted: a multiple of 512"),
             (&[("bs", "0")], "bs = 0: accepted"),
+            (
+                &[("rw", "randrw"), ("random_distribution", "sequence:1")],
+                "random_distribution = sequence:1: a sequence is that of reads or of writes",
+            ),
+            (
+                &[("size", "8k"), ("random_distribution", "sequence:0,2")],
+                "sequence:0,2: the area has 2 blocks, from 0; enlarge size",
+            ),
+            (&[("bsrange", "4k-8k"), ("random_distribution", "sequence:1")], "of blocks of one length"),
+            (
+                &[("percentage_random", "50"), ("random_distribution", "sequence:1")],
+                "goes with neither percentage_random nor zones",
+            ),
             (&[("bsrange", "4k-8k"), ("bssplit", "4k/60:8k")], "bssplit = 4k/60:8k: bsrange is given too"),
             (&[("rwmixread", "101")], "rwmixread = 101: accepted: 0 to 100"),
             (&[("percentage_random", "101")], "percentage_random = 101: accepted: 0 to 100"),

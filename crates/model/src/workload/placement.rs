@@ -113,19 +113,30 @@ text_form!(MemoryPolicy);
 impl Workload {
     /// Rejects a placement that no kernel knows.
     pub(super) fn check_placement(&self) -> Result<(), WorkloadError> {
+        let takes_priorities = matches!(self.ioengine, IoEngine::IoUring | IoEngine::Libaio);
+        let remedy = "needs ioengine = io_uring or libaio";
+        if let Some(split) = &self.cmdprio_bssplit {
+            let remedy = if self.cmdprio_percentage.is_some() {
+                "cmdprio_percentage is given too; use one of them"
+            } else {
+                remedy
+            };
+            if self.cmdprio_percentage.is_some() || !takes_priorities {
+                return Err(self.refusal("cmdprio_bssplit", split, remedy));
+            }
+        }
         match self.cmdprio_percentage {
-            Some(percent) if !matches!(self.ioengine, IoEngine::IoUring | IoEngine::Libaio) => {
-                let remedy = "needs ioengine = io_uring or libaio";
+            Some(percent) if !takes_priorities => {
                 return Err(self.refusal("cmdprio_percentage", &percent, remedy));
             }
-            None => {
+            None if self.cmdprio_bssplit.is_none() => {
                 for (key, value) in [("cmdprio_class", self.cmdprio_class), ("cmdprio", self.cmdprio)] {
                     if let Some(value) = value {
-                        return Err(self.refusal(key, &value, "needs cmdprio_percentage"));
+                        return Err(self.refusal(key, &value, "needs cmdprio_percentage or cmdprio_bssplit"));
                     }
                 }
             }
-            Some(_) => {}
+            _ => {}
         }
         if let (Some(cpus), Some(_)) = (&self.cpus_allowed, &self.numa_cpu_nodes) {
             let remedy = "numa_cpu_nodes is given too; use one of them";

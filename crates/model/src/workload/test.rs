@@ -31,6 +31,12 @@ words! {
         Rename = "rename",
         /// Delete files.
         Delete = "delete",
+        /// Create directories.
+        MakeDirectory = "mkdir",
+        /// Read the attributes of directories.
+        StatDirectory = "stat-dir",
+        /// Remove empty directories.
+        RemoveDirectory = "rmdir",
         /// Read a tree of files into one archive.
         Pack = "pack",
         /// Create a tree of files from an archive.
@@ -49,7 +55,14 @@ impl Test {
     #[must_use]
     pub const fn is_on_files(self) -> bool {
         use Test::{Create, Delete, Open, Pack, RemoveTree, Rename, Stat, Unpack, Walk};
-        matches!(self, Create | Open | Stat | Rename | Delete | Pack | Unpack | Walk | RemoveTree)
+        self.is_on_directories()
+            || matches!(self, Create | Open | Stat | Rename | Delete | Pack | Unpack | Walk | RemoveTree)
+    }
+
+    /// Returns whether each of its files is an empty directory.
+    #[must_use]
+    pub const fn is_on_directories(self) -> bool {
+        matches!(self, Self::MakeDirectory | Self::StatDirectory | Self::RemoveDirectory)
     }
 
     /// Returns whether it reads file contents.

@@ -12,7 +12,8 @@ const NEXT: &[Step] = &[
     Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES },
     Step { to: 3, both: RUN_FIGURES, sqlite: "", postgres: "" },
     Step { to: 4, both: "", sqlite: "", postgres: WRITERS },
-    Step { to: 5, both: "ALTER TABLE run ADD COLUMN weather TEXT;", sqlite: "", postgres: "" },
+    Step { to: 5, both: "", sqlite: "", postgres: HOSTILE },
+    Step { to: 6, both: "ALTER TABLE run ADD COLUMN weather TEXT;", sqlite: "", postgres: "" },
 ];
 
 /// A step that fails in the middle.
@@ -20,8 +21,9 @@ const BROKEN: &[Step] = &[
     Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES },
     Step { to: 3, both: RUN_FIGURES, sqlite: "", postgres: "" },
     Step { to: 4, both: "", sqlite: "", postgres: WRITERS },
+    Step { to: 5, both: "", sqlite: "", postgres: HOSTILE },
     Step {
-        to: 5,
+        to: 6,
         both: "CREATE TABLE half (a {int}); ALTER TABLE no_such ADD COLUMN b TEXT;",
         sqlite: "",
         postgres: "",
@@ -58,7 +60,7 @@ fn a_store_takes_the_step_to_the_next_version(place: &Location, open: Open) {
     }
     for refused in [Store::open(place), Store::open_to_read(place)] {
         let error = refused.expect_err("newer than this");
-        assert!(matches!(error, StoreError::Version { found: 5, known: 4, .. }), "{error}");
+        assert!(matches!(error, StoreError::Version { found: 6, known: 5, .. }), "{error}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! Claims on runs: a lock on a file beside the store, which the kernel releases when its process ends, however it ends.
 //!
 //! The directory is one that nobody else writes into, and the file one that nobody else can open: whoever can open a file can lock it. A
-//! file that a killed process left claims nothing; whoever claims a run of the store next removes it.
+//! file that a killed process left claims nothing; whoever claims a run of the store next removes it. Another user, who cannot lock it,
+//! finds in /proc/locks whether somebody has.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -10,13 +11,22 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use iotax_model::threads;
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, statfs};
 
 use super::neighbours;
 
 /// Longest time that somebody who only looks holds a file.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// The first PID namespace. The list of locks in /proc lacks those of processes that the reader's namespace does not have.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Looks at the list of locks before it counts as complete.
+const LOOKS: u32 = 3;
+
+/// Filesystems of this machine alone whose inodes have one number: ext4, XFS, tmpfs and btrfs.
+const LOCAL: [i128; 4] = [0xEF53, 0x5846_5342, 0x0102_1994, 0x9123_683E];
 
 /// A run that this process works on.
 #[derive(Debug)]
@@ -51,13 +61,36 @@ pub(super) fn claim(store: &Path, run: i64) -> io::Result<Claim> {
     }
 }
 
-/// Returns whether a process works on the run of the store with this file of claims. A user who may not look takes a file for a claim.
+/// Returns whether a process works on the run of the store with this file of claims. A user who may not open it asks the kernel's list of
+/// locks, and takes the file for a claim where that list may lack one.
 pub(super) fn is_held(path: &Path) -> bool {
     match open(OpenOptions::new().read(true), path) {
         // Shared, so that two who look do not take each other for the run's process.
         Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => may_be_locked(path),
         Err(error) => error.kind() != ErrorKind::NotFound,
     }
+}
+
+/// Returns whether the kernel's list of locks names the file, or is no proof that nobody has locked it.
+fn may_be_locked(path: &Path) -> bool {
+    let is_complete = fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own.as_os_str() == FIRST_NAMESPACE)
+        && path.parent().is_some_and(|parent| {
+            statfs(parent).is_ok_and(|found| LOCAL.iter().any(|magic| i128::from(found.f_type) == *magic))
+        });
+    let Ok(file) = fs::symlink_metadata(path) else { return true };
+    // A list that changes while it is read may lack a lock.
+    let listed = || fs::read_to_string("/proc/locks").map(|locks| names(&locks, file.ino()));
+    !is_complete || (0..LOOKS).any(|_| listed().unwrap_or(true))
+}
+
+/// Returns whether a list of locks names this inode. Its device is not compared: btrfs shows another one there.
+fn names(locks: &str, inode: u64) -> bool {
+    let inode_of = |line: &str| {
+        let place = line.split_whitespace().find(|word| word.split(':').count() == 3)?;
+        place.rsplit(':').next()?.parse::<u64>().ok()
+    };
+    locks.lines().any(|line| inode_of(line) == Some(inode))
 }
 
 /// The file whose lock is the claim on a run: beside the store, whatever link leads to it.
@@ -100,5 +133,39 @@ fn sweep(claim: &Path) {
         {
             drop(Claim { path, _file: file });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_locks_names_an_inode() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 18104 fe:00:5563887 0 EOF\n\
+                     2: POSIX  ADVISORY  READ 5433 08:01:7340 128 128\n\
+                     2: -> FLOCK  ADVISORY  WRITE 12 08:01:99 0 EOF\n3: LEASE  ACTIVE    READ 7 00:2f:12 0 EOF\n";
+        for (inode, is_named) in [(5_563_887, true), (7340, true), (99, true), (128, false), (18104, false)] {
+            assert_eq!(names(locks, inode), is_named, "{inode}");
+        }
+        assert!(!names("", 0));
+    }
+
+    #[test]
+    fn a_lock_is_seen_without_opening_its_file() {
+        let dir = tempfile::TempDir::new_in(env!("CARGO_MANIFEST_DIR")).expect("directory");
+        let store = dir.path().join("iotax.db");
+        fs::write(&store, "").expect("written");
+        let held = claim(&store, 1).expect("free");
+        let file = path(&store, 1).expect("named");
+        assert!(may_be_locked(&file));
+        drop(held);
+        assert!(may_be_locked(&file), "what is not there is no proof");
+        fs::write(&file, "").expect("left by a killed process");
+        let is_complete = fs::read_link("/proc/self/ns/pid").expect("there").as_os_str() == FIRST_NAMESPACE;
+        if !is_complete {
+            iotax_testkit::skip!("the list of locks in this PID namespace is not complete");
+        }
+        assert!(!may_be_locked(&file));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -194,4 +194,62 @@ fn two_network_namespaces_do_not_work_on_one_run() {
         .output()
         .expect("unshare");
     assert!(elsewhere.status.success(), "{}", String::from_utf8_lossy(&elsewhere.stdout));
+}
+
+/// The state that another user is expected to see.
+const EXPECTED: &str = "IOTAX_TEST_EXPECTED_STATE";
+
+#[test]
+#[ignore = "not a test of its own: another_user_tells_a_run_from_what_a_killed_one_left starts it"]
+fn onlooker() {
+    let path = std::env::var(CLAIMED).expect("started by its test");
+    let store = Store::open_to_read(Path::new(&path)).expect("readable");
+    assert_eq!(
+        store.load(1).expect("there").state.word(),
+        std::env::var(EXPECTED).expect("started by its test")
+    );
+}
+
+#[test]
+fn another_user_tells_a_run_from_what_a_killed_one_left() {
+    require!(root);
+    require!(program "setpriv");
+    let is_complete =
+        std::fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own.ends_with("pid:[4026531836]"));
+    if !is_complete {
+        iotax_testkit::skip!("the list of locks in this PID namespace is not complete");
+    }
+    let dir = TempDir::new().expect("temporary directory");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
+    let path = dir.path().join("iotax.db");
+    let mut store = Store::open(&path).expect("new");
+    let run = synthetic::bench();
+    let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
+    let id = store.create_run(&new).expect("created");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("ours");
+    let sees = |state: RunState| {
+        // By a copy: the directory of the tests may be closed to others.
+        let program = dir.path().join("onlooker");
+        std::fs::copy(std::env::current_exe().expect("this test"), &program).expect("copied");
+        let looked = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&program)
+            .args(["--ignored", "--exact", "file::onlooker"])
+            .env(CLAIMED, &path)
+            .env(EXPECTED, state.word())
+            .output()
+            .expect("setpriv");
+        assert!(looked.status.success(), "{}", String::from_utf8_lossy(&looked.stdout));
+    };
+    let claim = store.claim(id).expect("free");
+    sees(RunState::Running);
+    drop(claim);
+    sees(RunState::Interrupted);
+    std::fs::write(dir.path().join(format!("iotax.db-claim-{id}")), "").expect("left by a killed process");
+    std::fs::set_permissions(
+        dir.path().join(format!("iotax.db-claim-{id}")),
+        std::fs::Permissions::from_mode(0o600),
+    )
+    .expect("ours");
+    sees(RunState::Interrupted);
 }

@@ -153,6 +153,126 @@ fn a_writer_changes_nothing_of_another_ones_run() {
     assert_eq!(alice.load(team.id).expect("whole").measurements.len(), 1);
 }
 
+/// A copy of the only measurement, as round 2, with other values for some columns.
+fn forged(run: &str, figures: &str, latency: &str, content: &str) -> String {
+    format!(
+        "INSERT INTO measurement SELECT {run}, target, workload, round + 1, {figures}, {latency}, {content}, seal \
+         FROM measurement WHERE run = 1"
+    )
+}
+
+#[test]
+fn tables_of_a_session_make_nobody_elses_run_its_own() {
+    require!(file PROGRAM);
+    let team = Team::new();
+    let mallory = team.url("mallory");
+    let temporary =
+        "CREATE TEMP TABLE run (id BIGINT, writer TEXT); INSERT INTO pg_temp.run VALUES (1, 'mallory')";
+    let measurement =
+        forged("1", "figures", "latency", "content").replace("measurement", "iotax.measurement");
+    for (sql, said) in [
+        (measurement.as_str(), "row-level security"),
+        ("INSERT INTO iotax.live VALUES (1, 'x')", "row-level security"),
+        ("INSERT INTO iotax.claim VALUES (1, 1, 1)", "row-level security"),
+        ("UPDATE iotax.run_figures SET content = 'x'", "UPDATE 0"),
+        ("DELETE FROM iotax.run_figures", "DELETE 0"),
+        (
+            "INSERT INTO pg_temp.run VALUES (4611686018427387903, ''); UPDATE iotax.store SET last_run = 4611686018427387904",
+            "goes up by one",
+        ),
+        ("SELECT iotax.is_own(1)", "\nf\n"),
+    ] {
+        for path in ["iotax", "pg_temp, iotax", "public, pg_temp, iotax"] {
+            let answer = as_role(&mallory, &format!("SET search_path = {path}; {temporary}; {sql}"));
+            assert!(answer.contains(said), "{path}: {sql}: {answer}");
+        }
+    }
+    for sql in [
+        "CREATE FUNCTION iotax.is_own(of INT) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+        "CREATE OR REPLACE FUNCTION iotax.is_own(of BIGINT) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+        "CREATE TABLE iotax.mine (a INT)",
+        "ALTER FUNCTION iotax.is_own(BIGINT) SET search_path = pg_temp",
+        "SET SESSION AUTHORIZATION alice",
+        "SET ROLE alice",
+        "ALTER TABLE iotax.run OWNER TO mallory",
+        "CREATE POLICY mine ON iotax.run USING (true)",
+        "CREATE TRIGGER mine BEFORE INSERT ON iotax.run FOR EACH ROW EXECUTE FUNCTION iotax.goes_on()",
+        "CREATE RULE mine AS ON INSERT TO iotax.run DO INSTEAD NOTHING",
+    ] {
+        let answer = as_role(&mallory, sql);
+        assert!(answer.contains("permission denied") || answer.contains("must be owner"), "{sql}: {answer}");
+    }
+    let alice = team.store("alice");
+    assert_eq!(alice.load(team.id).expect("whole").measurements.len(), 1);
+}
+
+#[test]
+fn rows_that_a_hostile_writer_forges_are_refused_or_named() {
+    require!(file PROGRAM);
+    let team = Team::new();
+    let mut hers = team.store("mallory");
+    let own = fill(&mut hers, &synthetic::bench());
+    assert_eq!(own, 2);
+    let mallory = team.url("mallory");
+    let with = |figures: &str, latency: &str| forged("2", figures, latency, "content");
+    let latency = |text: &str| with("figures", &format!("'{text}'"));
+    for (sql, said) in [
+        (with("'{\"iops\": \"x\"}'", "latency"), "figures_are_numbers"),
+        (with("'{\"iops\": [1]}'", "latency"), "figures_are_numbers"),
+        (with("'{\"iops\": 1e400}'", "latency"), "figures_are_numbers"),
+        (with("'[]'", "latency"), "figures_are_numbers"),
+        (with("'x'", "latency"), "invalid input syntax for type json"),
+        (with("1", "latency"), "figures_are_numbers"),
+        (latency("[]"), "latency_is_whole"),
+        (latency("{\"read\": {\"buckets\": 5}}"), "latency_is_whole"),
+        (latency("{\"a\": {}, \"read\": {\"buckets\": {}}}"), "latency_is_whole"),
+        (latency("{\"read\": {\"buckets\": [[\"x\", 1]]}}"), "latency_is_whole"),
+        (latency("{\"read\": {\"buckets\": [[1.0, 1]]}}"), "latency_is_whole"),
+        (latency("{\"read\": {\"buckets\": [[1e-1, 1]]}}"), "latency_is_whole"),
+        (latency("{\"read\": {\"buckets\": [[-1, 1]]}}"), "latency_is_whole"),
+        (latency("{\"read\": {\"buckets\": [[4352, 1]]}}"), "latency_is_whole"),
+        (latency("{\"read\": {\"buckets\": [[1, 9223372036854775808]]}}"), "latency_is_whole"),
+        (latency("{\"read\": {\"min_ns\": \"x\", \"buckets\": [[1, 1]]}}"), "latency_is_whole"),
+        (latency("{\"read\": {\"max_ns\": 1e30, \"buckets\": [[4351, 1]]}}"), "latency_is_whole"),
+        ("UPDATE run SET id = 3 WHERE id = 2".to_owned(), "number, UUID and writer of a run stay"),
+        ("UPDATE run SET uuid = 'u' WHERE id = 2".to_owned(), "number, UUID and writer of a run stay"),
+        ("UPDATE run SET writer = 'alice' WHERE id = 2".to_owned(), "number, UUID and writer of a run stay"),
+        ("INSERT INTO note VALUES (1, repeat('x', 5000000), '', 0, 0)".to_owned(), "is_short"),
+        ("INSERT INTO tag VALUES (1, repeat('x', 5000))".to_owned(), "is_short"),
+        ("INSERT INTO note VALUES (1, '', '', 'now', 0)".to_owned(), "invalid input syntax for type bigint"),
+    ] {
+        let answer = as_role(&mallory, &sql);
+        assert!(answer.contains(said), "{sql}: {answer}");
+    }
+    // What a row may have, and no seal fits: it is named, and what others stored is read as before.
+    for sql in [
+        forged("2", "'{}'", "'{}'", "'\\x00'"),
+        "INSERT INTO note VALUES (1, 'forged', 'forged', 9223372036854775807, 0)".to_owned(),
+        "UPDATE run SET name = 'forged', content = 'x' WHERE id = 2".to_owned(),
+    ] {
+        let answer = as_role(&mallory, &sql);
+        assert!(answer.contains("INSERT 0 1") || answer.contains("UPDATE 1"), "{sql}: {answer}");
+    }
+    let mut alice = team.store("alice");
+    assert_eq!(alice.load(team.id).expect("whole").measurements.len(), 1);
+    let listed = alice.runs().expect("listed");
+    let damaged: Vec<i64> = listed
+        .iter()
+        .filter(|(_, line)| line.as_ref().map_or(true, |line| line.damage.is_some()))
+        .map(|(id, _)| *id)
+        .collect();
+    assert_eq!(damaged, [1, 2], "the first by its note");
+    assert!(alice.load(own).is_err());
+    for view in ["figure", "bucket"] {
+        let answer = as_role(&team.url("looker"), &format!("SELECT count(*) > 0 FROM {view}"));
+        assert!(answer.contains("t\n") && !answer.contains("ERROR"), "{view}: {answer}");
+    }
+    // A note that is no more readable gives way to the next.
+    assert!(alice.notes(team.id).is_err());
+    alice.change_notes(team.id, |notes| notes.text = "mine".into()).expect("may note");
+    assert_eq!(alice.notes(team.id).expect("read").text, "mine");
+}
+
 #[test]
 fn a_lock_of_who_only_reads_keeps_nobody_from_a_run() {
     require!(file PROGRAM);

@@ -204,6 +204,9 @@ pub struct ImageExtent {
     pub present: bool,
     /// True if it is read from storage; known zeros are not.
     pub data: bool,
+    /// The place of its data in the file that holds it, in bytes.
+    #[serde(default)]
+    pub offset: Option<u64>,
     /// True if it is compressed; older versions of qemu-img do not report it.
     #[serde(default)]
     pub compressed: bool,

@@ -1,8 +1,11 @@
 //! Images of the user's, which are only read.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use iotax_model::target::{Format, ImageSpec};
+use iotax_model::units::human;
 
 use super::ground::{Ground, NodeGround};
 use super::layer::{Build, Check, LayerSite};
@@ -39,7 +42,8 @@ fn look(path: &Path, shared: bool) -> Result<FoundImage, Refusal> {
     }
     let found = image::look(path, shared).map_err(|error| {
         let said = error.to_string();
-        if said.contains("lock") {
+        // Of `Failed to get shared "write" lock`; other messages tell of blocks.
+        if said.contains("\" lock") {
             return Refusal::environment(format!(
                 "image {shown}: a program has it open to write it, such as the QEMU of a guest that runs; measure it when that has ended"
             ));
@@ -56,7 +60,52 @@ fn look(path: &Path, shared: bool) -> Result<FoundImage, Refusal> {
             "image {shown}: it reads {beyond:?} too, which is no file of this machine, and is not opened"
         )));
     }
+    if let Some(cut) = cut_short(path, &found) {
+        return Err(Refusal::input(format!("image {shown}: {cut}")));
+    }
     Ok(found)
+}
+
+/// Says that a file ends before the data that its own tables name. VHDX and VPC tell QEMU themselves.
+fn cut_short(path: &Path, found: &FoundImage) -> Option<String> {
+    let is_in_one_file = match found.format {
+        Format::Qcow2 => found.data_file.is_none(),
+        Format::Vdi => true,
+        Format::Vmdk => kind_by_magic(path) == Some(Format::Vmdk),
+        _ => false,
+    };
+    let length = path.metadata().ok().filter(|_| is_in_one_file)?.len();
+    let own =
+        image::map(path, found.format).ok()?.into_iter().filter(|extent| extent.depth == 0 && extent.data);
+    let ends = own.filter_map(|extent| Some(extent.offset?.saturating_add(extent.length)));
+    let end = ends.max().filter(|end| end.next_multiple_of(SECTOR) > length.next_multiple_of(SECTOR))?;
+    Some(format!(
+        "it is cut short: the file has {}, and its tables name data up to {}; copy it again",
+        human::bytes(length),
+        human::bytes(end)
+    ))
+}
+
+/// The last cluster of an image may end within a sector.
+const SECTOR: u64 = 512;
+
+/// Beginnings of files by which QEMU knows an image, with their places. Of a VMDK in several files this is not the beginning.
+const MAGIC: [(u64, &[u8], Format); 5] = [
+    (0, b"QFI\xfb", Format::Qcow2),
+    (0, b"KDMV", Format::Vmdk),
+    (0x40, b"\x7f\x10\xda\xbe", Format::Vdi),
+    (0, b"vhdxfile", Format::Vhdx),
+    (0, b"conectix", Format::Vpc),
+];
+
+/// The format that a file's beginning says.
+fn kind_by_magic(path: &Path) -> Option<Format> {
+    let file = File::open(path).ok()?;
+    let has = |place: u64, magic: &[u8]| {
+        let mut found = vec![0; magic.len()];
+        file.read_exact_at(&mut found, place).is_ok() && found == magic
+    };
+    MAGIC.into_iter().find(|(place, magic, _)| has(*place, magic)).map(|(_, _, format)| format)
 }
 
 /// The files that an image reads besides its own.
@@ -65,9 +114,59 @@ pub fn others(path: &Path) -> Vec<String> {
     look(path, true).map(|found| found.others).unwrap_or_default()
 }
 
-/// The format of a file that is an image; `None` for raw bytes, and where qemu-img cannot tell.
-#[must_use]
-pub fn format(path: &Path) -> Option<Format> {
-    let found = path.is_file().then(|| image::look(path, true).ok()).flatten()?;
-    (found.format != Format::Raw).then_some(found.format)
+/// The format of a file that is an image; `None` for raw bytes. The error says what an image by its beginning is not measured for.
+pub fn format(path: &Path) -> Result<Option<Format>, String> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    match (image::look(path, true), kind_by_magic(path)) {
+        (Ok(found), _) => Ok(Some(found.format).filter(|format| *format != Format::Raw)),
+        (Err(error), Some(format)) => Err(format!("it begins as an image in {format}, and {error}")),
+        (Err(_), None) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_testkit::require;
+    use std::fs;
+    use std::process::Command;
+
+    fn qemu(program: &str, arguments: &[&str], path: &Path) {
+        let done = Command::new(program).args(arguments).arg(path).output().expect(program);
+        assert!(done.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    #[test]
+    fn an_image_that_is_cut_short_is_called_so() {
+        require!(program "qemu-img");
+        let directory = tempfile::tempdir().expect("directory");
+        for format in ["qcow2", "vdi", "vmdk", "vhdx", "vpc"] {
+            let path = directory.path().join(format);
+            let source = directory.path().join("raw");
+            fs::write(&source, [7].repeat(4 << 20)).expect("written");
+            let shown = path.display().to_string();
+            qemu("qemu-img", &["convert", "-O", format, &source.display().to_string()], &path);
+            look(&path, true).unwrap_or_else(|error| panic!("{shown}: {error}"));
+            let length = path.metadata().expect("there").len();
+            File::options().write(true).open(&path).and_then(|file| file.set_len(length / 2)).expect("cut");
+            let said = look(&path, true).expect_err(format).to_string();
+            let words = ["cut short", "truncated"];
+            assert!(words.iter().any(|words| said.contains(words)), "{format}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_begins_as_an_image_and_is_none_is_said() {
+        require!(program "qemu-img");
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("i.qcow2");
+        fs::write(&path, [&b"QFI\xfb\0\0\0\x03"[..], &[0; 512]].concat()).expect("written");
+        let said = format(&path).expect_err("no header");
+        assert!(said.starts_with("it begins as an image in qcow2, and "), "{said}");
+        fs::write(&path, b"plain").expect("written");
+        assert_eq!(format(&path), Ok(None));
+        assert_eq!(format(directory.path()), Ok(None));
+    }
 }

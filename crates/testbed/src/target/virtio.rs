@@ -24,7 +24,7 @@ impl Build for VirtioSpec {
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let below = below.node()?;
         let marker = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());
-        at.undo_log.record(Effect::Guest { marker: marker.clone() })?;
+        at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         let socket = at.socket::<Self>(&below.node, "virtio")?;
         for path in [socket.clone(), export::monitor_path(&socket)] {
             at.undo_log.record(Effect::File { path, identity: None })?;

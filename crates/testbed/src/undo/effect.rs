@@ -53,6 +53,11 @@ pub enum Effect {
         /// Unique to its command line.
         marker: String,
     },
+    /// A storage daemon or NBD server; killed.
+    Daemon {
+        /// Unique to its command line.
+        marker: String,
+    },
     /// An agent on another machine; ended, and its directory and files removed.
     Agent(Box<remote::RecordedAgent>),
     /// A physical volume; its label is wiped.
@@ -128,6 +133,7 @@ impl std::fmt::Display for Effect {
             }
             Self::File { path, .. } => write!(f, "file {}", path.display()),
             Self::Guest { marker } => write!(f, "guest {marker}"),
+            Self::Daemon { marker } => write!(f, "storage daemon {marker}"),
             Self::Agent(agent) => {
                 write!(f, "agent {} on {} for {}", agent.tag, agent.host.destination, agent.target)
             }
@@ -156,7 +162,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::Directory { .. } | Effect::Tree { .. } | Effect::File { .. } => {
             Err(io::Error::other("it is not on record which directory it was made in; left alone"))
         }
-        Effect::Guest { marker } => until_none(|| kill_marked(marker)),
+        Effect::Guest { marker } | Effect::Daemon { marker } => until_none(|| kill_marked(marker)),
         Effect::Agent(agent) => remote::leave(agent, io::stdin().is_terminal()).map_err(io::Error::other),
         Effect::PhysicalVolume(physical) => physical.remove(lock),
         Effect::VolumeGroup { name, physical } => physical.remove_group(name, lock),
@@ -189,7 +195,10 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
             return Ok(lock);
         }
         for effect in standing {
-            if let Effect::Guest { marker } | Effect::FuseExport(FuseExport { marker, .. }) = effect {
+            if let Effect::Guest { marker }
+            | Effect::Daemon { marker }
+            | Effect::FuseExport(FuseExport { marker, .. }) = effect
+            {
                 kill_marked(marker)?;
             }
         }

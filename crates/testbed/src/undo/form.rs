@@ -25,6 +25,7 @@ impl Effect {
                 absolute(path)
             }
             Self::Guest { marker } => tagged("a guest's marker", marker),
+            Self::Daemon { marker } => tagged("a daemon's marker", marker),
             Self::Agent(agent) => {
                 let word = |c: char| c.is_ascii_hexdigit();
                 tagged("an agent's tag", &agent.tag)?;
@@ -142,6 +143,8 @@ mod tests {
             (r#"{"directory":{"path":"/"}}"#.to_owned(), false),
             (r#"{"guest":{"marker":"iotax-1a2b3c4d-vm_raw.2"}}"#.to_owned(), true),
             (r#"{"guest":{"marker":""}}"#.to_owned(), false),
+            (r#"{"daemon":{"marker":"iotax-1a2b3c4d-virtio_raw"}}"#.to_owned(), true),
+            (r#"{"daemon":{"marker":""}}"#.to_owned(), false),
             (r#"{"guest":{"marker":"qemu"}}"#.to_owned(), false),
             (r#"{"guest":{"marker":"iotax-"}}"#.to_owned(), false),
             (r#"{"guest":{"marker":"iotax-vm"}}"#.to_owned(), false),

@@ -41,7 +41,7 @@ impl Drop for Owner {
 
 impl Ring {
     /// A ring for `depth` I/Os in flight.
-    pub(in crate::backend) fn new(depth: u32, options: Options) -> Result<Self, EngineError> {
+    pub(in crate::backend) fn new(depth: u32, options: &Options) -> Result<Self, EngineError> {
         let ring = build(depth, options).map_err(|error| refusal(error, depth))?;
         if !ring.params().is_feature_ext_arg() {
             let error = io::Error::new(io::ErrorKind::Unsupported, "its io_uring is older than Linux 5.11's");
@@ -149,7 +149,7 @@ impl Drop for Ring {
 }
 
 /// With all that is to its good, or, where the kernel does not know that yet, without.
-fn build(depth: u32, options: Options) -> io::Result<IoUring> {
+fn build(depth: u32, options: &Options) -> io::Result<IoUring> {
     let mut plain = IoUring::builder();
     if options.hipri {
         plain.setup_iopoll();

@@ -2,6 +2,7 @@
 
 mod normal;
 mod pareto;
+mod sequence;
 mod zipf;
 mod zoned;
 
@@ -9,6 +10,7 @@ use iotax_model::workload::{Distribution, Workload};
 
 use self::normal::Normal;
 use self::pareto::Pareto;
+use self::sequence::Sequence;
 use self::zipf::Zipf;
 use self::zoned::Zoned;
 use super::permutation::{Bijection, Permutation};
@@ -41,6 +43,7 @@ pub(super) enum Draw {
         blocks: Zoned,
         random: SplitMix64,
     },
+    Sequence(Sequence),
 }
 
 /// The places of the frequent blocks: scattered over all, and the same for every job of a workload.
@@ -79,6 +82,7 @@ impl Draw {
                 Self::Normal { blocks: Normal::new(count, *deviation), random }
             }
             Distribution::Zoned(zones) => Self::Zoned { blocks: Zoned::new(count, zones), random },
+            Distribution::Sequence(sequence) => Self::Sequence(Sequence::new(count, sequence)),
             Distribution::ZonedAbs(zones) => {
                 let unit = workload.blockalign.unwrap_or(workload.min_bs()).0;
                 Self::Zoned { blocks: Zoned::absolute(count, unit, zones), random }
@@ -104,6 +108,7 @@ impl Draw {
             Self::Pareto { ranks, places, random } => places.of(ranks.next(random)),
             Self::Normal { blocks, random } => blocks.next(random),
             Self::Zoned { blocks, random } => blocks.next(random),
+            Self::Sequence(sequence) => sequence.next(),
         }
     }
 }

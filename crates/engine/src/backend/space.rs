@@ -1,0 +1,55 @@
+//! A file's space and length, without data: fallocate and ftruncate, one at a time.
+
+use std::fs::File;
+use std::io;
+
+use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+use rustix::io::Errno;
+
+use super::Options;
+use super::calls::{OneByOne, Transfer};
+use crate::error::EngineError;
+
+/// A write allocates its range, a trim punches a hole.
+pub(crate) type Falloc = OneByOne<Allocation>;
+
+/// A write sets the file's length to its offset.
+pub(crate) type Ftruncate = OneByOne<Length>;
+
+/// See [`Falloc`].
+#[derive(Debug)]
+pub(crate) struct Allocation;
+
+/// See [`Ftruncate`].
+#[derive(Debug)]
+pub(crate) struct Length;
+
+impl Transfer for Allocation {
+    fn new(_file: &File, _options: &Options) -> Result<Self, EngineError> {
+        Ok(Self)
+    }
+
+    fn read(&mut self, _file: &File, _buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
+        Err(Errno::INVAL.into())
+    }
+
+    fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
+        fallocate(file, FallocateFlags::empty(), offset, buffer.len() as u64)?;
+        Ok(buffer.len())
+    }
+}
+
+impl Transfer for Length {
+    fn new(_file: &File, _options: &Options) -> Result<Self, EngineError> {
+        Ok(Self)
+    }
+
+    fn read(&mut self, _file: &File, _buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
+        Err(Errno::INVAL.into())
+    }
+
+    fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
+        ftruncate(file, offset)?;
+        Ok(buffer.len())
+    }
+}

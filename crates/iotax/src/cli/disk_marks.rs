@@ -1,0 +1,108 @@
+//! Marks on disks that runs of other users see: shared locks on a file of the disk in sysfs, which everybody may read and nobody can replace.
+//! The kernel lists them in /proc/locks and ends them with their process. Nothing is made, and no file of another user is opened.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor};
+use rustix::process::{geteuid, getpid};
+
+/// The name of a process that counts as a run.
+const PROGRAM: &str = "iotax";
+
+/// A disk that runs are marked on.
+pub(super) struct DiskMark {
+    /// The kernel's name of it.
+    pub(super) disk: String,
+    file: File,
+    /// The file as the list of locks names it.
+    place: String,
+}
+
+/// A process of another user that marked a disk.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) pid: u32,
+    pub(super) user: u32,
+}
+
+impl DiskMark {
+    /// The mark of a disk; `None` where sysfs does not have the disk.
+    pub(super) fn of(disk: &str) -> Option<Self> {
+        let path: PathBuf = ["/sys/class/block", disk, "dev"].iter().collect();
+        Self::at(disk, &path)
+    }
+
+    fn at(disk: &str, path: &Path) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let found = file.metadata().ok()?;
+        let place = format!("{:02x}:{:02x}:{}", major(found.dev()), minor(found.dev()), found.ino());
+        Some(Self { disk: disk.to_owned(), file, place })
+    }
+
+    /// Marks the disk until this is dropped. Who holds it alone is listed himself.
+    pub(super) fn show(&self) {
+        let _ = self.file.try_lock_shared();
+    }
+
+    /// The processes of other users that marked the disk, by the kernel's list of locks.
+    pub(super) fn holders(&self, locks: &str) -> Vec<Holder> {
+        let of_others = holders_of(locks, &self.place).filter_map(|pid| {
+            let process = Path::new("/proc").join(pid.to_string());
+            let is_run =
+                fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim_end() == PROGRAM);
+            let user = fs::metadata(process).ok()?.uid();
+            (is_run && user != geteuid().as_raw()).then_some(Holder { pid, user })
+        });
+        of_others.collect()
+    }
+}
+
+/// The kernel's list of locks; empty where it cannot be read.
+pub(super) fn locks() -> String {
+    fs::read_to_string("/proc/locks").unwrap_or_default()
+}
+
+/// The processes that have a flock(2) on the file at `place`, without this one.
+fn holders_of<'a>(locks: &'a str, place: &'a str) -> impl Iterator<Item = u32> + 'a {
+    let own = getpid().as_raw_nonzero().get().unsigned_abs();
+    locks.lines().filter_map(move |line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match *words.as_slice() {
+            [_, "FLOCK", _, _, pid, at, ..] if at == place => pid.parse().ok().filter(|pid| *pid != own),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_locks_names_who_holds_a_file() {
+        let locks = "1: FLOCK  ADVISORY  READ 18104 00:16:5563 0 EOF\n2: POSIX  ADVISORY  READ 5433 00:16:5563 128 128\n\
+                     3: FLOCK  ADVISORY  WRITE 77 fe:00:5563 0 EOF\n4: FLOCK  ADVISORY  READ 12 00:16:5563 0 EOF\n\
+                     4: -> FLOCK  ADVISORY  WRITE 13 00:16:5563 0 EOF\n";
+        assert_eq!(holders_of(locks, "00:16:5563").collect::<Vec<_>>(), [18104, 12]);
+        assert_eq!(holders_of("", "00:16:5563").count(), 0);
+    }
+
+    #[test]
+    fn a_mark_is_in_the_list_until_it_is_dropped() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        let mark = DiskMark::at("vda", file.path()).expect("opened");
+        let is_listed =
+            |place: &str| locks().lines().any(|line| line.contains("FLOCK") && line.contains(place));
+        let place = mark.place.clone();
+        assert!(!is_listed(&place));
+        mark.show();
+        if !is_listed(&place) {
+            iotax_testkit::skip!("the list of locks here has no locks of this process");
+        }
+        assert_eq!(mark.holders(&locks()), [], "its own are none of another user");
+        drop(mark);
+        assert!(!is_listed(&place));
+    }
+}
