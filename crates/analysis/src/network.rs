@@ -20,7 +20,7 @@ pub struct Network {
     /// The target's name.
     pub target: String,
     /// Streams by direction, upload first; of round trips under load the load's.
-    pub ways: Vec<Way>,
+    pub ways: Vec<StreamTotals>,
     /// Round trips, if it measured them.
     pub probes: Option<Probes>,
     /// Standard deviation of round trips in nanoseconds, which ping(8) calls mdev: median over the rounds.
@@ -39,7 +39,7 @@ pub struct Network {
 
 /// All streams of one direction. A count is absent if it is not known of one of them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Way {
+pub struct StreamTotals {
     /// True if the client sends.
     pub upload: bool,
     /// Number of streams in each round.
@@ -66,7 +66,7 @@ pub struct Way {
     pub fairness: Option<Fairness>,
 }
 
-impl Way {
+impl StreamTotals {
     /// The word for its direction.
     #[must_use]
     pub const fn word(&self) -> &'static str {
@@ -164,7 +164,7 @@ impl Network {
 }
 
 /// All of one direction; absent if there are no streams in it.
-fn way(upload: bool, measurements: &[&Measurement]) -> Option<Way> {
+fn way(upload: bool, measurements: &[&Measurement]) -> Option<StreamTotals> {
     let all = || measurements.iter().flat_map(|m| flows(m, upload));
     let streams =
         measurements.iter().map(|m| flows(m, upload).count()).max().filter(|streams| *streams > 0)?;
@@ -178,7 +178,7 @@ fn way(upload: bool, measurements: &[&Measurement]) -> Option<Way> {
     let most = all().filter_map(|flow| flow.rtt_ns.map(|rtt| rtt[2])).max();
     let middle = over_rounds(&|m| mean(m, |flow| flow.rtt_ns.map(|rtt| rtt[1])));
     let evenly = measurements.iter().filter_map(|m| evenness(m, upload));
-    Some(Way {
+    Some(StreamTotals {
         upload,
         streams,
         bytes_per_s: over_rounds(&|m| {

@@ -8,7 +8,7 @@ pub mod rules;
 
 use iotax_model::survey::Survey;
 
-pub use rule::{Rule, Sighting, Subject, Sureness};
+pub use rule::{Rule, Subject, Sureness, Violation};
 
 /// A rule that found something.
 #[derive(Debug, Clone)]
@@ -16,14 +16,14 @@ pub struct Finding {
     /// The rule.
     pub rule: &'static Rule,
     /// The evidence.
-    pub sighting: Sighting,
+    pub violation: Violation,
 }
 
 /// Applies all rules: faults first, then costs, then what depends; within each in the rules' order.
 #[must_use]
 pub fn examine(survey: &Survey) -> Vec<Finding> {
     let mut found: Vec<Finding> = rules::all()
-        .flat_map(|rule| (rule.check)(survey).into_iter().map(move |sighting| Finding { rule, sighting }))
+        .flat_map(|rule| (rule.check)(survey).into_iter().map(move |violation| Finding { rule, violation }))
         .collect();
     found.sort_by_key(|finding| finding.rule.sureness);
     found

@@ -101,12 +101,12 @@ pub struct Rule {
     /// The document that says so.
     pub source: &'static str,
     /// Finds it.
-    pub check: fn(&Survey) -> Vec<Sighting>,
+    pub check: fn(&Survey) -> Vec<Violation>,
 }
 
 /// What a rule saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sighting {
+pub struct Violation {
     /// The thing that it is about, such as `sda1` or a guest's name.
     pub place: String,
     /// The value that was seen.
@@ -117,15 +117,15 @@ pub struct Sighting {
     pub remedy: String,
 }
 
-/// A sighting by a fact.
+/// A violation by a fact.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
 pub(crate) fn seen<T>(
     place: impl Into<String>,
     seen: impl Into<String>,
     fact: &Fact<T>,
     remedy: impl Into<String>,
-) -> Option<Sighting> {
-    Some(Sighting {
+) -> Option<Violation> {
+    Some(Violation {
         place: place.into(),
         seen: seen.into(),
         source: fact.source.clone(),
@@ -142,38 +142,41 @@ pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-pub(crate) fn disks(survey: &Survey, check: impl Fn(&Disk) -> Option<Sighting>) -> Vec<Sighting> {
+pub(crate) fn disks(survey: &Survey, check: impl Fn(&Disk) -> Option<Violation>) -> Vec<Violation> {
     survey.disks.iter().filter_map(check).collect()
 }
 
-pub(crate) fn filesystems(survey: &Survey, check: impl Fn(&Filesystem) -> Option<Sighting>) -> Vec<Sighting> {
+pub(crate) fn filesystems(
+    survey: &Survey,
+    check: impl Fn(&Filesystem) -> Option<Violation>,
+) -> Vec<Violation> {
     survey.filesystems.iter().filter_map(check).collect()
 }
 
-pub(crate) fn images(survey: &Survey, check: impl Fn(&Image) -> Option<Sighting>) -> Vec<Sighting> {
+pub(crate) fn images(survey: &Survey, check: impl Fn(&Image) -> Option<Violation>) -> Vec<Violation> {
     survey.images.iter().filter_map(check).collect()
 }
 
 pub(crate) fn guest_disks(
     survey: &Survey,
-    check: impl Fn(&GuestSetup, &GuestDisk) -> Option<Sighting>,
-) -> Vec<Sighting> {
+    check: impl Fn(&GuestSetup, &GuestDisk) -> Option<Violation>,
+) -> Vec<Violation> {
     let all = survey.guests.iter().flat_map(|guest| guest.disks.iter().map(move |disk| (guest, disk)));
     all.filter_map(|(guest, disk)| check(guest, disk)).collect()
 }
 
 pub(crate) fn guest_nics(
     survey: &Survey,
-    check: impl Fn(&GuestSetup, &GuestNic) -> Option<Sighting>,
-) -> Vec<Sighting> {
+    check: impl Fn(&GuestSetup, &GuestNic) -> Option<Violation>,
+) -> Vec<Violation> {
     let all = survey.guests.iter().flat_map(|guest| guest.nics.iter().map(move |nic| (guest, nic)));
     all.filter_map(|(guest, nic)| check(guest, nic)).collect()
 }
 
 pub(crate) fn interfaces(
     survey: &Survey,
-    check: impl Fn(&NetworkInterface) -> Option<Sighting>,
-) -> Vec<Sighting> {
+    check: impl Fn(&NetworkInterface) -> Option<Violation>,
+) -> Vec<Violation> {
     survey.interfaces.iter().filter_map(check).collect()
 }
 

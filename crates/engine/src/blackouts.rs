@@ -23,12 +23,12 @@ pub(crate) const CLASSES: [IoClass; 3] = [IoClass::Reads, IoClass::Writes, IoCla
 #[derive(Debug)]
 pub struct BlackoutRecorder {
     least: u64,
-    ways: [Way; 3],
+    ways: [ClassGaps; 3],
 }
 
 /// One class.
 #[derive(Debug)]
-struct Way {
+struct ClassGaps {
     /// The last completion.
     last: u64,
     /// When the first was due of those that failed since then.
@@ -49,7 +49,7 @@ impl BlackoutRecorder {
     /// Records those of at least this length, from `now` on.
     #[must_use]
     pub fn new(least: Nanos, now: u64) -> Self {
-        let way = || Way { last: now, failed: u64::MAX, found: Vec::new() };
+        let way = || ClassGaps { last: now, failed: u64::MAX, found: Vec::new() };
         Self { least: least.0, ways: [way(), way(), way()] }
     }
 
@@ -86,7 +86,7 @@ impl BlackoutRecorder {
     }
 }
 
-impl Way {
+impl ClassGaps {
     /// Records the span up to `now`, which ends at `end`, if it is long enough.
     #[cold]
     fn settle(&mut self, due: Option<u64>, least: u64, now: u64, end: u64) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use iotax_fleet::link::{Hub, To};
 use iotax_fleet::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, Part, ToMember};
-use iotax_fleet::nats::{Address, Agent, AgentName, Leaf, NatsHub, Told};
+use iotax_fleet::nats::{Address, Agent, AgentName, Leaf, MemberEvent, NatsHub};
 use iotax_fleet::{Action, Coordinator, MemberState, News, monotonic_ns};
 use iotax_model::record::{Environment, FleetMode, Measurement, Outcome, Tallies, Tally};
 use iotax_model::{Histogram, Plan, RunState};
@@ -75,14 +75,14 @@ fn member(address: &Address, index: u64, seconds: u64) {
         let patience =
             due.map_or(Duration::from_mins(1), |due| due.saturating_duration_since(Instant::now()));
         match agent.next(patience) {
-            Ok(Some(Told::Coordinator(ToMember::Assign(_)))) => {
+            Ok(Some(MemberEvent::Coordinator(ToMember::Assign(_)))) => {
                 agent.send(&FromMember::Checked { claims: Claims::default(), refusal: None }).expect("sent");
             }
-            Ok(Some(Told::Coordinator(ToMember::Begin))) => {
+            Ok(Some(MemberEvent::Coordinator(ToMember::Begin))) => {
                 // Members whose seconds end together would say that much of the server, and not of a fleet.
                 begun = Some(Instant::now() + Duration::from_millis(index * 7919 % 1000));
             }
-            Ok(Some(Told::Coordinator(ToMember::Ping { number }))) => {
+            Ok(Some(MemberEvent::Coordinator(ToMember::Ping { number }))) => {
                 let now = monotonic_ns();
                 let pong = FromMember::Pong {
                     number,
@@ -92,7 +92,7 @@ fn member(address: &Address, index: u64, seconds: u64) {
                 };
                 agent.send(&pong).expect("sent");
             }
-            Ok(Some(Told::Coordinator(ToMember::Acknowledge { .. }))) => {
+            Ok(Some(MemberEvent::Coordinator(ToMember::Acknowledge { .. }))) => {
                 agent.send(&FromMember::Over { state: RunState::Complete, reason: None }).expect("sent");
             }
             Ok(_) => {}

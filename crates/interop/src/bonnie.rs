@@ -9,7 +9,7 @@ use iotax_model::record::{Measurement, Tally};
 use iotax_model::units::{Bytes, Nanos};
 
 use iotax_model::Run;
-use iotax_report::mark::{Mark, Place};
+use iotax_report::mark::{Mark, MarkPosition};
 
 /// A version of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Why {
 
 /// Stands in the place of bonnie++'s own version.
 pub(super) const MARK: Mark =
-    Mark { format: "bonnie-csv", place: Place::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
+    Mark { format: "bonnie-csv", place: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
 
 /// Its parts on one large file, in its order.
 const ON_A_FILE: [&str; 6] = ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"];

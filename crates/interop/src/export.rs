@@ -5,7 +5,7 @@ use crate::{bonnie, fio, iozone, parquet, prometheus, vdbench};
 use iotax_analysis::Judgement;
 use iotax_model::Run;
 use iotax_report::csv;
-use iotax_report::mark::{Mark, Place};
+use iotax_report::mark::{Mark, MarkPosition};
 
 /// A run in some format.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub const FORMATS: &[Format] = &[
         output_format: Some("normal"),
         help: "what fio prints for people",
         write: |(run, _)| fio::normal(run).map(Document::Text),
-        mark: Mark { format: "fio-normal", place: Place::Nowhere },
+        mark: Mark { format: "fio-normal", place: MarkPosition::Nowhere },
     },
     Format {
         name: "vdbench",
@@ -103,7 +103,7 @@ pub const FORMATS: &[Format] = &[
         output_format: None,
         help: "tables of measurements, comparisons, cells, samples, disks, network interfaces and streams, as CSV files in a directory",
         write: |judged| Ok(Document::Sheets(csv::sheets(std::slice::from_ref(judged)))),
-        mark: Mark { format: "csv", place: Place::Nowhere },
+        mark: Mark { format: "csv", place: MarkPosition::Nowhere },
     },
 ];
 

@@ -12,7 +12,7 @@ use iotax_analysis::curve::{self, Located};
 use iotax_analysis::figures::lasted;
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::Run;
-use iotax_report::mark::{Mark, Place};
+use iotax_report::mark::{Mark, MarkPosition};
 use iotax_report::rows::{emulated, figures};
 
 /// The first line, a comment to every reader.
@@ -21,7 +21,7 @@ const FIRST: &str = "# Written by iotax: the measurements of its runs";
 /// A file is iotax's only if every line is: it may also hold others' metrics.
 pub(super) const MARK: Mark = Mark {
     format: "prometheus",
-    place: Place::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
+    place: MarkPosition::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
 };
 
 /// One family: its samples under its name, type and help.

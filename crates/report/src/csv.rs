@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use iotax_model::record::{DiskActivity, HostActivity, Measurement, NicActivity, Tallies};
 
-use crate::mark::{Mark, Place};
+use crate::mark::{Mark, MarkPosition};
 use crate::rows::{self, Value};
 use iotax_analysis::Ratio;
 use iotax_analysis::compare::{Account, History};
@@ -32,7 +32,7 @@ impl Sheet {
     /// The mark of this sheet: its whole first line, which no other sheet shares.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { format: self.name, place: Place::Start(format!("{}\n", self.header).into()) }
+        Mark { format: self.name, place: MarkPosition::Start(format!("{}\n", self.header).into()) }
     }
 }
 

@@ -13,12 +13,12 @@ pub struct Mark {
     /// The format's name.
     pub format: &'static str,
     /// The position of the mark.
-    pub place: Place,
+    pub place: MarkPosition,
 }
 
 /// The position of a mark in a file.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum MarkPosition {
     /// None: the format belongs to another tool, and any content may come from that tool.
     Nowhere,
     /// The file begins with this text.
@@ -44,33 +44,33 @@ impl Mark {
     /// The mark of a format whose files begin with `start`.
     #[must_use]
     pub const fn start(format: &'static str, start: &'static str) -> Self {
-        Self { format, place: Place::Start(Cow::Borrowed(start)) }
+        Self { format, place: MarkPosition::Start(Cow::Borrowed(start)) }
     }
 
     /// The mark of a JSON document that names its schema under these nested keys.
     #[must_use]
     pub const fn schema(schema: &'static str, way: &'static [&'static str]) -> Self {
-        Self { format: schema, place: Place::Member(way, Value::Is(schema)) }
+        Self { format: schema, place: MarkPosition::Member(way, Value::Is(schema)) }
     }
 
     /// True unless the format has no place for a mark.
     #[must_use]
     pub const fn exists(&self) -> bool {
-        !matches!(self.place, Place::Nowhere)
+        !matches!(self.place, MarkPosition::Nowhere)
     }
 
     /// True if a file with these contents has the mark.
     #[must_use]
     pub fn stands_in(&self, contents: &[u8]) -> bool {
         match &self.place {
-            Place::Nowhere => false,
-            Place::Start(start) => contents.starts_with(start.as_bytes()),
-            Place::EveryLine(starts) => every_line(contents, starts),
-            Place::Member(way, value) => member(contents, way).is_some_and(|found| match value {
+            MarkPosition::Nowhere => false,
+            MarkPosition::Start(start) => contents.starts_with(start.as_bytes()),
+            MarkPosition::EveryLine(starts) => every_line(contents, starts),
+            MarkPosition::Member(way, value) => member(contents, way).is_some_and(|found| match value {
                 Value::Is(text) => found == *text,
                 Value::Begins(text) => found.starts_with(text),
             }),
-            Place::ParquetAuthor(author) => parquet_author(contents).as_deref() == Some(author),
+            MarkPosition::ParquetAuthor(author) => parquet_author(contents).as_deref() == Some(author),
         }
     }
 }
@@ -89,14 +89,14 @@ fn parquet_author(contents: &[u8]) -> Option<String> {
 /// The text under nested keys of a JSON document, read as a stream so that the document is not kept.
 fn member(contents: &[u8], way: &[&str]) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_slice(contents);
-    let found = Way(way).deserialize(&mut reader).ok()?;
+    let found = KeyPath(way).deserialize(&mut reader).ok()?;
     reader.end().ok()?;
     found
 }
 
-struct Way<'a>(&'a [&'a str]);
+struct KeyPath<'a>(&'a [&'a str]);
 
-impl<'de> DeserializeSeed<'de> for Way<'_> {
+impl<'de> DeserializeSeed<'de> for KeyPath<'_> {
     type Value = Option<String>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -108,7 +108,7 @@ impl<'de> DeserializeSeed<'de> for Way<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Way<'_> {
+impl<'de> Visitor<'de> for KeyPath<'_> {
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,8 +121,8 @@ impl<'de> Visitor<'de> for Way<'_> {
 
     /// A list of documents has the mark that all of them have.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut found = list.next_element_seed(Way(self.0))?.flatten();
-        while let Some(next) = list.next_element_seed(Way(self.0))? {
+        let mut found = list.next_element_seed(KeyPath(self.0))?.flatten();
+        while let Some(next) = list.next_element_seed(KeyPath(self.0))? {
             found = found.filter(|found| next.as_ref() == Some(found));
         }
         Ok(found)
@@ -132,7 +132,7 @@ impl<'de> Visitor<'de> for Way<'_> {
         let mut found = None;
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match self.0 {
-                [wanted, rest @ ..] if *wanted == key => found = map.next_value_seed(Way(rest))?,
+                [wanted, rest @ ..] if *wanted == key => found = map.next_value_seed(KeyPath(rest))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn every_line_has_the_mark_or_none() {
-        let lines = Mark { format: "lines", place: Place::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
+        let lines = Mark { format: "lines", place: MarkPosition::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
         assert!(lines.stands_in(b"1.98,iotax-1,a\n1.97,iotax-1,b\n"));
         for other in ["", "\n", "1.98,iotax-1,a\n\n", "1.98,iotax-1,a", "1.98,iotax-1\nmine\n"] {
             assert!(!lines.stands_in(other.as_bytes()), "{other:?}");
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_no_parquet_file_has_no_author() {
-        let mark = Mark { format: "parquet", place: Place::ParquetAuthor("iotax") };
+        let mark = Mark { format: "parquet", place: MarkPosition::ParquetAuthor("iotax") };
         for other in [&b"PAR1 iotax PAR1"[..], b"PAR1\xff\xff\xff\x7fPAR1", b"", b"iotax"] {
             assert!(!mark.stands_in(other));
         }

@@ -5,7 +5,7 @@ use iotax_model::units::human;
 use iotax_model::{Histogram, Workload};
 
 use super::figure::{change_with, evenness, gigabits, grouped, share, tax};
-use iotax_analysis::network::Way;
+use iotax_analysis::network::StreamTotals;
 use iotax_analysis::percentile::percentile;
 use iotax_analysis::{Comparison, Judgement, Metric, Network, Summary};
 use iotax_model::Run;
@@ -71,9 +71,9 @@ const STREAMS: [Column; 9] = [
     ("CPU/GiB", |cell| cell.summary.of(Metric::CPU_PER_GIB).map(human::time)),
     ("CPU/packet", |cell| cell.summary.of(Metric::CPU_PER_IO).map(human::time)),
     ("guest/GiB", |cell| cell.network?.guest_cpu_per_gib.map(human::time)),
-    ("lost", |cell| of_ways(cell, Way::loss)),
+    ("lost", |cell| of_ways(cell, StreamTotals::loss)),
     ("jitter", |cell| worst(cell, |way| way.jitter_ns).map(human::time)),
-    ("retransmits", |cell| of_ways(cell, Way::retransmit_share)),
+    ("retransmits", |cell| of_ways(cell, StreamTotals::retransmit_share)),
 ];
 
 /// The columns of round trips.
@@ -114,11 +114,11 @@ fn against(cell: &Cell<'_>, words: fn(&Comparison) -> Option<String>) -> Option<
 }
 
 /// The worst of both directions.
-fn worst(cell: &Cell<'_>, figure: fn(&Way) -> Option<f64>) -> Option<f64> {
+fn worst(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<f64> {
     cell.network?.ways.iter().filter_map(figure).reduce(f64::max)
 }
 
-fn of_ways(cell: &Cell<'_>, figure: fn(&Way) -> Option<f64>) -> Option<String> {
+fn of_ways(cell: &Cell<'_>, figure: fn(&StreamTotals) -> Option<f64>) -> Option<String> {
     worst(cell, figure).map(share)
 }
 
@@ -176,7 +176,8 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
     let net = workload.kind().traffic()?;
     let all = || judgement.networks.iter().filter(|network| network.workload == workload.name);
-    let is_told = |way: &Way| way.streams > 1 || way.out_of_order > Some(0) || way.duplicates > Some(0);
+    let is_told =
+        |way: &StreamTotals| way.streams > 1 || way.out_of_order > Some(0) || way.duplicates > Some(0);
     let more = all().any(|network| network.ways.len() > 1 || network.ways.iter().any(is_told));
     if run.plan.targets.len() > 1 && !more && !net.loaded {
         return None;
@@ -193,7 +194,7 @@ pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Wor
         "TCP's RTT",
         "fairness",
     ];
-    let row = |network: &'a Network, way: &'a Way| {
+    let row = |network: &'a Network, way: &'a StreamTotals| {
         let count = |count: Option<u64>| count.map(grouped);
         let figures = vec![
             Some(way.streams.to_string()),

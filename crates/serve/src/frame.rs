@@ -24,7 +24,7 @@ pub(crate) struct HasCharts;
 
 /// Marks the answer of a request that failed and whose page says so itself.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Told;
+pub(crate) struct OwnErrorPage;
 
 /// A page.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::app::{App, Shared};
 use crate::connections::Connection;
-use crate::frame::{self, HasCharts, Told};
+use crate::frame::{self, HasCharts, OwnErrorPage};
 use crate::login;
 use crate::problem::Problem;
 
@@ -207,7 +207,7 @@ fn told(app: &App, method: &Method, uri: &Uri, mut answer: Response) -> Response
     let path = uri.path();
     let status = answer.status();
     let has_failed = status.is_client_error() || status.is_server_error();
-    if !has_failed || answer.extensions().get::<Told>().is_some() {
+    if !has_failed || answer.extensions().get::<OwnErrorPage>().is_some() {
         return answer;
     }
     let reason = status.canonical_reason().unwrap_or("error");

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 use crate::app::{App, Shared};
-use crate::frame::{Page, Told, editable, form_token};
+use crate::frame::{OwnErrorPage, Page, editable, form_token};
 use crate::problem::Problem;
 use crate::runs::tags;
 
@@ -151,7 +151,7 @@ fn conflict(app: &App, id: i64, others: &Notes, notes: &Notes) -> Response {
     let page = Page { title: "Notes".into(), place: "/runs", body: body.into(), ..Page::default() };
     let mut answer = page.answer(app);
     *answer.status_mut() = StatusCode::CONFLICT;
-    answer.extensions_mut().insert(Told);
+    answer.extensions_mut().insert(OwnErrorPage);
     answer
 }
 

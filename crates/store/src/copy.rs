@@ -48,7 +48,7 @@ pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, Sto
     let copied = loop {
         match attempt() {
             // Another that copies the same holds the copy for a moment.
-            Err(Fault::Told(StoreError::Claimed { .. })) if Instant::now() < end => threads::sleep(PAUSE),
+            Err(Fault::Store(StoreError::Claimed { .. })) if Instant::now() < end => threads::sleep(PAUSE),
             other => break other,
         }
     };
@@ -57,7 +57,7 @@ pub(crate) fn copy(from: &Store, run: i64, to: &mut Store) -> Result<Copied, Sto
 
 fn pack(database: &mut dyn Database, run: i64) -> Result<Parcel, Fault> {
     if database.claimed(&[run])?.contains(&run) {
-        return Err(Fault::Told(StoreError::Claimed { run }));
+        return Err(Fault::Store(StoreError::Claimed { run }));
     }
     let sealed = Sealed::read(database, run)?.ok_or(Fault::Unknown)?;
     sealed.check()?;
@@ -104,7 +104,7 @@ fn complete(
     let has_more = theirs.keys().any(|key| !ours.contains_key(key));
     if differs || (has_more && !missing.is_empty()) {
         let place = database.place().clone();
-        return Err(Fault::Told(StoreError::Diverged { run: parcel.run, copy: id, place }));
+        return Err(Fault::Store(StoreError::Diverged { run: parcel.run, copy: id, place }));
     }
     let grown = !missing.is_empty() || (!has_more && head.revision < sealed.head.revision);
     if grown {

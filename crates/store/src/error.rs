@@ -32,8 +32,9 @@ pub enum StoreError {
     },
     /// The store was written by another version of iotax. It was not changed.
     #[error(
-        "the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; an older one is brought up to \
-         date by iotax store init {place}, for a newer one use the iotax that wrote it, or name another one with --db"
+        "the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; one of version {oldest} or more is \
+         brought up to date by iotax store init {place}, for any other use the iotax that wrote it, or name another one with --db",
+        oldest = crate::schema::OLDEST
     )]
     Version {
         /// The store.
@@ -179,7 +180,7 @@ pub(crate) enum Fault {
     /// There is no such run.
     Unknown,
     /// It is told as it is.
-    Told(StoreError),
+    Store(StoreError),
 }
 
 impl From<rusqlite::Error> for Fault {
@@ -202,7 +203,7 @@ impl Fault {
             Self::Damaged(table, reason) => damaged(place, table, reason),
             Self::Value(what, reason) => StoreError::Value { place, what, reason },
             Self::Unknown => damaged(place, "table run", "its row is gone".into()),
-            Self::Told(error) => error,
+            Self::Store(error) => error,
         }
     }
 }

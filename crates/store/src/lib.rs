@@ -65,7 +65,7 @@ impl fmt::Debug for Claim {
 fn not_ours(database: &mut dyn Database, run: i64) -> Result<Option<Fault>, Fault> {
     let place = database.place().clone();
     let writer = database.other_writer(run)?;
-    Ok(writer.map(|writer| Fault::Told(StoreError::OfAnother { run, place, writer })))
+    Ok(writer.map(|writer| Fault::Store(StoreError::OfAnother { run, place, writer })))
 }
 
 /// Returns whether a measurement makes up for a failed attempt that a warning reports.

@@ -127,7 +127,7 @@ impl Postgres {
         let mut row = self.query(sql, &[])?.pop().ok_or(Fault::Unknown)?;
         match (row.int()?, row.int()?) {
             (0, _) => Ok(None),
-            (_, 0) => Err(Fault::Told(StoreError::Foreign { place: self.place.clone() })),
+            (_, 0) => Err(Fault::Store(StoreError::Foreign { place: self.place.clone() })),
             _ => {
                 let mut row = self.query("SELECT version FROM schema_version", &[])?;
                 row.pop().map(|mut row| row.int()).transpose()
@@ -349,7 +349,7 @@ impl Database for Postgres {
         }
         let mut session = self.session();
         if session.claimed.contains_key(&run) || !session.hold(run, None).map_err(fault)? {
-            return Err(Fault::Told(StoreError::Claimed { run }));
+            return Err(Fault::Store(StoreError::Claimed { run }));
         }
         drop(session);
         Ok(Claim::new(Held { run, session: Arc::clone(&self.session) }))

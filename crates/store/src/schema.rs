@@ -4,7 +4,7 @@
 //! table.
 
 /// The oldest version that can be brought up to date.
-const OLDEST: i64 = 2;
+pub(crate) const OLDEST: i64 = 6;
 
 /// What makes one version of the schema from the one before.
 #[derive(Debug)]
@@ -18,12 +18,7 @@ pub(crate) struct Step {
 }
 
 /// The steps to the newest version. The first makes all from nothing; a later version adds its own.
-pub(crate) const STEPS: &[Step] = &[
-    Step { to: 2, both: TABLES, sqlite: SQLITE, postgres: POSTGRES },
-    Step { to: 3, both: RUN_FIGURES, sqlite: "", postgres: "" },
-    Step { to: 4, both: "", sqlite: "", postgres: WRITERS },
-    Step { to: 5, both: "", sqlite: "", postgres: HOSTILE },
-];
+pub(crate) const STEPS: &[Step] = &[Step { to: OLDEST, both: TABLES, sqlite: SQLITE, postgres: POSTGRES }];
 
 /// Contents are JSON under zstd; seals are checksums over the other columns (`sealed`).
 const TABLES: &str = "
@@ -84,10 +79,8 @@ CREATE TABLE tag (
 ){strict};
 
 CREATE INDEX tag_tag ON tag (tag);
-";
 
-/// What trends read of finished runs. Content is `analysis::trend::RunFigures`, packed as the others are.
-const RUN_FIGURES: &str = "
+-- What trends read of finished runs; content is analysis::trend::RunFigures.
 CREATE TABLE run_figures (
     run      {int} PRIMARY KEY REFERENCES run (id),
     revision {int} NOT NULL,  -- of the run that they were taken of
@@ -116,7 +109,15 @@ FROM (SELECT m.run, m.target, m.workload, m.round, d.key AS direction,
       FROM measurement m, json_each(m.latency) d, json_each(d.value, '$.buckets') b);
 ";
 
-const POSTGRES: &str = "
+/// A run belongs to the role that stored it: others read it, and only notes and tags are everybody's. The tables' owner, for whom these
+/// rules do not hold, may change all of it. A run's identity stays. Figures that are not numbers would end each query of the views, and long
+/// notes each list.
+///
+/// A session's temporary tables come before all others unless the path names `pg_temp`: a temporary `run` would make every run its session's
+/// own.
+///
+/// A claim holds while the session `pid` has the advisory lock `key`: anybody can take a lock, but not with that process's number.
+const POSTGRES: &str = r#"
 CREATE VIEW figure AS
 SELECT m.run, m.target, m.workload, m.round, f.key AS figure, f.value::double precision AS value
 FROM measurement m CROSS JOIN LATERAL jsonb_each_text(m.figures::jsonb) f;
@@ -141,13 +142,7 @@ CREATE UNLOGGED TABLE live (
 
 CREATE TABLE schema_version (version BIGINT NOT NULL);
 INSERT INTO schema_version VALUES (0);
-";
 
-/// A run belongs to the role that stored it: others read it, and only notes and tags are everybody's. The tables' owner, for whom these
-/// rules do not hold, may change all of it.
-///
-/// A claim holds while the session `pid` has the advisory lock `key`: anybody can take a lock, but not with that process's number.
-const WRITERS: &str = "
 ALTER TABLE run ADD COLUMN writer TEXT NOT NULL DEFAULT current_user;
 
 CREATE TABLE claim (
@@ -156,8 +151,9 @@ CREATE TABLE claim (
     key BIGINT NOT NULL
 );
 
-CREATE FUNCTION is_own(of BIGINT) RETURNS boolean LANGUAGE sql STABLE SET search_path = iotax AS
-'SELECT EXISTS (SELECT 1 FROM run WHERE id = of AND writer = current_user)';
+CREATE FUNCTION is_own(of BIGINT) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS
+'SELECT EXISTS (SELECT 1 FROM iotax.run WHERE id = of AND writer = current_user)';
 
 ALTER TABLE run ENABLE ROW LEVEL SECURITY;
 CREATE POLICY reads ON run FOR SELECT USING (true);
@@ -180,32 +176,14 @@ ALTER TABLE claim ENABLE ROW LEVEL SECURITY;
 CREATE POLICY reads ON claim FOR SELECT USING (true);
 CREATE POLICY changes ON claim USING (is_own(run));
 
-CREATE FUNCTION goes_on() RETURNS trigger LANGUAGE plpgsql SET search_path = iotax AS '
-BEGIN
-    IF NEW.last_run NOT IN (OLD.last_run + 1, (SELECT coalesce(max(id), 0) + 1 FROM run)) THEN
-        RAISE EXCEPTION ''the number of runs goes up by one'';
-    END IF;
-    RETURN NEW;
-END';
-CREATE TRIGGER goes_on BEFORE UPDATE ON store FOR EACH ROW EXECUTE FUNCTION goes_on();
-";
-
-/// What hostile writers could still do by the rules of version 4.
-///
-/// A session's temporary tables come before all others unless the path names `pg_temp`: a temporary `run` made every run its session's own. A
-/// run's identity stays. Figures that are not numbers would end each query of the views, and long notes each list.
-const HOSTILE: &str = r#"
-CREATE OR REPLACE FUNCTION is_own(of BIGINT) RETURNS boolean LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp AS
-'SELECT EXISTS (SELECT 1 FROM iotax.run WHERE id = of AND writer = current_user)';
-
-CREATE OR REPLACE FUNCTION goes_on() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS '
+CREATE FUNCTION goes_on() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS '
 BEGIN
     IF NEW.last_run NOT IN (OLD.last_run + 1, (SELECT coalesce(max(id), 0) + 1 FROM iotax.run)) THEN
         RAISE EXCEPTION ''the number of runs goes up by one'';
     END IF;
     RETURN NEW;
 END';
+CREATE TRIGGER goes_on BEFORE UPDATE ON store FOR EACH ROW EXECUTE FUNCTION goes_on();
 
 CREATE FUNCTION stays() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS '
 BEGIN
@@ -220,7 +198,7 @@ ALTER TABLE measurement ADD CONSTRAINT figures_are_numbers CHECK (
     jsonb_typeof(figures::jsonb) = 'object'
     AND NOT jsonb_path_exists(figures::jsonb, '$.*.type() ? (@ != "number" && @ != "null")')
     AND NOT jsonb_path_exists(figures::jsonb, '$.* ? (@ > 1e300 || @ < -1e300 || @ != 0 && @ < 1e-300 && @ > -1e-300)')
-) NOT VALID;
+);
 ALTER TABLE measurement ADD CONSTRAINT latency_is_whole CHECK (
     jsonb_typeof(latency::jsonb) = 'object'
     AND latency !~ '[0-9][.]'
@@ -232,10 +210,10 @@ ALTER TABLE measurement ADD CONSTRAINT latency_is_whole CHECK (
     AND NOT jsonb_path_exists(latency::jsonb, '$.*.min_ns ? (@ > 9223372036854775807)')
     AND NOT jsonb_path_exists(latency::jsonb, '$.*.max_ns ? (@ > 9223372036854775807)')
     AND NOT jsonb_path_exists(latency::jsonb, '$.*.buckets[*][*] ? (@ > 9223372036854775807)')
-) NOT VALID;
+);
 
-ALTER TABLE note ADD CONSTRAINT is_short CHECK (octet_length(text) + octet_length(words) <= 4194304) NOT VALID;
-ALTER TABLE tag ADD CONSTRAINT is_short CHECK (octet_length(tag) <= 4096) NOT VALID;
+ALTER TABLE note ADD CONSTRAINT is_short CHECK (octet_length(text) + octet_length(words) <= 4194304);
+ALTER TABLE tag ADD CONSTRAINT is_short CHECK (octet_length(tag) <= 4096);
 "#;
 
 /// The schema's version.

@@ -107,13 +107,13 @@ impl Sqlite {
 
     /// Takes back what a process of this user left when it was killed in the middle of a write.
     fn put_right(&self) -> Result<(), Fault> {
-        neighbours::refuse_planted(&self.path).map_err(|reason| Fault::Told(planted(&self.path, reason)))?;
-        let writer = Self::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(Fault::Told)?;
+        neighbours::refuse_planted(&self.path).map_err(|reason| Fault::Store(planted(&self.path, reason)))?;
+        let writer = Self::open(&self.path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(Fault::Store)?;
         version(&writer.connection).map(|_| ())
     }
 
     fn file_fault(&self, source: io::Error) -> Fault {
-        Fault::Told(StoreError::Open { place: self.place.clone(), source })
+        Fault::Store(StoreError::Open { place: self.place.clone(), source })
     }
 
     fn prepared(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>, Fault> {
@@ -148,7 +148,7 @@ impl Database for Sqlite {
         }
         if self.is_read_only {
             neighbours::refuse_foreign(&self.path)
-                .map_err(|reason| Fault::Told(planted(&self.path, reason)))?;
+                .map_err(|reason| Fault::Store(planted(&self.path, reason)))?;
         }
         self.connection.execute_batch("BEGIN")?;
         // The first look shows whether a write was cut short, which only a writer can take back.
@@ -192,7 +192,7 @@ impl Database for Sqlite {
         match claim::claim(&self.path, run) {
             Ok(held) => Ok(Claim::new(held)),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                Err(Fault::Told(StoreError::Claimed { run }))
+                Err(Fault::Store(StoreError::Claimed { run }))
             }
             Err(error) => Err(self.file_fault(error)),
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iotax_model::RunState;
+use iotax_model::plan::Design;
 use iotax_model::record::{FleetMember, FleetMode};
 
 use crate::database::{Columns, Database, Value};
@@ -33,10 +34,14 @@ impl Summary {
         let number = |value: u64| i64::try_from(value).map_err(|error| Fault::value("run", &error));
         let plan = &head.plan;
         // A complete run that adds rounds has all its measurements, and so has an import.
-        let is_open = plan.until_decided().is_some() || head.source.is_some();
+        let is_complete = head.state == RunState::Complete;
         let all = u64::from(plan.most_rounds()) * plan.cells() as u64;
-        // Nobody knows how many a search takes.
-        let has_all = plan.ask().is_some() || (is_open && head.state == RunState::Complete);
+        let has_all = match &plan.design {
+            // Nobody knows how many a search takes.
+            Design::Ask(_) => true,
+            Design::UntilDecided(_) => is_complete,
+            Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => head.source.is_some() && is_complete,
+        };
         let workloads = plan.workloads.iter().map(|workload| workload.name.as_str());
         let targets = plan.targets.iter().map(|target| target.name.as_str());
         let words = [plan.name.as_str()].into_iter().chain(targets).chain(workloads);

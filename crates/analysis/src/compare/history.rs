@@ -68,7 +68,7 @@ pub fn history(accounts: &[Account], margin: f64) -> History {
     for (run, account) in accounts.iter().enumerate() {
         for workload in &account.workloads {
             for subject in &account.subjects {
-                let place = Place { run, target: subject.name.clone(), workload: workload.name.clone() };
+                let place = RunCell { run, target: subject.name.clone(), workload: workload.name.clone() };
                 let fits = |track: &&mut Followed| {
                     let first = &track.places[0];
                     first.run < run && between(first.run, run).is_some_and(|c| joins(c, first, &place))
@@ -91,7 +91,7 @@ pub fn history(accounts: &[Account], margin: f64) -> History {
 }
 
 /// A cell of one run.
-struct Place {
+struct RunCell {
     run: usize,
     target: String,
     workload: String,
@@ -99,17 +99,17 @@ struct Place {
 
 /// One cell under the names that it has in each run.
 struct Followed {
-    places: Vec<Place>,
+    places: Vec<RunCell>,
 }
 
 /// The indices of the pairs that two places are, if they are pairs.
-fn pair(compared: &Compared, a: &Place, b: &Place) -> Option<(usize, usize)> {
+fn pair(compared: &Compared, a: &RunCell, b: &RunCell) -> Option<(usize, usize)> {
     let target = compared.targets.iter().position(|t| t.a == a.target && t.b == b.target)?;
     let workload = compared.workloads.iter().position(|w| w.a.name == a.workload && w.b == b.workload)?;
     Some((target, workload))
 }
 
-fn joins(compared: &Compared, a: &Place, b: &Place) -> bool {
+fn joins(compared: &Compared, a: &RunCell, b: &RunCell) -> bool {
     pair(compared, a, b).is_some()
 }
 
@@ -120,13 +120,13 @@ impl Followed {
         accounts: &[Account],
         between: &dyn Fn(usize, usize) -> Option<&'a Compared>,
     ) -> Option<Track> {
-        let change = |a: &Place, b: &Place| {
+        let change = |a: &RunCell, b: &RunCell| {
             let compared = between(a.run, b.run)?;
             let (target, workload) = pair(compared, a, b)?;
             compared.cell(target, workload, metric).map(|cell| cell.ratio.clone())
         };
-        let known = |place: &&Place| place.sample(metric, accounts).is_some();
-        let measured: Vec<&Place> = self.places.iter().filter(known).collect();
+        let known = |place: &&RunCell| place.sample(metric, accounts).is_some();
+        let measured: Vec<&RunCell> = self.places.iter().filter(known).collect();
         let first = *measured.first()?;
         let points = measured.iter().enumerate().filter_map(|(i, place)| {
             let sample = place.sample(metric, accounts)?;
@@ -149,7 +149,7 @@ impl Followed {
     }
 }
 
-impl Place {
+impl RunCell {
     /// The logarithms of its figures.
     fn sample(&self, metric: Metric, accounts: &[Account]) -> Option<Differences> {
         let figures = accounts[self.run].cell(&self.target, &self.workload);

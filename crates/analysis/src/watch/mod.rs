@@ -53,7 +53,7 @@ const KERNEL: &str = "kernel";
 
 /// A line of what was seen beside the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sighting<'a> {
+pub struct SeenEvent<'a> {
     /// From the start of the window.
     pub at_ns: u64,
     /// A word of [`Source`], or `kernel`.
@@ -64,7 +64,7 @@ pub struct Sighting<'a> {
     pub text: &'a str,
 }
 
-impl Sighting<'_> {
+impl SeenEvent<'_> {
     /// Returns whether it is a line of the kernel's log.
     #[must_use]
     pub fn is_of_kernel(&self) -> bool {
@@ -238,14 +238,14 @@ impl<'a> Episode<'a> {
     }
 
     /// What was seen meanwhile, marks included, in the order of their times.
-    pub fn seen(&self) -> impl Iterator<Item = Sighting<'_>> {
+    pub fn seen(&self) -> impl Iterator<Item = SeenEvent<'_>> {
         self.measurement.occurrences.iter().filter_map(|one| {
             let (source, level, text) = match &one.what {
                 Happened::Kernel { level, text } => (KERNEL, Some(*level), text),
                 Happened::Seen { source, text } => (source.word(), None, text),
                 Happened::Event { .. } => return None,
             };
-            Some(Sighting { at_ns: one.at_ns, source, level, text })
+            Some(SeenEvent { at_ns: one.at_ns, source, level, text })
         })
     }
 

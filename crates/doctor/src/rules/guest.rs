@@ -2,7 +2,7 @@
 
 use iotax_model::survey::{Fact, GuestDisk, GuestSetup};
 
-use crate::rule::{Rule, Sighting, Subject, Sureness, guest_disks, guest_nics, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, guest_disks, guest_nics, seen};
 
 /// CPUs from which one queue is worth a look.
 const MANY_CPUS: u64 = 4;
@@ -15,7 +15,7 @@ fn is(fact: Option<&Fact<String>>, words: &[&str]) -> bool {
     fact.is_some_and(|fact| words.contains(&fact.value.as_str()))
 }
 
-/// A sighting if a disk's setting is one of these words.
+/// A violation if a disk's setting is one of these words.
 fn setting(
     guest: &GuestSetup,
     disk: &GuestDisk,
@@ -23,7 +23,7 @@ fn setting(
     fact: Option<&Fact<String>>,
     words: &[&str],
     remedy: &str,
-) -> Option<Sighting> {
+) -> Option<Violation> {
     let fact = fact.filter(|fact| words.contains(&fact.value.as_str()))?;
     seen(place(guest, &disk.name), format!("{key}={}", fact.value), fact, remedy)
 }

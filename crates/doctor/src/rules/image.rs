@@ -3,7 +3,7 @@
 use iotax_model::survey::{BrokenChain, Image, ProbedBacking, Survey};
 use iotax_model::units::human;
 
-use crate::rule::{Rule, Sighting, Subject, Sureness, images, quoted, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, images, quoted, seen};
 
 /// QEMU's default limit of the cache for a qcow2 image's tables.
 const L2_CACHE: u64 = 32 << 20;
@@ -26,7 +26,7 @@ fn l2_cache(survey: &Survey, image: &Image) -> Option<u64> {
 }
 
 /// A base whose format QEMU guesses, if its format by the header is of this kind.
-fn probed(image: &Image, is_meant: fn(Option<&str>) -> bool) -> Option<Sighting> {
+fn probed(image: &Image, is_meant: fn(Option<&str>) -> bool) -> Option<Violation> {
     let header = image.qcow2.as_ref()?;
     let ProbedBacking { overlay, base, format } = header.value.probed.as_ref()?;
     let format = format.as_deref();

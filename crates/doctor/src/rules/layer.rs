@@ -3,17 +3,17 @@
 use iotax_model::survey::{Disk, DiskKind, MapperTarget};
 use iotax_model::units::human;
 
-use crate::rule::{Rule, Sighting, Subject, Sureness, disks, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, disks, seen};
 
 /// Part of a pool or snapshot from which it is full before anyone looks again, in percent.
 const NEARLY_FULL_PERCENT: u64 = 90;
 /// RAID levels that compute parity.
 const PARITY: [&str; 3] = ["raid4", "raid5", "raid6"];
 
-/// A sighting by a line of dmsetup.
+/// A violation by a line of dmsetup.
 #[expect(clippy::unnecessary_wraps, reason = "checks end with it, and have nothing to report otherwise")]
-fn seen_in(disk: &Disk, value: String, line: &MapperTarget, remedy: String) -> Option<Sighting> {
-    Some(Sighting { place: title(disk), seen: value, source: line.source.clone(), remedy })
+fn seen_in(disk: &Disk, value: String, line: &MapperTarget, remedy: String) -> Option<Violation> {
+    Some(Violation { place: title(disk), seen: value, source: line.source.clone(), remedy })
 }
 
 /// The name in /dev/mapper, or the kernel's.

@@ -3,7 +3,7 @@
 use iotax_model::survey::MachineSetup;
 use iotax_model::units::human;
 
-use crate::rule::{Rule, Sighting, Subject, Sureness, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, seen};
 
 /// Stalls for memory in percent of the last 5 minutes above which I/O is not what is slow.
 const STALLS_PERCENT: f64 = 5.0;
@@ -17,8 +17,8 @@ const MANY_DIRTY_PERCENT: u64 = 40;
 /// The place of findings about the machine itself.
 const HERE: &str = "machine";
 
-fn one(sighting: Option<Sighting>) -> Vec<Sighting> {
-    sighting.into_iter().collect()
+fn one(violation: Option<Violation>) -> Vec<Violation> {
+    violation.into_iter().collect()
 }
 
 /// True if a number is known and not 0.
@@ -26,7 +26,7 @@ fn some(machine: Option<&iotax_model::survey::Fact<u64>>) -> Option<u64> {
     machine.map(|fact| fact.value).filter(|value| *value > 0)
 }
 
-fn slow_clock(machine: &MachineSetup) -> Option<Sighting> {
+fn slow_clock(machine: &MachineSetup) -> Option<Violation> {
     const SLOW: [&str; 4] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies"];
     let clock = machine.clocksource.as_ref().filter(|clock| SLOW.contains(&clock.value.as_str()))?;
     seen(
@@ -37,7 +37,7 @@ fn slow_clock(machine: &MachineSetup) -> Option<Sighting> {
     )
 }
 
-fn governor(machine: &MachineSetup) -> Option<Sighting> {
+fn governor(machine: &MachineSetup) -> Option<Violation> {
     // These two scale by themselves; powersave is only their name for it.
     const OWN: [&str; 3] = ["intel_pstate", "amd-pstate-epp", "amd_pstate_epp"];
     let governor = machine.governor.as_ref().filter(|governor| governor.value == "powersave")?;
@@ -50,7 +50,7 @@ fn governor(machine: &MachineSetup) -> Option<Sighting> {
     )
 }
 
-fn dirty_background(machine: &MachineSetup) -> Option<Sighting> {
+fn dirty_background(machine: &MachineSetup) -> Option<Violation> {
     let percent = some(machine.dirty_background_percent.as_ref()).zip(some(machine.dirty_percent.as_ref()));
     let bytes = some(machine.dirty_background_bytes.as_ref()).zip(some(machine.dirty_bytes.as_ref()));
     let (background, limit) = percent.or(bytes).filter(|(background, limit)| background >= limit)?;
@@ -63,7 +63,7 @@ fn dirty_background(machine: &MachineSetup) -> Option<Sighting> {
     )
 }
 
-fn dirty_small(machine: &MachineSetup) -> Option<Sighting> {
+fn dirty_small(machine: &MachineSetup) -> Option<Violation> {
     let by_percent = || {
         let fact = machine.dirty_percent.as_ref().filter(|percent| percent.value == 1)?;
         Some((fact, "dirty_ratio 1".to_owned()))
@@ -77,7 +77,7 @@ fn dirty_small(machine: &MachineSetup) -> Option<Sighting> {
     seen(HERE, value, fact, "sysctl vm.dirty_background_ratio=10 vm.dirty_ratio=20")
 }
 
-fn swappiness(machine: &MachineSetup) -> Option<Sighting> {
+fn swappiness(machine: &MachineSetup) -> Option<Violation> {
     let swappiness = machine.swappiness.as_ref()?;
     let swaps = machine.swaps.as_ref().map(|swaps| swaps.value.as_slice()).unwrap_or_default();
     let is_on_disk = !swaps.is_empty() && !swaps.iter().any(|swap| swap.starts_with("/dev/zram"));

@@ -2,7 +2,7 @@
 
 use iotax_model::survey::{Fact, NetworkInterface, Survey};
 
-use crate::rule::{Rule, Sighting, Subject, Sureness, interfaces, seen};
+use crate::rule::{Rule, Subject, Sureness, Violation, interfaces, seen};
 
 /// Bytes that VXLAN adds to a packet over IPv4.
 const VXLAN_BYTES: u64 = 50;
@@ -38,14 +38,14 @@ fn partner<'a>(survey: &'a Survey, interface: &NetworkInterface) -> Option<&'a N
     peer.filter(|peer| interface.name < peer.name && mtu(peer).is_some_and(|mtu| mtu != own))
 }
 
-fn tcp_off(fact: Option<&Fact<u64>>, name: &str) -> Vec<Sighting> {
+fn tcp_off(fact: Option<&Fact<u64>>, name: &str) -> Vec<Violation> {
     let off = fact.filter(|fact| fact.value == 0);
     off.and_then(|fact| seen("tcp", format!("{name} 0"), fact, format!("sysctl net.ipv4.{name}=1")))
         .into_iter()
         .collect()
 }
 
-/// A sighting for each of these offloads that is off and need not be.
+/// A violation for each of these offloads that is off and need not be.
 fn off<'a>(
     interface: &'a NetworkInterface,
     names: &'a [&str],

@@ -432,8 +432,8 @@ fn survey_with(root: &Path, changes: &[&str], path: Option<&str>) -> Survey {
 fn wrong(root: &Path, path: Option<&str>, (rule, changes, evidence): Fault) -> Option<String> {
     let found = examine(&survey_with(root, changes, path));
     let is_right = !found.is_empty()
-        && found.iter().all(|finding| finding.rule.id == rule && !finding.sighting.remedy.is_empty())
-        && found.iter().any(|finding| finding.sighting.source.ends_with(evidence));
+        && found.iter().all(|finding| finding.rule.id == rule && !finding.violation.remedy.is_empty())
+        && found.iter().any(|finding| finding.violation.source.ends_with(evidence));
     (!is_right).then(|| format!("{rule} by {changes:?}, evidence {evidence}: {:?}", short(&found)))
 }
 

@@ -26,8 +26,8 @@ fn survey_of(root: &Path, path: Option<&str>) -> Survey {
 /// Findings in short: `id place: seen (source)`.
 fn short(findings: &[Finding]) -> Vec<String> {
     let one = |finding: &Finding| {
-        let sighting = &finding.sighting;
-        format!("{} {}: {} ({})", finding.rule.id, sighting.place, sighting.seen, sighting.source)
+        let violation = &finding.violation;
+        format!("{} {}: {} ({})", finding.rule.id, violation.place, violation.seen, violation.source)
     };
     findings.iter().map(one).collect()
 }

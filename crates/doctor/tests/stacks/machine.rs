@@ -14,7 +14,7 @@ fn this_machine_has_neither_fault_nor_cost() {
     let told: Vec<String> = found
         .iter()
         .filter(|finding| finding.rule.sureness < Sureness::Depends && !OTHERS.contains(&finding.rule.id))
-        .map(|finding| format!("{}: {:?}", finding.rule.id, finding.sighting))
+        .map(|finding| format!("{}: {:?}", finding.rule.id, finding.violation))
         .collect();
     assert!(told.is_empty(), "{told:?}");
 }
@@ -35,5 +35,5 @@ fn the_machine_is_surveyed_with_its_disks() {
     assert!(survey.disks.iter().all(|disk| !disk.name.starts_with("zram")));
     // Every finding has evidence and a remedy.
     let survey = survey::machine(Path::new("/"));
-    assert!(examine(&survey).iter().all(|finding| !finding.sighting.source.is_empty()));
+    assert!(examine(&survey).iter().all(|finding| !finding.violation.source.is_empty()));
 }

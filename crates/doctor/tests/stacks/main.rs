@@ -26,7 +26,7 @@ fn ids(path: &Path, place: &str) -> Vec<&'static str> {
     let found = found(path);
     found
         .iter()
-        .filter(|finding| finding.sighting.place.contains(place))
+        .filter(|finding| finding.violation.place.contains(place))
         .map(|finding| finding.rule.id)
         .collect()
 }

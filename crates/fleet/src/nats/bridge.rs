@@ -7,7 +7,7 @@ use std::time::Duration;
 use iotax_model::threads;
 use iotax_model::wire;
 
-use super::member::{Agent, Feeder, Told};
+use super::member::{Agent, Feeder, MemberEvent};
 use crate::message::ToMember;
 use crate::pipe::MAX_MESSAGE;
 
@@ -35,13 +35,13 @@ impl Agent {
         loop {
             look(self);
             match self.next(patience) {
-                Ok(Some(Told::Coordinator(message))) => drop(to_process.send(message)),
-                Ok(Some(Told::Local(message))) => {
+                Ok(Some(MemberEvent::Coordinator(message))) => drop(to_process.send(message)),
+                Ok(Some(MemberEvent::Local(message))) => {
                     if let Err(error) = self.send(&message) {
                         return error.to_string();
                     }
                 }
-                Ok(Some(Told::LocalEnded)) => {
+                Ok(Some(MemberEvent::LocalEnded)) => {
                     self.settle(SETTLE);
                     return "the process that did the work has ended".into();
                 }

@@ -40,7 +40,7 @@ pub struct Fleet {
 
 /// What an agent sees next while it works.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told {
+pub enum MemberEvent {
     /// A message of the coordinator.
     Coordinator(ToMember),
     /// A message of the process that does the work.
@@ -73,7 +73,7 @@ pub struct Agent {
     work: Option<Work>,
     is_draining: bool,
     doing: Option<String>,
-    ready: VecDeque<Told>,
+    ready: VecDeque<MemberEvent>,
     /// Which thread's messages count: those of an earlier process may still come.
     thread: u64,
 }
@@ -146,7 +146,7 @@ impl Agent {
     }
 
     /// Waits up to `patience` for what to do next. An error once the work is over, with the reason.
-    pub fn next(&mut self, patience: Duration) -> Result<Option<Told>, LinkError> {
+    pub fn next(&mut self, patience: Duration) -> Result<Option<MemberEvent>, LinkError> {
         let until = Instant::now() + patience;
         loop {
             if let Some(told) = self.ready.pop_front() {
@@ -287,7 +287,9 @@ impl Agent {
             }
             Arrival::Local { thread, message } => {
                 if thread == self.thread {
-                    self.ready.push_back(message.map_or(Told::LocalEnded, |message| Told::Local(*message)));
+                    self.ready.push_back(
+                        message.map_or(MemberEvent::LocalEnded, |message| MemberEvent::Local(*message)),
+                    );
                 }
             }
             Arrival::Message { subject, payload, at_ns } => {
@@ -320,7 +322,7 @@ impl Agent {
             }
             Broadcast::Cancel { fleet } => {
                 if self.work.as_ref().is_some_and(|work| work.fleet.fleet == fleet) {
-                    self.ready.push_back(Told::Coordinator(ToMember::Cancel));
+                    self.ready.push_back(MemberEvent::Coordinator(ToMember::Cancel));
                 }
             }
         }
@@ -351,7 +353,7 @@ impl Agent {
             message.map(read).transpose()
         });
         match parsed {
-            Ok(message) => self.ready.extend(message.map(Told::Coordinator)),
+            Ok(message) => self.ready.extend(message.map(MemberEvent::Coordinator)),
             Err(error) => work.over = Some(error.to_string()),
         }
     }

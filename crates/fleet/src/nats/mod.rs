@@ -32,6 +32,6 @@ pub use address::{Address, AddressError};
 pub use connection::NatsError;
 pub use hub::{Losses, NatsHub, PATIENCE};
 pub use leaf::{Leaf, LeafCounts, Merger};
-pub use member::{Agent, AgentName, Fleet, Told};
+pub use member::{Agent, AgentName, Fleet, MemberEvent};
 pub use operator::Operator;
 pub use presence::{Presence, Role, Situation};

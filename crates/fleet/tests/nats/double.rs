@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use iotax_fleet::link::{Hub, Incoming, To};
 use iotax_fleet::message::{FromMember, Merged, Part, ToMember};
-use iotax_fleet::nats::{Address, Agent, AgentName, NatsHub, Told};
+use iotax_fleet::nats::{Address, Agent, AgentName, MemberEvent, NatsHub};
 use iotax_model::{Histogram, RunState, Warning, WarningKind};
 
 /// Silence that tests put up with.
@@ -65,7 +65,7 @@ impl Drop for Double {
 fn work(agent: &mut Agent, parts: u64, is_over: &AtomicBool) -> String {
     while !is_over.load(Ordering::Relaxed) {
         let told = match agent.next(Duration::from_millis(50)) {
-            Ok(Some(Told::Coordinator(told))) => told,
+            Ok(Some(MemberEvent::Coordinator(told))) => told,
             Ok(_) => continue,
             Err(error) => return error.to_string(),
         };

@@ -13,18 +13,20 @@ mod terse;
 use super::Unfit;
 use iotax_analysis::time::{month, utc};
 use iotax_model::Run;
-use iotax_report::mark::{Mark, Place, Value};
+use iotax_report::mark::{Mark, MarkPosition, Value};
 
 /// Takes the place of fio's version: readers take the figures before the second dash for the version of the format.
 pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
 
 /// The document's version says that it was not fio.
-pub(super) const JSON_MARK: Mark =
-    Mark { format: "fio-json", place: Place::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")) };
+pub(super) const JSON_MARK: Mark = Mark {
+    format: "fio-json",
+    place: MarkPosition::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")),
+};
 
 /// So does each line's.
 pub(super) const TERSE_MARK: Mark =
-    Mark { format: "fio-terse", place: Place::EveryLine(&["3;fio-3.33-iotax-"]) };
+    Mark { format: "fio-terse", place: MarkPosition::EveryLine(&["3;fio-3.33-iotax-"]) };
 
 /// fio's classes of queue depths.
 const LEVELS: [&str; 7] = ["1", "2", "4", "8", "16", "32", ">=64"];

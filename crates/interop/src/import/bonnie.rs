@@ -286,7 +286,7 @@ fn tables(lines: &Lines<'_>, found: &mut Found) {
     if tables.is_empty() {
         return;
     }
-    let told = Told::by(&found.entries);
+    let told = CsvRates::by(&found.entries);
     for table in tables.iter_mut().filter(|table| table.is_name_cut) {
         table.machine = told.whole_name(&table.machine);
     }
@@ -446,9 +446,9 @@ const MOST_ALIKE: usize = 100;
 type Rates = [Option<f64>; 6];
 
 /// The rates of CSV, by machine and by whether they are on a file: each line's.
-struct Told(HashMap<(String, bool), Vec<Rates>>);
+struct CsvRates(HashMap<(String, bool), Vec<Rates>>);
 
-impl Told {
+impl CsvRates {
     fn by(entries: &[Entry]) -> Self {
         let mut told: HashMap<(String, bool), Vec<Rates>> = HashMap::new();
         for line in entries.chunk_by(|one, other| one.line == other.line) {

@@ -6,7 +6,7 @@ use iotax_analysis::percentile::percentile;
 use iotax_analysis::time::utc;
 use iotax_model::record::{Environment, Measurement, Tally};
 use iotax_model::{Histogram, Run};
-use iotax_report::mark::{Mark, Place};
+use iotax_report::mark::{Mark, MarkPosition};
 use iotax_report::rows::{self, Kind, Value};
 
 use super::written;
@@ -138,7 +138,7 @@ pub fn files(run: &Run, judgement: &Judgement, tags: &[String]) -> Vec<DatasetFi
             "{}/year={year}/month={month}/run-{}-{compact}-{:x}.parquet",
             table.name, run.id, run.seed
         ),
-        mark: Mark { format: "parquet", place: Place::ParquetAuthor(table.author) },
+        mark: Mark { format: "parquet", place: MarkPosition::ParquetAuthor(table.author) },
         bytes: written(table.author, &(table.columns)(judgement), &(table.rows)(run, judgement, tags)),
     });
     each.collect()

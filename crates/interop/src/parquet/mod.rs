@@ -12,13 +12,13 @@ use ::parquet::schema::parser::parse_message_type;
 
 use iotax_analysis::Judgement;
 use iotax_model::Run;
-use iotax_report::mark::{Mark, Place};
+use iotax_report::mark::{Mark, MarkPosition};
 use iotax_report::rows::{Kind, Value, columns, figures, measurements as rows};
 
 /// The author that each file names.
 const AUTHOR: &str = "iotax, a row for each measurement";
 
-pub(super) const MARK: Mark = Mark { format: "parquet", place: Place::ParquetAuthor(AUTHOR) };
+pub(super) const MARK: Mark = Mark { format: "parquet", place: MarkPosition::ParquetAuthor(AUTHOR) };
 
 /// One row per measurement of these runs, in their order, as the bytes of a file. Unknown values are null. Times of day are
 /// timestamps in milliseconds UTC, counts 64-bit integers.

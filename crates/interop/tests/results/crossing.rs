@@ -22,7 +22,7 @@ pub(crate) const DATAGRAM: u64 = 1470;
 
 /// The properties of a network path.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct TestPath {
     pub(crate) name: &'static str,
     /// Bytes a second of a stream.
     pub(crate) rate: f64,
@@ -32,11 +32,15 @@ pub(crate) struct Way {
     pub(crate) rtt_ns: f64,
 }
 
-pub(crate) const LOOPBACK: Way = Way { name: "loopback", rate: 4.5e9, cpu_ns: 0.35, rtt_ns: 22_000.0 };
-pub(crate) const VETH: Way = Way { name: "veth", rate: 3.9e9, cpu_ns: 0.41, rtt_ns: 27_000.0 };
-pub(crate) const VIRTIO: Way = Way { name: "vm-virtio", rate: 1.2e9, cpu_ns: 0.95, rtt_ns: 96_000.0 };
-pub(crate) const E1000: Way = Way { name: "vm-e1000", rate: 0.11e9, cpu_ns: 9.1, rtt_ns: 210_000.0 };
-pub(crate) const SLIRP: Way = Way { name: "vm-slirp", rate: 0.21e9, cpu_ns: 6.3, rtt_ns: 260_000.0 };
+pub(crate) const LOOPBACK: TestPath =
+    TestPath { name: "loopback", rate: 4.5e9, cpu_ns: 0.35, rtt_ns: 22_000.0 };
+pub(crate) const VETH: TestPath = TestPath { name: "veth", rate: 3.9e9, cpu_ns: 0.41, rtt_ns: 27_000.0 };
+pub(crate) const VIRTIO: TestPath =
+    TestPath { name: "vm-virtio", rate: 1.2e9, cpu_ns: 0.95, rtt_ns: 96_000.0 };
+pub(crate) const E1000: TestPath =
+    TestPath { name: "vm-e1000", rate: 0.11e9, cpu_ns: 9.1, rtt_ns: 210_000.0 };
+pub(crate) const SLIRP: TestPath =
+    TestPath { name: "vm-slirp", rate: 0.21e9, cpu_ns: 6.3, rtt_ns: 260_000.0 };
 
 fn network(name: &str) -> NetworkSpec {
     let via = match name {
@@ -121,7 +125,7 @@ fn times(mean_ns: f64, count: u64) -> Histogram {
 }
 
 /// The traffic of one path in `seconds`.
-fn tallies(net: &Traffic, way: Way, factor: f64, seconds: f64) -> Tallies {
+fn tallies(net: &Traffic, way: TestPath, factor: f64, seconds: f64) -> Tallies {
     if net.test.is_rtt() {
         let rtt_ns = way.rtt_ns / factor;
         let ios = whole(seconds * 1e9 / rtt_ns);
@@ -202,7 +206,7 @@ fn busy(ns: f64, duration_ns: u64) -> HostCpu {
 }
 
 /// One measurement that tells the truth but for the round's stray.
-pub(crate) fn measurement(workload: &Workload, way: Way, round: u32, phase: usize) -> Measurement {
+pub(crate) fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize) -> Measurement {
     let net = workload.net.as_ref().expect("a network's");
     let factor = (0.005 * STRAYS[(round as usize + phase) % STRAYS.len()]).exp();
     let guest = way.name.starts_with("vm");
@@ -268,7 +272,7 @@ pub(crate) fn measurement(workload: &Workload, way: Way, round: u32, phase: usiz
 }
 
 /// A complete run; the first way is the baseline.
-pub(crate) fn run(ways: &[Way], workloads: &[Workload], rounds: u32) -> Run {
+pub(crate) fn run(ways: &[TestPath], workloads: &[Workload], rounds: u32) -> Run {
     let targets = ways.iter().map(|way| target(way.name)).collect();
     let records = ways.iter().map(|way| record(way.name)).collect();
     let measure = |t: usize, workload: &Workload, round, phase| measurement(workload, ways[t], round, phase);

@@ -16,7 +16,7 @@ use iotax_report::{document, html, markdown};
 
 use crate::conclusions::sentences;
 use crate::crossing::{
-    LOOPBACK, VETH, VIRTIO, Way, alone, ladder, measurement, rtt, run, tcp, udp, workload,
+    LOOPBACK, TestPath, VETH, VIRTIO, alone, ladder, measurement, rtt, run, tcp, udp, workload,
 };
 
 pub(crate) fn found(run: &Run) -> Vec<Warning> {
@@ -335,7 +335,7 @@ fn streams_without_packets_are_measured_all_the_same() {
 #[test]
 fn one_throughput_that_is_unlike_the_others_is_flagged_as_such() {
     let mut run = run(&[LOOPBACK, VETH, VIRTIO], &[tcp(Direction::Upload)], 5);
-    let slow = Way { rate: 0.6 * VIRTIO.rate, ..VIRTIO };
+    let slow = TestPath { rate: 0.6 * VIRTIO.rate, ..VIRTIO };
     let odd = measurement(&run.plan.workloads[0], slow, 3, 4);
     let place = run.measurements.iter().position(|m| m.target == VIRTIO.name && m.round == 3).expect("there");
     run.measurements[place] =
@@ -393,7 +393,7 @@ fn interfaces_of_one_name_are_told_apart_by_their_place() {
 #[test]
 fn two_runs_of_a_network_are_held_against_one_another_by_throughput() {
     let before = run(&[VETH, VIRTIO], &[tcp(Direction::Upload), rtt()], 5);
-    let slower = Way { rate: 0.8 * VIRTIO.rate, ..VIRTIO };
+    let slower = TestPath { rate: 0.8 * VIRTIO.rate, ..VIRTIO };
     let mut after = run(&[VETH, slower], &[tcp(Direction::Upload), rtt()], 5);
     (after.id, after.seed) = (22, 9);
     let (one, other) = (Account::of(&before, &judge(&before)), Account::of(&after, &judge(&after)));

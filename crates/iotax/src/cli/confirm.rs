@@ -25,8 +25,7 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
         0 => String::new(),
         done => format!("; {done} measurements are there already"),
     };
-    let is_open = plan.ask().is_some() || plan.wants_rates();
-    let (workloads, rounds) = if is_open {
+    let (workloads, rounds) = if plan.finds_rates() {
         (plan.asked().count(), String::new())
     } else {
         (plan.workloads.len(), format!(" x {}", many(&estimate::rounds(plan), "round")))

@@ -24,11 +24,11 @@ pub(super) struct Destination {
     /// The name that the user gave.
     name: PathBuf,
     mark: Mark,
-    place: Place,
+    place: OutputPlace,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum OutputPlace {
     Stdout,
     /// A pipe, a terminal or a descriptor that the shell opened; written in place.
     Stream,
@@ -39,9 +39,9 @@ enum Place {
 impl Destination {
     /// Refuses a destination that cannot be written or that holds anything but such a result of iotax. Leaves nothing behind.
     pub(super) fn open(name: &Path, mark: Mark) -> Result<Self, Failure> {
-        let place = Place::named(name)?;
+        let place = OutputPlace::named(name)?;
         let this = Self { name: name.to_path_buf(), mark, place };
-        if let Place::File(path) = &this.place {
+        if let OutputPlace::File(path) = &this.place {
             if this.existing(path)?.is_some() {
                 // A read-only result is meant to stay, although the directory's permissions would allow replacing it.
                 OpenOptions::new().append(true).open(path).map(drop).map_err(|error| this.failed(error))?;
@@ -52,7 +52,7 @@ impl Destination {
     }
 
     pub(super) fn is_stdout(&self) -> bool {
-        self.place == Place::Stdout
+        self.place == OutputPlace::Stdout
     }
 
     pub(super) fn name(&self) -> &Path {
@@ -74,7 +74,7 @@ impl Destination {
 
     /// True if it is a file directly in this directory with this extension.
     pub(super) fn is_in(&self, dir: &Path, extension: &str) -> bool {
-        let Place::File(path) = &self.place else { return false };
+        let OutputPlace::File(path) = &self.place else { return false };
         let is_there = fs::canonicalize(dir).is_ok_and(|dir| directory(path) == dir);
         is_there && path.extension().is_some_and(|end| end == extension)
     }
@@ -82,11 +82,11 @@ impl Destination {
     /// Writes the result. A file is replaced atomically after a sync, so that either the old or the new one survives a crash.
     pub(super) fn write(&self, contents: &[u8]) -> Result<(), Failure> {
         match &self.place {
-            Place::Stdout => {
+            OutputPlace::Stdout => {
                 say::document(&String::from_utf8_lossy(contents));
                 Ok(())
             }
-            Place::Stream => match say::document_to(&self.name, contents) {
+            OutputPlace::Stream => match say::document_to(&self.name, contents) {
                 // As for stdout: the reader has read enough.
                 Err(Errno::PIPE) => Ok(()),
                 Err(Errno::CANCELED) => Err(Interrupted)
@@ -94,7 +94,7 @@ impl Destination {
                     .or_exit(Exit::Interrupted),
                 written => written.map_err(|error| self.failed(error.into())),
             },
-            Place::File(path) => {
+            OutputPlace::File(path) => {
                 // Another file may have appeared since the check.
                 let old = self.existing(path)?;
                 let leftovers = |contents: &[u8]| self.mark.stands_in(contents);
@@ -137,7 +137,7 @@ impl Destination {
     }
 }
 
-impl Place {
+impl OutputPlace {
     fn named(name: &Path) -> Result<Self, Failure> {
         let text = name.to_string_lossy();
         let metadata = fs::metadata(name);

@@ -1,6 +1,6 @@
 //! Estimates of a plan's rounds and time before it begins.
 
-use iotax_model::plan::{CurveSpec, Plan};
+use iotax_model::plan::{CurveSpec, Design, Margin, Plan};
 use iotax_model::target::Accel;
 use iotax_model::units::{Nanos, human};
 
@@ -18,23 +18,24 @@ pub(super) fn measurements(plan: &Plan) -> String {
 
 fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
     let least = of(plan.repeat);
-    if plan.until_decided().is_some() {
-        format!("{least} to {}", of(plan.most_rounds()))
-    } else {
-        least.to_string()
+    match of(plan.most_rounds()) {
+        most if most > least => format!("{least} to {most}"),
+        _ => least.to_string(),
     }
 }
 
 /// `about 12 min 05 s`; for a plan that adds rounds also the most: `about 2 min to 10 min`.
 pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
-    if let Some(curve) = plan.curve().filter(|_| plan.wants_rates()) {
-        let set_up = runner::estimate_seconds(plan, 0, 0, accel);
-        return format!("about {}", human::duration(set_up + curve_seconds(plan, curve)));
-    }
-    if let Some(ask) = plan.ask() {
-        let set_up = runner::estimate_seconds(plan, 0, 0, accel);
-        let held = ask.sustain.map_or(0.0, |sustain| sustain.as_secs_f64() * plan.targets.len() as f64);
-        return format!("about {}", human::duration(set_up + ask.time.as_secs_f64() + held));
+    let set_up = || runner::estimate_seconds(plan, 0, 0, accel);
+    match &plan.design {
+        Design::Curve(curve) if plan.wants_rates() => {
+            return format!("about {}", human::duration(set_up() + curve_seconds(plan, curve)));
+        }
+        Design::Ask(ask) => {
+            let held = ask.sustain.map_or(0.0, |sustain| sustain.as_secs_f64() * plan.targets.len() as f64);
+            return format!("about {}", human::duration(set_up() + ask.time.as_secs_f64() + held));
+        }
+        Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) | Design::Watch(_) => {}
     }
     let least = human::duration(runner::estimate_seconds(plan, plan.repeat, done, accel));
     match most_seconds(plan, done, accel) {
@@ -60,38 +61,42 @@ pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Op
     Some(until.max_time.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
 }
 
-/// The looks and the margin in words; absent for a fixed number of rounds with the default margin.
+/// What decides how much is measured, and the margin, in words; absent for a fixed number of rounds with the default margin.
 pub(super) fn design(plan: &Plan) -> Option<String> {
-    if let Some(curve) = plan.curve().filter(|_| plan.wants_rates()) {
-        let points = curve.points_of(plan.targets.len());
-        let range = match (curve.shares.first(), curve.shares.last()) {
-            (Some(least), Some(most)) => format!("{least}% of what it can do to {most}%"),
-            _ => "5% of what it can do to 110%".to_owned(),
-        };
-        let long = match curve.time() {
-            Some(time) => time.to_string(),
-            None if plan.repeat == 1 => "1 round".to_owned(),
-            None => format!("{} rounds", plan.repeat),
-        };
-        return Some(format!(
-            "Each workload is measured without a limit and at up to {points} rates for each target, from {range}, for {long}."
-        ));
-    }
-    if let Some(ask) = plan.ask() {
-        return Some(format!(
+    let margin =
+        || (plan.margin != Margin::default()).then(|| format!("Within {} is the same.", plan.margin));
+    match &plan.design {
+        Design::Curve(curve) if plan.wants_rates() => Some(curve_in_words(plan, curve)),
+        Design::Ask(ask) => Some(format!(
             "Each workload is tried at rates ever closer to the highest one that keeps the conditions, for {}.",
             ask.time
-        ));
-    }
-    let looks: Vec<String> = plan.looks().iter().map(ToString::to_string).collect();
-    match (plan.until_decided(), looks.split_last()) {
-        (Some(_), Some((last, before))) => Some(format!(
-            "Rounds are added until every comparison is decided: looks after {} and {last} rounds, fixed in advance. Within {} is \
-             the same.",
-            before.join(", "),
-            plan.margin
         )),
-        _ => (plan.margin != iotax_model::plan::Margin::default())
-            .then(|| format!("Within {} is the same.", plan.margin)),
+        Design::UntilDecided(_) => {
+            let looks: Vec<String> = plan.looks().iter().map(ToString::to_string).collect();
+            let (last, before) = looks.split_last()?;
+            Some(format!(
+                "Rounds are added until every comparison is decided: looks after {} and {last} rounds, fixed in advance. Within {} is \
+                 the same.",
+                before.join(", "),
+                plan.margin
+            ))
+        }
+        Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => margin(),
     }
+}
+
+fn curve_in_words(plan: &Plan, curve: &CurveSpec) -> String {
+    let points = curve.points_of(plan.targets.len());
+    let range = match (curve.shares.first(), curve.shares.last()) {
+        (Some(least), Some(most)) => format!("{least}% of what it can do to {most}%"),
+        _ => "5% of what it can do to 110%".to_owned(),
+    };
+    let long = match curve.time() {
+        Some(time) => time.to_string(),
+        None if plan.repeat == 1 => "1 round".to_owned(),
+        None => format!("{} rounds", plan.repeat),
+    };
+    format!(
+        "Each workload is measured without a limit and at up to {points} rates for each target, from {range}, for {long}."
+    )
 }

@@ -16,7 +16,7 @@ use super::say::note;
 use super::{Failure, OrExit, csv_dir, usage};
 
 /// The mark of several formats in one text: there is none, as only the first could begin the file.
-const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::Place::Nowhere };
+const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::MarkPosition::Nowhere };
 
 /// The name of stdout as a destination.
 const STDOUT: &str = "-";

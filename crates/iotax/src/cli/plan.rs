@@ -196,7 +196,7 @@ fn devices(plan: &Plan) -> Vec<PathBuf> {
 /// Cells, time and space in one line.
 fn totals(plan: &Plan, space: &[String]) -> String {
     // Of a curve and a search the measurements follow from what the targets can do.
-    let counted = if plan.ask().is_some() || plan.wants_rates() {
+    let counted = if plan.finds_rates() {
         String::new()
     } else {
         format!(" x {} rounds = {} measurements", estimate::rounds(plan), estimate::measurements(plan))

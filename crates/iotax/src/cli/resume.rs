@@ -145,16 +145,22 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Fine);
     }
     let planned = run.plan.cells() * run.plan.repeat as usize;
-    let by_rounds = run.plan.until_decided().is_none() && run.plan.ask().is_none();
-    let searched = run.plan.ask().is_some() && run.state == RunState::Complete;
-    if searched || (by_rounds && run.measurements.len() == planned) {
+    let is_complete = match &run.plan.design {
+        Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => run.measurements.len() == planned,
+        Design::Ask(_) => run.state == RunState::Complete,
+        // The last look says so, above.
+        Design::UntilDecided(_) => false,
+    };
+    if is_complete {
         if run.state != RunState::Complete {
             // It was killed after its last measurement, before its state was stored.
             args.output.store.open()?.set_state(run.id, RunState::Complete).or_exit(Exit::Environment)?;
         }
-        let more =
-            format!("; more rounds: {}", run.command("resume", &format!("--repeat {}", 2 * run.plan.repeat)));
-        say!("run {} has all its measurements{}", run.id, if searched { "" } else { &more });
+        let more = || {
+            format!("; more rounds: {}", run.command("resume", &format!("--repeat {}", 2 * run.plan.repeat)))
+        };
+        let more = if run.plan.ask().is_some() { String::new() } else { more() };
+        say!("run {} has all its measurements{more}", run.id);
         return Ok(Exit::Fine);
     }
     let done = run.measurements.iter().map(|m| (m.target.clone(), m.workload.clone(), m.round)).collect();

@@ -45,7 +45,7 @@ impl Runner<'_> {
             let left = ask.time.0.saturating_sub(spent) / (time / cells.len() as u64).max(1);
             let expected = before + cells.len() + usize::try_from(left)?;
             for (number, cell) in (before + 1..).zip(&cells) {
-                let place = Place { cell: *cell, round, number, expected };
+                let place = Trial { cell: *cell, round, number, expected };
                 missing += self.try_cell(&place, undo_log, store, progress, stop)?;
             }
             if round.is_multiple_of(LOOK_EVERY) {
@@ -87,7 +87,7 @@ impl Runner<'_> {
             for round in 1..=windows {
                 number += 1;
                 missing +=
-                    self.try_cell(&Place { cell, round, number, expected }, undo_log, store, progress, stop)?;
+                    self.try_cell(&Trial { cell, round, number, expected }, undo_log, store, progress, stop)?;
             }
         }
         Ok(missing)
@@ -96,13 +96,13 @@ impl Runner<'_> {
     /// Measures a cell unless it was; 1 if that failed.
     fn try_cell(
         &mut self,
-        place: &Place,
+        place: &Trial,
         undo_log: &mut UndoLog,
         store: &mut Store,
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> anyhow::Result<usize> {
-        let Place { cell, round, number, .. } = *place;
+        let Trial { cell, round, number, .. } = *place;
         if self.is_done(cell, round) {
             return Ok(0);
         }
@@ -173,7 +173,7 @@ fn look(run: &Run, round: u32) -> String {
 }
 
 /// A cell, and where it stands in the run.
-struct Place {
+struct Trial {
     cell: Cell,
     round: u32,
     number: usize,
@@ -181,7 +181,7 @@ struct Place {
     expected: usize,
 }
 
-impl Place {
+impl Trial {
     fn step<'a>(&self, plan: &'a Plan) -> Step<'a> {
         Step {
             round: self.round,

@@ -16,7 +16,7 @@ use iotax_testbed::undo::{Effect, UndoLog};
 
 use super::common_window;
 use super::gate::Entry;
-use super::occurrences::Happenings;
+use super::occurrences::PlannedEvents;
 use super::operations::Operations;
 use super::target::{HostSite, Site, Target};
 use super::window::{self, Part, Performed};
@@ -123,9 +123,9 @@ impl Runner<'_> {
                 operations = Some(ready.context("an operation cannot be carried out")?);
             }
         }
-        let happenings = watch.map(|(watch, workload)| {
+        let events_of_window = watch.map(|(watch, workload)| {
             let names: Vec<&str> = (0..scheduled.len()).map(|place| named(place).as_str()).collect();
-            Happenings {
+            PlannedEvents {
                 events: watch.events_of(workload),
                 operations: operations.as_ref(),
                 window: Duration::from(workload.window()),
@@ -139,8 +139,9 @@ impl Runner<'_> {
                 ),
             }
         });
-        let commands = happenings.as_ref().filter(|happenings| happenings.has_commands());
-        let commands = commands.map(|happenings| Effect::Commands { marker: happenings.marker.clone() });
+        let commands = events_of_window.as_ref().filter(|events_of_window| events_of_window.has_commands());
+        let commands =
+            commands.map(|events_of_window| Effect::Commands { marker: events_of_window.marker.clone() });
         let commands = commands.map(|commands| undo_log.record(commands)).transpose()?;
         // Targets that are measured together have no settings.
         let setting = wanted.first().map_or(usize::MAX, |(target, _)| *target);
@@ -151,10 +152,10 @@ impl Runner<'_> {
             warm_up: prepared.first().map_or(Nanos(0), |first| first.workload.ramp_time),
         };
         let performed = applied.and_then(|()| {
-            window::perform(&mut parts, entry, happenings.as_ref(), &mut self.local, progress)
+            window::perform(&mut parts, entry, events_of_window.as_ref(), &mut self.local, progress)
         });
         let restored = self.settings.restore(undo_log).context("a setting is not as it was");
-        drop(happenings);
+        drop(events_of_window);
         if let Some(commands) = commands {
             // They ended, or were left running.
             let _ = undo_log.commit(commands);

@@ -34,7 +34,7 @@ pub(crate) fn layers<'a>(json: &'a Value, name: &str) -> Vec<&'a str> {
 fn every_format_is_read_and_written_and_leaves_nothing() {
     require!(program "qemu-storage-daemon");
     let lab = Lab::new();
-    let formats = ["raw", "qcow2", "vmdk", "vhdx", "vpc", "vdi", "parallels"];
+    let formats = ["raw", "qcow2", "vmdk", "vhdx", "vpc", "vdi", "parallels", "luks"];
     let stacks =
         formats.map(|format| (format, format!("WORK > {format} file > fuse cache=none aio=threads")));
     let stacks: Vec<(&str, &str)> = stacks.iter().map(|(name, line)| (*name, line.as_str())).collect();

@@ -25,7 +25,7 @@ fn start(lab: &Lab, directory: &Path) -> Child {
 }
 
 /// A way to take a directory away and bring it back.
-trait Way {
+trait Removal {
     fn away(&self);
     fn back(&self);
     /// The path of its contents while it is away; may bring it back for that.
@@ -40,7 +40,7 @@ impl Renamed {
     }
 }
 
-impl Way for Renamed {
+impl Removal for Renamed {
     fn away(&self) {
         fs::rename(&self.0, self.other()).expect("renamed");
     }
@@ -74,7 +74,7 @@ impl Unmounted {
     }
 }
 
-impl Way for Unmounted {
+impl Removal for Unmounted {
     fn away(&self) {
         run("umount", &["-l".as_ref(), self.point.as_path()]);
     }
@@ -101,7 +101,7 @@ fn list(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// A run to whose end the directory is away.
-fn removed_at_the_end(lab: &Lab, directory: &Path, way: &dyn Way) {
+fn removed_at_the_end(lab: &Lab, directory: &Path, way: &dyn Removal) {
     let mut child = start(lab, directory);
     way.away();
     child.wait().expect("ended");
@@ -112,7 +112,7 @@ fn removed_at_the_end(lab: &Lab, directory: &Path, way: &dyn Way) {
 }
 
 /// A run that is killed while the directory is away.
-fn told_until_it_is_back(lab: &Lab, directory: &Path, way: &dyn Way) {
+fn told_until_it_is_back(lab: &Lab, directory: &Path, way: &dyn Removal) {
     let mut child = start(lab, directory);
     way.away();
     child.kill().expect("killed");

@@ -12,7 +12,7 @@ use crate::lab::{Lab, text};
 const SIGKILL: i32 = 9;
 
 /// A lab with a directory that holds a file of the user's, a device of the user's, and one that may be overwritten.
-struct Scene {
+struct LoggedRun {
     lab: Lab,
     mine: Disk,
     before: Vec<u8>,
@@ -21,7 +21,7 @@ struct Scene {
 
 const NOTE: &str = "the user's";
 
-impl Scene {
+impl LoggedRun {
     /// With a plan of one target, in which DEVICE and DIR stand for what it may use.
     fn new(target: &str, device_bytes: u64) -> Option<Self> {
         require!(program "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "wipefs");
@@ -115,7 +115,7 @@ fn sample(lines: u32) -> impl Iterator<Item = u32> {
 
 /// All faults on one kind of target; half of the undo log's `lines` record steps, half their undoing.
 fn all_faults(target: &str, lines: u32) {
-    let Some(scene) = Scene::new(target, 64 << 20) else { return };
+    let Some(scene) = LoggedRun::new(target, 64 << 20) else { return };
     scene.kill_at_lines("kill", lines);
     scene.kill_at_lines("kill-after", lines);
     scene.fail_at_lines(lines);
@@ -141,7 +141,7 @@ fn a_loop_device_over_a_file_in_ext4_on_a_device() {
 fn a_file_in_xfs_and_in_btrfs_on_a_device() {
     for (keys, bytes) in [("type = 'xfs'", 300 << 20), ("type = 'btrfs', nodatacow = true", 120 << 20)] {
         let target = format!("device = 'DEVICE'\nfilesystem = {{ {keys} }}\nfile = {{}}");
-        let Some(scene) = Scene::new(&target, bytes) else { return };
+        let Some(scene) = LoggedRun::new(&target, bytes) else { return };
         scene.kill_at_lines("kill-after", 14);
         scene.finish();
     }
@@ -149,7 +149,7 @@ fn a_file_in_xfs_and_in_btrfs_on_a_device() {
 
 #[test]
 fn a_device_as_it_is_is_blank_again() {
-    let Some(scene) = Scene::new("device = 'DEVICE'", 32 << 20) else { return };
+    let Some(scene) = LoggedRun::new("device = 'DEVICE'", 32 << 20) else { return };
     scene.kill_at_lines("kill", 2);
     scene.finish();
 }
@@ -157,7 +157,7 @@ fn a_device_as_it_is_is_blank_again() {
 #[test]
 fn cleaning_up_can_be_killed_too() {
     let Some(scene) =
-        Scene::new("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 64 << 20)
+        LoggedRun::new("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 64 << 20)
     else {
         return;
     };

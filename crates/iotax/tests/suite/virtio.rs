@@ -20,7 +20,7 @@ fn measurements(json: &Value) -> &[Value] {
 fn every_format_keeps_what_is_written_and_leaves_nothing() {
     require!(program "qemu-storage-daemon");
     let lab = Lab::new();
-    let formats = ["raw", "qcow2", "vmdk", "vhdx", "vpc", "vdi", "parallels"];
+    let formats = ["raw", "qcow2", "vmdk", "vhdx", "vpc", "vdi", "parallels", "luks"];
     let stacks =
         formats.map(|format| (format, format!("WORK > {format} file > virtio cache=none aio=threads")));
     let stacks: Vec<(&str, &str)> = stacks.iter().map(|(name, line)| (*name, line.as_str())).collect();

@@ -191,6 +191,16 @@ fn unsafe_in_its_place(source: &Source) -> Vec<String> {
     vec![format!("{}: unsafe belongs to {} alone", source.path, UNSAFE_CRATES.join(" and "))]
 }
 
+/// Names that say nothing of what a type is. Each had several meanings.
+const RETIRED: [&str; 5] = ["Told", "Way", "Scene", "Happenings", "Sighting"];
+
+fn no_retired_names(source: &Source) -> Vec<String> {
+    let is_retired =
+        |name: &&str| ["struct", "enum", "trait", "type"].iter().any(|kind| source.has(&[kind, name]));
+    let found = RETIRED.into_iter().filter(is_retired);
+    found.map(|name| format!("{}: a type {name}: name it for what it is", source.path)).collect()
+}
+
 /// A lint is silenced where it is expected, with a reason.
 fn no_allow(source: &Source) -> Vec<String> {
     if !source.has(&["[", "allow", "("]) {
@@ -370,8 +380,15 @@ fn the_house_is_tidy() {
         sources.len() > 20 && paths.iter().any(|path| path == "Cargo.lock"),
         "the wrong place: {paths:?}"
     );
-    let rules =
-        [room_walls, nobody_imports_cli, file_length, unsafe_in_its_place, no_allow, printed_in_one_place];
+    let rules = [
+        room_walls,
+        nobody_imports_cli,
+        file_length,
+        unsafe_in_its_place,
+        no_retired_names,
+        no_allow,
+        printed_in_one_place,
+    ];
     for rule in rules {
         wrong.extend(sources.iter().flat_map(rule));
     }
@@ -450,6 +467,13 @@ mod each_rule_can_fail {
         );
         assert_eq!(check("crates/engine/src/a.rs", "unsafe fn f() {}"), 0);
         assert_eq!(check("crates/netperf/src/a.rs", "unsafe fn f() {}"), 0);
+    }
+
+    #[test]
+    fn retired_names_are_found() {
+        let wrong = |text: &str| no_retired_names(&Source::new("src/a.rs", text)).len();
+        assert_eq!(wrong("struct Told; fn told() {} use other::Way;"), 1);
+        assert_eq!(wrong("enum Direction {} // struct Way"), 0);
     }
 
     #[test]

@@ -112,6 +112,12 @@ impl CurveSpec {
 }
 
 impl Plan {
+    /// Returns whether the rates, and so the number of measurements, follow from what is measured.
+    #[must_use]
+    pub fn finds_rates(&self) -> bool {
+        self.ask().is_some() || self.wants_rates()
+    }
+
     /// Returns whether rates are still to be placed.
     #[must_use]
     pub fn wants_rates(&self) -> bool {

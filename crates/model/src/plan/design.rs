@@ -77,6 +77,15 @@ impl Plan {
         }
     }
 
+    /// Returns whether what is read first is how targets compare: of a search it is a rate, of a watch what an event cost.
+    #[must_use]
+    pub const fn compares_targets(&self) -> bool {
+        match &self.design {
+            Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) => true,
+            Design::Ask(_) | Design::Watch(_) => false,
+        }
+    }
+
     /// Returns whether targets are compared round by round, so that more rounds tell more.
     #[must_use]
     pub const fn goes_by_rounds(&self) -> bool {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use toml::{Table, Value};
 
-use super::{Margin, Plan};
+use super::{Design, Margin, Plan};
 use crate::workload::{KEYS, WorkloadKeys};
 
 /// Keys of a workload that are always written, even with default values.
@@ -40,26 +40,20 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     if let Some(seed) = plan.seed {
         line(format_args!("seed = {}", Value::try_from(seed)?));
     }
-    if let Some(until) = plan.until_decided() {
-        line(format_args!("\n# Rounds are added until every comparison is decided\n[until_decided]"));
-        for (key, value) in &Table::try_from(until)? {
-            line(format_args!("{key} = {value}"));
+    let (head, table) = match &plan.design {
+        Design::FixedRounds => ("", Table::new()),
+        Design::UntilDecided(until) => {
+            ("# Rounds are added until every comparison is decided\n[until_decided]", Table::try_from(until)?)
         }
-    }
-
-    let curve = plan.curve().map(Table::try_from).transpose()?;
-    let ask = plan.ask().map(Table::try_from).transpose()?;
-    let watch = plan.watch().map(Table::try_from).transpose()?;
-    for (head, table) in [
-        ("# Latency against offered load\n[curve]", curve),
-        ("# The highest rate that keeps the conditions\n[ask]", ask),
-        ("# What happens during each measurement\n[watch]", watch),
-    ] {
-        let Some(table) = table else { continue };
+        Design::Curve(curve) => ("# Latency against offered load\n[curve]", Table::try_from(curve)?),
+        Design::Ask(ask) => ("# The highest rate that keeps the conditions\n[ask]", Table::try_from(ask)?),
+        Design::Watch(watch) => ("# What happens during each measurement\n[watch]", Table::try_from(watch)?),
+    };
+    if !head.is_empty() {
         line(format_args!("\n{head}"));
-        for (key, value) in &table {
-            line(format_args!("{key} = {value}"));
-        }
+    }
+    for (key, value) in &table {
+        line(format_args!("{key} = {value}"));
     }
 
     let noise = plan.neighbours.iter().map(|neighbour| &neighbour.workload);

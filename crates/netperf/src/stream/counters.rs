@@ -28,7 +28,7 @@ pub(crate) struct Counters {
     begin: AtomicU64,
     /// The shortest gap that is one, if that is longer than usual.
     shortest: AtomicU64,
-    /// A [`Way`]; 0 before there is one.
+    /// A [`SendMethod`]; 0 before there is one.
     way: AtomicU8,
     gaps: Mutex<Vec<GapSpan>>,
 }
@@ -52,14 +52,14 @@ pub(crate) struct Snapshot {
 
 /// The way of datagrams between the program and the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SendMethod {
     /// One by one, several with a call.
     Many = 1,
     /// Joined, and cut by the kernel (UDP_SEGMENT, UDP_GRO).
     Segmented = 2,
 }
 
-impl Way {
+impl SendMethod {
     /// In words, of datagrams that are sent or received.
     pub(crate) const fn words(self, sends: bool) -> &'static str {
         match (self, sends) {
@@ -162,16 +162,16 @@ impl Counters {
     }
 
     /// The way that datagrams went; `None` for TCP, and before the first one.
-    pub(crate) fn way(&self) -> Option<Way> {
+    pub(crate) fn way(&self) -> Option<SendMethod> {
         match self.way.load(Ordering::Relaxed) {
             0 => None,
-            1 => Some(Way::Many),
-            _ => Some(Way::Segmented),
+            1 => Some(SendMethod::Many),
+            _ => Some(SendMethod::Segmented),
         }
     }
 
     #[inline]
-    pub(super) fn went(&self, way: Way) {
+    pub(super) fn went(&self, way: SendMethod) {
         self.way.store(way as u8, Ordering::Relaxed);
     }
 

@@ -15,11 +15,11 @@ const LONG: usize = 78;
 
 /// Steps with the same name and the same verdicts; at least one.
 struct Layer<'a> {
-    places: Vec<Place<'a>>,
+    places: Vec<StepOfTable<'a>>,
 }
 
 /// A step and its comparisons by each workload's headline metric, in the plan's order.
-struct Place<'a> {
+struct StepOfTable<'a> {
     edge: &'a Edge,
     comparisons: Vec<&'a Comparison>,
     /// The comparisons by host CPU time per I/O.
@@ -48,7 +48,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
         let workloads = run.plan.workloads.iter();
         let on_disk = workloads.filter(|workload| !workload.kind().is_network());
         let cpu = on_disk.filter_map(|workload| judgement.step(&workload.name, edge, Metric::CPU_PER_IO));
-        let place = Place { edge, comparisons, cpu: cpu.collect() };
+        let place = StepOfTable { edge, comparisons, cpu: cpu.collect() };
         match layers.iter_mut().find(|layer| layer.is_like(&place)) {
             Some(layer) => layer.places.push(place),
             None => layers.push(Layer { places: vec![place] }),
@@ -66,14 +66,14 @@ fn said(comparison: &Comparison) -> Said {
     }
 }
 
-impl Place<'_> {
+impl StepOfTable<'_> {
     fn said(&self) -> Vec<(&str, Said)> {
         self.comparisons.iter().map(|c| (c.workload.as_str(), said(c))).collect()
     }
 }
 
 impl Layer<'_> {
-    fn is_like(&self, place: &Place<'_>) -> bool {
+    fn is_like(&self, place: &StepOfTable<'_>) -> bool {
         let first = &self.places[0];
         first.edge.name == place.edge.name && first.said() == place.said()
     }
@@ -132,7 +132,7 @@ impl Layer<'_> {
 
     /// `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
     fn part(&self, run: &Run, kind: Said, brief: bool) -> String {
-        let of_kind = |place: &Place<'_>| -> Vec<f64> {
+        let of_kind = |place: &StepOfTable<'_>| -> Vec<f64> {
             place.comparisons.iter().filter(|c| said(c) == kind).map(|c| c.ratio.mean).collect()
         };
         let ratios: Vec<f64> = self.places.iter().flat_map(of_kind).collect();

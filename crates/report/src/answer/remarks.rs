@@ -62,7 +62,7 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let said = |found: &(WarningKind, Vec<&Warning>)| finding(run, found.0, &found.1);
     let mut lines: Vec<String> = grave.into_iter().map(said).collect();
     // A search says itself how certain it is.
-    let compares = run.plan.ask().is_none() && run.plan.watch().is_none();
+    let compares = run.plan.compares_targets();
     let open = open(run, judgement).into_iter().filter(|_| compares);
     lines.extend(lost(run).chain(failed(run, judgement)).chain(open));
     lines.extend(others.into_iter().map(said));

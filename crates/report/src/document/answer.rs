@@ -32,13 +32,13 @@ fn short(run: &Run, judgement: &Judgement) -> Page {
         return super::run::whole(run, judgement);
     }
     let curves = curves(run);
-    if alone && curves.is_empty() && run.plan.ask().is_none() && run.plan.watch().is_none() {
+    if alone && curves.is_empty() && run.plan.compares_targets() {
         return bench(run, judgement);
     }
     let answer = Answer::of(run, judgement);
     let mut page = Page::default();
     page.add(Part::Head(head(run)));
-    if run.plan.ask().is_some() || run.plan.watch().is_some() {
+    if !run.plan.compares_targets() {
         page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
         super::ask::add(&mut page, run, false);
         super::watch::add(&mut page, run, false);

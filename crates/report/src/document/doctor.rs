@@ -1,6 +1,6 @@
 //! The findings of a doctor, and its rules.
 
-use iotax_doctor::{Finding, Rule, Sighting, Sureness};
+use iotax_doctor::{Finding, Rule, Sureness, Violation};
 use iotax_model::survey::{MachineSetup, Survey};
 use iotax_model::units::human::listed;
 
@@ -13,11 +13,11 @@ pub fn doctor(subject: &str, survey: &Survey, findings: &[Finding]) -> Page {
     let mut parts = vec![Part::Sentence(format!("{subject}: {}", ended(&headline(survey, findings))))];
     for same in by_rule(findings) {
         let Rule { id, sureness, title, why, source, .. } = same[0].rule;
-        let places: Vec<String> = same.iter().map(|finding| finding.sighting.place.clone()).collect();
+        let places: Vec<String> = same.iter().map(|finding| finding.violation.place.clone()).collect();
         parts.push(Part::Head(format!("{}: {title} ({}, {id})", listed_briefly(&places), sureness.title())));
-        let mut lines = each(&same, |sighting| format!("seen: {} ({})", sighting.seen, sighting.source));
+        let mut lines = each(&same, |violation| format!("seen: {} ({})", violation.seen, violation.source));
         lines.push(format!("why: {why} [{source}]"));
-        lines.extend(each(&same, |sighting| format!("remedy: {}", sighting.remedy)));
+        lines.extend(each(&same, |violation| format!("remedy: {}", violation.remedy)));
         parts.push(Part::Lines(lines));
     }
     parts.push(Part::Sentence(looked_at(survey)));
@@ -41,13 +41,13 @@ fn by_rule(findings: &[Finding]) -> Vec<Vec<&Finding>> {
 }
 
 /// A line for each place, but one for those whose lines differ in the place's name alone.
-fn each(findings: &[&Finding], line: impl Fn(&Sighting) -> String) -> Vec<String> {
+fn each(findings: &[&Finding], line: impl Fn(&Violation) -> String) -> Vec<String> {
     let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
-    for Finding { sighting, .. } in findings {
-        let text = line(sighting);
-        let pattern = text.replace(&sighting.place, "\0");
+    for Finding { violation, .. } in findings {
+        let text = line(violation);
+        let pattern = text.replace(&violation.place, "\0");
         match lines.iter_mut().find(|(known, ..)| *known == pattern) {
-            Some((_, _, others)) => others.push(sighting.place.clone()),
+            Some((_, _, others)) => others.push(violation.place.clone()),
             None => lines.push((pattern, text, Vec::new())),
         }
     }
@@ -150,7 +150,7 @@ mod tests {
         let rule = iotax_doctor::rules::all().next().expect("a rule");
         let of = |place: &str, seen: &str, remedy: &str| Finding {
             rule,
-            sighting: Sighting {
+            violation: Violation {
                 place: place.into(),
                 seen: seen.into(),
                 source: format!("/sys/block/{place}/x"),

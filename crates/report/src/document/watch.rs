@@ -7,7 +7,7 @@ use crate::watch::{
     is_repeated, is_side_by_side, recovery, recovery_of_price, sentences, side_by_side, sights, summary,
     timeouts, verdict, verdicts_of_all,
 };
-use iotax_analysis::watch::{Effect, Episode, Price, Sighting, episodes, prices};
+use iotax_analysis::watch::{Effect, Episode, Price, SeenEvent, episodes, prices};
 use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
@@ -186,8 +186,8 @@ fn add_sights(page: &mut Page, episode: &Episode<'_>) {
 /// What was seen, or how much of it there is and where.
 fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
     if in_full {
-        let line = |one: Sighting<'_>| {
-            let Sighting { at_ns, source, text, .. } = one;
+        let line = |one: SeenEvent<'_>| {
+            let SeenEvent { at_ns, source, text, .. } = one;
             format!("{}, {source}: {text}", human::time(at_ns as f64))
         };
         let lines: Vec<String> = episode.seen().map(line).collect();
@@ -197,7 +197,7 @@ fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
         }
         return;
     }
-    let of_kernel = episode.seen().filter(Sighting::is_of_kernel).count();
+    let of_kernel = episode.seen().filter(SeenEvent::is_of_kernel).count();
     let others = episode.seen().filter(|one| !one.is_of_kernel() && !one.is_mark()).count();
     let parts = [(of_kernel, "line", " of the kernel's log"), (others, "other change", "")];
     let parts = parts.into_iter().filter(|(count, ..)| *count > 0);

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Axis, Cell, Chart, Place, Plot, Unit};
+use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use super::{COLOURS, colours};
 use crate::ask::{heading, sentences};
 use iotax_analysis::ask::{Answers, Found, answers};
@@ -22,7 +22,7 @@ pub(super) fn sections(run: &Run) -> Markup {
                     @for slo in &ask.slo {
                         @if let Slo::Percentile { most, .. } | Slo::Mean { most } = slo {
                             (chart(run, ask, &answers, slo, *most)
-                                .figure(Place { run: run.id, workload: &answers.work.name, number }))
+                                .figure(ChartId { run: run.id, workload: &answers.work.name, number }))
                         }
                     }
                 }

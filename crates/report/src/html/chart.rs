@@ -227,7 +227,7 @@ pub(super) struct Chart {
 
 /// The run and workload that a chart belongs to, for the names of files and anchors.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct ChartId<'a> {
     pub(super) run: i64,
     pub(super) workload: &'a str,
     /// The workload's number in the plan: its name may be anything.
@@ -236,16 +236,16 @@ pub(super) struct Place<'a> {
 
 impl Chart {
     /// The figure; nothing without rows.
-    pub(super) fn figure(&self, place: Place<'_>) -> Markup {
+    pub(super) fn figure(&self, place: ChartId<'_>) -> Markup {
         self.drawn(place, self.has_legend())
     }
 
     /// The figure on a page whose [`legend`] stands once, above all charts.
-    pub(super) fn figure_below_legend(&self, place: Place<'_>) -> Markup {
+    pub(super) fn figure_below_legend(&self, place: ChartId<'_>) -> Markup {
         self.drawn(place, false)
     }
 
-    fn drawn(&self, place: Place<'_>, has_legend: bool) -> Markup {
+    fn drawn(&self, place: ChartId<'_>, has_legend: bool) -> Markup {
         if self.rows.is_empty() {
             return html! {};
         }
@@ -363,7 +363,7 @@ mod tests {
     }
 
     fn figure(chart: &Chart) -> String {
-        chart.figure(Place { run: 17, workload: "a/../b <c>", number: 3 }).into_string()
+        chart.figure(ChartId { run: 17, workload: "a/../b <c>", number: 3 }).into_string()
     }
 
     #[test]

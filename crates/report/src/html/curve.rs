@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Axis, Cell, Chart, Place, Plot, Unit};
+use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use super::{colours, taxes};
 use crate::curve::{LEGEND, heading, sentences};
 use iotax_analysis::Judgement;
@@ -15,7 +15,7 @@ pub(super) fn sections(run: &Run, judgement: &Judgement, works: &[Curves<'_>]) -
 }
 
 fn section(run: &Run, judgement: &Judgement, curves: &Curves<'_>, number: usize) -> Markup {
-    let here = Place { run: run.id, workload: &curves.work.name, number };
+    let here = ChartId { run: run.id, workload: &curves.work.name, number };
     let points = curves.targets.iter().flat_map(|curve| &curve.points);
     let mut workloads = vec![curves.work];
     for point in points {

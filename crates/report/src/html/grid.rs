@@ -6,7 +6,7 @@ use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::COLOURS;
-use super::chart::{Axis, Cell, Chart, Place, Plot, Unit};
+use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use crate::grid::{LEGEND, heading, sentence, shares};
 
 /// A section for each.
@@ -16,7 +16,7 @@ pub(super) fn sections(run: &Run, grids: &[Grid<'_>]) -> Markup {
             section id=(format!("g{number}")) {
                 h2 { (heading(grid)) }
                 @if let Some(sentence) = sentence(grid) { p { (sentence) } }
-                (chart(grid).figure(Place { run: run.id, workload: &format!("{}-grid", grid.target), number }))
+                (chart(grid).figure(ChartId { run: run.id, workload: &format!("{}-grid", grid.target), number }))
                 p.note { (LEGEND) }
             }
         }

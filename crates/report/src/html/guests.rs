@@ -4,7 +4,7 @@ use iotax_model::Workload;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
-use super::chart::{Across, Cell, Chart, Panel, Place, Plot, file_name};
+use super::chart::{Across, Cell, Chart, ChartId, Panel, Plot, file_name};
 use super::colour;
 use super::latency::logarithmic;
 use crate::figure::{UNKNOWN, evenness, or_unknown, rate};
@@ -16,7 +16,7 @@ use iotax_model::Run;
 const SHOWN: [Metric; 3] = [Metric::LATENCY_P50, Metric::LATENCY_P99, Metric::LATENCY_P99_9];
 
 /// The tables and charts; nothing if every target was a single guest without neighbours.
-pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>, on: &Workload) -> Markup {
+pub(super) fn several(run: &Run, judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let all_of =
         |of| judgement.groups.iter().filter(move |crowd| crowd.workload == workload && crowd.of == of);

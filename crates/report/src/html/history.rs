@@ -4,7 +4,7 @@ use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, History, Track};
 use maud::{Markup, html};
 
-use super::chart::{Across, Axis, Cell, Chart, Panel, Place, Plot, Unit, legend};
+use super::chart::{Across, Axis, Cell, Chart, ChartId, Panel, Plot, Unit, legend};
 use super::{COLOURS, shown};
 
 /// The height of a chart's panel, in pixels.
@@ -33,7 +33,7 @@ pub fn history(accounts: &[Account], history: &History, metric: Metric) -> Marku
         @if colours.len() > 1 { (legend(&colours)) }
         @for (number, workload) in (1..).zip(workloads) {
             @let of: Vec<&Track> = tracks.iter().filter(|track| track.workload == workload).copied().collect();
-            (chart(accounts, &of, &colours, metric).figure_below_legend(Place { run: last, workload, number }))
+            (chart(accounts, &of, &colours, metric).figure_below_legend(ChartId { run: last, workload, number }))
         }
     })
 }

@@ -5,14 +5,14 @@ use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::bars::{Stack, stacks};
-use super::chart::{Chart, Place};
+use super::chart::{Chart, ChartId};
 use crate::figure::{cpu_unit, or_unknown};
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::latency_breakdown::View;
 use iotax_analysis::{CpuByRole, Judgement, LatencyBreakdown, Metric};
 
 /// Both charts and their tables; nothing if no guest was measured from inside and no role could be told apart.
-pub(super) fn section(judgement: &Judgement, here: Place<'_>, on: &Workload) -> Markup {
+pub(super) fn section(judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let mut insides: Vec<&LatencyBreakdown> =
         judgement.latency_breakdowns.iter().filter(|i| i.workload == workload).collect();

@@ -26,13 +26,14 @@ mod verdict;
 mod watch;
 mod workload;
 
+use iotax_model::plan::Design;
 use iotax_model::record::TargetRecord;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 use iotax_model::visible;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use chart::{Cell, Place};
+use chart::{Cell, ChartId};
 pub use trend::trend;
 
 use super::figure::counted;
@@ -112,7 +113,7 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
     let curves = iotax_analysis::curve::curves(run);
     let grids = iotax_analysis::curve::grids(&curves);
     let each = tests.is_empty() && curves.is_empty() && run.plan.ask().is_none();
-    let plain = curves.is_empty() && run.plan.ask().is_none() && run.plan.watch().is_none();
+    let plain = curves.is_empty() && run.plan.compares_targets();
     html! {
         main id="main" tabindex="-1" {
             (head(run))
@@ -156,22 +157,20 @@ fn colours(run: &Run, rows: &[Vec<Cell>]) -> Vec<(String, String)> {
 }
 
 /// The place of a workload's charts.
-fn place<'a>(run: &Run, workload: &'a str) -> Place<'a> {
+fn place<'a>(run: &Run, workload: &'a str) -> ChartId<'a> {
     let number = run.plan.workloads.iter().position(|w| w.name == workload).unwrap_or_default();
-    Place { run: run.id, workload, number: number + 1 }
+    ChartId { run: run.id, workload, number: number + 1 }
 }
 
 /// The number of rounds; for a run that adds rounds, the number so far and the most.
 fn rounds(run: &Run) -> String {
     let all = counted(run.plan.most_rounds(), "round");
     let there = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
-    if run.plan.ask().is_some() {
-        return counted(there, "round");
+    match &run.plan.design {
+        Design::Ask(_) => counted(there, "round"),
+        Design::UntilDecided(_) => format!("{there} of at most {all}"),
+        Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => all,
     }
-    if run.plan.until_decided().is_none() {
-        return all;
-    }
-    format!("{there} of at most {all}")
 }
 
 fn head(run: &Run) -> Markup {

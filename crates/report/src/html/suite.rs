@@ -4,7 +4,7 @@ use iotax_model::suite::SuiteShape;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
-use super::chart::{Across, Axis, Cell, Chart, Panel, Place, Plot, Unit};
+use super::chart::{Across, Axis, Cell, Chart, ChartId, Panel, Plot, Unit};
 use super::{colour, colours, surface, taxes};
 use crate::figure::or_unknown;
 use crate::sweep::{self, Map};
@@ -18,7 +18,7 @@ pub(super) fn sections(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> 
 }
 
 fn section(run: &Run, judgement: &Judgement, test: &Test<'_>, number: usize) -> Markup {
-    let here = Place { run: run.id, workload: test.name, number };
+    let here = ChartId { run: run.id, workload: test.name, number };
     let remarks = run.plan.known_suite().into_iter().flat_map(|suite| suite.remarks_on(test.name));
     let remarks: Vec<&str> = remarks.collect();
     html! {
@@ -159,7 +159,7 @@ fn latency_by_rate(run: &Run, test: &Test<'_>) -> Chart {
 }
 
 /// A map and a surface of one target.
-fn maps(run: &Run, test: &Test<'_>, course: &TargetSeries<'_>, here: Place<'_>) -> Markup {
+fn maps(run: &Run, test: &Test<'_>, course: &TargetSeries<'_>, here: ChartId<'_>) -> Markup {
     let map = Map::of(course);
     html! {
         @if run.plan.targets.len() > 1 {

@@ -2,7 +2,7 @@
 
 use maud::Markup;
 
-use super::chart::{Axis, Cell, Chart, Panel, Place, Plot, Unit};
+use super::chart::{Axis, Cell, Chart, ChartId, Panel, Plot, Unit};
 use crate::figure::change_with;
 use crate::sentences::trend::{cell, changed, run};
 use iotax_analysis::metric::Unit as MetricUnit;
@@ -82,5 +82,5 @@ pub fn trend(runs: &[PastRun], trend: &Trend, number: usize) -> Markup {
         },
     };
     let newest = runs.last().map_or(0, |run| run.id);
-    chart.figure(Place { run: newest, workload: &trend.workload.name, number })
+    chart.figure(ChartId { run: newest, workload: &trend.workload.name, number })
 }

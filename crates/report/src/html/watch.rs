@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::COLOURS;
-use super::chart::{Axis, Cell, Chart, Panel, Place, Plot, Unit};
+use super::chart::{Axis, Cell, Chart, ChartId, Panel, Plot, Unit};
 use crate::figure::{UNKNOWN, change_with};
 use crate::watch::{
     LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, from_to, gap_from_to, heading, heading_of_all,
@@ -49,7 +49,7 @@ pub(super) fn sections(run: &Run) -> Markup {
                 }
                 (events(episode))
                 (of_timeouts(episode))
-                (chart(run, episode).figure(Place { run: run.id, workload: &format!("{}-watch", episode.measurement.target), number }))
+                (chart(run, episode).figure(ChartId { run: run.id, workload: &format!("{}-watch", episode.measurement.target), number }))
                 (layers(episode))
                 (seen(episode))
             }

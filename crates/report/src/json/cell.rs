@@ -9,7 +9,7 @@ use super::{any, filled, high, low, metrics, number, object};
 use iotax_analysis::amplification::{Level, Passed};
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::Fairness;
-use iotax_analysis::network::{Hop, Way};
+use iotax_analysis::network::{Hop, StreamTotals};
 use iotax_analysis::{
     CpuByRole, Failure, GroupFairness, Judgement, LatencyBreakdown, MemberKind, Metric, NeighbourLoad,
     Network, Summary, Timing,
@@ -103,7 +103,7 @@ fn packets(network: &Network) -> Value {
     ])
 }
 
-fn way(way: &Way) -> Value {
+fn way(way: &StreamTotals) -> Value {
     let rtt = way.rtt_ns.map(|[min, mean, max]| {
         object([("min", number(Some(min))), ("mean", number(Some(mean))), ("max", number(Some(max)))])
     });

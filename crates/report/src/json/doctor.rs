@@ -27,18 +27,18 @@ pub fn document(subject: &str, survey: &Survey, findings: &[Finding]) -> Value {
 
 fn finding(finding: &Finding) -> Value {
     let rule = finding.rule;
-    let sighting = &finding.sighting;
+    let violation = &finding.violation;
     let text = |text: &str| Some(Value::from(text));
     object([
         ("rule", text(rule.id)),
         ("subject", text(rule.subject.word())),
         ("sureness", text(rule.sureness.word())),
         ("title", text(rule.title)),
-        ("place", text(&sighting.place)),
-        ("seen", text(&sighting.seen)),
-        ("evidence", text(&sighting.source)),
+        ("place", text(&violation.place)),
+        ("seen", text(&violation.seen)),
+        ("evidence", text(&violation.source)),
         ("why", text(rule.why)),
-        ("remedy", text(&sighting.remedy)),
+        ("remedy", text(&violation.remedy)),
         ("source", text(rule.source)),
     ])
 }

@@ -12,6 +12,7 @@ pub mod trend;
 pub(crate) use next_step::next_step;
 pub(crate) use open::lost;
 
+use iotax_model::plan::Design;
 use iotax_model::verify_errors::Findings;
 
 use crate::figure::{counted, listed_briefly};
@@ -25,12 +26,12 @@ use iotax_model::{Run, RunState};
 pub fn unfinished(run: &Run) -> Option<String> {
     let there = run.measurements.len() as u64;
     let planned = u64::from(run.plan.most_rounds()) * run.plan.cells() as u64;
-    let at_most = if run.plan.until_decided().is_some() { "at most " } else { "" };
-    // Nobody knows how many a search takes.
-    let measured = if run.plan.ask().is_some() {
-        counted(there, "measurement")
-    } else {
-        format!("{there} of {at_most}{}", counted(planned, "measurement"))
+    let of_planned = |at_most: &str| format!("{there} of {at_most}{}", counted(planned, "measurement"));
+    let measured = match &run.plan.design {
+        // Nobody knows how many a search takes.
+        Design::Ask(_) => counted(there, "measurement"),
+        Design::UntilDecided(_) => of_planned("at most "),
+        Design::FixedRounds | Design::Curve(_) | Design::Watch(_) => of_planned(""),
     };
     let id = run.id;
     let state = match run.state {
@@ -50,11 +51,11 @@ pub fn unfinished(run: &Run) -> Option<String> {
 /// In a closed loop latency and IOPS say the same: costs are those of the mean latency, and what is open is the figure of the table.
 #[must_use]
 pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
-    if run.plan.ask().is_some() {
-        return crate::ask::all(run);
-    }
-    if run.plan.watch().is_some() {
-        return crate::watch::all(run);
+    match &run.plan.design {
+        Design::Ask(_) => return crate::ask::all(run),
+        Design::Watch(_) => return crate::watch::all(run),
+        // Rates that a plan gives make curves in any of these.
+        Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) => {}
     }
     let curves = iotax_analysis::curve::curves(run);
     if !curves.is_empty() {

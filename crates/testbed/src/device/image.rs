@@ -6,16 +6,16 @@ use std::os::unix::fs::FileExt;
 
 /// The offset of a format's magic number.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum MagicOffset {
     Start(u64),
     /// Bytes before the end.
     End(u64),
 }
 
-use Place::{End, Start};
+use MagicOffset::{End, Start};
 
 /// From the formats' specifications, or from QEMU's block drivers.
-const MARKS: [(&str, Place, &[u8]); 16] = [
+const MARKS: [(&str, MagicOffset, &[u8]); 16] = [
     // qcow and qcow2 share the magic number; the version follows it.
     ("qcow2", Start(0), b"QFI\xfb"),
     ("QED", Start(0), b"QED\0"),

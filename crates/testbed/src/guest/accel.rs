@@ -96,7 +96,7 @@ pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String
     if let Some(reason) = no_device() {
         return Ok(Some(reason));
     }
-    let place = Place::make(run_dir.join("kvm-probe"))?;
+    let place = ScratchDirectory::make(run_dir.join("kvm-probe"))?;
     let arguments = command::arguments(&QemuMachine {
         marker,
         spec: &GuestSpec::default(),
@@ -132,9 +132,9 @@ pub fn obstacle(probe: Probe<'_>, interrupt: &Interrupt) -> Result<Option<String
 }
 
 /// A directory that is removed with its contents.
-struct Place(PathBuf);
+struct ScratchDirectory(PathBuf);
 
-impl Place {
+impl ScratchDirectory {
     fn make(path: PathBuf) -> Result<Self, GuestError> {
         match fs::create_dir(&path) {
             Ok(()) => Ok(Self(path)),
@@ -143,7 +143,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         // The caller removes the parent directory anyway.
         let _ = fs::remove_dir_all(&self.0);

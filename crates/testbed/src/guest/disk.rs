@@ -5,7 +5,7 @@ use iotax_model::target::{Aio, Bus, CacheMode, Discard, Format, GuestSpec, Machi
 use iotax_model::units::Bytes;
 use serde_json::{Value, json};
 
-use super::image::Image;
+use super::image::{Image, SECRET, secret_option};
 
 /// QEMU's id of the disk device.
 pub const DISK: &str = "disk0";
@@ -42,6 +42,9 @@ impl GuestDisk<'_> {
         for number in 0..spec.iothreads() {
             add("-object", format!("iothread,id={}", iothread(number)));
         }
+        if self.is_encrypted() {
+            add("-object", secret_option());
+        }
         add("-blockdev", self.node(&node_name(0), spec).to_string());
         let mut devices = devices(spec);
         if let Some(disk) = devices.last_mut()
@@ -54,6 +57,12 @@ impl GuestDisk<'_> {
             add("-device", device.to_string());
         }
         arguments
+    }
+
+    /// Returns whether opening it takes the key.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.chain.iter().any(|image| image.format == Format::Luks)
     }
 
     /// The block node of a guest's disk.
@@ -91,6 +100,9 @@ impl GuestDisk<'_> {
             }
             if depth == 0 {
                 node["node-name"] = json!(name);
+            }
+            if image.format == Format::Luks {
+                node["key-secret"] = json!(SECRET);
             }
             if image.format == Format::Qcow2 {
                 // Null means no backing file, and stops QEMU from looking for one.

@@ -61,6 +61,17 @@ pub struct DevicePart {
     pub writable: bool,
 }
 
+/// QEMU's name for the key of an encrypted image.
+pub(crate) const SECRET: &str = "secret0";
+
+/// The key: what iotax fills an image with is no secret.
+pub(crate) const KEY: &str = "iotax";
+
+/// The value of `-object` that makes the key known.
+pub(crate) fn secret_option() -> String {
+    format!("secret,id={SECRET},data={KEY}")
+}
+
 /// Creates an image with `size` guest-visible bytes. The file must not exist. qemu-img holds the run's lock. An interrupt stops it: full
 /// preallocation may take minutes.
 pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> Result<(), ImageError> {
@@ -70,10 +81,15 @@ pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> 
         // Otherwise its length is rounded to whole cylinders.
         Format::Vpc => "force_size=on".into(),
         Format::Vmdk | Format::Vhdx | Format::Vdi | Format::Parallels => String::new(),
+        // Guessing the key of what is random anyway need not take long.
+        Format::Luks => format!("key-secret={SECRET},iter-time=10"),
     };
     let size = size.0.to_string();
     let given = if options.is_empty() { vec![] } else { vec!["-o", options.as_str()] };
-    let arguments = ["create", "-q", "-f", file.format.word()].into_iter().chain(given).map(OsStr::new);
+    let secret = secret_option();
+    let key = if file.format == Format::Luks { vec!["--object", secret.as_str()] } else { vec![] };
+    let arguments = ["create", "-q"].into_iter().chain(key).chain(["-f", file.format.word()]).chain(given);
+    let arguments = arguments.map(OsStr::new);
     make(path, lock, arguments.chain([path.as_os_str(), size.as_ref()]))
 }
 
@@ -219,8 +235,21 @@ const fn there() -> bool {
 
 /// The extents of an image. Reads only tables, even while a guest has the image open.
 pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> {
-    let arguments = ["map", "-U", "--output=json", "-f", format.word()].map(OsStr::new);
-    let text = qemu_img("map", path, arguments.into_iter().chain([path.as_os_str()]))?;
+    let arguments = ["map", "-U", "--output=json"].map(OsStr::new).into_iter();
+    let text = if format == Format::Luks {
+        // A comma in a name is written twice.
+        let name = path.display().to_string().replace(',', ",,");
+        let image = format!("driver=luks,key-secret={SECRET},file.filename={name}");
+        let secret = secret_option();
+        let options = ["--object", secret.as_str(), "--image-opts", image.as_str()].map(OsStr::new);
+        qemu_img("map", path, arguments.chain(options))?
+    } else {
+        qemu_img(
+            "map",
+            path,
+            arguments.chain(["-f", format.word()].map(OsStr::new)).chain([path.as_os_str()]),
+        )?
+    };
     serde_json::from_slice(&text).map_err(|error| ImageError::Failed {
         path: path.to_owned(),
         action: "map",

@@ -128,13 +128,13 @@ struct Device {
     in_flight: Source,
     least: Duration,
     /// Reads, writes.
-    ways: [Way; 2],
+    ways: [DirectionGaps; 2],
     last: Option<Instant>,
 }
 
 /// One direction of one device.
 #[derive(Debug, Default)]
-struct Way {
+struct DirectionGaps {
     completed: u64,
     /// Since when I/Os have been in flight and none completed.
     hangs: Option<Instant>,
@@ -195,7 +195,7 @@ impl Device {
     }
 }
 
-impl Way {
+impl DirectionGaps {
     fn ends(&mut self, at: Instant, least: Duration) {
         if let Some(from) = self.hangs.take()
             && at.saturating_duration_since(from) >= least

@@ -55,6 +55,12 @@ fn look(path: &Path, shared: bool) -> Result<FoundImage, Refusal> {
             "image {shown}: QEMU knows no format by its content; a raw image is measured by its path alone: {shown}"
         )));
     }
+    if found.format == Format::Luks {
+        return Err(Refusal::input(format!(
+            "image {shown}: it is encrypted (LUKS), and iotax asks nobody for a key; what encryption costs tells a new one: \
+             format = \"luks\""
+        )));
+    }
     if let Some(beyond) = found.others.iter().find(|name| !is_here(Path::new(name))) {
         return Err(Refusal::input(format!(
             "image {shown}: it reads {beyond:?} too, which is no file of this machine, and is not opened"

@@ -1,6 +1,6 @@
 //! Images served by NBD.
 
-use iotax_model::target::{Discard, NbdSpec, Snapshot};
+use iotax_model::target::{Discard, Format, NbdServer, NbdSpec, Snapshot};
 
 use super::export::{self, Export, ExportType};
 use super::ground::{Ground, NodeGround};
@@ -17,6 +17,13 @@ impl Build for NbdSpec {
         let server = export::server_program(self.server);
         server.find().map_err(|error| Refusal::environment(error.to_string()))?;
         export::check_snapshot(at, "nbd")?;
+        if self.server == NbdServer::QemuNbd
+            && at.target.file().is_some_and(|file| file.format == Format::Luks)
+        {
+            return Err(Refusal::input(
+                "nbd: server = \"qemu-nbd\" is not given the key of a LUKS image; use server = \"qemu-storage-daemon\"",
+            ));
+        }
         match at.target.file().and_then(|file| file.snapshot) {
             Some(Snapshot::External) => Err(Refusal::input(
                 "nbd: the client does not follow to a new overlay before each measurement; leave snapshot out",

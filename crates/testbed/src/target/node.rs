@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::build_error::BuildError;
 use crate::guest::disk::{Drive, GuestDisk};
-use crate::guest::image::{self, DevicePart};
+use crate::guest::image::{self, DevicePart, KEY, SECRET};
 
 /// A node of QEMU's block layer, from its image up.
 #[derive(Debug, Clone)]
@@ -71,11 +71,15 @@ impl BlockNode {
         drive: Drive,
         file: &FileSpec,
     ) -> Result<NodeArguments, BuildError> {
+        let mut objects = Vec::new();
         let mut node = match &self.base {
             NodeBase::Image { path, format, part, read_only, data_file } => {
                 let mut chain = image::chain(path, *format)?;
                 chain[0].part = *part;
                 let disk = GuestDisk { chain: &chain, l2_cache_size: file.l2_cache_size };
+                if disk.is_encrypted() {
+                    objects.push(json!({ "qom-type": "secret", "id": SECRET, "data": KEY }));
+                }
                 let mut node = disk.node_of(name, drive);
                 if *read_only {
                     node["read-only"] = json!(true);
@@ -98,7 +102,6 @@ impl BlockNode {
                 "cache": { "direct": drive.cache.direct(), "no-flush": drive.cache.no_flush() },
             }),
         };
-        let mut objects = Vec::new();
         for (number, filter) in self.filters.iter().enumerate() {
             if let Some(below) = node.as_object_mut() {
                 below.remove("node-name");

@@ -50,7 +50,7 @@ impl Page {
 
 /// The place of the frame that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FramePosition {
     Live,
     Recorded { at: usize, count: usize },
 }
@@ -82,7 +82,7 @@ pub(super) struct App {
     pub(super) filter: String,
     /// Keys go to the filter.
     pub(super) is_typing: bool,
-    pub(super) place: Place,
+    pub(super) place: FramePosition,
     pub(super) interval: Duration,
     pub(super) is_paused: bool,
     /// The marked row of the page's first table.
@@ -97,14 +97,14 @@ pub(super) struct App {
 
 impl App {
     pub(super) fn live(host: &str, interval: Duration) -> Self {
-        Self::new(host, Place::Live, interval)
+        Self::new(host, FramePosition::Live, interval)
     }
 
     pub(super) fn replay(host: &str, count: usize) -> Self {
-        Self::new(host, Place::Recorded { at: 0, count }, Duration::ZERO)
+        Self::new(host, FramePosition::Recorded { at: 0, count }, Duration::ZERO)
     }
 
-    fn new(host: &str, place: Place, interval: Duration) -> Self {
+    fn new(host: &str, place: FramePosition, interval: Duration) -> Self {
         Self {
             host: host.to_owned(),
             frame: None,
@@ -154,7 +154,7 @@ impl App {
         }
         match key.code {
             KeyCode::Char('q') => return Change::Quit,
-            KeyCode::Char(' ') => self.is_paused = self.place == Place::Live && !self.is_paused,
+            KeyCode::Char(' ') => self.is_paused = self.place == FramePosition::Live && !self.is_paused,
             KeyCode::Char('?' | 'h') => self.help = Some(0),
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
@@ -230,7 +230,7 @@ impl App {
 
     /// Goes to another frame of a recording.
     fn step(&mut self, to: impl Fn(usize) -> usize) {
-        if let Place::Recorded { at, count } = &mut self.place {
+        if let FramePosition::Recorded { at, count } = &mut self.place {
             *at = to(*at).min(count.saturating_sub(1));
         }
     }
@@ -255,7 +255,7 @@ impl App {
         } else {
             INTERVALS.iter().rev().find(|interval| **interval < self.interval)
         };
-        if let (Place::Live, Some(next)) = (self.place, next) {
+        if let (FramePosition::Live, Some(next)) = (self.place, next) {
             self.interval = *next;
         }
     }
@@ -277,8 +277,8 @@ mod tests {
     fn a_recording_is_walked_in_both_directions_and_never_left() {
         let mut app = App::replay("box", 15);
         let at = |app: &App| match app.place {
-            Place::Recorded { at, .. } => at,
-            Place::Live => panic!("a recording"),
+            FramePosition::Recorded { at, .. } => at,
+            FramePosition::Live => panic!("a recording"),
         };
         for (keys, place) in
             [("tt", 2), ("T", 1), ("TTT", 0), ("]", 10), ("]", 14), ("[", 4), ("e", 14), ("b", 0)]

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::rates::Frame;
-use app::{App, Change, Place};
+use app::{App, Change, FramePosition};
 
 /// How long a key is waited for before signals are looked at.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -98,7 +98,7 @@ fn replay(
 ) -> io::Result<()> {
     let mut shown = None;
     while !stop.load(Ordering::Relaxed) {
-        if let Place::Recorded { at, .. } = app.place
+        if let FramePosition::Recorded { at, .. } = app.place
             && shown != Some(at)
         {
             shown = Some(at);

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
-use super::app::{App, Place};
+use super::app::{App, FramePosition};
 use crate::diagnosis::{self, Heat};
 use crate::figure::{self, Figure};
 use crate::rates::Frame;
@@ -98,9 +98,9 @@ fn mark(app: &mut App, table: &Table) {
 fn head(app: &App) -> String {
     let moment = app.frame.as_ref().map_or_else(String::new, table::moment);
     let place = match app.place {
-        Place::Live if app.is_paused => "paused".to_owned(),
-        Place::Live => format!("every {} s", app.interval.as_secs_f32()),
-        Place::Recorded { at, count } => format!("reading {} of {count}", at + 1),
+        FramePosition::Live if app.is_paused => "paused".to_owned(),
+        FramePosition::Live => format!("every {} s", app.interval.as_secs_f32()),
+        FramePosition::Recorded { at, count } => format!("reading {} of {count}", at + 1),
     };
     format!("iotax top  {place}  {}  {moment}", visible::line(&app.host))
 }

@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt;
 const RUN: u64 = 77;
 const BLOCK: u64 = 4096;
 
-struct Scene {
+struct Disk {
     dir: tempfile::TempDir,
     target: File,
     journal: Journal,
 }
 
-impl Scene {
+impl Disk {
     /// An area of 64 blocks of zeros.
     fn new() -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("directory");
@@ -60,7 +60,7 @@ fn fault(kind: FaultKind, blocks: &[u64]) -> Fault {
 
 #[test]
 fn what_is_there_is_fine_and_so_is_what_was_in_flight() {
-    let scene = Scene::new();
+    let scene = Disk::new();
     for block in 0..32 {
         scene.acknowledged(block, 1, block + 1);
     }
@@ -88,7 +88,7 @@ fn what_is_there_is_fine_and_so_is_what_was_in_flight() {
 
 #[test]
 fn lost_writes_are_named_and_those_that_were_durable_apart() {
-    let scene = Scene::new();
+    let scene = Disk::new();
     for block in 0..8 {
         scene.acknowledged(block, 1, block + 1);
     }
@@ -128,7 +128,7 @@ fn lost_writes_are_named_and_those_that_were_durable_apart() {
 
 #[test]
 fn a_target_that_lost_its_end_is_unreadable_there() {
-    let scene = Scene::new();
+    let scene = Disk::new();
     for block in [0, 1, 62, 63] {
         scene.acknowledged(block, 1, block + 1);
     }
@@ -141,7 +141,7 @@ fn a_target_that_lost_its_end_is_unreadable_there() {
 /// Later writes must not count as durable because records before them are lost.
 #[test]
 fn a_lost_record_makes_no_write_durable() {
-    let scene = Scene::new();
+    let scene = Disk::new();
     for block in 0..4 {
         scene.acknowledged(block, 1, block + 1);
     }

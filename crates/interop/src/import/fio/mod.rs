@@ -63,7 +63,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
         }
         let (entries, lines) = job::entries(read.jobs);
         // One run may be written in several formats; the first one says it best.
-        let told = Told::by(&found.entries);
+        let told = RatesByName::by(&found.entries);
         let new: Vec<Entry> = entries.into_iter().filter(|entry| !told.has(entry)).collect();
         new.into_iter().for_each(|entry| found.keep(entry));
         lines.into_iter().chain(read.not_understood).for_each(|line| found.miss(line));
@@ -73,9 +73,9 @@ pub(super) fn read(text: &str) -> Option<Found> {
 }
 
 /// The rates of entries by their names, in rising order: I/Os and bytes.
-struct Told(HashMap<String, Vec<(f64, f64)>>);
+struct RatesByName(HashMap<String, Vec<(f64, f64)>>);
 
-impl Told {
+impl RatesByName {
     fn by(entries: &[Entry]) -> Self {
         let mut told: HashMap<String, Vec<(f64, f64)>> = HashMap::new();
         for entry in entries {

@@ -209,7 +209,14 @@ impl<L: MemberLink> Membership for ActiveMember<'_, L> {
     }
 
     fn watch<'a>(&'a self, watcher: Watcher<'a>) -> Box<dyn Progress + 'a> {
-        Box::new(Told { active: self, watcher, step: 0, interval: 0, since: Instant::now(), merged: None })
+        Box::new(ProgressReport {
+            active: self,
+            watcher,
+            step: 0,
+            interval: 0,
+            since: Instant::now(),
+            merged: None,
+        })
     }
 }
 
@@ -223,7 +230,7 @@ fn cell(plan: &Plan, seed: u64, step: u64) -> Option<(String, String, u32)> {
 }
 
 /// Progress of which the coordinator is told.
-struct Told<'a, L: MemberLink> {
+struct ProgressReport<'a, L: MemberLink> {
     active: &'a ActiveMember<'a, L>,
     watcher: Watcher<'a>,
     step: u64,
@@ -232,7 +239,7 @@ struct Told<'a, L: MemberLink> {
     merged: Option<Merged>,
 }
 
-impl<L: MemberLink> Told<'_, L> {
+impl<L: MemberLink> ProgressReport<'_, L> {
     fn tell_sample(&mut self) {
         if let Some(merged) = self.merged.take() {
             self.since = Instant::now();
@@ -242,14 +249,14 @@ impl<L: MemberLink> Told<'_, L> {
     }
 }
 
-impl<L: MemberLink> Drop for Told<'_, L> {
+impl<L: MemberLink> Drop for ProgressReport<'_, L> {
     /// Tells of the last I/Os.
     fn drop(&mut self) {
         self.tell_sample();
     }
 }
 
-impl<L: MemberLink> Progress for Told<'_, L> {
+impl<L: MemberLink> Progress for ProgressReport<'_, L> {
     fn phase(&mut self, what: &str) {
         self.active.member.does(what);
         self.watcher.phase(what);

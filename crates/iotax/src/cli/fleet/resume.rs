@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 use iotax_fleet::message::{Assignment, Step};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
+use iotax_model::plan::Design;
 use iotax_model::record::FleetMode;
 
 use super::super::args::OverwriteArgs;
@@ -44,7 +45,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut members = Vec::new();
     for run in &runs {
         let plan = &run.plan;
-        if plan.until_decided().is_some() || plan.ask().is_some() || plan.curve().is_some() {
+        let is_open = match &plan.design {
+            Design::UntilDecided(_) | Design::Ask(_) | Design::Curve(_) => true,
+            Design::FixedRounds | Design::Watch(_) => false,
+        };
+        if is_open {
             return Err(usage(format!(
                 "run {} of the fleet adds what it measures by what it measured, and its member has that no more; begin a new one: iotax \
                  fleet run",

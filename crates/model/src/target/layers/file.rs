@@ -26,6 +26,8 @@ words! {
         Vdi = "vdi",
         /// Parallels', growing.
         Parallels = "parallels",
+        /// Encrypted by QEMU (LUKS), otherwise as raw.
+        Luks = "luks",
     }
 }
 

@@ -19,7 +19,7 @@ use inbox::Inbox;
 use outbox::Outbox;
 
 use super::super::handshake;
-use super::counters::Way;
+use super::counters::SendMethod;
 use super::pace::Pace;
 use super::sequence::Sequence;
 use super::{Counters, PATIENCE, Settings, passes};
@@ -101,7 +101,7 @@ pub(super) fn receive(
     Inbox::prepare(socket);
     counters.expect_blocks(settings);
     let mut inbox = Inbox::new()?;
-    let (mut sequence, mut way) = (Sequence::new(), Way::Many);
+    let (mut sequence, mut way) = (Sequence::new(), SendMethod::Many);
     while !stop.load(Ordering::Relaxed) {
         match inbox.receive(socket) {
             Ok(()) => {}
@@ -112,7 +112,7 @@ pub(super) fn receive(
         for index in 0..inbox.filled() {
             let batch = inbox.batch(index);
             if batch.segment < batch.bytes.len() {
-                way = Way::Segmented;
+                way = SendMethod::Segmented;
             }
             let arrived = batch.arrived.unwrap_or(now);
             let (mut bytes, mut lost) = (0, 0_u64);

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
-use super::super::counters::Way;
+use super::super::counters::SendMethod;
 use super::super::options::number;
 use super::super::pace::Pace;
 use super::super::{Memory, Settings, payload};
@@ -25,7 +25,7 @@ pub(super) struct Outbox {
     room: usize,
     length: usize,
     wide: bool,
-    way: Way,
+    way: SendMethod,
     /// The number of the last datagram that was sent or lost.
     number: u64,
     /// The datagrams in the box that are to be sent, after those that were.
@@ -42,14 +42,14 @@ impl Outbox {
             room,
             length,
             wide: settings.udp64,
-            way: Way::Many,
+            way: SendMethod::Many,
             number: 0,
             waiting: 0,
             done: 0,
         };
         let gap = settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, length));
         if room > 1 && gap < CLOSE_NS && segment(socket, length).is_ok() {
-            outbox.way = Way::Segmented;
+            outbox.way = SendMethod::Segmented;
         }
         Ok(outbox)
     }
@@ -65,7 +65,7 @@ impl Outbox {
     }
 
     /// The call that sends them.
-    pub(super) const fn way(&self) -> Way {
+    pub(super) const fn way(&self) -> SendMethod {
         self.way
     }
 
@@ -89,8 +89,8 @@ impl Outbox {
             write_header(datagram, stamp, number, self.wide);
         }
         let sent = match self.way {
-            Way::Segmented => socket.send(waiting).map(|bytes| bytes / self.length),
-            Way::Many => send_many(socket, waiting, self.length),
+            SendMethod::Segmented => socket.send(waiting).map(|bytes| bytes / self.length),
+            SendMethod::Many => send_many(socket, waiting, self.length),
         };
         match sent {
             Ok(sent) => {
@@ -98,9 +98,9 @@ impl Outbox {
                 Ok(((sent * self.length) as u64, sent as u64))
             }
             // A datagram that is longer than the path's packets, or a device that cannot cut.
-            Err(error) if self.way == Way::Segmented && cannot_cut(&error) => {
+            Err(error) if self.way == SendMethod::Segmented && cannot_cut(&error) => {
                 segment(socket, 0)?;
-                self.way = Way::Many;
+                self.way = SendMethod::Many;
                 Err(io::ErrorKind::Interrupted.into())
             }
             Err(error) => Err(error),
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     /// Sends `count` datagrams in such a way; returns the lengths and numbers of those that arrive.
-    fn sent(way: Way, count: u64) -> Vec<(usize, u64)> {
+    fn sent(way: SendMethod, count: u64) -> Vec<(usize, u64)> {
         let [local, remote] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
         local.connect(remote.local_addr().expect("bound")).expect("connected");
         let settings = Settings {
@@ -160,7 +160,7 @@ mod tests {
             amount: None,
         };
         let mut outbox = Outbox::new(&local, &settings).expect("memory");
-        if way == Way::Many {
+        if way == SendMethod::Many {
             segment(&local, 0).expect("reset");
             outbox.way = way;
         }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn datagrams_are_the_same_whatever_way_they_go() {
         let expected: Vec<_> = (1..=20).chain([22]).map(|number| (100, number)).collect();
-        assert_eq!(sent(Way::Many, 20), expected);
-        assert_eq!(sent(Way::Segmented, 20), expected);
+        assert_eq!(sent(SendMethod::Many, 20), expected);
+        assert_eq!(sent(SendMethod::Segmented, 20), expected);
     }
 }
