@@ -40,8 +40,8 @@ pub(super) struct Args {
     #[command(flatten)]
     design: DesignArgs,
     /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
-    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; or the layers of one, such as
-    /// "raw file > loop direct_io=true" [default: all]
+    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of
+    /// one, such as "raw file > loop direct_io=true" [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(RUNGS.map(|(name, ..)| name)))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
@@ -121,17 +121,27 @@ const RUNGS: [(&str, Base, &str); 12] = [
 ];
 
 impl Rung {
-    /// One of the rungs above.
+    /// One of the rungs above, or one of another format: `virtio-vmdk`, `vm-vmdk`.
     fn known(name: &str) -> Option<Self> {
-        let (name, base, line) = RUNGS.into_iter().find(|(known, ..)| *known == name)?;
-        let layers = if line.is_empty() { Stack::default() } else { Stack::parse(line).ok()? };
+        let (base, line) = match RUNGS.into_iter().find(|(known, ..)| *known == name) {
+            Some((_, base, line)) => (base, line.to_owned()),
+            None => (Base::Directory, line_of_format(name)?),
+        };
+        let layers = if line.is_empty() { Stack::default() } else { Stack::parse(&line).ok()? };
         Some(Self { name: name.to_owned(), base, layers })
     }
 
     /// A rung by its name, or by the line of its layers on the directory or, if they begin with a volume or a filesystem, the device.
     fn parse(text: &str) -> Result<Self, Failure> {
         if !text.contains(' ') {
-            let names = RUNGS.map(|(known, ..)| known);
+            let formats: Vec<String> = Format::WORDS.iter().map(|format| of_format(format)).collect();
+            let mut names: Vec<&str> = RUNGS.map(|(known, ..)| known).to_vec();
+            names.extend(
+                formats
+                    .iter()
+                    .map(String::as_str)
+                    .filter(|name| !RUNGS.iter().any(|(known, ..)| known == name)),
+            );
             return Self::known(text)
                 .ok_or_else(|| WordError::new("rung", text, &names))
                 .or_exit(Exit::Usage);
@@ -172,13 +182,26 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     args.rungs.iter().map(find).collect()
 }
 
+/// The rung of a format without a guest.
+fn of_format(format: &str) -> String {
+    format!("virtio-{format}")
+}
+
+/// The layers of a rung that is named by a format.
+fn line_of_format(name: &str) -> Option<String> {
+    let (above, format) = name.split_once('-')?;
+    let format: Format = format.parse().ok()?;
+    match above {
+        "virtio" => Some(format!("{format} file > virtio")),
+        "vm" => Some(format!("{format} file > virtio-blk > guest")),
+        _ => None,
+    }
+}
+
 /// A rung for each format, on a plain file.
 fn formats() -> Vec<Rung> {
-    let of_format = |format: &&str| {
-        let layers = Stack::parse(&format!("{format} file > virtio")).ok()?;
-        Some(Rung { name: format!("virtio-{format}"), base: Base::Directory, layers })
-    };
-    Rung::known("host-file").into_iter().chain(Format::WORDS.iter().filter_map(of_format)).collect()
+    let all = Format::WORDS.iter().map(|format| of_format(format));
+    ["host-file".to_owned()].into_iter().chain(all).filter_map(|name| Rung::known(&name)).collect()
 }
 
 /// Leaves out rungs that this machine cannot build, unless they were asked for by name.
@@ -341,4 +364,22 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     notes.iter().for_each(|note| note!("{note}"));
     let permission = args.run.session.overwrite.permission()?;
     args.run.session(plan, permission).carry_out()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_has_rungs_by_its_name() {
+        assert_eq!(formats().len(), 1 + Format::WORDS.len());
+        for format in Format::WORDS {
+            let rung = Rung::parse(&of_format(format)).unwrap_or_else(|_| panic!("{format}"));
+            assert_eq!((rung.base, rung.has_guest()), (Base::Directory, false), "{format}");
+            assert!(Rung::parse(&format!("vm-{format}")).is_ok_and(|rung| rung.has_guest()), "{format}");
+        }
+        for unknown in ["virtio-png", "lxc-vmdk", "vmdk"] {
+            assert!(Rung::known(unknown).is_none(), "{unknown}");
+        }
+    }
 }
