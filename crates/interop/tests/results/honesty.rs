@@ -410,6 +410,13 @@ fn a_target_that_is_filled_and_plain_draws_nothing() {
             onto(r, 1, "btrfs", "/srv, rw");
             r.environment.kernel = Some("6.1.0-28-cloud-amd64".into());
         }),
+        ("discards in a file that is filled anew before the next workload", |r| {
+            let work = r.plan.workloads.iter_mut().find(|work| work.name == WRITES).expect("planned");
+            work.rw = Rw::RandTrim;
+            for m in r.measurements.iter_mut().filter(|m| m.target == "host-file" && m.workload == WRITES) {
+                m.outcome.tallies.trim = m.outcome.tallies.write.take();
+            }
+        }),
         ("discards that end at the guest's disk", |r| {
             r.plan.targets[1].stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest").discard =
                 Discard::Ignore;
