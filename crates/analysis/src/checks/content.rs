@@ -62,12 +62,12 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
 pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
     // A file that iotax made is filled anew for the next workload.
-    let is_refilled = case
-        .spec
-        .is_some_and(|spec| spec.file().is_some() && spec.stack.offers() == LayerInterface::RawFile);
+    let is_refilled =
+        case.spec.is_some_and(|spec| spec.file().is_some() && spec.stack.offers() == LayerInterface::RawFile);
     // Holes do not matter to a workload that only trims.
     let meets_holes = |workload: &Workload| workload.reads() || workload.writes();
-    let others = meets_holes(case.workload) || !is_refilled && case.run.plan.workloads.iter().any(meets_holes);
+    let others =
+        meets_holes(case.workload) || !is_refilled && case.run.plan.workloads.iter().any(meets_holes);
     let layers = case.record.into_iter().flat_map(|record| &record.layers);
     let mounted = layers.filter(|layer| has_option(layer, |word| word == "discard")).map(|layer| &layer.name);
     let mut passed: Vec<String> = mounted.map(|name| format!("{name} is mounted with discard")).collect();

@@ -380,7 +380,7 @@ fn what_lies_beneath_and_within_an_area_is_said_of_its_target() {
 
 #[test]
 fn a_target_that_is_filled_and_plain_draws_nothing() {
-    let changes: [Change; 10] = [
+    let changes: [Change; 11] = [
         ("what another job of the plan reads", |r| {
             let mut writer = r.plan.workloads[2].clone();
             (writer.name, writer.rw, writer.layout) = ("log".into(), Rw::Write, FileLayout::Allocated);

@@ -171,12 +171,6 @@ fn merge_interval(all: &[AgentRun], parts: &[Vec<&Sample>], place: usize, durati
 fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outcome {
     let parts = all.iter().zip(shares).map(|(ran, share)| (ran.who(), of_window(ran, duration_ns, share)));
     let mut outcome = Outcome::merge(parts, CpuScope::OwnProcess);
-    for ran in all {
-        let failed: u64 = ran.outcome.errors.iter().map(|error| error.count).sum();
-        if failed > 0 {
-            outcome.notes.push(format!("{}: {failed} I/Os failed", ran.who()));
-        }
-    }
     let untold = |ran: &AgentRun| ran.outcome.carried.is_some() && ran.received_of_sent().is_none();
     if outcome.tallies.write.is_some() && all.iter().any(untold) {
         outcome.notes.push("a server does not tell what it received: what was sent to it counts".into());
@@ -187,7 +181,11 @@ fn merge_outcomes(all: &[AgentRun], duration_ns: u64, shares: &[Share]) -> Outco
 /// An agent's outcome in the part of its window that counts: CPU time and streams are scaled, as they cover all of its window, which is a little
 /// longer.
 fn of_window(ran: &AgentRun, duration_ns: u64, share: &Share) -> Outcome {
-    let outcome = ran.outcome.clone();
+    let mut outcome = ran.outcome.clone();
+    let failed: u64 = outcome.errors.iter().map(|error| error.count).sum();
+    if failed > 0 {
+        outcome.notes.push(format!("{failed} I/Os failed"));
+    }
     let part = |ns: u64| part_of(ns, duration_ns, outcome.duration_ns);
     let scaled = |cpu: CpuTime| CpuTime { user_ns: part(cpu.user_ns), system_ns: part(cpu.system_ns) };
     let carried = outcome.carried.map(|carried| Carried {

@@ -267,7 +267,7 @@ fn a_journal_whose_storage_is_full_is_incomplete_and_both_commands_say_so_first(
     let (target, journal) = (lab.work().join("kept.dat"), lab.path("journal"));
     // No file grows beyond 2 MiB: room for some 50,000 records.
     let arguments = format!(
-        "bench {} --rw randwrite --verify xxh3 --size 1m --keep --runtime 60s --io-size 400m --iodepth 16 --write-journal {}",
+        "bench {} --rw randwrite --verify xxh3 --size 1m --keep --ramp-time 0s --runtime 60s --io-size 400m --iodepth 16 --write-journal {}",
         utf8(&target),
         utf8(&journal)
     );
