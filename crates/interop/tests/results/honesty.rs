@@ -414,7 +414,7 @@ fn a_target_that_is_filled_and_plain_draws_nothing() {
             let work = r.plan.workloads.iter_mut().find(|work| work.name == WRITES).expect("planned");
             work.rw = Rw::RandTrim;
             for m in r.measurements.iter_mut().filter(|m| m.target == "host-file" && m.workload == WRITES) {
-                m.outcome.tallies.trim = m.outcome.tallies.write.take();
+                m.outcome.tallies.trim = m.outcome.tallies.write.clone();
             }
         }),
         ("discards that end at the guest's disk", |r| {

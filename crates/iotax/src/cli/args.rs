@@ -158,7 +158,7 @@ impl DesignArgs {
         plan.margin = self.margin.margin.unwrap_or(plan.margin);
         match &plan.design {
             Design::FixedRounds if self.until_decided => {
-                plan.design = Design::UntilDecided(UntilDecided::default())
+                plan.design = Design::UntilDecided(UntilDecided::default());
             }
             Design::Curve(_) | Design::Ask(_) | Design::Watch(_) if self.until_decided => {
                 return Err(PlanError::Content(

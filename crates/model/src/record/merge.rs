@@ -90,7 +90,7 @@ impl Outcome {
         } = part;
         match scope {
             CpuScope::SharedProcess if duration_ns > self.duration_ns => {
-                (self.cpu, self.counts) = (cpu, counts)
+                (self.cpu, self.counts) = (cpu, counts);
             }
             CpuScope::SharedProcess => {}
             CpuScope::OwnProcess => self.cpu = self.cpu.plus(cpu),

@@ -72,26 +72,22 @@ impl Numbers {
         (self.0 >> 33) % 1000 + 1
     }
 
-    fn some(&mut self) -> Option<u64> {
-        Some(self.next())
-    }
-
     fn cpu(&mut self) -> CpuTime {
         CpuTime { user_ns: self.next(), system_ns: self.next() }
     }
 
-    fn tally(&mut self) -> Option<Tally> {
+    fn tally(&mut self) -> Tally {
         let mut histogram = || {
             let mut all = crate::Histogram::new();
             (0..3).for_each(|_| all.add_many(self.next(), self.next()));
             all
         };
         let (latency, response) = (histogram(), Some(histogram()));
-        Some(Tally { ios: self.next(), bytes: self.next(), latency, response })
+        Tally { ios: self.next(), bytes: self.next(), latency, response }
     }
 
     fn tallies(&mut self) -> Tallies {
-        let [read, write, trim, sync, meta] = [(); 5].map(|()| self.tally());
+        let [read, write, trim, sync, meta] = [(); 5].map(|()| Some(self.tally()));
         Tallies { read, write, trim, sync, meta }
     }
 
@@ -105,8 +101,8 @@ impl Numbers {
             write_merges: self.next(),
             busy: 0.5,
             mean_wait_ns: Some(9.0),
-            read_wait_ns: self.some(),
-            write_wait_ns: self.some(),
+            read_wait_ns: Some(self.next()),
+            write_wait_ns: Some(self.next()),
         };
         BTreeMap::from([("vda".to_owned(), disk)])
     }
@@ -121,7 +117,7 @@ impl Numbers {
                 user_ns: self.next(),
                 system_ns: self.next(),
                 irq_ns: self.next(),
-                iowait_ns: self.some(),
+                iowait_ns: Some(self.next()),
                 idle_ns: self.next(),
                 steal_ns: self.next(),
                 guest_ns: self.next(),
@@ -144,14 +140,14 @@ impl Numbers {
     fn carried(&mut self) -> Carried {
         let flow = Flow {
             upload: true,
-            sent_bytes: self.some(),
-            received_bytes: self.some(),
-            sent_packets: self.some(),
-            received_packets: self.some(),
-            lost: self.some(),
-            out_of_order: self.some(),
-            duplicates: self.some(),
-            retransmits: self.some(),
+            sent_bytes: Some(self.next()),
+            received_bytes: Some(self.next()),
+            sent_packets: Some(self.next()),
+            received_packets: Some(self.next()),
+            lost: Some(self.next()),
+            out_of_order: Some(self.next()),
+            duplicates: Some(self.next()),
+            retransmits: Some(self.next()),
             ..Flow::default()
         };
         Carried {
@@ -170,7 +166,7 @@ impl Numbers {
 
     fn outcome(&mut self) -> Outcome {
         let mut findings = Findings { uncertain: self.next(), ..Findings::default() };
-        (0..self.next() % 5 + 1).for_each(|place| findings.add(Err(FaultKind::Torn), place));
+        (0..=self.next() % 5).for_each(|place| findings.add(Err(FaultKind::Torn), place));
         let [due, delayed, backlog] = [(); 3].map(|()| self.next());
         Outcome {
             duration_ns: self.next(),
@@ -184,7 +180,7 @@ impl Numbers {
                 direction: "read".into(),
                 count: self.next(),
                 first_offset: self.next(),
-                last_offset: self.some(),
+                last_offset: Some(self.next()),
             }],
             notes: vec!["noted".into()],
             ioengine: Some(IoEngine::IoUring),
@@ -200,8 +196,8 @@ impl Numbers {
             devices: Vec::new(),
             verify: Some(findings),
             inside: Some(self.machine()),
-            first_io_ns: self.some(),
-            flush_ns: self.some(),
+            first_io_ns: Some(self.next()),
+            flush_ns: Some(self.next()),
             page_cache: Some(PageCache { looked_at: self.next(), before: self.next(), after: self.next() }),
             carried: Some(self.carried()),
             jobs: vec![Share { name: "db".into(), duration_ns: self.next(), tallies: self.tallies() }],
@@ -230,17 +226,17 @@ proptest! {
             at_ns: numbers.next(),
             duration_ns: numbers.next(),
             tallies: numbers.tallies(),
-            oldest_ns: numbers.some(),
+            oldest_ns: Some(numbers.next()),
             failed: numbers.next(),
             ways: vec![WaySample {
                 upload: true,
-                lost: numbers.some(),
-                out_of_order: numbers.some(),
-                duplicates: numbers.some(),
-                jitter_ns: numbers.some(),
-                retransmits: numbers.some(),
-                rtt_ns: numbers.some(),
-                cwnd: numbers.some(),
+                lost: Some(numbers.next()),
+                out_of_order: Some(numbers.next()),
+                duplicates: Some(numbers.next()),
+                jitter_ns: Some(numbers.next()),
+                retransmits: Some(numbers.next()),
+                rtt_ns: Some(numbers.next()),
+                cwnd: Some(numbers.next()),
             }],
         }).collect();
         let mut all = Sample::default();
