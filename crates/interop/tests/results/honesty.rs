@@ -380,7 +380,7 @@ fn what_lies_beneath_and_within_an_area_is_said_of_its_target() {
 
 #[test]
 fn a_target_that_is_filled_and_plain_draws_nothing() {
-    let changes: [Change; 11] = [
+    let changes: [Change; 10] = [
         ("what another job of the plan reads", |r| {
             let mut writer = r.plan.workloads[2].clone();
             (writer.name, writer.rw, writer.layout) = ("log".into(), Rw::Write, FileLayout::Allocated);
@@ -409,13 +409,6 @@ fn a_target_that_is_filled_and_plain_draws_nothing() {
         ("btrfs of an older kernel", |r| {
             onto(r, 1, "btrfs", "/srv, rw");
             r.environment.kernel = Some("6.1.0-28-cloud-amd64".into());
-        }),
-        ("discards in a file that is filled anew before the next workload", |r| {
-            let work = r.plan.workloads.iter_mut().find(|work| work.name == WRITES).expect("planned");
-            work.rw = Rw::RandTrim;
-            for m in r.measurements.iter_mut().filter(|m| m.target == "host-file" && m.workload == WRITES) {
-                m.outcome.tallies.trim = m.outcome.tallies.write.clone();
-            }
         }),
         ("discards that end at the guest's disk", |r| {
             r.plan.targets[1].stack.find_mut::<iotax_model::target::GuestSpec>().expect("a guest").discard =
