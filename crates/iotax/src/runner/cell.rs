@@ -123,7 +123,7 @@ impl Runner<'_> {
                 operations = Some(ready.context("an operation cannot be carried out")?);
             }
         }
-        let events_of_window = watch.map(|(watch, workload)| {
+        let planned = watch.map(|(watch, workload)| {
             let names: Vec<&str> = (0..scheduled.len()).map(|place| named(place).as_str()).collect();
             PlannedEvents {
                 events: watch.events_of(workload),
@@ -139,9 +139,8 @@ impl Runner<'_> {
                 ),
             }
         });
-        let commands = events_of_window.as_ref().filter(|events_of_window| events_of_window.has_commands());
-        let commands =
-            commands.map(|events_of_window| Effect::Commands { marker: events_of_window.marker.clone() });
+        let commands = planned.as_ref().filter(|planned| planned.has_commands());
+        let commands = commands.map(|planned| Effect::Commands { marker: planned.marker.clone() });
         let commands = commands.map(|commands| undo_log.record(commands)).transpose()?;
         // Targets that are measured together have no settings.
         let setting = wanted.first().map_or(usize::MAX, |(target, _)| *target);
@@ -151,11 +150,10 @@ impl Runner<'_> {
             order: scheduled.first().map_or(0, |first| first.order),
             warm_up: prepared.first().map_or(Nanos(0), |first| first.workload.ramp_time),
         };
-        let performed = applied.and_then(|()| {
-            window::perform(&mut parts, entry, events_of_window.as_ref(), &mut self.local, progress)
-        });
+        let performed = applied
+            .and_then(|()| window::perform(&mut parts, entry, planned.as_ref(), &mut self.local, progress));
         let restored = self.settings.restore(undo_log).context("a setting is not as it was");
-        drop(events_of_window);
+        drop(planned);
         if let Some(commands) = commands {
             // They ended, or were left running.
             let _ = undo_log.commit(commands);

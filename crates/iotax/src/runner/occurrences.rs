@@ -117,7 +117,7 @@ impl WatchedWindow<'_> {
 /// # Errors
 /// No thread for the events: without them the load says nothing.
 pub(super) fn during(
-    events_of_window: &PlannedEvents<'_>,
+    planned: &PlannedEvents<'_>,
     disks: &[String],
     load: impl FnOnce(&WatchedWindow<'_>),
 ) -> io::Result<Seen> {
@@ -128,13 +128,13 @@ pub(super) fn during(
     let log = stage.open("the kernel's log", KernelLog::open());
     let uevents = stage.open("events of devices", Uevents::open());
     let links = stage.open("states of network interfaces", Links::open());
-    let marks = stage.open("iotax mark", MarkSocket::open(&events_of_window.socket));
+    let marks = stage.open("iotax mark", MarkSocket::open(&planned.socket));
     let all = &stage;
     thread::scope(|scope| {
         // However this ends, the threads below see it: the scope waits for them.
         let _over = Over(all);
         let (for_events, events_begin) = mpsc::channel();
-        threads::spawn_scoped(scope, "events", move || all.carry_out(events_of_window, &events_begin))?;
+        threads::spawn_scoped(scope, "events", move || all.carry_out(planned, &events_begin))?;
         if let Some(mut log) = log {
             let name = "the kernel's log";
             all.begin(scope, name, move || all.read(name, || log.next(LOOK).into_iter().map(logged)));
@@ -157,7 +157,7 @@ pub(super) fn during(
             });
         });
         if let Some(marks) = &marks {
-            all.begin(scope, "iotax mark", move || all.take_marks(marks, events_of_window));
+            all.begin(scope, "iotax mark", move || all.take_marks(marks, planned));
         }
         load(&WatchedWindow { stage: all, events: for_events });
         io::Result::Ok(())
@@ -284,15 +284,15 @@ impl Stage {
     }
 
     /// Takes marks in the window, and answers who sent them.
-    fn take_marks(&self, marks: &MarkSocket, events_of_window: &PlannedEvents<'_>) {
-        let PlannedEvents { name, window, .. } = events_of_window;
+    fn take_marks(&self, marks: &MarkSocket, planned: &PlannedEvents<'_>) {
+        let PlannedEvents { name, window, .. } = planned;
         while !self.is_over() {
             marks.answer(LOOK, |text| {
                 let at = Instant::now();
                 let Some(began) = self.began.get() else {
                     return Err(format!("{name}: its window has not begun"));
                 };
-                if events_of_window.is_control {
+                if planned.is_control {
                     return Err(format!("{name}: this is the window without events"));
                 }
                 let since = at.saturating_duration_since(*began);
@@ -314,10 +314,10 @@ impl Stage {
     }
 
     /// Begins each event at its time.
-    fn carry_out(&self, events_of_window: &PlannedEvents<'_>, begins: &Receiver<Instant>) {
+    fn carry_out(&self, planned: &PlannedEvents<'_>, begins: &Receiver<Instant>) {
         let Ok(began) = begins.recv() else { return };
         thread::scope(|scope| {
-            for (at, event) in &events_of_window.events {
+            for (at, event) in &planned.events {
                 let due = began + Duration::from_nanos(at.0);
                 while let Some(left) =
                     due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
@@ -341,10 +341,10 @@ impl Stage {
                         &format!("{} begins", event.name),
                     );
                     let done = match &event.action {
-                        Action::Command(command) => self.run(&event.name, command, &events_of_window.marker),
-                        Action::Operation(operation) => Ok(events_of_window
-                            .operations
-                            .and_then(|operations| operations.perform(*operation))),
+                        Action::Command(command) => self.run(&event.name, command, &planned.marker),
+                        Action::Operation(operation) => {
+                            Ok(planned.operations.and_then(|operations| operations.perform(*operation)))
+                        }
                     };
                     let (duration_ns, failure) = match done {
                         Ok(failure) => (Some(begun.elapsed()), failure),
@@ -449,7 +449,7 @@ fn news_of(what: &Happened) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn events_of_window<'a>(
+    fn planned<'a>(
         events: Vec<(Nanos, &'a PlannedEvent)>,
         window: Duration,
         dir: &Path,
@@ -462,9 +462,9 @@ mod tests {
     #[test]
     fn a_load_that_panics_leaves_no_thread_that_waits_for_its_end() {
         let dir = tempfile::tempdir().expect("a directory");
-        let events_of_window = events_of_window(Vec::new(), Duration::from_mins(1), dir.path());
+        let planned = planned(Vec::new(), Duration::from_mins(1), dir.path());
         let begun = Instant::now();
-        let load = || during(&events_of_window, &[], |_| panic!("no thread for an agent"));
+        let load = || during(&planned, &[], |_| panic!("no thread for an agent"));
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(load));
         assert!(ended.is_err() && begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     }
@@ -484,15 +484,15 @@ mod tests {
         let times = [Nanos::from_millis(50), Nanos::from_millis(100), Nanos::from_secs(60)];
         let dir = tempfile::tempdir().expect("a directory");
         let events = times.into_iter().zip(&all).collect();
-        let events_of_window = events_of_window(events, Duration::from_millis(250), dir.path());
+        let planned = planned(events, Duration::from_millis(250), dir.path());
         let mut answers = Vec::new();
         let mut told = Vec::new();
-        let seen = during(&events_of_window, &[], |scene| {
-            answers.push(super::super::marks::send(&events_of_window.socket, "too early"));
+        let seen = during(&planned, &[], |scene| {
+            answers.push(super::super::marks::send(&planned.socket, "too early"));
             scene.begin(Instant::now());
-            answers.push(super::super::marks::send(&events_of_window.socket, "cable pulled"));
+            answers.push(super::super::marks::send(&planned.socket, "cable pulled"));
             thread::sleep(Duration::from_millis(250));
-            answers.push(super::super::marks::send(&events_of_window.socket, "too late"));
+            answers.push(super::super::marks::send(&planned.socket, "too late"));
             told = scene.news();
         })
         .expect("threads");
@@ -510,7 +510,7 @@ mod tests {
             assert!(told.contains(&line), "{line}: {told:?}");
         }
         assert_eq!(answers[2], "run 1: its window is over");
-        assert!(!events_of_window.socket.exists(), "the socket stays");
+        assert!(!planned.socket.exists(), "the socket stays");
         let found = seen.occurrences;
         let marks: Vec<&Happened> = found
             .iter()

@@ -52,12 +52,12 @@ pub(super) struct Performed {
     pub(super) occurrences: Vec<Occurrence>,
 }
 
-/// Runs the workloads of all parts at the same time and monitors the machine. With `events_of_window` it is a watch, which keeps what an agent told
+/// Runs the workloads of all parts at the same time and monitors the machine. With `planned` it is a watch, which keeps what an agent told
 /// before it was gone.
 pub(super) fn perform(
     parts: &mut [Part<'_>],
     entry: Entry<'_>,
-    events_of_window: Option<&PlannedEvents<'_>>,
+    planned: Option<&PlannedEvents<'_>>,
     run_agent: &mut AgentClient,
     progress: &mut dyn Progress,
 ) -> anyhow::Result<Vec<anyhow::Result<Performed>>> {
@@ -106,32 +106,31 @@ pub(super) fn perform(
             });
         }
         let watch = Watch::new(host, layers, &participants[first..], part.workload.window().0);
-        let watch = if events_of_window.is_some() { watch.keeping() } else { watch };
+        let watch = if planned.is_some() { watch.keeping() } else { watch };
         watches.push(PartWatch { first, name, hung: None, watch });
     }
     disks.sort();
     disks.dedup();
     let mut all = Watches(watches);
-    let Some(events_of_window) = events_of_window else {
+    let Some(planned) = planned else {
         start_barrier::run(participants, entry, &mut |event| drop(all.see(event, progress)));
         let watched =
             all.finish().map(|watched| Ok(Performed { watched: watched?, occurrences: Vec::new() }));
         return Ok(watched.collect());
     };
-    let Seen { occurrences, remarks, began, news } =
-        occurrences::during(events_of_window, &disks, |scene| {
-            let mut has_begun = false;
-            start_barrier::run(participants, entry, &mut |event| {
-                let goes_on = all.see(event, progress);
-                scene.news().iter().chain(&goes_on).for_each(|line| progress.note(line));
-                if let (Some(at), false) = (all.began(), has_begun) {
-                    has_begun = true;
-                    scene.begin(at);
-                }
-            });
-            scene.end();
-            wait_for_commands(scene, progress);
-        })?;
+    let Seen { occurrences, remarks, began, news } = occurrences::during(planned, &disks, |scene| {
+        let mut has_begun = false;
+        start_barrier::run(participants, entry, &mut |event| {
+            let goes_on = all.see(event, progress);
+            scene.news().iter().chain(&goes_on).for_each(|line| progress.note(line));
+            if let (Some(at), false) = (all.began(), has_begun) {
+                has_begun = true;
+                scene.begin(at);
+            }
+        });
+        scene.end();
+        wait_for_commands(scene, progress);
+    })?;
     news.iter().chain(&remarks).for_each(|line| progress.note(line));
     let watched: Vec<anyhow::Result<Watched>> = all.finish().collect();
     let performed = watched.into_iter().zip(parts).map(|(watched, part)| {

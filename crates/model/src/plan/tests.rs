@@ -329,6 +329,22 @@ fn a_time_is_divided_into_rounds_and_looks() {
 }
 
 #[test]
+fn a_plan_has_one_design() {
+    for (tables, said) in [
+        ("[curve]\n[until_decided]\n", "curve: the plan has [until_decided] too"),
+        ("[ask]\nslo = ['p99 <= 1ms']\n[curve]\n", "ask: the plan has [curve] too"),
+        ("[watch]\n[ask]\nslo = ['p99 <= 1ms']\n", "watch: the plan has [ask] too"),
+    ] {
+        let error = Plan::from_toml(&format!("{GOOD}{tables}")).expect_err(said).to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    for table in ["[until_decided]\n", "[curve]\n", "[ask]\nslo = ['p99 <= 1ms']\n", "[watch]\n"] {
+        let error = Plan::from_toml(&format!("time = '3m'\n{GOOD}{table}")).expect_err(table).to_string();
+        assert!(error.contains("time: "), "{table}: {error}");
+    }
+}
+
+#[test]
 fn adding_rounds_until_decided_reads_both_ways() {
     let sequential = format!("margin = \"1.5%\"\n{GOOD}[until_decided]\nmax_time = \"2h\"\n");
     let plan = Plan::from_toml(&sequential).expect("valid");

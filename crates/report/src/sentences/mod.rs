@@ -42,7 +42,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
     };
     // A fleet's run is continued by its coordinator, and a watch that the user ended has its one measurement.
     let can_go_on = run.fleet.is_none() && (run.plan.ask().is_some() || there < planned);
-    Some(if can_go_on { format!("{state} Go on: iotax resume {id}") } else { state })
+    Some(if can_go_on { format!("{state} Go on: {}", run.command("resume", "")) } else { state })
 }
 
 /// The sentences, most important first: the cost of each layer, every other target against the baseline, withheld

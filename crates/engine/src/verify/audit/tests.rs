@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt;
 const RUN: u64 = 77;
 const BLOCK: u64 = 4096;
 
-struct Disk {
+struct AuditedDisk {
     dir: tempfile::TempDir,
     target: File,
     journal: Journal,
 }
 
-impl Disk {
+impl AuditedDisk {
     /// An area of 64 blocks of zeros.
     fn new() -> Self {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("directory");
@@ -60,22 +60,22 @@ fn fault(kind: FaultKind, blocks: &[u64]) -> Fault {
 
 #[test]
 fn what_is_there_is_fine_and_so_is_what_was_in_flight() {
-    let scene = Disk::new();
+    let disk = AuditedDisk::new();
     for block in 0..32 {
-        scene.acknowledged(block, 1, block + 1);
+        disk.acknowledged(block, 1, block + 1);
     }
-    scene.acknowledged(40, 8, 33);
-    scene.journal.flush(scene.journal.records());
-    scene.acknowledged(0, 1, 34);
+    disk.acknowledged(40, 8, 33);
+    disk.journal.flush(disk.journal.records());
+    disk.acknowledged(0, 1, 34);
     // Never acknowledged: a later write, and half of one.
-    scene.write(1, 1, 35);
+    disk.write(1, 1, 35);
     let mut old = vec![0; 2048];
-    scene.target.read_exact_at(&mut old, 2 * BLOCK).expect("read");
-    scene.write(2, 1, 36);
-    scene.target.write_all_at(&old, 2 * BLOCK).expect("torn");
+    disk.target.read_exact_at(&mut old, 2 * BLOCK).expect("read");
+    disk.write(2, 1, 36);
+    disk.target.write_all_at(&old, 2 * BLOCK).expect("torn");
     let clean = |checked| Findings { checked, ..Findings::default() };
     assert_eq!(
-        scene.audit(),
+        disk.audit(),
         Recovery {
             writes: 34,
             durable_writes: 33,
@@ -88,23 +88,23 @@ fn what_is_there_is_fine_and_so_is_what_was_in_flight() {
 
 #[test]
 fn lost_writes_are_named_and_those_that_were_durable_apart() {
-    let scene = Disk::new();
+    let disk = AuditedDisk::new();
     for block in 0..8 {
-        scene.acknowledged(block, 1, block + 1);
+        disk.acknowledged(block, 1, block + 1);
     }
-    scene.journal.flush(scene.journal.records());
+    disk.journal.flush(disk.journal.records());
     for block in 4..12 {
-        scene.acknowledged(block, 1, block + 100);
+        disk.acknowledged(block, 1, block + 100);
     }
     // Durable and gone; durable in an older state; acknowledged only and gone; damaged; elsewhere's.
-    scene.target.write_all_at(&[0; 4096], 3 * BLOCK).expect("erased");
-    scene.write(5, 1, 6);
-    scene.target.write_all_at(&[0; 4096], 10 * BLOCK).expect("erased");
-    scene.target.write_all_at(b"!", BLOCK + 777).expect("damaged");
+    disk.target.write_all_at(&[0; 4096], 3 * BLOCK).expect("erased");
+    disk.write(5, 1, 6);
+    disk.target.write_all_at(&[0; 4096], 10 * BLOCK).expect("erased");
+    disk.target.write_all_at(b"!", BLOCK + 777).expect("damaged");
     let mut other = vec![0; 4096];
-    scene.target.read_exact_at(&mut other, 7 * BLOCK).expect("read");
-    scene.target.write_all_at(&other, 2 * BLOCK).expect("astray");
-    let recovery = scene.audit();
+    disk.target.read_exact_at(&mut other, 7 * BLOCK).expect("read");
+    disk.target.write_all_at(&other, 2 * BLOCK).expect("astray");
+    let recovery = disk.audit();
     assert_eq!((recovery.writes, recovery.durable_writes), (16, 8));
     assert_eq!(recovery.findings.checked, 12);
     assert_eq!(
@@ -128,12 +128,12 @@ fn lost_writes_are_named_and_those_that_were_durable_apart() {
 
 #[test]
 fn a_target_that_lost_its_end_is_unreadable_there() {
-    let scene = Disk::new();
+    let disk = AuditedDisk::new();
     for block in [0, 1, 62, 63] {
-        scene.acknowledged(block, 1, block + 1);
+        disk.acknowledged(block, 1, block + 1);
     }
-    scene.target.set_len(63 * BLOCK).expect("cut");
-    let recovery = scene.audit();
+    disk.target.set_len(63 * BLOCK).expect("cut");
+    let recovery = disk.audit();
     assert_eq!(recovery.findings.checked, 4);
     assert_eq!(recovery.findings.faults, [fault(FaultKind::Unreadable, &[63])]);
 }
@@ -141,22 +141,22 @@ fn a_target_that_lost_its_end_is_unreadable_there() {
 /// Later writes must not count as durable because records before them are lost.
 #[test]
 fn a_lost_record_makes_no_write_durable() {
-    let scene = Disk::new();
+    let disk = AuditedDisk::new();
     for block in 0..4 {
-        scene.acknowledged(block, 1, block + 1);
+        disk.acknowledged(block, 1, block + 1);
     }
-    scene.journal.flush(scene.journal.records());
-    scene.acknowledged(4, 1, 5);
-    scene.target.write_all_at(&[0; 4096], 4 * BLOCK).expect("erased");
-    scene.journal.finish().expect("on disk");
-    let path = scene.dir.path().join("journal");
+    disk.journal.flush(disk.journal.records());
+    disk.acknowledged(4, 1, 5);
+    disk.target.write_all_at(&[0; 4096], 4 * BLOCK).expect("erased");
+    disk.journal.finish().expect("on disk");
+    let path = disk.dir.path().join("journal");
     let mut bytes = std::fs::read(&path).expect("read");
     // Between the first write and the second there may be the header of another batch.
     let mut writes = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"iojW"));
     let second = writes.nth(1).expect("a second write");
     bytes[second + 20] ^= 4;
     std::fs::write(&path, bytes).expect("damaged");
-    let recovery = scene.audit();
+    let recovery = disk.audit();
     assert_eq!(recovery.journal.damage.records, 1);
     assert_eq!((recovery.writes, recovery.durable_writes), (4, 3));
     assert_eq!(recovery.findings.faults, [fault(FaultKind::LostWrite, &[4])]);

@@ -137,7 +137,9 @@ impl Lead<'_> {
     fn report(&self, store: &Store, outputs: &Destinations) -> Result<(), Failure> {
         let runs = report::runs(store, &self.fleet)?;
         report::show(&runs, outputs, PageArgs::default())?;
-        note!("Fleet {} kept; show it again with: iotax fleet report {}", self.fleet, self.fleet);
+        let place = runs.first().and_then(|run| run.store.as_deref());
+        let shown = iotax_model::run::command("fleet report", &self.fleet, "", place);
+        note!("Fleet {} kept; show it again with: {shown}", self.fleet);
         Ok(())
     }
 }
