@@ -3,8 +3,7 @@
 use iotax_model::TargetSpec;
 use iotax_model::record::{CpuTime, HostCpu, Measurement};
 
-use crate::figures::{per_gib, per_io};
-use crate::network::is_server_here;
+use crate::figures::{interrupts_ns, per_gib, per_io};
 use crate::stats::median;
 
 /// A consumer of CPU time on behalf of an I/O.
@@ -22,15 +21,17 @@ pub enum Role {
     Main,
     /// QEMU's worker threads.
     Worker,
-    /// Kernel threads that serve the layers below the target.
+    /// Kernel threads.
     KernelThreads,
-    /// Everything else on the host: other programs, interrupts, unnamed kernel threads.
+    /// Interrupts.
+    Interrupts,
+    /// Everything else on the host, where not all that takes part is known.
     Other,
 }
 
 impl Role {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Generator,
         Self::Peer,
         Self::Vcpu,
@@ -38,6 +39,7 @@ impl Role {
         Self::Main,
         Self::Worker,
         Self::KernelThreads,
+        Self::Interrupts,
         Self::Other,
     ];
 
@@ -52,6 +54,7 @@ impl Role {
             Self::Main => "main",
             Self::Worker => "worker",
             Self::KernelThreads => "kernel_threads",
+            Self::Interrupts => "interrupts",
             Self::Other => "other",
         }
     }
@@ -67,6 +70,7 @@ impl Role {
             Self::Main => "QEMU main",
             Self::Worker => "QEMU workers",
             Self::KernelThreads => "kernel threads",
+            Self::Interrupts => "interrupts",
             Self::Other => "rest of the host",
         }
     }
@@ -78,14 +82,13 @@ impl Role {
         match self {
             Self::Generator => spec.guest().is_none().then(|| m.outcome.cpu.total_ns()),
             Self::Peer => {
-                let far = m.outcome.carried.as_ref().filter(|_| is_server_here(spec))?.server_cpu;
+                let far = m.outcome.carried.as_ref().filter(|_| spec.has_server_here())?.server_cpu;
                 far.map(CpuTime::total_ns)
             }
             Self::Vcpu | Self::Iothread | Self::Main | Self::Worker => thread(self.word()),
-            Self::KernelThreads => {
-                let threads = host.kernel_threads.values();
-                (!host.kernel_threads.is_empty()).then(|| threads.map(|time: &CpuTime| time.total_ns()).sum())
-            }
+            Self::KernelThreads => host.kernel_ns,
+            Self::Interrupts => interrupts_ns(host),
+            Self::Other if interrupts_ns(host).is_some() => None,
             Self::Other => {
                 let named = Self::ALL.into_iter().filter(|role| *role != Self::Other);
                 let named: u64 = named.filter_map(|role| role.ns(m, spec)).sum();

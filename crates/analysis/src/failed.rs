@@ -4,6 +4,7 @@ use iotax_model::record::Measurement;
 use iotax_model::{Warning, WarningKind};
 
 use crate::cells::place_of;
+use crate::figures::{is_empty, may_be_empty};
 use crate::finding::Finding;
 use iotax_model::Run;
 
@@ -49,7 +50,7 @@ impl Failed {
     }
 }
 
-/// A cell with failed measurements: I/Os failed, it ended early, or nothing completed.
+/// A cell with failed measurements: I/Os failed, it ended early, or nothing completed in more than a few.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The workload's name.
@@ -73,9 +74,9 @@ pub(super) fn failures(run: &Run, findings: &[Finding]) -> Vec<Failure> {
     let mut failures: Vec<Failure> = Vec::new();
     let mut known = Vec::new();
     for warning in findings.iter().filter(|finding| is_failure(finding)).map(|finding| &finding.warning) {
-        let Some(place @ (target, workload, _)) = place_of(warning) else { continue };
+        let Some(place @ (target, workload, round)) = place_of(warning) else { continue };
         // One measurement may have failed in several ways.
-        if known.contains(&place) {
+        if known.contains(&place) || is_outweighed(run, target, workload, round) {
             continue;
         }
         known.push(place);
@@ -85,6 +86,13 @@ pub(super) fn failures(run: &Run, findings: &[Finding]) -> Vec<Failure> {
         }
     }
     failures
+}
+
+/// Returns whether nothing was done in this round of a cell, and the other rounds speak for it.
+fn is_outweighed(run: &Run, target: &str, workload: &str, round: u32) -> bool {
+    let of_cell = run.measurements.iter().filter(|m| m.target == target && m.workload == workload);
+    let (empty, others): (Vec<_>, Vec<_>) = of_cell.partition(|m| is_empty(m));
+    empty.iter().any(|m| m.round == round) && may_be_empty(empty.len(), empty.len() + others.len())
 }
 
 fn is_failure(finding: &Finding) -> bool {

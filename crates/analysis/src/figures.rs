@@ -55,17 +55,34 @@ pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
 }
 
-/// Nanoseconds in which the CPUs of the target's machine were busy, with whatever, per I/O; absent if they were not observed, or not for a
-/// tick of the kernel's account: nothing works for no time at all.
+/// CPU nanoseconds of the target's machine per I/O, as [`cpu_ns`] has them.
 pub(crate) fn cpu_per_io(measurement: &Measurement) -> Option<f64> {
-    let busy_ns = measurement.machine()?.cpu?.busy_ns();
-    per_io(measurement, busy_ns).filter(|_| busy_ns > 0)
+    per_io(measurement, cpu_ns(measurement)?)
 }
 
 /// The same per GiB that streams carried; absent of anything else.
 pub(crate) fn cpu_per_gib(measurement: &Measurement) -> Option<f64> {
-    let busy_ns = measurement.machine()?.cpu?.busy_ns();
-    per_gib(measurement, busy_ns).filter(|_| busy_ns > 0)
+    per_gib(measurement, cpu_ns(measurement)?)
+}
+
+/// CPU nanoseconds of the target's machine over the window: those of what takes part, or, where that is not known, all in which its CPUs were
+/// busy. Absent if they were not observed, or not for a tick of the kernel's account: nothing works for no time at all.
+fn cpu_ns(measurement: &Measurement) -> Option<u64> {
+    let machine = measurement.machine()?;
+    let threads = threads_ns(machine).zip(interrupts_ns(machine)).map(|(threads, irqs)| threads + irqs);
+    threads.or_else(|| Some(machine.cpu?.busy_ns())).filter(|ns| *ns > 0)
+}
+
+/// Nanoseconds of the programs that take part and of the kernel's threads.
+fn threads_ns(machine: &HostActivity) -> Option<u64> {
+    Some(machine.programs_ns? + machine.kernel_ns?)
+}
+
+/// Nanoseconds of interrupts that are in no thread's account; absent where it is not known who takes part. Some kernels count the time of an
+/// interrupt also as its thread's: together they are not more than all.
+pub(crate) fn interrupts_ns(machine: &HostActivity) -> Option<u64> {
+    let cpu = machine.cpu?;
+    Some(cpu.irq_ns.min(cpu.busy_ns().saturating_sub(threads_ns(machine)?)))
 }
 
 /// CPU nanoseconds of the load generator's process per I/O; absent without I/O.
@@ -97,6 +114,17 @@ pub fn is_stream(measurement: &Measurement) -> bool {
 /// Work that a measurement's rate counts: I/Os, or bytes of streams.
 pub fn done(measurement: &Measurement, tallies: &Tallies) -> u64 {
     if is_stream(measurement) { tallies.bytes() } else { tallies.ios() }
+}
+
+/// Returns whether a window saw no work done and nothing fail, as one that the storage stalled over: it has no figures.
+pub(crate) fn is_empty(measurement: &Measurement) -> bool {
+    let outcome = &measurement.outcome;
+    done(measurement, &outcome.tallies) == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
+}
+
+/// Returns whether so many of a cell's windows may be empty: at most a tenth, so that the others speak for it.
+pub(crate) const fn may_be_empty(empty: usize, all: usize) -> bool {
+    empty * 10 <= all
 }
 
 /// Activity of the devices at the bottom of a target's stack, by name.

@@ -16,6 +16,7 @@ use crate::edges::Edge;
 use crate::effects::Effects;
 use crate::failed::Failure;
 use crate::fairness::{GroupFairness, MemberKind, NeighbourLoad};
+use crate::figures::{is_empty, may_be_empty};
 use crate::finding::Finding;
 use crate::grade::Grade;
 use crate::latency_breakdown::LatencyBreakdown;
@@ -103,12 +104,14 @@ impl Judgement {
         self.failures.iter().find(|f| f.workload == workload && f.target == target)
     }
 
-    /// Returns whether any measurement of a cell of this run is unusable.
+    /// Returns whether a measurement of a cell of this run is unusable, or more than a few were empty.
     #[must_use]
     pub fn is_unusable(&self, run: &Run, workload: &str, target: &str) -> bool {
         let graded = run.measurements.iter().zip(&self.grades);
-        let mut unusable = graded.filter(|(_, grade)| **grade == Grade::Unusable);
-        unusable.any(|(m, _)| m.workload == workload && m.target == target)
+        let of_cell: Vec<_> = graded.filter(|(m, _)| m.workload == workload && m.target == target).collect();
+        let unusable = of_cell.iter().filter(|(_, grade)| **grade == Grade::Unusable);
+        let (all, empty) = (unusable.clone().count(), unusable.filter(|(m, _)| is_empty(m)).count());
+        all > empty || !may_be_empty(empty, of_cell.len())
     }
 
     /// The summary of a cell.

@@ -90,7 +90,7 @@ impl Replay<'_> {
             let needed: HashSet<Cell> = open
                 .iter()
                 // More rounds do not mend one that cannot be used.
-                .filter(|case| case.withheld(rounds).is_none() && case.has_any(since, rounds))
+                .filter(|case| !case.is_spoilt(rounds) && case.has_any(since, rounds))
                 .flat_map(|case| case.cells())
                 .collect();
             let all_decided = self.open_pairs(&latest) == 0;
@@ -213,7 +213,9 @@ pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
 
 /// The edges of a run's ladder both of whose ends stand on the same devices, and the others.
 pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
-    edges(&run.plan.targets).into_iter().partition(|edge| super::edges::other_devices(run, edge).is_none())
+    // The step to the baseline is a comparison with it, the other way round.
+    let steps = edges(&run.plan.targets).into_iter().filter(|edge| edge.to != run.plan.baseline);
+    steps.partition(|edge| super::edges::other_devices(run, edge).is_none())
 }
 
 /// A run that adds rounds, while it is carried out: what is to be measured next.

@@ -230,14 +230,14 @@ impl Metric {
         Self(&percentile("latency_p99_9", "p99.9", "99.9th percentile of the service time", 0.999, |m| {
             latency_quantile(m, 0.999)
         }));
-    /// CPU time that the whole host was busy for, per I/O.
+    /// CPU time of the host's part in the measurement, per I/O: programs that take part, the kernel's threads, interrupts.
     pub const CPU_PER_IO: Self = Self(&Definition {
         id: "cpu_per_io",
         unit: Unit::Nanoseconds,
         better: Better::Less,
         name: Names { io: "host CPU/IO", streams: "host CPU/packet", trips: "host CPU/round trip" },
         column: Names { io: "CPU/IO", streams: "CPU/packet", trips: "CPU/trip" },
-        help: "CPU time that the whole host was busy for, per I/O, packet or round trip",
+        help: "CPU time per I/O, packet or round trip of the host's programs that take part, its kernel threads and interrupts; where one of them is not known, all in which its CPUs were busy",
         of: cpu_per_io,
         over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| match workload.kind() {
@@ -254,7 +254,7 @@ impl Metric {
         better: Better::Less,
         name: Names::all("host CPU/GiB"),
         column: Names::all("CPU/GiB"),
-        help: "CPU time that the whole host was busy for, per GiB of a network's streams",
+        help: "the same CPU time per GiB of a network's streams",
         of: cpu_per_gib,
         over_rounds: OverRounds::GeometricMean,
         compares: Some(|workload| matches!(workload.kind(), Kind::Streams(_))),

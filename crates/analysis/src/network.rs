@@ -2,7 +2,6 @@
 
 use iotax_model::Workload;
 use iotax_model::record::{Flow, Gap, HostCpu, Interface, Measurement, NicActivity, Probes, TargetRecord};
-use iotax_model::target::TargetSpec;
 
 use crate::fairness::{Fairness, jain};
 use crate::figures::{is_stream, per_gib, per_io};
@@ -108,11 +107,6 @@ pub const fn word(upload: bool) -> &'static str {
 /// A part of a whole; absent of nothing.
 pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-/// Returns whether the server's process runs on this host.
-pub(crate) fn is_server_here(spec: &TargetSpec) -> bool {
-    spec.network().is_some_and(|network| !network.via.is_given())
 }
 
 /// The flows of one direction of one measurement.

@@ -9,8 +9,8 @@ use iotax_model::{Cell, Plan};
 use crate::cell_means::CellMeans;
 use crate::comparison::{Comparison, Ratio};
 use crate::edges::Edge;
+use crate::figures::{is_empty, may_be_empty};
 use crate::metric::{Family, Metric};
-use crate::network::is_server_here;
 use crate::sample::Sample;
 use crate::stats::Estimate;
 use crate::stats::verdict::{Decision, Verdict};
@@ -34,7 +34,7 @@ impl Pair {
         let workload = &plan.workloads[workload];
         let server_and_neighbour = |target: usize| {
             let spec = &plan.targets[target];
-            (is_server_here(spec), &spec.neighbour)
+            (spec.has_server_here(), &spec.neighbour)
         };
         let is_alike = !workload.kind().is_network()
             || server_and_neighbour(self.target) == server_and_neighbour(self.baseline);
@@ -85,6 +85,8 @@ struct Figure {
     mss: Option<u32>,
     /// Why no verdict may rest on it.
     unusable: Option<String>,
+    /// True if nothing was done in it.
+    is_empty: bool,
 }
 
 impl MeasuredFigures {
@@ -101,7 +103,8 @@ impl MeasuredFigures {
             let values = self.metrics.iter().map(|metric| metric.of(measurement)).collect();
             let rounds = self.by_cell.entry(Cell { target, workload }).or_default();
             let mss = measurement.outcome.carried.as_ref().and_then(|carried| carried.mss);
-            rounds.insert(measurement.round, Figure { values, mss, unusable });
+            rounds
+                .insert(measurement.round, Figure { values, mss, unusable, is_empty: is_empty(measurement) });
         }
     }
 
@@ -146,18 +149,31 @@ impl MeasuredFigures {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
         let metric = self.metrics[place];
-        let (mut figures, mut withheld) = (Vec::new(), None);
+        let (mut figures, mut withheld, mut empty) = (Vec::new(), None, Vec::new());
         for (round, our) in ours {
             let Some(their) = theirs.get(round) else { continue };
-            let unusable = our.unusable.as_ref().or(their.unusable.as_ref());
-            withheld = withheld.or_else(|| Some((*round, unusable?.clone())));
+            for side in [our, their] {
+                let unusable = side.unusable.as_ref().map(|why| (*round, why.clone()));
+                if side.is_empty {
+                    empty.extend(unusable);
+                } else {
+                    withheld = withheld.or(unusable);
+                }
+            }
             match (our.values[place], their.values[place]) {
                 (Some(value), Some(base)) => figures.push((*round, value, base)),
                 _ if metric.is_percentile() => return None,
                 _ => {}
             }
         }
-        (!figures.is_empty()).then_some(PendingComparison { workload, pair, metric, figures, withheld })
+        (!figures.is_empty()).then_some(PendingComparison {
+            workload,
+            pair,
+            metric,
+            figures,
+            withheld,
+            empty,
+        })
     }
 }
 
@@ -171,6 +187,8 @@ pub(super) struct PendingComparison {
     pub(super) figures: Vec<(u32, f64, f64)>,
     /// The first of these rounds in which a measurement cannot be used, and why.
     pub(super) withheld: Option<(u32, String)>,
+    /// The rounds in which nothing was done, in their order, and what is said of that: once for each side.
+    pub(super) empty: Vec<(u32, String)>,
 }
 
 /// The families of some comparisons, each once.
@@ -195,9 +213,21 @@ impl PendingComparison {
         [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
     }
 
-    /// Why no verdict may rest on the rounds up to one; absent if it may.
+    /// Why no verdict may rest on the rounds up to one; absent if it may. A few empty rounds are left out.
     pub(super) fn withheld(&self, until: u32) -> Option<&String> {
-        self.withheld.as_ref().filter(|(round, _)| *round <= until).map(|(_, why)| why)
+        let empty = self.empty_until(until);
+        let too_many = !may_be_empty(empty.len(), self.until(until).len() + empty.len());
+        let first = self.withheld.iter().filter(|(round, _)| *round <= until);
+        first.chain(empty.first().filter(|_| too_many)).map(|(_, why)| why).next()
+    }
+
+    /// Returns whether no verdict can rest on the rounds after one either: more rounds outweigh one that is empty, and nothing else.
+    pub(super) fn is_spoilt(&self, until: u32) -> bool {
+        self.withheld(until).is_some() && (self.empty_until(until).len() != 1 || self.withheld.is_some())
+    }
+
+    fn empty_until(&self, round: u32) -> &[(u32, String)] {
+        &self.empty[..self.empty.partition_point(|(at, _)| *at <= round)]
     }
 
     /// Returns whether both sides were measured in one of these rounds.

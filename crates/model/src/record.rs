@@ -342,6 +342,10 @@ pub struct HostActivity {
     /// `kworker/loop0`, and `kworker` for high-priority ones, which serve all devices. Only for a whole measurement.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub kernel_threads: BTreeMap<String, CpuTime>,
+    /// CPU time of the programs that take part here: the load generator, a network's server, the threads of QEMU and storage daemons. Only for
+    /// a whole measurement; absent where one of them is not known, such as the daemon of a FUSE filesystem.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub programs_ns: Option<u64>,
     /// CPU time of all kernel threads, including `kernel_threads`. Only for a whole measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel_ns: Option<u64>,

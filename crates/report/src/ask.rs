@@ -1,11 +1,12 @@
 //! Sentences on the highest rate that keeps conditions.
 
 use iotax_analysis::ask::{Against, Answer, Answers, Condition, Found, Held, Possible};
+use iotax_analysis::curve::Located;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_model::Run;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::units::human::listed;
 use iotax_model::units::{Nanos, human};
+use iotax_model::{Run, RunState};
 
 use super::figure::title;
 
@@ -25,7 +26,29 @@ pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<
         parts.extend(ask.iops.map(|iops| possible(answer, iops)));
         format!("{}: {}.", answer.target, parts.join("; "))
     };
-    answers.targets.iter().map(one).collect()
+    answers.targets.iter().map(one).chain(next_step(run, ask, answers)).collect()
+}
+
+/// What to do about rates without an interval and questions that are open.
+fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> {
+    let has_interval = |answer: &Answer<'_>| {
+        !matches!(answer.found, Found::Rate(Located { interval: None, .. }) | Found::Unknown)
+    };
+    let is_open = |answer: &Answer<'_>| {
+        let possible = ask.iops.is_some_and(|iops| answer.allows(iops as f64) == Possible::Undecided);
+        possible || answer.against.is_some_and(|against| against.verdict == Verdict::Undecided)
+    };
+    // An interval is half as wide after four times the time.
+    let (factor, what) = match (answers.targets.iter().all(has_interval), answers.targets.iter().any(is_open))
+    {
+        (false, _) => (2, "gives more trials near the rate"),
+        (true, true) => (4, "halves the interval"),
+        (true, false) => return None,
+    };
+    let time = Nanos(ask.time.0.saturating_mul(factor));
+    let command = run.command("resume", &format!("--time {time}"));
+    (run.state == RunState::Complete && run.source.is_none())
+        .then(|| format!("A new search of {time} {what}: {command}"))
 }
 
 /// All sentences of a run that asks.
@@ -113,9 +136,9 @@ fn possible(answer: &Answer<'_>, iops: u64) -> String {
         return format!("{} IOPS: {word}, {rate} were not kept when they were held", human::count(asked));
     }
     let margin = match answer.found {
-        _ if possible == Possible::Undecided => ", a longer --time may decide".into(),
-        Found::Rate(located) if located.at >= 3.0 * asked => {
-            format!(", {:.0} times that", located.at / asked)
+        _ if possible == Possible::Undecided => String::new(),
+        Found::Rate(located) if located.at >= 2.0 * asked => {
+            format!(", {:.1} times that", located.at / asked)
         }
         Found::Rate(located) if located.at >= asked => {
             format!(", with {:.0}% to spare", 100.0 * (located.at / asked - 1.0))

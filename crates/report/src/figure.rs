@@ -161,9 +161,17 @@ pub(crate) fn change(ratio: f64) -> String {
     format!("{sign}{}%", hundredths(percent.abs()))
 }
 
-/// `+1.2% [+0.4, +2.0]`, in percent throughout; a missing interval is named.
+/// `+1.2% [+0.4, +2.0]`, in percent throughout, or `16.9 times [12.1, 23.6]`; a missing interval is named.
 pub(crate) fn change_with(ratio: f64, interval: Option<Interval>) -> String {
     let Some(interval) = interval else { return format!("{} [no interval]", change(ratio)) };
+    if ratio >= 10.0 {
+        return format!(
+            "{} [{}, {}]",
+            change(ratio),
+            human::count(interval.low),
+            human::count(interval.high)
+        );
+    }
     let end = |ratio: f64| if ratio >= 10.0 { "> +900".into() } else { change(ratio).replace('%', "") };
     format!("{} [{}, {}]", change(ratio), end(interval.low), end(interval.high))
 }
@@ -439,6 +447,8 @@ mod tests {
             assert_eq!(change(ratio), words);
         }
         assert_eq!(change_with(1.012, Some(Interval { low: 0.994, high: 1.03 })), "+1.2% [-0.60, +3.0]");
+        let times = Interval { low: 9.0, high: 2340.0 };
+        assert_eq!(change_with(16.9, Some(times)), "16.9 times [9.00, 2.34k]");
         assert_eq!(change_with(2.0, Some(Interval { low: 0.1, high: 90.0 })), "+100% [-90, > +900]");
         assert_eq!(change_with(0.5, None), "-50% [no interval]");
     }

@@ -1,26 +1,23 @@
 //! What came out of a run, in a few words for a list.
 
 use iotax_analysis::Metric;
-use iotax_analysis::trend::RunFigures;
-use iotax_model::Run;
-use iotax_model::units::human::listed;
+use iotax_analysis::trend::{AnswerFigure, FoundAnswer, RunFigures};
+use iotax_model::units::human::{self, listed};
+use iotax_model::{Run, Workload};
 
 use crate::figure::counted;
 
 /// Targets that are named with their figures.
 const NAMED: usize = 3;
 
-/// The main figure of each target on the first workload: `60.5k IOPS`, `host-file 60.5k IOPS, vm-raw 10.9k IOPS`. Absent if nothing usable
-/// was measured.
+/// The main figure of each target on the first workload that has one: `60.5k IOPS`, `host-file 60.5k IOPS, vm-raw 10.9k IOPS`; of a search
+/// its rate, of a watch its longest gap. Absent if nothing usable was measured.
 #[must_use]
 pub fn outcome(run: &Run, figures: &RunFigures) -> Option<String> {
     let targets = &run.plan.targets;
     let (workload, found) = run.plan.workloads.iter().find_map(|workload| {
-        let metric = Metric::headline(workload);
-        let figure = |target: &str| {
-            let words = metric.figure_on(workload, figures.mean(target, &workload.name, metric)?);
-            Some(if metric == Metric::IOPS { format!("{words} IOPS") } else { words })
-        };
+        let figure =
+            |target: &str| answer(figures, target, workload).or_else(|| mean(figures, target, workload));
         let found = targets.iter().filter_map(|target| Some((target.name.as_str(), figure(&target.name)?)));
         let found: Vec<(&str, String)> = found.collect();
         (!found.is_empty()).then_some((workload, found))
@@ -33,4 +30,29 @@ pub fn outcome(run: &Run, figures: &RunFigures) -> Option<String> {
     let more = if more > 0 { format!(" and {}", counted(more as u64, "more target")) } else { String::new() };
     let on = if run.plan.workloads.len() > 1 { format!("{}: ", workload.name) } else { String::new() };
     Some(format!("{on}{}{more}", if more.is_empty() { listed(&named) } else { named.join(", ") }))
+}
+
+/// What a search or a watch came to.
+fn answer(figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
+    let is_of = |found: &&FoundAnswer| found.target == target && found.workload == workload.name;
+    Some(match figures.answers().iter().find(is_of)?.is {
+        AnswerFigure::Rate(rate) => format!("up to {} IOPS", human::count(rate)),
+        AnswerFigure::AtLeast(rate) => format!("{} IOPS and more", human::count(rate)),
+        AnswerFigure::Below(rate) => format!("less than {} IOPS", human::count(rate)),
+        AnswerFigure::LongestGap(0) => "no gap".into(),
+        AnswerFigure::LongestGap(ns) => format!("longest gap {}", human::time(ns as f64)),
+    })
+}
+
+/// The mean by the metric that decides on the workload, or by the first that is known, as of other tools' results.
+fn mean(figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
+    let headline = Metric::headline(workload);
+    [headline].into_iter().chain(Metric::compared()).find_map(|metric| {
+        let words = metric.figure_on(workload, figures.mean(target, &workload.name, metric)?);
+        Some(match metric {
+            metric if metric == Metric::IOPS => format!("{words} IOPS"),
+            metric if metric == headline || metric == Metric::BYTES_PER_S => words,
+            metric => format!("{} {words}", metric.name_on(workload)),
+        })
+    })
 }

@@ -387,7 +387,7 @@ pub(super) fn recovery(effect: &Effect<'_>) -> String {
 pub(super) fn verdict(judged: &Judged) -> String {
     let value = judged.value.map(|value| value_of(judged, value));
     let (word, all) = match judged.passed {
-        Some(true) => ("passed", [value, None]),
+        Some(true) => ("passed", [value.filter(|_| judged.value > Some(0)), None]),
         Some(false) => ("FAILED", [value, None]),
         None => ("undecided", [value.filter(|_| judged.value > Some(0)), judged.reason.clone()]),
     };

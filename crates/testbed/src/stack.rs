@@ -35,6 +35,16 @@ pub struct LayerStack {
     pub(crate) mounts: Vec<Mount>,
 }
 
+impl LayerStack {
+    /// Returns whether a program that cannot be named serves one of the layers: a FUSE filesystem's daemon, a network block device's client, a
+    /// ublk server.
+    #[must_use]
+    pub fn is_served_by_programs(&self) -> bool {
+        self.mounts.iter().any(|mount| mount.kind.starts_with("fuse"))
+            || self.disks.iter().any(|disk| disk.starts_with("nbd") || disk.starts_with("ublkb"))
+    }
+}
+
 /// An error while reading the stack of a path.
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {

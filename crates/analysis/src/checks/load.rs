@@ -130,18 +130,12 @@ impl Case<'_> {
 /// CPUs that were busy with other programs.
 pub(super) fn cpu(case: &Case<'_>) -> Option<Finding> {
     let m = case.m;
-    // A neighbour's CPU time is not recorded separately, and that of a guest's threads only where they were watched.
-    let host = m.host.as_ref().filter(|host| {
-        m.neighbour.is_none() && !case.has_others() && (!case.in_guest() || !host.guest_threads.is_empty())
-    })?;
+    // A neighbour's CPU time is not recorded separately.
+    let host = m.host.as_ref().filter(|_| m.neighbour.is_none() && !case.has_others())?;
     let cpu = host.cpu?;
     let all = cpu.busy_ns() + cpu.idle_ns + cpu.iowait_ns.unwrap_or(0);
-    let engine =
-        if case.in_guest() { 0 } else { m.outcome.cpu.total_ns() } + super::network::far_end_ns(case);
-    // The kernel's threads are no programs that one could end, whomever they serve. Older records have only those of the layers.
-    let kernel = host.kernel_ns.unwrap_or_else(|| host.kernel_threads.values().map(|it| it.total_ns()).sum());
-    let guests = host.guest_threads.values().map(|time| time.total_ns()).sum::<u64>();
-    let own = engine + guests + kernel + host.watching_ns?;
+    // The kernel's threads are no programs that one could end, whomever they serve.
+    let own = host.programs_ns? + host.kernel_ns? + host.watching_ns?;
     // Interrupts are the devices'.
     let others = (cpu.user_ns + cpu.system_ns).saturating_sub(own);
     let share = others as f64 / all as f64;

@@ -4,7 +4,7 @@ use iotax_model::units::human::listed;
 use std::collections::BTreeSet;
 
 use iotax_model::net::{Direction, NetTest, Traffic};
-use iotax_model::record::{CpuTime, Flow, Interface, NicActivity, TargetRecord};
+use iotax_model::record::{Flow, Interface, NicActivity, TargetRecord};
 use iotax_model::target::NetPath;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
@@ -12,7 +12,7 @@ use iotax_model::{Warning, WarningKind};
 use super::{Case, about_target};
 use crate::figures::is_stream;
 use crate::finding::Finding;
-use crate::network::{GAP_NS, flows, is_server_here, seen, share, word};
+use crate::network::{GAP_NS, flows, seen, share, word};
 use crate::packets::over_flows;
 use iotax_model::Run;
 
@@ -411,12 +411,6 @@ fn offloads_of(run: &Run, record: &TargetRecord, base: Option<&TargetRecord>) ->
     }
     let remedy = "it is part of what is compared if the card cannot do it; else set both alike (ethtool -K)";
     (!evidence.is_empty()).then(|| about_target(record, WarningKind::Offloads, evidence.join("; "), remedy))
-}
-
-/// CPU time of a network's server where it is on this host: no program that one could end.
-pub(super) fn far_end_ns(case: &Case<'_>) -> u64 {
-    let far = case.spec.filter(|spec| is_server_here(spec)).and(case.m.outcome.carried.as_ref());
-    far.and_then(|carried| carried.server_cpu).map_or(0, CpuTime::total_ns)
 }
 
 /// `0.12%`, `3.4%`.

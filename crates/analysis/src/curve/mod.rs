@@ -70,7 +70,7 @@ pub struct Point<'a> {
     pub service_ns: Option<f64>,
     /// Times from the intended start to completion, all rounds together.
     pub response: Histogram,
-    /// CPU time of the whole host per I/O in nanoseconds: the geometric mean over the rounds.
+    /// CPU time of the host per I/O in nanoseconds: the geometric mean over the rounds.
     pub cpu_per_io: Option<f64>,
     rounds: Vec<Round>,
 }

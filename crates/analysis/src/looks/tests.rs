@@ -35,7 +35,14 @@ fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<PendingCo
             let rounds = (1..).zip(&baseline);
             let figures = rounds.map(|(round, base)| (round, truth.exp() * figure(), *base)).collect();
             let metric = Metric::LATENCY_MEAN;
-            cases.push(PendingComparison { workload, pair: *pair, metric, figures, withheld: None });
+            cases.push(PendingComparison {
+                workload,
+                pair: *pair,
+                metric,
+                figures,
+                withheld: None,
+                empty: Vec::new(),
+            });
         }
     }
     cases

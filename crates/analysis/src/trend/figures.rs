@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use iotax_model::Run;
 use serde::{Deserialize, Serialize};
 
+use crate::ask::{self, Found};
 use crate::checks;
 use crate::metric::Metric;
+use crate::watch;
 
 /// The figures of a run's usable measurements: a few kilobytes, whatever the run holds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -15,6 +17,34 @@ pub struct RunFigures {
     /// Ids of the metrics, in the order of the values.
     metrics: Vec<String>,
     cells: Vec<CellFigures>,
+    /// What a search or a watch came to, in the order of the plan's workloads.
+    answers: Vec<FoundAnswer>,
+}
+
+/// What a search or a watch came to on one target.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoundAnswer {
+    /// The target's name.
+    pub target: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The answer.
+    pub is: AnswerFigure,
+}
+
+/// The figure of such an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerFigure {
+    /// The highest rate that keeps the conditions, in I/Os per second.
+    Rate(f64),
+    /// The highest rate that was tried, which keeps them.
+    AtLeast(f64),
+    /// The lowest rate that was tried, which does not.
+    Below(f64),
+    /// The longest time without a completed I/O, in nanoseconds; 0 if there was none that was recorded.
+    LongestGap(u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,12 +59,19 @@ struct CellFigures {
 impl RunFigures {
     /// The version of the rules by which measurements are left out. It is raised when one of them judges differently, so that stored
     /// figures are taken anew.
-    pub const RULES: u32 = 1;
+    pub const RULES: u32 = 2;
 
-    /// Takes the figures by every metric that targets are compared by.
+    /// Takes the figures by every metric that targets are compared by, and what a search or a watch came to.
     #[must_use]
     pub fn all(run: &Run) -> Self {
-        Self::of(run, &Metric::compared().collect::<Vec<_>>())
+        let answers = searched(run).into_iter().chain(watched(run)).collect();
+        Self { answers, ..Self::of(run, &Metric::compared().collect::<Vec<_>>()) }
+    }
+
+    /// What a search or a watch came to; empty for other runs.
+    #[must_use]
+    pub fn answers(&self) -> &[FoundAnswer] {
+        &self.answers
     }
 
     /// Takes the figures by these metrics. Measurements that no verdict may rest on are left out.
@@ -59,7 +96,8 @@ impl RunFigures {
             });
             cells[place].rounds.push((m.round, metrics.iter().map(|metric| metric.of(m)).collect()));
         }
-        Self { metrics: metrics.iter().map(|metric| metric.word().to_owned()).collect(), cells }
+        let metrics = metrics.iter().map(|metric| metric.word().to_owned()).collect();
+        Self { metrics, cells, answers: Vec::new() }
     }
 
     /// The geometric mean of a cell over its rounds; absent if none is usable.
@@ -77,4 +115,41 @@ impl RunFigures {
         let log = |(round, values): &(u32, Vec<Option<f64>>)| Some((*round, (*values.get(column)?)?.ln()));
         cell.rounds.iter().filter_map(log).collect()
     }
+}
+
+/// The rate of each target in a search.
+fn searched(run: &Run) -> Vec<FoundAnswer> {
+    let of_work = |answers: ask::Answers<'_>| {
+        let workload = answers.work.name.clone();
+        let found = answers.targets.into_iter().filter_map(move |answer| {
+            let is = match answer.found {
+                Found::Unknown => return None,
+                Found::Below(rate) => AnswerFigure::Below(rate),
+                Found::AtLeast(rate) => AnswerFigure::AtLeast(rate),
+                Found::Rate(located) => AnswerFigure::Rate(located.at),
+            };
+            Some(FoundAnswer { target: answer.target.to_owned(), workload: workload.clone(), is })
+        });
+        found.collect::<Vec<_>>()
+    };
+    ask::answers(run).into_iter().flat_map(of_work).collect()
+}
+
+/// The longest gap of each cell of a watch; absent where gaps are not known.
+fn watched(run: &Run) -> Vec<FoundAnswer> {
+    let mut found: Vec<FoundAnswer> = Vec::new();
+    for episode in watch::episodes(run) {
+        let Some(gaps) = &episode.gaps else { continue };
+        let longest = gaps.iter().map(|gap| gap.duration_ns).max().unwrap_or(0);
+        let (target, workload) = (&episode.measurement.target, &episode.measurement.workload);
+        match found.iter_mut().find(|of| of.target == *target && of.workload == *workload) {
+            Some(FoundAnswer { is: AnswerFigure::LongestGap(known), .. }) => *known = longest.max(*known),
+            _ => found.push(FoundAnswer {
+                target: target.clone(),
+                workload: workload.clone(),
+                is: AnswerFigure::LongestGap(longest),
+            }),
+        }
+    }
+    found
 }

@@ -11,7 +11,7 @@ mod history;
 
 pub use change::{Change, Pending, changes, pending};
 pub use energy::{LEAST_RUNS, LEAST_SIDE, LEVEL};
-pub use figures::RunFigures;
+pub use figures::{AnswerFigure, FoundAnswer, RunFigures};
 pub use history::PastRun;
 
 use iotax_model::Workload;

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::job::{Direction, Disk, Job, Series};
 use super::latency::{CLASSES, LAST_CLASS, Shares, Spread, bins, percentiles};
-use super::{BATCHES, LEVELS, VERSION, ctime};
+use super::{VERSION, ctime};
 use crate::Unfit;
 use iotax_model::Run;
 
@@ -59,9 +59,6 @@ struct Entry {
     majf: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     minf: Option<u64>,
-    iodepth_level: Ordered<f64>,
-    iodepth_submit: Ordered<f64>,
-    iodepth_complete: Ordered<f64>,
     latency_ns: Ordered<f64>,
     latency_us: Ordered<f64>,
     latency_ms: Ordered<f64>,
@@ -202,11 +199,6 @@ impl Moved {
     }
 }
 
-/// Names of the classes of iodepths, all empty: fio counts them at each submission, iotax does not.
-fn depths(names: &[&str]) -> Ordered<f64> {
-    Ordered(names.iter().map(|name| ((*name).to_owned(), 0.0)).collect())
-}
-
 fn classes(shares: &[f64]) -> Ordered<f64> {
     let mut names: Vec<String> = CLASSES.iter().chain([&LAST_CLASS]).map(ToString::to_string).collect();
     names.push(format!(">={LAST_CLASS}"));
@@ -240,9 +232,6 @@ fn entry(job: &Job<'_>, detail: Detail) -> Entry {
         ctx: job.counts.map(|counts| counts.context_switches),
         majf: job.counts.map(|counts| counts.major_faults),
         minf: job.counts.map(|counts| counts.minor_faults),
-        iodepth_level: depths(&LEVELS),
-        iodepth_submit: depths(&BATCHES),
-        iodepth_complete: depths(&BATCHES),
         latency_ns: classes(&shares.ns),
         latency_us: classes(&shares.us),
         latency_ms: classes(&shares.ms),

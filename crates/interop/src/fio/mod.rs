@@ -28,11 +28,6 @@ pub(super) const JSON_MARK: Mark = Mark {
 pub(super) const TERSE_MARK: Mark =
     Mark { format: "fio-terse", place: MarkPosition::EveryLine(&["3;fio-3.33-iotax-"]) };
 
-/// fio's classes of queue depths.
-const LEVELS: [&str; 7] = ["1", "2", "4", "8", "16", "32", ">=64"];
-/// fio's classes of I/Os that one call submits or completes.
-const BATCHES: [&str; 7] = ["0", "4", "8", "16", "32", "64", ">=64"];
-
 /// fio's `--output-format=json`.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ use iotax_model::workload::Workload;
 use super::job::{DIRECTIONS, Direction, Disk, Job};
 use super::json::whole;
 use super::latency::{CLASSES, LAST_CLASS, Shares, Spread, percentiles};
-use super::{BATCHES, LEVELS, VERSION, ctime, shown_share};
+use super::{VERSION, ctime, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
@@ -116,10 +116,6 @@ fn body(text: &mut String, job: &Job<'_>) -> fmt::Result {
         }
         writeln!(text)?;
     }
-    let none = |names: [&str; 7]| names.map(|name| format!("{name}=0.0%")).join(", ");
-    writeln!(text, "  IO depths    : {}", none(LEVELS))?;
-    writeln!(text, "     submit    : {}", none(BATCHES))?;
-    writeln!(text, "     complete  : {}", none(BATCHES))?;
     let [read, write, trim] = &job.directions;
     let syncs = job.sync.as_ref().map_or(0, |tally| tally.ios);
     writeln!(

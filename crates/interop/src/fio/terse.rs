@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::job::{Direction, Disk, Job};
 use super::json::whole;
 use super::latency::{PERCENTILES, Shares, Spread, percentiles};
-use super::{LEVELS, VERSION, shown_share};
+use super::{VERSION, shown_share};
 use crate::Unfit;
 use iotax_model::Run;
 
@@ -39,7 +39,8 @@ fn line(job: &Job<'_>) -> Vec<String> {
     fields.push(known(job.counts.map(|counts| counts.context_switches.to_string())));
     fields.push(known(job.counts.map(|counts| counts.major_faults.to_string())));
     fields.push(known(job.counts.map(|counts| counts.minor_faults.to_string())));
-    fields.extend(LEVELS.map(|_| "0.0%".to_owned()));
+    // fio's classes of queue depths, which it counts at each submission.
+    fields.extend((0..7).map(|_| known(None)));
     let shares =
         Shares::of(job.directions.iter().filter(|direction| direction.ios > 0).map(Direction::total));
     // Shares below a microsecond go into the first class of microseconds.

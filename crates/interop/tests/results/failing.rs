@@ -1,10 +1,9 @@
 //! Devices that fail most of their I/O: said in every table, explained by nothing else, and the base of no verdict.
 
-use iotax_analysis::judge;
-use iotax_analysis::{Failed, Grade};
-use iotax_model::Run;
-use iotax_model::WarningKind;
-use iotax_model::record::ErrorCount;
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::{Failed, Grade, Metric, judge};
+use iotax_model::record::{ErrorCount, Tally};
+use iotax_model::{Run, WarningKind};
 use iotax_report::{document, html, markdown, terminal};
 
 use crate::conclusions::sentences;
@@ -131,4 +130,26 @@ fn without_its_baseline_a_run_shows_figures_and_compares_nothing() {
     let text = said(&run);
     assert!(text.lines().any(|line| line.trim_start().starts_with("vm-raw ")), "{text}");
     assert!(sentences(&run)[0].contains("the baseline: nothing is compared with it"), "{text}");
+}
+
+#[test]
+fn one_window_in_which_nothing_was_done_is_outweighed_by_ten() {
+    let vm = Truth { slowdown: 1.4, ..HOST };
+    for (rounds, usable) in [(11, true), (9, false)] {
+        let mut run = run(&[("host-file", HOST), ("vm-raw", vm)], &["randread-4k-qd1"], rounds, false);
+        let stalled = run.measurements.iter_mut().find(|m| m.target == "vm-raw" && m.round == 3);
+        let m = stalled.expect("measured");
+        m.outcome.tallies.read = Some(Tally::default());
+        m.samples.clear();
+        m.host = None;
+        let judgement = judge(&run);
+        let comparison = judgement.comparison("randread-4k-qd1", "vm-raw", Metric::IOPS).expect("compared");
+        assert_eq!(comparison.ratio.withheld.is_none(), usable, "{comparison:?}");
+        assert_eq!(comparison.ratio.verdict != Verdict::Undecided, usable, "{comparison:?}");
+        assert_eq!(comparison.rounds, rounds - 1, "the round is left out on both sides");
+        assert_eq!(judgement.failures.is_empty(), usable);
+        let text = said(&run);
+        assert_eq!(!text.contains("unusable"), usable, "{text}");
+        assert!(text.contains("no I/O was completed"), "it is said all the same: {text}");
+    }
 }

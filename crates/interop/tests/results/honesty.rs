@@ -5,8 +5,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Grade, Metric};
 use iotax_model::Run;
 use iotax_model::record::{
-    Allocation, CpuPace, CpuTime, DiskActivity, ErrorCount, HostCpu, Mapper, PageCache, SampledContent, Stop,
-    Tally,
+    Allocation, CpuPace, DiskActivity, ErrorCount, HostCpu, Mapper, PageCache, SampledContent, Stop, Tally,
 };
 use iotax_model::target::{
     CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FsType, Layer, LayerKind, PathSpec, Stack,
@@ -148,8 +147,7 @@ fn each_check_sees_its_case_and_grades_it() {
         (WarningKind::OtherLoad, "of CPU time in 6.00 s: 20% of this host's CPUs", false, |r| {
             let own = r.measurements[0].outcome.cpu.total_ns();
             let host = r.measurements[0].host.as_mut().expect("observed");
-            host.watching_ns = Some(0);
-            host.kernel_threads.insert("jbd2/vda-8".into(), CpuTime { user_ns: 0, system_ns: 100_000_000 });
+            (host.programs_ns, host.watching_ns, host.kernel_ns) = (Some(own), Some(0), Some(100_000_000));
             let busy = own + 100_000_000 + 2_400_000_000;
             host.cpu = Some(HostCpu { user_ns: busy, idle_ns: 12_000_000_000 - busy, ..HostCpu::default() });
         }),
@@ -207,7 +205,7 @@ fn what_is_near_a_case_and_is_none_draws_no_warning() {
         ("threads of the kernel", |r| {
             let own = r.measurements[0].outcome.cpu.total_ns();
             let host = r.measurements[0].host.as_mut().expect("observed");
-            (host.watching_ns, host.kernel_ns) = (Some(0), Some(2_400_000_000));
+            (host.programs_ns, host.watching_ns, host.kernel_ns) = (Some(own), Some(0), Some(2_400_000_000));
             let busy = own + 2_400_000_000;
             host.cpu = Some(HostCpu { user_ns: busy, idle_ns: 12_000_000_000 - busy, ..HostCpu::default() });
         }),

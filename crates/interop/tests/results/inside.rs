@@ -3,9 +3,9 @@
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::by_count;
 use iotax_analysis::latency_breakdown::View;
-use iotax_analysis::{CpuByRole, LatencyBreakdown};
-use iotax_analysis::{Judgement, judge};
+use iotax_analysis::{CpuByRole, Judgement, LatencyBreakdown, Metric, judge};
 use iotax_model::Run;
+use iotax_model::record::HostCpu;
 use iotax_model::target::GuestFs;
 
 use crate::observed::{SEEN, both_ladders, crowd, look_inside};
@@ -160,6 +160,29 @@ fn cpu_time_is_told_apart_by_role() {
     let host = of("host-file");
     assert!(host.of_role(Role::Generator).is_some() && host.of_role(Role::Vcpu).is_none(), "{host:?}");
     assert_eq!(host.steal, None, "unknown is not 0");
+}
+
+#[test]
+fn cpu_time_is_that_of_what_takes_part_and_not_of_other_programs() {
+    let mut run = both_ladders();
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw") {
+        let host = m.host.as_mut().expect("observed");
+        host.programs_ns = Some(host.guest_threads.values().map(|time| time.total_ns()).sum());
+        let cpu = host.cpu.as_mut().expect("observed");
+        let busy = cpu.busy_ns();
+        *cpu = HostCpu { user_ns: 9 * busy, irq_ns: busy / 100, ..*cpu };
+    }
+    let judgement = judge(&run);
+    let vm = judgement.cpus.iter().find(|c| c.target == "vm-raw" && c.workload == QD1).expect("observed");
+    assert_eq!(vm.of_role(Role::Other), None);
+    assert!(near(vm.of_role(Role::Interrupts).expect("observed"), 98.0), "{vm:?}");
+    let sum: f64 = vm.roles.iter().map(|(_, ns)| ns).sum();
+    assert!(near(sum, 0.85 * 9_800.0), "{vm:?}");
+    let m = run.measurements.iter().find(|m| m.target == "vm-raw" && m.workload == QD1).expect("measured");
+    let host = m.host.as_ref().expect("observed");
+    let all = host.programs_ns.expect("set") + host.kernel_ns.expect("set") + host.cpu.expect("set").irq_ns;
+    let per_io = all as f64 / m.outcome.tallies.ios() as f64;
+    assert_eq!(Metric::CPU_PER_IO.value(m), Some(per_io));
 }
 
 #[test]

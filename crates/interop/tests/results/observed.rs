@@ -56,6 +56,7 @@ pub(crate) fn look_inside(m: &mut Measurement) {
         host.guest_threads.insert(role.into(), time(share));
     }
     host.kernel_threads.insert("jbd2/vda-8".into(), time(0.04));
+    host.kernel_ns = Some(time(0.04).total_ns());
     for disk in host.disks.values_mut() {
         let waited = |ios: u64| disk.mean_wait_ns.map(|ns| whole(ns * ios as f64));
         (disk.read_wait_ns, disk.write_wait_ns) = (waited(disk.reads), waited(disk.writes));

@@ -23,7 +23,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.dry_run {
         let left = undo::leftovers(&dir).or_exit(Exit::Environment)?;
         left.iter().for_each(|effect| print_line!("would undo: {effect}"));
-        print_line!("{} things were left behind", left.len());
+        match left.len() {
+            0 => print_line!("nothing was left behind"),
+            1 => print_line!("1 thing was left behind"),
+            more => print_line!("{more} things were left behind"),
+        }
         return Ok(Exit::Fine);
     }
     let cleaned = undo::clean(&dir, args.forget).or_exit(Exit::Environment)?;

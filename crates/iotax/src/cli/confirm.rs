@@ -13,8 +13,8 @@ use super::estimate;
 use super::say::{Stream, say};
 use crate::runner::{self, Guests};
 
-/// Shows the plan with the time and space that it needs.
-pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests: Option<&Guests>) {
+/// Shows the plan with the time and space that it needs; the seed is not known before a run begins.
+pub(super) fn show_plan(plan: &Plan, seed: Option<u64>, done: usize, space: u64, guests: Option<&Guests>) {
     let time = estimate::time(plan, done, guests.map(Guests::accel));
     let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
     let space = match dirs.as_slice() {
@@ -30,10 +30,11 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     } else {
         (plan.workloads.len(), format!(" x {}", many(&estimate::rounds(plan), "round")))
     };
+    let seed = seed.map_or(String::new(), |seed| format!(" Seed {seed}."));
     let together = if plan.is_together() { " at the same time" } else { "" };
     let (targets, workloads) = (plan.targets.len().to_string(), workloads.to_string());
     say!(
-        "{}{together} x {}{rounds}, {time}{space}{done}. Seed {seed}.",
+        "{}{together} x {}{rounds}, {time}{space}{done}.{seed}",
         many(&targets, "target"),
         many(&workloads, "workload")
     );

@@ -52,17 +52,20 @@ const HEADINGS: [(&str, &[&str]); 6] = [
 ];
 
 /// Defaults that differ from those of other commands with the same option.
-const DEFAULTS: [(&str, &[(&str, &str)]); 1] = [(
-    "watch",
-    &[
-        ("rw", "randrw"),
-        ("iodepth", "512"),
-        ("runtime", "1m"),
-        ("rate_iops", "1000"),
-        ("verify", "xxh3 for what writes"),
-        ("blackout", "100ms"),
-    ],
-)];
+const DEFAULTS: [(&str, &[(&str, &str)]); 2] = [
+    ("bench", &[("runtime", "2s in each of 5 rounds"), ("ramp_time", "500ms; 1s with --runtime")]),
+    (
+        "watch",
+        &[
+            ("rw", "randrw"),
+            ("iodepth", "512"),
+            ("runtime", "1m"),
+            ("rate_iops", "1000"),
+            ("verify", "xxh3 for what writes"),
+            ("blackout", "100ms"),
+        ],
+    ),
+];
 
 /// `iotax -h`: every command, by what one wants to do.
 const OVERVIEW: &str = "\

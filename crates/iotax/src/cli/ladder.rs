@@ -1,6 +1,5 @@
 //! `iotax ladder`: builds the same storage in several ways and runs the same work on each.
 
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -260,9 +259,9 @@ fn no_guests(args: &Args, asked: bool) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Returns whether the session refuses to begin: there is no such directory, or no terminal to ask on.
+/// Returns whether the session refuses to begin: there is no such directory.
 fn is_refused(args: &Args) -> bool {
-    args.dir.as_ref().is_some_and(|dir| !dir.is_dir()) || !(args.run.session.yes || io::stdin().is_terminal())
+    !args.print_plan && args.dir.as_ref().is_some_and(|dir| !dir.is_dir())
 }
 
 /// The targets of a rung: one, or one for each number of guests.
@@ -303,17 +302,16 @@ fn target(rung: &Rung, name: String, count: u32, dir: Option<&Path>, device: Opt
 fn rungs(args: &Args) -> Result<LadderTargets, Failure> {
     if let (Some(domain), Some(dir)) = (&args.like, &args.dir) {
         let ladder = from_libvirt::targets(domain, args.like_disk.as_deref(), dir)?;
-        // A plan may be printed for another machine.
-        if !args.print_plan
-            && let Some(reason) = no_guests(args, false)?
-        {
+        if let Some(reason) = no_guests(args, false)? {
             virtio::possible().map_err(|missing| Failure { exit: missing.exit, error: missing.into() })?;
             note!("Its disk without a guest: {reason}");
             return Ok(from_libvirt::without_guests(ladder));
         }
         return Ok(ladder);
     }
-    let rungs = if args.print_plan { wanted(args)? } else { possible(args, wanted(args)?)? };
+    // What is named may be for another machine.
+    let is_for_here = !args.print_plan || args.rungs.is_empty();
+    let rungs = if is_for_here { possible(args, wanted(args)?)? } else { wanted(args)? };
     Ok(LadderTargets {
         targets: rungs.iter().flat_map(|rung| targets(rung, args)).collect(),
         notes: Vec::new(),

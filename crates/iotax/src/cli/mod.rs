@@ -87,7 +87,7 @@ pub(crate) struct Cli {
 enum Command {
     /// Build the same storage in several ways, run the same work on each, and show what each layer costs
     Ladder(ladder::Args),
-    /// Measure one file or device once
+    /// Measure one file, directory or device in a few short rounds
     Bench(Box<bench::Args>),
     /// Latency against offered load: from idle to beyond what each target can do
     ///

@@ -6,7 +6,7 @@ use iotax_analysis::judge;
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{Design, Plan};
+use iotax_model::plan::{AskSpec, Design, Plan};
 use iotax_model::units::Nanos;
 
 use super::args::{GuestArgs, OverwriteArgs, RemoteArgs};
@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Extend the run to this many rounds
     #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
     repeat: Option<u32>,
-    /// Measure the run's plan anew, as a new run with rounds added for at most this long
+    /// Measure the run's plan anew, as a new run with rounds added, or rates searched, for at most this long
     #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time"])]
     time: Option<Nanos>,
     /// For a run that adds rounds: add no more once those up to the next look would end later than this after resuming
@@ -86,17 +86,23 @@ fn refuse_unseen_commands(args: &Args, run: &Run) -> Result<(), Failure> {
     )))
 }
 
-/// A new run of the same plan, whose looks are spread over the time.
+/// A new run of the same plan, whose looks or whose search are spread over the time.
 fn anew(args: &Args, run: &Run, time: Nanos) -> Result<Exit, Failure> {
-    let plan = &run.plan;
-    if !plan.goes_by_rounds() || run.fleet.is_some() {
-        return Err(usage(format!(
-            "--time {time}: run {} does not add rounds; only runs that compare targets round by round do",
-            run.id
-        )));
-    }
-    let plan =
-        Plan { design: Design::FixedRounds, seed: None, ..plan.clone() }.within(time).or_exit(Exit::Usage)?;
+    let plan = Plan { seed: None, ..run.plan.clone() };
+    let plan = match &plan.design {
+        Design::Ask(ask) if run.fleet.is_none() => {
+            Plan { design: Design::Ask(AskSpec { time, ..ask.clone() }), ..plan }
+        }
+        _ if plan.goes_by_rounds() && run.fleet.is_none() => {
+            Plan { design: Design::FixedRounds, ..plan }.within(time).or_exit(Exit::Usage)?
+        }
+        _ => {
+            return Err(usage(format!(
+                "--time {time}: run {} neither adds rounds nor searches; only runs that compare targets round by round, and ask, do",
+                run.id
+            )));
+        }
+    };
     plan.check().or_exit(Exit::Usage)?;
     Session {
         yes: args.yes,

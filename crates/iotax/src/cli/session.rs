@@ -176,6 +176,9 @@ impl<'a> Session<'a> {
         let needs = preflight::check(&self.plan, &self.permission)
             .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
         if self.ask && !self.yes && !io::stdin().is_terminal() {
+            let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
+            let seed = self.earlier.as_ref().map(|earlier| earlier.seed).or(self.plan.seed);
+            confirm::show_plan(&self.plan, seed, done, needs.total(), None);
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
         let tokens = auth::tokens(&self.plan)?;
@@ -290,7 +293,7 @@ impl<'a> Session<'a> {
         if self.ask {
             // Nobody is asked about a plan unseen.
             if !(self.yes && say::is_quiet()) {
-                confirm::show_plan(plan, seed, done, needs.total(), guests.as_ref());
+                confirm::show_plan(plan, Some(seed), done, needs.total(), guests.as_ref());
             }
             concurrent.news().iter().for_each(|line| say!("{line}"));
             if !self.yes && !confirm::confirmed(stop) && !stop.load(Ordering::Relaxed) {

@@ -5,12 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use iotax_model::Cell;
 use iotax_model::plan::{Neighbour, Operation};
-use iotax_model::record::{CacheDrop, Measurement, Outcome};
+use iotax_model::record::{CacheDrop, HostActivity, Measurement, Outcome};
 use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
+use iotax_model::{Cell, TargetSpec};
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::undo::{Effect, UndoLog};
 
@@ -173,13 +173,12 @@ impl Runner<'_> {
         if plan.watch().is_none() && performed.iter().all(Result::is_ok) {
             paused?;
         }
-        let in_guest: Vec<bool> =
-            parts.iter().map(|part| part.targets.iter().any(Target::is_guest)).collect();
         let measured =
             performed.into_iter().zip(prepared).enumerate().map(|(place, (performed, prepared))| {
                 let performed = performed?;
                 let neighbour = neighbours[place].map(|it| it.target.name.as_str());
-                measurement(named(place), scheduled[place], prepared, performed, in_guest[place], neighbour)
+                let spec = &plan.targets[scheduled[place].cell.target];
+                measurement(spec, scheduled[place], prepared, performed, neighbour)
             });
         let measured: Vec<anyhow::Result<Measurement>> = measured.collect();
         for (one, measured) in scheduled.iter().zip(&measured) {
@@ -272,15 +271,15 @@ struct Prepared {
 
 /// Merges the results of all agents into one measurement.
 fn measurement(
-    target: &str,
+    spec: &TargetSpec,
     scheduled: ScheduledCell,
     prepared: Prepared,
     Performed { watched, occurrences }: Performed,
-    in_guest: bool,
     neighbour: Option<&str>,
 ) -> anyhow::Result<Measurement> {
     let mut all = common_window::merge(&watched.measured)?;
     let view = watched.view(all.samples.len());
+    let in_guest = spec.guest().is_some();
     if view.host.is_some() && !in_guest {
         // The monitor has recorded the same, and more.
         all.outcome.inside = None;
@@ -297,8 +296,11 @@ fn measurement(
     // An agent on this host has its clock.
     let has_own_clock = in_guest || view.host.is_none();
     let standstills = if has_own_clock { watched.standstills(&occurrences) } else { Vec::new() };
+    let host = view
+        .host
+        .map(|host| HostActivity { programs_ns: watched.programs_ns(&host, &all.outcome, spec), ..host });
     Ok(Measurement {
-        target: target.to_owned(),
+        target: spec.name.clone(),
         workload: prepared.workload.name,
         round: scheduled.round,
         order: scheduled.order,
@@ -306,7 +308,7 @@ fn measurement(
         host_duration_ns: Some(view.host_duration_ns).filter(|duration| *duration > 0),
         outcome: all.outcome,
         samples: all.samples,
-        host: view.host,
+        host,
         host_samples: view.host_samples,
         host_cache: prepared.host_cache,
         guest_cache: prepared.guest_cache,

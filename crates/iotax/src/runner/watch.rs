@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use iotax_model::TargetSpec;
 use iotax_model::record::{
     BlockStats, CpuPace, CpuTime, DeviceGaps, DiskActivity, Happened, HostActivity, NicActivity, Occurrence,
     Outcome, Sample, Source, Standstill, Stop, Tallies,
@@ -19,7 +20,7 @@ use iotax_testbed::monitor::device_gaps::DeviceGapWatch;
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, PaceReading};
 use iotax_testbed::monitor::{self, GuestThreads, Monitor, MonitorSnapshot};
-use iotax_testbed::stack;
+use iotax_testbed::stack::{self, LayerStack};
 
 use super::common_window::AgentRun;
 use super::network;
@@ -53,6 +54,8 @@ pub(super) struct Host {
     via: Option<NetPath>,
     /// Of guests whose workloads record gaps: other targets' agents see their devices themselves.
     gaps: Option<DeviceGapWatch>,
+    /// Whether a program that is not watched serves a layer.
+    is_served_unseen: bool,
 }
 
 /// The events of one agent.
@@ -130,6 +133,7 @@ impl Host {
         if stacks.is_empty() && paths.is_empty() {
             return Ok(None);
         }
+        let is_served_unseen = stacks.iter().any(LayerStack::is_served_by_programs);
         let unique = |words: BTreeSet<String>| words.into_iter().collect::<Vec<_>>();
         let disks = unique(stacks.iter().flat_map(|stack| stack.disks.iter().cloned()).collect());
         let layers = stacks.iter().flat_map(|stack| &stack.layers);
@@ -146,7 +150,7 @@ impl Host {
             [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
             _ => (monitor, None),
         };
-        Ok(Some(Self { disks, monitor, kernel, via, gaps }))
+        Ok(Some(Self { disks, monitor, kernel, via, gaps, is_served_unseen }))
     }
 }
 
@@ -325,9 +329,10 @@ impl<'a> Watch<'a> {
         }
         let neighbour = measured.split_off(self.measured);
         let (started, ended) = self.started.zip(self.ended).context("the measurement never began")?;
+        let is_served_unseen = self.host.as_ref().is_some_and(|host| host.is_served_unseen);
         let (via, gaps) = self.host.map(|host| (host.via, host.gaps)).unwrap_or_default();
         let devices = gaps.map(|watch| watch.finish(started.at, ended.at)).unwrap_or_default();
-        Ok(Watched { measured, neighbour, started, ended, via, devices })
+        Ok(Watched { measured, neighbour, started, ended, via, devices, is_served_unseen })
     }
 }
 
@@ -354,9 +359,30 @@ pub(super) struct Watched {
     ended: Ended,
     via: Option<NetPath>,
     devices: Vec<DeviceGaps>,
+    is_served_unseen: bool,
 }
 
 impl Watched {
+    /// CPU time of the programs that take part here; the outcome is that of all agents. Absent where one of them is not watched.
+    pub(super) fn programs_ns(
+        &self,
+        host: &HostActivity,
+        outcome: &Outcome,
+        spec: &TargetSpec,
+    ) -> Option<u64> {
+        let is_guest = spec.guest().is_some();
+        if self.is_served_unseen || is_guest && host.guest_threads.is_empty() {
+            return None;
+        }
+        let threads: u64 = host.guest_threads.values().map(|time| time.total_ns()).sum();
+        let generator = if is_guest { 0 } else { outcome.cpu.total_ns() };
+        let server = match spec.has_server_here() {
+            true => outcome.carried.as_ref()?.server_cpu?.total_ns(),
+            false => 0,
+        };
+        Some(threads + generator + server)
+    }
+
     /// When the window began.
     pub(super) const fn began(&self) -> Instant {
         self.started.at

@@ -167,6 +167,7 @@ fn a_plan_is_checked_without_a_trace() {
 
 #[test]
 fn a_ladder_is_printed_as_the_plan_that_it_is() {
+    require!(program "qemu-system-x86_64");
     let lab = Lab::new();
     let work = lab.work();
     let work = work.to_str().expect("utf-8");
@@ -200,7 +201,7 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
         ),
         (&["--like", domain], &like, 4, "250ms", "1GiB", None),
     ] {
-        let printed = stdout(&lab.run(&[&["ladder", work, "--print-plan"], flags].concat()));
+        let printed = stdout(&lab.run(&[&["ladder", work, "--print-plan", "--emulated"], flags].concat()));
         let plan = Plan::from_toml(&printed).unwrap_or_else(|error| panic!("{error}\n{printed}"));
         let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
         assert_eq!((names.as_slice(), plan.repeat, plan.seed), (rungs, rounds, seed), "{printed}");
@@ -212,7 +213,7 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
         assert_eq!(Plan::from_toml(&plan.to_toml().expect("written")), Ok(plan));
         lab.assert_nothing_left();
     }
-    let printed = stdout(&lab.run(&["ladder", work, "--print-plan", "--like", domain]));
+    let printed = stdout(&lab.run(&["ladder", work, "--print-plan", "--emulated", "--like", domain]));
     assert!(printed.contains("# <driver copy_on_read=\"on\"> is not reproduced\n"), "{printed}");
     for (arguments, code, said) in [
         (&["--like", "/none.xml"][..], 4, "\"/none.xml\" is no file, and libvirt cannot be asked"),

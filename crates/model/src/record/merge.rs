@@ -147,6 +147,7 @@ impl HostActivity {
                 pressure: _,
                 guest_threads: _,
                 kernel_threads,
+                programs_ns: _,
                 kernel_ns: _,
                 watching_ns: _,
                 pace: _,

@@ -111,6 +111,12 @@ impl TargetSpec {
         self.stack.find()
     }
 
+    /// Returns whether the network's server runs on this host.
+    #[must_use]
+    pub fn has_server_here(&self) -> bool {
+        self.network().is_some_and(|network| !network.via.is_given())
+    }
+
     /// The guest that is measured.
     #[must_use]
     pub fn guest(&self) -> Option<&GuestSpec> {

@@ -6,8 +6,9 @@ use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use super::{colours, taxes};
 use crate::curve::{LEGEND, heading, sentences};
 use iotax_analysis::Judgement;
-use iotax_analysis::curve::{Curve, Curves, Point};
+use iotax_analysis::curve::{Curve, Curves, Located, Point};
 use iotax_model::Run;
+use iotax_model::units::human;
 
 /// All works, a section for each.
 pub(super) fn sections(run: &Run, judgement: &Judgement, works: &[Curves<'_>]) -> Markup {
@@ -40,6 +41,11 @@ fn section(run: &Run, judgement: &Judgement, curves: &Curves<'_>, number: usize)
     }
 }
 
+/// The mark of the measured rate that is next to the knee, which is between two of them.
+fn beside_knee(power: &Located) -> String {
+    format!("knee at {}", human::count(power.at))
+}
+
 /// A figure of the response time against the rate, of the rates that were sustained.
 fn chart(run: &Run, curves: &Curves<'_>, name: &str, of: impl Fn(&Point<'_>) -> Option<f64>) -> Chart {
     let row = |curve: &Curve<'_>, point: &Point<'_>| -> Vec<Cell> {
@@ -47,13 +53,13 @@ fn chart(run: &Run, curves: &Curves<'_>, name: &str, of: impl Fn(&Point<'_>) -> 
             let distance = |point: &Point<'_>| (point.offered - at).abs();
             curve.points.iter().all(|other| distance(other) >= distance(point))
         };
-        let power = curve.knee.as_ref().and_then(|knee| knee.power);
+        let power = curve.knee.as_ref().and_then(|knee| knee.power.as_ref());
         vec![
             curve.target.into(),
             point.offered.into(),
             point.achieved.into(),
             of(point).map(|ns| ns / 1e3).into(),
-            if power.is_some_and(|power| is_next(power.at)) { "knee" } else { "" }.into(),
+            power.filter(|power| is_next(power.at)).map_or(String::new(), beside_knee).as_str().into(),
         ]
     };
     let rows: Vec<Vec<Cell>> = curves

@@ -142,6 +142,7 @@ fn measurement(run: &Run, figures: &[Metric], m: &Measurement, grade: Grade, kin
         ("grade", Some(grade.word().into())),
         ("flush", parts::flush(run, m)),
         ("page_cache", m.outcome.page_cache.as_ref().and_then(any)),
+        ("programs_ns", host.and_then(|host| host.programs_ns).map(Value::from)),
         ("watching_ns", host.and_then(|host| host.watching_ns).map(Value::from)),
         ("pace", host.and_then(|host| any(host.pace.as_ref()?))),
         ("warnings", Some(kinds.into())),

@@ -87,6 +87,9 @@ fn is_open(cell: &Cell) -> bool {
 /// Rounds of a run that has an interval at all.
 const FEWEST_ROUNDS: u32 = 3;
 
+/// Of fewer rounds the scatter is known to a factor of two at best, and the rounds needed to a factor of four.
+const KNOWN_NOISE: u32 = 8;
+
 /// The rounds of each run that decide as many cells as can be.
 fn deciding(open: &[&Cell]) -> Option<u32> {
     let needed = open.iter().filter_map(|cell| cell.ratio.needed_rounds).max();
@@ -103,11 +106,14 @@ fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<Stri
     let needed = open.iter().filter_map(|c| c.ratio.needed_rounds).max();
     let known = open.iter().filter(|c| c.ratio.needed_rounds.is_some()).count();
     let each = if compared.paired { "" } else { " in each run" };
+    let which = if known == open.len() { String::new() } else { format!(" {known} of them") };
     let way = match needed {
-        Some(needed) if known == open.len() => {
-            format!("about {}{each} would decide", counted(needed, "round"))
-        }
-        Some(needed) => format!("about {}{each} would decide {known} of them", counted(needed, "round")),
+        Some(needed) if least < KNOWN_NOISE => format!(
+            "perhaps {}{each} would decide{which}: {} tell little of the noise",
+            counted(needed, "round"),
+            counted(least, "round")
+        ),
+        Some(needed) => format!("about {}{each} would decide{which}", counted(needed, "round")),
         None if least < 2 => format!("one round alone has no interval; at least {FEWEST_ROUNDS} rounds{each} give one"),
         None => {
             "not even 1000 rounds would decide: the noise is too large for so small a distance from the margin".into()

@@ -40,6 +40,14 @@ pub enum QmpError {
         /// The command.
         command: String,
     },
+    /// An earlier command is still without an answer: the next one that came would be taken for another's.
+    #[error("QEMU was not asked for {command}: it has not answered {earlier}")]
+    Silent {
+        /// The command.
+        command: String,
+        /// The one that it did not answer.
+        earlier: String,
+    },
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
@@ -71,6 +79,8 @@ pub struct Qmp {
     stop: Interrupt,
     /// Events that came with answers, up to [`MOST_EVENTS`].
     events: Vec<QmpEvent>,
+    /// The command that was not answered in time.
+    unanswered: Option<String>,
 }
 
 /// Events that are kept until somebody asks.
@@ -109,7 +119,14 @@ impl Qmp {
         stop: &Interrupt,
     ) -> Result<Self, QmpError> {
         let stream = BufReader::new(stream);
-        let mut qmp = Self { stream, deadline, pid, stop: Interrupt::clone(stop), events: Vec::new() };
+        let mut qmp = Self {
+            stream,
+            deadline,
+            pid,
+            stop: Interrupt::clone(stop),
+            events: Vec::new(),
+            unanswered: None,
+        };
         let end = Instant::now() + deadline;
         let greeting = qmp.line("the greeting", end)?;
         if greeting.get("QMP").is_none() {
@@ -121,6 +138,17 @@ impl Qmp {
 
     /// Runs one command; returns QEMU's answer.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
+        if let Some(earlier) = self.unanswered.clone() {
+            return Err(QmpError::Silent { command: command.into(), earlier });
+        }
+        let answer = self.ask(command, arguments);
+        if matches!(answer, Err(QmpError::Deadline { .. } | QmpError::Stopped { .. })) {
+            self.unanswered = Some(command.into());
+        }
+        answer
+    }
+
+    fn ask(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
         let gone = |source| QmpError::Gone { command: command.into(), source };
         let line = format!("{}\n", json!({ "execute": command, "arguments": arguments }));
         let end = Instant::now() + self.deadline;
@@ -312,6 +340,8 @@ mod tests {
         let began = Instant::now();
         assert!(matches!(qmp.execute("stop", &json!({})), Err(QmpError::Deadline { .. })));
         assert!(began.elapsed() >= Duration::from_millis(290));
+        let next = qmp.execute("cont", &json!({})).expect_err("an answer now would be of stop");
+        assert_eq!(next.to_string(), "QEMU was not asked for cont: it has not answered stop");
 
         let (stream, _server) = monitor(&[GREETING, r#"{"return": {}}"#], false);
         let mut qmp = start(stream, LONG).expect("ready");

@@ -130,6 +130,7 @@ impl Numbers {
             }),
             guest_threads: BTreeMap::new(),
             kernel_threads: BTreeMap::from([("loop0".to_owned(), self.cpu())]),
+            programs_ns: None,
             kernel_ns: None,
             watching_ns: None,
             pace: None,
