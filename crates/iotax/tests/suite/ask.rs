@@ -50,18 +50,21 @@ fn a_search_answers_with_a_rate_an_interval_and_what_limits() {
             "3s",
         ],
     );
-    assert_eq!(code, Some(0), "{said}");
     assert_valid(&json);
     let answer = &json["answers"][0];
     assert_eq!(answer["slo"], serde_json::json!(["p90 <= 50ms", "errors = 0"]), "{answer}");
     assert!(answer["trials"].as_u64().expect("trials") >= 6, "{answer}");
     let rate = answer["rate"].as_f64().or(answer["at_least"].as_f64()).expect("a rate");
     assert!(rate > 10.0, "{answer}");
-    assert_eq!(answer["possible"], serde_json::json!({ "iops": 10, "answer": "yes" }), "{answer}");
     let held = &answer["held"];
+    // Elsewhere on the machine more may go on while the rate is held than while it was searched for: then less is not shown to be possible.
+    let kept = held["kept"].as_bool().expect("held");
+    let (possible, verdict, exit) = if kept { ("yes", "passed", 0) } else { ("undecided", "undecided", 5) };
+    assert_eq!(code, Some(exit), "{said}");
+    assert_eq!(answer["possible"], serde_json::json!({ "iops": 10, "answer": possible }), "{answer}");
     assert_eq!((&held["windows"], &held["window_ns"]), (&3.into(), &1_000_000_000_u64.into()), "{answer}");
     assert!(held["missed"].as_array().expect("a list").len() <= 3, "{held}");
-    assert!(said.contains("gate rate < 10") && said.contains("passed"), "{said}");
+    assert!(said.contains("gate rate < 10") && said.contains(verdict), "{said}");
     lab.assert_nothing_left();
     let again = lab.run(&["report", "1"]);
     assert!(

@@ -261,7 +261,7 @@ fn operations_are_carried_out_on_what_a_daemon_exports() {
     let lab = Lab::new();
     let targets = [
         ("raw", "WORK > raw file > virtio"),
-        ("qcow2", "WORK > qcow2 file > virtio iothread=false"),
+        ("qcow2", "WORK > qcow2 file > virtio"),
         ("chain", "WORK > qcow2 file + 3 external snapshots > virtio"),
     ];
     let targets =

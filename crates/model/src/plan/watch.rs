@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{Action, Operation, PlannedEvent};
 use super::{Plan, PlanError};
 use crate::number;
-use crate::target::{PlannedLayer, TargetSpec};
+use crate::target::{PlannedLayer, TargetSpec, VirtioSpec};
 use crate::units::Nanos;
 use crate::words::words;
 use crate::workload::{Kind, Verify, Workload};
@@ -323,6 +323,16 @@ impl WatchSpec {
                 ));
             }
         }
+        let has_iothread = |target: &&TargetSpec| {
+            target.stack.find::<VirtioSpec>().is_some_and(|virtio| virtio.has_iothread(true))
+        };
+        if let (Some(operation), Some(target)) = (operations.first(), plan.targets.iter().find(has_iothread))
+        {
+            return refuse(format!(
+                "event {operation} on target {:?}: accepted: iothread = false, because QEMU's storage daemon loses I/Os of an I/O thread meanwhile",
+                target.name
+            ));
+        }
         for workload in &plan.workloads {
             let events = self.events_of(workload);
             let place =
@@ -449,6 +459,11 @@ mod tests {
                 "over a file that iotax creates",
             ),
             ("file = { dir = '/srv' }", events("{ operation = 'stop' }"), "accepted: one guest"),
+            (
+                "file = { dir = '/srv' }\nvirtio = { iothread = true }",
+                events("{ operation = 'backup' }"),
+                "accepted: iothread = false",
+            ),
             (image, "control = 'x'\nevents = [{ operation = 'stop' }]".into(), "there are w, control"),
             (image, "control = 'control'".into(), "without an event"),
         ] {

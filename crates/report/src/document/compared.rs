@@ -158,8 +158,14 @@ fn rule(compared: &Compared) -> String {
     };
     let (a, b) = (rounds(|c| c.rounds.0), rounds(|c| c.rounds.1));
     let rounds = if compared.paired { format!("{a} rounds") } else { format!("{a} rounds of A, {b} of B") };
+    let has_percentile = compared.cells.iter().any(|cell| cell.metric.is_percentile());
+    let percentiles = if has_percentile {
+        " A percentile is the mean of those of the rounds; a report of one run has that of all rounds together."
+    } else {
+        ""
+    };
     format!(
-        "{how}: {rounds}. In brackets the interval that the verdict rests on; the same is within {}.",
+        "{how}: {rounds}. In brackets the interval that the verdict rests on; the same is within {}.{percentiles}",
         percent(compared.margin)
     )
 }

@@ -27,6 +27,8 @@ pub struct Builder {
     reach: Option<Bytes>,
     /// Workers that the plan's workloads have at once, at most.
     pub(super) workers: u32,
+    /// Whether operations change images while they are in use.
+    pub(super) has_operations: bool,
     pub(super) permission: Permission,
     pub(super) volumes: Volumes,
     /// The folders that iotax created, by parent directory.
@@ -44,6 +46,7 @@ impl Builder {
             space: plan.space(),
             reach: plan.reach(),
             workers: plan.workers(),
+            has_operations: plan.watch().is_some_and(|watch| watch.operations().next().is_some()),
             volumes: Volumes::new(tag, plan, &permission),
             permission,
             folders: BTreeMap::new(),

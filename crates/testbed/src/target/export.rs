@@ -50,6 +50,8 @@ pub struct ExportedImage {
     pub format: Format,
     /// The daemons, from the image up.
     pub daemons: Vec<StorageDaemon>,
+    /// True if the main loop of a daemon serves a virtio device's queues, and no I/O thread does.
+    pub in_main_loop: bool,
     /// The export of an image that nothing stands on but what is measured.
     export: Option<Export>,
     /// Topmost overlays made so far.
@@ -106,17 +108,26 @@ impl Export {
     /// Exports the node; its image is that of the target, with the daemon. Returns what the export shows, open.
     pub(super) fn start_for(self, at: &mut LayerSite<'_>) -> Result<File, BuildError> {
         let (daemon, shown) = self.start(&self.node, at.undo_log)?;
+        let in_main_loop = matches!(self.way, ExportType::Virtio { iothread: false, .. });
         if at.exported.is_none()
             && let Some((path, format)) = self.node.stored()
         {
             let path = path.to_owned();
             let (daemons, lower) = (Vec::new(), Vec::new());
-            let exported =
-                ExportedImage { path, format, daemons, export: Some(self), count: 0, top: None, lower };
-            *at.exported = Some(Box::new(exported));
+            *at.exported = Some(Box::new(ExportedImage {
+                path,
+                format,
+                daemons,
+                in_main_loop,
+                export: Some(self),
+                count: 0,
+                top: None,
+                lower,
+            }));
         }
         if let Some(image) = at.exported {
             image.daemons.push(daemon);
+            image.in_main_loop |= in_main_loop;
         }
         Ok(shown)
     }

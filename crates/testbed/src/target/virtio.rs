@@ -31,7 +31,8 @@ impl Build for VirtioSpec {
         }
         // One is for flushes.
         let queues = self.queues.unwrap_or(u16::try_from(at.builder.workers + 1).unwrap_or(u16::MAX));
-        let way = ExportType::Virtio { socket: socket.clone(), queues, iothread: self.iothread };
+        let iothread = self.has_iothread(at.builder.has_operations);
+        let way = ExportType::Virtio { socket: socket.clone(), queues, iothread };
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let file = at.target.file().cloned().unwrap_or_default();
         let writable = !below.node.is_read_only();

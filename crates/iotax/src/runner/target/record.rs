@@ -115,8 +115,8 @@ fn export_layers(spec: &TargetSpec, built: &Built) -> Vec<Layer> {
         PlannedLayer::Fuse(FuseSpec { cache, aio }) => {
             vec![Layer::new(LayerKind::Export, "FUSE export", drive(cache, aio))]
         }
-        PlannedLayer::Virtio(VirtioSpec { cache, aio, iothread, .. }) => {
-            let thread = if *iothread { "" } else { ", in the main loop" };
+        PlannedLayer::Virtio(VirtioSpec { cache, aio, .. }) => {
+            let thread = if exported.in_main_loop { ", in the main loop" } else { "" };
             let detail = format!("{}{thread}", drive(cache, aio));
             vec![Layer::new(LayerKind::Export, "virtio-blk export", detail)]
         }

@@ -20,19 +20,27 @@ pub struct VirtioSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]
     pub queues: Option<u16>,
-    /// Serve the queues in an I/O thread, as guests' disks are, instead of the main loop.
-    pub iothread: bool,
+    /// Serve the queues in an I/O thread, as guests' disks are, instead of the main loop [default: true; false for a watch with operations]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iothread: Option<bool>,
 }
 
 impl Default for VirtioSpec {
     fn default() -> Self {
-        Self { cache: CacheMode::None, aio: Aio::IoUring, queues: None, iothread: true }
+        Self { cache: CacheMode::None, aio: Aio::IoUring, queues: None, iothread: None }
     }
 }
 
 impl VirtioSpec {
     /// I/Os that a queue holds, at most: a queue of QEMU's has 1024 entries, and a request takes three.
     pub const DEEPEST: u32 = 341;
+
+    /// Returns whether an I/O thread serves the queues. Operations change the nodes beneath, and QEMU's daemon then loses requests that an I/O
+    /// thread serves, or ends (seen with QEMU 10.0).
+    #[must_use]
+    pub fn has_iothread(&self, with_operations: bool) -> bool {
+        self.iothread.unwrap_or(!with_operations)
+    }
 
     /// The reason why a workload cannot be done on such a device, with the remedy.
     #[must_use]
