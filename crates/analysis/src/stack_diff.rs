@@ -130,6 +130,7 @@ fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
         PlannedLayer::Filesystem(filesystem) => {
             vec![Part::new("filesystem", filesystem.kind.word(), filesystem, &[])]
         }
+        PlannedLayer::Overlay(overlay) => vec![Part::new("overlay", "overlayfs", overlay, &["dir"])],
         // A raw file is there with the place or the filesystem that it lies on.
         PlannedLayer::File(file) if file.format == Format::Raw => {
             below.into_iter().for_each(|below| below.settings.extend(settings(file, &["dir", "format"])));

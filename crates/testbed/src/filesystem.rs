@@ -83,8 +83,8 @@ impl CreatedFilesystem {
 pub struct Mounted {
     /// The mount point, a directory that iotax created.
     pub point: PathBuf,
-    /// The device number, `major:minor`.
-    pub number: String,
+    /// The device number, `major:minor`, or the name that a mount without a device has in its place.
+    pub source: String,
 }
 
 impl Mounted {
@@ -112,10 +112,11 @@ impl Mounted {
         Ok(table.into_iter().rfind(|mount| mount.point == self.point || renamed(mount)))
     }
 
-    /// Returns whether a mount is of that device.
+    /// Returns whether a mount is of that source.
     fn is(&self, mount: &Mount) -> bool {
-        let source = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
-        mount.number == self.number || source().is_ok_and(|number| number == self.number)
+        let device = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
+        [&mount.number, &mount.source].contains(&&self.source)
+            || device().is_ok_and(|number| number == self.source)
     }
 }
 

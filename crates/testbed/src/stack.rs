@@ -156,7 +156,12 @@ impl Walk<'_> {
             table,
             reason,
         })?;
-        let on_device = self.add_source(&mount);
+        // What is written to an overlay is written to its upper directory, where that can be seen from here.
+        let upper = mount.upper_directory().filter(|upper| self.canonical(upper).is_ok());
+        let on_device = match upper {
+            Some(upper) => self.add_path(&upper).is_ok(),
+            None => self.add_source(&mount),
+        };
         self.add_layer(filesystem(&mount, on_device));
         self.add_filesystem_timeouts(&mount);
         self.stack.mounts.push(mount);

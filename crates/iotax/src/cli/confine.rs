@@ -83,6 +83,7 @@ impl Area {
             PlannedLayer::Path(PathSpec(path)) => self.path(path),
             PlannedLayer::Lvm(_) => Err("lvm changes a volume group".into()),
             PlannedLayer::Filesystem(_) => Err("filesystem mounts one".into()),
+            PlannedLayer::Overlay(_) => Err("overlay mounts one".into()),
             PlannedLayer::File(file) => self.file(file),
             // A device is only read: there is no permission to overwrite it.
             PlannedLayer::Device(DeviceSpec(_))

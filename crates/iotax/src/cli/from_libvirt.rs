@@ -40,7 +40,12 @@ pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
     for mut target in ladder.targets {
         if let Some(guest) = target.guest() {
             let iothread = guest.iothreads() > 0;
-            let disk = VirtioSpec { cache: guest.cache, aio: guest.aio, iothread, ..VirtioSpec::default() };
+            let disk = VirtioSpec {
+                cache: guest.cache,
+                aio: guest.aio,
+                iothread: Some(iothread),
+                ..VirtioSpec::default()
+            };
             target.stack = target.stack.without::<GuestSpec>().with(disk);
         }
         if targets.iter().all(|other| other.stack != target.stack) {

@@ -39,7 +39,7 @@ pub(super) struct Args {
     #[command(flatten)]
     design: DesignArgs,
     /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
-    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of
+    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of
     /// one, such as "raw file > loop direct_io=true" [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(RUNGS.map(|(name, ..)| name)))]
     rungs: Vec<String>,
@@ -95,6 +95,9 @@ struct Rung {
     layers: Stack,
 }
 
+/// A file in a container's writable layer.
+const CONTAINER: &str = "host-overlay";
+
 /// The rungs from the lowest up.
 const RUNGS: [(&str, Base, &str); 12] = [
     ("host-device", Base::Device, ""),
@@ -120,11 +123,11 @@ const RUNGS: [(&str, Base, &str); 12] = [
 ];
 
 impl Rung {
-    /// One of the rungs above, or one of another format: `virtio-vmdk`, `vm-vmdk`.
+    /// One of the rungs above, `host-overlay`, or one of another format: `virtio-vmdk`, `vm-vmdk`.
     fn known(name: &str) -> Option<Self> {
         let (base, line) = match RUNGS.into_iter().find(|(known, ..)| *known == name) {
             Some((_, base, line)) => (base, line.to_owned()),
-            None => (Base::Directory, line_of_format(name)?),
+            None => (Base::Directory, line_by_name(name)?),
         };
         let layers = if line.is_empty() { Stack::default() } else { Stack::parse(&line).ok()? };
         Some(Self { name: name.to_owned(), base, layers })
@@ -135,6 +138,7 @@ impl Rung {
         if !text.contains(' ') {
             let formats: Vec<String> = Format::WORDS.iter().map(|format| of_format(format)).collect();
             let mut names: Vec<&str> = RUNGS.map(|(known, ..)| known).to_vec();
+            names.push(CONTAINER);
             names.extend(
                 formats
                     .iter()
@@ -147,7 +151,7 @@ impl Rung {
         }
         let layers = Stack::parse(text).map_err(usage)?;
         let base = match layers.layers().first() {
-            Some(PlannedLayer::File(_)) => Base::Directory,
+            Some(PlannedLayer::File(_) | PlannedLayer::Overlay(_)) => Base::Directory,
             _ => Base::Device,
         };
         Ok(Self { name: target_name(&text.replace(" > ", "-")), base, layers })
@@ -186,8 +190,11 @@ fn of_format(format: &str) -> String {
     format!("virtio-{format}")
 }
 
-/// The layers of a rung that is named by a format.
-fn line_of_format(name: &str) -> Option<String> {
+/// The layers of a rung that is built only where it is named: of a container, or of another format.
+fn line_by_name(name: &str) -> Option<String> {
+    if name == CONTAINER {
+        return Some("overlay > raw file".into());
+    }
     let (above, format) = name.split_once('-')?;
     let format: Format = format.parse().ok()?;
     match above {
@@ -287,10 +294,12 @@ fn target(rung: &Rung, name: String, count: u32, dir: Option<&Path>, device: Opt
         }
         Base::Directory => rung.layers.clone(),
     };
-    if rung.base == Base::Directory
-        && let Some(PlannedLayer::File(file)) = stack.layers_mut().first_mut()
-    {
-        file.dir = dir.map(Path::to_path_buf);
+    if rung.base == Base::Directory {
+        match stack.layers_mut().first_mut() {
+            Some(PlannedLayer::File(file)) => file.dir = dir.map(Path::to_path_buf),
+            Some(PlannedLayer::Overlay(overlay)) => overlay.dir = dir.map(Path::to_path_buf),
+            _ => {}
+        }
     }
     if let Some(guest) = stack.find_mut::<GuestSpec>().filter(|_| count != 1) {
         guest.count = count;

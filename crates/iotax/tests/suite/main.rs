@@ -32,6 +32,7 @@ mod net;
 mod net_lab;
 mod net_ladder;
 mod net_ping;
+mod overlay;
 mod pasted;
 mod plan;
 mod readme;

@@ -133,6 +133,11 @@ fn a_loop_device_over_a_file_in_a_directory() {
 }
 
 #[test]
+fn an_overlay_in_a_directory() {
+    all_faults("overlay = { dir = 'DIR' }\nfile = {}", 14);
+}
+
+#[test]
 fn a_loop_device_over_a_file_in_ext4_on_a_device() {
     all_faults("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 16);
 }

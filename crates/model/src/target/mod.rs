@@ -24,7 +24,7 @@ pub use layers::{
     Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FilterSpec,
     FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, LayerInterface, LayerSpec,
     LayerType, LocalPath, LoopSpec, LvKind, LvmSpec, MachineType, NbdServer, NbdSpec, NetPath, NetworkEnds,
-    NetworkSpec, NetworkStack, Nic, PathSpec, PlannedLayer, Preallocation, Snapshot, VirtioSpec,
+    NetworkSpec, NetworkStack, Nic, OverlaySpec, PathSpec, PlannedLayer, Preallocation, Snapshot, VirtioSpec,
 };
 pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};

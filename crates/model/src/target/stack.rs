@@ -188,7 +188,7 @@ impl Stack {
 
 fn unknown(text: &str) -> String {
     format!(
-        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, ext4, xfs, btrfs, raw file, qcow2 file, \
+        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, ext4, xfs, btrfs, overlay, raw file, qcow2 file, \
          loop, image PATH, throttle, compress, copy-on-read, nbd, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt; a path with blanks stands in double quotes"
     )
 }
@@ -204,7 +204,9 @@ fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String>
     let Some(below) = below.map(|below| below.kind().key()) else {
         return Err(match layer {
             PlannedLayer::Lvm(_) => "lvm needs vg = \"...\", or a device for a new group".into(),
-            PlannedLayer::File(_) => "file needs dir = \"...\", or a filesystem of the target's own".into(),
+            PlannedLayer::File(_) | PlannedLayer::Overlay(_) => {
+                format!("{key} needs dir = \"...\", or a filesystem of the target's own")
+            }
             _ => format!("{key} needs {needed} below it"),
         });
     };

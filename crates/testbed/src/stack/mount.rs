@@ -26,6 +26,15 @@ pub(crate) struct Mount {
     pub(crate) options: String,
 }
 
+impl Mount {
+    /// The directory that holds what is written to an overlay; absent for other filesystems.
+    pub(super) fn upper_directory(&self) -> Option<PathBuf> {
+        let is_overlay = self.kind == "overlay";
+        let mut options = self.options.split(',').filter(|_| is_overlay);
+        options.find_map(|option| option.strip_prefix("upperdir=")).map(PathBuf::from)
+    }
+}
+
 /// The mount of an absolute path without symbolic links. The error is the table's path and a reason.
 pub(crate) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
     let own = root.join("proc/self");

@@ -108,7 +108,7 @@ fn build(
     let scratch = fs::canonicalize(&scratch).map_err(BuildError::file(&scratch))?;
     let point = scratch.join(format!("iotax-{name}"));
     undo_log.make_directory(&point)?;
-    undo_log.record(Effect::Mount(Mounted { point: point.clone(), number }))?;
+    undo_log.record(Effect::Mount(Mounted { point: point.clone(), source: number }))?;
     let options = options(spec);
     let mut words = vec!["-t", spec.kind.word()];
     words.extend(options.iter().flat_map(|options| ["-o", options.as_str()]));

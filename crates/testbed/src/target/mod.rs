@@ -23,6 +23,7 @@ mod nbd;
 mod needs;
 mod node;
 pub mod origin;
+mod overlay;
 pub mod preflight;
 pub mod raw;
 mod sizes;

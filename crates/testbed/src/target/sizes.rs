@@ -33,6 +33,7 @@ pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
         | PlannedLayer::Network(_)
         | PlannedLayer::Device(_)
         | PlannedLayer::Lvm(_)
+        | PlannedLayer::Overlay(_)
         | PlannedLayer::File(_)
         | PlannedLayer::Image(_)
         | PlannedLayer::Filter(_)

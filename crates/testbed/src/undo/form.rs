@@ -57,9 +57,12 @@ impl Effect {
             }
             Self::Mount(mounted) => {
                 absolute(&mounted.point)?;
-                let numbers = mounted.number.split_once(':');
-                let is_fine = numbers.is_some_and(|(a, b)| a.parse::<u32>().and(b.parse::<u32>()).is_ok());
-                expect(is_fine, "a device number", &mounted.number)
+                let numbers = mounted.source.split_once(':');
+                let is_number = numbers.is_some_and(|(a, b)| a.parse::<u32>().and(b.parse::<u32>()).is_ok());
+                if is_number {
+                    return Ok(());
+                }
+                tagged("a device number or the name of a mount that iotax made", &mounted.source)
             }
             Self::Loop(attached) => absolute(&attached.file),
             Self::FuseExport(export) => {
@@ -155,8 +158,9 @@ mod tests {
             (r#"{"namespace":{"name":"iotax-1a2b3c4d-/../users"}}"#.to_owned(), false),
             (r#"{"interface":{"namespace":"iotax-1a2b3c4d-near","name":"veth0","kind":"veth"}}"#.to_owned(), true),
             (r#"{"interface":{"namespace":"iotax-1a2b3c4d-near","name":"-all","kind":"veth"}}"#.to_owned(), false),
-            (r#"{"mount":{"point":"/tmp/iotax-x","number":"7:0"}}"#.to_owned(), true),
-            (r#"{"mount":{"point":"/tmp/iotax-x","number":"7"}}"#.to_owned(), false),
+            (r#"{"mount":{"point":"/tmp/iotax-x","source":"7:0"}}"#.to_owned(), true),
+            (r#"{"mount":{"point":"/tmp/iotax-x","source":"iotax-1a2b-vm-overlay"}}"#.to_owned(), true),
+            (r#"{"mount":{"point":"/tmp/iotax-x","source":"7"}}"#.to_owned(), false),
             (format!(r#"{{"physical_volume":{{{disk},{group}}}}}"#), true),
             (format!(r#"{{"physical_volume":{{{disk},"uuid":"x || 1"}}}}"#), false),
             (r#"{"logical_volume":{"group":{"users":"x"},"group_name":"vg","name":"iotax-1a2b3c4d-volume0"}}"#.to_owned(), false),

@@ -14,6 +14,7 @@ mod loop_device;
 mod lvm;
 mod nbd;
 mod network;
+mod overlay;
 mod path;
 mod segments;
 mod virtio;
@@ -36,6 +37,7 @@ pub use loop_device::LoopSpec;
 pub use lvm::{LvKind, LvmSpec};
 pub use nbd::{NbdServer, NbdSpec};
 pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
+pub use overlay::OverlaySpec;
 pub use path::PathSpec;
 pub(super) use segments::Segments;
 use segments::{keys, word};
@@ -282,6 +284,8 @@ layers! {
     lvm: Lvm(LvmSpec),
     /// A new filesystem on the device or volume.
     filesystem: Filesystem(FilesystemSpec),
+    /// An overlayfs on that filesystem or in a directory, as containers have it.
+    overlay: Overlay(OverlaySpec),
     /// A new file, on that filesystem or in a directory.
     file: File(FileSpec),
     /// A block filter of QEMU's over the file: throttle, compress or copy-on-read.

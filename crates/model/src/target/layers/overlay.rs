@@ -1,0 +1,56 @@
+//! A union mount, as containers have it.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments};
+
+/// An overlayfs in which the target's file is created, as in the writable layer of a container: mounted for the run over an empty lower
+/// directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct OverlaySpec {
+    /// An existing directory for its upper and lower directories [default: the target's own `filesystem`]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+    /// Leave out syncs, as `volatile` does (Linux 5.10 or later): what is in it does not outlive a crash.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub volatile: bool,
+}
+
+impl LayerType for OverlaySpec {
+    fn key(&self) -> &'static str {
+        "overlay"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        if self.dir.is_some() { &[LayerInterface::Nothing] } else { &[LayerInterface::Directory] }
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::Directory
+    }
+
+    fn location(&self) -> Option<BottomLocation<'_>> {
+        self.dir.as_deref().map(BottomLocation::Directory)
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        self.dir.iter_mut().collect()
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        let more = super::keys(self, Some(&Self::default()), &["dir"]);
+        let dir = self.dir.as_ref().map(|dir| super::word(&dir.to_string_lossy()));
+        dir.into_iter().chain([format!("overlay{more}")]).collect()
+    }
+}
+
+impl FromLine for OverlaySpec {
+    fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "overlay").then(|| segments.take().spec(below.place.map(|dir| ("dir", dir.into()))))
+    }
+}
