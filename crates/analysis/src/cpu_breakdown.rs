@@ -3,7 +3,9 @@
 use iotax_model::TargetSpec;
 use iotax_model::record::{CpuTime, HostCpu, Measurement};
 
+use crate::cell_means::CellMeans;
 use crate::figures::{interrupts_ns, per_gib, per_io};
+use crate::metric::Metric;
 use crate::stats::median;
 
 /// A consumer of CPU time on behalf of an I/O.
@@ -106,7 +108,8 @@ pub struct CpuByRole {
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// Medians over the rounds, in nanoseconds per I/O, of the roles that were observed.
+    /// Nanoseconds per I/O of the roles that were observed: medians over the rounds, in proportion so that together they are the cell's CPU
+    /// time per I/O where that is known.
     pub roles: Vec<(Role, f64)>,
     /// The same in nanoseconds per GiB; empty but for streams.
     pub per_gib: Vec<(Role, f64)>,
@@ -119,7 +122,12 @@ pub struct CpuByRole {
 
 impl CpuByRole {
     /// Computes it from one cell's measurements; `None` if no role was observed, or the work was done on another machine.
-    pub fn of(workload: &str, spec: &TargetSpec, measurements: &[&Measurement]) -> Option<Self> {
+    pub fn of(
+        workload: &str,
+        spec: &TargetSpec,
+        measurements: &[&Measurement],
+        means: &CellMeans<'_>,
+    ) -> Option<Self> {
         if spec.remote().is_some() {
             return None;
         }
@@ -130,7 +138,16 @@ impl CpuByRole {
             let of_role = |role: Role| Some((role, over_rounds(&|m| per(m, role.ns(m, spec)?))?));
             Role::ALL.into_iter().filter_map(of_role).collect()
         };
-        let (roles, gibs) = (by_role(per_io), by_role(per_gib));
+        let in_proportion = |mut roles: Vec<(Role, f64)>, metric| {
+            let is_whole = roles.iter().any(|(role, _)| matches!(role, Role::Interrupts | Role::Other));
+            let sum: f64 = roles.iter().map(|(_, ns)| ns).sum();
+            if let Some(total) = means.get(workload, &spec.name, metric).filter(|_| is_whole && sum > 0.0) {
+                roles.iter_mut().for_each(|(_, ns)| *ns *= total / sum);
+            }
+            roles
+        };
+        let roles = in_proportion(by_role(per_io), Metric::CPU_PER_IO);
+        let gibs = in_proportion(by_role(per_gib), Metric::CPU_PER_GIB);
         // Less than two are no division.
         if roles.len().max(gibs.len()) < 2 {
             return None;

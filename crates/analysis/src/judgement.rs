@@ -173,7 +173,7 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
         latency_breakdowns: on_disks()
             .filter_map(|(w, spec, m)| LatencyBreakdown::of(w, spec, record(&spec.name), m))
             .collect(),
-        cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m)).collect(),
+        cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m, &means)).collect(),
         amplifications: on_disks()
             .filter(|(w, spec, _)| !failures.iter().any(|f| f.workload == *w && f.target == spec.name))
             .filter_map(|(w, spec, m)| IoAmplification::of(w, &spec.name, record(&spec.name), m))

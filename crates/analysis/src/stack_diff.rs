@@ -131,9 +131,14 @@ fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
             vec![Part::new("filesystem", filesystem.kind.word(), filesystem, &[])]
         }
         PlannedLayer::Overlay(overlay) => vec![Part::new("overlay", "overlayfs", overlay, &["dir"])],
-        // A raw file is there with the place or the filesystem that it lies on.
+        // A raw file is there with the place or the filesystem that it lies on; what it is by default says nothing of that.
         PlannedLayer::File(file) if file.format == Format::Raw => {
-            below.into_iter().for_each(|below| below.settings.extend(settings(file, &["dir", "format"])));
+            let usual = settings(&FileSpec::default(), &[]);
+            let mut own = settings(file, &["dir", "format"]);
+            own.retain(|key, value| usual.get(key) != Some(value));
+            if let Some(below) = below {
+                below.settings.extend(own);
+            }
             Vec::new()
         }
         PlannedLayer::File(file) => image(file).collect(),

@@ -46,10 +46,13 @@ pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option
     let mut parts = Vec::new();
     let longer = bytes / ios;
     let each = || human::bytes(passed.bytes / passed.ios);
-    if longer > 1.0 + TELLING {
-        parts.push(format!("merged {}:1 ({} each)", times(longer), each()));
-    } else if longer < 1.0 - TELLING {
-        parts.push(format!("split 1:{} ({} each)", times(1.0 / longer), each()));
+    // Fewer are merged and more are split; what is longer without being fewer was made longer, as a copy of a cluster is.
+    if longer > 1.0 + TELLING && ios < 1.0 - TELLING {
+        parts.push(format!("merged {}:1 ({} each)", times(1.0 / ios), each()));
+    } else if longer < 1.0 - TELLING && ios > 1.0 + TELLING {
+        parts.push(format!("split 1:{} ({} each)", times(ios), each()));
+    } else if (longer - 1.0).abs() > TELLING {
+        parts.push(format!("{} each", each()));
     }
     if bytes > 1.0 + TELLING {
         parts.push(format!("{} times the bytes", times(bytes)));
@@ -103,7 +106,7 @@ mod tests {
         );
         assert_eq!(
             say("write", passed(2400, 9600 * 4096, 1.0, 4.0)).as_deref(),
-            Some("merged 4.0:1 (16.0 KiB each), 4.0 times the bytes")
+            Some("16.0 KiB each, 4.0 times the bytes")
         );
         assert_eq!(
             say("read", passed(120, 120 * 4096, 0.05, 0.05)).as_deref(),

@@ -74,7 +74,9 @@ pub(super) fn engine(run: &Run) -> Option<String> {
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
     let on_disks = run.plan.workloads.iter().any(|workload| !workload.kind().is_network());
     let cost = run.environment.floor_ns_per_io.filter(|_| on_disks);
-    let cost = cost.map(|ns| format!("the engine itself takes {} of CPU per I/O", human::time(ns as f64)));
+    let cost = cost.map(|ns| {
+        format!("the engine's own code takes {} of CPU per I/O, without the kernel's", human::time(ns as f64))
+    });
     let parts: Vec<String> = work.into_iter().chain(cost).chain(watching(run)).collect();
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
 }

@@ -377,6 +377,8 @@ fn ios(count: u64, is_network: bool) -> String {
 pub(super) fn recovery(effect: &Effect<'_>) -> String {
     match effect.recovery {
         Recovery::Unknown(_) => "unknown".into(),
+        // A gap changes the means of no interval where it is short.
+        Recovery::Unaffected if effect.gap.is_some() => "means unaffected".into(),
         Recovery::Unaffected => "unaffected".into(),
         Recovery::After(ns) => human::time(ns as f64),
         Recovery::NotWithin(ns) => format!("not within {}", human::time(ns as f64)),

@@ -60,10 +60,15 @@ pub(super) struct Courses {
 }
 
 impl Courses {
-    /// Those of points in the order of their rates, up to the first that was not sustained.
+    /// Those of points in the order of their rates, up to the one after the last that was sustained. One below that was not is left out:
+    /// something else held it up, as higher rates were sustained.
     pub(super) fn of(points: &[Point<'_>]) -> Option<Self> {
-        let sustained = points.iter().take_while(|point| point.is_sustained()).count();
-        let points = &points[..points.len().min(sustained + 1)];
+        let beyond = points.iter().rposition(Point::is_sustained).map_or(0, |last| last + 1);
+        let mut kept: Vec<&Point<'_>> =
+            points[..beyond].iter().filter(|point| point.is_sustained()).collect();
+        let sustained = kept.len();
+        kept.extend(points.get(beyond));
+        let points = kept;
         let rounds: BTreeSet<u32> =
             points[..sustained].iter().flat_map(|point| &point.rounds).map(|one| one.number).collect();
         let rounds: Vec<u32> = rounds.into_iter().collect();

@@ -575,7 +575,7 @@ fn every_report_says_what_is_withheld_and_what_iotax_itself_costs() {
     let (before, after) = (reports(&honest), reports(&judgement));
     for (before, after) in before.iter().zip(&after) {
         for report in [before, after] {
-            assert!(report.contains("the engine itself takes 20.0 ns of CPU per I/O"), "{report}");
+            assert!(report.contains("the engine's own code takes 20.0 ns of CPU per I/O"), "{report}");
             assert!(report.contains("watching cost 0.3% of one CPU"), "{report}");
         }
         assert!(!before.contains("withheld") && after.contains("withheld"), "{after}");

@@ -39,13 +39,8 @@ pub(super) fn without_guests(ladder: LadderTargets) -> LadderTargets {
     let mut targets: Vec<TargetSpec> = Vec::new();
     for mut target in ladder.targets {
         if let Some(guest) = target.guest() {
-            let iothread = guest.iothreads() > 0;
-            let disk = VirtioSpec {
-                cache: guest.cache,
-                aio: guest.aio,
-                iothread: Some(iothread),
-                ..VirtioSpec::default()
-            };
+            let iothread = (guest.iothreads() == 0).then_some(false);
+            let disk = VirtioSpec { cache: guest.cache, aio: guest.aio, iothread, ..VirtioSpec::default() };
             target.stack = target.stack.without::<GuestSpec>().with(disk);
         }
         if targets.iter().all(|other| other.stack != target.stack) {

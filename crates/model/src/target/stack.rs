@@ -389,9 +389,11 @@ mod tests {
         let cache = || prop::sample::select(vec![CacheMode::None, CacheMode::Writeback]);
         prop_oneof![
             cache().prop_map(|cache| FuseSpec { cache, ..FuseSpec::default() }.into()),
-            (cache(), prop::option::of(2_u16..64), any::<bool>()).prop_map(|(cache, queues, iothread)| {
-                VirtioSpec { cache, queues, iothread, ..VirtioSpec::default() }.into()
-            }),
+            (cache(), prop::option::of(2_u16..64), prop::option::of(any::<bool>())).prop_map(
+                |(cache, queues, iothread)| {
+                    VirtioSpec { cache, queues, iothread, ..VirtioSpec::default() }.into()
+                }
+            ),
         ]
     }
 
@@ -408,6 +410,9 @@ mod tests {
                 LvmSpec { vg: Some(format!("vg{vg}")), kind, snapshot: false }.into()
             }),
             (path(), file()).prop_map(|(dir, file)| FileSpec { dir: Some(dir), ..file }.into()),
+            (path(), any::<bool>(), file()).prop_map(|(dir, volatile, file)| {
+                Stack::from(OverlaySpec { dir: Some(dir), volatile }).with(file)
+            }),
         ]
     }
 
@@ -422,7 +427,8 @@ mod tests {
                     stack = stack.with(LoopSpec { direct_io });
                 }
                 if stack.offers() == LayerInterface::Block {
-                    stack = stack.with(filesystem).with(file);
+                    stack = stack.with(filesystem);
+                    stack = if direct_io { stack.with(OverlaySpec::default()) } else { stack }.with(file);
                 }
             }
             if let Some((filter, nbd, export)) = exported {

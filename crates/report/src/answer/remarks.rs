@@ -207,7 +207,7 @@ const fn short(kind: WarningKind) -> &'static str {
         WarningKind::SaturatedGenerator => "the load generator was the bottleneck",
         WarningKind::Unsteady => "the rate still changed within the window",
         WarningKind::Throttled => "the rate fell in a step, as under a limit",
-        WarningKind::OtherLoad => "other programs used the device",
+        WarningKind::OtherLoad => "other programs used the device or the CPUs",
         WarningKind::CacheKept => "a cache could not be dropped before the window",
         WarningKind::CannotSustain => "more I/O was due than could be started",
         WarningKind::Corrupt => "blocks differ from what was written",

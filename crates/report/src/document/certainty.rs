@@ -41,9 +41,12 @@ pub(crate) fn over_the_run(
         )
     });
     let rounds = effects.rounds_moved(margin).then(|| {
-        let word = if effects.furthest_by > 0.0 { "slower" } else { "faster" };
-        let by = effects.furthest_by.abs() * 100.0;
-        format!("round {} was {by:.1}% {word} than the rounds' mean", effects.furthest)
+        let (round, by) = (effects.furthest, effects.furthest_by);
+        if by.abs() >= 0.5 {
+            return format!("an I/O of round {round} took {:.1} times as long as on average", 1.0 + by);
+        }
+        let word = if by > 0.0 { "longer" } else { "less long" };
+        format!("an I/O of round {round} took {:.1}% {word} than on average", by.abs() * 100.0)
     });
     let found: Vec<String> = drift.into_iter().chain(rounds).collect();
     let taken_out = if compared { " Comparisons are made within rounds, which takes this out." } else { "" };

@@ -151,12 +151,17 @@ fn subdirectories(dir: &Path) -> Result<Vec<PathBuf>, UndoLogError> {
 pub struct Leftover {
     standing: PendingEffect,
     goes_along: bool,
+    /// True of the directory of a mount that stands: it is seen again once that is gone.
+    is_covered: bool,
 }
 
 impl Leftover {
     /// The reason why it cannot be undone at the moment. Accesses its filesystem, which may take long.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {
+        if self.is_covered {
+            return None;
+        }
         let (made, within) = self.standing.made()?;
         let directory = made.directory(within, None, self.goes_along);
         let looked = directory.and_then(|directory| directory.map_or(Ok(None), |there| made.look(&there)));
@@ -182,10 +187,16 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
             && log.try_lock_shared().is_ok()
             && let Ok(record) = Record::read(&log, &path)
         {
-            let along: Vec<bool> = record
+            let covers = |other: &PendingEffect, path: &Path| matches!(&other.effect, Effect::Mount(mounted) if mounted.point == path);
+            let is_covered = |effect: &Effect| {
+                effect.path().is_some_and(|path| record.standing.values().any(|other| covers(other, path)))
+            };
+            let known: Vec<(bool, bool)> = record
                 .standing
                 .values()
-                .map(|standing| goes_along(&standing.effect, &record.standing))
+                .map(|standing| {
+                    (goes_along(&standing.effect, &record.standing), is_covered(&standing.effect))
+                })
                 .collect();
             for members in
                 record.standing.values().filter_map(|standing| members_place(dir, &standing.effect))
@@ -194,8 +205,12 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
                     left.extend(leftovers(&undo_dir(&state))?);
                 }
             }
-            let standing = record.standing.into_values().zip(along);
-            left.extend(standing.map(|(standing, goes_along)| Leftover { standing, goes_along }));
+            let standing = record.standing.into_values().zip(known);
+            left.extend(standing.map(|(standing, (goes_along, is_covered))| Leftover {
+                standing,
+                goes_along,
+                is_covered,
+            }));
         }
     }
     Ok(left)
