@@ -35,6 +35,7 @@ pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
         | PlannedLayer::Lvm(_)
         | PlannedLayer::File(_)
         | PlannedLayer::Image(_)
+        | PlannedLayer::NbdExport(_)
         | PlannedLayer::Filter(_)
         | PlannedLayer::Nbd(_)
         | PlannedLayer::Fuse(_)
