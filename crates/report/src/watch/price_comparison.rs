@@ -1,6 +1,6 @@
 //! Prices of events against the baseline's: a row for each event and target, and what would decide the rest.
 
-use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::stats::verdict::{Verdict, rounds_for_most};
 use iotax_analysis::watch::{EventFigure, PriceComparison};
 use iotax_model::Run;
 use iotax_model::units::human;
@@ -120,7 +120,7 @@ fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
     let least = open.iter().map(|one| one.rounds).min()?;
     let needed: Vec<u32> = open.iter().filter_map(|one| one.ratio.needed_rounds).collect();
     let resume = |rounds: u32| run.command("resume", &format!("--repeat {rounds}"));
-    let way = match needed.iter().max() {
+    let way = match rounds_for_most(&needed) {
         _ if least < 2 => {
             format!("one round has no interval: {}", resume(FEWEST_ROUNDS.max(run.plan.repeat)))
         }
@@ -128,11 +128,14 @@ fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
             "1000 rounds would not decide: the difference is too close to the margin of {}",
             run.plan.margin
         ),
-        Some(most) => {
+        Some(rounds) => {
             let about = if least < KNOWN_NOISE { "perhaps" } else { "about" };
-            let which =
-                if needed.len() < open.len() { format!("{} of them", needed.len()) } else { "all".into() };
-            format!("{about} {most} rounds would decide {which}: {}", resume(*most))
+            let which = match needed.iter().filter(|needed| **needed <= rounds).count() {
+                some if some < open.len() => format!("{some} of them"),
+                1 => "it".into(),
+                _ => "all of them".into(),
+            };
+            format!("{about} {rounds} rounds would decide {which}: {}", resume(rounds))
         }
     };
     Some(format!("{} of {} not decided; {way}", open.len(), counted(all.len() as u64, "comparison")))
