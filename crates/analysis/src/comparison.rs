@@ -1,7 +1,7 @@
 //! One target against another, on one workload, by one metric.
 
 use crate::metric::Metric;
-use crate::sample::Sample;
+use crate::sample::{ComparedFigure, Sample};
 use crate::stats::paired::Interval;
 use crate::stats::verdict::{Decision, Verdict};
 use crate::stats::{ALPHA, Estimate};
@@ -57,7 +57,7 @@ pub struct Ratio {
 impl Ratio {
     /// The ratio `mean` over a baseline, with what a sample says of it.
     pub(crate) fn new(
-        metric: Metric,
+        figure: impl ComparedFigure,
         (mean, baseline): (f64, f64),
         sample: &Sample,
         decision: &Decision,
@@ -76,7 +76,7 @@ impl Ratio {
             verdict: decision.verdict,
             needed_rounds: decision.needed_rounds,
             withheld,
-            tax: metric.is_time().then(|| Tax::of(baseline, mean, interval)),
+            tax: figure.is_time().then(|| Tax::of(baseline, mean, interval)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The rounds of two sides by one metric, and families of such samples decided together.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 
 use crate::metric::Metric;
 use crate::stats::moderated::prior;
@@ -9,6 +10,32 @@ use crate::stats::quantization::Coarse;
 use crate::stats::unpaired::Unpaired;
 use crate::stats::verdict::{Decision, decide};
 use crate::stats::{ALPHA, Estimate};
+
+/// A figure by which two sides are compared.
+pub(crate) trait ComparedFigure: Copy + Eq + Hash {
+    /// The largest error of the logarithm of a ratio of two of its values that rounds do not average out.
+    fn coarseness(self) -> f64;
+
+    /// The direction of improvement.
+    fn more_is_better(self) -> bool;
+
+    /// Returns whether it is in nanoseconds.
+    fn is_time(self) -> bool;
+}
+
+impl ComparedFigure for Metric {
+    fn coarseness(self) -> f64 {
+        Self::coarseness(self)
+    }
+
+    fn more_is_better(self) -> bool {
+        Self::more_is_better(self)
+    }
+
+    fn is_time(self) -> bool {
+        Self::is_time(self)
+    }
+}
 
 /// The logarithm of the ratio of one side to the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +48,8 @@ pub(crate) enum Sample {
 
 impl Sample {
     /// Absent without any pair, or if a figure has no logarithm.
-    pub(crate) fn paired(pairs: &[(f64, f64)], metric: Metric) -> Option<Self> {
-        Some(Self::Paired(Coarse::new(Differences::of_log_ratios(pairs)?, metric.coarseness())))
+    pub(crate) fn paired(pairs: &[(f64, f64)], figure: impl ComparedFigure) -> Option<Self> {
+        Some(Self::Paired(Coarse::new(Differences::of_log_ratios(pairs)?, figure.coarseness())))
     }
 
     /// Absent if a side is empty, or if a figure has no logarithm.
@@ -72,14 +99,14 @@ impl Estimate for Sample {
     }
 }
 
-/// Draws the variances of comparisons by one metric towards what they have in common. Samples without rounds in common keep their
+/// Draws the variances of comparisons by one figure towards what they have in common. Samples without rounds in common keep their
 /// own.
-pub(crate) fn share_variances(family: &mut [(Metric, Sample)]) {
-    let metrics: HashSet<Metric> = family.iter().map(|(metric, _)| *metric).collect();
-    for metric in metrics {
-        let members = family.iter().filter(|(of, _)| *of == metric);
+pub(crate) fn share_variances<F: ComparedFigure>(family: &mut [(F, Sample)]) {
+    let figures: HashSet<F> = family.iter().map(|(figure, _)| *figure).collect();
+    for figure in figures {
+        let members = family.iter().filter(|(of, _)| *of == figure);
         let prior = prior(members.filter_map(|(_, sample)| sample.differences()));
-        for (_, sample) in family.iter_mut().filter(|(of, _)| *of == metric) {
+        for (_, sample) in family.iter_mut().filter(|(of, _)| *of == figure) {
             if let Sample::Paired(paired) = sample {
                 *paired = paired.clone().map(|differences| differences.with(prior));
             }
@@ -88,8 +115,8 @@ pub(crate) fn share_variances(family: &mut [(Metric, Sample)]) {
 }
 
 /// Decides a family once, with all its rounds. The result has the family's order.
-pub(crate) fn decide_family(mut family: Vec<(Metric, Sample)>, margin: f64) -> Vec<Decision> {
+pub(crate) fn decide_family<F: ComparedFigure>(mut family: Vec<(F, Sample)>, margin: f64) -> Vec<Decision> {
     share_variances(&mut family);
-    let asked: Vec<_> = family.iter().map(|(metric, sample)| (sample, metric.more_is_better())).collect();
+    let asked: Vec<_> = family.iter().map(|(figure, sample)| (sample, figure.more_is_better())).collect();
     decide(&asked, ALPHA, margin)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use iotax_model::TargetSpec;
 use iotax_model::target::{
-    BottomLocation, FileSpec, Format, NetPath, NetworkSpec, Nic, PlannedLayer, Snapshot,
+    BottomLocation, FileSpec, Format, NbdExportSpec, NetPath, NetworkSpec, Nic, PlannedLayer, Snapshot,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -119,9 +119,10 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
 fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
     match layer {
         PlannedLayer::Path(_)
-        | PlannedLayer::Image(_)
+        | PlannedLayer::NbdExport(_)
         | PlannedLayer::Device(_)
         | PlannedLayer::Network(_) => Vec::new(),
+        PlannedLayer::Image(image) => image.overlay.iter().map(|_| Part::plain("overlay")).collect(),
         PlannedLayer::Lvm(lvm) => {
             let volume = Part::new("lvm", "LVM", lvm, &["vg", "snapshot"]);
             let snapshot = lvm.snapshot.then(|| Part::plain("LVM snapshot"));
@@ -171,7 +172,10 @@ fn place(target: &TargetSpec) -> String {
         Some(BottomLocation::Device(device)) => format!("device {}", device.display()),
         Some(BottomLocation::Group(group)) => format!("group {group}"),
         Some(BottomLocation::Directory(dir)) => format!("directory {}", dir.display()),
-        None => format!("path {}", target.path().unwrap_or(Path::new("")).display()),
+        None => match target.stack.find::<NbdExportSpec>() {
+            Some(export) => format!("export {export}"),
+            None => format!("path {}", target.path().unwrap_or(Path::new("")).display()),
+        },
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
+use crate::target::NbdExportSpec;
 use crate::{Plan, Warning};
 
 /// The state of a run.
@@ -104,6 +105,11 @@ impl Run {
             devices.dedup();
             for device in devices {
                 let _ = write!(options, " --overwrite {}", quoted(&device.to_string_lossy()));
+            }
+            let writes = self.plan.workloads.iter().any(crate::Workload::modifies);
+            let exports = self.plan.everything().filter_map(|target| target.stack.find::<NbdExportSpec>());
+            for export in exports.filter(|_| writes) {
+                let _ = write!(options, " --overwrite {}", quoted(&export.to_string()));
             }
         }
         command(word, &self.id.to_string(), options.trim_start(), self.store.as_deref())

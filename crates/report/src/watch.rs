@@ -1,9 +1,11 @@
 //! Sentences on what events cost while a load was held.
 
+pub(super) mod price_comparison;
 pub(super) mod timeouts;
 
 use iotax_analysis::watch::{
-    Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, Sight, Stalled, episodes, prices,
+    Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, Sight, Stalled, episodes,
+    price_comparisons, prices,
 };
 use iotax_model::Run;
 use iotax_model::Workload;
@@ -35,7 +37,11 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     let episodes = episodes(run);
     if is_repeated(run) {
         let prices = prices(run, &episodes);
-        return prices.iter().map(price_sentence).chain(summary(run, watch, &episodes)).collect();
+        let compared = price_comparisons(run, &episodes);
+        let rows = price_comparison::rows(&compared);
+        let against = rows.iter().map(|row| price_comparison::sentence(run, row));
+        let prices = prices.iter().map(price_sentence);
+        return prices.chain(against).chain(summary(run, watch, &episodes)).collect();
     }
     let of_one = |episode: &Episode<'_>| -> Vec<String> {
         let name = &episode.measurement.target;

@@ -92,6 +92,17 @@ pub fn needed_rounds<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: 
     needed(estimate, margin.ln_1p(), alpha)
 }
 
+/// The share of the open comparisons that advice decides, in quarters: the last ones may take many times as long as the rest.
+const QUARTERS: usize = 3;
+
+/// The number of rounds that decides most of several comparisons, by what each needs; absent for none.
+#[must_use]
+pub fn rounds_for_most(needed: &[u32]) -> Option<u32> {
+    let mut sorted = needed.to_vec();
+    sorted.sort_unstable();
+    sorted.get((sorted.len() * QUARTERS).div_ceil(4).saturating_sub(1)).copied()
+}
+
 /// As [`decide`] but for the rounds that are needed, with the level at which the next comparison is tested given by how many are left to be decided, it
 /// included. It must rise as fewer are left.
 #[must_use]
@@ -220,6 +231,13 @@ mod tests {
             alone(&values, true).verdict
         };
         assert_eq!((alike(needed - 1), alike(needed)), (Verdict::Undecided, Verdict::Faster));
+    }
+
+    #[test]
+    fn advice_is_for_most_and_not_for_the_last() {
+        assert_eq!(rounds_for_most(&[]), None);
+        assert_eq!(rounds_for_most(&[7]), Some(7));
+        assert_eq!(rounds_for_most(&[900, 5, 8, 12]), Some(12));
     }
 
     #[test]

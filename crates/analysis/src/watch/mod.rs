@@ -2,6 +2,7 @@
 
 mod clock;
 mod price;
+mod price_comparison;
 mod recovery;
 mod stall;
 mod timeouts;
@@ -12,6 +13,7 @@ use iotax_model::units::human;
 
 pub use clock::{Gap, Stalled};
 pub use price::{Change, Price, prices};
+pub use price_comparison::{EventFigure, PriceComparison, price_comparisons};
 pub use recovery::{Recovery, Unknown};
 pub use stall::{Machine, Origin, Sight};
 

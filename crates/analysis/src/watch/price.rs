@@ -126,40 +126,41 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The seconds of the event.
-    fn span(&self) -> (u64, u64) {
-        let at = self.effect.at_ns;
-        (at, at + self.effect.duration_ns.unwrap_or(0).max(SHORTEST_NS))
-    }
-
-    /// A figure of these seconds with the event, and without it.
+    /// A figure of the event's seconds with the event, and without it.
     fn both(&self, figure: impl Fn(&Seconds) -> Option<f64>) -> Option<(f64, f64)> {
-        let of = |episode: &Episode<'_>| figure(&Seconds::of(episode.measurement, self.span()));
+        let of = |episode: &Episode<'_>| figure(&Seconds::of(episode.measurement, span(self.effect)));
         let pair = (of(self.episode)?, of(self.control)?);
         (pair.0 > 0.0 && pair.1 > 0.0).then_some(pair)
     }
 
-    /// The longest gap that lies in these seconds or reaches into them, with the event and without it.
+    /// The longest gap in these seconds, with the event and without it.
     fn gaps(&self) -> Option<(f64, f64)> {
-        let (begin, end) = self.span();
-        let longest = |episode: &Episode<'_>| {
-            let inside = episode.gaps.as_ref()?.iter().filter(|gap| gap.at_ns < end && gap.end_ns() > begin);
-            Some(inside.map(|gap| gap.duration_ns).max().unwrap_or(0) as f64)
-        };
+        let longest = |episode: &Episode<'_>| longest_gap(episode, span(self.effect)).map(|ns| ns as f64);
         Some((longest(self.episode)?, longest(self.control)?))
     }
 }
 
+/// The seconds of an event.
+pub(super) fn span(effect: &Effect<'_>) -> (u64, u64) {
+    (effect.at_ns, effect.at_ns + effect.duration_ns.unwrap_or(0).max(SHORTEST_NS))
+}
+
+/// The longest gap that lies in a span or reaches into it, 0 for none; absent if unknown.
+pub(super) fn longest_gap(episode: &Episode<'_>, (begin, end): (u64, u64)) -> Option<u64> {
+    let inside = episode.gaps.as_ref()?.iter().filter(|gap| gap.at_ns < end && gap.end_ns() > begin);
+    Some(inside.map(|gap| gap.duration_ns).max().unwrap_or(0))
+}
+
 /// The load in some seconds of a window.
-struct Seconds {
+pub(super) struct Seconds {
     ios: u64,
     length_ns: u64,
-    response: Histogram,
+    pub(super) response: Histogram,
 }
 
 impl Seconds {
     /// Of the intervals that lie in a span or reach into it, on the host's clock.
-    fn of(m: &Measurement, (begin, end): (u64, u64)) -> Self {
+    pub(super) fn of(m: &Measurement, (begin, end): (u64, u64)) -> Self {
         let clock = HostClock::of(m);
         let mut all = Self { ios: 0, length_ns: 0, response: Histogram::new() };
         let ends = |sample: &Sample| {

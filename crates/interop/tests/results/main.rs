@@ -25,6 +25,7 @@ mod looks;
 mod network;
 mod observed;
 mod over_time;
+mod prices;
 mod suites;
 mod synthetic;
 mod terminal;

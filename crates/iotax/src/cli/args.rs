@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use iotax_model::plan::{
     BETWEEN, DEFAULT_MAX_ROUNDS, Design, Margin, Plan, PlanError, PlanFile, UntilDecided,
 };
-use iotax_model::target::Accel;
+use iotax_model::target::{Accel, NbdExportSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::Workload;
 use iotax_testbed::device::Permission;
@@ -44,7 +44,7 @@ pub(super) struct RemoteArgs {
 /// Permissions to overwrite devices.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct OverwriteArgs {
-    /// Allow overwriting this block device; it must be named here as well as in the target
+    /// Allow overwriting this block device, or export of an NBD server by its URI; it must be named here as well as in the target
     #[arg(long, value_name = "DEVICE")]
     overwrite: Vec<PathBuf>,
     /// Overwrite it even if it is not empty: a filesystem, RAID, LVM or partition table, or anything else at its ends
@@ -59,8 +59,12 @@ impl OverwriteArgs {
     }
 
     pub(super) fn permission(&self) -> Result<Permission, Failure> {
-        let devices = self.overwrite.iter().map(std::path::absolute).collect::<Result<Vec<_>, _>>();
-        Ok(Permission::new(devices.or_exit(Exit::Environment)?, self.overwrite_signature))
+        let named = |path: &PathBuf| match path.to_str().filter(|text| NbdExportSpec::is_meant(text)) {
+            Some(uri) => uri.parse::<NbdExportSpec>().map(|export| export.to_string().into()).map_err(usage),
+            None => std::path::absolute(path).or_exit(Exit::Environment),
+        };
+        let named = self.overwrite.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+        Ok(Permission::new(named, self.overwrite_signature))
     }
 }
 

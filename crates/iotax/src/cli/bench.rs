@@ -114,7 +114,8 @@ fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
             return vec![target];
         }
     };
-    let stack = Stack::from(ImageSpec(path.to_path_buf())).with(VirtioSpec::default());
+    let stack =
+        Stack::from(ImageSpec { path: path.to_path_buf(), overlay: None }).with(VirtioSpec::default());
     let image = TargetSpec::new(format!("as-{format}"), stack);
     if path.metadata().is_ok_and(|found| found.len() < DESCRIPTION) {
         note!("{} is an image in other files: what QEMU reads of it is measured ({format}).", path.display());

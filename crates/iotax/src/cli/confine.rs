@@ -87,13 +87,21 @@ impl Area {
             PlannedLayer::File(file) => self.file(file),
             // A device is only read: there is no permission to overwrite it.
             PlannedLayer::Device(DeviceSpec(_))
-            // So is an image.
-            | PlannedLayer::Image(ImageSpec(_))
-            | PlannedLayer::Filter(FilterSpec { kind: _, iops: _, rate: _ })
+            | PlannedLayer::Filter(FilterSpec { kind: _, iops: _, rate: _, errors: _ })
             | PlannedLayer::Nbd(NbdSpec { server: _, cache: _, aio: _, delay: _ })
             | PlannedLayer::Fuse(FuseSpec { cache: _, aio: _ })
             | PlannedLayer::Virtio(VirtioSpec { cache: _, aio: _, queues: _, iothread: _ })
             | PlannedLayer::Loop(LoopSpec { direct_io: _ }) => Ok(()),
+            // So is an image.
+            PlannedLayer::Image(ImageSpec { path: _, overlay }) => {
+                match overlay.as_ref().filter(|dir| !self.holds(Some(dir))) {
+                    Some(dir) => {
+                        Err(format!("image.overlay = {}: a file would be made there", dir.display()))
+                    }
+                    None => Ok(()),
+                }
+            }
+            PlannedLayer::NbdExport(export) => Err(format!("{export} leads to a server")),
             PlannedLayer::Network(network) => network_is_local(network),
             PlannedLayer::Guest(guest) => Self::guest(guest),
         }
@@ -118,6 +126,8 @@ impl Area {
             cluster_size: _,
             extended_l2: _,
             lazy_refcounts: _,
+            data_file: _,
+            subformat: _,
             l2_cache_size: _,
             snapshot: _,
             backing_depth: _,
@@ -226,6 +236,13 @@ mod tests {
             ("", &format!("file = {{ dir = '{at}/out/tmp' }}"), io, "a file would be made there"),
             ("", "file = { dir = '/tmp' }", io, "file.dir = /tmp"),
             ("", "path = 'ssh://root@elsewhere/x'", io, "on another machine"),
+            ("", "nbd_export = 'nbd://elsewhere/x'\nvirtio = {}", io, "nbd://elsewhere/x leads to a server"),
+            (
+                "",
+                "image = { path = '/x.qcow2', overlay = '/tmp' }\nvirtio = {}",
+                io,
+                "image.overlay = /tmp: a file would be made there",
+            ),
             ("", "lvm = { vg = 'vg0' }", io, "lvm changes a volume group"),
             ("", &format!("{here}\nsettings = {{ dirty_ratio = 1 }}"), io, "settings change the kernel's"),
             (

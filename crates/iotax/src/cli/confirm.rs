@@ -44,7 +44,7 @@ pub(super) fn show_plan(plan: &Plan, seed: Option<u64>, done: usize, space: u64,
     let width = plan.targets.iter().map(|target| target.name.len()).max().unwrap_or_default();
     for target in &plan.targets {
         say!("  {:<width$}  {}", target.name, target.description());
-        let others = target.stack.find::<ImageSpec>().map(|image| existing_image::others(&image.0));
+        let others = target.stack.find::<ImageSpec>().map(|image| existing_image::others(&image.path));
         others.iter().flatten().for_each(|other| say!("  {:<width$}  reads {other} too", ""));
     }
     if let Some(caches) = machine_caches(plan) {

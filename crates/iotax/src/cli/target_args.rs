@@ -5,7 +5,9 @@ use std::path::Path;
 
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::target::{DeviceSpec, FileSpec, ImageSpec, PathSpec, Stack, TargetSpec};
+use iotax_model::target::{
+    DeviceSpec, FileSpec, ImageSpec, NbdExportSpec, PathSpec, Stack, TargetSpec, VirtioSpec,
+};
 use iotax_testbed::device::Permission;
 
 use super::args::target_name;
@@ -53,16 +55,25 @@ fn tell_apart(targets: &mut [TargetSpec]) {
 
 /// True for the line of a stack, as reports print it, unless a file has that name.
 fn is_line(text: &str) -> bool {
-    (text.contains(" > ") || text.starts_with("device ") || text.starts_with("image "))
+    (text.contains(" > ")
+        || text.starts_with("device ")
+        || text.starts_with("image ")
+        || NbdExportSpec::is_meant(text))
         && !Path::new(text).exists()
 }
 
 /// The target of a stack's line, named by its layers.
 fn of_line(line: &str) -> Result<TargetSpec, Failure> {
-    let stack = Stack::parse(line).map_err(usage)?;
+    let stack = match NbdExportSpec::is_meant(line) && !line.contains(" > ") {
+        true => Stack::from(line.parse::<NbdExportSpec>().map_err(usage)?).with(VirtioSpec::default()),
+        false => Stack::parse(line).map_err(usage)?,
+    };
     let layers = line.split_once(" > ").map_or(line, |(_, layers)| layers);
-    let image = stack.find::<ImageSpec>().and_then(|image| image.0.file_name());
-    let name = image.map_or_else(|| layers.replace(" > ", "-"), |name| name.to_string_lossy().into_owned());
+    let image = stack.find::<ImageSpec>().and_then(|image| image.path.file_name());
+    let export = stack.find::<NbdExportSpec>().map(|spec| format!("nbd-{}", spec.export));
+    let export = export.map(|name| name.trim_end_matches('-').to_owned());
+    let image = image.map(|name| name.to_string_lossy().into_owned());
+    let name = image.or(export).unwrap_or_else(|| layers.replace(" > ", "-"));
     let target = TargetSpec::new(target_name(&name), stack);
     target.check().or_exit(Exit::Usage)?;
     Ok(target)

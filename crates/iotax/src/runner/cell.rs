@@ -359,6 +359,8 @@ fn drop_on_host(
     for target in targets {
         let dropped = match &mut target.site {
             Site::Remote(site) => site.agent.drop_caches(machine),
+            // A server of somebody's has them.
+            Site::Host(HostSite { storage, .. }) if storage.built.cached().is_empty() && !machine => continue,
             Site::Host(HostSite { storage, .. }) => run_agent.drop_caches(&storage.built.cached(), machine),
             Site::Guest(site) => run_agent.drop_caches(&site.files(), machine),
             Site::Network(_) => continue,

@@ -24,28 +24,30 @@ impl Operations {
         operations: &[Operation],
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<Self> {
-        let (built, (top, format), file) = match &target.site {
-            Site::Guest(site) => (&site.storage.built, site.top(), site.image().cloned()),
-            Site::Host(HostSite { storage: LocalStorage { built, .. }, .. }) => match &built.exported {
-                Some(image) => (built, image.top(), target.spec.file().cloned()),
-                None => anyhow::bail!("operations are for images that a QEMU has"),
-            },
+        let (built, top, file) = match &target.site {
+            Site::Guest(site) => (&site.storage.built, Some(site.top()), site.image().cloned()),
+            Site::Host(HostSite { storage: LocalStorage { built, .. }, .. }) => {
+                let top = built.exported.as_ref().and_then(|image| image.top());
+                (built, top, target.spec.file().cloned())
+            }
             Site::Remote(_) | Site::Network(_) => anyhow::bail!("operations are for disks on this host"),
         };
+        let none = "operations are for images on this host that a QEMU has";
+        let ((top, format), (stored, _)) = top.zip(built.stored()).context(none)?;
         let copies = operations.iter().filter(|operation| operation.copies());
         let written = copies.clone().count() + usize::from(operations.contains(&Operation::Snapshot));
-        if let Some(directory) = built.stored().0.parent() {
+        if let Some(directory) = stored.parent() {
             preflight::check_room(directory, built.size.0.saturating_mul(written as u64))?;
         }
         let mut entries = Vec::new();
         let mut files = OperationFiles::default();
         if operations.contains(&Operation::Snapshot) {
-            let path = built.stored().0.with_extension("watch.qcow2");
+            let path = stored.with_extension("watch.qcow2");
             entries.push(image::overlay(&path, &top, format, &file.unwrap_or_default(), undo_log)?);
             files.overlay = Some(path);
         }
         for operation in copies {
-            let path = built.stored().0.with_extension(format!("watch-{operation}"));
+            let path = stored.with_extension(format!("watch-{operation}"));
             entries.push(undo_log.record(Effect::File { path: path.clone(), identity: None })?);
             let made = OpenOptions::new().write(true).create_new(true).open(&path);
             made.with_context(|| format!("{}", path.display()))?;

@@ -118,9 +118,13 @@ impl Host {
         let root = Path::new("/");
         let (mut stacks, mut threads, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         let is_guest = targets.iter().any(Target::is_guest);
+        let mut is_served_unseen = false;
         for target in targets {
             if let Some(storage) = target.local_storage() {
-                stacks.push(stack::of_path(root, storage.built.stored().0)?);
+                let stored = storage.built.stored();
+                is_served_unseen |= stored.is_none();
+                let stack = stored.map(|(path, _)| stack::of_path(root, path)).transpose()?;
+                stacks.push(stack.unwrap_or_default());
                 let daemons = storage.built.exported.iter().flat_map(|image| &image.daemons);
                 threads.extend(daemons.map(|it| GuestThreads { pid: it.pid(), roles: BTreeMap::new() }));
             }
@@ -133,7 +137,7 @@ impl Host {
         if stacks.is_empty() && paths.is_empty() {
             return Ok(None);
         }
-        let is_served_unseen = stacks.iter().any(LayerStack::is_served_by_programs);
+        is_served_unseen |= stacks.iter().any(LayerStack::is_served_by_programs);
         let unique = |words: BTreeSet<String>| words.into_iter().collect::<Vec<_>>();
         let disks = unique(stacks.iter().flat_map(|stack| stack.disks.iter().cloned()).collect());
         let layers = stacks.iter().flat_map(|stack| &stack.layers);

@@ -9,6 +9,7 @@ mod device;
 mod disk;
 mod doctor;
 mod escapes;
+mod exports;
 mod failing;
 mod fallback;
 mod files;

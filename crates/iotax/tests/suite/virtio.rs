@@ -141,7 +141,7 @@ fn an_image_that_exists_is_read_and_stays_as_it_is() {
         "16m",
     ]);
     for (line, rw, words) in [
-        (format!("image {path} > virtio"), "randwrite", "so it is only read"),
+        (format!("image {path} > virtio"), "randwrite", "overlay=DIR"),
         (format!("image {path}"), "randread", "nothing can be measured; add virtio = {}"),
         (format!("image {path} > virtio-blk > guest"), "randread", "guest needs a block device"),
         (format!("image {raw} > virtio"), "randread", "QEMU knows no format by its content"),
@@ -232,7 +232,7 @@ fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
             "a virtio device is a raw disk",
         ),
         ("WORK > raw file", "ioengine = 'libblkio'", "is no virtio device"),
-        ("WORK > qcow2 file + external snapshot > nbd > virtio", "", "leave snapshot out"),
+        ("WORK > qcow2 file + external snapshot > nbd > virtio", "", "leave snapshot or overlay out"),
         ("WORK > raw file > compress > virtio", "", "compress needs an image"),
         ("WORK > qcow2 file > copy-on-read > virtio", "", "copy-on-read needs something beneath"),
         ("WORK > raw file > virtio", "test = 'seeks'\ndirect = false\nramp_time = '0s'", "use direct = true"),

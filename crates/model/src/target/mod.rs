@@ -23,8 +23,9 @@ pub use layer::{Layer, LayerKind};
 pub use layers::{
     Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FilterSpec,
     FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, LayerInterface, LayerSpec,
-    LayerType, LocalPath, LoopSpec, LvKind, LvmSpec, MachineType, NbdServer, NbdSpec, NetPath, NetworkEnds,
-    NetworkSpec, NetworkStack, Nic, OverlaySpec, PathSpec, PlannedLayer, Preallocation, Snapshot, VirtioSpec,
+    LayerType, LocalPath, LoopSpec, LvKind, LvmSpec, MachineType, NbdAddress, NbdExportSpec, NbdServer,
+    NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, OverlaySpec, PathSpec, PlannedLayer,
+    Preallocation, Snapshot, Subformat, VirtioSpec,
 };
 pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};

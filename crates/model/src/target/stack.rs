@@ -189,7 +189,7 @@ impl Stack {
 fn unknown(text: &str) -> String {
     format!(
         "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, ext4, xfs, btrfs, overlay, raw file, qcow2 file, \
-         loop, image PATH, throttle, compress, copy-on-read, nbd, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt; a path with blanks stands in double quotes"
+         loop, image PATH, nbd://HOST/EXPORT, throttle, compress, copy-on-read, blkdebug, nbd, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt; a path with blanks stands in double quotes"
     )
 }
 
@@ -264,6 +264,19 @@ mod tests {
     fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
         for (keys, line) in [
             ("path = '/dev/sdb'", "/dev/sdb"),
+            ("image = '/srv/a.vmdk'\nvirtio = {}", "image /srv/a.vmdk > virtio cache=none aio=io_uring"),
+            (
+                "image = { path = '/srv/a b', overlay = '/tmp/x' }\nvirtio = {}",
+                "image \"/srv/a b\" overlay=/tmp/x > virtio cache=none aio=io_uring",
+            ),
+            (
+                "nbd_export = 'nbd://box:9/vm'\nfilter = { type = 'blkdebug', errors = 7 }\nvirtio = {}",
+                "nbd://box:9/vm > blkdebug errors=7 > virtio cache=none aio=io_uring",
+            ),
+            (
+                "nbd_export = 'nbd+unix:///?socket=/run/n'\nfuse = {}",
+                "\"nbd+unix:///?socket=/run/n\" > fuse cache=none aio=io_uring",
+            ),
             ("path = 'ssh://me@box:22/srv/x'", "ssh://me@box:22/srv/x"),
             ("device = '/dev/sdb'", "device /dev/sdb"),
             ("file = { dir = '/srv' }", "/srv > raw file"),
@@ -368,12 +381,13 @@ mod tests {
 
     prop_compose! {
         fn filter()(
-            kind in prop::sample::select(vec![FilterType::Throttle, FilterType::Compress, FilterType::CopyOnRead]),
+            kind in prop::sample::select(vec![FilterType::Throttle, FilterType::Compress, FilterType::CopyOnRead, FilterType::Blkdebug]),
             iops in 1_u32..1000,
             rate in prop::option::of((1_u64..1 << 30).prop_map(Bytes)),
         ) -> FilterSpec {
             let is_throttle = kind == FilterType::Throttle;
-            FilterSpec { kind, iops: is_throttle.then_some(iops), rate: rate.filter(|_| is_throttle) }
+            let errors = (kind == FilterType::Blkdebug).then_some(iops);
+            FilterSpec { kind, iops: is_throttle.then_some(iops), rate: rate.filter(|_| is_throttle), errors }
         }
     }
 
@@ -402,7 +416,13 @@ mod tests {
         prop_oneof![
             path().prop_map(|path| PathSpec(path).into()),
             path().prop_map(|path| DeviceSpec(path).into()),
-            path().prop_map(|path| ImageSpec(path).into()),
+            (path(), prop::option::of(path())).prop_map(|(path, overlay)| ImageSpec { path, overlay }.into()),
+            (path(), "[a-z/ =%]{0,9}").prop_map(|(socket, export)| {
+                NbdExportSpec { server: NbdAddress::Unix(socket), export }.into()
+            }),
+            ("[a-z.:]{1,9}", 1_u16.., "[a-z/ =%]{0,9}").prop_map(|(host, port, export)| {
+                NbdExportSpec { server: NbdAddress::Tcp(host, port), export }.into()
+            }),
             (path(), kind(), any::<bool>()).prop_map(|(path, kind, snapshot)| {
                 Stack::from(DeviceSpec(path)).with(LvmSpec { vg: None, kind, snapshot })
             }),

@@ -4,10 +4,12 @@ use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
 use crate::watch::{
     LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, from_to, gap_from_to, heading, heading_of_all,
-    is_repeated, is_side_by_side, recovery, recovery_of_price, sentences, side_by_side, sights, summary,
-    timeouts, verdict, verdicts_of_all,
+    is_repeated, is_side_by_side, price_comparison, recovery, recovery_of_price, sentences, side_by_side,
+    sights, summary, timeouts, verdict, verdicts_of_all,
 };
-use iotax_analysis::watch::{Effect, Episode, Price, SeenEvent, episodes, prices};
+use iotax_analysis::watch::{
+    Effect, Episode, Price, PriceComparison, SeenEvent, episodes, price_comparisons, prices,
+};
 use iotax_model::Run;
 use iotax_model::plan::WatchSpec;
 use iotax_model::units::human;
@@ -18,7 +20,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     let episodes = episodes(run);
     let is_summed_up = is_repeated(run) || is_side_by_side(run);
     if is_repeated(run) {
-        add_summary(page, run, watch, &episodes);
+        add_summary(page, run, watch, &episodes, in_full);
     } else if is_side_by_side(run) && !episodes.is_empty() {
         add_side_by_side(page, run, watch, &episodes, in_full);
     }
@@ -87,7 +89,7 @@ fn events_side_by_side(run: &Run, episodes: &[Episode<'_>]) -> Grid {
 }
 
 /// What events cost over all rounds.
-fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>]) {
+fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     let prices = prices(run, episodes);
     if !prices.is_empty() {
         page.add(Part::Head(format!(
@@ -97,7 +99,26 @@ fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episod
         page.add(Part::Table(price_table(&prices)));
         page.add(Part::Lines(vec![PRICES.into()]));
     }
+    let compared = price_comparisons(run, episodes);
+    if !compared.is_empty() {
+        page.add(Part::Head(price_comparison::heading(run)));
+        page.add(Part::Table(comparison_table(&compared, in_full)));
+        page.add(Part::Lines(price_comparison::notes(run, &compared)));
+    }
     page.add_lines(summary(run, watch, episodes));
+}
+
+fn comparison_table(compared: &[PriceComparison<'_>], with_intervals: bool) -> Grid {
+    let figures = price_comparison::figures(compared);
+    let columns: Vec<&str> = figures.into_iter().map(price_comparison::column).collect();
+    let mut grid = Grid::new(&[&["event", "target"], columns.as_slice()].concat());
+    grid.head.iter_mut().skip(2).for_each(|field| field.is_figure = true);
+    let row = |row: &price_comparison::Row<'_>| -> Vec<Field> {
+        let cells = row.cells.iter().map(|one| figure(price_comparison::cell(*one, with_intervals)));
+        [words(&row.event), words(row.target)].into_iter().chain(cells).collect()
+    };
+    grid.rows = price_comparison::rows(compared).iter().map(row).collect();
+    grid
 }
 
 fn price_table(prices: &[Price<'_>]) -> Grid {

@@ -7,10 +7,10 @@ use super::chart::{Axis, Cell, Chart, ChartId, Panel, Plot, Unit};
 use crate::figure::{UNKNOWN, change_with};
 use crate::watch::{
     LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, from_to, gap_from_to, heading, heading_of_all,
-    is_repeated, is_side_by_side, recovery, recovery_of_price, sentences, side_by_side, sights, summary,
-    timeouts, verdict, verdicts_of_all,
+    is_repeated, is_side_by_side, price_comparison, recovery, recovery_of_price, sentences, side_by_side,
+    sights, summary, timeouts, verdict, verdicts_of_all,
 };
-use iotax_analysis::watch::{Change, Episode, Price, episodes, prices};
+use iotax_analysis::watch::{Change, Episode, Price, PriceComparison, episodes, price_comparisons, prices};
 use iotax_model::Run;
 use iotax_model::record::{Sample, Tally};
 use iotax_model::units::human;
@@ -20,11 +20,13 @@ pub(super) fn sections(run: &Run) -> Markup {
     let Some(watch) = run.plan.watch() else { return html! {} };
     let all = episodes(run);
     let prices = prices(run, &all);
+    let compared = price_comparisons(run, &all);
     html! {
         @if is_repeated(run) {
             section id="v0" {
                 h2 { "What each event costs" }
                 @if !prices.is_empty() { (price_table(&prices)) }
+                @if !compared.is_empty() { (comparison_table(run, &compared)) }
                 @for line in summary(run, watch, &all) { p { (line) } }
             }
         }
@@ -94,6 +96,33 @@ fn price_table(prices: &[Price<'_>]) -> Markup {
             }
         }
         p.note { (PRICES) }
+    }
+}
+
+/// Each target's price of each event against the baseline's.
+fn comparison_table(run: &Run, compared: &[PriceComparison<'_>]) -> Markup {
+    let heading = price_comparison::heading(run);
+    html! {
+        h3 { (heading) }
+        div.wide tabindex="0" role="region" aria-label=(heading) {
+            table {
+                thead { tr {
+                    th scope="col" { "event" }
+                    th scope="col" { "target" }
+                    @for figure in price_comparison::figures(compared) { th scope="col" { (price_comparison::column(figure)) } }
+                } }
+                tbody {
+                    @for row in price_comparison::rows(compared) {
+                        tr {
+                            td { (row.event) }
+                            td { (row.target) }
+                            @for one in &row.cells { td { (price_comparison::cell(*one, true)) } }
+                        }
+                    }
+                }
+            }
+        }
+        @for line in price_comparison::notes(run, compared) { p.note { (line) } }
     }
 }
 

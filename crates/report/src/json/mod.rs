@@ -66,6 +66,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("grids", grid::all(run)),
         ("watch", watch::all(run)),
         ("prices", watch::all_prices(run)),
+        ("price_comparisons", watch::all_price_comparisons(run)),
         ("answers", ask::all(run)),
         ("effects", Some(judgement.effects.iter().map(certainty::effects).collect())),
         ("timing", judgement.timing.as_ref().map(cell::timing)),

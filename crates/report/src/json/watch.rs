@@ -1,13 +1,13 @@
 //! The JSON of a watch.
 
 use iotax_analysis::watch::{
-    Change, Effect, Episode, Gap, Judged, JudgedTimeout, Machine, Price, Recovery, Sight, Stalled,
-    TimeoutOwner, TimeoutVerdict, episodes, prices,
+    Change, Effect, Episode, Gap, Judged, JudgedTimeout, Machine, Price, PriceComparison, Recovery, Sight,
+    Stalled, TimeoutOwner, TimeoutVerdict, episodes, price_comparisons, prices,
 };
 use iotax_model::Run;
 use serde_json::Value;
 
-use super::{filled, number, object};
+use super::{filled, merged, number, object, ratio};
 
 /// The measurements of a watch; absent for a run that is none.
 pub(super) fn all(run: &Run) -> Option<Value> {
@@ -17,6 +17,25 @@ pub(super) fn all(run: &Run) -> Option<Value> {
 /// What each event costs by comparison with windows without it; absent for a run that has none.
 pub(super) fn all_prices(run: &Run) -> Option<Value> {
     filled(prices(run, &episodes(run)).iter().map(price).collect())
+}
+
+/// Each target's price of each event against the baseline's; absent for a run that has none.
+pub(super) fn all_price_comparisons(run: &Run) -> Option<Value> {
+    filled(price_comparisons(run, &episodes(run)).iter().map(price_comparison).collect())
+}
+
+fn price_comparison(one: &PriceComparison<'_>) -> Value {
+    let of = object([
+        ("workload", Some(one.workload.into())),
+        ("event", Some(one.event.into())),
+        ("figure", Some(one.figure.word().into())),
+        ("target", Some(one.target.into())),
+        ("baseline", Some(one.baseline.into())),
+        ("target_value", number(Some(one.values.0))),
+        ("baseline_value", number(Some(one.values.1))),
+        ("rounds", Some(one.rounds.into())),
+    ]);
+    merged([of, ratio(&one.ratio)])
 }
 
 fn price(price: &Price<'_>) -> Value {

@@ -1,14 +1,13 @@
 //! The command that decides what a run left undecided, and the time that it takes.
 
 use iotax_analysis::compare::More;
+use iotax_analysis::stats::verdict::rounds_for_most;
 use iotax_analysis::timing::round_time;
 use iotax_analysis::{Judgement, Standing, Stopped};
 use iotax_model::plan::FIRST_LOOK;
 use iotax_model::units::{Nanos, human};
 use iotax_model::{Run, RunState};
 
-/// The share of the open comparisons that the advice decides, in quarters: the last ones may take many times as long as the rest.
-const QUARTERS: usize = 3;
 /// Looks on the way to the last one cost rounds: so many percent of those that a single test needs.
 const LOOKS_COST: u32 = 125;
 /// The most rounds of a plan.
@@ -29,9 +28,8 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
         return "what it needs could not be measured".into();
     }
     let rounds = standing.map_or(run.plan.repeat, Standing::rounds);
-    let mut known: Vec<u32> = needed.iter().flatten().copied().collect();
-    known.sort_unstable();
-    let Some(&total) = known.get((known.len() * QUARTERS).div_ceil(4).saturating_sub(1)) else {
+    let known: Vec<u32> = needed.iter().flatten().copied().collect();
+    let Some(total) = rounds_for_most(&known) else {
         return if rounds < FIRST_LOOK {
             let (time, words) = time(run, FIRST_LOOK + 1);
             let command = run.command("resume", &format!("--time {time}"));

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iotax_model::Plan;
-use iotax_model::target::TargetSpec;
+use iotax_model::target::{NbdExportSpec, TargetSpec};
 use iotax_model::threads;
 use iotax_model::units::Bytes;
 use iotax_model::wire::DiskId;
@@ -41,6 +41,8 @@ const PASSING: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Default)]
 pub struct Permission {
     overwrite: Vec<Allowed>,
+    /// Exports of NBD servers.
+    exports: Vec<NbdExportSpec>,
     /// Allows overwriting devices that carry a signature.
     pub signature: bool,
 }
@@ -54,10 +56,23 @@ struct Allowed {
 }
 
 impl Permission {
-    /// Permits overwriting the devices at these paths; with `signature`, even if they carry one.
+    /// Permits overwriting the devices at these paths, and the exports of NBD servers that they name by URIs; with `signature`, even if they
+    /// carry one.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>, signature: bool) -> Self {
-        let allowed = |path: PathBuf| Allowed { disk: node::disk_at(&path).ok(), path };
-        Self { overwrite: paths.into_iter().map(allowed).collect(), signature }
+        let mut permission = Self { signature, ..Self::default() };
+        for path in paths {
+            match path.to_str().and_then(|text| text.parse().ok()) {
+                Some(export) => permission.exports.push(export),
+                None => permission.overwrite.push(Allowed { disk: node::disk_at(&path).ok(), path }),
+            }
+        }
+        permission
+    }
+
+    /// Returns whether this export of an NBD server may be overwritten.
+    #[must_use]
+    pub fn allows_export(&self, export: &NbdExportSpec) -> bool {
+        self.exports.contains(export)
     }
 
     /// Returns whether this device may be overwritten, under any of its names.
@@ -155,6 +170,13 @@ pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refu
 
 /// Rejects a permission that no target uses: it may be meant for another device.
 pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
+    for export in &permission.exports {
+        if !plan.everything().any(|target| target.stack.find() == Some(export)) {
+            return Err(Refusal::input(format!(
+                "--overwrite {export}: no target is on that export; name it as the target too, or leave the flag out"
+            )));
+        }
+    }
     for Allowed { path: allowed, .. } in &permission.overwrite {
         let device = permission.disk(allowed)?;
         let named = |path: &Path| permission.disk(path).is_ok_and(|disk| disk.number == device.number);

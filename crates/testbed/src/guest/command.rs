@@ -111,7 +111,7 @@ mod tests {
     use iotax_model::units::Bytes;
 
     fn images(names: &[(&str, Format)]) -> Vec<Image> {
-        names.iter().map(|(path, format)| Image { path: path.into(), format: *format, part: None }).collect()
+        names.iter().map(|(path, format)| Image::new(path.into(), *format)).collect()
     }
 
     /// The arguments one per line: those of the machine, and those of its disk.

@@ -104,6 +104,11 @@ impl GuestDisk<'_> {
             if image.format == Format::Luks {
                 node["key-secret"] = json!(SECRET);
             }
+            if let Some(data) = &image.data_file {
+                let mut file = node["file"].clone();
+                file["filename"] = json!(data.to_string_lossy());
+                node["data-file"] = file;
+            }
             if image.format == Format::Qcow2 {
                 // Null means no backing file, and stops QEMU from looking for one.
                 node["backing"] = below;
@@ -205,7 +210,7 @@ mod tests {
     use iotax_model::target::{CacheMode, Discard};
 
     fn images(names: &[(&str, Format)]) -> Vec<Image> {
-        names.iter().map(|(path, format)| Image { path: path.into(), format: *format, part: None }).collect()
+        names.iter().map(|(path, format)| Image::new(path.into(), *format)).collect()
     }
 
     #[test]
@@ -232,7 +237,7 @@ mod tests {
     #[test]
     fn a_part_of_a_block_device_is_opened_as_one_and_shared() {
         let part = Some(DevicePart { offset: Bytes(1 << 20), size: Bytes(4097), writable: false });
-        let chain = [Image { path: "/dev/sdx".into(), format: Format::Raw, part }];
+        let chain = [Image { part, ..Image::new("/dev/sdx".into(), Format::Raw) }];
         let disk = GuestDisk { chain: &chain, l2_cache_size: None };
         let node = disk.node("image0", &GuestSpec::default());
         assert_eq!(node["file"]["driver"], "host_device");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use iotax_model::target::{FileSpec, Format};
+use iotax_model::target::{FileSpec, Format, Subformat};
 use iotax_model::units::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,6 +48,16 @@ pub struct Image {
     pub format: Format,
     /// The part of a block device that holds the image; `None` for a whole file.
     pub part: Option<DevicePart>,
+    /// qcow2: the file that holds its data.
+    pub data_file: Option<PathBuf>,
+}
+
+impl Image {
+    /// An image in a whole file.
+    #[must_use]
+    pub const fn new(path: PathBuf, format: Format) -> Self {
+        Self { path, format, part: None, data_file: None }
+    }
 }
 
 /// A part of a block device.
@@ -77,10 +87,15 @@ pub(crate) fn secret_option() -> String {
 pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> Result<(), ImageError> {
     refuse_existing(path)?;
     let options = match file.format {
-        Format::Raw | Format::Qcow2 => format!("preallocation={}{}", file.preallocation, qcow2_options(file)),
+        Format::Raw | Format::Qcow2 => {
+            let data = file.data_file.then(|| format!(",data_file={}", escaped(&data_file(path))));
+            let data = data.unwrap_or_default();
+            format!("preallocation={}{}{data}", file.preallocation, qcow2_options(file))
+        }
         // Otherwise its length is rounded to whole cylinders.
-        Format::Vpc => "force_size=on".into(),
-        Format::Vmdk | Format::Vhdx | Format::Vdi | Format::Parallels => String::new(),
+        Format::Vpc => format!("force_size=on,subformat={}", file.subformat.unwrap_or(Subformat::Dynamic)),
+        Format::Vhdx => format!("subformat={}", file.subformat.unwrap_or(Subformat::Dynamic)),
+        Format::Vmdk | Format::Vdi | Format::Parallels => String::new(),
         // Guessing the key of what is random anyway need not take long.
         Format::Luks => format!("key-secret={SECRET},iter-time=10"),
     };
@@ -110,6 +125,16 @@ pub fn create_overlay(
     make(path, lock, arguments)
 }
 
+/// The file beside a new image that holds its data.
+pub(crate) fn data_file(path: &Path) -> PathBuf {
+    path.with_extension("data")
+}
+
+/// A path within an option: a comma in it is written twice.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
 /// The qcow2-only options, each after a comma.
 fn qcow2_options(file: &FileSpec) -> String {
     let mut options = file.cluster_size.map(|size| format!(",cluster_size={}", size.0)).unwrap_or_default();
@@ -123,7 +148,7 @@ fn qcow2_options(file: &FileSpec) -> String {
 
 /// An image and its backing files, topmost first. Reads only headers, even while a guest has the image open.
 pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
-    let top = Image { path: path.to_owned(), format, part: None };
+    let mut top = Image::new(path.to_owned(), format);
     if format == Format::Raw {
         return Ok(vec![top]);
     }
@@ -132,14 +157,23 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
     let text = qemu_img("info", path, arguments.into_iter().chain([path.as_os_str()]))?;
     let infos: Vec<Value> = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
     let field = |info: &Value, key: &str| info.get(key).and_then(Value::as_str).map(str::to_owned);
+    top.data_file = infos.first().and_then(|info| data_of(info, path));
     let mut chain = vec![top];
     for info in infos.iter().skip(1) {
         let path = field(info, "filename").ok_or_else(|| failed("a backing file without a name".into()))?;
         let format = field(info, "format").unwrap_or_default();
         let format = format.parse().map_err(|error| failed(format!("backing file {path}: {error}")))?;
-        chain.push(Image { path: path.into(), format, part: None });
+        let path = PathBuf::from(path);
+        chain.push(Image { data_file: data_of(info, &path), ..Image::new(path, format) });
     }
     Ok(chain)
+}
+
+/// The file that holds an image's data, by what qemu-img says of it. QEMU would look for a relative name in its own directory.
+fn data_of(info: &Value, image: &Path) -> Option<PathBuf> {
+    let data = info.pointer("/format-specific/data/data-file").and_then(Value::as_str)?;
+    let beside = image.parent().unwrap_or(Path::new("/")).join(data);
+    Some(std::path::absolute(beside).unwrap_or_else(|_| data.into()))
 }
 
 /// What an image says of itself.
@@ -149,8 +183,8 @@ pub struct FoundImage {
     pub format: Format,
     /// The bytes that a guest sees.
     pub size: Bytes,
-    /// qcow2: the file that holds its data.
-    pub data_file: Option<PathBuf>,
+    /// qcow2: true if another file holds its data.
+    pub has_data_file: bool,
     /// The names of the files that it reads besides its own: backing files, the nearest first, and those that hold a qcow2 image's data.
     pub others: Vec<String>,
 }
@@ -160,7 +194,7 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
     let mut chain = Vec::new();
     let mut next = path.display().to_string();
-    let (mut found, mut data_file) = (None, None);
+    let (mut found, mut has_data_file) = (None, false);
     // One by one: qemu-img would open whatever a chain names. A number of entries that none can have ends a chain that leads into itself.
     loop {
         let arguments = ["info", "--output=json"].into_iter().chain(shared.then_some("-U")).chain(["--"]);
@@ -175,18 +209,9 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
             let size = size.ok_or_else(|| failed("it does not say how long it is".into()))?;
             found = Some((format, Bytes(size)));
         }
-        let data = info.pointer("/format-specific/data/data-file").and_then(Value::as_str);
-        // QEMU would look for it in its own directory.
-        let beside = |data: &str| {
-            let directory = Path::new(&next).parent().unwrap_or(Path::new("/"));
-            std::path::absolute(directory.join(data))
-                .map_or_else(|_| data.to_owned(), |path| path.display().to_string())
-        };
-        if let Some(data) = data.map(beside) {
-            if chain.is_empty() {
-                data_file = Some(PathBuf::from(&data));
-            }
-            chain.push(data);
+        if let Some(data) = data_of(&info, Path::new(&next)) {
+            has_data_file |= chain.is_empty();
+            chain.push(data.display().to_string());
         }
         match field("full-backing-filename").or_else(|| field("backing-filename")) {
             Some(backing) if chain.len() < DEEPEST => {
@@ -202,7 +227,7 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
         }
     }
     let (format, size) = found.unwrap_or((Format::Raw, Bytes(0)));
-    Ok(FoundImage { format, size, data_file, others: chain })
+    Ok(FoundImage { format, size, has_data_file, others: chain })
 }
 
 /// Backing files of an image that is measured, at most.
@@ -237,8 +262,7 @@ const fn there() -> bool {
 pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> {
     let arguments = ["map", "-U", "--output=json"].map(OsStr::new).into_iter();
     let text = if format == Format::Luks {
-        // A comma in a name is written twice.
-        let name = path.display().to_string().replace(',', ",,");
+        let name = escaped(path);
         let image = format!("driver=luks,key-secret={SECRET},file.filename={name}");
         let secret = secret_option();
         let options = ["--object", secret.as_str(), "--image-opts", image.as_str()].map(OsStr::new);
@@ -254,6 +278,20 @@ pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> 
         path: path.to_owned(),
         action: "map",
         reason: error.to_string(),
+    })
+}
+
+/// The length of what an NBD server offers.
+pub fn length_of_export(server: &Value, shown: &str) -> Result<Bytes, ImageError> {
+    let path = Path::new(shown);
+    let node = format!("json:{server}");
+    let arguments = ["info", "--output=json", "--", &node].map(OsStr::new).into_iter();
+    let text = run("info", path, Stdio::null(), arguments, &Interrupt::default(), A_LOOK)?;
+    let info: Value = serde_json::from_slice(&text).unwrap_or_default();
+    info.get("virtual-size").and_then(Value::as_u64).map(Bytes).ok_or_else(|| ImageError::Failed {
+        path: path.to_owned(),
+        action: "info",
+        reason: "it does not say how long it is".into(),
     })
 }
 
@@ -376,7 +414,7 @@ mod tests {
         create(&base, &raw, Bytes(1 << 20), &lock).expect("created");
         create_overlay(&middle, &base, Format::Raw, &of(Format::Qcow2), &lock).expect("created");
         create_overlay(&top, &middle, Format::Qcow2, &of(Format::Qcow2), &lock).expect("created");
-        let image = |path: &Path, format| Image { path: path.to_owned(), format, part: None };
+        let image = |path: &Path, format| Image::new(path.to_owned(), format);
         assert_eq!(
             chain(&top, Format::Qcow2).expect("read"),
             [image(&top, Format::Qcow2), image(&middle, Format::Qcow2), image(&base, Format::Raw)]

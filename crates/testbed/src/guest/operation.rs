@@ -172,7 +172,7 @@ impl Operator {
     }
 
     fn open(&mut self, node: &str, path: &Path, format: Format) -> Result<(), OperationError> {
-        let chain = [Image { path: path.to_owned(), format, part: None }];
+        let chain = [Image::new(path.to_owned(), format)];
         let disk = GuestDisk { chain: &chain, l2_cache_size: self.l2_cache_size };
         self.execute("blockdev-add", &disk.node_of(node, self.drive))
     }

@@ -4,36 +4,70 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use iotax_model::target::{Format, ImageSpec};
+use iotax_model::target::{FileSpec, Format, ImageSpec};
 use iotax_model::units::human;
 
+use super::file::check_exchange;
 use super::ground::{Ground, NodeGround};
+use super::image::overlay as overlay_on;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::node::{BlockNode, NodeBase};
-use super::preflight::check_found;
+use super::preflight::{check_directory, check_found, check_length, check_nothing_beside};
 use crate::build_error::BuildError;
 use crate::guest::image::{self, FoundImage};
 use crate::refusal::Refusal;
 
 impl Build for ImageSpec {
-    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+    fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
         // As the daemon does: who writes it has a lock on it.
-        let found = look(&self.0, false)?;
-        check_found(&self.0.display().to_string(), Some(found.size), at.plan, &at.plan.work_on(at.target))
+        let found = look(self, false)?;
+        let (shown, work) = (self.path.display().to_string(), at.plan.work_on(at.target));
+        let Some(dir) = &self.overlay else {
+            return check_found(&shown, Some(found.size), at.plan, &work).map_err(|refusal| {
+                match work.iter().find(|workload| workload.modifies()) {
+                    Some(workload) => Refusal::input(format!(
+                        "image {shown}: it is only read, and {:?} changes it ({}); give a directory for an overlay that takes what is \
+                         written: image {shown} overlay=DIR, in a plan image = {{ path = {shown:?}, overlay = \"DIR\" }}",
+                        workload.name,
+                        workload.doing()
+                    )),
+                    None => refusal,
+                }
+            });
+        };
+        check_nothing_beside(&shown, &work)?;
+        check_length(&shown, found.size, &work)?;
+        check_directory(dir)?;
+        check_exchange(dir)?;
+        // Clusters are written whole, and their tables beside them.
+        let written = at.plan.touched().min(found.size).0;
+        *needs.space.entry(dir.clone()).or_default() += written + written / 50 + EMPTY;
+        Ok(())
     }
 
-    fn build(&self, _: Ground, _: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let FoundImage { format, size, data_file, .. } = look(&self.0, true)?;
-        let path = std::fs::canonicalize(&self.0).map_err(BuildError::file(&self.0))?;
-        let base = NodeBase::Image { path, format, part: None, read_only: true, data_file };
-        let node = BlockNode { base, filters: Vec::new() };
+    fn build(&self, _: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
+        let FoundImage { format, size, .. } = look(self, true)?;
+        let path = std::fs::canonicalize(&self.path).map_err(BuildError::file(&self.path))?;
+        let node = match &self.overlay {
+            None => BlockNode::on(NodeBase::Image { path, format, part: None, read_only: true }),
+            Some(dir) => {
+                let folder = at.builder.folder(dir, at.undo_log)?;
+                let overlay = folder.join(at.name::<Self>()).with_added_extension("qcow2");
+                overlay_on(&overlay, &path, format, &FileSpec::default(), at.undo_log)?;
+                BlockNode { over: Some((path, format)), ..BlockNode::image(overlay, Format::Qcow2) }
+            }
+        };
         Ok(Ground::Node(Box::new(NodeGround { node, size: Some(size), claim: None, identity: None })))
     }
 }
 
+/// Size of an empty overlay.
+const EMPTY: u64 = 1 << 20;
+
 /// An image that can be measured; the error says why one cannot.
-fn look(path: &Path, shared: bool) -> Result<FoundImage, Refusal> {
+fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
+    let path = spec.path.as_path();
     let shown = path.display();
     let is_here = |path: &Path| path.is_absolute() && path.is_file();
     if !path.is_file() {
@@ -50,7 +84,7 @@ fn look(path: &Path, shared: bool) -> Result<FoundImage, Refusal> {
         }
         Refusal::input(said)
     })?;
-    if found.format == Format::Raw {
+    if found.format == Format::Raw && spec.overlay.is_none() {
         return Err(Refusal::input(format!(
             "image {shown}: QEMU knows no format by its content; a raw image is measured by its path alone: {shown}"
         )));
@@ -75,7 +109,7 @@ fn look(path: &Path, shared: bool) -> Result<FoundImage, Refusal> {
 /// Says that a file ends before the data that its own tables name. VHDX and VPC tell QEMU themselves.
 fn cut_short(path: &Path, found: &FoundImage) -> Option<String> {
     let is_in_one_file = match found.format {
-        Format::Qcow2 => found.data_file.is_none(),
+        Format::Qcow2 => !found.has_data_file,
         Format::Vdi => true,
         Format::Vmdk => kind_by_magic(path) == Some(Format::Vmdk),
         _ => false,
@@ -117,7 +151,7 @@ fn kind_by_magic(path: &Path) -> Option<Format> {
 /// The files that an image reads besides its own.
 #[must_use]
 pub fn others(path: &Path) -> Vec<String> {
-    look(path, true).map(|found| found.others).unwrap_or_default()
+    image::look(path, true).map(|found| found.others).unwrap_or_default()
 }
 
 /// The format of a file that is an image; `None` for raw bytes. The error says what an image by its beginning is not measured for.
@@ -154,10 +188,11 @@ mod tests {
             fs::write(&source, [7].repeat(4 << 20)).expect("written");
             let shown = path.display().to_string();
             qemu("qemu-img", &["convert", "-O", format, &source.display().to_string()], &path);
-            look(&path, true).unwrap_or_else(|error| panic!("{shown}: {error}"));
+            let spec = ImageSpec { path: path.clone(), overlay: None };
+            look(&spec, true).unwrap_or_else(|error| panic!("{shown}: {error}"));
             let length = path.metadata().expect("there").len();
             File::options().write(true).open(&path).and_then(|file| file.set_len(length / 2)).expect("cut");
-            let said = look(&path, true).expect_err(format).to_string();
+            let said = look(&spec, true).expect_err(format).to_string();
             let words = ["cut short", "truncated"];
             assert!(words.iter().any(|words| said.contains(words)), "{format}: {said}");
         }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotax_model::target::{FileSpec, Format, NbdServer, Snapshot};
+use iotax_model::target::{FileSpec, Format, ImageSpec, NbdServer, Snapshot, TargetSpec};
 use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::wire::Identity;
@@ -44,10 +44,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// An image that daemons of iotax's export.
 #[derive(Debug)]
 pub struct ExportedImage {
-    /// The image's own file.
-    pub path: PathBuf,
-    /// Its format.
-    pub format: Format,
+    /// The image's own file, or the device, and its format; `None` where a server of somebody's has it.
+    pub stored: Option<(PathBuf, Format)>,
     /// The daemons, from the image up.
     pub daemons: Vec<StorageDaemon>,
     /// True if the main loop of a daemon serves a virtio device's queues, and no I/O thread does.
@@ -109,14 +107,12 @@ impl Export {
     pub(super) fn start_for(self, at: &mut LayerSite<'_>) -> Result<File, BuildError> {
         let (daemon, shown) = self.start(&self.node, at.undo_log)?;
         let in_main_loop = matches!(self.way, ExportType::Virtio { iothread: false, .. });
-        if at.exported.is_none()
-            && let Some((path, format)) = self.node.stored()
-        {
-            let path = path.to_owned();
+        if at.exported.is_none() {
+            let own = || self.node.stored().map(|(path, format)| (path.to_owned(), format));
+            let stored = self.node.over.clone().or_else(own);
             let (daemons, lower) = (Vec::new(), Vec::new());
             *at.exported = Some(Box::new(ExportedImage {
-                path,
-                format,
+                stored,
                 daemons,
                 in_main_loop,
                 export: Some(self),
@@ -307,28 +303,32 @@ impl ExportedImage {
         let monitor = UnixStream::connect(path).map_err(in_monitor)?;
         let qmp = Qmp::start(monitor, qmp::DEADLINE, daemon.pid(), &Interrupt::default());
         let qmp = qmp.map_err(|error| in_monitor(io::Error::other(error)))?;
-        let (image, drive) = (NODE.to_owned(), export.drive);
         let l2_cache_size = export.file.l2_cache_size;
+        let (image, drive) = (NODE.to_owned(), export.drive);
         Ok(Some(Operator { qmp, image, drive, l2_cache_size, files, has_snapshot: false }))
     }
 
     /// The topmost image and its format.
     #[must_use]
-    pub fn top(&self) -> (PathBuf, Format) {
+    pub fn top(&self) -> Option<(PathBuf, Format)> {
         match self.count {
-            0 => (self.path.clone(), self.format),
-            count => (self.overlay(count), Format::Qcow2),
+            0 => self.stored.clone(),
+            count => Some((self.beside(&format!("overlay-{count}.qcow2"))?, Format::Qcow2)),
         }
     }
 
-    fn overlay(&self, number: u32) -> PathBuf {
-        self.path.with_extension(format!("overlay-{number}.qcow2"))
+    /// A file beside the image, or in iotax's folder where the image is the user's.
+    fn beside(&self, extension: &str) -> Option<PathBuf> {
+        let (path, _) = self.export.as_ref()?.node.stored()?;
+        Some(path.with_extension(extension))
     }
 
     /// Returns whether a snapshot is taken before each measurement.
     #[must_use]
     pub fn has_snapshot(&self) -> bool {
-        self.export.as_ref().is_some_and(|export| export.file.snapshot.is_some())
+        self.export
+            .as_ref()
+            .is_some_and(|export| export.file.snapshot.is_some() || export.node.over.is_some())
     }
 
     /// Exports a new, empty overlay in place of the one before; returns the identity of what is shown now. `None` if it has no snapshot.
@@ -336,7 +336,9 @@ impl ExportedImage {
         if !self.has_snapshot() {
             return Ok(None);
         }
-        let Some(export) = &self.export else { return Ok(None) };
+        let Some((export, (image, image_format))) = self.export.as_ref().zip(self.stored.clone()) else {
+            return Ok(None);
+        };
         let point = export.point().to_owned();
         for daemon in self.daemons.drain(..) {
             daemon.end().map_err(BuildError::file(&point))?;
@@ -348,18 +350,20 @@ impl ExportedImage {
                 .map_err(|left| Refusal::environment(format!("{}: {}", left.effect, left.reason)))?;
         }
         let file = &export.file;
-        let (mut below, mut format) = (self.path.clone(), self.format);
+        let (mut below, mut format) = (image, image_format);
         for path in &self.lower {
             (below, format) = (path.clone(), Format::Qcow2);
         }
         while self.lower.len() + 1 < file.backing_depth.unwrap_or(1) as usize {
-            let path = self.path.with_extension(format!("beneath-{}.qcow2", self.lower.len() + 1));
+            let Some(path) = self.beside(&format!("beneath-{}.qcow2", self.lower.len() + 1)) else {
+                return Ok(None);
+            };
             super::image::overlay(&path, &below, format, file, undo_log)?;
             self.lower.push(path.clone());
             (below, format) = (path, Format::Qcow2);
         }
         self.count += 1;
-        let top = self.overlay(self.count);
+        let Some((top, _)) = self.top() else { return Ok(None) };
         self.top = Some(super::image::overlay(&top, &below, format, file, undo_log)?);
         let filters = export.node.filters.clone();
         let node = BlockNode { filters, ..BlockNode::image(top, Format::Qcow2) };
@@ -402,6 +406,12 @@ pub(super) fn check_snapshot(at: &Check<'_>, key: &str) -> Result<(), Refusal> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Returns whether an overlay is made anew before each measurement.
+pub(super) fn is_renewed(target: &TargetSpec) -> bool {
+    let has_overlay = target.stack.find::<ImageSpec>().is_some_and(|image| image.overlay.is_some());
+    has_overlay || target.file().is_some_and(|file| file.snapshot == Some(Snapshot::External))
 }
 
 /// The socket of an export, at which nobody listens yet and which only its owner may use.

@@ -55,7 +55,7 @@ impl Build for FileSpec {
 
 /// Rejects a directory in which others could put another file under the name of one that programs open by name. A plain file is compared by
 /// its inode before each access.
-fn check_exchange(dir: &Path) -> Result<(), Refusal> {
+pub(super) fn check_exchange(dir: &Path) -> Result<(), Refusal> {
     match own_file::check_way(dir) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Refusal::environment(format!(
             "{}: other users can rename what is in it or in a directory above it, and so have QEMU or losetup, which open files by their names, \

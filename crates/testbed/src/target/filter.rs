@@ -12,7 +12,7 @@ impl Build for FilterSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
         let file = at.target.file();
         let is_fine = match self.kind {
-            FilterType::Throttle => true,
+            FilterType::Throttle | FilterType::Blkdebug => true,
             FilterType::Compress => file.is_some_and(|file| file.format == Format::Qcow2),
             FilterType::CopyOnRead => file.is_some_and(|file| file.snapshot.is_some()),
         };

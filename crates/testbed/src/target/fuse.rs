@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use iotax_model::target::{Discard, Format, FuseSpec, Snapshot};
+use iotax_model::target::{Discard, Format, FuseSpec};
 use iotax_model::wire::Identity;
 use rustix::fs::Access;
 
@@ -26,12 +26,12 @@ impl Build for FuseSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
         possible()?;
         export::check_snapshot(at, "fuse")?;
-        match at.target.file().and_then(|file| file.snapshot) {
-            Some(Snapshot::External) if !at.above.is_empty() => Err(Refusal::input(
-                "fuse: the file is another one after each snapshot, so nothing can stand on it; leave snapshot out",
-            )),
-            _ => Ok(()),
+        if export::is_renewed(at.target) && !at.above.is_empty() {
+            return Err(Refusal::input(
+                "fuse: the file is another one for each measurement, so nothing can stand on it; leave snapshot or overlay out",
+            ));
         }
+        Ok(())
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {

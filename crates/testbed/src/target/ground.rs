@@ -91,23 +91,16 @@ impl Ground {
                     format: Format::Raw,
                     part: Some(part),
                     read_only: !built.writable,
-                    data_file: None,
                 };
-                let node = BlockNode { base, filters: Vec::new() };
+                let node = BlockNode::on(base);
                 Ok(NodeGround { node, size: Some(built.size), claim: built.claim, identity: built.identity })
             }
             Self::Built(built) => Ok(on_file(built.path, built.format, None)),
             Self::Block(block) => {
                 let DeviceArea { path, offset, size } = block.area;
                 let part = DevicePart { offset, size, writable: true };
-                let base = NodeBase::Image {
-                    path,
-                    format: Format::Raw,
-                    part: Some(part),
-                    read_only: false,
-                    data_file: None,
-                };
-                let node = BlockNode { base, filters: Vec::new() };
+                let base = NodeBase::Image { path, format: Format::Raw, part: Some(part), read_only: false };
+                let node = BlockNode::on(base);
                 Ok(NodeGround { node, size: Some(size), claim: block.claim, identity: block.identity })
             }
             Self::Node(node) => Ok(*node),

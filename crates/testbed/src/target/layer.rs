@@ -37,6 +37,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Overlay(spec) => Some(spec),
         PlannedLayer::File(spec) => Some(spec),
         PlannedLayer::Image(spec) => Some(spec),
+        PlannedLayer::NbdExport(spec) => Some(spec),
         PlannedLayer::Filter(spec) => Some(spec),
         PlannedLayer::Nbd(spec) => Some(spec),
         PlannedLayer::Fuse(spec) => Some(spec),
@@ -88,7 +89,7 @@ impl LayerSite<'_> {
         let beside = match &node.base {
             NodeBase::Image { path, part: None, read_only: false, .. } => path.parent(),
             NodeBase::Nbd { socket, .. } => socket.parent(),
-            NodeBase::Image { .. } => None,
+            NodeBase::Image { .. } | NodeBase::NbdExport { .. } => None,
         };
         if let Some(directory) = beside {
             return Ok(directory.join(name));

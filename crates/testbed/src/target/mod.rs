@@ -1,7 +1,7 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
 //! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `filesystem`, `file` with `raw` and
-//! `image`, `existing_image`, `filter`, `nbd`, `fuse` and `virtio` with `node` and `export`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
+//! `image`, `existing_image`, `filter`, `nbd`, `nbd_export`, `fuse` and `virtio` with `node` and `export`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
 //! examines it before it is measured.
 
 mod builder;
@@ -20,6 +20,7 @@ mod layer;
 mod loop_device;
 pub mod lvm;
 mod nbd;
+mod nbd_export;
 mod needs;
 mod node;
 pub mod origin;
@@ -52,6 +53,8 @@ pub struct Built {
     pub offset: Bytes,
     /// Its format.
     pub format: Format,
+    /// qcow2: the file beside it that holds its data.
+    pub data_file: Option<PathBuf>,
     /// Length of the area as the workload sees it.
     pub size: Bytes,
     /// True if iotax created it or may overwrite it.
@@ -83,6 +86,7 @@ impl Built {
             path,
             offset: Bytes(0),
             format,
+            data_file: None,
             size,
             writable: false,
             shared: false,
@@ -97,16 +101,21 @@ impl Built {
         }
     }
 
-    /// The file or device whose bytes are on this machine's storage, and its format: not what a daemon makes of it.
+    /// The file or device whose bytes are on this machine's storage, and its format: not what a daemon makes of it. `None` where a server of
+    /// somebody's has them.
     #[must_use]
-    pub fn stored(&self) -> (&Path, Format) {
-        self.exported.as_ref().map_or((&self.path, self.format), |image| (&image.path, image.format))
+    pub fn stored(&self) -> Option<(&Path, Format)> {
+        match &self.exported {
+            None => Some((&self.path, self.format)),
+            Some(image) => image.stored.as_ref().map(|(path, format)| (path.as_path(), *format)),
+        }
     }
 
     /// The files and devices of this machine whose pages may be cached for it.
     #[must_use]
     pub fn cached(&self) -> Vec<PathBuf> {
-        let image = self.exported.iter().map(|image| image.path.clone());
+        let image = self.exported.iter().flat_map(|image| image.stored.clone()).map(|(path, _)| path);
+        let image = image.chain(self.data_file.clone());
         // A virtio device's socket has no pages.
         let shown = Some(self.path.clone()).filter(|path| path.is_file() || self.exported.is_none());
         image.chain(shown).collect()

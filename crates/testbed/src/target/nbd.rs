@@ -1,6 +1,6 @@
 //! Images served by NBD.
 
-use iotax_model::target::{Discard, Format, NbdServer, NbdSpec, Snapshot};
+use iotax_model::target::{Discard, Format, NbdServer, NbdSpec};
 
 use super::export::{self, Export, ExportType};
 use super::ground::{Ground, NodeGround};
@@ -24,12 +24,12 @@ impl Build for NbdSpec {
                 "nbd: server = \"qemu-nbd\" is not given the key of a LUKS image; use server = \"qemu-storage-daemon\"",
             ));
         }
-        match at.target.file().and_then(|file| file.snapshot) {
-            Some(Snapshot::External) => Err(Refusal::input(
-                "nbd: the client does not follow to a new overlay before each measurement; leave snapshot out",
-            )),
-            _ => Ok(()),
+        if export::is_renewed(at.target) {
+            return Err(Refusal::input(
+                "nbd: the client does not follow to a new overlay before each measurement; leave snapshot or overlay out",
+            ));
         }
+        Ok(())
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
@@ -46,7 +46,7 @@ impl Build for NbdSpec {
         let (size, claim, identity) = (below.size, below.claim, below.identity);
         let export = Export { marker: marker.clone(), drive, file, way, node: below.node };
         export.start_for(at)?;
-        let node = BlockNode { base: NodeBase::Nbd { socket, export: marker }, filters: Vec::new() };
+        let node = BlockNode::on(NodeBase::Nbd { socket, export: marker });
         Ok(Ground::Node(Box::new(NodeGround { node, size, claim, identity })))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use iotax_model::target::{FileSpec, FilterSpec, FilterType, Format};
+use iotax_model::target::{FileSpec, FilterSpec, FilterType, Format, NbdAddress};
 use serde_json::{Value, json};
 
 use crate::build_error::BuildError;
@@ -13,6 +13,8 @@ use crate::guest::image::{self, DevicePart, KEY, SECRET};
 #[derive(Debug, Clone)]
 pub(super) struct BlockNode {
     pub(super) base: NodeBase,
+    /// The image of the user's that the base is an overlay on.
+    pub(super) over: Option<(PathBuf, Format)>,
     /// The filters on it, from the bottom up.
     pub(super) filters: Vec<FilterSpec>,
 }
@@ -21,16 +23,31 @@ pub(super) struct BlockNode {
 #[derive(Debug, Clone)]
 pub(super) enum NodeBase {
     /// An image, which may be raw, in a file or a part of a device.
-    Image {
-        path: PathBuf,
-        format: Format,
-        part: Option<DevicePart>,
-        read_only: bool,
-        /// qcow2: the file that holds its data.
-        data_file: Option<PathBuf>,
-    },
-    /// What an NBD server serves at a socket.
+    Image { path: PathBuf, format: Format, part: Option<DevicePart>, read_only: bool },
+    /// What an NBD server of iotax's serves at a socket.
     Nbd { socket: PathBuf, export: String },
+    /// What an NBD server of somebody's offers.
+    NbdExport { server: NbdAddress, export: String, read_only: bool },
+}
+
+/// QEMU's client of an NBD server.
+pub(super) fn client(address: &NbdAddress, export: &str) -> Value {
+    let server = match address {
+        NbdAddress::Tcp(host, port) => json!({ "type": "inet", "host": host, "port": port.to_string() }),
+        NbdAddress::Unix(socket) => json!({ "type": "unix", "path": socket.to_string_lossy() }),
+    };
+    json!({ "driver": "nbd", "server": server, "export": export })
+}
+
+/// The number of that error.
+const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+
+/// A client's node as a drive has it.
+fn of_client(mut node: Value, name: &str, drive: Drive) -> Value {
+    node["node-name"] = json!(name);
+    node["discard"] = json!(drive.discard.word());
+    node["cache"] = json!({ "direct": drive.cache.direct(), "no-flush": drive.cache.no_flush() });
+    node
 }
 
 /// The arguments by which a daemon opens a node.
@@ -45,23 +62,28 @@ pub(super) struct NodeArguments {
 impl BlockNode {
     /// An image that iotax may write.
     pub(super) const fn image(path: PathBuf, format: Format) -> Self {
-        Self {
-            base: NodeBase::Image { path, format, part: None, read_only: false, data_file: None },
-            filters: Vec::new(),
-        }
+        Self::on(NodeBase::Image { path, format, part: None, read_only: false })
+    }
+
+    /// A base with nothing on it.
+    pub(super) const fn on(base: NodeBase) -> Self {
+        Self { base, over: None, filters: Vec::new() }
     }
 
     /// The image's file or device, and its format; `None` if a server has it.
     pub(super) fn stored(&self) -> Option<(&Path, Format)> {
         match &self.base {
             NodeBase::Image { path, format, .. } => Some((path, *format)),
-            NodeBase::Nbd { .. } => None,
+            NodeBase::Nbd { .. } | NodeBase::NbdExport { .. } => None,
         }
     }
 
     /// Whether it is only read.
     pub(super) const fn is_read_only(&self) -> bool {
-        matches!(self.base, NodeBase::Image { read_only: true, .. })
+        matches!(
+            self.base,
+            NodeBase::Image { read_only: true, .. } | NodeBase::NbdExport { read_only: true, .. }
+        )
     }
 
     /// The arguments for a node of this name.
@@ -73,7 +95,7 @@ impl BlockNode {
     ) -> Result<NodeArguments, BuildError> {
         let mut objects = Vec::new();
         let mut node = match &self.base {
-            NodeBase::Image { path, format, part, read_only, data_file } => {
+            NodeBase::Image { path, format, part, read_only } => {
                 let mut chain = image::chain(path, *format)?;
                 chain[0].part = *part;
                 let disk = GuestDisk { chain: &chain, l2_cache_size: file.l2_cache_size };
@@ -82,31 +104,36 @@ impl BlockNode {
                 }
                 let mut node = disk.node_of(name, drive);
                 if *read_only {
-                    node["read-only"] = json!(true);
-                    node["file"]["read-only"] = json!(true);
-                }
-                if let Some(data) = data_file {
-                    let mut file = node["file"].clone();
-                    file["filename"] = json!(data.to_string_lossy());
-                    node["data-file"] = file;
+                    let mut set = |place: &str| {
+                        if let Some(part) = node.pointer_mut(place) {
+                            part["read-only"] = json!(true);
+                        }
+                    };
+                    ["", "/file", "/data-file"].into_iter().for_each(&mut set);
                 }
                 node
             }
-            NodeBase::Nbd { socket, export } => json!({
-                "driver": "nbd",
-                "node-name": name,
-                "export": export,
+            NodeBase::Nbd { socket, export } => {
                 // Its directory is the daemon's: an address takes 107 bytes.
-                "server": { "type": "unix", "path": socket.file_name().map(|name| name.to_string_lossy()) },
-                "discard": drive.discard.word(),
-                "cache": { "direct": drive.cache.direct(), "no-flush": drive.cache.no_flush() },
-            }),
+                let name_of_socket = socket.file_name().map(PathBuf::from).unwrap_or_default();
+                of_client(client(&NbdAddress::Unix(name_of_socket), export), name, drive)
+            }
+            NodeBase::NbdExport { server, export, read_only } => {
+                let mut node = of_client(client(server, export), name, drive);
+                node["read-only"] = json!(read_only);
+                node
+            }
         };
         for (number, filter) in self.filters.iter().enumerate() {
             if let Some(below) = node.as_object_mut() {
                 below.remove("node-name");
             }
-            let mut above = json!({ "driver": filter.kind.word(), "node-name": name, "file": node });
+            let below = if filter.kind == FilterType::Blkdebug { "image" } else { "file" };
+            let mut above = json!({ "driver": filter.kind.word(), "node-name": name, below: node });
+            if let Some(errors) = filter.errors {
+                let error = json!({ "event": "none", "iotype": "read", "errno": EIO, "once": true });
+                above["inject-error"] = vec![error; errors as usize].into();
+            }
             if filter.kind == FilterType::Throttle {
                 let group = format!("limit{number}");
                 above["throttle-group"] = json!(group);

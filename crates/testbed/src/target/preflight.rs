@@ -104,13 +104,7 @@ pub fn check_found(
     work: &[&Workload],
 ) -> Result<(), Refusal> {
     let Some(length) = length else { return check_created(plan, work) };
-    if let Some(workload) = work.iter().find(|workload| workload.needs_directory()) {
-        return Err(Refusal::input(format!(
-            "{shown}: it exists, and iotax does not create files next to an existing target, which {:?} needs. \
-             Give a directory, or a path that does not exist",
-            workload.name
-        )));
-    }
+    check_nothing_beside(shown, work)?;
     check_length(shown, length, work)?;
     match work.iter().find(|workload| workload.modifies()) {
         Some(workload) => Err(Refusal::input(format!(
@@ -118,6 +112,18 @@ pub fn check_found(
              it is created, filled, measured and removed",
             workload.name,
             workload.doing()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Rejects workloads that make files beside what they are given.
+pub(super) fn check_nothing_beside(shown: &str, work: &[&Workload]) -> Result<(), Refusal> {
+    match work.iter().find(|workload| workload.needs_directory()) {
+        Some(workload) => Err(Refusal::input(format!(
+            "{shown}: it exists, and iotax does not create files next to an existing target, which {:?} needs. \
+             Give a directory, or a path that does not exist",
+            workload.name
         ))),
         None => Ok(()),
     }

@@ -36,6 +36,7 @@ pub(super) fn size_on(above: &[PlannedLayer], space: RequiredSpace) -> Bytes {
         | PlannedLayer::Overlay(_)
         | PlannedLayer::File(_)
         | PlannedLayer::Image(_)
+        | PlannedLayer::NbdExport(_)
         | PlannedLayer::Filter(_)
         | PlannedLayer::Nbd(_)
         | PlannedLayer::Fuse(_)

@@ -8,7 +8,7 @@ mod storage;
 use std::time::Duration;
 
 use iotax_model::Plan;
-use iotax_model::target::TargetSpec;
+use iotax_model::target::{ImageSpec, TargetSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::warning::Warning;
 use iotax_model::wire::{Area, Job, StampedFill};
@@ -201,7 +201,10 @@ impl Target {
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
         self.is_filled = true;
-        let Some((area, true)) = self.area() else { return Ok(()) };
+        // What an image of the user's holds is what is measured.
+        let Some((area, true)) = self.area().filter(|_| !self.spec.stack.has::<ImageSpec>()) else {
+            return Ok(());
+        };
         let filled = if self.takes_layouts() { plan.filled() } else { plan.touched() };
         let area = Area { size: area.size.min(filled), ..area };
         let (name, size) = (self.spec.name.clone(), area.size);

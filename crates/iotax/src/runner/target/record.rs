@@ -4,8 +4,8 @@ use std::path::Path;
 
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{
-    Accel, Aio, CacheMode, Discard, FileSpec, Format, FuseSpec, GuestSpec, Layer, LayerKind, NbdSpec,
-    NetworkSpec, PlannedLayer, TargetSpec, VirtioSpec,
+    Accel, Aio, CacheMode, Discard, FileSpec, Format, FuseSpec, GuestSpec, ImageSpec, Layer, LayerKind,
+    NbdSpec, NetworkSpec, PlannedLayer, TargetSpec, VirtioSpec,
 };
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
@@ -70,10 +70,7 @@ impl Target {
 
 fn inspected(built: &Built, record: TargetRecord) -> TargetRecord {
     TargetRecord {
-        allocation: {
-            let (path, format) = built.stored();
-            inspect::allocation(path, format)
-        },
+        allocation: { built.stored().and_then(|(path, format)| inspect::allocation(path, format)) },
         found: if built.writable { None } else { inspect::found(&built.path) },
         ..record
     }
@@ -81,7 +78,10 @@ fn inspected(built: &Built, record: TargetRecord) -> TargetRecord {
 
 fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<LayerStack> {
     let offset = storage.built.offset;
-    let mut stack = stack::of_path(Path::new("/"), storage.built.stored().0)?;
+    let mut stack = match storage.built.stored() {
+        Some((path, _)) => stack::of_path(Path::new("/"), path)?,
+        None => LayerStack::default(),
+    };
     if offset.0 > 0
         && let Some(top) = stack.layers.last_mut()
     {
@@ -101,10 +101,12 @@ fn export_layers(spec: &TargetSpec, built: &Built) -> Vec<Layer> {
     let drive = |cache: &CacheMode, aio: &Aio| format!("cache={cache} aio={aio}");
     let of_layer = |layer: &PlannedLayer| match layer {
         PlannedLayer::File(file) => image_layers(file),
-        PlannedLayer::Image(_) => {
-            let over = existing_image::others(&exported.path);
-            let over = if over.is_empty() { String::new() } else { format!(", over {}", over.join(", ")) };
-            vec![Layer::new(LayerKind::Image, exported.format.word(), format!("as it was found{over}"))]
+        PlannedLayer::Image(image) => {
+            let format = exported.stored.as_ref().map_or(Format::Raw, |(_, format)| *format);
+            existing_image_layers(image, format)
+        }
+        PlannedLayer::NbdExport(export) => {
+            vec![Layer::new(LayerKind::Export, "NBD server", export.to_string())]
         }
         PlannedLayer::Filter(filter) => {
             vec![Layer::new(LayerKind::Export, format!("{} filter", filter.kind), "")]
@@ -123,6 +125,18 @@ fn export_layers(spec: &TargetSpec, built: &Built) -> Vec<Layer> {
         _ => Vec::new(),
     };
     spec.stack.layers().iter().flat_map(of_layer).collect()
+}
+
+/// An image of the user's, and the overlay on it.
+fn existing_image_layers(ImageSpec { path, overlay }: &ImageSpec, format: Format) -> Vec<Layer> {
+    let over = existing_image::others(path);
+    let over = if over.is_empty() { String::new() } else { format!(", over {}", over.join(", ")) };
+    let image = Layer::new(LayerKind::Image, format.word(), format!("as it was found{over}"));
+    let overlay = overlay.as_ref().map(|dir| {
+        let detail = format!("qcow2 in {}, new before each measurement", dir.display());
+        Layer::new(LayerKind::Snapshot, "overlay", detail)
+    });
+    [image].into_iter().chain(overlay).collect()
 }
 
 /// The layers from the image to the program in the guest.
@@ -177,6 +191,8 @@ fn image_detail(file: &FileSpec) -> String {
     words.extend(file.cluster_size.map(|size| format!("cluster_size={size}")));
     words.extend(file.extended_l2.then(|| "extended_l2".to_owned()));
     words.extend(file.lazy_refcounts.then(|| "lazy_refcounts".to_owned()));
+    words.extend(file.data_file.then(|| "data_file".to_owned()));
+    words.extend(file.subformat.map(|subformat| format!("subformat={subformat}")));
     words.extend(file.l2_cache_size.map(|size| format!("l2_cache_size={size}")));
     if file.format == Format::Qcow2 {
         // Only qemu-img convert would compress them.

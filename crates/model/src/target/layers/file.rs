@@ -55,6 +55,16 @@ words! {
     }
 }
 
+words! {
+    /// How an image of vhdx or vpc takes its space.
+    Subformat, "subformat" {
+        /// As it is written.
+        Dynamic = "dynamic",
+        /// All of it at once.
+        Fixed = "fixed",
+    }
+}
+
 /// A file that iotax creates, fills and removes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -75,6 +85,12 @@ pub struct FileSpec {
     /// qcow2: update reference counts lazily, and check them after a crash.
     #[serde(skip_serializing_if = "is_false")]
     pub lazy_refcounts: bool,
+    /// qcow2: keep the guest's bytes in another file beside the image, which has only the tables.
+    #[serde(skip_serializing_if = "is_false")]
+    pub data_file: bool,
+    /// vhdx and vpc: take the space as it is written or at once [default: dynamic]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subformat: Option<Subformat>,
     /// qcow2: size of the cache for L2 tables [default: QEMU's]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub l2_cache_size: Option<Bytes>,
@@ -95,6 +111,8 @@ impl Default for FileSpec {
             cluster_size: None,
             extended_l2: false,
             lazy_refcounts: false,
+            data_file: false,
+            subformat: None,
             l2_cache_size: None,
             snapshot: None,
             backing_depth: None,
@@ -142,6 +160,7 @@ impl LayerType for FileSpec {
                 ("cluster_size", self.cluster_size.is_some()),
                 ("extended_l2", self.extended_l2),
                 ("lazy_refcounts", self.lazy_refcounts),
+                ("data_file", self.data_file),
                 ("l2_cache_size", self.l2_cache_size.is_some()),
                 ("snapshot", self.snapshot.is_some()),
                 ("backing_depth", self.backing_depth.is_some()),
@@ -149,6 +168,12 @@ impl LayerType for FileSpec {
             if let Some((key, _)) = qcow2_only.iter().find(|(_, given)| *given) {
                 return Err(format!("{key} needs format = \"qcow2\""));
             }
+        }
+        if self.subformat.is_some() && !matches!(self.format, Format::Vhdx | Format::Vpc) {
+            return Err("subformat needs format = \"vhdx\" or \"vpc\"".into());
+        }
+        if self.data_file && self.snapshot == Some(Snapshot::Internal) {
+            return Err("data_file = true: QEMU takes no internal snapshot of such an image; use snapshot = \"external\"".into());
         }
         if let Some(size) = self.cluster_size
             && !(size.0.is_power_of_two() && (512..=2 << 20).contains(&size.0))

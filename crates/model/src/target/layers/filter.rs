@@ -17,8 +17,13 @@ words! {
         Compress = "compress",
         /// Copies what is read from a backing file into the image.
         CopyOnRead = "copy-on-read",
+        /// Answers the first reads with an error, so many of them.
+        Blkdebug = "blkdebug",
     }
 }
+
+/// Each error is a rule on the daemon's command line.
+const MOST_ERRORS: u32 = 1000;
 
 /// A block filter of QEMU's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +39,10 @@ pub struct FilterSpec {
     /// throttle: bytes a second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<Bytes>,
+    /// blkdebug: reads that fail with EIO.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schemars(range(min = 1, max = 1000))]
+    pub errors: Option<u32>,
 }
 
 impl LayerType for FilterSpec {
@@ -51,6 +60,12 @@ impl LayerType for FilterSpec {
 
     fn check(&self) -> Result<(), String> {
         let has_limit = self.iops.is_some() || self.rate.is_some();
+        if self.errors.is_some() != (self.kind == FilterType::Blkdebug) {
+            return Err("filter: errors = 7 is what blkdebug needs, and no other filter has".into());
+        }
+        if self.errors.is_some_and(|errors| !(1..=MOST_ERRORS).contains(&errors)) {
+            return Err(format!("filter: blkdebug: errors: accepted: 1 to {MOST_ERRORS}"));
+        }
         match self.kind {
             FilterType::Throttle if !has_limit => {
                 Err("filter: throttle needs iops = 500 or rate = \"100m\"".into())
@@ -58,7 +73,7 @@ impl LayerType for FilterSpec {
             FilterType::Throttle if self.iops == Some(0) || self.rate == Some(Bytes(0)) => {
                 Err("filter: throttle: accepted: iops and rate of 1 and more".into())
             }
-            FilterType::Compress | FilterType::CopyOnRead if has_limit => {
+            FilterType::Compress | FilterType::CopyOnRead | FilterType::Blkdebug if has_limit => {
                 Err(format!("filter: {} has no iops or rate", self.kind))
             }
             _ => Ok(()),

@@ -1,16 +1,76 @@
-//! A disk image that exists, which is only read.
+//! A disk image that exists, which stays as it is.
 
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, word};
+use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys, word};
 
 /// An existing disk image in any format that QEMU knows by its content. It is only read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct ImageSpec(pub PathBuf);
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "ImageEntry", into = "ImageEntry")]
+pub struct ImageSpec {
+    /// The image.
+    pub path: PathBuf,
+    /// The directory of a qcow2 overlay that takes writes; `None` if the image is only read.
+    pub overlay: Option<PathBuf>,
+}
+
+/// An image as plans write it.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "accepted: image = \"/srv/vm.qcow2\", or image = { path = \"/srv/vm.qcow2\", overlay = \"/srv/scratch\" } to write to an overlay"
+)]
+#[schemars(rename = "ImageSpec")]
+enum ImageEntry {
+    /// The image, which is only read
+    Path(PathBuf),
+    /// The image, and an overlay that takes writes
+    Table(ImageTable),
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ImageTable {
+    /// The image, which stays as it is
+    path: PathBuf,
+    /// A directory for a qcow2 overlay on the image, which takes writes and is new before each measurement [default: the image is only read]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    overlay: Option<PathBuf>,
+}
+
+impl From<ImageEntry> for ImageSpec {
+    fn from(entry: ImageEntry) -> Self {
+        match entry {
+            ImageEntry::Path(path) => Self { path, overlay: None },
+            ImageEntry::Table(table) => table.into(),
+        }
+    }
+}
+
+impl From<ImageTable> for ImageSpec {
+    fn from(ImageTable { path, overlay }: ImageTable) -> Self {
+        Self { path, overlay }
+    }
+}
+
+impl From<ImageSpec> for ImageEntry {
+    fn from(ImageSpec { path, overlay }: ImageSpec) -> Self {
+        if overlay.is_none() { Self::Path(path) } else { Self::Table(ImageTable { path, overlay }) }
+    }
+}
+
+impl JsonSchema for ImageSpec {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        ImageEntry::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        ImageEntry::json_schema(generator)
+    }
+}
 
 impl LayerType for ImageSpec {
     fn key(&self) -> &'static str {
@@ -26,22 +86,24 @@ impl LayerType for ImageSpec {
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {
-        Some(BottomLocation::Path(&self.0))
+        Some(BottomLocation::Path(&self.path))
     }
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
-        vec![&mut self.0]
+        [&mut self.path].into_iter().chain(&mut self.overlay).collect()
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
-        vec![format!("image {}", word(&self.0.to_string_lossy()))]
+        let Self { path, overlay } = self.clone();
+        let shown = word(&path.to_string_lossy());
+        vec![format!("image {shown}{}", keys(&ImageTable { path, overlay }, None, &["path"]))]
     }
 }
 
 impl FromLine for ImageSpec {
     fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
         let [word, path] = segments.next_words()? else { return None };
-        let spec = Self(path.into());
-        (word == "image").then(|| segments.take().without_keys().map(|()| spec))
+        let path = toml::Value::from(path.as_str());
+        (word == "image").then(|| segments.take().spec::<ImageTable>([("path", path)]).map(Self::from))
     }
 }

@@ -13,6 +13,7 @@ mod image;
 mod loop_device;
 mod lvm;
 mod nbd;
+mod nbd_export;
 mod network;
 mod overlay;
 mod path;
@@ -27,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::Settings;
 
 pub use device::DeviceSpec;
-pub use file::{FileSpec, Format, Preallocation, Snapshot};
+pub use file::{FileSpec, Format, Preallocation, Snapshot, Subformat};
 pub use filesystem::{FilesystemSpec, FsType};
 pub use filter::{FilterSpec, FilterType};
 pub use fuse::FuseSpec;
@@ -36,6 +37,7 @@ pub use image::ImageSpec;
 pub use loop_device::LoopSpec;
 pub use lvm::{LvKind, LvmSpec};
 pub use nbd::{NbdServer, NbdSpec};
+pub use nbd_export::{NbdAddress, NbdExportSpec};
 pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
 pub use overlay::OverlaySpec;
 pub use path::PathSpec;
@@ -274,8 +276,11 @@ layers! {
     /// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another. An existing one is measured as it is; a
     /// missing file is created, filled, measured and removed.
     path: Path(PathSpec),
-    /// A disk image that exists, as QEMU reads it; it stays as it is.
+    /// A disk image that exists, as QEMU reads it; it stays as it is: writes go to an overlay.
     image: Image(ImageSpec),
+    /// What an NBD server of somebody's offers, as `nbd://host[:port][/export]` or `nbd+unix:///[export]?socket=PATH`. iotax writes to it only
+    /// if the command line names it again.
+    nbd_export: NbdExport(NbdExportSpec),
     /// A network path between client and server, instead of storage.
     network: Network(NetworkSpec),
     /// A block device. iotax writes to it only if the command line names it again.
@@ -288,7 +293,7 @@ layers! {
     overlay: Overlay(OverlaySpec),
     /// A new file, on that filesystem or in a directory.
     file: File(FileSpec),
-    /// A block filter of QEMU's over the file: throttle, compress or copy-on-read.
+    /// A block filter of QEMU's over the file: throttle, compress, copy-on-read or blkdebug.
     filter: Filter(FilterSpec),
     /// The file, served by NBD and read by QEMU's client.
     nbd: Nbd(NbdSpec),

@@ -1,0 +1,210 @@
+//! The price of an event on one target against that on the baseline, round by round.
+//!
+//! The figures are those of the event's own seconds on each target, as in [`super::price`]. All of them are one family of Holm's procedure, over
+//! events, workloads and targets: a reader may pick the one that looks worst.
+
+use iotax_model::Run;
+use iotax_model::Workload;
+
+use super::price::{Seconds, longest_gap, span};
+use super::{Effect, Episode};
+use crate::cells::place;
+use crate::comparison::Ratio;
+use crate::percentile::percentile;
+use crate::sample::{ComparedFigure, Sample, decide_family};
+use crate::stats::quantization::of_two_percentiles;
+use crate::stats::verdict::Decision;
+use crate::{checks, grade};
+
+/// A figure of an event by which targets are compared. Less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventFigure {
+    /// How long its command or operation took.
+    Took,
+    /// The longest gap; without one the shortest gap that counts, which is longer.
+    Gap,
+    /// Mean response time while it lasts.
+    ResponseMean,
+    /// 99th percentile of response times while it lasts.
+    ResponseP99,
+    /// Mean response time while it lasts, as a multiple of that in the same seconds of the control.
+    Slowdown,
+}
+
+impl EventFigure {
+    /// All of them, in the order of tables and documents.
+    pub const ALL: [Self; 5] = [Self::Took, Self::Gap, Self::ResponseMean, Self::ResponseP99, Self::Slowdown];
+
+    /// The word for it in documents.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Took => "took_ns",
+            Self::Gap => "gap_ns",
+            Self::ResponseMean => "response_mean_ns",
+            Self::ResponseP99 => "response_p99_ns",
+            Self::Slowdown => "slowdown",
+        }
+    }
+}
+
+impl ComparedFigure for EventFigure {
+    fn coarseness(self) -> f64 {
+        if self == Self::ResponseP99 { of_two_percentiles() } else { 0.0 }
+    }
+
+    fn more_is_better(self) -> bool {
+        false
+    }
+
+    fn is_time(self) -> bool {
+        self != Self::Slowdown
+    }
+}
+
+/// What an event costs one target against the baseline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PriceComparison<'a> {
+    /// The workload's name.
+    pub workload: &'a str,
+    /// The event's name.
+    pub event: &'a str,
+    /// The compared figure.
+    pub figure: EventFigure,
+    /// The target's name.
+    pub target: &'a str,
+    /// The baseline's name.
+    pub baseline: &'a str,
+    /// Geometric means of the target's and the baseline's figures.
+    pub values: (f64, f64),
+    /// Target / baseline.
+    pub ratio: Ratio,
+    /// Rounds in which the event happened on both.
+    pub rounds: u32,
+}
+
+/// Every target's price of every event against the baseline's; none for a single round, or where events meet all targets at once.
+///
+/// A figure that is unknown in a round that both targets have is not compared.
+#[must_use]
+pub fn price_comparisons<'a>(run: &'a Run, episodes: &[Episode<'a>]) -> Vec<PriceComparison<'a>> {
+    let (plan, baseline) = (&run.plan, run.plan.baseline.as_str());
+    let Some(watch) = plan.watch().filter(|_| plan.repeat > 1 && !plan.is_together()) else {
+        return Vec::new();
+    };
+    let findings = checks::of_measurements(run);
+    let unusable = grade::withheld(&findings);
+    let find = |target: &str, workload: &str, round: u32| {
+        episodes.iter().find(|episode| {
+            let m = episode.measurement;
+            m.target == target && m.workload == workload && m.round == round
+        })
+    };
+    let seen = |target: &str, workload: &str, event: &'a str, round: u32| {
+        let control = watch.control.as_deref().and_then(|control| find(target, control, round));
+        Some(Seen { event, episode: find(target, workload, round)?, control })
+    };
+    let mut all: Vec<(PriceComparison<'a>, Sample)> = Vec::new();
+    for workload in plan.workloads.iter().filter(|workload| !watch.is_control(&workload.name)) {
+        for (_, event) in watch.scheduled(workload.runtime) {
+            for target in plan.targets.iter().filter(|target| target.name != baseline) {
+                let of = |name: &str, round| seen(name, &workload.name, &event.name, round);
+                let rounds: Vec<[Seen<'_, '_>; 2]> = (1..=plan.repeat)
+                    .filter_map(|round| Some([of(&target.name, round)?, of(baseline, round)?]))
+                    .collect();
+                let mut both = rounds.iter().flatten();
+                let withheld = both.find_map(|one| {
+                    let reason = unusable.get(&place(one.episode.measurement)).cloned();
+                    reason.or_else(|| one.failure())
+                });
+                for figure in EventFigure::ALL {
+                    let pairs = rounds.iter().map(|[ours, theirs]| {
+                        Some((ours.figure(figure, workload)?, theirs.figure(figure, workload)?))
+                    });
+                    let sample = pairs
+                        .collect::<Option<Vec<(f64, f64)>>>()
+                        .and_then(|pairs| Some((Sample::paired(&pairs, figure)?, geometric_mean(&pairs))));
+                    let Some((sample, values)) = sample else { continue };
+                    let ratio =
+                        Ratio::new(figure, ratio_of(values), &sample, &Decision::none(), withheld.clone());
+                    let comparison = PriceComparison {
+                        workload: &workload.name,
+                        event: &event.name,
+                        figure,
+                        target: &target.name,
+                        baseline,
+                        values,
+                        ratio,
+                        rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
+                    };
+                    all.push((comparison, sample));
+                }
+            }
+        }
+    }
+    decide(&mut all, plan.margin.share());
+    all.into_iter().map(|(comparison, _)| comparison).collect()
+}
+
+/// Decides all comparisons as one family.
+fn decide(all: &mut [(PriceComparison<'_>, Sample)], margin: f64) {
+    let members: Vec<_> = all.iter_mut().filter(|(one, _)| one.ratio.withheld.is_none()).collect();
+    let samples = members.iter().map(|(one, sample)| (one.figure, sample.clone())).collect();
+    for ((one, sample), decision) in members.into_iter().zip(decide_family(samples, margin)) {
+        one.ratio = Ratio::new(one.figure, ratio_of(one.values), sample, &decision, None);
+    }
+}
+
+const fn ratio_of((ours, theirs): (f64, f64)) -> (f64, f64) {
+    (ours / theirs, theirs)
+}
+
+fn geometric_mean(pairs: &[(f64, f64)]) -> (f64, f64) {
+    let mean = |of: fn(&(f64, f64)) -> f64| {
+        (pairs.iter().map(|pair| of(pair).ln()).sum::<f64>() / pairs.len() as f64).exp()
+    };
+    (mean(|pair| pair.0), mean(|pair| pair.1))
+}
+
+/// An event in one window.
+struct Seen<'a, 'e> {
+    event: &'a str,
+    episode: &'e Episode<'a>,
+    control: Option<&'e Episode<'a>>,
+}
+
+impl<'a, 'e> Seen<'a, 'e> {
+    fn effect(&self) -> Option<&'e Effect<'a>> {
+        self.episode.effects.iter().find(|effect| effect.name == self.event && !effect.is_mark)
+    }
+
+    /// Why its figures are not those of the event.
+    fn failure(&self) -> Option<String> {
+        let why = match self.effect() {
+            None => "did not happen",
+            Some(effect) if effect.failure.is_some() => "failed",
+            Some(effect) if effect.unseen_ns > 0 => "was not seen to its end",
+            Some(_) => return None,
+        };
+        let m = self.episode.measurement;
+        Some(format!("{}, round {}: {} {why}", m.target, m.round, self.event))
+    }
+
+    /// Absent if unknown.
+    fn figure(&self, figure: EventFigure, workload: &Workload) -> Option<f64> {
+        let effect = self.effect()?;
+        let response = |episode: &Episode<'_>| Seconds::of(episode.measurement, span(effect)).response;
+        let mean = |episode: &Episode<'_>| response(episode).mean();
+        let value = match figure {
+            EventFigure::Took => effect.duration_ns? as f64,
+            EventFigure::Gap => {
+                let shortest = workload.blackout?.0;
+                longest_gap(self.episode, span(effect))?.max(shortest) as f64
+            }
+            EventFigure::ResponseMean => mean(self.episode)?,
+            EventFigure::ResponseP99 => percentile(&response(self.episode), 0.99)?,
+            EventFigure::Slowdown => mean(self.episode)? / mean(self.control?)?,
+        };
+        Some(value).filter(|value| *value > 0.0)
+    }
+}

@@ -1,0 +1,127 @@
+//! The price of an event on one target against that on another, of runs whose truth is known.
+
+use iotax_analysis::judge;
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::watch::{EventFigure, PriceComparison, episodes, price_comparisons};
+use iotax_model::plan::{Design, WatchSpec};
+use iotax_model::record::{Blackout, Happened, IoClass, Occurrence};
+use iotax_model::{Nanos, Run, Workload};
+use iotax_report::{document, terminal};
+
+use crate::json::checked;
+use crate::synthetic::{HOST, Truth, measurement, run};
+
+const MS: u64 = 1_000_000;
+/// Of operations, by round; they sum to nothing.
+const STRAYS: [f64; 5] = [0.01, -0.02, 0.0, 0.02, -0.01];
+
+/// A commit at 2 s that takes `ms`, in which the load is slower by a factor; with the same load without it.
+fn watched(truths: &[(&str, f64, f64)], rounds: u32) -> Run {
+    let targets: Vec<(&str, Truth)> = truths.iter().map(|(name, ..)| (*name, HOST)).collect();
+    let mut run = run(&targets, &["randread-4k-qd1"], rounds, false);
+    let load = Workload { blackout: Some(Nanos(100 * MS)), ..run.plan.workloads[0].clone() };
+    let control = Workload { name: "control".into(), ..load.clone() };
+    let watch = WatchSpec {
+        events: vec!["commit@2s = true".parse().expect("an event")],
+        control: Some("control".into()),
+        ..WatchSpec::default()
+    };
+    run.plan.design = Design::Watch(watch);
+    run.plan.workloads = vec![load.clone(), control.clone()];
+    run.measurements.clear();
+    for round in 1..=rounds {
+        for (phase, (name, ms, slower)) in truths.iter().enumerate() {
+            let stray = STRAYS[(round as usize + phase) % STRAYS.len()].exp();
+            // Of one phase, so that seconds and rounds stray alike on all targets.
+            let mut with = measurement(&load, name, HOST, round, 0);
+            let slow = Truth { slowdown: *slower, ..HOST };
+            let slow = measurement(&load, name, slow, round, 0);
+            with.samples[2..4].clone_from_slice(&slow.samples[2..4]);
+            with.outcome.blackouts = Some(vec![]);
+            let took = (ms * stray * MS as f64) as u64;
+            let what = Happened::Event { name: "commit".into(), duration_ns: Some(took), failure: None };
+            with.occurrences.push(Occurrence { at_ns: 2000 * MS, what });
+            let mut without = measurement(&control, name, HOST, round, 0);
+            without.outcome.blackouts = Some(vec![]);
+            run.measurements.extend([with, without]);
+        }
+    }
+    for sample in run.measurements.iter_mut().flat_map(|m| &mut m.samples) {
+        for tally in [&mut sample.tallies.read, &mut sample.tallies.write].into_iter().flatten() {
+            tally.response = Some(tally.latency.clone());
+        }
+    }
+    run
+}
+
+fn of<'a>(all: &'a [PriceComparison<'_>], target: &str, figure: EventFigure) -> &'a PriceComparison<'a> {
+    all.iter().find(|one| one.target == target && one.figure == figure).expect("compared")
+}
+
+#[test]
+fn an_operation_is_compared_by_what_it_takes_and_by_the_load_meanwhile() {
+    let run = watched(&[("host-file", 400.0, 2.0), ("vm-raw", 404.0, 2.0), ("vm-qcow2", 1000.0, 3.0)], 5);
+    let episodes = episodes(&run);
+    let all = price_comparisons(&run, &episodes);
+    let verdict = |target: &str, figure| of(&all, target, figure).ratio.verdict;
+    let took = of(&all, "vm-qcow2", EventFigure::Took);
+    assert_eq!((took.ratio.verdict, took.rounds, took.baseline), (Verdict::Slower, 5, "host-file"));
+    assert!((took.ratio.mean / 2.5 - 1.0).abs() < 0.02, "{took:?}");
+    assert!(took.ratio.interval.is_some_and(|i| i.low < 2.5 && i.high > 2.5), "{took:?}");
+    for figure in [EventFigure::ResponseMean, EventFigure::ResponseP99, EventFigure::Slowdown] {
+        let qcow2 = of(&all, "vm-qcow2", figure);
+        assert_eq!(qcow2.ratio.verdict, Verdict::Slower, "{qcow2:?}");
+        assert!((1.4..1.6).contains(&qcow2.ratio.mean), "{qcow2:?}");
+        assert_eq!(verdict("vm-raw", figure), Verdict::Same);
+    }
+    // 1% more with strays of 2% each: five rounds do not tell it from the margin.
+    let raw = of(&all, "vm-raw", EventFigure::Took);
+    assert_eq!(raw.ratio.verdict, Verdict::Undecided, "{raw:?}");
+    assert!(raw.ratio.needed_rounds > Some(5), "{raw:?}");
+    // Without a gap on either side both are below what is recorded.
+    assert_eq!(verdict("vm-qcow2", EventFigure::Gap), Verdict::Same);
+
+    let document = checked(&run);
+    let compared = document["price_comparisons"].as_array().expect("comparisons");
+    assert_eq!(compared.len(), 10, "two targets, five figures");
+    let told = terminal::set(&document::run(&run, &judge(&run)), 200, false);
+    assert!(told.contains("What each event costs against host-file, 5 rounds"), "{told}");
+    assert!(told.contains("1 of 10 comparisons not decided"), "{told}");
+    assert!(told.contains("iotax resume 17 --repeat"), "{told}");
+}
+
+#[test]
+fn a_gap_counts_and_an_operation_that_failed_has_no_verdict() {
+    let mut run = watched(&[("host-file", 400.0, 1.0), ("vm-raw", 400.0, 1.0)], 3);
+    let raw = |m: &&mut iotax_model::record::Measurement| m.target == "vm-raw" && m.workload != "control";
+    for m in run.measurements.iter_mut().filter(raw) {
+        let gap = Blackout { of: IoClass::Reads, at_ns: 2100 * MS, duration_ns: 300 * MS, ended: true };
+        m.outcome.blackouts = Some(vec![gap]);
+    }
+    {
+        let episodes = episodes(&run);
+        let all = price_comparisons(&run, &episodes);
+        let gap = of(&all, "vm-raw", EventFigure::Gap);
+        assert!((gap.ratio.mean / 3.0 - 1.0).abs() < 1e-9, "300 ms against less than 100 ms: {gap:?}");
+        assert_eq!(gap.ratio.verdict, Verdict::Slower);
+    }
+    let failed = run.measurements.iter_mut().find(|m| m.round == 2 && m.workload != "control").expect("one");
+    failed.occurrences[0].what = Happened::Event {
+        name: "commit".into(),
+        duration_ns: Some(MS),
+        failure: Some("exit status 1".into()),
+    };
+    let episodes = episodes(&run);
+    let all = price_comparisons(&run, &episodes);
+    for one in &all {
+        assert_eq!(one.ratio.verdict, Verdict::Undecided, "{one:?}");
+        assert_eq!(one.ratio.withheld.as_deref(), Some("host-file, round 2: commit failed"), "{one:?}");
+    }
+    assert!(!all.is_empty(), "there is something to withhold");
+}
+
+#[test]
+fn a_single_round_compares_no_prices() {
+    let run = watched(&[("host-file", 400.0, 2.0), ("vm-raw", 900.0, 2.0)], 1);
+    assert_eq!(price_comparisons(&run, &episodes(&run)), []);
+}

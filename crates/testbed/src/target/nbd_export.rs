@@ -1,0 +1,88 @@
+//! What NBD servers of somebody's offer.
+
+use std::time::Duration;
+
+use iotax_model::target::NbdExportSpec;
+use iotax_model::units::Bytes;
+use serde_json::{Value, json};
+
+use super::ground::{Ground, NodeGround};
+use super::layer::{Build, Check, LayerSite};
+use super::needs::Needs;
+use super::node::{self, BlockNode, NodeBase};
+use super::preflight::{check_found, check_length, check_nothing_beside};
+use crate::build_error::BuildError;
+use crate::device::Permission;
+use crate::guest::image;
+use crate::program::Program;
+use crate::refusal::Refusal;
+
+const QEMU_IO: Program = Program { name: "qemu-io", package: "qemu-utils" };
+/// Time to read the ends of an export.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The bytes at each end that are zeros in an empty export, as in an empty device.
+const END: u64 = 1 << 20;
+
+impl Build for NbdExportSpec {
+    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        let (shown, work) = (self.to_string(), at.plan.work_on(at.target));
+        let size = length(self)?;
+        if at.permission.allows_export(self) {
+            check_nothing_beside(&shown, &work)?;
+            check_length(&shown, size, &work)?;
+            return check_empty(self, size, at.permission);
+        }
+        let refusal = check_found(&shown, Some(size), at.plan, &work);
+        refusal.map_err(|refusal| match work.iter().find(|workload| workload.modifies()) {
+            Some(workload) => Refusal::input(format!(
+                "{shown}: an export is only read as it is, and {:?} changes it ({}); to have it overwritten, name it twice: \
+                 --overwrite {shown:?}",
+                workload.name,
+                workload.doing()
+            )),
+            None => refusal,
+        })
+    }
+
+    fn build(&self, _: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
+        let (size, permission) = (length(self)?, &at.builder.permission);
+        let read_only = !permission.allows_export(self);
+        if !read_only {
+            check_empty(self, size, permission)?;
+        }
+        let Self { server, export } = self.clone();
+        let node = BlockNode::on(NodeBase::NbdExport { server, export, read_only });
+        Ok(Ground::Node(Box::new(NodeGround { node, size: Some(size), claim: None, identity: None })))
+    }
+}
+
+/// What QEMU's tools call the export.
+fn node_of(spec: &NbdExportSpec) -> Value {
+    json!({ "driver": "raw", "file": node::client(&spec.server, &spec.export) })
+}
+
+/// The length of the export.
+fn length(spec: &NbdExportSpec) -> Result<Bytes, Refusal> {
+    let length = image::length_of_export(&node_of(spec), &spec.to_string());
+    length.map_err(|error| Refusal::environment(error.to_string()))
+}
+
+/// Rejects an export that has anything at its ends, unless that may go.
+fn check_empty(spec: &NbdExportSpec, size: Bytes, permission: &Permission) -> Result<(), Refusal> {
+    if permission.signature {
+        return Ok(());
+    }
+    let end = size.0.min(END);
+    let reads = [0, size.0 - end].map(|offset| format!("read -P 0 {offset} {end}"));
+    let node = format!("json:{}", node_of(spec));
+    let said = QEMU_IO
+        .look(["-r", "-c", &reads[0], "-c", &reads[1], &node], PATIENCE)
+        .map_err(|error| Refusal::environment(error.to_string()))?;
+    let said = String::from_utf8_lossy(&said);
+    if said.contains("failed") {
+        return Err(Refusal::environment(format!(
+            "{spec}: it is not empty: the first or the last MiB has other bytes than zeros; if they may go, add --overwrite-signature"
+        )));
+    }
+    Ok(())
+}
