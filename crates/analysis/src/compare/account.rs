@@ -13,6 +13,7 @@ use crate::Judgement;
 use crate::cells::Place;
 use crate::cells::place;
 use crate::cells::place_of;
+use crate::figures::is_empty;
 use crate::metric::Metric;
 use crate::time::utc;
 use crate::timing::round_time;
@@ -144,7 +145,9 @@ impl Account {
             workload: m.workload.clone(),
             round: m.round,
             metrics: metrics(m),
-            unusable: unusable(*grade, kinds.about(m)),
+            // A few empty windows are left out, as within the run.
+            unusable: unusable(*grade, kinds.about(m))
+                .filter(|_| !is_empty(m) || judgement.is_unusable(run, &m.workload, &m.target)),
         });
         Self {
             label: format!("run {}", run.id),

@@ -14,7 +14,7 @@ const EVERYDAY: [(&str, &str); 19] = [
     ),
     (
         "ladder",
-        "dir device size time rungs formats like workloads curve margin print_plan json html overwrite",
+        "dir device size time rungs formats like workloads curve margin print_plan json html yes overwrite",
     ),
     ("run", "plan target repeat size runtime until_decided margin json html output_format yes overwrite"),
     ("curve", "targets time points rw bs rwmixread size iodepth numjobs print_plan json html yes overwrite"),

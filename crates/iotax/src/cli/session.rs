@@ -567,7 +567,15 @@ fn conclude(ended: Ended, run: i64, plan: &Plan, store: &Store) -> Exit {
             Exit::Measurement
         }
         Ended::Interrupted => {
-            say!("Interrupted; what was measured is kept. Go on with: {}", resume());
+            // A watch that the user ended has its one measurement.
+            let there = store.load(run).map_or(0, |run| run.measurements.len());
+            let is_whole = plan.watch().is_some() && there >= plan.cells() * plan.most_rounds() as usize;
+            let next = if is_whole {
+                format!("Show it with: {}", store.command("report", run, ""))
+            } else {
+                format!("Go on with: {}", resume())
+            };
+            say!("Interrupted; what was measured is kept. {next}");
             Exit::Interrupted
         }
     }

@@ -2,9 +2,9 @@
 
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
-use iotax_model::Run;
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
+use iotax_model::{Run, TargetSpec};
 
 use super::speed;
 use super::together::{self, Where};
@@ -34,20 +34,48 @@ enum Said {
     Withheld,
 }
 
-/// The lines, in the order of the ladder.
+/// The lines, in the order of the ladder; where no layer tells two targets apart, each target against the baseline.
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
-    let mut layers: Vec<Layer<'_>> = Vec::new();
-    for edge in &judgement.edges {
+    if !judgement.edges.is_empty() {
+        return along(run, &judgement.edges, |workload, edge, metric| judgement.step(workload, edge, metric));
+    }
+    let baseline = &run.plan.baseline;
+    let others = run.plan.targets.iter().filter(|target| target.name != *baseline);
+    let pair = |target: &TargetSpec| Edge {
+        from: baseline.clone(),
+        to: target.name.clone(),
+        name: format!("{}{AGAINST}{baseline}", target.name),
+    };
+    let pairs: Vec<Edge> = others.map(pair).collect();
+    // The table says of many what lines would.
+    if pairs.len() > MOST_PAIRS {
+        return Vec::new();
+    }
+    along(run, &pairs, |workload, pair, metric| judgement.comparison(workload, &pair.to, metric))
+}
+
+/// The most targets that no layer tells apart that have lines of their own.
+const MOST_PAIRS: usize = 3;
+/// Between the names of two targets that no layer tells apart.
+const AGAINST: &str = " against ";
+
+fn along<'a>(
+    run: &'a Run,
+    edges: &'a [Edge],
+    compared: impl Fn(&str, &Edge, Metric) -> Option<&'a Comparison>,
+) -> Vec<String> {
+    let mut layers: Vec<Layer<'a>> = Vec::new();
+    for edge in edges {
         let workloads = run.plan.workloads.iter();
         let comparisons: Vec<&Comparison> = workloads
-            .filter_map(|workload| judgement.step(&workload.name, edge, Metric::headline(workload)))
+            .filter_map(|workload| compared(&workload.name, edge, Metric::headline(workload)))
             .collect();
         if comparisons.is_empty() {
             continue;
         }
         let workloads = run.plan.workloads.iter();
         let on_disk = workloads.filter(|workload| !workload.kind().is_network());
-        let cpu = on_disk.filter_map(|workload| judgement.step(&workload.name, edge, Metric::CPU_PER_IO));
+        let cpu = on_disk.filter_map(|workload| compared(&workload.name, edge, Metric::CPU_PER_IO));
         let place = StepOfTable { edge, comparisons, cpu: cpu.collect() };
         match layers.iter_mut().find(|layer| layer.is_like(&place)) {
             Some(layer) => layer.places.push(place),
@@ -122,6 +150,7 @@ impl Layer<'_> {
         let Edge { from, to, name } = self.places[0].edge;
         match self.places.as_slice() {
             [_] if name.contains(" instead of ") => format!("{name} ({to})"),
+            [_] if name.contains(AGAINST) => name.clone(),
             [_] => format!("{name} over {from}"),
             several => {
                 let targets: Vec<String> = several.iter().map(|place| place.edge.to.clone()).collect();
