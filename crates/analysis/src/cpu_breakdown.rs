@@ -122,7 +122,7 @@ pub struct CpuByRole {
 
 impl CpuByRole {
     /// Computes it from one cell's measurements; `None` if no role was observed, or the work was done on another machine.
-    pub fn of(
+    pub(crate) fn of(
         workload: &str,
         spec: &TargetSpec,
         measurements: &[&Measurement],
