@@ -9,7 +9,7 @@ use iotax_model::{Nanos, Run, Workload};
 use iotax_report::{document, terminal};
 
 use crate::json::checked;
-use crate::synthetic::{HOST, Truth, measurement, run};
+use crate::synthetic::{HOST, Truth, measurement, run, whole};
 
 const MS: u64 = 1_000_000;
 /// Of operations, by round; they sum to nothing.
@@ -38,7 +38,7 @@ fn watched(truths: &[(&str, f64, f64)], rounds: u32) -> Run {
             let slow = measurement(&load, name, slow, round, 0);
             with.samples[2..4].clone_from_slice(&slow.samples[2..4]);
             with.outcome.blackouts = Some(vec![]);
-            let took = (ms * stray * MS as f64) as u64;
+            let took = whole(ms * stray * MS as f64);
             let what = Happened::Event { name: "commit".into(), duration_ns: Some(took), failure: None };
             with.occurrences.push(Occurrence { at_ns: 2000 * MS, what });
             let mut without = measurement(&control, name, HOST, round, 0);

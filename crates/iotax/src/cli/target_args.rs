@@ -64,9 +64,10 @@ fn is_line(text: &str) -> bool {
 
 /// The target of a stack's line, named by its layers.
 fn of_line(line: &str) -> Result<TargetSpec, Failure> {
-    let stack = match NbdExportSpec::is_meant(line) && !line.contains(" > ") {
-        true => Stack::from(line.parse::<NbdExportSpec>().map_err(usage)?).with(VirtioSpec::default()),
-        false => Stack::parse(line).map_err(usage)?,
+    let stack = if NbdExportSpec::is_meant(line) && !line.contains(" > ") {
+        Stack::from(line.parse::<NbdExportSpec>().map_err(usage)?).with(VirtioSpec::default())
+    } else {
+        Stack::parse(line).map_err(usage)?
     };
     let layers = line.split_once(" > ").map_or(line, |(_, layers)| layers);
     let image = stack.find::<ImageSpec>().and_then(|image| image.path.file_name());

@@ -30,7 +30,7 @@ pub(super) struct Args {
     /// Send ICMP echo requests to this host in the same window, 100 a second: its network beside its storage
     #[arg(long, value_name = "HOST")]
     ping: Vec<String>,
-    /// Run a command by sh -c on this host meanwhile, "NAME = COMMAND", or an operation on the measured guest or image: stop, snapshot, commit, mirror, backup; with a time as in
+    /// Run a command by sh -c on this host meanwhile, "NAME = COMMAND", or an operation on the measured guest or image: stop, snapshot, commit, stream, resize, mirror, backup; with a time as in
     /// "NAME@20s = COMMAND" or backup@20s; events without one are spread evenly
     #[arg(long, value_name = "EVENT", value_parser = str::parse::<PlannedEvent>)]
     event: Vec<PlannedEvent>,

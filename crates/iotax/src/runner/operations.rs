@@ -35,16 +35,21 @@ impl Operations {
         let none = "operations are for images on this host that a QEMU has";
         let ((top, format), (stored, _)) = top.zip(built.stored()).context(none)?;
         let copies = operations.iter().filter(|operation| operation.copies());
-        let written = copies.clone().count() + usize::from(operations.contains(&Operation::Snapshot));
+        let covers = [Operation::Snapshot, Operation::Stream].into_iter();
+        let covers = covers.filter(|operation| operations.contains(operation));
+        let written = copies.clone().count() + covers.clone().count();
         if let Some(directory) = stored.parent() {
             preflight::check_room(directory, built.size.0.saturating_mul(written as u64))?;
         }
         let mut entries = Vec::new();
         let mut files = OperationFiles::default();
-        if operations.contains(&Operation::Snapshot) {
-            let path = stored.with_extension("watch.qcow2");
-            entries.push(image::overlay(&path, &top, format, &file.unwrap_or_default(), undo_log)?);
-            files.overlay = Some(path);
+        for operation in covers {
+            let path = stored.with_extension(format!("watch-{operation}.qcow2"));
+            let file = file.clone().unwrap_or_default();
+            entries.push(image::overlay(&path, &top, format, &file, undo_log)?);
+            let overlay =
+                if operation == Operation::Stream { &mut files.streamed } else { &mut files.overlay };
+            *overlay = Some(path);
         }
         for operation in copies {
             let path = stored.with_extension(format!("watch-{operation}"));

@@ -380,10 +380,8 @@ impl Watched {
         }
         let threads: u64 = host.guest_threads.values().map(|time| time.total_ns()).sum();
         let generator = if is_guest { 0 } else { outcome.cpu.total_ns() };
-        let server = match spec.has_server_here() {
-            true => outcome.carried.as_ref()?.server_cpu?.total_ns(),
-            false => 0,
-        };
+        let server =
+            if spec.has_server_here() { outcome.carried.as_ref()?.server_cpu?.total_ns() } else { 0 };
         Some(threads + generator + server)
     }
 

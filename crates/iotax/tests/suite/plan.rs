@@ -67,7 +67,7 @@ fn the_rounds_of_a_plan_with_a_time_follow_from_what_the_command_line_says() {
 fn the_schema_knows_every_key_of_the_worked_plans_and_no_other() {
     let lab = Lab::new();
     let examples = examples();
-    assert_eq!(examples.len(), 6);
+    assert_eq!(examples.len(), 7);
     for path in examples {
         let plan = fs::read_to_string(&path).expect("readable");
         assert!(plan.starts_with("#:schema ../crates/model/schema/plan.schema.json\n"), "{}", path.display());
@@ -287,13 +287,15 @@ fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String)
     }
     let path = lab.path(name);
     fs::write(&path, text_of_plan).expect("written");
+    let short: &[&str] = if flags.contains(&"--runtime") { &[] } else { &["--runtime", "200ms"] };
     let output = lab
         .iotax()
         .current_dir(lab.work())
         .arg("run")
         .arg(path)
         .args(flags)
-        .args(["--repeat", "1", "--runtime", "200ms", "--ramp-time", "0s", "--size", "32m"])
+        .args(short)
+        .args(["--repeat", "1", "--ramp-time", "0s", "--size", "32m"])
         .args(["--yes", "--json", "-"])
         .output()
         .expect("iotax starts");
@@ -307,6 +309,16 @@ fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String)
         assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
     }
     lab.assert_nothing_left();
+}
+
+#[test]
+fn operations_by_the_length_of_a_chain() {
+    // Of the lengths one, and windows in which all operations come to their ends.
+    carried_out_with("operations.toml", &["--runtime", "6s"], |text| {
+        let short = text.replace("[1, 2, 4, 8]", "2").replace("chain-{backing_depth}", "chain-2");
+        assert!(short.contains("backing_depth = 2"), "{short}");
+        short
+    });
 }
 
 #[test]

@@ -266,15 +266,15 @@ fn operations_are_carried_out_on_what_a_daemon_exports() {
     ];
     let targets =
         targets.map(|(name, line)| format!("[[target]]\nname = '{name}'\nstack = '{line}'\n")).concat();
-    let operations = ["snapshot", "commit", "mirror", "backup"];
+    let operations = ["snapshot", "commit", "stream", "mirror", "backup"];
     let events = operations.map(|operation| format!("{{ operation = '{operation}' }}")).join(", ");
     let text_of_plan = format!(
-        "[watch]\nevents = [{events}]\n{targets}[[workload]]\nrw = 'randrw'\nbs = '4k'\nrate_iops = 200\nsize = '16m'\nruntime = '6s'\n\
-         ramp_time = '0s'\nblackout = '500ms'\n"
+        "repeat = 2\n[watch]\nevents = [{events}]\n{targets}[[workload]]\nrw = 'randrw'\nbs = '4k'\nrate_iops = 200\nsize = '16m'\nruntime = '6s'\n\
+         ramp_time = '0s'\nblackout = '500ms'\nverify = 'xxh3'\n"
     );
     let json = lab.json(&["run", &lab.plan(&text_of_plan).display().to_string(), "--yes", "--json", "-"]);
     let episodes = json["watch"].as_array().expect("a watch");
-    assert_eq!(episodes.len(), 3, "{json}");
+    assert_eq!(episodes.len(), 6, "{json}");
     for episode in episodes {
         let events = episode["events"].as_array().expect("events");
         let names: Vec<&str> = events.iter().filter_map(|event| event["name"].as_str()).collect();
@@ -282,7 +282,12 @@ fn operations_are_carried_out_on_what_a_daemon_exports() {
         for event in events {
             assert!(event["failure"].is_null() && event["duration_ns"].as_u64() > Some(0), "{event}");
         }
-        assert_eq!(episode["failed"], 0, "{episode}");
+        assert_eq!((&episode["failed"], &episode["lost"]), (&0.into(), &0.into()), "{episode}");
     }
+    // Each operation on each target against the first one, by duration, gap and response times.
+    let compared = json["price_comparisons"].as_array().expect("comparisons");
+    let of = |event: &str| compared.iter().filter(|one| one["event"] == event).count();
+    assert!(operations.iter().all(|operation| of(operation) >= 6), "{json}");
+    assert!(compared.iter().all(|one| one["baseline"] == "raw" && one["rounds"] == 2), "{json}");
     lab.assert_nothing_left();
 }

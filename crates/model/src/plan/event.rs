@@ -21,6 +21,10 @@ words! {
         Snapshot = "snapshot",
         /// Commits the snapshot: what the overlay holds is copied into the image, which is then used again.
         Commit = "commit",
+        /// Puts a new overlay on the disk and copies into it all that the chain below holds, so that it needs none of it any more.
+        Stream = "stream",
+        /// Makes the disk twice as long.
+        Resize = "resize",
         /// Copies the disk to a new raw file, with all that is written meanwhile.
         Mirror = "mirror",
         /// Copies the disk to a new raw file, as it is at the beginning.
@@ -193,7 +197,7 @@ mod tests {
         ] {
             let error = text.parse::<PlannedEvent>().expect_err(text);
             assert!(error.contains(&format!("{text:?}")) && error.contains(why), "{error}");
-            assert!(error.contains("stop, snapshot, commit, mirror, backup"), "{error}");
+            assert!(error.contains("stop, snapshot, commit, stream, resize, mirror, backup"), "{error}");
         }
     }
 
@@ -211,7 +215,7 @@ mod tests {
             ("name = 'a'", "event \"a\" has neither a command nor an operation"),
             ("name = 'a'\ncommand = 'x'\noperation = 'stop'", "accepted: one of them"),
             ("command = 'x'", "the event with command \"x\" has no name"),
-            ("operation = 'x'", "stop, snapshot, commit, mirror, backup"),
+            ("operation = 'x'", "stop, snapshot, commit, stream, resize, mirror, backup"),
             ("name = \"a\\nb\"\ncommand = 'x'", "event \"a\\nb\" cannot be called so"),
             (&format!("name = '{}'\ncommand = 'x'", "n".repeat(61)), "1 to 60 characters"),
         ] {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::event::{Action, Operation, PlannedEvent};
 use super::{Plan, PlanError};
 use crate::number;
-use crate::target::{PlannedLayer, TargetSpec, VirtioSpec};
+use crate::target::{Format, PlannedLayer, TargetSpec, VirtioSpec};
 use crate::units::Nanos;
 use crate::words::words;
 use crate::workload::{Kind, Verify, Workload};
@@ -312,10 +312,11 @@ impl WatchSpec {
                 return refuse(format!("event {operation}: accepted: once in a window"));
             }
             if let Some(target) = plan.targets.iter().find(|target| !can(target, *operation)) {
-                let wants = if *operation == Operation::Stop {
-                    "guest"
-                } else {
-                    "guest or virtio device over a file that iotax creates"
+                let wants = match operation {
+                    Operation::Stop => "guest",
+                    // The storage daemon of QEMU 10.0 ends when what it exports becomes longer.
+                    Operation::Resize => "guest over a raw or qcow2 file that iotax creates",
+                    _ => "guest or virtio device over a file that iotax creates",
                 };
                 return refuse(format!(
                     "event {operation} on target {:?}: accepted: one {wants}, such as vm-qcow2:DIR or virtio-qcow2:DIR; for others give a command",
@@ -337,10 +338,16 @@ impl WatchSpec {
             let events = self.events_of(workload);
             let place =
                 |operation| events.iter().position(|(_, event)| event.action == Action::Operation(operation));
-            if place(Operation::Commit)
-                .is_some_and(|commit| place(Operation::Snapshot).is_none_or(|at| at > commit))
-            {
-                return refuse("event commit: accepted: after the event snapshot".into());
+            let (snapshot, stream) = (place(Operation::Snapshot), place(Operation::Stream));
+            let is_there = |commit: usize| {
+                snapshot.is_some_and(|at| {
+                    at < commit && stream.is_none_or(|stream| stream < at || stream > commit)
+                })
+            };
+            if place(Operation::Commit).is_some_and(|commit| !is_there(commit)) {
+                return refuse(
+                    "event commit: accepted: after the event snapshot, without stream between them".into(),
+                );
             }
         }
         Ok(())
@@ -395,13 +402,19 @@ impl WatchSpec {
 /// Returns whether the QEMU of a target, its guest's or a storage daemon, can carry out an operation.
 fn can(target: &TargetSpec, operation: Operation) -> bool {
     let Some((top, below)) = target.stack.layers().split_last() else { return false };
-    let is_image = matches!(below.last(), Some(PlannedLayer::File(_)));
+    let is_image = match below.last() {
+        // QEMU does not make images of other formats shorter, which takes them back to what they were.
+        Some(PlannedLayer::File(file)) if operation == Operation::Resize => {
+            matches!(file.format, Format::Raw | Format::Qcow2)
+        }
+        below => matches!(below, Some(PlannedLayer::File(_))),
+    };
     match top {
         PlannedLayer::Guest(guest) if target.network().is_none() => {
             guest.count == 1 && (is_image || operation == Operation::Stop)
         }
         // A FUSE export holds its image against changes of its length, and so against most operations.
-        PlannedLayer::Virtio(_) => is_image && operation != Operation::Stop,
+        PlannedLayer::Virtio(_) => is_image && !matches!(operation, Operation::Stop | Operation::Resize),
         _ => false,
     }
 }
@@ -441,6 +454,9 @@ mod tests {
             ("fuse", "mirror", false),
             ("virtio", "stop", false),
             ("nbd = {}\nvirtio", "backup", false),
+            ("virtio", "resize", false),
+            ("guest", "resize", true),
+            ("virtio", "stream", true),
         ] {
             let target = format!("file = {{ dir = '/srv' }}\n{layer} = {{}}");
             let refused = refusal(&target, &events(&format!("{{ operation = '{operation}' }}")));
@@ -451,6 +467,18 @@ mod tests {
                 image,
                 events("{ operation = 'commit', at = '1s' }, { operation = 'snapshot', at = '2s' }"),
                 "accepted: after the event snapshot",
+            ),
+            (
+                image,
+                events(
+                    "{ operation = 'snapshot', at = '1s' }, { operation = 'stream', at = '2s' }, { operation = 'commit', at = '3s' }",
+                ),
+                "without stream between them",
+            ),
+            (
+                "file = { dir = '/srv', format = 'vmdk' }\nguest = {}",
+                events("{ operation = 'resize' }"),
+                "over a raw or qcow2 file",
             ),
             (image, events("{ operation = 'stop' }, { operation = 'stop' }"), "accepted: once"),
             (

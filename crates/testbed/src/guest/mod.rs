@@ -324,14 +324,8 @@ impl Guest {
         let monitor = self.process.connect(command::OPERATIONS_SOCKET, &stop)?;
         let qmp = Qmp::start(monitor, qmp::DEADLINE, self.pid(), &stop)
             .map_err(|source| with_diagnostics(source, &self.process))?;
-        Ok(Operator {
-            qmp,
-            image: disk::node_name(self.swaps),
-            drive: disk::drive_of(&self.spec),
-            l2_cache_size: self.l2_cache_size,
-            files,
-            has_snapshot: false,
-        })
+        let (image, drive) = (disk::node_name(self.swaps), disk::drive_of(&self.spec));
+        Ok(Operator::new(qmp, image, drive, self.l2_cache_size, files))
     }
 
     /// What happened in QEMU since the last call; the latest events may be left out if they are many.

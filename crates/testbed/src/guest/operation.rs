@@ -19,8 +19,9 @@ use super::qmp::{Qmp, QmpError};
 const STOPPED: Duration = Duration::from_secs(1);
 /// Time between two looks at a job.
 const LOOK: Duration = Duration::from_millis(20);
-/// QEMU's names of the overlay's node, the copy's node and the job.
+/// QEMU's names of the snapshot's node, the node that a chain is streamed into, the copy's node and the job.
 const OVERLAY: &str = "watch-overlay";
+const STREAMED: &str = "watch-streamed";
 const COPY: &str = "watch-copy";
 const JOB: &str = "watch-job";
 
@@ -38,6 +39,9 @@ pub enum OperationError {
         /// QEMU's message.
         reason: String,
     },
+    /// QEMU does not say how long the disk is.
+    #[error("QEMU does not tell how long the disk is")]
+    Length,
     /// The copy's file.
     #[error("{}: {source}", path.display())]
     File {
@@ -53,6 +57,8 @@ pub enum OperationError {
 pub struct OperationFiles {
     /// An empty overlay on the image.
     pub overlay: Option<PathBuf>,
+    /// Another one, to stream the chain into.
+    pub streamed: Option<PathBuf>,
     /// An empty file for each copy.
     pub copies: Vec<(Operation, PathBuf)>,
 }
@@ -60,29 +66,73 @@ pub struct OperationFiles {
 /// Carries out operations on one guest or export, one at a time.
 #[derive(Debug)]
 pub struct Operator {
-    pub(crate) qmp: Qmp,
+    qmp: Qmp,
     /// The node of the disk's image.
-    pub(crate) image: String,
-    pub(crate) drive: Drive,
-    pub(crate) l2_cache_size: Option<Bytes>,
-    pub(crate) files: OperationFiles,
-    pub(crate) has_snapshot: bool,
+    image: String,
+    drive: Drive,
+    l2_cache_size: Option<Bytes>,
+    files: OperationFiles,
+    /// What the operations left of the disk.
+    state: DiskState,
+}
+
+/// What operations left of a disk.
+#[derive(Debug, Default)]
+struct DiskState {
+    /// The nodes that were put on the image, the disk's own last.
+    over: Vec<&'static str>,
+    /// True if the lowest of `over` holds all that is beneath it.
+    is_streamed: bool,
+    /// The length before the disk was made longer.
+    length: Option<Bytes>,
 }
 
 impl Operator {
+    pub(crate) fn new(
+        qmp: Qmp,
+        image: String,
+        drive: Drive,
+        l2_cache_size: Option<Bytes>,
+        files: OperationFiles,
+    ) -> Self {
+        Self { qmp, image, drive, l2_cache_size, files, state: DiskState::default() }
+    }
+
     /// Carries out an operation to its end.
     pub fn perform(&mut self, operation: Operation) -> Result<(), OperationError> {
         match operation {
             Operation::Stop => self.stop(),
-            Operation::Snapshot => self.snapshot(),
+            Operation::Snapshot => self.cover(OVERLAY, self.files.overlay.clone()),
             Operation::Commit => self.commit(),
+            Operation::Stream => self.stream(),
+            Operation::Resize => self.resize(),
             Operation::Mirror | Operation::Backup => self.copy(operation),
         }
     }
 
-    /// Commits a snapshot that is left, so that the disk is as it was built.
+    /// Takes the disk back to the image that it was built as, with what was written meanwhile, and to its length.
     pub fn restore(&mut self) -> Result<(), OperationError> {
-        if self.has_snapshot { self.commit() } else { Ok(()) }
+        if self.state.is_streamed {
+            // Beneath it again, the image takes what is committed.
+            let mut node =
+                self.node(STREAMED, &self.files.streamed.clone().unwrap_or_default(), Format::Qcow2);
+            node["backing"] = json!(self.image);
+            self.execute("blockdev-reopen", &json!({ "options": [node] }))?;
+            self.state.is_streamed = false;
+        }
+        if !self.state.over.is_empty() {
+            // All of them at once.
+            self.commit_into(0)?;
+        }
+        if let Some(Bytes(size)) = self.state.length.take() {
+            self.execute("block_resize", &json!({ "node-name": self.image, "size": size }))?;
+        }
+        Ok(())
+    }
+
+    /// The disk's topmost node.
+    fn top(&self) -> &str {
+        self.state.over.last().copied().unwrap_or(&self.image)
     }
 
     fn stop(&mut self) -> Result<(), OperationError> {
@@ -92,30 +142,60 @@ impl Operator {
         self.execute("cont", &json!({}))
     }
 
-    fn snapshot(&mut self) -> Result<(), OperationError> {
-        let path = self.files.overlay.clone().unwrap_or_default();
-        self.open(OVERLAY, &path, Format::Qcow2)?;
-        self.execute("blockdev-snapshot", &json!({ "node": self.image, "overlay": OVERLAY }))?;
-        self.has_snapshot = true;
+    /// Puts an empty overlay on the disk.
+    fn cover(&mut self, node: &'static str, path: Option<PathBuf>) -> Result<(), OperationError> {
+        self.open(node, &path.unwrap_or_default(), Format::Qcow2)?;
+        if self.state.length.is_some() {
+            // It was made before the disk became longer.
+            let size = self.disk_size()?.0;
+            self.execute("block_resize", &json!({ "node-name": node, "size": size }))?;
+        }
+        self.execute("blockdev-snapshot", &json!({ "node": self.top(), "overlay": node }))?;
+        self.state.over.push(node);
         Ok(())
     }
 
     fn commit(&mut self) -> Result<(), OperationError> {
-        // Into the image itself, not into what that has beneath it.
-        self.begin("block-commit", &json!({ "device": OVERLAY, "base-node": self.image }))?;
+        self.commit_into(self.state.over.len().saturating_sub(1))
+    }
+
+    /// Commits what lies on one of the nodes, the image or those put on it, into that node and no lower one.
+    fn commit_into(&mut self, height: usize) -> Result<(), OperationError> {
+        let base = height.checked_sub(1).map_or(self.image.as_str(), |below| self.state.over[below]);
+        self.begin("block-commit", &json!({ "device": self.top(), "base-node": base }))?;
         self.job(Operation::Commit)?;
-        self.has_snapshot = false;
-        self.close(OVERLAY)
+        let committed = self.state.over.split_off(height);
+        committed.into_iter().rev().try_for_each(|node| self.close(node))
+    }
+
+    fn stream(&mut self) -> Result<(), OperationError> {
+        self.cover(STREAMED, self.files.streamed.clone())?;
+        self.begin("block-stream", &json!({ "device": STREAMED }))?;
+        self.job(Operation::Stream)?;
+        self.state.is_streamed = true;
+        // It reads none of those below it any more.
+        let below = self.state.over.len() - 1;
+        let apart: Vec<&str> = self.state.over.drain(..below).collect();
+        apart.into_iter().rev().try_for_each(|node| self.close(node))
+    }
+
+    fn resize(&mut self) -> Result<(), OperationError> {
+        let length = self.disk_size()?;
+        let size = length.0.saturating_mul(2);
+        self.execute("block_resize", &json!({ "node-name": self.top(), "size": size }))?;
+        self.state.length = Some(length);
+        Ok(())
     }
 
     fn copy(&mut self, operation: Operation) -> Result<(), OperationError> {
         let path = self.files.copies.iter().find(|(of, _)| *of == operation);
         let path = path.map(|(_, path)| path.clone()).unwrap_or_default();
+        let length = self.disk_size()?;
         let file = OpenOptions::new().write(true).open(&path);
-        file.and_then(|file| file.set_len(self.disk_size()?.0))
+        file.and_then(|file| file.set_len(length.0))
             .map_err(|source| OperationError::File { path: path.clone(), source })?;
         self.open(COPY, &path, Format::Raw)?;
-        let from = if self.has_snapshot { OVERLAY } else { &self.image };
+        let from = self.top();
         let command = if operation == Operation::Mirror { "blockdev-mirror" } else { "blockdev-backup" };
         let arguments = json!({ "device": from, "target": COPY, "sync": "full" });
         let done = self.begin(command, &arguments);
@@ -125,13 +205,12 @@ impl Operator {
     }
 
     /// The length of the disk as the guest sees it.
-    fn disk_size(&mut self) -> io::Result<Bytes> {
-        let nodes = self.qmp.execute("query-named-block-nodes", &json!({ "flat": true }));
-        let nodes = nodes.map_err(io::Error::other)?;
-        let of_image = |node: &&Value| node["node-name"].as_str() == Some(&self.image);
-        let node = nodes.as_array().and_then(|nodes| nodes.iter().find(of_image));
+    fn disk_size(&mut self) -> Result<Bytes, OperationError> {
+        let nodes = self.qmp.execute("query-named-block-nodes", &json!({ "flat": true }))?;
+        let is_top = |node: &&Value| node["node-name"].as_str() == Some(self.top());
+        let node = nodes.as_array().and_then(|nodes| nodes.iter().find(is_top));
         let size = node.and_then(|node| node["image"]["virtual-size"].as_u64());
-        size.map(Bytes).ok_or_else(|| io::Error::other("QEMU does not tell how long the disk is"))
+        size.map(Bytes).ok_or(OperationError::Length)
     }
 
     /// Begins a job, which stays after its end, so that its error can be read.
@@ -172,9 +251,15 @@ impl Operator {
     }
 
     fn open(&mut self, node: &str, path: &Path, format: Format) -> Result<(), OperationError> {
+        let node = self.node(node, path, format);
+        self.execute("blockdev-add", &node)
+    }
+
+    /// A node of an image of its own, which QEMU opens as it opens the disk.
+    fn node(&self, node: &str, path: &Path, format: Format) -> Value {
         let chain = [Image::new(path.to_owned(), format)];
         let disk = GuestDisk { chain: &chain, l2_cache_size: self.l2_cache_size };
-        self.execute("blockdev-add", &disk.node_of(node, self.drive))
+        disk.node_of(node, self.drive)
     }
 
     fn close(&mut self, node: &str) -> Result<(), OperationError> {

@@ -304,8 +304,7 @@ impl ExportedImage {
         let qmp = Qmp::start(monitor, qmp::DEADLINE, daemon.pid(), &Interrupt::default());
         let qmp = qmp.map_err(|error| in_monitor(io::Error::other(error)))?;
         let l2_cache_size = export.file.l2_cache_size;
-        let (image, drive) = (NODE.to_owned(), export.drive);
-        Ok(Some(Operator { qmp, image, drive, l2_cache_size, files, has_snapshot: false }))
+        Ok(Some(Operator::new(qmp, NODE.to_owned(), export.drive, l2_cache_size, files)))
     }
 
     /// The topmost image and its format.

@@ -114,7 +114,7 @@ impl Built {
     /// The files and devices of this machine whose pages may be cached for it.
     #[must_use]
     pub fn cached(&self) -> Vec<PathBuf> {
-        let image = self.exported.iter().flat_map(|image| image.stored.clone()).map(|(path, _)| path);
+        let image = self.exported.iter().filter_map(|image| image.stored.clone()).map(|(path, _)| path);
         let image = image.chain(self.data_file.clone());
         // A virtio device's socket has no pages.
         let shown = Some(self.path.clone()).filter(|path| path.is_file() || self.exported.is_none());

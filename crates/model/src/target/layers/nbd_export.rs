@@ -86,12 +86,12 @@ impl FromStr for NbdExportSpec {
             return Err(refuse("?, # and @ stand for nothing here"));
         }
         let (authority, export) = rest.split_once('/').unwrap_or((rest, ""));
-        let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((host, port)) => (host.to_owned(), port),
-            None => {
-                let end = authority.find(':').unwrap_or(authority.len());
-                (decode(&authority[..end])?, &authority[end..])
-            }
+        let bracketed = authority.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let (host, port) = if let Some((host, port)) = bracketed {
+            (host.to_owned(), port)
+        } else {
+            let end = authority.find(':').unwrap_or(authority.len());
+            (decode(&authority[..end])?, &authority[end..])
         };
         if host.is_empty() {
             return Err(refuse("it has no host"));
