@@ -195,6 +195,25 @@ fn killed_at_any_moment_it_can_be_cleaned() {
 }
 
 #[test]
+fn killed_during_an_operation_it_can_be_cleaned() {
+    require!(program "qemu-storage-daemon", "qemu-img");
+    for operation in ["snapshot", "stream", "backup"] {
+        let lab = Lab::new();
+        let target =
+            format!("{} > qcow2 file + 2 external snapshots > virtio", lab.work().display());
+        let event = format!("{operation}@1s");
+        let load = ["--size=64m", "--rate-iops=200", "--runtime=4s", "--ramp-time=0", "--yes"];
+        let arguments = [&["watch", &target, "--event", &event], &load[..]].concat();
+        let mut child = start_until(lab.iotax().args(&arguments), &format!("{operation} begins"));
+        child.kill().expect("killed");
+        child.wait().expect("it ended");
+        let clean = lab.run(&["clean"]);
+        assert!(clean.status.success(), "{operation}: {}{}", text(&clean.stdout), text(&clean.stderr));
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
 fn a_daemon_that_dies_costs_its_own_target_alone() {
     require!(program "qemu-storage-daemon");
     for signal in ["-9", "-STOP"] {
