@@ -105,7 +105,9 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
     bottom.settings.extend(settings(&target.settings, &[]));
     let mut parts = vec![bottom];
     for layer in target.stack.layers() {
-        for part in of_layer(layer, parts.last_mut()) {
+        // An overlay adds itself alone: what a file in it is it is without it too.
+        let below = parts.iter_mut().rev().find(|part| part.kind != OVERLAY);
+        for part in of_layer(layer, below) {
             let alike = parts.iter().filter(|below| below.kind == part.kind).count();
             let kind = if alike == 0 { part.kind.clone() } else { format!("{} {}", part.kind, alike + 1) };
             parts.push(Part { kind, ..part });
@@ -114,6 +116,9 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
     parts.extend(target.neighbour.iter().map(|name| Part::plain(format!("noise of {name}"))));
     parts
 }
+
+/// The kind of an overlay's part.
+const OVERLAY: &str = "overlay";
 
 /// The parts that a layer adds to those below it.
 fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
@@ -131,15 +136,10 @@ fn of_layer(layer: &PlannedLayer, below: Option<&mut Part>) -> Vec<Part> {
         PlannedLayer::Filesystem(filesystem) => {
             vec![Part::new("filesystem", filesystem.kind.word(), filesystem, &[])]
         }
-        PlannedLayer::Overlay(overlay) => vec![Part::new("overlay", "overlayfs", overlay, &["dir"])],
-        // A raw file is there with the place or the filesystem that it lies on; what it is by default says nothing of that.
+        PlannedLayer::Overlay(overlay) => vec![Part::new(OVERLAY, "overlayfs", overlay, &["dir"])],
+        // A raw file is there with the place or the filesystem that it lies on.
         PlannedLayer::File(file) if file.format == Format::Raw => {
-            let usual = settings(&FileSpec::default(), &[]);
-            let mut own = settings(file, &["dir", "format"]);
-            own.retain(|key, value| usual.get(key) != Some(value));
-            if let Some(below) = below {
-                below.settings.extend(own);
-            }
+            below.into_iter().for_each(|below| below.settings.extend(settings(file, &["dir", "format"])));
             Vec::new()
         }
         PlannedLayer::File(file) => image(file).collect(),

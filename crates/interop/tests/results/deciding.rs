@@ -18,7 +18,7 @@ fn what_is_not_decided_ends_with_what_would_decide_it() {
     }
     let once = conclusions(&two(&earlier(), &later(1.5, 0.004, 1)));
     let commands: Vec<&String> = once.iter().filter(|line| line.contains(": iotax ")).collect();
-    assert!(commands.len() == 1 && commands[0].ends_with("iotax resume 18 --repeat 3"), "{once:?}");
+    assert!(commands.len() == 1 && commands[0].ends_with("iotax resume 18 --repeat 2"), "{once:?}");
     let mut adding = later(1.05, 0.08, 4);
     adding.plan.design = iotax_model::plan::Design::UntilDecided(iotax_model::plan::UntilDecided::default());
     let said = conclusions(&two(&earlier(), &adding));

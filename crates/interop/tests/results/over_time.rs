@@ -61,7 +61,7 @@ fn a_round_that_was_slower_is_named() {
     let truth = 1.2_f64.powf(5.0 / 6.0) - 1.0;
     assert!((effects.furthest_by - truth).abs() < 0.01, "{effects:?}");
     assert!(effects.rounds_p.is_some_and(|p| p < 1e-6), "{effects:?}");
-    assert!(text(&run).contains("Over the run: round 4 was 1"), "{}", text(&run));
+    assert!(text(&run).contains("Over the run: an I/O of round 4 took 1"), "{}", text(&run));
     assert_eq!(outliers(&run), [], "all targets share it");
 }
 

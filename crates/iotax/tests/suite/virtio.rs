@@ -199,8 +199,7 @@ fn killed_during_an_operation_it_can_be_cleaned() {
     require!(program "qemu-storage-daemon", "qemu-img");
     for operation in ["snapshot", "stream", "backup"] {
         let lab = Lab::new();
-        let target =
-            format!("{} > qcow2 file + 2 external snapshots > virtio", lab.work().display());
+        let target = format!("{} > qcow2 file + 2 external snapshots > virtio", lab.work().display());
         let event = format!("{operation}@1s");
         let load = ["--size=64m", "--rate-iops=200", "--runtime=4s", "--ramp-time=0", "--yes"];
         let arguments = [&["watch", &target, "--event", &event], &load[..]].concat();
