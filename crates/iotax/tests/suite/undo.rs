@@ -134,7 +134,7 @@ fn a_loop_device_over_a_file_in_a_directory() {
 
 #[test]
 fn an_overlay_in_a_directory() {
-    all_faults("overlay = { dir = 'DIR' }\nfile = {}", 14);
+    all_faults("overlay = { dir = 'DIR' }\nfile = {}", 18);
 }
 
 #[test]
