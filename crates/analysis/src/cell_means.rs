@@ -35,9 +35,18 @@ impl<'a> CellMeans<'a> {
 }
 
 fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric) -> HashMap<&'a str, f64> {
-    let grid = Grid::of(run, workload, metric);
-    // The repetitions of an import are rounds of one target only: two targets share none.
-    let fit = grid.parts(mean, run.source.is_none() && grid.is_connected());
-    let sign = if metric.more_is_better() { -1.0 } else { 1.0 };
-    grid.targets.iter().copied().zip(fit.targets.iter().map(|part| (sign * part).exp())).collect()
+    let of_workload = run.measurements.iter().filter(|m| m.workload == workload);
+    let figures = of_workload.filter_map(|m| Some((m.target.as_str(), m.round, metric.of(m)?)));
+    means(figures, run.source.is_none())
+}
+
+/// The geometric mean of each target, by targets, rounds and positive figures of one workload. `has_rounds` is false for an import, whose
+/// repetitions are rounds of one target only: two targets share none.
+pub(crate) fn means<'a>(
+    figures: impl Iterator<Item = (&'a str, u32, f64)>,
+    has_rounds: bool,
+) -> HashMap<&'a str, f64> {
+    let grid = Grid::new(figures.map(|(target, round, figure)| (target, round, figure.ln(), ())));
+    let fit = grid.parts(mean, has_rounds && grid.is_connected());
+    grid.targets.iter().copied().zip(fit.targets.iter().map(|part| part.exp())).collect()
 }

@@ -55,8 +55,9 @@ pub struct Drift {
 
 /// One figure and where it stands.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Cell<'a> {
-    pub(super) measurement: &'a Measurement,
+pub(super) struct Cell<T> {
+    /// What it is the figure of.
+    pub(super) of: T,
     /// Places in the lists of targets and rounds.
     pub(super) target: usize,
     pub(super) round: usize,
@@ -66,50 +67,48 @@ pub(super) struct Cell<'a> {
 
 /// A workload's figures by target and round.
 #[derive(Debug)]
-pub(super) struct Grid<'a> {
-    pub(super) cells: Vec<Cell<'a>>,
+pub(super) struct Grid<'a, T> {
+    pub(super) cells: Vec<Cell<T>>,
     /// Their names, in order.
     pub(super) targets: Vec<&'a str>,
     /// The rounds' numbers, rising.
     pub(super) rounds: Vec<u32>,
-    metric: Metric,
 }
 
-impl<'a> Grid<'a> {
-    /// Collects a workload's measurements, without those that had no I/O, by the metric that leads there.
-    pub(crate) fn leading(run: &'a Run, workload: &str) -> Self {
-        let leading = run.plan.workloads.iter().find(|known| known.name == workload).map(Metric::leading);
-        Self::of(run, workload, leading.unwrap_or(Metric::LATENCY_MEAN))
-    }
-
-    /// Collects a workload's measurements whose figure is known and positive.
+impl<'a> Grid<'a, &'a Measurement> {
+    /// Collects a workload's measurements, without those that had no I/O, by a metric.
     pub(crate) fn of(run: &'a Run, workload: &str, metric: Metric) -> Self {
         let log = |m: &Measurement| {
             let log = metric.of(m)?.ln();
             Some(if metric.more_is_better() { -log } else { log })
         };
-        let figures: Vec<(&Measurement, f64)> = run
-            .measurements
-            .iter()
-            .filter(|m| m.workload == workload)
-            .filter_map(|m| Some((m, log(m)?)))
-            .collect();
-        let mut targets: Vec<&str> = figures.iter().map(|(m, _)| m.target.as_str()).collect();
-        let mut rounds: Vec<u32> = figures.iter().map(|(m, _)| m.round).collect();
+        let of_workload = run.measurements.iter().filter(|m| m.workload == workload);
+        Self::new(of_workload.filter_map(|m| Some((m.target.as_str(), m.round, log(m)?, m))))
+    }
+}
+
+/// The metric that leads on a workload.
+pub(crate) fn leading(run: &Run, workload: &str) -> Metric {
+    let known = run.plan.workloads.iter().find(|known| known.name == workload);
+    known.map_or(Metric::LATENCY_MEAN, Metric::leading)
+}
+
+impl<'a, T> Grid<'a, T> {
+    /// Collects targets, rounds, the logarithms of figures and what they are figures of.
+    pub(crate) fn new(figures: impl Iterator<Item = (&'a str, u32, f64, T)>) -> Self {
+        let figures: Vec<_> = figures.collect();
+        let mut targets: Vec<&str> = figures.iter().map(|(target, ..)| *target).collect();
+        let mut rounds: Vec<u32> = figures.iter().map(|(_, round, ..)| *round).collect();
         targets.sort_unstable();
         targets.dedup();
         rounds.sort_unstable();
         rounds.dedup();
-        let place = |m: &Measurement| {
-            Some((targets.binary_search(&m.target.as_str()).ok()?, rounds.binary_search(&m.round).ok()?))
+        let cell = |(target, round, log, of): (&str, u32, f64, T)| {
+            let (target, round) = (targets.binary_search(&target).ok()?, rounds.binary_search(&round).ok()?);
+            Some(Cell { of, target, round, log })
         };
-        let cells = figures
-            .into_iter()
-            .filter_map(|(m, log)| {
-                place(m).map(|(target, round)| Cell { measurement: m, target, round, log })
-            })
-            .collect();
-        Self { cells, targets, rounds, metric }
+        let cells = figures.into_iter().filter_map(cell).collect();
+        Self { cells, targets, rounds }
     }
 
     /// Parts of targets and rounds and what is left, each part being the `middle` of what the other leaves of it, swept until
@@ -188,7 +187,8 @@ pub(super) struct Parts {
 impl Effects {
     /// Fits one workload; `None` for fewer than two rounds, or where no round joins the targets.
     pub fn of(run: &Run, workload: &str) -> Option<Self> {
-        let grid = Grid::leading(run, workload);
+        let metric = leading(run, workload);
+        let grid = Grid::of(run, workload, metric);
         if grid.rounds.len() < 2 || !grid.is_connected() {
             return None;
         }
@@ -203,7 +203,7 @@ impl Effects {
             grid.cells.iter().map(|cell| parts.rounds[cell.round].powi(2)).sum::<f64>() / (b - 1) as f64;
         Some(Self {
             workload: workload.into(),
-            metric: grid.metric,
+            metric,
             rounds: u32::try_from(b).ok()?,
             spread: (squares(&parts.rounds) / (b - 1) as f64).sqrt(),
             furthest: grid.rounds[furthest],
@@ -231,8 +231,8 @@ impl Effects {
 }
 
 /// The line through the rounds' parts, each at the middle of its measurements in the run's order.
-fn drift(grid: &Grid<'_>, parts: &[f64]) -> Option<Drift> {
-    let order = |cell: &Cell| f64::from(cell.measurement.order);
+fn drift(grid: &Grid<'_, &Measurement>, parts: &[f64]) -> Option<Drift> {
+    let order = |cell: &Cell<&Measurement>| f64::from(cell.of.order);
     let places: Vec<f64> = (0..parts.len())
         .map(|round| mean(&grid.cells.iter().filter(|c| c.round == round).map(order).collect::<Vec<_>>()))
         .collect::<Option<_>>()?;

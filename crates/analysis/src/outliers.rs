@@ -6,7 +6,7 @@ use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
-use crate::effects::{Cell, Grid};
+use crate::effects::{Cell, Grid, leading};
 use crate::failed::Failed;
 use crate::figures::is_stream;
 use crate::metric::Metric;
@@ -29,7 +29,7 @@ pub(super) fn outliers(run: &Run) -> Vec<Warning> {
 }
 
 fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
-    let grid = Grid::leading(run, workload);
+    let grid = Grid::of(run, workload, leading(run, workload));
     if grid.rounds.len() < FEWEST_ROUNDS {
         return vec![];
     }
@@ -47,9 +47,9 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
     grid.cells
         .iter()
         .zip(&rest)
-        .filter(|(cell, rest)| rest.abs() > far && !Failed::of(cell.measurement).is_too_many())
+        .filter(|(cell, rest)| rest.abs() > far && !Failed::of(cell.of).is_too_many())
         .map(|(cell, rest)| {
-            let m = cell.measurement;
+            let m = cell.of;
             let figures = in_words(m, *rest);
             Warning {
                 kind: WarningKind::Outlier,
@@ -84,11 +84,12 @@ fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
 }
 
 /// Takes out the deviation that both targets of a round share: the smaller one, if both have the same sign.
-fn without_shared(grid: &Grid<'_>, rest: &[f64]) -> Vec<f64> {
+fn without_shared(grid: &Grid<'_, &Measurement>, rest: &[f64]) -> Vec<f64> {
     let pairs = || grid.cells.iter().zip(rest);
     pairs()
         .map(|(cell, mine)| {
-            let other_target = |other: &Cell| other.round == cell.round && other.target != cell.target;
+            let other_target =
+                |other: &Cell<&Measurement>| other.round == cell.round && other.target != cell.target;
             match pairs().find(|(other, _)| other_target(other)) {
                 Some((_, theirs)) if mine.signum() == theirs.signum() => {
                     mine - mine.abs().min(theirs.abs()).copysign(*mine)

@@ -95,4 +95,4 @@ pub(super) fn with_interval(located: &Located) -> String {
 }
 
 /// Below the tables of rates.
-pub(super) const LEGEND: &str = "Response times count from when each I/O was due. kept: the share of the I/Os due that completed in the windows. -: less than 98% did (the queue only grows), or the rate is far above what it can do.";
+pub(super) const LEGEND: &str = "Response times count from when each I/O was due. kept: the share of the I/Os due in the windows that completed in them, as counted (a random schedule makes a few more or fewer due than the rate says). -: less than 98% did, or the rate is far above what it can do.";

@@ -17,7 +17,7 @@ pub fn outcome(run: &Run, figures: &RunFigures) -> Option<String> {
     let targets = &run.plan.targets;
     let (workload, found) = run.plan.workloads.iter().find_map(|workload| {
         let figure =
-            |target: &str| answer(figures, target, workload).or_else(|| mean(figures, target, workload));
+            |target: &str| answer(figures, target, workload).or_else(|| mean(run, figures, target, workload));
         let found = targets.iter().filter_map(|target| Some((target.name.as_str(), figure(&target.name)?)));
         let found: Vec<(&str, String)> = found.collect();
         (!found.is_empty()).then_some((workload, found))
@@ -45,10 +45,10 @@ fn answer(figures: &RunFigures, target: &str, workload: &Workload) -> Option<Str
 }
 
 /// The mean by the metric that decides on the workload, or by the first that is known, as of other tools' results.
-fn mean(figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
+fn mean(run: &Run, figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
     let headline = Metric::headline(workload);
     [headline].into_iter().chain(Metric::compared()).find_map(|metric| {
-        let words = metric.figure_on(workload, figures.mean(target, &workload.name, metric)?);
+        let words = metric.figure_on(workload, figures.mean(run, target, &workload.name, metric)?);
         Some(match metric {
             metric if metric == Metric::IOPS => format!("{words} IOPS"),
             metric if metric == headline || metric == Metric::BYTES_PER_S => words,

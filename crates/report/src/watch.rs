@@ -4,7 +4,7 @@ pub(super) mod price_comparison;
 pub(super) mod timeouts;
 
 use iotax_analysis::watch::{
-    Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, Sight, Stalled, episodes,
+    Change, Effect, Episode, Gap, Judged, Machine, Price, Recovery, SHORTEST_NS, Sight, Stalled, episodes,
     price_comparisons, prices,
 };
 use iotax_model::Run;
@@ -377,6 +377,15 @@ fn ios(count: u64, is_network: bool) -> String {
         (_, true) => counted(count, "round trip"),
         (_, false) => counted(count, "I/O"),
     }
+}
+
+/// `3.02 s (reads)`; of a gap that began after the event was over, also when: `3.02 s (reads), 5.80 s later`.
+pub(super) fn longest_gap(effect: &Effect<'_>) -> Option<String> {
+    let gap = effect.gap?;
+    let length = format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word());
+    let over = effect.at_ns + effect.duration_ns.unwrap_or(0).max(SHORTEST_NS);
+    let later = gap.at_ns.saturating_sub(effect.at_ns);
+    Some(if gap.at_ns > over { format!("{length}, {} later", human::time(later as f64)) } else { length })
 }
 
 /// `3.25 s`, `at once`, `not within 40.0 s`.

@@ -10,11 +10,12 @@ use serde_json::Value;
 use super::rates::{self, LocatedRate};
 use crate::Grade;
 use crate::Judgement;
+use crate::cell_means::means;
 use crate::cells::Place;
 use crate::cells::place;
 use crate::cells::place_of;
 use crate::figures::is_empty;
-use crate::metric::Metric;
+use crate::metric::{Metric, OverRounds};
 use crate::time::utc;
 use crate::timing::round_time;
 use iotax_model::Run;
@@ -88,7 +89,7 @@ pub struct Account {
     pub workloads: Vec<Workload>,
     /// Its measurements.
     pub figures: Vec<MeasurementFigures>,
-    /// Rates that it located.
+    /// Rates that it looked for.
     pub rates: Vec<LocatedRate>,
     /// True if its rates were placed by what its targets can do, so that another run has others.
     pub has_own_rates: bool,
@@ -185,6 +186,16 @@ impl Account {
     #[must_use]
     pub fn subject(&self, name: &str) -> Option<&Subject> {
         self.subjects.iter().find(|subject| subject.name == name)
+    }
+
+    /// The mean of each target over all rounds, as tables show it; none by a metric whose rounds have no mean of their own.
+    pub(super) fn means(&self, workload: &str, metric: Metric) -> HashMap<&str, f64> {
+        if metric.definition().over_rounds != OverRounds::GeometricMean {
+            return HashMap::new();
+        }
+        let of_workload = self.figures.iter().filter(|f| f.workload == workload);
+        let figures = of_workload.filter_map(|f| Some((f.target.as_str(), f.round, f.of(metric)?)));
+        means(figures, self.source.is_none())
     }
 
     /// A cell's measurements.

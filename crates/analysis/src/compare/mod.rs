@@ -11,6 +11,7 @@ pub mod history;
 mod matching;
 pub mod rates;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use iotax_model::Workload;
@@ -197,7 +198,7 @@ pub struct Cell {
     pub workload: usize,
     /// By what.
     pub metric: Metric,
-    /// Geometric mean over A's rounds.
+    /// A's mean over its rounds, as tables show it.
     pub a: f64,
     /// Over B's.
     pub b: f64,
@@ -326,6 +327,9 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     let paired = a.account.is_same_run(b.account);
     let mut cases = Vec::new();
     for (w, workload) in workloads.iter().enumerate() {
+        let means: HashMap<Metric, _> = Metric::compared()
+            .map(|m| (m, (a.account.means(&workload.a.name, m), b.account.means(&workload.b, m))))
+            .collect();
         for (t, target) in targets.iter().enumerate() {
             let ours: Vec<&MeasurementFigures> = a.account.cell(&target.a, &workload.a.name).collect();
             let theirs: Vec<&MeasurementFigures> = b.account.cell(&target.b, &workload.b).collect();
@@ -337,7 +341,10 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
             ));
             let compares = |metric: &Metric| matching::compares(*metric, &workload.a, alike[t]);
             for metric in Metric::compared().filter(compares) {
-                let case = CellSample::of((t, w, metric), &ours, &theirs, paired, question.baseline);
+                let (a_means, b_means) = &means[&metric];
+                let shown =
+                    a_means.get(target.a.as_str()).copied().zip(b_means.get(target.b.as_str()).copied());
+                let case = CellSample::of((t, w, metric), &ours, &theirs, shown, paired, question.baseline);
                 let asked = question.metrics.contains(&metric)
                     || question.gates.iter().any(|gate| gate.metric == metric);
                 if case.is_none() && asked && !ours.is_empty() && !theirs.is_empty() {
@@ -349,8 +356,9 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     }
     let gates = question.gates.iter().map(|gate| judged(gate, &cases, &missing)).collect();
     decide_all(&mut cases, question.margin);
-    let located = (a.account.rates.as_slice(), b.account.rates.as_slice());
-    let rates = rates::compare(located, &targets, &workloads, question.baseline, question.margin);
+    let (rates, unlocated) =
+        rates::compare((a.account, b.account), &targets, &workloads, question.baseline, question.margin);
+    missing.extend(unlocated);
     Ok(Compared {
         a: a.account.label.clone(),
         b: b.account.label.clone(),
@@ -438,11 +446,12 @@ fn unknown(
 }
 
 impl CellSample {
-    /// Absent without figures on both sides.
+    /// Absent without figures on both sides. `shown` has the means of both sides' cells, where they have one.
     fn of(
         (target, workload, metric): (usize, usize, Metric),
         ours: &[&MeasurementFigures],
         theirs: &[&MeasurementFigures],
+        shown: Option<(f64, f64)>,
         paired: bool,
         baseline: Which,
     ) -> Option<Self> {
@@ -482,7 +491,7 @@ impl CellSample {
         };
         let in_a = spoilt(ours, theirs).map(|why| format!("A: {why}"));
         let withheld = in_a.or_else(|| spoilt(theirs, ours).map(|why| format!("B: {why}")));
-        let (a_mean, b_mean) = (geometric_mean(&a), geometric_mean(&b));
+        let (a_mean, b_mean) = shown.unwrap_or_else(|| (geometric_mean(&a), geometric_mean(&b)));
         let (mean, base) =
             if baseline == Which::A { (b_mean / a_mean, a_mean) } else { (a_mean / b_mean, b_mean) };
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

@@ -12,9 +12,9 @@ use crate::stats::paired::Interval;
 use crate::stats::verdict::Verdict;
 use iotax_model::Run;
 
-use super::{TargetPair, Which, WorkloadPair};
+use super::{Account, Missing, TargetPair, Which, WorkloadPair};
 
-/// A rate that a run located, in I/Os per second.
+/// A rate that a run looked for, in I/Os per second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocatedRate {
     /// The target's name.
@@ -23,8 +23,8 @@ pub struct LocatedRate {
     pub workload: String,
     /// `knee`, or `highest with p99 <= 0.5ms`.
     pub what: String,
-    /// The estimate and its 95% interval.
-    pub rate: Located,
+    /// The estimate and its 95% interval; absent if the run did not locate it.
+    pub rate: Option<Located>,
 }
 
 /// The same rate on both sides.
@@ -57,17 +57,17 @@ pub fn highest(slo: &[String]) -> String {
     format!("highest with {}", slo.join(" and "))
 }
 
-/// The rates that a run located.
+/// The rates that a run looked for.
 #[must_use]
 pub fn of_run(run: &Run) -> Vec<LocatedRate> {
     let mut found = Vec::new();
     let mut add = |target: &str, workload: &str, what: &str, rate: Option<Located>| {
-        found.extend(rate.map(|rate| LocatedRate {
+        found.push(LocatedRate {
             target: target.to_owned(),
             workload: workload.to_owned(),
             what: what.to_owned(),
             rate,
-        }));
+        });
     };
     for curves in curve::curves(run) {
         for curve in &curves.targets {
@@ -85,42 +85,59 @@ pub fn of_run(run: &Run) -> Vec<LocatedRate> {
     found
 }
 
-/// The rates that both sides located, in the order of workloads and targets.
+/// The rates that both sides located, in the order of workloads and targets, and those that one of them did not.
 pub(super) fn compare(
-    (a, b): (&[LocatedRate], &[LocatedRate]),
+    (a, b): (&Account, &Account),
     targets: &[TargetPair],
     workloads: &[WorkloadPair],
     baseline: Which,
     margin: f64,
-) -> Vec<RateCell> {
-    let mut pairs = Vec::new();
+) -> (Vec<RateCell>, Vec<Missing>) {
+    let (mut pairs, mut missing) = (Vec::new(), Vec::new());
     for (w, workload) in workloads.iter().enumerate() {
         for (t, target) in targets.iter().enumerate() {
-            let ours = a.iter().filter(|one| one.target == target.a && one.workload == workload.a.name);
+            let ours = a.rates.iter().filter(|one| one.target == target.a && one.workload == workload.a.name);
             for one in ours {
                 let is_same = |other: &&LocatedRate| {
                     (&other.target, &other.workload, &other.what) == (&target.b, &workload.b, &one.what)
                 };
-                pairs.extend(b.iter().find(is_same).map(|other| (t, w, one, other)));
+                let Some(other) = b.rates.iter().find(is_same) else { continue };
+                match (one.rate, other.rate) {
+                    (Some(rate), Some(their)) => pairs.push((t, w, &one.what, rate, their)),
+                    (None, _) => missing.push(unlocated(Which::A, a, one)),
+                    (Some(_), None) => missing.push(unlocated(Which::B, b, other)),
+                }
             }
         }
     }
     let alpha = ALPHA / pairs.len().max(1) as f64;
-    let cell = |(target, workload, one, other): &(usize, usize, &LocatedRate, &LocatedRate)| {
-        let (under, over) = if baseline == Which::A { (one, other) } else { (other, one) };
-        let (ratio, interval) = ratio(&over.rate, &under.rate, alpha);
+    let cell = |(target, workload, what, a, b): (usize, usize, &String, Located, Located)| {
+        let (under, over) = if baseline == Which::A { (a, b) } else { (b, a) };
+        let (ratio, interval) = ratio(&over, &under, alpha);
         RateCell {
-            target: *target,
-            workload: *workload,
-            what: one.what.clone(),
-            a: one.rate.at,
-            b: other.rate.at,
+            target,
+            workload,
+            what: what.clone(),
+            a: a.at,
+            b: b.at,
             ratio,
             interval,
             verdict: verdict(interval, margin),
         }
     };
-    pairs.iter().map(cell).collect()
+    (pairs.into_iter().map(cell).collect(), missing)
+}
+
+/// A rate that one side looked for and did not locate.
+fn unlocated(side: Which, account: &Account, rate: &LocatedRate) -> Missing {
+    let LocatedRate { target, workload, what, .. } = rate;
+    Missing {
+        side,
+        target: Some(target.clone()),
+        workload: Some(workload.clone()),
+        metric: None,
+        reason: format!("{what} of {target} on {workload} was not located in {}", account.label),
+    }
 }
 
 /// One estimate over another, and its interval at this level.

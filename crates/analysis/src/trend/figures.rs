@@ -6,6 +6,7 @@ use iotax_model::Run;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{self, Found};
+use crate::cell_means::means;
 use crate::checks;
 use crate::metric::Metric;
 use crate::watch;
@@ -100,11 +101,18 @@ impl RunFigures {
         Self { metrics, cells, answers: Vec::new() }
     }
 
-    /// The geometric mean of a cell over its rounds; absent if none is usable.
+    /// The mean of a cell over all rounds of its run, as tables show it; absent if none is usable.
     #[must_use]
-    pub fn mean(&self, target: &str, workload: &str, metric: Metric) -> Option<f64> {
-        let logs = self.logs(target, workload, metric);
-        (!logs.is_empty()).then(|| (logs.values().sum::<f64>() / logs.len() as f64).exp())
+    pub fn mean(&self, run: &Run, target: &str, workload: &str, metric: Metric) -> Option<f64> {
+        let column = self.metrics.iter().position(|known| known == metric.word())?;
+        let of_workload = self.cells.iter().filter(|cell| cell.workload == workload);
+        let figures = of_workload.flat_map(|cell| {
+            let figure = move |(round, values): &(u32, Vec<Option<f64>>)| {
+                Some((cell.target.as_str(), *round, (*values.get(column)?)?))
+            };
+            cell.rounds.iter().filter_map(figure)
+        });
+        means(figures, run.source.is_none()).get(target).copied()
     }
 
     /// A cell's logarithms by a metric in the order of the rounds, so that their sum is always the same.

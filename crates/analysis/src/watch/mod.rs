@@ -12,7 +12,7 @@ use iotax_model::record::{Happened, Measurement, Occurrence, Sample, Source, Sto
 use iotax_model::units::human;
 
 pub use clock::{Gap, Stalled};
-pub use price::{Change, Price, prices};
+pub use price::{Change, Price, SHORTEST_NS, prices};
 pub use price_comparison::{EventFigure, PriceComparison, price_comparisons};
 pub use recovery::{Recovery, Unknown};
 pub use stall::{Machine, Origin, Sight};

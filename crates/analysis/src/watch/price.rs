@@ -13,8 +13,8 @@ use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate, median};
 use iotax_model::Run;
 
-/// The shortest time that is held against the control.
-const SHORTEST_NS: u64 = 1_000_000_000;
+/// The shortest time that counts as an event's own, and that is held against the control.
+pub const SHORTEST_NS: u64 = 1_000_000_000;
 
 /// What an event costs one load on one target.
 #[derive(Debug, Clone, PartialEq)]

@@ -34,13 +34,13 @@ enum Said {
     Withheld,
 }
 
-/// The lines, in the order of the ladder; where no layer tells two targets apart, each target against the baseline.
+/// The lines, in the order of the ladder; then each target that no layer leads to, against the baseline.
 pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
-    if !judgement.edges.is_empty() {
-        return along(run, &judgement.edges, |workload, edge, metric| judgement.step(workload, edge, metric));
-    }
+    let mut lines =
+        along(run, &judgement.edges, |workload, edge, metric| judgement.step(workload, edge, metric));
     let baseline = &run.plan.baseline;
-    let others = run.plan.targets.iter().filter(|target| target.name != *baseline);
+    let is_reached = |target: &TargetSpec| judgement.edges.iter().any(|edge| edge.to == target.name);
+    let others = run.plan.targets.iter().filter(|target| target.name != *baseline && !is_reached(target));
     let pair = |target: &TargetSpec| Edge {
         from: baseline.clone(),
         to: target.name.clone(),
@@ -48,10 +48,12 @@ pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     };
     let pairs: Vec<Edge> = others.map(pair).collect();
     // The table says of many what lines would.
-    if pairs.len() > MOST_PAIRS {
-        return Vec::new();
+    if pairs.len() <= MOST_PAIRS {
+        lines.extend(along(run, &pairs, |workload, pair, metric| {
+            judgement.comparison(workload, &pair.to, metric)
+        }));
     }
-    along(run, &pairs, |workload, pair, metric| judgement.comparison(workload, &pair.to, metric))
+    lines
 }
 
 /// The most targets that no layer tells apart that have lines of their own.

@@ -4,8 +4,8 @@ use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
 use crate::watch::{
     LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, from_to, gap_from_to, heading, heading_of_all,
-    is_repeated, is_side_by_side, price_comparison, recovery, recovery_of_price, sentences, side_by_side,
-    sights, summary, timeouts, verdict, verdicts_of_all,
+    is_repeated, is_side_by_side, longest_gap, price_comparison, recovery, recovery_of_price, sentences,
+    side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::watch::{
     Effect, Episode, Price, PriceComparison, SeenEvent, episodes, price_comparisons, prices,
@@ -159,8 +159,8 @@ fn events(episode: &Episode<'_>) -> Grid {
 fn event(episode: &Episode<'_>, effect: &Effect<'_>) -> [String; 6] {
     let time = |ns: Option<u64>| or_unknown(ns.map(|ns| ns as f64), human::time);
     let is_begun = effect.is_mark || effect.duration_ns.is_some();
-    let gap = match effect.gap {
-        Some(gap) => format!("{} ({})", human::time(gap.duration_ns as f64), gap.of.word()),
+    let gap = match longest_gap(effect) {
+        Some(gap) => gap,
         None if episode.gaps.is_some() && is_begun => "none".into(),
         None => UNKNOWN.into(),
     };

@@ -7,8 +7,8 @@ use super::chart::{Axis, Cell, Chart, ChartId, Panel, Plot, Unit};
 use crate::figure::{UNKNOWN, change_with};
 use crate::watch::{
     LEGEND, PRICES, SIDE_BY_SIDE, SIGHTS, failures, from_to, gap_from_to, heading, heading_of_all,
-    is_repeated, is_side_by_side, price_comparison, recovery, recovery_of_price, sentences, side_by_side,
-    sights, summary, timeouts, verdict, verdicts_of_all,
+    is_repeated, is_side_by_side, longest_gap, price_comparison, recovery, recovery_of_price, sentences,
+    side_by_side, sights, summary, timeouts, verdict, verdicts_of_all,
 };
 use iotax_analysis::watch::{Change, Episode, Price, PriceComparison, episodes, price_comparisons, prices};
 use iotax_model::Run;
@@ -153,7 +153,7 @@ fn events(episode: &Episode<'_>) -> Markup {
                                 td { (time(Some(effect.at_ns))) }
                                 td { @if effect.is_mark { "mark" } @else if effect.duration_ns.is_none() { "not begun" } @else { (time(effect.duration_ns)) } }
                                 td { (effect.failed) }
-                                td { @if let Some(gap) = effect.gap { (time(Some(gap.duration_ns))) " (" (gap.of.word()) ")" } }
+                                td { (longest_gap(effect).unwrap_or_default()) }
                                 td { (recovery(effect)) }
                             }
                         }

@@ -159,23 +159,28 @@ fn part<T: DeserializeOwned>(document: &mut Value, key: &str) -> Result<T, ReadE
     })
 }
 
-/// The rates that curves and answers locate.
+/// The rates that curves and answers looked for.
 fn rates(curves: Vec<ReadCurve>, answers: Vec<ReadAnswer>) -> Vec<LocatedRate> {
-    let located = |at, low: Option<f64>, high: Option<f64>| Located {
-        at,
-        interval: low.zip(high).map(|(low, high)| Interval { low, high }),
+    let located = |at: f64, low: Option<f64>, high: Option<f64>| {
+        let interval = low.zip(high).map(|(low, high)| Interval { low, high });
+        (at > 0.0).then_some(Located { at, interval })
     };
-    let knees = curves.into_iter().filter_map(|curve| {
-        let ReadRate { estimate, low, high } = curve.knee?.power?;
-        let (target, workload, what) = (curve.target, curve.workload, rates::KNEE.to_owned());
-        Some(LocatedRate { target, workload, what, rate: located(estimate, low, high) })
+    let knees = curves.into_iter().map(|curve| {
+        let power = curve.knee.and_then(|knee| knee.power);
+        LocatedRate {
+            target: curve.target,
+            workload: curve.workload,
+            what: rates::KNEE.to_owned(),
+            rate: power.and_then(|rate| located(rate.estimate, rate.low, rate.high)),
+        }
     });
-    let highest = answers.into_iter().filter_map(|answer| {
-        let rate = located(answer.rate?, answer.low, answer.high);
-        let what = rates::highest(&answer.slo);
-        Some(LocatedRate { target: answer.target, workload: answer.workload, what, rate })
+    let highest = answers.into_iter().map(|answer| LocatedRate {
+        target: answer.target,
+        workload: answer.workload,
+        what: rates::highest(&answer.slo),
+        rate: answer.rate.and_then(|rate| located(rate, answer.low, answer.high)),
     });
-    knees.chain(highest).filter(|one| one.rate.at > 0.0).collect()
+    knees.chain(highest).collect()
 }
 
 fn figures(measured: Measured) -> Result<MeasurementFigures, ReadError> {
