@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use iotax_analysis::compare::{Account, compare};
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::trend::RunFigures;
 use iotax_analysis::{Comparison, Judgement, Metric, SequentialState, Stopped};
 use iotax_model::Run;
 use iotax_model::RunState;
@@ -13,6 +15,7 @@ use iotax_model::{Cell, Warning, WarningKind};
 use iotax_report::document;
 use iotax_report::terminal::set;
 
+use crate::compare::{question, side};
 use crate::conclusions::sentences;
 use crate::synthetic::{HOST, Truth, run};
 
@@ -100,6 +103,16 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     assert_eq!(count("host-file"), count("vm-raw"), "the baseline stays while anything is open");
     assert!(count("vm-device") < count("vm-raw"));
     assert_eq!((standing.stopped, standing.rounds()), (Some(Stopped::MaxRounds), 20));
+    // Its rounds are others than the baseline's, and its mean is that over all of them wherever it is shown.
+    let shown = judgement.summary(QD1, "vm-device").and_then(|cell| cell.of(Metric::IOPS)).expect("measured");
+    let listed = RunFigures::all(&done).mean(&done, "vm-device", QD1, Metric::IOPS).expect("measured");
+    let account = Account::of(&done, &judgement);
+    let [host, device] = ["host-file", "vm-device"].map(|name| side(&account, Some(name)));
+    let compared = compare(&host, &device, &question()).expect("two targets");
+    let cell = compared.cell(0, 0, Metric::IOPS).expect("compared");
+    for elsewhere in [listed, cell.b] {
+        assert!((elsewhere / shown - 1.0).abs() < 1e-9, "{elsewhere} and {shown}");
+    }
     // Rounds left out on purpose are not missing.
     assert_eq!(judgement.warnings.iter().filter(|w| w.kind == WarningKind::Incomplete).count(), 0);
     let said = sentences(&done).join("\n");

@@ -184,10 +184,10 @@ const fn rank(kind: WarningKind) -> u8 {
         | WarningKind::CannotSustain
         | WarningKind::CpuBound
         | WarningKind::LinkBound
-        | WarningKind::Throttled => 4,
+        | WarningKind::Throttled
+        | WarningKind::Loss => 4,
         WarningKind::CacheKept | WarningKind::Extended | WarningKind::Offloads => 5,
         WarningKind::OtherLoad
-        | WarningKind::Loss
         | WarningKind::Gap
         | WarningKind::Retransmits
         | WarningKind::Unsteady
