@@ -189,13 +189,13 @@ impl Walk<'_> {
 /// Precedes the source of a filesystem.
 const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
 
-/// The layers below files in a directory: up to its filesystem.
+/// The layers below a target's directory, up to its filesystem, of all of the target's. `made` is how many filesystems above it are its own.
 #[must_use]
-pub fn beneath_directory(layers: &[Layer]) -> &[Layer] {
-    let above = [LayerKind::Image, LayerKind::Snapshot, LayerKind::Export, LayerKind::Bus, LayerKind::Guest];
-    let host = layers.iter().position(|layer| above.contains(&layer.kind)).unwrap_or(layers.len());
-    let filesystem = layers[..host].iter().rposition(|layer| layer.kind == LayerKind::Filesystem);
-    filesystem.map_or(&[], |top| &layers[..=top])
+pub fn beneath_directory(layers: &[Layer], made: usize) -> &[Layer] {
+    let is_guest = |layer: &Layer| layer.kind == LayerKind::Guest;
+    let host = &layers[..layers.iter().position(is_guest).unwrap_or(layers.len())];
+    let mut from_above = (0..host.len()).rev().filter(|at| host[*at].kind == LayerKind::Filesystem);
+    from_above.nth(made).map_or(&[], |top| &host[..=top])
 }
 
 /// The identity of layers, without what changes on a reboot or remount.
@@ -250,16 +250,16 @@ mod tests {
     fn what_is_made_in_a_directory_and_in_its_guest_is_not_beneath_it() {
         let mut all = layers("loop0", "/a/image", "/mnt, rw");
         let below = all.clone();
-        for (kind, name) in [
-            (LayerKind::File, "new"),
-            (LayerKind::Image, "raw"),
-            (LayerKind::Guest, "guest"),
-            (LayerKind::Filesystem, "xfs"),
+        for (kind, name, made) in [
+            (LayerKind::File, "new", 0),
+            (LayerKind::Filesystem, "overlay", 1),
+            (LayerKind::Image, "raw", 1),
+            (LayerKind::Guest, "guest", 1),
+            (LayerKind::Filesystem, "xfs", 1),
         ] {
-            assert_eq!(beneath_directory(&all), below);
             all.push(Layer::new(kind, name, ""));
+            assert_eq!(beneath_directory(&all, made), below);
         }
-        assert_eq!(beneath_directory(&all), below);
-        assert!(beneath_directory(&all[..1]).is_empty());
+        assert!(beneath_directory(&all[..1], 0).is_empty());
     }
 }

@@ -346,15 +346,19 @@ fn processes(earlier: &Snapshot, later: &Snapshot, per: Per) -> Vec<ProcessRates
     let before: HashMap<u32, &Process> =
         earlier.processes.iter().map(|process| (process.pid, process)).collect();
     let rates = |process: &Process| {
-        let (a, b) = (before.get(&process.pid)?.io, process.io);
+        let earlier = before.get(&process.pid)?;
+        let (a, b) = (earlier.io, process.io);
+        // What it did itself cannot be told from what a child did that has ended, over the child's whole life.
+        let is_its_own = earlier.children_faults == process.children_faults;
+        let second = |a, b| per.second(a, b).filter(|_| is_its_own);
         (a != b).then(|| ProcessRates {
             pid: process.pid,
             name: process.name.clone(),
             cgroup: process.cgroup.clone(),
-            read_bytes_per_s: per.second(a.read_bytes, b.read_bytes),
-            write_bytes_per_s: per.second(a.write_bytes, b.write_bytes),
-            read_calls_per_s: per.second(a.read_calls, b.read_calls),
-            write_calls_per_s: per.second(a.write_calls, b.write_calls),
+            read_bytes_per_s: second(a.read_bytes, b.read_bytes),
+            write_bytes_per_s: second(a.write_bytes, b.write_bytes),
+            read_calls_per_s: second(a.read_calls, b.read_calls),
+            write_calls_per_s: second(a.write_calls, b.write_calls),
         })
     };
     let mut all: Vec<ProcessRates> = later.processes.iter().filter_map(rates).collect();

@@ -142,8 +142,10 @@ pub struct Process {
     pub name: String,
     /// Its control group, relative to the hierarchy's root.
     pub cgroup: Option<String>,
-    /// Its counters.
+    /// Its counters, to which the kernel adds those of each child that has ended and that it has waited for.
     pub io: ProcessIo,
+    /// Page faults of those children, which tell that there was one.
+    pub children_faults: u64,
 }
 
 /// I/O of a process since its start (proc_pid_io(5)).

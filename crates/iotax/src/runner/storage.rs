@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use iotax_model::plan::Plan;
 use iotax_model::record::TargetRecord;
-use iotax_model::target::{BottomLocation, Layer, LayerKind, TargetSpec};
+use iotax_model::target::{BottomLocation, Layer, LayerInterface, LayerKind, PlannedLayer, TargetSpec};
 use iotax_testbed::stack;
 
 use super::target::Target;
@@ -42,10 +42,14 @@ pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::
                 path.display()
             );
         }
-        let then = stack::beneath_directory(&record.layers);
+        let makes_directory = |layer: &&PlannedLayer| layer.kind().offers() == LayerInterface::Directory;
+        let made = spec.stack.layers().iter().filter(makes_directory).count();
+        let then = stack::beneath_directory(&record.layers, made);
         let now = below(&directory).with_context(|| format!("target {:?}", spec.name))?;
+        let was = |layers| stack::identity(layers).eq(stack::identity(&now));
+        // Of a target that was not built yet only what is below is on record.
         anyhow::ensure!(
-            then.is_empty() || stack::identity(then).eq(stack::identity(&now)),
+            then.is_empty() || was(then) || was(&record.layers),
             "target {:?}: {} was on {} when the run was begun, and is on {} now; mount what was there and resume again, or \
              begin a new run",
             spec.name,

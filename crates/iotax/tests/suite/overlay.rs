@@ -26,7 +26,7 @@ fn a_file_in_an_overlay_is_measured_with_what_lies_beneath() {
 }
 
 #[test]
-fn a_rung_of_a_ladder_is_one_by_name_and_a_killed_one_is_cleaned() {
+fn a_rung_of_a_ladder_is_one_by_name_and_a_killed_one_is_cleaned_and_resumed() {
     if !rustix::process::geteuid().is_root() {
         skip!("only root mounts an overlay");
     }
@@ -44,5 +44,8 @@ fn a_rung_of_a_ladder_is_one_by_name_and_a_killed_one_is_cleaned() {
     let clean = lab.run(&["clean"]);
     assert!(clean.status.success(), "{}{}", text(&clean.stdout), text(&clean.stderr));
     assert!(text(&clean.stdout).contains("overlay"), "{}", text(&clean.stdout));
+    lab.assert_nothing_left();
+    let resumed = lab.json(&["resume", "2", "--yes", "--json", "-"]);
+    assert_eq!(resumed["run"]["state"], "complete", "{}", resumed["run"]);
     lab.assert_nothing_left();
 }

@@ -12,6 +12,10 @@ use crate::raw::{Process, ProcessIo};
 
 /// Bytes of /proc/PID/io: seven lines of a name and a number.
 const LONGEST: usize = 512;
+/// Attempts to read counters between which no child is waited for.
+const TRIES: u32 = 3;
+/// Place of `cminflt` behind the name in /proc/PID/stat (proc_pid_stat(5)).
+const CHILDREN_FAULTS: usize = 8;
 
 /// All processes of a machine.
 #[derive(Debug)]
@@ -66,20 +70,40 @@ impl Processes {
         if io != known.process.io {
             // It may have become another program since.
             (known.process.name, known.process.cgroup) = self.names(pid)?;
-            known.process.io = io;
+            (known.process.io, known.process.children_faults) = self.counters(pid, file)?;
         }
         Some(known)
     }
 
+    /// Its counters, and the faults of children whose counters are in them; `None` if it has ended.
+    fn counters(&self, pid: u32, file: &File) -> Option<(ProcessIo, u64)> {
+        let stat = self.directory(pid).join("stat");
+        let faults = || children_faults(&fs::read_to_string(&stat).ok()?);
+        let (mut io, mut before) = (ProcessIo::default(), faults()?);
+        // A child may be waited for in between.
+        for _ in 0..TRIES {
+            io = read(file).ok()?;
+            let after = faults()?;
+            if std::mem::replace(&mut before, after) == after {
+                break;
+            }
+        }
+        Some((io, before))
+    }
+
     fn open(&self, pid: u32) -> Option<Known> {
-        let opened = File::open(self.directory(pid).join("io")).and_then(|file| Ok((read(&file)?, file)));
-        let (io, file) = match opened {
-            Ok((io, file)) => (io, Some(file)),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => (ProcessIo::default(), None),
+        let opened = File::open(self.directory(pid).join("io")).and_then(|file| read(&file).map(|_| file));
+        let file = match opened {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
             Err(_) => return None,
         };
+        let (io, children_faults) = match &file {
+            Some(file) => self.counters(pid, file)?,
+            None => Default::default(),
+        };
         let (name, cgroup) = self.names(pid)?;
-        Some(Known { file, process: Process { pid, name, cgroup, io } })
+        Some(Known { file, process: Process { pid, name, cgroup, io, children_faults } })
     }
 
     fn directory(&self, pid: u32) -> PathBuf {
@@ -109,6 +133,11 @@ fn read(file: &File) -> io::Result<ProcessIo> {
     let length = file.read_at(&mut text, 0)?;
     let text = String::from_utf8_lossy(&text[..length]);
     parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn children_faults(stat: &str) -> Option<u64> {
+    // A name may hold anything, a parenthesis too.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(CHILDREN_FAULTS)?.parse().ok()
 }
 
 fn parse(text: &str) -> Option<ProcessIo> {

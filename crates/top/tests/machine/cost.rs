@@ -30,6 +30,10 @@ fn host() -> String {
         let _ = writeln!(text, "proc/{pid}/comm = {name}\nproc/{pid}/cgroup = 0::/{group}/{pid}");
         let _ = writeln!(
             text,
+            "proc/{pid}/stat = {pid} ({name}) S 1 {pid} {pid} 0 -1 4194304 90 0 0 0 1 1 0 0 20 0 1 0 5"
+        );
+        let _ = writeln!(
+            text,
             "proc/{pid}/io = rchar: 1\\nwchar: 2\\nsyscr: 1000\\nsyscw: 10\\nread_bytes: 4096\\nwrite_bytes: 0\\ncancelled_write_bytes: 0"
         );
         if pid <= GUESTS {

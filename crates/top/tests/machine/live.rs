@@ -13,6 +13,7 @@ use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::{program, require};
 use iotax_top::buckets;
 use iotax_top::collect::{Collector, Options};
+use iotax_top::rates;
 use iotax_top::raw::{Device, Direction, PercentileSource, Snapshot};
 use rustix::fs::OFlags;
 
@@ -234,4 +235,21 @@ fn a_guest_of_qemu_is_found_and_its_disk_is_counted() {
     assert_eq!((counted.path.as_deref(), counted.writes), (Some(disk.as_str()), 0));
     let is_named = |remark: &String| remark.starts_with(&missing.display().to_string());
     assert!(read.remarks.iter().any(is_named), "{:?}", read.remarks);
+}
+
+#[test]
+fn what_a_child_did_in_all_its_life_is_no_rate_of_its_parent() {
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    let options = Options { root: "/".into(), percentiles: false, qmp: Vec::new() };
+    let mut collector = Collector::new(&options, &Interrupt::default());
+    let earlier = collector.snapshot();
+    let to = format!("of={}", file.path().display());
+    let written =
+        Command::new("dd").args(["if=/dev/zero", &to, "bs=1M", "count=4"]).output().expect("dd runs");
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let frame = rates::between(&earlier, &collector.snapshot()).expect("time passed");
+    let ours = frame.processes.iter().find(|process| process.pid == std::process::id()).expect("it read");
+    let rates =
+        [ours.read_bytes_per_s, ours.write_bytes_per_s, ours.read_calls_per_s, ours.write_calls_per_s];
+    assert_eq!(rates, [None; 4]);
 }
