@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use iotax_testkit::require;
 
-use crate::lab::{Lab, start_until, text};
+use crate::lab::{Lab, OtherUser, start_until, text};
 
 const QUICK: [&str; 4] = ["--size", "4m", "--ramp-time", "0s"];
 
@@ -65,17 +65,9 @@ fn runs_of_two_users_on_one_disk_are_told_of_one_another() {
     if stack.disks.is_empty() {
         iotax_testkit::skip!("{} is on no block device", lab.work().display());
     }
-    // What belongs to the other user, next to the lab.
-    let theirs = tempfile::tempdir_in(lab.path("").parent().expect("a directory")).expect("directory");
-    let at = |name: &str| theirs.path().join(name);
-    fs::copy(lab.iotax().get_program(), at("iotax")).expect("copied");
-    std::os::unix::fs::chown(theirs.path(), Some(65534), Some(65534)).expect("root may");
-    let mut first = Command::new("setpriv");
-    first.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(at("iotax"));
-    first.args(bench("first", "6s")).current_dir(theirs.path()).env("HOME", theirs.path());
-    for variable in ["XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
-        first.env_remove(variable);
-    }
+    let user = OtherUser::beside(&lab);
+    let mut first = user.iotax();
+    first.args(bench("first", "6s"));
     first.stdout(Stdio::null()).stderr(fs::File::create(lab.path("first")).expect("a file"));
     let mut first = first.spawn().expect("setpriv starts");
     let said = || fs::read_to_string(lab.path("first")).unwrap_or_default();

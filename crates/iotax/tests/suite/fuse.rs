@@ -10,7 +10,7 @@ use std::time::Duration;
 use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{Lab, assert_valid, start_until, text};
+use crate::lab::{Lab, OtherUser, assert_valid, start_until, text};
 
 /// A plan of targets by their lines.
 pub(crate) fn plan(lab: &Lab, stacks: &[(&str, &str)], workloads: &str) -> String {
@@ -51,6 +51,39 @@ fn every_format_is_read_and_written_and_leaves_nothing() {
         assert!(layers(&json, format).ends_with(&[format, "FUSE export"]), "{:?}", layers(&json, format));
     }
     lab.assert_nothing_left();
+}
+
+#[test]
+fn a_user_without_privileges_measures_through_qemu() {
+    require!(root);
+    require!(program "qemu-storage-daemon", "fusermount3", "setpriv");
+    let lab = Lab::new();
+    let user = OtherUser::beside(&lab);
+    let work = user.path("work");
+    let stacks = ["raw file", "qcow2 file > virtio", "qcow2 file > fuse", "raw file > nbd > virtio"];
+    let lines = stacks.map(|stack| format!("{} > {stack}", work.display()));
+    let stacks: Vec<(&str, &str)> =
+        ["a", "b", "c", "d"].into_iter().zip(lines.iter().map(String::as_str)).collect();
+    let plan = plan(&lab, &stacks, MIXED);
+    fs::copy(plan, user.path("plan.toml")).expect("copied");
+    fs::create_dir(&work).expect("made");
+    std::os::unix::fs::chown(&work, Some(65534), Some(65534)).expect("root may");
+    let output =
+        user.iotax().args(["run", "plan.toml", "--yes", "--json", "-"]).output().expect("setpriv starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_valid(&json);
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert_eq!(measurements.len(), 2 * stacks.len());
+    for measurement in measurements {
+        assert!(measurement["write"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    for left in [&work, &user.path(".local/state/iotax/undo")] {
+        let entries: Vec<_> =
+            fs::read_dir(left).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        assert_eq!(entries, Vec::<std::path::PathBuf>::new());
+    }
 }
 
 /// A filesystem in a file, an image on that, its export as a disk: layers in an order of the plan's own.

@@ -15,6 +15,36 @@ pub(crate) struct Lab {
     scratch: TempDir,
 }
 
+/// A user without privileges, with a home next to a lab, the binary in it.
+pub(crate) struct OtherUser {
+    home: TempDir,
+}
+
+impl OtherUser {
+    /// Only root can make one.
+    pub(crate) fn beside(lab: &Lab) -> Self {
+        let home = TempDir::new_in(lab.path("").parent().expect("a directory")).expect("a home");
+        std::fs::copy(lab.iotax().get_program(), home.path().join("iotax")).expect("copied");
+        std::os::unix::fs::chown(home.path(), Some(65534), Some(65534)).expect("root may");
+        Self { home }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// The binary under test, started by the user.
+    pub(crate) fn iotax(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(self.path("iotax"));
+        command.current_dir(self.home.path()).env("HOME", self.home.path());
+        for variable in ["XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+}
+
 impl Lab {
     /// A lab for a test of `alone`, which `.config/nextest.toml` gives the machine to itself. What this thread starts comes before
     /// whatever else the machine does, where that is permitted.
