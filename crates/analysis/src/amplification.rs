@@ -52,10 +52,6 @@ pub struct Level {
 /// The I/O of one cell at each layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IoAmplification {
-    /// The workload's name.
-    pub workload: String,
-    /// The target's name.
-    pub target: String,
     /// Layers from the program down; at least two.
     pub levels: Vec<Level>,
 }
@@ -63,12 +59,7 @@ pub struct IoAmplification {
 impl IoAmplification {
     /// Computes it from one cell's measurements; `None` if only the program counted, if the program did no I/O, or if a neighbour
     /// ran, whose I/O the layers below count too. A layer that was not seen in every measurement is left out.
-    pub fn of(
-        workload: &str,
-        target: &str,
-        record: Option<&TargetRecord>,
-        measurements: &[&Measurement],
-    ) -> Option<Self> {
+    pub fn of(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Option<Self> {
         let moves_nothing = |m: &&Measurement| m.outcome.ioengine.is_some_and(|engine| !engine.moves_data());
         if measurements.iter().any(|m| m.neighbour.is_some() || moves_nothing(m)) {
             return None;
@@ -87,7 +78,7 @@ impl IoAmplification {
             }
             found.push(level);
         }
-        (found.len() > 1).then(|| Self { workload: workload.into(), target: target.into(), levels: found })
+        (found.len() > 1).then(|| Self { levels: found })
     }
 }
 
@@ -264,7 +255,7 @@ mod tests {
         ]));
         let record =
             record(&[(LayerKind::Device, "vdb"), (LayerKind::Device, "vdc"), (LayerKind::Dm, "dm-0")]);
-        let flow = IoAmplification::of("w", "t", Some(&record), &[&m, &m]).expect("seen");
+        let flow = IoAmplification::of(Some(&record), &[&m, &m]).expect("seen");
         let names: Vec<&str> = flow.levels.iter().map(|level| level.name.as_str()).collect();
         assert_eq!(names, ["program", "vda in the guest", "QEMU", "dm-0", "vdb + vdc"]);
         let ratios: Vec<_> = flow.levels.iter().map(|l| (l.read.ios_ratio, l.read.bytes_ratio)).collect();
@@ -281,10 +272,10 @@ mod tests {
         let both = [("vdb", reads(1, 4096, 1.0)), ("vdb1", reads(1, 4096, 1.0))];
         let seen = Measurement { host: Some(on(&both)), ..measurement(1, 4096) };
         let unseen = measurement(1, 4096);
-        let flow = IoAmplification::of("w", "t", Some(&record), &[&seen]).expect("seen");
+        let flow = IoAmplification::of(Some(&record), &[&seen]).expect("seen");
         assert_eq!(flow.levels.len(), 2, "a partition is not listed next to its device");
-        assert_eq!(IoAmplification::of("w", "t", Some(&record), &[&seen, &unseen]), None);
-        assert_eq!(IoAmplification::of("w", "t", Some(&record), &[]), None);
+        assert_eq!(IoAmplification::of(Some(&record), &[&seen, &unseen]), None);
+        assert_eq!(IoAmplification::of(Some(&record), &[]), None);
     }
 
     #[test]
@@ -296,7 +287,7 @@ mod tests {
         let share = Share { name: "loud".into(), duration_ns: 1, tallies: Tallies::default() };
         let with_neighbour = Measurement { neighbour: Some(share), ..seen.clone() };
         for (m, is_known) in [(&seen, true), (&null, false), (&with_neighbour, false)] {
-            assert_eq!(IoAmplification::of("w", "t", Some(&disks), &[&seen, m]).is_some(), is_known);
+            assert_eq!(IoAmplification::of(Some(&disks), &[&seen, m]).is_some(), is_known);
         }
     }
 
@@ -304,8 +295,7 @@ mod tests {
     fn a_wait_that_both_directions_share_is_neithers() {
         let disk = DiskActivity { writes: 3, write_bytes: 3, ..reads(1, 1, 5.0) };
         let m = Measurement { host: Some(on(&[("vdb", disk)])), ..measurement(1, 1) };
-        let flow =
-            IoAmplification::of("w", "t", Some(&record(&[(LayerKind::Device, "vdb")])), &[&m]).expect("seen");
+        let flow = IoAmplification::of(Some(&record(&[(LayerKind::Device, "vdb")])), &[&m]).expect("seen");
         assert_eq!((flow.levels[1].read.wait_ns, flow.levels[1].write.wait_ns), (None, None));
         assert_eq!(flow.levels[1].write.ios_ratio, None, "nobody asked for writes");
     }

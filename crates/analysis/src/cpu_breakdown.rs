@@ -104,10 +104,6 @@ impl Role {
 /// The host's CPU time per I/O of one cell, by role.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuByRole {
-    /// The workload's name.
-    pub workload: String,
-    /// The target's name.
-    pub target: String,
     /// Nanoseconds per I/O of the roles that were observed: medians over the rounds, in proportion so that together they are the cell's CPU
     /// time per I/O where that is known.
     pub roles: Vec<(Role, f64)>,
@@ -160,8 +156,6 @@ impl CpuByRole {
             })
         };
         Some(Self {
-            workload: workload.into(),
-            target: spec.name.clone(),
             roles,
             per_gib: gibs,
             steal: inside(&|cpu| cpu.steal_ns),

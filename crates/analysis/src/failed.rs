@@ -1,5 +1,7 @@
 //! I/Os that failed, and the cells whose measurements failed with them.
 
+use std::collections::HashMap;
+
 use iotax_model::record::Measurement;
 use iotax_model::{Warning, WarningKind};
 
@@ -53,10 +55,6 @@ impl Failed {
 /// A cell with failed measurements: I/Os failed, it ended early, or nothing completed in more than a few.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The workload's name.
-    pub workload: String,
-    /// The target's name.
-    pub target: String,
     /// Number of its measurements that failed.
     pub measurements: u32,
     /// I/Os of all its measurements.
@@ -65,13 +63,13 @@ pub struct Failure {
     pub reason: String,
 }
 
-/// The cells in which measurements failed, in the order of the findings.
-pub(super) fn failures(run: &Run, findings: &[Finding]) -> Vec<Failure> {
+/// The cells in which measurements failed, by workload and target.
+pub(super) fn failures<'a>(run: &Run, findings: &'a [Finding]) -> HashMap<(&'a str, &'a str), Failure> {
+    let mut failures: HashMap<_, Failure> = HashMap::new();
     // Failed I/Os are what a watch tells of.
     if run.plan.watch().is_some() {
-        return Vec::new();
+        return failures;
     }
-    let mut failures: Vec<Failure> = Vec::new();
     let mut known = Vec::new();
     for warning in findings.iter().filter(|finding| is_failure(finding)).map(|finding| &finding.warning) {
         let Some(place @ (target, workload, round)) = place_of(warning) else { continue };
@@ -80,10 +78,8 @@ pub(super) fn failures(run: &Run, findings: &[Finding]) -> Vec<Failure> {
             continue;
         }
         known.push(place);
-        match failures.iter_mut().find(|f| f.target == target && f.workload == workload) {
-            Some(failure) => failure.measurements += 1,
-            None => failures.push(failure(run, target, workload, warning)),
-        }
+        let new = || failure(run, target, workload, warning);
+        failures.entry((workload, target)).or_insert_with(new).measurements += 1;
     }
     failures
 }
@@ -99,17 +95,12 @@ fn is_failure(finding: &Finding) -> bool {
     finding.unusable && finding.warning.kind == WarningKind::Incomplete
 }
 
+/// A cell's failure before its measurements are counted.
 fn failure(run: &Run, target: &str, workload: &str, warning: &Warning) -> Failure {
     let mut ios = Failed::default();
     for m in run.measurements.iter().filter(|m| m.target == target && m.workload == workload) {
         let one = Failed::of(m);
         ios = Failed { ios: ios.ios + one.ios, of: ios.of + one.of };
     }
-    Failure {
-        workload: workload.into(),
-        target: target.into(),
-        measurements: 1,
-        ios,
-        reason: warning.evidence.clone(),
-    }
+    Failure { measurements: 0, ios, reason: warning.evidence.clone() }
 }

@@ -23,10 +23,6 @@ pub enum MemberKind {
 /// A target's guests or jobs under one workload, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupFairness {
-    /// The workload's name.
-    pub workload: String,
-    /// The target's name.
-    pub target: String,
     /// Kind of the members.
     pub of: MemberKind,
     /// The members in the order in which they were recorded.
@@ -77,10 +73,6 @@ impl Fairness {
 /// A neighbour's load while a target was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NeighbourLoad {
-    /// The workload's name.
-    pub workload: String,
-    /// The target's name.
-    pub target: String,
     /// The neighbour's name.
     pub name: String,
     /// Median over the rounds of I/Os per second.
@@ -150,12 +142,7 @@ fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) ->
 
 impl GroupFairness {
     /// Computes it from one cell's measurements; `None` if none had several members.
-    pub(super) fn new(
-        of: MemberKind,
-        workload: &str,
-        target: &str,
-        measurements: &[&Measurement],
-    ) -> Option<Self> {
+    pub(super) fn new(of: MemberKind, measurements: &[&Measurement]) -> Option<Self> {
         let shares = measurements.iter().flat_map(|m| match of {
             MemberKind::Guests => &m.shares,
             MemberKind::Jobs => &m.outcome.jobs,
@@ -174,13 +161,7 @@ impl GroupFairness {
         let fairness = Fairness::over(evenly.collect(), least);
         let members =
             names.iter().map(|name| member(name, &shares.clone().filter(|share| share.name == *name)));
-        Some(Self {
-            workload: workload.into(),
-            target: target.into(),
-            of,
-            members: members.collect(),
-            fairness,
-        })
+        Some(Self { of, members: members.collect(), fairness })
     }
 }
 
@@ -199,18 +180,13 @@ impl GroupFairness {
 
 impl NeighbourLoad {
     /// Computes it from one cell's measurements; `None` if no neighbour was recorded.
-    pub fn of(
-        workload: &str,
-        target: &str,
-        neighbours: &[Neighbour],
-        measurements: &[&Measurement],
-    ) -> Option<Self> {
+    pub fn of(neighbours: &[Neighbour], measurements: &[&Measurement]) -> Option<Self> {
         let shares = measurements.iter().filter_map(|m| m.neighbour.as_ref());
         let Member { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
         let own = neighbours.iter().find(|neighbour| neighbour.target.name == name);
         let streams = own.and_then(|own| own.workload.kind().traffic()).is_some_and(|net| !net.test.is_rtt());
         let together = if streams { CombinedThroughput::of(measurements) } else { None };
-        Some(Self { workload: workload.into(), target: target.into(), name, iops, bytes_per_s, together })
+        Some(Self { name, iops, bytes_per_s, together })
     }
 }
 

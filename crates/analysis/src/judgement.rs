@@ -9,12 +9,12 @@ use std::collections::HashSet;
 
 use iotax_model::{Plan, Warning};
 
+use crate::cell_judgement::CellJudgement;
 use crate::cell_means::CellMeans;
 use crate::cells::{by_cell, each_cell, place};
 use crate::comparison::Comparison;
 use crate::edges::Edge;
 use crate::effects::Effects;
-use crate::failed::Failure;
 use crate::fairness::{GroupFairness, MemberKind, NeighbourLoad};
 use crate::figures::{is_empty, may_be_empty};
 use crate::finding::Finding;
@@ -47,21 +47,7 @@ pub struct Judgement {
     /// Progress of a run that adds rounds until all is decided; absent for any other.
     pub standing: Option<Standing>,
     /// One per cell that was measured, in the plan's order of workloads and targets.
-    pub summaries: Vec<Summary>,
-    /// One per cell of several guests or jobs, in that order.
-    pub groups: Vec<GroupFairness>,
-    /// One per cell that had a neighbour.
-    pub neighbour_loads: Vec<NeighbourLoad>,
-    /// One per cell whose latency was seen from several places.
-    pub latency_breakdowns: Vec<LatencyBreakdown>,
-    /// One per cell whose CPU time was attributed to roles.
-    pub cpus: Vec<CpuByRole>,
-    /// One per cell for which a layer other than the program was observed.
-    pub amplifications: Vec<IoAmplification>,
-    /// One per cell that crossed a network and reported on it.
-    pub networks: Vec<Network>,
-    /// One per cell in which measurements failed.
-    pub failures: Vec<Failure>,
+    pub cells: Vec<CellJudgement>,
     /// Effects of the machine on each workload over the run, whatever the target.
     pub effects: Vec<Effects>,
     /// Wall time by phase; absent if it was not recorded.
@@ -92,16 +78,20 @@ impl Judgement {
         self.edges.iter().find(|edge| edge.to == comparison.target && edge.from == comparison.baseline)
     }
 
-    /// The packets of a cell.
+    /// A cell, if it was measured.
     #[must_use]
-    pub fn network(&self, workload: &str, target: &str) -> Option<&Network> {
-        self.networks.iter().find(|n| n.workload == workload && n.target == target)
+    pub fn cell(&self, workload: &str, target: &str) -> Option<&CellJudgement> {
+        self.cells.iter().find(|cell| cell.workload == workload && cell.target == target)
     }
 
-    /// The failures of a cell.
-    #[must_use]
-    pub fn failure(&self, workload: &str, target: &str) -> Option<&Failure> {
-        self.failures.iter().find(|f| f.workload == workload && f.target == target)
+    /// The targets that have something on a workload, and that.
+    pub fn on<'a, T: 'a>(
+        &'a self,
+        workload: &'a str,
+        part: impl Fn(&'a CellJudgement) -> Option<&'a T>,
+    ) -> impl Iterator<Item = (&'a str, &'a T)> {
+        let cells = self.cells.iter().filter(move |cell| cell.workload == workload);
+        cells.filter_map(move |cell| Some((cell.target.as_str(), part(cell)?)))
     }
 
     /// Returns whether a measurement of a cell of this run is unusable, or more than a few were empty.
@@ -117,7 +107,7 @@ impl Judgement {
     /// The summary of a cell.
     #[must_use]
     pub fn summary(&self, workload: &str, target: &str) -> Option<&Summary> {
-        self.summaries.iter().find(|s| s.workload == workload && s.target == target)
+        Some(&self.cell(workload, target)?.summary)
     }
 }
 
@@ -144,44 +134,9 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
     let mut known: HashSet<&Warning> = run.warnings.iter().collect();
     let new = found.into_iter().filter(|warning| known.insert(*warning));
     let warnings: Vec<Warning> = run.warnings.iter().chain(new).cloned().collect();
-    let mut by_cell = by_cell(run);
-    let cells: Vec<_> = each_cell(run)
-        .map(|(w, spec)| (w, spec, by_cell.remove(&(w, spec.name.as_str())).unwrap_or_default()))
-        .collect();
-    let record = |name: &str| run.targets.iter().find(|record| record.name == name);
-    let workload = |name: &str| run.plan.workloads.iter().find(|workload| workload.name == name);
-    let is_network = |name: &str| workload(name).is_some_and(|workload| workload.kind().is_network());
-    let failures = failed::failures(run, &findings);
-    let on_disks = || cells.iter().filter(|(w, ..)| !is_network(w));
     Judgement {
         figures: figures.to_vec(),
-        summaries: cells
-            .iter()
-            .filter_map(|(w, spec, m)| Summary::new(figures, w, &spec.name, m, &means))
-            .collect(),
-        groups: cells
-            .iter()
-            .flat_map(|(w, spec, m)| {
-                [MemberKind::Guests, MemberKind::Jobs].map(|of| GroupFairness::new(of, w, &spec.name, m))
-            })
-            .flatten()
-            .collect(),
-        neighbour_loads: cells
-            .iter()
-            .filter_map(|(w, spec, m)| NeighbourLoad::of(w, &spec.name, &run.plan.neighbours, m))
-            .collect(),
-        latency_breakdowns: on_disks()
-            .filter_map(|(w, spec, m)| LatencyBreakdown::of(w, spec, record(&spec.name), m))
-            .collect(),
-        cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m, &means)).collect(),
-        amplifications: on_disks()
-            .filter(|(w, spec, _)| !failures.iter().any(|f| f.workload == *w && f.target == spec.name))
-            .filter_map(|(w, spec, m)| IoAmplification::of(w, &spec.name, record(&spec.name), m))
-            .collect(),
-        networks: cells
-            .iter()
-            .filter_map(|(w, spec, m)| Network::of(workload(w)?, &spec.name, record(&spec.name), m))
-            .collect(),
+        cells: cells(run, figures, &means, &findings),
         // The order of files is not that of a run's rounds.
         effects: run
             .plan
@@ -190,7 +145,6 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
             .filter(|_| run.source.is_none())
             .filter_map(|w| Effects::of(run, &w.name))
             .collect(),
-        failures,
         timing: Timing::of(&run.phases),
         grades: grade::grades(run, &findings, &warnings),
         comparisons,
@@ -199,6 +153,35 @@ pub fn judge_by(run: &Run, figures: &[Metric]) -> Judgement {
         standing,
         warnings,
     }
+}
+
+/// The cells that were measured.
+fn cells(run: &Run, figures: &[Metric], means: &CellMeans<'_>, findings: &[Finding]) -> Vec<CellJudgement> {
+    let mut failures = failed::failures(run, findings);
+    let mut by_cell = by_cell(run);
+    let each = each_cell(run).filter_map(|(name, spec)| {
+        let measured = by_cell.remove(&(name, spec.name.as_str()))?;
+        let workload = run.plan.workloads.iter().find(|workload| workload.name == name)?;
+        let record = run.targets.iter().find(|record| record.name == spec.name);
+        let is_on_disk = !workload.kind().is_network();
+        let failure = failures.remove(&(name, spec.name.as_str()));
+        Some(CellJudgement {
+            workload: name.to_owned(),
+            target: spec.name.clone(),
+            summary: Summary::new(figures, name, &spec.name, &measured, means)?,
+            guests: GroupFairness::new(MemberKind::Guests, &measured),
+            jobs: GroupFairness::new(MemberKind::Jobs, &measured),
+            neighbour: NeighbourLoad::of(&run.plan.neighbours, &measured),
+            latency: is_on_disk.then(|| LatencyBreakdown::of(spec, record, &measured)).flatten(),
+            cpu: CpuByRole::of(name, spec, &measured, means),
+            amplification: (is_on_disk && failure.is_none())
+                .then(|| IoAmplification::of(record, &measured))
+                .flatten(),
+            network: Network::of(workload, record, &measured),
+            failure,
+        })
+    });
+    each.collect()
 }
 
 /// Every comparison with the baseline and every step, decided, and for a run that adds rounds how far it is.

@@ -119,10 +119,6 @@ fn over_disks<'a>(disks: impl Iterator<Item = &'a DiskActivity>) -> Option<(f64,
 /// The latency of one cell, taken apart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyBreakdown {
-    /// The workload's name.
-    pub workload: String,
-    /// The target's name.
-    pub target: String,
     /// Mean latency by place, from the bottom up: medians over the rounds, in nanoseconds.
     pub views: Vec<(View, f64)>,
     /// Time between adjacent places in nanoseconds, from the bottom up; they add up to the program's latency.
@@ -139,7 +135,6 @@ impl LatencyBreakdown {
     /// Computes it from one cell's measurements; `None` if only the program observed the latency, or the work was done on another
     /// machine.
     pub fn of(
-        workload: &str,
         spec: &TargetSpec,
         record: Option<&TargetRecord>,
         measurements: &[&Measurement],
@@ -183,15 +178,7 @@ impl LatencyBreakdown {
         views.reverse();
         ends.reverse();
         let (qemu_p50_ns, qemu_p99_ns) = qemu_percentiles(&measurements);
-        Some(Self {
-            workload: workload.into(),
-            target: spec.name.clone(),
-            views,
-            stretches: stretches(spec, &ends),
-            not_separable,
-            qemu_p50_ns,
-            qemu_p99_ns,
-        })
+        Some(Self { views, stretches: stretches(spec, &ends), not_separable, qemu_p50_ns, qemu_p99_ns })
     }
 
     /// Returns whether a place between the device and the program was observed.

@@ -6,6 +6,7 @@
 
 pub mod amplification;
 pub mod ask;
+mod cell_judgement;
 mod cell_means;
 pub mod cells;
 mod checks;
@@ -44,6 +45,7 @@ mod warm_up;
 pub mod watch;
 
 pub use amplification::IoAmplification;
+pub use cell_judgement::CellJudgement;
 pub use comparison::{Comparison, Ratio, Tax};
 pub use cpu_breakdown::CpuByRole;
 pub use edges::{Edge, edges};

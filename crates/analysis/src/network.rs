@@ -14,10 +14,6 @@ pub const GAP_NS: u64 = 200_000_000;
 /// The packets of one cell, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
-    /// The workload's name.
-    pub workload: String,
-    /// The target's name.
-    pub target: String,
     /// Streams by direction, upload first; of round trips under load the load's.
     pub ways: Vec<StreamTotals>,
     /// Round trips, if it measured them.
@@ -118,7 +114,6 @@ impl Network {
     /// Computes it from one cell's measurements; `None` for disk work, and if nothing was reported.
     pub fn of(
         workload: &Workload,
-        target: &str,
         record: Option<&TargetRecord>,
         measurements: &[&Measurement],
     ) -> Option<Self> {
@@ -141,8 +136,6 @@ impl Network {
         gaps.sort_by_key(|(_, gap)| std::cmp::Reverse(gap.duration_ns));
         let inside = |m: &Measurement| m.outcome.inside.as_ref()?.cpu.as_ref().map(HostCpu::busy_ns);
         Some(Self {
-            workload: workload.name.clone(),
-            target: target.into(),
             ways: [true, false].into_iter().filter_map(|upload| way(upload, measurements)).collect(),
             probes,
             mdev_ns: over_rounds(&|m| m.outcome.carried.as_ref()?.mdev_ns.map(|ns| ns as f64)),

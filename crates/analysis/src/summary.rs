@@ -12,10 +12,6 @@ use crate::stats::median;
 /// A cell over all its rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// The workload's name.
-    pub workload: String,
-    /// The target's name.
-    pub target: String,
     /// Rounds in which it was measured.
     pub rounds: u32,
     /// Every known figure, summarized over the rounds as its definition says.
@@ -46,8 +42,6 @@ impl Summary {
         measurements.iter().for_each(|m| tallies.merge(&m.outcome.tallies));
         let latency = tallies.latency();
         Some(Self {
-            workload: workload.into(),
-            target: target.into(),
             rounds: u32::try_from(measurements.len()).unwrap_or(u32::MAX),
             figures: figures
                 .iter()

@@ -277,20 +277,21 @@ fn comparisons(run: &Run, judgement: &Judgement) -> Vec<Row> {
 }
 
 fn cells(run: &Run, judgement: &Judgement) -> Vec<Row> {
-    let row = |s: &iotax_analysis::Summary| {
+    let row = |cell: &iotax_analysis::CellJudgement| {
+        let s = &cell.summary;
         let mut row = vec![
             run.id.to_string(),
-            s.target.clone(),
-            s.workload.clone(),
+            cell.target.clone(),
+            cell.workload.clone(),
             s.rounds.to_string(),
             known(s.latency.max()),
-            emulated(run, &s.target),
+            emulated(run, &cell.target),
             known(run.source.as_ref().map(ToString::to_string)),
         ];
         row.extend(judgement.figures.iter().map(|figure| known(s.of(*figure))));
         row
     };
-    judgement.summaries.iter().map(row).collect()
+    judgement.cells.iter().map(row).collect()
 }
 
 fn samples(run: &Run) -> Vec<Row> {

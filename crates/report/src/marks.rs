@@ -34,14 +34,13 @@ pub(super) fn is_lost(run: &Run, target: &str) -> bool {
 
 /// The failures on a workload, one line per target.
 pub(super) fn failures(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
-    let targets = run.plan.targets.iter();
-    let failures = targets.filter_map(|target| judgement.failure(&workload.name, &target.name));
-    failures.map(|failure| line(run, workload, failure)).collect()
+    let failures = judgement.on(&workload.name, |cell| cell.failure.as_ref());
+    failures.map(|(target, failure)| line(run, workload, target, failure)).collect()
 }
 
-fn line(run: &Run, workload: &Workload, failure: &Failure) -> String {
-    let Failure { target, ios, .. } = failure;
-    let here = run.measurements.iter().filter(|m| m.target == *target && m.workload == workload.name);
+fn line(run: &Run, workload: &Workload, target: &str, failure: &Failure) -> String {
+    let ios = failure.ios;
+    let here = run.measurements.iter().filter(|m| m.target == target && m.workload == workload.name);
     let which = match (failure.measurements as usize, here.clone().count()) {
         (failed, all) if all > 1 => format!(" ({failed} of {all} measurements)"),
         _ => String::new(),

@@ -22,12 +22,12 @@ pub(super) fn made(run: &Run, noise: &NeighbourLoad, beside: &Workload) -> Strin
 
 /// `together 9.41 Gbit/s, of which vm-and-host had 31% and host 69%, fairness 0.872 [0.861, 0.883]`;
 /// only where both carry streams.
-pub(super) fn together(noise: &NeighbourLoad) -> Option<String> {
+pub(super) fn together(target: &str, noise: &NeighbourLoad) -> Option<String> {
     let all = noise.together.as_ref()?;
     Some(format!(
         "together {}, of which {} had {} and {} {}, fairness {}",
         human::bits(all.bytes_per_s),
-        noise.target,
+        target,
         share(1.0 - all.share),
         noise.name,
         share(all.share),

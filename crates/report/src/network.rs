@@ -142,7 +142,7 @@ pub(super) fn figures<'a>(
         let cell = Cell {
             workload,
             summary,
-            network: judgement.network(&workload.name, &target.name),
+            network: judgement.cell(&workload.name, &target.name).and_then(|cell| cell.network.as_ref()),
             comparison,
             is_baseline: compares && target.name == run.plan.baseline,
         };
@@ -175,10 +175,10 @@ fn of_response(column: &str, response: &Histogram) -> Option<String> {
 /// One row per target and direction; absent if the totals already say it all.
 pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
     let net = workload.kind().traffic()?;
-    let all = || judgement.networks.iter().filter(|network| network.workload == workload.name);
+    let all = || judgement.on(&workload.name, |cell| cell.network.as_ref());
     let is_told =
         |way: &StreamTotals| way.streams > 1 || way.out_of_order > Some(0) || way.duplicates > Some(0);
-    let more = all().any(|network| network.ways.len() > 1 || network.ways.iter().any(is_told));
+    let more = all().any(|(_, network)| network.ways.len() > 1 || network.ways.iter().any(is_told));
     if run.plan.targets.len() > 1 && !more && !net.loaded {
         return None;
     }
@@ -194,7 +194,7 @@ pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Wor
         "TCP's RTT",
         "fairness",
     ];
-    let row = |network: &'a Network, way: &'a StreamTotals| {
+    let row = |target: &'a str, way: &'a StreamTotals| {
         let count = |count: Option<u64>| count.map(grouped);
         let figures = vec![
             Some(way.streams.to_string()),
@@ -208,18 +208,18 @@ pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Wor
             way.rtt_ns.map(|[_, mean, _]| human::time(mean)),
             way.fairness.map(|fairness| evenness(Some(fairness))),
         ];
-        let name = format!("{}, {}{}", network.target, if net.loaded { "load " } else { "" }, way.word());
-        Row { target: &network.target, name, figures, comparison: None }
+        let name = format!("{target}, {}{}", if net.loaded { "load " } else { "" }, way.word());
+        Row { target, name, figures, comparison: None }
     };
-    let rows = all().flat_map(|network| network.ways.iter().map(move |way| row(network, way))).collect();
+    let rows =
+        all().flat_map(|(target, network)| network.ways.iter().map(move |way| row(target, way))).collect();
     Table::new(&head, rows)
 }
 
 /// The counters of each interface on the path; absent if none was watched.
-pub(super) fn hops<'a>(judgement: &'a Judgement, workload: &str) -> Option<Table<'a>> {
+pub(super) fn hops<'a>(judgement: &'a Judgement, workload: &'a str) -> Option<Table<'a>> {
     let head = ["received", "packets", "each", "dropped", "sent", "packets", "each", "dropped"];
-    let all = judgement.networks.iter().filter(|network| network.workload == workload);
-    let rows = all.flat_map(|network| {
+    let rows = judgement.on(workload, |cell| cell.network.as_ref()).flat_map(|(target, network)| {
         network.hops.iter().map(move |hop| {
             let a = hop.activity;
             let each = |bytes: u64, packets: u64| bytes.checked_div(packets).map(human::bytes);
@@ -236,8 +236,8 @@ pub(super) fn hops<'a>(judgement: &'a Judgement, workload: &str) -> Option<Table
             }
             let facts: Vec<&str> = hop.place.as_deref().into_iter().chain(hop.driver.as_deref()).collect();
             let about = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
-            let name = format!("{}: {}{about}", network.target, hop.name);
-            Row { target: &network.target, name, figures, comparison: None }
+            let name = format!("{target}: {}{about}", hop.name);
+            Row { target, name, figures, comparison: None }
         })
     });
     Table::new(&head, rows.collect())

@@ -47,9 +47,9 @@ fn results(app: &App, store: &Store) -> Result<String, Problem> {
         let (name, scale) = name(metric);
         let mut lines = String::new();
         for judged in &newest {
-            for summary in &judged.judgement.summaries {
-                let Some(value) = summary.of(metric) else { continue };
-                let labels = labels(judged, &[("target", &summary.target), ("workload", &summary.workload)]);
+            for cell in &judged.judgement.cells {
+                let Some(value) = cell.summary.of(metric) else { continue };
+                let labels = labels(judged, &[("target", &cell.target), ("workload", &cell.workload)]);
                 let _ = writeln!(lines, "{name}{labels} {}", value * scale);
             }
         }

@@ -18,7 +18,7 @@ fn near(value: f64, truth: f64) -> bool {
 }
 
 fn inside<'a>(judgement: &'a Judgement, target: &str) -> &'a LatencyBreakdown {
-    judgement.latency_breakdowns.iter().find(|i| i.workload == QD1 && i.target == target).expect("seen")
+    judgement.cell(QD1, target).and_then(|cell| cell.latency.as_ref()).expect("seen")
 }
 
 fn names(inside: &LatencyBreakdown) -> Vec<&str> {
@@ -142,7 +142,7 @@ fn a_filesystem_in_the_guest_is_named() {
 fn cpu_time_is_told_apart_by_role() {
     let judgement = judge(&both_ladders());
     let of = |target: &str| -> &CpuByRole {
-        judgement.cpus.iter().find(|c| c.workload == QD1 && c.target == target).expect("observed")
+        judgement.cell(QD1, target).and_then(|cell| cell.cpu.as_ref()).expect("observed")
     };
     let vm = of("vm-raw");
     for (role, share) in [
@@ -173,7 +173,7 @@ fn cpu_time_is_that_of_what_takes_part_and_not_of_other_programs() {
         *cpu = HostCpu { user_ns: 9 * busy, irq_ns: busy / 100, ..*cpu };
     }
     let judgement = judge(&run);
-    let vm = judgement.cpus.iter().find(|c| c.target == "vm-raw" && c.workload == QD1).expect("observed");
+    let vm = judgement.cell(QD1, "vm-raw").and_then(|cell| cell.cpu.as_ref()).expect("observed");
     assert_eq!(vm.of_role(Role::Other), None);
     assert!(near(vm.of_role(Role::Interrupts).expect("observed"), 98.0), "{vm:?}");
     let sum: f64 = vm.roles.iter().map(|(_, ns)| ns).sum();
@@ -194,14 +194,14 @@ fn threads_that_say_more_than_the_hosts_account_leave_no_rest() {
         host.guest_threads.get_mut("vcpu").expect("observed").user_ns = busy;
     }
     let judgement = judge(&run);
-    let vm = judgement.cpus.iter().find(|c| c.target == "vm-raw").expect("observed");
+    let vm = judgement.cell(QD1, "vm-raw").and_then(|cell| cell.cpu.as_ref()).expect("observed");
     assert_eq!(vm.of_role(Role::Other), None);
 }
 
 #[test]
 fn every_guest_of_several_has_its_part() {
     let judgement = judge(&crowd());
-    let of = |target: &str| judgement.groups.iter().find(|c| c.target == target);
+    let of = |target: &str| judgement.cells.iter().find(|cell| cell.target == target)?.guests.as_ref();
     assert_eq!(of("vm-1"), None, "it is alone");
     let two = of("vm-2").expect("two guests");
     let rates: Vec<f64> = two.members.iter().filter_map(|m| m.iops).collect();
@@ -213,11 +213,11 @@ fn every_guest_of_several_has_its_part() {
     assert!(interval.low <= fairness.mean && fairness.mean <= interval.high && interval.high <= 1.0);
     let four = of("vm-4").expect("four guests").fairness.expect("I/O");
     assert!(near(four.mean, 1.0 / (4.0 * 0.28)), "{four:?}");
-    let [noise] = judgement.neighbour_loads.as_slice() else { panic!("{:?}", judgement.neighbour_loads) };
-    assert_eq!(
-        (noise.name.as_str(), noise.target.as_str(), noise.iops),
-        ("loud", "vm-noisy", Some(10_000.0))
-    );
+    let all =
+        judgement.cells.iter().filter_map(|cell| Some((cell.target.as_str(), cell.neighbour.as_ref()?)));
+    let all: Vec<_> = all.collect();
+    let [(beside, noise)] = all.as_slice() else { panic!("{all:?}") };
+    assert_eq!((noise.name.as_str(), *beside, noise.iops), ("loud", "vm-noisy", Some(10_000.0)));
 }
 
 #[test]

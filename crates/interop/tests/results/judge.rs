@@ -88,7 +88,7 @@ fn nothing_measured_is_no_answer() {
     let mut run = two(1.0, 0.0, 2);
     run.measurements.clear();
     let judgement = judge(&run);
-    assert_eq!((judgement.comparisons.len(), judgement.summaries.len(), sentences(&run).len()), (0, 0, 0));
+    assert_eq!((judgement.comparisons.len(), judgement.cells.len(), sentences(&run).len()), (0, 0, 0));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use iotax_analysis::compare::{Account, Question, Side, Which, compare, history};
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::{Grade, Metric};
+use iotax_analysis::{Grade, Judgement, Metric, Network};
 use iotax_interop::prometheus;
 use iotax_model::Run;
 use iotax_model::net::{Direction, NetTest, Traffic};
@@ -43,6 +43,11 @@ pub(crate) fn only(run: &Run, kind: WarningKind) -> Warning {
 
 pub(crate) fn first(run: &mut Run) -> &mut iotax_model::record::Measurement {
     &mut run.measurements[1]
+}
+
+/// The packets of datagrams on a target.
+pub(crate) fn network<'a>(judgement: &'a Judgement, target: &str) -> &'a Network {
+    judgement.cell("udp-upload-1470", target).and_then(|cell| cell.network.as_ref()).expect("a network's")
 }
 
 #[test]
@@ -307,7 +312,13 @@ fn guests_that_share_a_network_are_held_against_one_another_by_bytes() {
         m.shares = vec![part("1", 3_000_000, 1000), part("2", 1_000_000, 1000)];
     }
     let judgement = judge(&run);
-    let fairness = judgement.groups[0].fairness.expect("two guests");
+    let fairness = judgement
+        .cells
+        .iter()
+        .find_map(|cell| cell.guests.as_ref())
+        .expect("two")
+        .fairness
+        .expect("two guests");
     assert!((fairness.mean - 0.8).abs() < 1e-9, "{fairness:?}");
 }
 
@@ -376,7 +387,7 @@ fn interfaces_of_one_name_are_told_apart_by_their_place() {
         *nics = [("client/veth0".to_owned(), near), ("server/veth0".to_owned(), far)].into();
     }
     let judgement = judge(&run);
-    let hops = &judgement.network("udp-upload-1470", "veth").expect("a network's").hops;
+    let hops = &network(&judgement, "veth").hops;
     let places: Vec<_> = hops.iter().map(|hop| (hop.place.as_deref(), hop.name.as_str())).collect();
     assert_eq!(places, [(Some("client"), "veth0"), (Some("server"), "veth0")]);
     assert!(hops[0].activity.tx_bytes > 0 && hops[0].activity.rx_bytes == 0, "{hops:?}");
@@ -387,7 +398,7 @@ fn interfaces_of_one_name_are_told_apart_by_their_place() {
         *nics = [("veth0".to_owned(), near)].into();
     }
     assert_eq!(kinds(&run), []);
-    assert_eq!(judge(&run).network("udp-upload-1470", "veth").expect("a network's").hops, []);
+    assert_eq!(network(&judge(&run), "veth").hops, []);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use iotax_report::{document, html};
 
 use crate::conclusions::sentences;
 use crate::crossing::{LOOPBACK, VETH, VIRTIO, rtt, run, tcp, udp, workload};
-use crate::network::{first, found, kinds, only, shown, two};
+use crate::network::{first, found, kinds, network, only, shown, two};
 
 #[test]
 fn of_several_interfaces_of_one_place_nobody_knows_which_it_was() {
@@ -57,7 +57,7 @@ fn of_a_bridge_and_its_ports_the_bridge_is_the_server() {
         m.outcome.inside.as_mut().expect("a guest").nics.insert("lo".into(), foreign);
     }
     let judgement = judge(&run);
-    let hops = &judgement.network("udp-upload-1470", "vm-virtio").expect("a network's").hops;
+    let hops = &network(&judgement, "vm-virtio").hops;
     let places: Vec<_> = hops.iter().map(|hop| (hop.place.as_deref(), hop.name.as_str())).collect();
     assert_eq!(places, [(Some("client"), "eth0"), (Some("host"), "tap0"), (Some("server"), "br0")]);
     assert_eq!(judgement.warnings, []);
@@ -167,7 +167,9 @@ fn a_neighbour_is_told_in_the_units_of_its_own_work() {
         (tally.ios, tally.bytes) = (7 * tally.ios, 3 * tally.bytes);
         m.neighbour = Some(Share { name: "host".into(), duration_ns: m.outcome.duration_ns, tallies });
     }
-    let together = judge(&run).neighbour_loads[0].together.expect("streams beside streams");
+    let judgement = judge(&run);
+    let noises: Vec<_> = judgement.cells.iter().filter_map(|cell| cell.neighbour.as_ref()).collect();
+    let together = noises[0].together.expect("streams beside streams");
     assert!((together.share - 0.75).abs() < 1e-6 && (together.bytes_per_s / 50e6 - 1.0).abs() < 0.01);
     // (1 + 3)^2 / (2 * (1 + 9))
     assert!((together.fairness.expect("two").mean - 0.8).abs() < 1e-6, "{together:?}");
@@ -180,6 +182,12 @@ fn a_neighbour_is_told_in_the_units_of_its_own_work() {
     // Round trips are nobody's share.
     run.plan.neighbours = vec![beside(NetTest::TcpRtt)];
     let judgement = judge(&run);
-    assert!(judgement.neighbour_loads[0].together.is_none());
+    assert!(
+        judgement
+            .cells
+            .iter()
+            .filter_map(|cell| cell.neighbour.as_ref())
+            .all(|noise| noise.together.is_none())
+    );
     assert!(joined(&shown(&run)).contains("trips/s, 300 Mbit/s"), "{}", shown(&run));
 }

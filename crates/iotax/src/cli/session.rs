@@ -396,7 +396,12 @@ impl<'a> Session<'a> {
         let ended = ended.or_exit(Exit::Environment)?;
         let judgement = reported?.1;
         let corrupt = judgement.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
-        let failed: u32 = judgement.failures.iter().map(|failure| failure.measurements).sum();
+        let failed: u32 = judgement
+            .cells
+            .iter()
+            .filter_map(|cell| cell.failure.as_ref())
+            .map(|failure| failure.measurements)
+            .sum();
         Ok(match conclude(ended, run, &self.plan, store) {
             Exit::Fine if failed > 0 => {
                 say!("{failed} of them cannot be used: the table and the remarks say why");

@@ -70,7 +70,7 @@ impl Change {
 
 /// Builds the table; absent if nothing was measured.
 pub(super) fn of(run: &Run, judgement: &Judgement) -> Option<Table> {
-    let measured = |w: &&Workload| judgement.summaries.iter().any(|summary| summary.workload == w.name);
+    let measured = |w: &&Workload| judgement.cells.iter().any(|cell| cell.workload == w.name);
     let workloads: Vec<&Workload> = run.plan.workloads.iter().filter(measured).collect();
     if workloads.is_empty() {
         return None;

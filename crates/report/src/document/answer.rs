@@ -28,7 +28,7 @@ fn short(run: &Run, judgement: &Judgement) -> Page {
     let network = run.plan.workloads.iter().any(|workload| workload.kind().is_network());
     let alone = run.plan.targets.len() < 2;
     let whole = run.source.is_some() || (alone && network) || run.plan.known_suite().is_some();
-    if whole || judgement.summaries.is_empty() {
+    if whole || judgement.cells.is_empty() {
         return super::run::whole(run, judgement);
     }
     let curves = curves(run);

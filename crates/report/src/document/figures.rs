@@ -5,7 +5,7 @@ use iotax_model::Workload;
 use super::{Grid, Page, Part, figure, words};
 use crate::figure::{or_unknown, title_in};
 use iotax_analysis::metric::Unit;
-use iotax_analysis::{Judgement, Metric, Summary};
+use iotax_analysis::{CellJudgement, Judgement, Metric};
 use iotax_model::Run;
 
 /// A table for each workload, over all rounds.
@@ -36,21 +36,23 @@ fn table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> 
 }
 
 /// The cells of a workload that were measured, in the plan's order of targets.
-pub(crate) fn cells<'a>(run: &Run, judgement: &'a Judgement, workload: &Workload) -> Vec<&'a Summary> {
-    run.plan.targets.iter().filter_map(|target| judgement.summary(&workload.name, &target.name)).collect()
+pub(crate) fn cells<'a>(run: &Run, judgement: &'a Judgement, workload: &Workload) -> Vec<&'a CellJudgement> {
+    run.plan.targets.iter().filter_map(|target| judgement.cell(&workload.name, &target.name)).collect()
 }
 
 /// The name of each figure that is known of any of these cells, with its value for each.
 pub(crate) fn rows(
     judgement: &Judgement,
     workload: &Workload,
-    cells: &[&Summary],
+    cells: &[&CellJudgement],
 ) -> Vec<(&'static str, Vec<String>)> {
     let known = |metric: &&Metric| {
-        cells.iter().any(|cell| cell.of(**metric).is_some_and(|value| says(**metric, value)))
+        cells.iter().any(|cell| cell.summary.of(**metric).is_some_and(|value| says(**metric, value)))
     };
     let row = |metric: &Metric| {
-        let value = |cell: &&Summary| or_unknown(cell.of(*metric), |value| metric.figure_on(workload, value));
+        let value = |cell: &&CellJudgement| {
+            or_unknown(cell.summary.of(*metric), |value| metric.figure_on(workload, value))
+        };
         (metric.name_on(workload), cells.iter().map(value).collect())
     };
     judgement.figures.iter().filter(known).map(row).collect()

@@ -6,19 +6,26 @@ use iotax_model::units::human;
 use super::{Field, Grid, figure, words};
 use crate::figure::{evenness, or_unknown, rate};
 use crate::neighbours;
-use iotax_analysis::{GroupFairness, Judgement, MemberKind, Metric};
+use iotax_analysis::{CellJudgement, GroupFairness, Judgement, MemberKind, Metric};
 use iotax_model::Run;
+
+/// The part of a cell that tells of these members.
+fn part(of: MemberKind) -> fn(&CellJudgement) -> Option<&GroupFairness> {
+    match of {
+        MemberKind::Guests => |cell| cell.guests.as_ref(),
+        MemberKind::Jobs => |cell| cell.jobs.as_ref(),
+    }
+}
 
 /// One row per guest or job, then one for all together; absent if no target has several.
 pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Option<Grid> {
     let workload = &on.name;
-    let of_this = |crowd: &&GroupFairness| crowd.workload == *workload && crowd.of == of;
-    let member = judgement.groups.iter().find(of_this).map_or("", GroupFairness::member_word);
+    let member = judgement.on(workload, part(of)).next().map_or("", |(_, crowd)| crowd.member_word());
     let (rate, in_rate) = rate(on);
     let mut grid = Grid::new(&["", member, Metric::IOPS.column(on), rate, "p50", "p99", "fairness"]);
-    for crowd in judgement.groups.iter().filter(of_this) {
+    for (target, crowd) in judgement.on(workload, part(of)) {
         let mut add = |figures: [String; 6]| {
-            let fields = [words(&crowd.target)].into_iter().chain(figures.map(figure));
+            let fields = [words(target)].into_iter().chain(figures.map(figure));
             grid.rows.push(fields.collect::<Vec<Field>>());
         };
         for member in &crowd.members {
@@ -31,7 +38,7 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Op
                 String::new(),
             ]);
         }
-        let Some(all) = judgement.summary(workload, &crowd.target) else { continue };
+        let Some(all) = judgement.summary(workload, target) else { continue };
         add([
             "all".into(),
             or_unknown(all.of(Metric::IOPS), human::count),
@@ -48,12 +55,13 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: MemberKind) -> Op
 
 /// A line for each target that had a neighbour.
 pub(super) fn noises(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
-    let noises = judgement.neighbour_loads.iter().filter(|noise| noise.workload == workload.name);
+    let noises = judgement.on(&workload.name, |cell| cell.neighbour.as_ref());
     noises
-        .map(|noise| {
-            let together = neighbours::together(noise).map(|words| format!("; {words}")).unwrap_or_default();
+        .map(|(target, noise)| {
+            let together =
+                neighbours::together(target, noise).map(|words| format!("; {words}")).unwrap_or_default();
             let made = neighbours::made(run, noise, workload);
-            format!("beside {}, {} made {made}{together}", noise.target, noise.name)
+            format!("beside {target}, {} made {made}{together}", noise.name)
         })
         .collect()
 }

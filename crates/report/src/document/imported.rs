@@ -7,7 +7,7 @@ use super::{Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown, rate_of};
 use iotax_analysis::cells::by_cell;
 use iotax_analysis::stats::median;
-use iotax_analysis::{Judgement, Metric, Summary};
+use iotax_analysis::{CellJudgement, Judgement, Metric};
 use iotax_model::Run;
 
 /// The metrics of the overview, with their column heads.
@@ -29,11 +29,11 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
     source.about_time().into_iter().for_each(|told| page.add(Part::Sentence(told)));
     let measured = by_cell(run);
     let rows: Vec<Row<'_>> = judgement
-        .summaries
+        .cells
         .iter()
-        .map(|summary| {
-            let cell = (summary.workload.as_str(), summary.target.as_str());
-            (summary, measured.get(&cell).map_or(&[][..], Vec::as_slice))
+        .map(|cell| {
+            let key = (cell.workload.as_str(), cell.target.as_str());
+            (cell, measured.get(&key).map_or(&[][..], Vec::as_slice))
         })
         .collect();
     if let Some(grid) = overview(run, &rows, source) {
@@ -57,14 +57,14 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Im
 }
 
 /// A cell and its measurements.
-type Row<'a> = (&'a Summary, &'a [&'a Measurement]);
+type Row<'a> = (&'a CellJudgement, &'a [&'a Measurement]);
 
 /// One row per cell, with the columns that at least one cell can fill.
 fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> {
     let (rate_head, rate) = rate_of(source);
     let shown: Vec<(Metric, &str)> = SHOWN
         .into_iter()
-        .filter(|(metric, _)| rows.iter().any(|(summary, _)| summary.of(*metric).is_some()))
+        .filter(|(metric, _)| rows.iter().any(|(cell, _)| cell.summary.of(*metric).is_some()))
         .map(|(metric, head)| (metric, if metric == Metric::BYTES_PER_S { rate_head } else { head }))
         .collect();
     if shown.is_empty() {
@@ -75,18 +75,18 @@ fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> 
     let mut head: Vec<&str> = shown.iter().map(|(_, name)| *name).collect();
     head.extend(rounds.then_some("rounds"));
     let mut grid = table(names, &head);
-    for (summary, _) in rows {
-        let figures: Vec<Option<f64>> = shown.iter().map(|(metric, _)| summary.of(*metric)).collect();
+    for (cell, _) in rows {
+        let figures: Vec<Option<f64>> = shown.iter().map(|(metric, _)| cell.summary.of(*metric)).collect();
         if figures.iter().all(Option::is_none) {
             continue;
         }
-        let mut row = name(names, summary);
+        let mut row = name(names, cell);
         row.extend(shown.iter().zip(figures).map(|((metric, _), value)| {
             figure(or_unknown(value, |value| {
                 if *metric == Metric::BYTES_PER_S { rate(value) } else { metric.figure(value) }
             }))
         }));
-        row.extend(rounds.then(|| figure(summary.rounds.to_string())));
+        row.extend(rounds.then(|| figure(cell.summary.rounds.to_string())));
         grid.rows.push(row);
     }
     grid.filled()
@@ -96,7 +96,7 @@ fn overview(run: &Run, rows: &[Row<'_>], source: &ImportSource) -> Option<Grid> 
 fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let names = names(run);
     let mut grid = table(names, &["figure", "value"]);
-    for (summary, measurements) in rows {
+    for (cell, measurements) in rows {
         let figures =
             |m: &Measurement| m.stated.as_ref().map(|stated| stated.others.clone()).unwrap_or_default();
         let mut known: Vec<ImportedMetric> = Vec::new();
@@ -112,7 +112,7 @@ fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
                 .filter_map(|m| figures(m).into_iter().find(same))
                 .map(|f| f.value)
                 .collect();
-            let mut row = name(names, summary);
+            let mut row = name(names, cell);
             row.extend([
                 words(one.name.clone()),
                 figure(
@@ -161,8 +161,8 @@ fn names(run: &Run) -> &'static [&'static str] {
     if run.plan.targets.len() > 1 { &["workload", "target"] } else { &["workload"] }
 }
 
-fn name(names: &[&str], summary: &Summary) -> Vec<super::Field> {
-    let both = [words(summary.workload.as_str()), words(summary.target.as_str())];
+fn name(names: &[&str], cell: &CellJudgement) -> Vec<super::Field> {
+    let both = [words(cell.workload.as_str()), words(cell.target.as_str())];
     both.into_iter().take(names.len()).collect()
 }
 

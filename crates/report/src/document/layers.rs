@@ -34,13 +34,12 @@ pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> 
 /// The latency breakdown of each guest that was measured from inside, one line each.
 pub(super) fn insides(judgement: &Judgement, workload: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    for inside in
-        judgement.latency_breakdowns.iter().filter(|inside| inside.workload == workload && inside.within())
-    {
+    let all = judgement.on(workload, |cell| cell.latency.as_ref());
+    for (target, inside) in all.filter(|(_, inside)| inside.within()) {
         let parts: Vec<String> =
             inside.stretches.iter().map(|(name, ns)| format!("{name} {}", human::time(*ns))).collect();
         let whole: f64 = inside.stretches.iter().map(|(_, ns)| ns).sum();
-        let mut line = format!("{}, inside: {} = {}", inside.target, human::time(whole), parts.join(" | "));
+        let mut line = format!("{target}, inside: {} = {}", human::time(whole), parts.join(" | "));
         for reason in &inside.not_separable {
             let _ = write!(line, "; not separable: {reason}");
         }
@@ -51,11 +50,11 @@ pub(super) fn insides(judgement: &Judgement, workload: &str) -> Vec<String> {
 
 /// A line for each target where a layer merged, split, amplified or absorbed I/O.
 pub(super) fn flows(judgement: &Judgement, workload: &str) -> Vec<String> {
-    let flows = judgement.amplifications.iter().filter(|flow| flow.workload == workload);
+    let flows = judgement.on(workload, |cell| cell.amplification.as_ref());
     flows
-        .filter_map(|flow| {
+        .filter_map(|(target, flow)| {
             let told = amplification::remarkable(flow);
-            (!told.is_empty()).then(|| format!("{}, passed on: {}", flow.target, told.join("; ")))
+            (!told.is_empty()).then(|| format!("{target}, passed on: {}", told.join("; ")))
         })
         .collect()
 }

@@ -49,7 +49,7 @@ pub(super) fn tax_and_verdict(run: &Run, judgement: &Judgement, workload: &str, 
 
 /// The row of a lost target in a table of `columns`; absent for other targets, and if nothing at all was measured.
 pub(super) fn lost_row(run: &Run, judgement: &Judgement, target: &str, columns: usize) -> Option<Vec<Field>> {
-    (marks::is_lost(run, target) && !judgement.summaries.is_empty()).then(|| {
+    (marks::is_lost(run, target) && !judgement.cells.is_empty()).then(|| {
         let mut row = vec![words(target)];
         row.extend((2..columns).map(|_| figure(UNKNOWN)));
         row.push(words(marks::LOST));

@@ -12,18 +12,17 @@ use iotax_model::Run;
 
 /// Notable layers in sentences, and the counts of every layer; nothing if no layer below the program was counted.
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
-    let flows: Vec<&IoAmplification> =
-        judgement.amplifications.iter().filter(|flow| flow.workload == workload).collect();
+    let flows: Vec<_> = judgement.on(workload, |cell| cell.amplification.as_ref()).collect();
     html! {
         @if !flows.is_empty() {
-            @for flow in &flows {
+            @for (target, flow) in &flows {
                 @let told = remarkable(flow);
-                @if !told.is_empty() { p.note { b { (flow.target) } ", passed on: " (told.join("; ")) "." } }
+                @if !told.is_empty() { p.note { b { (target) } ", passed on: " (told.join("; ")) "." } }
             }
             details {
                 summary { "What each layer passed on" }
                 div.wide tabindex="0" role="region" aria-label="What each layer passed on" {
-                    table.steps { (head()) @for flow in &flows { (rows(run, flow)) } }
+                    table.steps { (head()) @for (target, flow) in &flows { (rows(run, target, flow)) } }
                 }
             }
         }
@@ -41,12 +40,12 @@ fn head() -> Markup {
     }
 }
 
-fn rows(run: &Run, flow: &IoAmplification) -> Markup {
+fn rows(run: &Run, target: &str, flow: &IoAmplification) -> Markup {
     // A direction without I/O has no rows.
     let used = DIRECTIONS.into_iter().filter(|(_, of)| flow.levels.iter().any(|level| of(level).ios > 0));
     html! {
         tbody {
-            tr { th.left colspan="7" scope="rowgroup" { span class=(colour(run, &flow.target)) { span.swatch {} } (flow.target) } }
+            tr { th.left colspan="7" scope="rowgroup" { span class=(colour(run, target)) { span.swatch {} } (target) } }
             @for (direction, of) in used {
                 @for level in &flow.levels { (row(level, direction, of(level))) }
             }

@@ -13,7 +13,7 @@ const SHADES: f64 = 5.0;
 /// The section; empty for a run with a single target, a suite, or an imported run.
 pub(super) fn section(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
     let is_ladder = run.source.is_none() && run.plan.targets.len() > 1 && tests.is_empty();
-    if !is_ladder || judgement.summaries.is_empty() {
+    if !is_ladder || judgement.cells.is_empty() {
         return html! {};
     }
     let answer = Answer::of(run, judgement);

@@ -18,15 +18,13 @@ const SHOWN: [Metric; 3] = [Metric::LATENCY_P50, Metric::LATENCY_P99, Metric::LA
 /// The tables and charts; nothing if every target was a single guest without neighbours.
 pub(super) fn several(run: &Run, judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
-    let all_of =
-        |of| judgement.groups.iter().filter(move |crowd| crowd.workload == workload && crowd.of == of);
-    let crowds: Vec<&GroupFairness> = all_of(MemberKind::Guests).collect();
-    let jobs: Vec<&GroupFairness> = all_of(MemberKind::Jobs).collect();
+    let crowds: Vec<_> = judgement.on(workload, |cell| cell.guests.as_ref()).collect();
+    let jobs: Vec<_> = judgement.on(workload, |cell| cell.jobs.as_ref()).collect();
     html! {
-        @for noise in judgement.neighbour_loads.iter().filter(|noise| noise.workload == workload) {
+        @for (target, noise) in judgement.on(workload, |cell| cell.neighbour.as_ref()) {
             p.note {
-                "Beside " (noise.target) ", " b { (noise.name) } " made " (neighbours::made(run, noise, on))
-                @if let Some(together) = neighbours::together(noise) { "; " (together) } "."
+                "Beside " (target) ", " b { (noise.name) } " made " (neighbours::made(run, noise, on))
+                @if let Some(together) = neighbours::together(target, noise) { "; " (together) } "."
             }
         }
         @if !crowds.is_empty() {
@@ -46,24 +44,24 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: ChartId<'_>, on: &
     }
 }
 
-fn parts(run: &Run, judgement: &Judgement, crowds: &[&GroupFairness], on: &Workload) -> Markup {
+fn parts(run: &Run, judgement: &Judgement, crowds: &[(&str, &GroupFairness)], on: &Workload) -> Markup {
     let (name, in_rate) = rate(on);
-    let is_of_guests = crowds.iter().all(|crowd| crowd.of == MemberKind::Guests);
+    let is_of_guests = crowds.iter().all(|(_, crowd)| crowd.of == MemberKind::Guests);
     html! {
         table.steps {
             thead {
                 tr {
-                    th { (crowds[0].member_word()) "s at once" }
+                    th { (crowds[0].1.member_word()) "s at once" }
                     th { (Metric::IOPS.column(on)) } th { (name) } th { "p50" } th { "p99" }
                     @if is_of_guests { th { "fairness" } }
                 }
             }
             tbody {
-                @for crowd in crowds {
+                @for (target, crowd) in crowds {
                     @for member in &crowd.members { (one(member, crowd, in_rate)) }
                     tr {
-                        td class=(colour(run, &crowd.target)) { span.swatch {} (crowd.target) ", all" }
-                        @if let Some(all) = judgement.summary(&crowd.workload, &crowd.target) {
+                        td class=(colour(run, target)) { span.swatch {} (target) ", all" }
+                        @if let Some(all) = judgement.summary(&on.name, target) {
                             td { (or_unknown(all.of(Metric::IOPS), human::count)) }
                             td { (or_unknown(all.of(Metric::BYTES_PER_S), in_rate)) }
                             td { (or_unknown(all.of(Metric::LATENCY_P50), human::time)) }

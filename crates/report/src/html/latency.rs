@@ -7,8 +7,8 @@ use iotax_model::{Histogram, Workload};
 use super::chart::{Across, Axis, Chart, Panel, Plot, Unit};
 use super::colours;
 use crate::figure::grouped;
-use iotax_analysis::Summary;
 use iotax_analysis::percentile::{Value, name, needed};
+use iotax_analysis::{CellJudgement, Summary};
 use iotax_model::Run;
 
 /// The largest step between points of the distribution, as a share of all I/Os.
@@ -23,13 +23,13 @@ pub(super) fn logarithmic(label: &str) -> Axis {
 }
 
 /// The chart of percentiles; without rows if none is known.
-pub(super) fn percentiles(run: &Run, summaries: &[&Summary]) -> Chart {
+pub(super) fn percentiles(run: &Run, cells: &[&CellJudgement]) -> Chart {
     let known = |s: &Summary| -> Vec<(String, Value)> {
         let values = s.percentiles.iter().filter_map(|p| Some((name(p.q), p.value.filter(|v| v.ns > 0.0)?)));
         values.collect()
     };
     let all: Vec<(&str, Vec<(String, Value)>)> =
-        summaries.iter().map(|s| (s.target.as_str(), known(s))).collect();
+        cells.iter().map(|cell| (cell.target.as_str(), known(&cell.summary))).collect();
     let words = |(target, found): &(&str, Vec<(String, Value)>)| {
         let found: Vec<String> =
             found.iter().map(|(name, value)| format!("{name} {}", human::time(value.ns))).collect();
@@ -78,39 +78,41 @@ pub(super) fn percentiles(run: &Run, summaries: &[&Summary]) -> Chart {
 }
 
 /// Names the percentiles that had too few I/Os; absent if none is missing.
-pub(super) fn not_given(summaries: &[&Summary]) -> Option<String> {
-    let missing: Vec<String> = summaries
+pub(super) fn not_given(cells: &[&CellJudgement]) -> Option<String> {
+    let missing: Vec<String> = cells
         .iter()
-        .flat_map(|s| s.percentiles.iter().filter(|p| p.value.is_none() && p.ios > 0).map(move |p| (s, p)))
-        .map(|(s, p)| {
+        .flat_map(|cell| cell.summary.percentiles.iter().map(move |p| (cell, p)))
+        .filter(|(_, p)| p.value.is_none() && p.ios > 0)
+        .map(|(cell, p)| {
             let (ios, needed) = (grouped(p.ios), grouped(needed(p.q)));
-            format!("{} of {} ({ios} I/Os, {needed} are needed)", name(p.q), s.target)
+            format!("{} of {} ({ios} I/Os, {needed} are needed)", name(p.q), cell.target)
         })
         .collect();
     (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
 }
 
 /// The chart of the distribution; without rows if nothing was measured.
-pub(super) fn distribution(run: &Run, workload: &Workload, summaries: &[&Summary]) -> Chart {
+pub(super) fn distribution(run: &Run, workload: &Workload, cells: &[&CellJudgement]) -> Chart {
     let what = if workload.kind().is_network() { "Round trips" } else { "I/Os" };
-    let rows: Vec<_> = summaries
+    let rows: Vec<_> = cells
         .iter()
-        .flat_map(|s| {
-            let points = cumulated(&s.latency).into_iter();
-            points
-                .map(|(ns, share)| vec![s.target.as_str().into(), (ns / 1e3).into(), (share * 100.0).into()])
+        .flat_map(|cell| {
+            let points = cumulated(&cell.summary.latency).into_iter();
+            points.map(|(ns, share)| {
+                vec![cell.target.as_str().into(), (ns / 1e3).into(), (share * 100.0).into()]
+            })
         })
         .collect();
-    let words = |s: &&Summary| {
-        let (min, max) = (s.latency.min()?, s.latency.max()?);
-        Some(format!("{}: from {} to {}", s.target, human::time(min as f64), human::time(max as f64)))
+    let words = |cell: &&CellJudgement| {
+        let (min, max) = (cell.summary.latency.min()?, cell.summary.latency.max()?);
+        Some(format!("{}: from {} to {}", cell.target, human::time(min as f64), human::time(max as f64)))
     };
     let shares = Axis { label: String::new(), unit: Unit::Percent, log: false, at_least: 100.0 };
     Chart {
         key: "distribution".into(),
         title: format!("{what} that took no longer"),
         note: format!("share of all rounds' {} by latency, logarithmic", what.replace('R', "r")),
-        message: summaries.iter().filter_map(words).collect::<Vec<_>>().join("; "),
+        message: cells.iter().filter_map(words).collect::<Vec<_>>().join("; "),
         columns: ["target", "latency_us", "no_longer_percent"].map(Into::into).into(),
         colours: colours(run, &rows),
         rows,

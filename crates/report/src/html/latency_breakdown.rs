@@ -14,22 +14,21 @@ use iotax_analysis::{CpuByRole, Judgement, LatencyBreakdown, Metric};
 /// Both charts and their tables; nothing if no guest was measured from inside and no role could be told apart.
 pub(super) fn section(judgement: &Judgement, here: ChartId<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
-    let mut insides: Vec<&LatencyBreakdown> =
-        judgement.latency_breakdowns.iter().filter(|i| i.workload == workload).collect();
-    if !insides.iter().any(|inside| inside.within()) {
+    let mut insides: Vec<_> = judgement.on(workload, |cell| cell.latency.as_ref()).collect();
+    if !insides.iter().any(|(_, inside)| inside.within()) {
         insides.clear();
     }
-    let mut cpus: Vec<&CpuByRole> = judgement.cpus.iter().filter(|cpu| cpu.workload == workload).collect();
+    let mut cpus: Vec<_> = judgement.on(workload, |cell| cell.cpu.as_ref()).collect();
     // The load generator and an unattributed rest alone are not worth a chart.
     let told = [Role::Peer, Role::Vcpu, Role::Iothread, Role::Main, Role::Worker, Role::KernelThreads];
-    if !cpus.iter().any(|cpu| told.iter().any(|role| cpu.of_role(*role).is_some())) {
+    if !cpus.iter().any(|(_, cpu)| told.iter().any(|role| cpu.of_role(*role).is_some())) {
         cpus.clear();
     }
     html! {
         @if !insides.is_empty() || !cpus.is_empty() {
             div.pair { (latency(&insides).figure(here)) (cpu_time(&cpus, on).figure(here)) }
-            @for inside in &insides {
-                @for reason in &inside.not_separable { p.note { (inside.target) ": not separable: " (reason) "." } }
+            @for (target, inside) in &insides {
+                @for reason in &inside.not_separable { p.note { (target) ": not separable: " (reason) "." } }
             }
             details {
                 summary { "Seen by each place, used by each role" }
@@ -39,10 +38,10 @@ pub(super) fn section(judgement: &Judgement, here: ChartId<'_>, on: &Workload) -
     }
 }
 
-fn latency(insides: &[&LatencyBreakdown]) -> Chart {
+fn latency(insides: &[(&str, &LatencyBreakdown)]) -> Chart {
     let bars: Vec<Stack> = insides
         .iter()
-        .map(|inside| Stack { name: inside.target.clone(), parts: inside.stretches.clone() })
+        .map(|(target, inside)| Stack { name: (*target).to_owned(), parts: inside.stretches.clone() })
         .collect();
     stacks(&bars, "arises", "io", "Where the mean latency arises", "from the device (left) to the program")
 }
@@ -52,11 +51,11 @@ fn by_role<'a>(cpu: &'a CpuByRole, on: &Workload) -> &'a [(Role, f64)] {
     if Metric::cpu(on) == Metric::CPU_PER_GIB { &cpu.per_gib } else { &cpu.roles }
 }
 
-fn cpu_time(cpus: &[&CpuByRole], on: &Workload) -> Chart {
+fn cpu_time(cpus: &[(&str, &CpuByRole)], on: &Workload) -> Chart {
     let named = |(role, ns): &(Role, f64)| (role.name().to_owned(), *ns);
     let parts = |cpu: &CpuByRole| by_role(cpu, on).iter().map(named).collect();
     let bars: Vec<Stack> =
-        cpus.iter().map(|cpu| Stack { name: cpu.target.clone(), parts: parts(cpu) }).collect();
+        cpus.iter().map(|(target, cpu)| Stack { name: (*target).to_owned(), parts: parts(cpu) }).collect();
     let per = cpu_unit(on).to_lowercase().replace("i/o", "io").replace(' ', "_");
     stacks(
         &bars,
@@ -67,7 +66,7 @@ fn cpu_time(cpus: &[&CpuByRole], on: &Workload) -> Chart {
     )
 }
 
-fn views(insides: &[&LatencyBreakdown]) -> Markup {
+fn views(insides: &[(&str, &LatencyBreakdown)]) -> Markup {
     let time = |value: Option<f64>| or_unknown(value, human::time);
     html! {
         @if !insides.is_empty() {
@@ -80,9 +79,9 @@ fn views(insides: &[&LatencyBreakdown]) -> Markup {
                     }
                 }
                 tbody {
-                    @for inside in insides {
+                    @for (target, inside) in insides {
                         tr {
-                            td { (inside.target) }
+                            td { (target) }
                             @for view in View::ALL { td { (time(inside.seen_by(view))) } }
                             td { (time(inside.qemu_p50_ns)) }
                             td { (time(inside.qemu_p99_ns)) }
@@ -94,14 +93,16 @@ fn views(insides: &[&LatencyBreakdown]) -> Markup {
     }
 }
 
-fn roles(cpus: &[&CpuByRole], on: &Workload) -> Markup {
+fn roles(cpus: &[(&str, &CpuByRole)], on: &Workload) -> Markup {
     let of_role = |cpu: &CpuByRole, role: Role| {
         by_role(cpu, on).iter().find(|(known, _)| *known == role).map(|(_, ns)| *ns)
     };
-    let known: Vec<Role> =
-        Role::ALL.into_iter().filter(|role| cpus.iter().any(|cpu| of_role(cpu, *role).is_some())).collect();
+    let known: Vec<Role> = Role::ALL
+        .into_iter()
+        .filter(|role| cpus.iter().any(|(_, cpu)| of_role(cpu, *role).is_some()))
+        .collect();
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
-    let nested = cpus.iter().any(|cpu| cpu.nested.is_some_and(|share| share > 0.0));
+    let nested = cpus.iter().any(|(_, cpu)| cpu.nested.is_some_and(|share| share > 0.0));
     html! {
         @if !cpus.is_empty() {
             table {
@@ -114,9 +115,9 @@ fn roles(cpus: &[&CpuByRole], on: &Workload) -> Markup {
                     }
                 }
                 tbody {
-                    @for cpu in cpus {
+                    @for (target, cpu) in cpus {
                         tr {
-                            td { (cpu.target) }
+                            td { (target) }
                             @for role in &known { td { (or_unknown(of_role(cpu, *role), human::time)) } }
                             td { (or_unknown(cpu.steal, percent)) }
                             @if nested { td { (or_unknown(cpu.nested, percent)) } }

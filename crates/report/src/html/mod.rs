@@ -203,7 +203,7 @@ fn head(run: &Run) -> Markup {
 
 /// Links to the sections.
 fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curves<'_>]) -> Markup {
-    let measured = |name: &str| judgement.summaries.iter().any(|summary| summary.workload == name);
+    let measured = |name: &str| judgement.cells.iter().any(|cell| cell.workload == name);
     html! {
         nav aria-label="Contents" {
             @if run.plan.ask().is_some() { a href="#a1" { "The highest rate" } }
@@ -212,7 +212,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curv
             @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }
             @if tests.is_empty() && curves.is_empty() && run.plan.ask().is_none() {
                 @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }
-                @if !judgement.summaries.is_empty() { a href="#taxes" { "The figures" } }
+                @if !judgement.cells.is_empty() { a href="#taxes" { "The figures" } }
                 @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {
                     a href=(format!("#w{}", place(run, &workload.name).number)) { (workload.name) }
                 }

@@ -80,10 +80,8 @@ fn figures(row: &Row<'_>, unknown: &str) -> Markup {
 /// Directions, gaps and interfaces; nothing for workloads without a network.
 pub(super) fn details(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let gaps: Vec<_> = judgement
-        .networks
-        .iter()
-        .filter(|network| network.workload == workload.name)
-        .flat_map(|network| network.gaps.iter().map(move |(round, gap)| (&network.target, round, gap)))
+        .on(&workload.name, |cell| cell.network.as_ref())
+        .flat_map(|(target, network)| network.gaps.iter().map(move |(round, gap)| (target, round, gap)))
         .collect();
     html! {
         @if let Some(table) = network::ways(run, judgement, workload) { (plain(run, "direction", &table)) }

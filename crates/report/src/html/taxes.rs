@@ -10,7 +10,7 @@ use crate::document::figures::cells;
 use crate::figure::{UNKNOWN, megabytes, or_unknown, rate_of, tax, title_in};
 use crate::marks::{failures, marks};
 use iotax_analysis::percentile::percentile;
-use iotax_analysis::{Comparison, Judgement, Metric, Summary};
+use iotax_analysis::{CellJudgement, Comparison, Judgement, Metric};
 use iotax_model::Run;
 
 /// The table of all workloads; nothing if nothing was measured.
@@ -19,7 +19,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     let (networks, on_disks): (Vec<&Workload>, Vec<&Workload>) =
         run.plan.workloads.iter().partition(|workload| workload.kind().is_network());
     html! {
-        @if !judgement.summaries.is_empty() {
+        @if !judgement.cells.is_empty() {
             section id="taxes" {
                 h2 {
                     @if compares { "The tax" small { "over " (run.plan.baseline) @if !on_disks.is_empty() { ", per I/O" } } } @else { "What was measured" }
@@ -34,16 +34,16 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
 /// The figures of some workloads under a name.
 pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], name: &str) -> Markup {
     let all = workloads.iter().map(|workload| (*workload, cells(run, judgement, workload)));
-    let all: Vec<_> = all.filter(|(_, summaries)| !summaries.is_empty()).collect();
+    let all: Vec<_> = all.filter(|(_, cells)| !cells.is_empty()).collect();
     let compares = compares(run);
     html! {
         @if !all.is_empty() { div.wide tabindex="0" role="region" aria-label=(name) {
             table.taxes {
                 thead { (head(run, compares)) }
-                @for (workload, summaries) in &all {
+                @for (workload, cells) in &all {
                     tbody {
                         tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
-                        @for summary in summaries { (row(run, judgement, summary, compares)) }
+                        @for cell in cells { (row(run, judgement, workload, cell, compares)) }
                         @for line in failures(run, judgement, workload) {
                             tr.member { td colspan="10" { (line) } }
                         }
@@ -76,14 +76,24 @@ fn head(run: &Run, compares: bool) -> Markup {
     }
 }
 
-fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup {
-    let comparison = judgement.comparison(&s.workload, &s.target, Metric::LATENCY_MEAN);
+fn row(
+    run: &Run,
+    judgement: &Judgement,
+    workload: &Workload,
+    cell: &CellJudgement,
+    compares: bool,
+) -> Markup {
+    let (s, target) = (&cell.summary, cell.target.as_str());
+    let by = |metric| judgement.comparison(&workload.name, target, metric);
+    let comparison = by(Metric::LATENCY_MEAN);
+    // One verdict stands on a difference, whatever it is shown by.
+    let decides = by(Metric::headline(workload)).or(comparison);
     let time = |value: Option<f64>| or_unknown(value, human::time);
     html! {
         tr {
-            td class=(colour(run, &s.target)) {
-                span.swatch {} (s.target)
-                @if !compares && judgement.is_unusable(run, &s.workload, &s.target) { span.tag { "unusable" } }
+            td class=(colour(run, target)) {
+                span.swatch {} (target)
+                @if !compares && judgement.is_unusable(run, &workload.name, target) { span.tag { "unusable" } }
             }
             td { (or_unknown(s.of(Metric::IOPS), human::count)) }
             td { (or_unknown(s.of(Metric::BYTES_PER_S), rate(run).1)) }
@@ -92,12 +102,12 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
             td { (time(s.of(Metric::LATENCY_P99))) }
             td { (time(s.of(Metric::LATENCY_P99_9))) }
             @if !compares { td { (time(s.latency.max().map(|max| max as f64))) } }
-            @if compares { td { (cost(run, s, comparison)) } }
+            @if compares { td { (cost(run, target, comparison)) } }
             td { (time(s.of(Metric::CPU_PER_IO))) }
             @if compares {
                 td.verdict {
-                    @if let Some(comparison) = comparison { (verdict(run, comparison)) }
-                    @for mark in marks(run, judgement, &s.workload, &s.target) { span.tag { (mark) } }
+                    @if let Some(decides) = decides { (verdict(run, decides)) }
+                    @for mark in marks(run, judgement, &workload.name, target) { span.tag { (mark) } }
                 }
             }
         }
@@ -113,10 +123,10 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
     }
 }
 
-fn cost(run: &Run, s: &Summary, comparison: Option<&Comparison>) -> Markup {
+fn cost(run: &Run, target: &str, comparison: Option<&Comparison>) -> Markup {
     html! {
         @match comparison.and_then(|c| c.ratio.tax.as_ref()) {
-            _ if s.target == run.plan.baseline => "baseline",
+            _ if target == run.plan.baseline => "baseline",
             None => (UNKNOWN),
             Some(cost) => (with_interval(&tax(cost))),
         }

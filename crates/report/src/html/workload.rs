@@ -9,7 +9,7 @@ use super::{amplification, guests, heat, latency, latency_breakdown, network, pl
 use crate::document::certainty::over_the_run;
 use crate::document::figures;
 use crate::figure::title_in;
-use iotax_analysis::{Judgement, Summary};
+use iotax_analysis::{CellJudgement, Judgement};
 use iotax_model::Run;
 
 /// The most intervals in all timelines together: more would dominate the file, and no eye could tell them apart.
@@ -21,26 +21,26 @@ const COLUMNS: usize = 1_500;
 /// The section; nothing if the workload was not measured.
 pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     let targets: Vec<&str> = run.plan.targets.iter().map(|target| target.name.as_str()).collect();
-    let summaries = figures::cells(run, judgement, workload);
+    let cells = figures::cells(run, judgement, workload);
     let measurements =
         || -> Vec<&Measurement> { run.measurements.iter().filter(|m| m.workload == workload.name).collect() };
     let here = place(run, &workload.name);
     let clock = |most: usize| Clock::new(measurements(), &targets, most / run.plan.workloads.len().max(1));
     let moved = over_the_run(judgement, &workload.name, run.plan.margin.share(), targets.len() > 1);
     html! {
-        @if !summaries.is_empty() {
+        @if !cells.is_empty() {
             section id=(format!("w{}", here.number)) {
                 h2 { (title_in(run.source.as_ref(), workload)) small { (workload.name) } }
                 div.pair {
                     (network::throughput(run, workload).figure(here))
-                    (latency::percentiles(run, &summaries).figure(here))
-                    (latency::distribution(run, workload, &summaries).figure(here))
+                    (latency::percentiles(run, &cells).figure(here))
+                    (latency::distribution(run, workload, &cells).figure(here))
                 }
                 @if let Some(suite) = run.plan.known_suite() {
                     @for remark in suite.remarks_on(suite.test(workload)) { p.note { "Note: " (remark) "." } }
                 }
-                @if let Some(missing) = latency::not_given(&summaries) { p.note { (missing) } }
-                (all_figures(judgement, workload, &summaries))
+                @if let Some(missing) = latency::not_given(&cells) { p.note { (missing) } }
+                (all_figures(judgement, workload, &cells))
                 (network::details(run, judgement, workload))
                 (guests::several(run, judgement, here, workload))
                 (latency_breakdown::section(judgement, here, workload))
@@ -54,7 +54,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
 }
 
 /// Every figure that is known, folded.
-fn all_figures(judgement: &Judgement, workload: &Workload, cells: &[&Summary]) -> Markup {
+fn all_figures(judgement: &Judgement, workload: &Workload, cells: &[&CellJudgement]) -> Markup {
     html! {
         details {
             summary { "All figures" }

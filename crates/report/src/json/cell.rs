@@ -11,47 +11,33 @@ use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::Fairness;
 use iotax_analysis::network::{Hop, StreamTotals};
 use iotax_analysis::{
-    CpuByRole, Failure, GroupFairness, Judgement, LatencyBreakdown, MemberKind, Metric, NeighbourLoad,
-    Network, Summary, Timing,
+    CellJudgement, CpuByRole, Failure, GroupFairness, Judgement, LatencyBreakdown, Metric, NeighbourLoad,
+    Network, Timing,
 };
 
 /// One measured cell.
-pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
-    let (workload, target) = (&summary.workload, &summary.target);
-    let crowd = |of| {
-        let here =
-            |crowd: &&GroupFairness| crowd.workload == *workload && crowd.target == *target && crowd.of == of;
-        judgement.groups.iter().find(here).map(members)
-    };
-    let noise =
-        judgement.neighbour_loads.iter().find(|noise| noise.workload == *workload && noise.target == *target);
-    let inside = judgement
-        .latency_breakdowns
-        .iter()
-        .find(|inside| inside.workload == *workload && inside.target == *target);
-    let flow =
-        judgement.amplifications.iter().find(|flow| flow.workload == *workload && flow.target == *target);
-    let cpu = judgement.cpus.iter().find(|cpu| cpu.workload == *workload && cpu.target == *target);
+pub(super) fn cell(judgement: &Judgement, cell: &CellJudgement) -> Value {
+    let summary = &cell.summary;
     // Of all I/Os together; their mean is the cell's, to which each round contributes alike.
     let mut latencies = latency(&summary.latency);
     if let (Some(told), Some(mean)) = (&mut latencies, summary.of(Metric::LATENCY_MEAN)) {
         told["mean"] = mean.into();
     }
     object([
-        ("workload", Some(workload.as_str().into())),
-        ("target", Some(target.as_str().into())),
+        ("workload", Some(cell.workload.as_str().into())),
+        ("target", Some(cell.target.as_str().into())),
         ("rounds", Some(summary.rounds.into())),
         ("metrics", Some(metrics(&judgement.figures, |metric| summary.of(metric)))),
         ("latency_ns", latencies),
         ("percentiles", Some(summary.percentiles.iter().map(percentile).collect())),
-        ("cpu", cpu.map(by_role)),
-        ("network", judgement.network(workload, target).map(packets)),
-        ("inside", inside.map(taken_apart)),
-        ("levels", flow.map(|flow| flow.levels.iter().map(level).collect())),
-        ("guests", crowd(MemberKind::Guests)),
-        ("jobs", crowd(MemberKind::Jobs)),
-        ("neighbour", noise.map(neighbour)),
-        ("failed", judgement.failure(workload, target).map(failed)),
+        ("cpu", cell.cpu.as_ref().map(by_role)),
+        ("network", cell.network.as_ref().map(packets)),
+        ("inside", cell.latency.as_ref().map(taken_apart)),
+        ("levels", cell.amplification.as_ref().map(|flow| flow.levels.iter().map(level).collect())),
+        ("guests", cell.guests.as_ref().map(members)),
+        ("jobs", cell.jobs.as_ref().map(members)),
+        ("neighbour", cell.neighbour.as_ref().map(neighbour)),
+        ("failed", cell.failure.as_ref().map(failed)),
     ])
 }
 

@@ -60,7 +60,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("measurements", Some(measurements(run, judgement))),
         ("comparisons", Some(judgement.comparisons.iter().map(comparison).collect())),
         ("steps", Some(judgement.steps.iter().map(|c| step(judgement, c)).collect())),
-        ("cells", Some(judgement.summaries.iter().map(|summary| cell::cell(judgement, summary)).collect())),
+        ("cells", Some(judgement.cells.iter().map(|one| cell::cell(judgement, one)).collect())),
         ("suite", suite::suite(run)),
         ("curves", curve::all(run)),
         ("grids", grid::all(run)),

@@ -43,16 +43,17 @@ pub(super) fn costs(
 /// Gaps in what arrived; no verdict rests on them.
 pub(super) fn facts(judgement: &Judgement) -> Vec<String> {
     let gaps: Vec<String> = judgement
-        .networks
+        .cells
         .iter()
-        .filter(|network| !network.gaps.is_empty())
-        .map(|network| {
+        .filter_map(|cell| Some((cell, cell.network.as_ref()?)))
+        .filter(|(_, network)| !network.gaps.is_empty())
+        .map(|(cell, network)| {
             let (round, gap) = network.gaps[0];
             let longest = human::time(gap.duration_ns as f64);
             let times = counted(network.gaps.len() as u64, "time");
             format!(
                 "{} on {} {times}, for {longest} in round {round} at the longest",
-                network.target, network.workload
+                cell.target, cell.workload
             )
         })
         .collect();

@@ -1,0 +1,36 @@
+//! All that follows from the measurements of one cell.
+
+use crate::amplification::IoAmplification;
+use crate::cpu_breakdown::CpuByRole;
+use crate::failed::Failure;
+use crate::fairness::{GroupFairness, NeighbourLoad};
+use crate::latency_breakdown::LatencyBreakdown;
+use crate::network::Network;
+use crate::summary::Summary;
+
+/// One workload on one target, over all rounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CellJudgement {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// Its figures.
+    pub summary: Summary,
+    /// What each of several guests or servers got.
+    pub guests: Option<GroupFairness>,
+    /// What each of several jobs got.
+    pub jobs: Option<GroupFairness>,
+    /// The load of its neighbour.
+    pub neighbour: Option<NeighbourLoad>,
+    /// Its latency by place; absent where only the program observed it.
+    pub latency: Option<LatencyBreakdown>,
+    /// Its CPU time by role, if it could be attributed.
+    pub cpu: Option<CpuByRole>,
+    /// Its I/O at each layer; absent where only the program counted.
+    pub amplification: Option<IoAmplification>,
+    /// Its packets, if it crossed a network and reported on it.
+    pub network: Option<Network>,
+    /// How measurements of it failed.
+    pub failure: Option<Failure>,
+}
