@@ -13,6 +13,7 @@ use iotax_model::plan::{Design, UntilDecided};
 use iotax_model::record::{ImportSource, Measurement};
 use iotax_model::{Cell, Warning, WarningKind};
 use iotax_report::document;
+use iotax_report::sentences::compared::conclusions;
 use iotax_report::terminal::set;
 
 use crate::compare::{question, side};
@@ -110,6 +111,8 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     let [host, device] = ["host-file", "vm-device"].map(|name| side(&account, Some(name)));
     let compared = compare(&host, &device, &question()).expect("two targets");
     let cell = compared.cell(0, 0, Metric::IOPS).expect("compared");
+    let told = conclusions(&compared).join("\n");
+    assert!(told.contains("The report of run 17 looks several times"), "{told}");
     for elsewhere in [listed, cell.b] {
         assert!((elsewhere / shown - 1.0).abs() < 1e-9, "{elsewhere} and {shown}");
     }

@@ -6,7 +6,7 @@ use iotax_model::units::human::listed;
 use super::next_step::more_rounds;
 use crate::figure::{change, counted};
 use iotax_analysis::Metric;
-use iotax_analysis::compare::{Cell, Compared, Which};
+use iotax_analysis::compare::{Cell, Compared, More, Which};
 use iotax_analysis::stats::verdict::Verdict;
 
 /// The sentences: decided verdicts by target, then undecided and withheld ones.
@@ -26,6 +26,7 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
     let each: Vec<Vec<&Cell>> = (0..compared.targets.len()).map(of).collect();
     let mut sentences: Vec<String> =
         each.iter().enumerate().filter_map(|(t, cells)| decided(compared, t, metric, cells)).collect();
+    sentences.extend(compared.more.iter().filter(|more| compared.paired && more.is_anew).map(stricter));
     sentences.extend(each.iter().enumerate().filter_map(|(t, cells)| undecided(compared, t, cells)));
     let open: Vec<&Cell> = each.iter().flatten().copied().filter(|cell| is_open(cell)).collect();
     if let Some(rounds) = deciding(&open) {
@@ -37,6 +38,15 @@ pub fn conclusions(compared: &Compared) -> Vec<String> {
         Some(format!("No verdict: {target} on {workload}: {why}."))
     }));
     sentences
+}
+
+/// Why a run that adds rounds may leave open what is decided here.
+fn stricter(more: &More) -> String {
+    format!(
+        "These verdicts are of this comparison alone, from all rounds at once. The report of {} looks several times, at more comparisons, and asks \
+         for stronger evidence.",
+        more.label
+    )
 }
 
 /// `vm-raw in run 17 against run 12`, or `vm-raw against host-file` within a run.
