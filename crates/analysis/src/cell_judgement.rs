@@ -17,9 +17,9 @@ pub struct CellJudgement {
     pub target: String,
     /// Its figures.
     pub summary: Summary,
-    /// What each of several guests or servers got.
+    /// The share of each of several guests or servers.
     pub guests: Option<GroupFairness>,
-    /// What each of several jobs got.
+    /// The share of each of several jobs.
     pub jobs: Option<GroupFairness>,
     /// The load of its neighbour.
     pub neighbour: Option<NeighbourLoad>,
@@ -31,6 +31,6 @@ pub struct CellJudgement {
     pub amplification: Option<IoAmplification>,
     /// Its packets, if it crossed a network and reported on it.
     pub network: Option<Network>,
-    /// How measurements of it failed.
+    /// Failures of its measurements.
     pub failure: Option<Failure>,
 }

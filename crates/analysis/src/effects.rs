@@ -56,7 +56,7 @@ pub struct Drift {
 /// One figure and where it stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cell<T> {
-    /// What it is the figure of.
+    /// The subject of the figure.
     pub(super) of: T,
     /// Places in the lists of targets and rounds.
     pub(super) target: usize,

@@ -26,13 +26,13 @@ pub struct Fleet {
     pub id: String,
     /// The plan's title.
     pub name: String,
-    /// What its members measured together.
+    /// The mode of its members.
     pub mode: FleetMode,
     /// Its members, in the order in which they were named.
     pub members: Vec<FleetRun>,
     /// Hosts side by side, by workload and target; empty where they share one storage.
     pub hosts: Vec<HostCell>,
-    /// What members got together, by workload and target; empty where each has its own storage.
+    /// Sums over members, by workload and target; empty where each has its own storage.
     pub shared: Vec<SharedCell>,
 }
 
@@ -132,11 +132,11 @@ pub struct SharedGroup {
     pub ios: u64,
     /// Service times of all members and rounds, merged: percentiles of it are those of all I/Os.
     pub latency: Histogram,
-    /// How far apart they began.
+    /// The spread of their beginnings.
     pub skew: StartSkew,
 }
 
-/// How far apart the members of a fleet began to hand out I/Os; where that is not recorded (network streams, older versions), how far
+/// The spread of the members' first I/Os; where that is not recorded (network streams, older versions), how far
 /// apart their windows began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartSkew {
@@ -259,7 +259,7 @@ impl HostFigures {
     }
 }
 
-/// What counts of one member in one round.
+/// The part of one member's round that counts.
 struct Counted {
     member: usize,
     ios: u64,
@@ -306,7 +306,7 @@ impl SharedCell {
     }
 }
 
-/// What counts of a step: the whole intervals of each member in the window that all share. Fails with the reason why nothing does.
+/// The part of a step that counts: the whole intervals of each member in the window that all share. Fails with the reason why nothing does.
 fn counted(
     there: &[usize],
     members: &[(&str, &Run)],

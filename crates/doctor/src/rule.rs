@@ -40,7 +40,7 @@ impl Subject {
     }
 }
 
-/// How sure it is that a finding matters here.
+/// Confidence that a finding matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sureness {
     /// Data is at risk, or a setting is plainly wrong.
@@ -90,11 +90,11 @@ impl std::str::FromStr for Sureness {
 pub struct Rule {
     /// Its name, unique.
     pub id: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub subject: Subject,
-    /// How sure a finding is.
+    /// The confidence of a finding.
     pub sureness: Sureness,
-    /// What is wrong, in a few words.
+    /// The problem in a few words.
     pub title: &'static str,
     /// Why it matters.
     pub why: &'static str,
@@ -104,7 +104,7 @@ pub struct Rule {
     pub check: fn(&Survey) -> Vec<Violation>,
 }
 
-/// What a rule saw.
+/// The observation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The thing that it is about, such as `sda1` or a guest's name.

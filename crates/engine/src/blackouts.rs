@@ -103,7 +103,7 @@ impl ClassGaps {
     }
 }
 
-/// What of one worker's spans lies in the window and is of at least this length, in their order.
+/// The parts of one worker's spans in the window that have at least this length, in order.
 pub fn within(spans: &Spans, least: Nanos, window: Window) -> Vec<Blackout> {
     let mut all: Vec<Blackout> = Vec::new();
     for (spans, of) in spans.iter().zip(CLASSES) {

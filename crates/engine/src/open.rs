@@ -199,7 +199,7 @@ pub(crate) fn directly_if_possible(path: &Path, access: Access) -> Result<Target
     .map_err(at_path(path))
 }
 
-/// What can be measured.
+/// A file, device or directory that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,

@@ -97,7 +97,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// What has its workers stop.
+    /// The stop flag of its workers.
     pub(crate) fn common(&self) -> Arc<Common> {
         Arc::clone(&self.workers.common)
     }

@@ -1,4 +1,4 @@
-//! How far a member's clock is from the coordinator's, by round trips.
+//! The offset of a member's clock from the coordinator's, by round trips.
 //!
 //! F. Cristian, Probabilistic clock synchronization, Distributed Computing 3, 1989: the member read its clock some time within the round
 //! trip, so its middle is off by half of it at most. The shortest trip of late is the best one; a clock strays meanwhile by up to

@@ -21,7 +21,7 @@ pub use state::{MemberState, MemberStatus};
 const PING: u64 = 1_000_000_000;
 /// Least time from [`ToMember::Go`] to the moment that it names: a member must have it by then.
 const LEAD_NS: u64 = 50_000_000;
-/// What each member adds to it: its message has to be written here and read there.
+/// Time added for each member: its message has to be written here and read there.
 const LEAD_EACH_NS: u64 = 2_000_000;
 /// The number of members that add to it.
 const LEAD_AT_MOST: u64 = 500;
@@ -54,7 +54,7 @@ pub enum Action {
     Tell(News),
 }
 
-/// What people may want to know.
+/// News for the user.
 #[derive(Debug, Clone, PartialEq)]
 pub enum News {
     /// A member has joined.
@@ -77,7 +77,7 @@ pub enum News {
     Going {
         /// The step.
         step: Step,
-        /// How many begin it.
+        /// The number of members that begin it.
         members: usize,
     },
     /// An interval of one member, or of several that a leaf merged.
@@ -329,7 +329,7 @@ impl Coordinator {
         actions.push(Action::Tell(News::Going { step, members }));
     }
 
-    /// What the members measure together.
+    /// The mode of the fleet.
     #[must_use]
     pub const fn mode(&self) -> FleetMode {
         self.mode

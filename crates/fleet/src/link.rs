@@ -1,4 +1,4 @@
-//! What carries messages. An ssh connection and NATS each have one implementation of both ends.
+//! Transports of messages. An ssh connection and NATS each have one implementation of both ends.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub enum To<'a> {
     All,
 }
 
-/// What comes in at the coordinator.
+/// An event at the coordinator.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
     /// A member says something.

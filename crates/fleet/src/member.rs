@@ -11,12 +11,12 @@ use crate::link::{LinkError, MemberLink};
 use crate::message::{Assignment, Claims, FromMember, Merged, PROTOCOL, Part, Step, ToMember};
 use crate::pipe::monotonic_ns;
 
-/// How long to wait for a message before looking at what was not acknowledged.
+/// Time to wait for a message before resending what was not acknowledged.
 const LOOK: Duration = Duration::from_secs(1);
 /// Time after which what was not acknowledged is sent again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What the coordinator wants, apart from what [`Member`] does by itself.
+/// Requests of the coordinator that [`Member`] does not answer by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wish {
     /// The member is not taken, for this reason.

@@ -1,4 +1,4 @@
-//! What a coordinator and its members say to each other. Clocks are monotonic and each machine's own; names end in whose clock it is.
+//! Messages between a coordinator and its members. Clocks are monotonic and each machine's own; names end in whose clock it is.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ pub enum ToMember {
 pub struct Assignment {
     /// The fleet's id.
     pub fleet: String,
-    /// What the members measure together. With [`FleetMode::Shared`] each step waits for [`ToMember::Go`].
+    /// The mode of the fleet. With [`FleetMode::Shared`] each step waits for [`ToMember::Go`].
     pub mode: FleetMode,
     /// The plan of this member: rates for the whole are divided already, targets are its own.
     pub plan: Plan,
@@ -92,17 +92,17 @@ pub enum FromMember {
         received_member_ns: u64,
         /// When the answer was sent.
         sent_member_ns: u64,
-        /// What chrony says that this machine's wall clock may err, if it runs.
+        /// The error bound of this machine's wall clock by chrony, if it runs.
         chrony_error_ns: Option<u64>,
     },
     /// The answer to [`ToMember::Assign`]. Nothing was touched yet.
     Checked {
-        /// What the plan takes there; nothing if it cannot be carried out.
+        /// The plan's claims there; none if it cannot be carried out.
         claims: Claims,
         /// Why the plan cannot be carried out there; absent if it can.
         refusal: Option<String>,
     },
-    /// What it does now, in a word or two: provisioning, booting guests, round 3 of 5.
+    /// Its current activity in a word or two: provisioning, booting guests, round 3 of 5.
     Doing(String),
     /// A step is set up and can begin.
     Ready {
@@ -129,14 +129,14 @@ pub enum FromMember {
     },
     /// The assignment has ended and nothing is left behind.
     Over {
-        /// How.
+        /// The state that it ended in.
         state: RunState,
         /// Why it failed; what could not be undone.
         reason: Option<String>,
     },
 }
 
-/// What a member's plan takes on its machine: members of one machine must not take the same.
+/// The claims of a member's plan on its machine: members of one machine must not take the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claims {
@@ -226,7 +226,7 @@ pub struct Merged {
     pub step: Step,
     /// The interval's number in the step, from 0.
     pub interval: u32,
-    /// How many members it sums up.
+    /// The number of members that it sums up.
     pub members: u32,
     /// I/Os of them all.
     pub ios: u64,

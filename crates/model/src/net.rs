@@ -12,7 +12,7 @@ pub const PORT: u16 = 5201;
 pub const MOST_STREAMS: u32 = 128;
 
 words! {
-    /// What is done.
+    /// The test.
     NetTest, "test" {
         /// As many bytes as TCP carries, or a bitrate of them.
         Tcp = "tcp",

@@ -460,7 +460,7 @@ pub struct Measurement {
     /// Times in which the clock of the guest or of the other machine stood still, in their order; for a watch.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub standstills: Vec<Standstill>,
-    /// What happened beside a watch, in its order: commands, marks, and what was seen of devices, links and guests.
+    /// Occurrences during a watch, in order: commands, marks, and what was seen of devices, links and guests.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub occurrences: Vec<Occurrence>,
     /// The metrics of an imported measurement; `outcome` then holds only what the source has.

@@ -29,7 +29,7 @@ pub(super) fn sentences(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Vec<
     answers.targets.iter().map(one).chain(next_step(run, ask, answers)).collect()
 }
 
-/// What to do about rates without an interval and questions that are open.
+/// The next step for rates without an interval and open questions.
 fn next_step(run: &Run, ask: &AskSpec, answers: &Answers<'_>) -> Option<String> {
     let has_interval = |answer: &Answer<'_>| {
         !matches!(answer.found, Found::Rate(Located { interval: None, .. }) | Found::Unknown)

@@ -12,7 +12,7 @@ pub(super) fn heading(curves: &Curves<'_>) -> String {
     format!("{}: latency against load", title(curves.work))
 }
 
-/// What a target without a queue would hold, of `0.5`: where layers are compared.
+/// Half of what a target can do: the load at which layers are compared.
 const HALF: f64 = 0.5;
 
 /// One sentence per target: its capacity, where latency begins to rise, and what it costs against the baseline.

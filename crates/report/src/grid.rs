@@ -17,7 +17,7 @@ pub(super) fn shares(ray: &Ray<'_>) -> String {
     format!("{}/{}", ray.work.rwmixread, 100_u8.saturating_sub(ray.work.rwmixread))
 }
 
-/// What the target can do with each share of reads.
+/// The target's capacity with each share of reads.
 pub(super) fn sentence(grid: &Grid<'_>) -> Option<String> {
     let can = |ray: &Ray<'_>| Some(format!("{} IOPS at {}", with_interval(&ray.capacity?), shares(ray)));
     let all: Vec<String> = grid.rays.iter().filter_map(can).collect();

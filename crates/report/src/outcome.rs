@@ -1,4 +1,4 @@
-//! What came out of a run, in a few words for a list.
+//! The outcome of a run in a few words, for a list.
 
 use iotax_analysis::Metric;
 use iotax_analysis::trend::{AnswerFigure, FoundAnswer, RunFigures};
@@ -32,7 +32,7 @@ pub fn outcome(run: &Run, figures: &RunFigures) -> Option<String> {
     Some(format!("{on}{}{more}", if more.is_empty() { listed(&named) } else { named.join(", ") }))
 }
 
-/// What a search or a watch came to.
+/// The answer of a search or a watch.
 fn answer(figures: &RunFigures, target: &str, workload: &Workload) -> Option<String> {
     let is_of = |found: &&FoundAnswer| found.target == target && found.workload == workload.name;
     Some(match figures.answers().iter().find(is_of)?.is {

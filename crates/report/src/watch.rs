@@ -111,7 +111,7 @@ pub(super) fn side_by_side(run: &Run, all: &[Episode<'_>]) -> Vec<[String; 7]> {
     run.plan.targets.iter().filter_map(|target| of(&target.name)).map(row).collect()
 }
 
-/// What became of the requirements on all targets.
+/// The verdicts on requirements, of all targets.
 pub(super) fn verdicts_of_all(watch: &WatchSpec, all: &[Episode<'_>]) -> Vec<String> {
     watch.require.iter().map(|requirement| verdicts(all, requirement)).collect()
 }
@@ -426,7 +426,7 @@ fn value_of(judged: &Judged, value: u64) -> String {
     format!("{least}{text}")
 }
 
-/// What became of events that failed, did not begin or were not seen to their end.
+/// Events that failed, did not begin or were not seen to their end.
 pub(super) fn failures(episode: &Episode<'_>) -> impl Iterator<Item = String> {
     episode.effects.iter().filter_map(|effect| {
         let name = effect.name;

@@ -1,4 +1,4 @@
-//! What the requests of a server share.
+//! State that the requests of a server share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ const FOLLOWERS: usize = 64;
 /// Runs of which the figures of trends are kept, some kilobytes each.
 const PAST: usize = 2000;
 
-/// What all requests share.
+/// State that all requests share.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) config: Config,

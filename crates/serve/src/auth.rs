@@ -29,12 +29,12 @@ impl Secrets {
         Ok(Self { key, token })
     }
 
-    /// Whether anybody may ask without a token.
+    /// Returns whether requests need no token.
     pub(crate) fn are_open(&self) -> bool {
         self.token.is_none()
     }
 
-    /// Whether this is the token.
+    /// Returns whether this is the token.
     pub(crate) fn is_token(&self, text: &str) -> bool {
         self.token.as_ref().is_some_and(|token| *token == code(&self.key, "token", text.as_bytes()))
     }
@@ -44,12 +44,12 @@ impl Secrets {
         HEXLOWER.encode(&code(&self.key, "session", b""))
     }
 
-    /// Whether a request brings the token, or the cookie of a login.
+    /// Returns whether a request brings the token, or the cookie of a login.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
         self.are_open() || self.bearer(headers) || self.has_cookie(headers)
     }
 
-    /// Whether a request brings the token itself, which no browser adds on its own.
+    /// Returns whether a request brings the token itself, which no browser adds on its own.
     pub(crate) fn bearer(&self, headers: &HeaderMap) -> bool {
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = value.and_then(|value| value.split_once(' '));
@@ -73,13 +73,13 @@ impl Secrets {
         format!("{}{}", HEXLOWER.encode(&nonce), HEXLOWER.encode(&code(&self.key, "form", &nonce)))
     }
 
-    /// Whether a form was made by this server.
+    /// Returns whether a form was made by this server.
     pub(crate) fn is_form_token(&self, text: &str) -> bool {
         let Some((nonce, rest)) = text.split_at_checked(NONCE * 2) else { return false };
         HEXLOWER.decode(nonce.as_bytes()).is_ok_and(|nonce| self.is_code("form", &nonce, rest))
     }
 
-    /// What a form remembers of what it shows: the same code for the same content.
+    /// A code of a form's content, the same for the same content.
     pub(crate) fn mark(&self, content: &str) -> String {
         HEXLOWER.encode(&code(&self.key, "content", content.as_bytes()))
     }

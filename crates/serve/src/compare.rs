@@ -43,7 +43,7 @@ impl Named {
     }
 }
 
-/// What is compared, and how.
+/// The sides and options of a comparison.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     sides: Vec<Named>,

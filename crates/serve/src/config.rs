@@ -1,4 +1,4 @@
-//! What a server is told.
+//! The configuration of a server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Nobody can change notes or begin runs.
     pub read_only: bool,
-    /// How runs are begun; absent: they cannot be.
+    /// The launcher of runs; absent if they cannot be begun.
     pub launch: Option<Launch>,
     /// Requests of one peer per second, over ten seconds.
     pub rate: u32,
@@ -39,7 +39,7 @@ pub struct Tls {
     pub client_ca: Option<PathBuf>,
 }
 
-/// How runs are begun.
+/// The launcher of runs.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// The program `iotax`.

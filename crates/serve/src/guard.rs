@@ -37,7 +37,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Whether the connection brought a certificate that the server's authority signed.
+/// True if the connection brought a certificate that the server's authority signed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HasCertificate;
 

@@ -21,7 +21,7 @@ pub(crate) struct Judged {
     pub(crate) account: Account,
 }
 
-/// What follows from a run holds while these are the same.
+/// The version of a run that a judgement is valid for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     state: RunState,
@@ -42,7 +42,7 @@ struct Kept<T> {
     of_run: Arc<T>,
 }
 
-/// What follows from runs, for those that were asked for last.
+/// Judgements of the runs that were requested last.
 #[derive(Debug)]
 pub(crate) struct Recent<T> {
     most: usize,

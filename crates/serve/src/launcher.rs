@@ -14,11 +14,11 @@ use crate::config::Launch;
 use crate::problem::Problem;
 use iotax_model::threads;
 
-/// What is kept of the words of a process, in bytes.
+/// Bytes that are kept of a process' output.
 const KEPT: usize = 16 << 10;
 /// From one look at a process that ends to the next.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a run may take to undo what it did when the server ends.
+/// Time for a run to undo its effects when the server ends.
 const FAREWELL: Duration = Duration::from_mins(2);
 
 /// A run that was begun, and where it is.
@@ -28,7 +28,7 @@ pub(crate) struct Begun {
     pub(crate) name: String,
     /// The end of what it said.
     pub(crate) said: String,
-    /// How it ended; absent while it goes on.
+    /// Its exit; absent while it runs.
     pub(crate) ended: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How many requests each peer may make.
+//! A limit on the requests of each peer.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,7 +10,7 @@ const BURST: f64 = 10.0;
 /// Peers that are remembered; beyond it those are forgotten that have been quiet the longest.
 const PEERS: usize = 4096;
 
-/// What counts as one peer: an IPv4 address, or the 64 bits of an IPv6 address that a host cannot choose.
+/// The key of a peer: an IPv4 address, or the 64 bits of an IPv6 address that a host cannot choose.
 pub(crate) fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),

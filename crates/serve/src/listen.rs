@@ -55,7 +55,7 @@ pub enum ServeError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What it should have.
+        /// The expected value.
         accepted: &'static str,
         /// Why.
         reason: String,

@@ -25,7 +25,7 @@ use crate::runs::state_mark;
 /// From one look at a run to the next.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What a page shows of a run that is measuring.
+/// The view of a run that is measuring.
 pub(crate) fn main(app: &App, store: &Store, judged: &Judged) -> Markup {
     let run = &judged.run;
     html! {
@@ -101,7 +101,7 @@ pub(crate) fn document(store: &Store, id: i64) -> Result<Value, Problem> {
 struct Follower {
     app: Shared,
     id: i64,
-    /// What was sent last.
+    /// The last message.
     sent: String,
     is_first: bool,
     has_ended: bool,

@@ -1,4 +1,4 @@
-//! What people say of a run: tags and a text.
+//! Notes on a run: tags and a text.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ async fn put(app: &Shared, id: i64, notes: Notes, seen: Option<String>) -> Resul
     app.pool.write(put).await
 }
 
-/// What a form knows these notes by.
+/// The key of these notes in a form.
 fn mark(app: &App, notes: &Notes) -> String {
     app.secrets.mark(&format!("{:?}{}", notes.tags, notes.text))
 }

@@ -11,7 +11,7 @@ pub(crate) struct ApiPath {
     query: &'static [Parameter],
     /// The schema of its answer.
     answer: &'static str,
-    /// What `PUT` does; absent where there is none.
+    /// The description of `PUT`; absent where there is none.
     put: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a request: a page for people, `application/problem+json` (RFC 9457) for programs.
+//! An error about a request: a page for people, `application/problem+json` (RFC 9457) for programs.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};

@@ -1,4 +1,4 @@
-//! How long a list and a run take in a store of 10,000 runs, and a trend over 1,000 runs of 20 cells: `scripts/bench-store`.
+//! The time that a list and a run take in a store of 10,000 runs, and a trend over 1,000 runs of 20 cells: `scripts/bench-store`.
 
 use std::time::Instant;
 
@@ -92,7 +92,7 @@ fn grow_history(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What `iotax trend` does over the whole store.
+/// The work of `iotax trend` over the whole store.
 fn follow(store: &Store) -> usize {
     let runs = store.list(&Filter::default()).expect("listed");
     let past = runs.iter().rev().map(|run| {

@@ -108,7 +108,7 @@ fn unexpected(expected: &str, found: &Value) -> Fault {
 pub(crate) enum Purpose {
     /// All is read as of one moment.
     Read,
-    /// What is written is on the disk when the commit returns.
+    /// A writer, whose commits are on the disk when they return.
     Write,
 }
 
@@ -148,7 +148,7 @@ pub(crate) trait Database: Debug + Send {
     /// Shows how far a run is, without a write to a disk.
     fn put_live(&mut self, run: i64, state: &str) -> Result<(), Fault>;
 
-    /// How far a run is, if that was shown.
+    /// The progress of a run, if it was shown.
     fn live(&mut self, run: i64) -> Result<Option<String>, Fault>;
 
     /// Removes what was shown of a run.

@@ -1,4 +1,4 @@
-//! What may go wrong, inside the crate and as it is told.
+//! Errors, inside the crate and as they are reported.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a run is without its measurements, and the checksum of rows.
+//! A run without its measurements, and the checksum of rows.
 
 use iotax_model::record::{Environment, FleetMember, ImportSource, RunPhase, TargetRecord};
 use iotax_model::{Plan, Run, RunState, Warning};

@@ -89,7 +89,7 @@ pub struct NewRun<'a> {
     pub fleet: Option<&'a FleetMember>,
 }
 
-/// What people say of a run. Changing it changes nothing that was measured.
+/// Notes on a run. Changing it changes nothing that was measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Tags, sorted, each once.
@@ -145,7 +145,7 @@ pub struct RunSummary {
     pub damage: Option<StoreError>,
 }
 
-/// What copying a run to another store did.
+/// The result of copying a run to another store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copied {
     /// The store did not have the run.
@@ -191,7 +191,7 @@ impl Store {
     /// Opens the store to write it, or makes one where there is no file, an empty one, or a database without a store. A file's directory
     /// must exist.
     ///
-    /// What is not an iotax store, is of another version or is damaged, is refused and left as it is.
+    /// A file that is no iotax store, of another version or damaged is refused and left as it is.
     pub fn open(place: impl Into<Location>) -> Result<Self, StoreError> {
         let mut database: Box<dyn Database> = match place.into() {
             Location::File(path) => Box::new(Sqlite::to_write(&path)?),
@@ -435,7 +435,7 @@ impl Store {
         Ok(lines.into_iter().map(line).collect())
     }
 
-    /// What people said of a run; empty if nothing.
+    /// The notes on a run; empty if there are none.
     pub fn notes(&self, run: i64) -> Result<Notes, StoreError> {
         let notes = self.read(run, &mut |database| notes::read(database, run))?;
         Ok(notes.map(|(notes, _)| notes).unwrap_or_default())
@@ -472,7 +472,7 @@ impl Store {
         put.map_err(|fault| self.of_run(run, fault))
     }
 
-    /// How far a run is that is measuring somewhere; absent if nobody says.
+    /// The progress of a run that is measuring somewhere; absent if unknown.
     pub fn live(&self, run: i64) -> Result<Option<serde_json::Value>, StoreError> {
         let live = self.read(run, &mut |database| {
             let is_claimed = database.claimed(&[run])?.contains(&run);

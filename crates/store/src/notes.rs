@@ -1,4 +1,4 @@
-//! What people say of runs: notes and tags, in tables of their own.
+//! Notes on runs: notes and tags, in tables of their own.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

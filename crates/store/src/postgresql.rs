@@ -26,7 +26,7 @@ use iotax_model::threads;
 
 /// The advisory lock of who makes or updates the tables: "iotx".
 const SCHEMA_LOCK: i64 = i32::from_be_bytes(*b"iotx") as i64;
-/// Whether a row of `claim` holds.
+/// The condition under which a row of `claim` is valid.
 const IS_HELD: &str = "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted \
                        AND pg_locks.pid = claim.pid AND (classid::bigint << 32) | objid::bigint = claim.key)";
 /// Longest wait for a server that went away, and for locks.
@@ -36,7 +36,7 @@ const READ_PATIENCE: Duration = Duration::from_secs(5);
 /// More statements than the code has, filters aside.
 const MOST_STATEMENTS: usize = 200;
 
-/// What each session begins with. An administrator's weaker `synchronous_commit` would lose acknowledged measurements.
+/// The first statement of each session. An administrator's weaker `synchronous_commit` would lose acknowledged measurements.
 const SETTINGS: &str = "
 SET search_path = iotax;
 SET client_min_messages = warning;

@@ -6,7 +6,7 @@
 /// The oldest version that can be brought up to date.
 pub(crate) const OLDEST: i64 = 6;
 
-/// What makes one version of the schema from the one before.
+/// The step from each version of the schema to the next.
 #[derive(Debug)]
 pub(crate) struct Step {
     /// The version that it makes.

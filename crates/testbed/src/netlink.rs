@@ -157,16 +157,16 @@ impl Multicast {
     }
 }
 
-/// What a message tells of an interface.
+/// The state of an interface in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkNews {
     pub(crate) index: [u8; 4],
     pub(crate) name: String,
-    /// Whether it is up and has a carrier; `None` if it was removed.
+    /// True if it is up and has a carrier; `None` if it was removed.
     pub(crate) is_up: Option<bool>,
 }
 
-/// What the messages of a datagram tell of interfaces.
+/// The states of interfaces in the messages of a datagram.
 pub(crate) fn link_news(datagram: &[u8]) -> impl Iterator<Item = LinkNews> {
     messages(datagram).filter_map(|(kind, payload)| {
         let is_known = matches!(kind, RTM_NEWLINK | RTM_DELLINK);

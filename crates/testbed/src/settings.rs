@@ -45,7 +45,7 @@ pub struct KernelSettings {
     touched: Vec<BTreeMap<PathBuf, Option<String>>>,
     /// Their entries in the undo log.
     entries: Vec<UndoEntry>,
-    /// What is in effect, by place in `files`: the value that each file had right after a target's settings were applied.
+    /// The settings in effect, by index in `files`: the value that each file had right after a target's settings were applied.
     applied: BTreeMap<usize, String>,
     /// Places of files that somebody else changed while the run lived. They are left as they are, and on record no more.
     foreign: BTreeSet<usize>,

@@ -27,7 +27,7 @@ pub struct LayerStack {
     pub layers: Vec<Layer>,
     /// The kernel's names of the block devices among the layers, from the bottom up, as in /proc/diskstats.
     pub disks: Vec<String>,
-    /// How long I/O may hang in these layers, and what they do after an error, as far as it can be read; from the bottom up.
+    /// Timeouts and error policies of these layers, as far as they can be read; from the bottom up.
     pub timeouts: Vec<Timeout>,
     /// The places whose page cache I/O can pass: the path itself, and the file of each loop device below it.
     pub(crate) cached_in: Vec<PathBuf>,

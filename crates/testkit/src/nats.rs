@@ -87,7 +87,7 @@ impl NatsServer {
         }
     }
 
-    /// What the server wrote.
+    /// The server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.file("log")).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What one row says: how full a device is, and where the time of a guest's or a device's I/O goes.
+//! A diagnosis of one row: how full a device is, and where the time of a guest's or a device's I/O goes.
 
 use iotax_model::units::human;
 
@@ -38,7 +38,7 @@ pub fn guest(row: &GuestRates) -> Option<String> {
     })
 }
 
-/// How close a row is to what it can do.
+/// Load of a row against its capacity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Heat {
     /// There is room.
@@ -59,7 +59,7 @@ const WAITING: f64 = 2.0;
 /// The share of time that programs wait for a CPU from which it is said.
 const CPU_IS_SHORT: f64 = 0.2;
 
-/// How close a device is to what it can do: with I/O in flight nearly all the time, and more than one of them, it is at its limit.
+/// Load of a device against its capacity: with I/O in flight nearly all the time, and more than one of them, it is at its limit.
 #[must_use]
 pub fn heat(row: &LayerRates) -> Heat {
     match (row.busy, row.queue) {

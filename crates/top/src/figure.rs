@@ -49,7 +49,7 @@ pub struct Figure<R> {
     pub title: &'static str,
     /// Its unit.
     pub unit: Unit,
-    /// What it is, in a clause.
+    /// A definition in one clause.
     pub help: &'static str,
     /// Its value; `None` if it is not known.
     pub get: fn(&R) -> Option<f64>,

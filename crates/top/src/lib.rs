@@ -1,4 +1,4 @@
-//! What goes on right now on a machine: block devices and the layers above them, processes, control groups, guests, networks.
+//! Live activity of a machine: block devices and the layers above them, processes, control groups, guests, networks.
 //!
 //! [`collect`] reads counters ([`raw`]), [`rates`] derives a [`rates::Frame`] from two readings, [`figure`] defines each figure once, and
 //! [`table`], [`json`], [`prometheus`] and [`view`] show frames. [`recording`] keeps readings in a file.

@@ -36,7 +36,7 @@ pub struct Frame {
     pub pressure: Option<PressureRates>,
     /// Where percentiles come from.
     pub percentiles: PercentileSource,
-    /// What could not be read.
+    /// Sources that could not be read.
     pub remarks: Vec<String>,
 }
 

@@ -29,7 +29,7 @@ pub struct Snapshot {
     pub pressure: Option<Pressure>,
     /// The source of percentiles.
     pub percentiles: PercentileSource,
-    /// What could not be read, and why.
+    /// Sources that could not be read, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }

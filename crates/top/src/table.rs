@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// How a table is laid out.
+/// The layout of a table.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Look<'a> {
     /// The columns of the screen.
@@ -79,7 +79,7 @@ pub struct Table {
 /// A row of a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
-    /// What tells it from others.
+    /// A key that is unique in the table.
     pub key: String,
     /// The line.
     pub text: String,
@@ -99,7 +99,7 @@ impl Table {
     }
 }
 
-/// What a row is made of.
+/// The data of a row.
 struct Source<'a, R> {
     row: &'a R,
     key: String,
@@ -228,7 +228,7 @@ fn layers(frame: &Frame, look: &Look<'_>) -> Table {
     lay_out("LAYER", &figures, (essential, &["busy"]), rows.collect(), (by, look))
 }
 
-/// What a device is, where it is mounted, what else it stands on.
+/// A device's description: its kind, mount point and other devices below it.
 fn remark(layer: &LayerRates) -> String {
     let kind = layer.kind.map(|kind| kind.to_string());
     let alias = (layer.title != layer.name).then(|| layer.name.clone());

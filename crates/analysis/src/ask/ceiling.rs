@@ -25,15 +25,15 @@ const SETTLED: f64 = 24.0;
 /// Moments of a window at which the expected wait is taken.
 const MOMENTS: u32 = 4;
 const HALVINGS: u32 = 14;
-/// Of Newton's method.
+/// Iterations of Newton's method.
 const STEPS: u32 = 6;
 /// Rates are placed at three digits, so nothing is known more closely.
 const RESOLUTION: f64 = 0.005;
-/// How far the model may be off, as a share of what the rate leaves free.
+/// The tolerance of the model, as a share of what the rate leaves free.
 const MODEL: f64 = 0.2;
-/// So many I/Os that are let through at once are a burst and no chance.
+/// I/Os let through at once that make a burst.
 const BURST: f64 = 10.0;
-/// Of the way from the rate with the burst that was seen to that with one without end, as a logarithm.
+/// The share of the way from the rate with the observed burst to that with an endless one, in logarithms.
 const LONGER: f64 = 0.4;
 /// The greatest variance, as a multiple of that of arrivals alone.
 const MOST_VARIANCE: f64 = 1e6;
@@ -53,7 +53,7 @@ struct Window {
     ramp: f64,
 }
 
-/// What a round told.
+/// The evidence of a round.
 #[derive(Debug, Clone, Default)]
 struct Round {
     /// I/Os per second in a closed loop.
@@ -174,7 +174,7 @@ impl Queue {
         Some(Ceiling { rate: rate * (most / rate).powf(LONGER), least: rate, most, seen_to, capacity })
     }
 
-    /// What the waits around the capacity tell of the work; absent without a window there. Arrivals alone have the variance of the I/Os that a
+    /// The variance of the work, from the waits around the capacity; absent without a window there. Arrivals alone have the variance of the I/Os that a
     /// second holds, so where less waits, a burst was saved for it.
     fn work(&self, rounds: &[&Round], capacity: f64) -> Option<Work> {
         let windows: Vec<(f64, &Window)> = rounds
@@ -258,7 +258,7 @@ impl Tail {
         Self { factor: (1.0 - load) / slope * moment * (-decay).exp(), decay }
     }
 
-    /// Of a wait in pieces of work.
+    /// The probability of a wait longer than `wait`, in pieces of work.
     fn beyond(&self, wait: f64) -> f64 {
         (self.factor * (-self.decay * wait.max(0.0)).exp()).min(1.0)
     }

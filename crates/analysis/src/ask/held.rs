@@ -22,7 +22,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// How a target kept the rate that was found for it.
+    /// A target's record of holding the rate that was found for it.
     pub(super) fn of(run: &Run, ask: &AskSpec, asked: &Workload, target: &str) -> Option<Self> {
         let is_of = |workload: &&Workload| {
             run.plan.is_held(workload)

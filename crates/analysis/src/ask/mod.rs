@@ -48,11 +48,11 @@ pub struct Answer<'a> {
     pub capacity: Option<f64>,
     /// The rate.
     pub found: Found,
-    /// What is no longer kept above the rate.
+    /// The condition that fails above the rate.
     pub limited_by: Option<Condition>,
     /// Windows at a rate that were measured.
     pub trials: usize,
-    /// Of the condition that limits, its figure in nanoseconds at the lowest rate that was tried.
+    /// The figure of the limiting condition in nanoseconds, at the lowest rate that was tried.
     pub at_lowest_ns: Option<f64>,
     /// The windows by rising rate, with those of close rates together.
     pub steps: Vec<Step>,
@@ -60,7 +60,7 @@ pub struct Answer<'a> {
     pub kept_to: Option<f64>,
     /// The lowest rate from which on every window missed a condition; absent if the highest one did not.
     pub missed_from: Option<f64>,
-    /// How the rate was kept for long; absent if that was not asked, or not measured.
+    /// The record of holding the rate (`--sustain`); absent if that was not asked, or not measured.
     pub held: Option<Held>,
     /// The baseline's rate and this one's; absent for the baseline, and where one of them is not known.
     pub against: Option<Against>,
@@ -71,7 +71,7 @@ pub struct Answer<'a> {
 pub struct Step {
     /// I/Os per second that were due: the mean of the windows.
     pub rate: f64,
-    /// How many there are.
+    /// Their number.
     pub windows: usize,
     /// Times from when an I/O was due to its completion.
     pub response: Histogram,
@@ -110,7 +110,7 @@ pub enum Found {
     Rate(Located),
 }
 
-/// What a rate has to keep.
+/// The conditions that a rate has to keep.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Condition {
     /// A condition that was asked for.
@@ -265,7 +265,7 @@ fn keeps(ask: &AskSpec, windows: &[(f64, &Measurement)]) -> bool {
     !fails && conditions(ask).all(kept)
 }
 
-/// What was measured of a work on a target.
+/// The measurements of a work on a target.
 struct Measured<'a> {
     all: Vec<&'a Measurement>,
     /// Those in an open loop, with their rate.

@@ -48,7 +48,7 @@ struct System {
     server: Server,
     random: Xoshiro256PlusPlus,
     now: f64,
-    /// Of a bucket, when it will be full.
+    /// The time at which a bucket will be full.
     full_at: f64,
     step_at: usize,
     /// Windows so far, and those before the step.
@@ -180,7 +180,7 @@ fn measurement(round: u32, length: f64, read: Tally, pacing: Option<Pacing>) -> 
     Measurement { round, outcome, ..Measurement::default() }
 }
 
-/// How many windows of a length a search has room for.
+/// The number of windows of a length that a search has time for.
 fn windows(length: f64) -> usize {
     format!("{:.0}", TIME_S / (length + RAMP_S + BETWEEN_S)).parse().expect("a number")
 }

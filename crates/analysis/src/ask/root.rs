@@ -44,9 +44,9 @@ pub(super) struct Trial {
     pub(super) round: u32,
     /// I/Os per second that were due.
     pub(super) rate: f64,
-    /// What counts against the condition: late I/Os, or nanoseconds.
+    /// The count against the condition: late I/Os, or nanoseconds.
     pub(super) bad: f64,
-    /// What it is a share of.
+    /// The total that it is a share of.
     pub(super) of: f64,
 }
 
@@ -191,7 +191,7 @@ fn between(trials: &[Trial], limit: f64) -> Option<Root> {
     })
 }
 
-/// What a line through a rate follows from.
+/// The inputs of a line through a rate.
 struct Neighbourhood {
     middle: f64,
     rounds: Rounds,

@@ -20,10 +20,10 @@ const UP: f64 = 1.1;
 const DOWN: f64 = 0.4;
 const LOWEST: f64 = 0.002;
 
-/// So many windows decide that they fail even there.
+/// Windows that must fail at the lowest rate to end the search.
 const WINDOWS: usize = 5;
 
-/// What to measure next of a work on a target.
+/// The next measurement of a work on a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// The closed loop.
@@ -36,7 +36,7 @@ pub enum Next {
     Nothing,
 }
 
-/// What to measure in a round, by the rounds before it alone, so that a resumed run goes on as it would have.
+/// The measurements of a round, from the rounds before it alone, so that a resumed run goes on as it would have.
 #[must_use]
 pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32) -> Next {
     if round <= CAPACITY_ROUNDS {
@@ -48,7 +48,7 @@ pub fn next(run: &Run, ask: &AskSpec, work: &Workload, target: &str, round: u32)
     after(&before, ask, round)
 }
 
-/// What to measure in a round after the closed loop's first, by what was measured before.
+/// The measurements of a round after the closed loop's first, from those before.
 pub(super) fn after(before: &Measured<'_>, ask: &AskSpec, round: u32) -> Next {
     let Some(capacity) = before.capacity() else { return Next::Nothing };
     if before.open.is_empty() {

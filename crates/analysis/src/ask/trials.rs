@@ -1,4 +1,4 @@
-//! What each trial says of a condition: a share, and the limit of that share.
+//! The evidence of each trial about a condition: a share, and the limit of that share.
 
 use iotax_model::Histogram;
 use iotax_model::plan::Slo;

@@ -95,11 +95,11 @@ pub struct Account {
     pub has_own_rates: bool,
     /// Its source, if another tool measured it.
     pub source: Option<ImportSource>,
-    /// How more of it is measured; absent for a run that is not in a store here, or that has a time of its own.
+    /// The way to measure more of it; absent for a run that is not in a store here, or that has a time of its own.
     pub more: Option<More>,
 }
 
-/// How more rounds of a run are measured.
+/// The way to measure more rounds of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct More {
     /// Name that the user gave.

@@ -248,7 +248,7 @@ pub struct Compared {
     pub metrics: Vec<Metric>,
     /// A's source, if it was imported.
     pub source: Option<ImportSource>,
-    /// How more of both runs is measured, as far as it can be; the one run if it is compared with itself.
+    /// The ways to measure more of both runs, where there is one; the one run if it is compared with itself.
     pub more: Vec<More>,
     /// Differences between the machines.
     pub machines: Vec<Difference>,

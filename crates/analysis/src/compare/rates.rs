@@ -48,10 +48,10 @@ pub struct RateCell {
     pub verdict: Verdict,
 }
 
-/// What a knee is called.
+/// The name of a knee.
 pub const KNEE: &str = "knee";
 
-/// What the highest rate with these conditions is called.
+/// The name of the highest rate with these conditions.
 #[must_use]
 pub fn highest(slo: &[String]) -> String {
     format!("highest with {}", slo.join(" and "))

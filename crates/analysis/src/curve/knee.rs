@@ -23,7 +23,7 @@ const FEWEST: usize = 4;
 const DRAWS: usize = 999;
 /// With fewer rounds there is nothing to draw.
 const FEWEST_ROUNDS: usize = 3;
-/// What the double multiplies.
+/// The factor of the mean response time at which latency counts as doubled.
 const DOUBLE: f64 = 2.0;
 
 /// The load at which latency begins to rise, by two definitions.
@@ -52,7 +52,7 @@ pub(super) fn of(points: &[Point<'_>]) -> Option<Knee> {
 
 /// Mean response times by load in all rounds, and in rounds that were drawn anew.
 pub(super) struct Courses {
-    /// So many of the rates were sustained; one more tells that power falls, if not where.
+    /// The number of sustained rates; one more shows that power falls, if not where.
     sustained: usize,
     known: Vec<(f64, f64)>,
     drawn: Vec<Vec<(f64, f64)>>,
@@ -85,7 +85,7 @@ impl Courses {
         Some(Self { sustained, known: course(&rounds)?, drawn: (0..draws).filter_map(one).collect(), draws })
     }
 
-    /// What is found in them, with its interval.
+    /// The estimate from them, with its interval.
     fn located(&self, find: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<Located> {
         let at = find(&self.known)?;
         let found: Vec<f64> = self.drawn.iter().filter_map(|course| find(course)).collect();

@@ -23,7 +23,7 @@ use iotax_model::Run;
 /// A rate is sustained if at least this share of the I/Os that were due completes within the windows.
 pub const SUSTAINED: f64 = 0.98;
 
-/// So many I/Os of a window may be under way at its end without telling anything: few are due at low rates.
+/// I/Os that may be in flight at the end of a window without meaning anything: few are due at low rates.
 const UNDER_WAY: u64 = 2;
 
 /// Fewer rates are no curve.

@@ -22,7 +22,7 @@ pub struct Steadiness {
     pub range: f64,
     /// Rise (or fall, if negative) of the least-squares line from the first round to the last, as a share of the mean.
     pub drift: f64,
-    /// What a round counted, on average.
+    /// The mean count of a round.
     pub count: f64,
 }
 

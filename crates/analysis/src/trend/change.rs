@@ -38,11 +38,11 @@ pub struct Change {
 /// The newest points look like a new level and are too few to tell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pending {
-    /// How many they are.
+    /// Their number.
     pub points: usize,
     /// The logarithm of the ratio of their level to the one before.
     pub shift: f64,
-    /// How many more points like these make it a change; absent if 12 more would not.
+    /// The number of further points like these that make it a change; absent if 12 would not.
     pub needed: Option<usize>,
 }
 

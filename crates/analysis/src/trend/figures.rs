@@ -18,11 +18,11 @@ pub struct RunFigures {
     /// Ids of the metrics, in the order of the values.
     metrics: Vec<String>,
     cells: Vec<CellFigures>,
-    /// What a search or a watch came to, in the order of the plan's workloads.
+    /// Answers of a search or a watch, in the order of the plan's workloads.
     answers: Vec<FoundAnswer>,
 }
 
-/// What a search or a watch came to on one target.
+/// The answer of a search or a watch on one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FoundAnswer {
@@ -69,7 +69,7 @@ impl RunFigures {
         Self { answers, ..Self::of(run, &Metric::compared().collect::<Vec<_>>()) }
     }
 
-    /// What a search or a watch came to; empty for other runs.
+    /// The answers of a search or a watch; empty for other runs.
     #[must_use]
     pub fn answers(&self) -> &[FoundAnswer] {
         &self.answers

@@ -1,4 +1,4 @@
-//! What a trend keeps of each run, and which cells of several runs are one series.
+//! The data that a trend keeps of each run, and which cells of several runs are one series.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub struct PastRun {
     pub environment: Environment,
     /// Tags, such as `commit=4f1c2a`.
     pub tags: Vec<String>,
-    /// What a user noted about it.
+    /// The user's note on it.
     pub note: String,
     control: Option<String>,
     subjects: Vec<Subject>,
@@ -80,7 +80,7 @@ impl PastRun {
         self.subjects.iter().find(|subject| subject.name == name)
     }
 
-    /// What differs between this run and a later one beside the results of a cell.
+    /// Differences between this run and a later one other than a cell's results.
     #[must_use]
     pub fn differences(&self, later: &Self, target: &str, workload: &str) -> Vec<Difference> {
         let mut found = differences::machines(&self.environment, &later.environment);

@@ -46,7 +46,7 @@ pub struct TrendPoint {
     pub mean: f64,
     /// The control's; absent without one.
     pub control: Option<f64>,
-    /// What is followed: the ratio of the target to the control, else the target's mean.
+    /// The series: the ratio of the target to the control, else the target's mean.
     pub followed: f64,
     /// Rounds that it rests on.
     pub rounds: u32,
@@ -73,14 +73,14 @@ pub struct TrendChange {
     pub is_worse: bool,
     /// False if it came before the runs that were asked for.
     pub is_new: bool,
-    /// What else differs between the two runs.
+    /// Other differences between the two runs.
     pub causes: Vec<Difference>,
 }
 
 /// The newest points may be a change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PendingChange {
-    /// How many points.
+    /// The number of points.
     pub points: usize,
     /// Their level as a ratio to the one before.
     pub ratio: f64,
@@ -105,7 +105,7 @@ pub struct Trend {
     pub points: Vec<TrendPoint>,
     /// In their order.
     pub changes: Vec<TrendChange>,
-    /// What the newest points may become.
+    /// A change that the newest points may become.
     pub pending: Option<PendingChange>,
     /// Standard deviation from run to run about the levels, as a share; absent for fewer than five points.
     pub noise: Option<f64>,

@@ -125,7 +125,7 @@ pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
     best(&mut (0..tried.len()).filter(may)).into_iter().collect()
 }
 
-/// What the confirmation shows.
+/// The result of the confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Better on a workload, and worse on none by the objective.

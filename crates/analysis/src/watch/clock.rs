@@ -5,7 +5,7 @@ use iotax_model::record::{Blackout, IoClass, Measurement, Standstill};
 /// A time in which I/Os were due and none completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
-    /// What did not go on.
+    /// The kind of activity that stood still.
     pub of: Stalled,
     /// From the start of the window, by the host's clock.
     pub at_ns: u64,
@@ -15,7 +15,7 @@ pub struct Gap {
     pub ended: bool,
 }
 
-/// What did not go on in a gap.
+/// The kind of activity that stood still in a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stalled {
     /// Reads.
@@ -54,7 +54,7 @@ impl Gap {
         self.at_ns + self.duration_ns
     }
 
-    /// How long both lasted at once.
+    /// Nanoseconds that both overlap.
     #[must_use]
     pub fn overlap_ns(&self, other: &Self) -> u64 {
         self.end_ns().min(other.end_ns()).saturating_sub(self.at_ns.max(other.at_ns))

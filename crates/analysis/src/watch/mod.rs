@@ -1,4 +1,4 @@
-//! What events cost while a load was held: gaps, late, failed and lost I/Os, and the time until all was as before.
+//! The price of events while a load was held: gaps, late, failed and lost I/Os, and the time until all was as before.
 
 mod clock;
 mod price;
@@ -44,7 +44,7 @@ pub struct Episode<'a> {
     pub is_whole: bool,
     /// In the order of their times.
     pub effects: Vec<Effect<'a>>,
-    /// Of the requirements that are about it, in the order of the plan.
+    /// Verdicts on the requirements about it, in the order of the plan.
     pub verdicts: Vec<Judged>,
     /// The target's timeouts from the bottom up, its guest's, and guests' defaults.
     pub timeouts: Vec<JudgedTimeout<'a>>,
@@ -80,7 +80,7 @@ impl SeenEvent<'_> {
     }
 }
 
-/// What followed one event or mark, up to the next one.
+/// The effect of one event or mark, up to the next one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effect<'a> {
     /// When it happened, from the start of the window.
@@ -89,11 +89,11 @@ pub struct Effect<'a> {
     pub name: &'a str,
     /// True of a mark, which has no command.
     pub is_mark: bool,
-    /// How long its command took.
+    /// Duration of its command.
     pub duration_ns: Option<u64>,
-    /// How its command failed.
+    /// The error of its command.
     pub failure: Option<&'a str>,
-    /// How long its command went on after the load had ended, unseen.
+    /// Time that its command went on after the load had ended, unseen.
     pub unseen_ns: u64,
     /// I/Os that failed until the next event, in whole intervals.
     pub failed: u64,
@@ -103,14 +103,14 @@ pub struct Effect<'a> {
     pub recovery: Recovery,
 }
 
-/// What became of a requirement.
+/// The verdict on a requirement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// The requirement.
     pub requirement: Requirement,
     /// The figure, in nanoseconds or as a number; absent if unknown. A lower bound where nothing passes.
     pub value: Option<u64>,
-    /// Whether it holds; absent if that is undecided.
+    /// True if it holds; absent if that is undecided.
     pub passed: Option<bool>,
     /// True if the figure is a lower bound.
     pub is_bound: bool,
@@ -239,7 +239,7 @@ impl<'a> Episode<'a> {
         })
     }
 
-    /// What was seen meanwhile, marks included, in the order of their times.
+    /// Observations during the window, marks included, in the order of their times.
     pub fn seen(&self) -> impl Iterator<Item = SeenEvent<'_>> {
         self.measurement.occurrences.iter().filter_map(|one| {
             let (source, level, text) = match &one.what {

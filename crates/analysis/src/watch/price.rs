@@ -16,7 +16,7 @@ use iotax_model::Run;
 /// The shortest time that counts as an event's own, and that is held against the control.
 pub const SHORTEST_NS: u64 = 1_000_000_000;
 
-/// What an event costs one load on one target.
+/// The price of an event for one load on one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Price<'a> {
     /// The target's name.
@@ -159,7 +159,7 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// Of the intervals that lie in a span or reach into it, on the host's clock.
+    /// Sums the intervals that lie in a span or reach into it, on the host's clock.
     pub(super) fn of(m: &Measurement, (begin, end): (u64, u64)) -> Self {
         let clock = HostClock::of(m);
         let mut all = Self { ios: 0, length_ns: 0, response: Histogram::new() };

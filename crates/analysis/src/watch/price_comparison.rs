@@ -19,7 +19,7 @@ use crate::{checks, grade};
 /// A figure of an event by which targets are compared. Less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventFigure {
-    /// How long its command or operation took.
+    /// Duration of its command or operation.
     Took,
     /// The longest gap; without one the shortest gap that counts, which is longer.
     Gap,
@@ -62,7 +62,7 @@ impl ComparedFigure for EventFigure {
     }
 }
 
-/// What an event costs one target against the baseline.
+/// The price of an event on one target against the baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PriceComparison<'a> {
     /// The workload's name.

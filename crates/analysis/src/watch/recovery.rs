@@ -100,7 +100,7 @@ fn intervals(m: &Measurement) -> Vec<Interval> {
     m.whole_samples().map(interval).collect()
 }
 
-/// What intervals were like before the first event.
+/// The normal level of intervals before the first event.
 #[derive(Clone, Copy)]
 pub(super) struct Normal {
     /// I/Os per second of the slowest.

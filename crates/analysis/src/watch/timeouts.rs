@@ -10,11 +10,11 @@ pub struct JudgedTimeout<'a> {
     pub owner: TimeoutOwner,
     /// The layer: `sda`, `/srv`; for a default the guest: `Linux`.
     pub layer: &'a str,
-    /// What times out: `SCSI command timeout`.
+    /// The operation that times out: `SCSI command timeout`.
     pub what: &'a str,
     /// Absent if there is none.
     pub limit: Option<Nanos>,
-    /// How it compares.
+    /// The result.
     pub verdict: TimeoutVerdict,
     /// The next thing that happens.
     pub then: &'a str,
@@ -33,12 +33,12 @@ pub enum TimeoutOwner {
     GuestDefault,
 }
 
-/// How a timeout compares with the longest time that I/O hung.
+/// A timeout against the longest time that I/O hung.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeoutVerdict {
     /// I/O hung for so long.
     Exceeded,
-    /// So many nanoseconds were left.
+    /// Nanoseconds that were left.
     Spare(u64),
     /// The time that I/O hung is a lower bound, and below the limit.
     Unknown,

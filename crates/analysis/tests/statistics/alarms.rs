@@ -131,7 +131,7 @@ fn poisson(mean: f64, random: &mut Random) -> u64 {
     count
 }
 
-/// So many service times around a mean, of which a hundred stand for the rest.
+/// Service times around a mean, of which a hundred stand for the rest.
 fn latencies(mean_ns: f64, ios: u64, random: &mut Random) -> Histogram {
     let mut histogram = Histogram::new();
     let drawn = ios.clamp(1, 100);

@@ -172,7 +172,7 @@ fn a_change_of_the_machine_is_not_blamed_on_the_target() {
     assert!(of_all(blamed) <= FALSE / 2.0 && of_all(seen) >= FOUND, "{blamed} {seen}");
 }
 
-/// How soon a step is named, how often a look before that says that it may be one, and how many runs it asks for.
+/// The delay until a step is named, the rate of early hints, and the runs that they ask for.
 #[test]
 fn a_step_is_named_as_soon_as_it_can_be() {
     let mut random = seeded(2005);

@@ -1,4 +1,4 @@
-//! How often tuning recommends settings without effect, and finds those that have one.
+//! The rates at which tuning recommends settings without effect, and finds those that have one.
 
 use iotax_analysis::tune::{Candidate, Outcome, Tried, choose, confirm, mixed, screen};
 use iotax_model::Histogram;

@@ -34,7 +34,7 @@ pub(crate) struct Virtio {
     buffers: Buffers,
     /// The file of the buffers, by which the device is told to forget them.
     _memory: OwnedFd,
-    /// What is in flight, by slot.
+    /// Requests in flight, by slot.
     pending: Box<[Option<(Slot, Io)>]>,
     in_flight: usize,
     /// True if the device was not told of the last requests.

@@ -45,7 +45,7 @@ pub(crate) struct Verification {
     safe: bool,
     /// The journal lies where the target does.
     together: bool,
-    /// What was written is read back at the end.
+    /// True if everything that was written is read back at the end.
     reads_back: bool,
     area: Area,
     /// The fill's mark and its end.
@@ -123,7 +123,7 @@ impl Verification {
         })
     }
 
-    /// What `length` bytes from `offset` on must hold, if that is known.
+    /// The expected content of `length` bytes from `offset` on, if known.
     fn expected(&self, offset: u64, length: u64, known: Known) -> Option<Expected> {
         match known {
             Known::Holds(generation) => Some(Expected::This(self.mark(generation))),

@@ -1,4 +1,4 @@
-//! What the coordinator knows of one member.
+//! The coordinator's state of one member.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub enum MemberState {
     Checking,
     /// It can, or says why it cannot.
     Checked {
-        /// What the plan takes there.
+        /// The plan's claims there.
         claims: Claims,
         /// Why it cannot; absent if it can.
         refusal: Option<String>,
@@ -26,7 +26,7 @@ pub enum MemberState {
     AtWork,
     /// It has ended, with nothing left behind there unless the reason says so.
     Over {
-        /// How.
+        /// The state that it ended in.
         state: RunState,
         /// Why it failed.
         reason: Option<String>,
@@ -43,20 +43,20 @@ pub enum MemberState {
 pub struct MemberStatus<'a> {
     /// Where it is.
     pub state: &'a MemberState,
-    /// What it says that it does.
+    /// Its current activity.
     pub doing: &'a str,
     /// The step that it waits to begin.
     pub waits_for: Option<Step>,
-    /// How far its clock is from the coordinator's.
+    /// The offset of its clock from the coordinator's.
     pub offset: Option<ClockOffset>,
-    /// What chrony says that its wall clock may err.
+    /// The error bound of its wall clock by chrony.
     pub chrony_error_ns: Option<u64>,
 }
 
-/// How a step was begun.
+/// The beginning of a step.
 #[derive(Debug, Clone, Copy)]
 struct Went {
-    /// What was known of the member's clock.
+    /// The offset of the member's clock as known then.
     offset_ns: i64,
     /// From the moment of the others to its own.
     after_others_ns: u64,
@@ -78,7 +78,7 @@ pub(super) struct Member {
     unanswered_since_ns: Option<u64>,
     /// The step that it was last told to begin.
     went: Option<Went>,
-    /// How its steps began.
+    /// The beginnings of its steps.
     starts: BTreeMap<Step, FleetStart>,
     stored: u64,
 }
@@ -152,7 +152,7 @@ impl Member {
         now_ns.saturating_sub(asked) >= silence_ns
     }
 
-    /// Whether to ping it now. One that has not joined may not be able to hear yet; whoever starts it bounds that.
+    /// Returns whether to ping it now. One that has not joined may not be able to hear yet; whoever starts it bounds that.
     pub(super) fn wants_ping(&self, now_ns: u64, every_ns: u64) -> bool {
         let is_due = self.pinged.is_none_or(|(_, at_ns, _)| now_ns.saturating_sub(at_ns) >= every_ns);
         !self.is_gone() && self.state != MemberState::Expected && is_due
@@ -233,7 +233,7 @@ impl Member {
         }
     }
 
-    /// What is to be kept, with its beginning; `None` if it is kept already.
+    /// The measurement to store, with its beginning; `None` if it is stored already.
     pub(super) fn keeps(&self, number: u64, mut part: Box<Part>) -> Option<Box<Part>> {
         if number <= self.stored {
             return None;

@@ -25,7 +25,7 @@ fn assignment(mode: FleetMode) -> Assignment {
     }
 }
 
-/// What becomes of a simulated member.
+/// The fate of a simulated member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Well,

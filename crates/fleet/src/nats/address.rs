@@ -25,7 +25,7 @@ pub struct AddressError {
 pub struct Address {
     /// `nats://HOST:PORT`, or `tls://` where TLS is demanded.
     pub server: String,
-    /// What all subjects begin with.
+    /// The prefix of all subjects.
     pub prefix: String,
     /// The agents of this group alone.
     pub group: Option<String>,
@@ -174,7 +174,7 @@ fn first_line(path: &PathBuf) -> Result<String, String> {
 }
 
 impl Address {
-    /// What a client of the server needs.
+    /// The parameters of a connection to the server.
     pub(super) fn options(&self) -> Result<ConnectOptions, String> {
         let mut options = match (&self.creds, &self.user, &self.password_file, &self.nkey) {
             (Some(creds), ..) => {

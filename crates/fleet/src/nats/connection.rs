@@ -35,7 +35,7 @@ pub enum NatsError {
     Connect {
         /// The server.
         server: String,
-        /// What the client or the server says.
+        /// The reason given by the client or the server.
         reason: String,
     },
     /// Not enough agents are there.
@@ -63,7 +63,7 @@ fn missing(found: usize, expected: usize, group: Option<&str>, others: &[String]
     )
 }
 
-/// What came in.
+/// Something received.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Message {
@@ -83,7 +83,7 @@ pub(super) enum Arrival {
     },
 }
 
-/// What the thread shares.
+/// State shared with the thread.
 #[derive(Debug, Default)]
 struct Shared {
     lost: AtomicU64,
@@ -174,7 +174,7 @@ impl Drop for Connection {
     }
 }
 
-/// What runs in the thread.
+/// The body of the thread.
 struct Pump {
     arrivals: mpsc::Sender<Arrival>,
     shared: Arc<Shared>,

@@ -23,13 +23,13 @@ pub(super) const LONGEST_BEACON: Duration = Duration::from_secs(5);
 /// A leaf that is silent for so many beacons gets no more samples.
 const LEAF_BEACONS: u32 = 3;
 
-/// How long either end may be silent before the other gives it up.
+/// Silence after which either end gives up the other.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What a member is told with the last frame.
+/// The content of the last frame to a member.
 const DONE: &[u8] = b"the coordinator has ended its work";
 
-/// What did not go smoothly, for whoever wants to know why a fleet is slow.
+/// Counts of retries and losses, to explain a slow fleet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Frames that were sent more than once.
@@ -142,7 +142,7 @@ impl NatsHub {
         self.leaves.keys().cloned().collect()
     }
 
-    /// What did not go smoothly so far.
+    /// Counts of retries and losses so far.
     pub fn losses(&self) -> Losses {
         let repeated = self.members.values().map(|member| match &member.stage {
             Stage::Open(session) | Stage::Closing(session) => session.repeated(),

@@ -26,7 +26,7 @@ const BEACON: Duration = Duration::from_secs(1);
 /// Fleet, step and interval.
 type Key = (String, Step, u32);
 
-/// What a leaf has done.
+/// Counters of a leaf.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeafCounts {
     /// Samples that came in.
@@ -87,7 +87,7 @@ impl Merger {
         self.open.values().map(|(_, since)| since + nanos(HOLD)).min()
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn counts(&self) -> LeafCounts {
         self.counts
     }
@@ -150,7 +150,7 @@ impl Leaf {
         }
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn counts(&self) -> LeafCounts {
         self.merger.counts()
     }

@@ -18,7 +18,7 @@ use crate::pipe::monotonic_ns;
 /// Time in which an answer carries an acknowledgement along.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What an agent calls itself.
+/// The name of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentName {
     /// Its name, another one for each.
@@ -38,7 +38,7 @@ pub struct Fleet {
     pub version: String,
 }
 
-/// What an agent sees next while it works.
+/// The next event of an agent at work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MemberEvent {
     /// A message of the coordinator.
@@ -78,7 +78,7 @@ pub struct Agent {
     thread: u64,
 }
 
-/// What is known of the fleet that it works for.
+/// The fleet that it works for.
 #[derive(Debug)]
 struct Work {
     fleet: Fleet,
@@ -113,7 +113,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// What passes messages of another thread to [`Self::next`].
+    /// The sender of another thread's messages to [`Self::next`].
     pub(super) fn feeder(&mut self) -> Feeder {
         self.thread += 1;
         Feeder { arrivals: self.connection.arrivals(), thread: self.thread }

@@ -1,4 +1,4 @@
-//! What agents and leaves tell of themselves, and what is said to all of them.
+//! Announcements of agents and leaves, and broadcasts to them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
@@ -51,13 +51,13 @@ pub(super) struct Offer {
     pub(super) fleet: String,
     /// Version and commit of the coordinator.
     pub(super) version: String,
-    /// How long either end may be silent.
+    /// The longest silence of either end.
     pub(super) patience_ms: u64,
     /// The leaves, as in [`Broadcast::Alive`].
     pub(super) leaves: Vec<String>,
 }
 
-/// What an agent or a leaf is for.
+/// The role of an agent or a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -67,7 +67,7 @@ pub enum Role {
     Leaf,
 }
 
-/// What an agent does.
+/// The activity of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Situation {
@@ -79,7 +79,7 @@ pub enum Situation {
         fleet: String,
         /// The epoch of its coordinator.
         epoch: u64,
-        /// What it does, in a word or two.
+        /// The activity in a word or two.
         doing: Option<String>,
     },
     /// It takes no more work.
@@ -91,7 +91,7 @@ pub enum Situation {
 pub struct Presence {
     /// Its name, another one for each.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
     /// Its group.
     pub group: Option<String>,
@@ -101,7 +101,7 @@ pub struct Presence {
     pub protocol: u32,
     /// The process on its machine: two that call themselves the same differ in it.
     pub process: u64,
-    /// What it does.
+    /// Its activity.
     pub situation: Situation,
 }
 

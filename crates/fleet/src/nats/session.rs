@@ -24,7 +24,7 @@ pub(super) struct Session {
     /// Frames that are not acknowledged: the first has the number `acknowledged + 1`.
     waiting: VecDeque<Chunk>,
     acknowledged: u64,
-    /// Of `waiting`, how many were sent since the last loss.
+    /// The number of `waiting` frames sent since the last loss.
     on_the_way: usize,
     window: usize,
     patience_ns: u64,

@@ -1,4 +1,4 @@
-//! What goes wrong: servers, coordinators and members that are killed.
+//! Faults: servers, coordinators and members that are killed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What goes well.
+//! Fleets without faults.
 
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ struct Reader {
     time: Option<Stamp>,
 }
 
-/// What a row does; a mix with its share of reads, in percent.
+/// The access pattern of a row; a mix with its share of reads, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Read,
@@ -151,7 +151,7 @@ fn between<'t>(text: &'t str, open: &str, close: &str) -> Option<&'t str> {
     text.split_once(open)?.1.split_once(close).map(|(inner, _)| inner)
 }
 
-/// What stands before a row's figures: `RND    4KiB (Q= 32, T=16)`, `Sequential Read (Q= 32,T= 1)`, `Random Read 4KB (QD=1)`.
+/// The label of a row: `RND    4KiB (Q= 32, T=16)`, `Sequential Read (Q= 32,T= 1)`, `Random Read 4KB (QD=1)`.
 struct Head<'t> {
     is_random: bool,
     direction: Option<Direction>,

@@ -5,7 +5,7 @@ use super::lines::lines;
 use super::parse_util::not_understood;
 use super::{Entry, Found};
 
-/// What is said with each state.
+/// The remark with every state of a device.
 pub(super) const CONTEXT: &str = "the state of a device, no result of a measurement";
 
 /// A data unit is 1000 blocks of 512 bytes.

@@ -56,7 +56,7 @@ fn is_clock(text: &str) -> bool {
     behind_time(text).is_some_and(|rest| rest.trim().is_empty())
 }
 
-/// What stands behind `2024-01-01T00:00:00Z`, `2024-01-01 00:00:00`, `Jan  1 00:00:00` or `00:00:00`.
+/// The text after `2024-01-01T00:00:00Z`, `2024-01-01 00:00:00`, `Jan  1 00:00:00` or `00:00:00`.
 fn behind_time(text: &str) -> Option<&str> {
     let (first, rest) = word(text)?;
     if is_time_of_day(first) {

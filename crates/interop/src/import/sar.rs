@@ -52,7 +52,7 @@ struct Heads {
 /// A device's row.
 struct Row {
     device: String,
-    /// Of an average.
+    /// True for a line of averages.
     is_average: bool,
     /// When the interval ended.
     clock: String,

@@ -27,7 +27,7 @@ impl Stamp {
         parts.stamp()
     }
 
-    /// So much earlier.
+    /// The same moment, earlier by a duration.
     pub(super) fn before(self, ms: u64) -> Self {
         Self { ms: self.ms.saturating_sub(ms), ..self }
     }

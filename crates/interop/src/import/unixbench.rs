@@ -91,7 +91,7 @@ impl Score {
         Self::end(line).is_some()
     }
 
-    /// What stands before `(29.9 s, 2 samples)`, and the number of samples.
+    /// The text before `(29.9 s, 2 samples)`, and the number of samples.
     fn end(line: &str) -> Option<(&str, &str)> {
         let inside =
             line.trim_end().strip_suffix("samples)").or_else(|| line.trim_end().strip_suffix("sample)"))?;

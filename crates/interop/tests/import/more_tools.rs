@@ -1,4 +1,4 @@
-//! What people paste into issues and forums: DiskSpd, CrystalDiskMark, elbencho, sysbench, pgbench, sar, `pg_test_fsync`, and the state
+//! Text pasted into issues and forums: DiskSpd, CrystalDiskMark, elbencho, sysbench, pgbench, sar, `pg_test_fsync`, and the state
 //! of devices.
 
 use iotax_interop::import::{recognise, refused};

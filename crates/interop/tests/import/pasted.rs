@@ -1,4 +1,4 @@
-//! What people paste: pieces of outputs, with a terminal's or a log's marks in and around them.
+//! Pasted text: pieces of outputs, with a terminal's or a log's marks in and around them.
 
 use iotax_interop::import::{Found, intervals, recognise, refused};
 

@@ -12,7 +12,7 @@ use crate::json::checked;
 use crate::synthetic::{HOST, Truth, measurement, run, whole};
 
 const MS: u64 = 1_000_000;
-/// Of operations, by round; they sum to nothing.
+/// Differences of operations by round; they sum to nothing.
 const STRAYS: [f64; 5] = [0.01, -0.02, 0.0, 0.02, -0.01];
 
 /// A commit at 2 s that takes `ms`, in which the load is slower by a factor; with the same load without it.

@@ -23,7 +23,7 @@ pub(super) struct Args {
     /// targets of a plan
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<String>,
-    /// What every I/O rate must keep, once for each condition: "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency counts from when
+    /// Condition that every I/O rate must keep, once for each: "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency counts from when
     /// an I/O was due
     #[arg(long, value_name = "CONDITION", required = true, value_parser = str::parse::<Slo>)]
     slo: Vec<Slo>,

@@ -103,7 +103,7 @@ impl ConcurrentRuns {
         own.chain(of_others).collect()
     }
 
-    /// What the report says of them.
+    /// The remark on them in the report.
     pub(super) fn warnings(&self) -> Vec<Warning> {
         let all = human::duration(self.begun.elapsed().as_secs_f64());
         let warning = |met: &MetRun| Warning {

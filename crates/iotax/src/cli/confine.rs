@@ -107,7 +107,7 @@ impl Area {
         }
     }
 
-    /// What exists is read, and never written.
+    /// Existing files are only read.
     fn path(&self, path: &Path) -> Result<(), String> {
         if Remote::is_meant(path) {
             return Err("it is on another machine".into());
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of a plan with this target, workload and head by who confines it to `directory`.
+    /// The verdict on a plan with this target, workload and head that is confined to `directory`.
     fn said(directory: &Path, head: &str, target: &str, workload: &str) -> Option<String> {
         let text = format!("{head}\n[[target]]\nname = 't'\n{target}\n[[workload]]\n{workload}");
         let plan = Plan::from_toml(&text).unwrap_or_else(|error| panic!("{text}: {error}"));

@@ -93,7 +93,7 @@ fn many(count: &str, noun: &str) -> String {
     format!("{count} {noun}{}", if count == "1" { "" } else { "s" })
 }
 
-/// What a watch will have happen, and when: commands are not run unseen.
+/// The schedule of a watch's events: commands are not run unseen.
 pub(super) fn events(plan: &Plan) -> Vec<String> {
     let Some(watch) = plan.watch() else { return Vec::new() };
     let window = plan.workloads.first().map(|workload| workload.runtime).unwrap_or_default();

@@ -61,7 +61,7 @@ pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Op
     Some(until.max_time.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
 }
 
-/// What decides how much is measured, and the margin, in words; absent for a fixed number of rounds with the default margin.
+/// The design of a run and its margin in words; absent for a fixed number of rounds with the default margin.
 pub(super) fn design(plan: &Plan) -> Option<String> {
     let margin =
         || (plan.margin != Margin::default()).then(|| format!("Within {} is the same.", plan.margin));

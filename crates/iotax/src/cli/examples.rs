@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// A command line and the question that it answers, or what it does.
 type Example = (&'static str, &'static str);
 
-/// What `iotax` alone shows: a question of each kind.
+/// The examples that `iotax` alone shows: a question of each kind.
 const FIRST: &[Example] = &[
     ("iotax ladder /srv/images", "What does each disk format cost my VM?"),
     ("iotax bench /srv/images --rw randread --iodepth 32 --runtime 10", "How fast is this disk?"),
@@ -275,7 +275,7 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
     ("man", &[("iotax man", "The page of iotax"), ("iotax man --dir pages", "A page for every command")]),
 ];
 
-/// What `iotax` alone prints.
+/// The output of `iotax` alone.
 pub(super) fn first() -> String {
     format!(
         "iotax measures what every layer between a program and its disk charges per I/O.\n\n{}\nAll commands: iotax -h\n\
@@ -393,7 +393,7 @@ mod tests {
         })
     }
 
-    /// What clap says against a command line.
+    /// Clap's error about a command line.
     fn refused(line: &str) -> Option<(ErrorKind, String)> {
         let words = line.split_whitespace().fold(Vec::new(), joined);
         let error = help::command(80).try_get_matches_from(words).err()?;

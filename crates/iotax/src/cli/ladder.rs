@@ -78,7 +78,7 @@ const CURVED: &str = "randread-4k-qd32";
 /// The shortest measurement. Most noise lasts longer than one, so many short measurements are worth more than a few long ones.
 const SHORTEST: Nanos = Nanos::from_millis(250);
 
-/// What a rung stands on.
+/// The storage below a rung.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Base {
     /// `--device`.

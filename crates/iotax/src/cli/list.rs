@@ -75,7 +75,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Environment })
 }
 
-/// What came out of a run, and who ran it.
+/// The outcome of a run, and its user.
 #[derive(Default)]
 struct Outcome {
     /// Its main figures in words.

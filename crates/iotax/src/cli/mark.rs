@@ -10,7 +10,7 @@ use crate::runner::marks;
 /// Flags of `iotax mark`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// What happens now, in one line
+    /// The event, in one line
     text: String,
 }
 

@@ -97,7 +97,7 @@ enum Command {
     ///
     /// Without options: --iodepth 64, --ramp-time 200ms and a --runtime of 1s to 5s, 50 times the longest limit, for each window.
     Ask(Box<ask::Args>),
-    /// What an event costs while storage is in use: gaps, late, failed and lost I/Os, and the time until all is as before
+    /// Price of an event while storage is in use: gaps, late, failed and lost I/Os, and the time until all is as before
     ///
     /// Without options: --rw randrw, --rate-iops 1000, --iodepth 512, --runtime 60, --blackout 100ms, and --verify xxh3 for what writes.
     Watch(Box<watch::Args>),
@@ -105,7 +105,7 @@ enum Command {
     ///
     /// Every setting is put back right after each measurement. Without options: 3 minutes, on the workloads named below.
     Tune(Box<tune::Args>),
-    /// What goes on right now: devices and layers, guests, processes, network; live, recorded and replayed
+    /// Live view: devices and layers, guests, processes, network; live, recorded and replayed
     Top(top::Args),
     /// Check how a machine or path or guest is set up; nothing is measured
     ///

@@ -18,7 +18,7 @@ use crate::runner::{Progress, Step};
 /// The age from which an I/O in flight is reported.
 const LONG_NS: u64 = 1_000_000_000;
 
-/// How long nothing is said without a terminal.
+/// Time between lines without a terminal.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Formats an interval of a workload (by name) on one of the guests or servers measured at once (by name).

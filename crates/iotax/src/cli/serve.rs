@@ -125,7 +125,7 @@ fn launch(args: &Args) -> Result<Launch, Failure> {
     Ok(Launch { program, directories: args.allow_run.clone(), plans: args.plans.clone() })
 }
 
-/// Whether notes can be kept. Where runs may be begun a store is made if there is none.
+/// True if notes can be kept. Where runs may be begun a store is made if there is none.
 fn is_writable(args: &Args) -> Result<bool, Failure> {
     if args.allow_run.is_empty() {
         args.store.open_existing()?;

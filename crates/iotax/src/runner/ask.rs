@@ -177,7 +177,7 @@ struct Trial {
     cell: Cell,
     round: u32,
     number: usize,
-    /// How many cells there will be.
+    /// The number of cells to come.
     expected: usize,
 }
 

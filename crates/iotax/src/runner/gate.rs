@@ -35,7 +35,7 @@ impl Entry<'_> {
     }
 }
 
-/// Of a run of one machine.
+/// The gate of a run on one machine.
 pub(crate) struct Open;
 
 impl Gate for Open {

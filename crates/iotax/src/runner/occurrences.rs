@@ -1,4 +1,4 @@
-//! What happens beside the load of a watch: its commands are run, marks are taken, and what the machine tells meanwhile is kept.
+//! Occurrences during a watch: its commands are run, marks are taken, and what the machine tells meanwhile is kept.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -37,7 +37,7 @@ const MOST_NEWS: usize = 100;
 /// Characters that are kept of what a command writes to stderr.
 const MOST_ERROR: u64 = 400;
 
-/// What happens in the window of a watch.
+/// Occurrences in the window of a watch.
 pub(super) struct PlannedEvents<'a> {
     /// In the order of their times.
     pub(super) events: Vec<(Nanos, &'a PlannedEvent)>,
@@ -49,7 +49,7 @@ pub(super) struct PlannedEvents<'a> {
     pub(super) is_control: bool,
     /// Where marks are taken.
     pub(super) socket: PathBuf,
-    /// Of the run and the target, for who marks.
+    /// The run and the target, for `iotax mark`.
     pub(super) name: String,
     /// In the environment of commands, by which the undo log knows them.
     pub(super) marker: String,
@@ -62,7 +62,7 @@ impl PlannedEvents<'_> {
     }
 }
 
-/// What happened.
+/// The occurrence.
 pub(super) struct Seen {
     /// In the order of their times.
     pub(super) occurrences: Vec<Occurrence>,
@@ -70,11 +70,11 @@ pub(super) struct Seen {
     pub(super) remarks: Vec<String>,
     /// When the window began; `None` if it did not.
     pub(super) began: Option<Instant>,
-    /// What nobody has asked for yet of the news.
+    /// News that were not fetched yet.
     pub(super) news: Vec<String>,
 }
 
-/// What a load says of its window, and asks about what happens in it.
+/// The events of a load's window, and its questions about occurrences.
 pub(super) struct WatchedWindow<'a> {
     stage: &'a Stage,
     events: Sender<Instant>,
@@ -89,7 +89,7 @@ impl WatchedWindow<'_> {
         let _ = self.events.send(at);
     }
 
-    /// What has happened since the last call, a line each.
+    /// The occurrences since the last call, a line each.
     pub(super) fn news(&self) -> Vec<String> {
         std::mem::take(&mut locked(&self.stage.news).1)
     }
@@ -174,7 +174,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// What happened in the guests of these targets in a window that began then, and was not told before.
+/// New occurrences in the guests of these targets, in a window that began then.
 pub(super) fn of_guests(targets: &mut [Target], began: Instant) -> Vec<Occurrence> {
     let several = targets.len() > 1;
     let (now, clock) = (Instant::now(), SystemTime::now());
@@ -198,7 +198,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What all that happens at the same time shares.
+/// State that concurrent occurrences share.
 #[derive(Default)]
 struct Stage {
     /// When the window began.
@@ -207,7 +207,7 @@ struct Stage {
     over: AtomicBool,
     found: Mutex<Vec<Occurrence>>,
     remarks: Mutex<Vec<String>>,
-    /// How many lines were news, and those that were not asked for.
+    /// The number of news lines, and those that were not fetched.
     news: Mutex<(usize, Vec<String>)>,
     /// As [`WatchedWindow::running`] tells them.
     running: Mutex<Vec<String>>,
@@ -423,12 +423,12 @@ fn begin(command: &str, marker: &str, stderr: impl Fn() -> io::Result<Stdio>) ->
     }
 }
 
-/// What is new at a time of the window.
+/// A piece of news at a time of the window.
 pub(super) fn news_line(at_ns: u64, text: &str) -> String {
     format!("{:>8}  {text}", human::time(at_ns as f64))
 }
 
-/// What is told at once of something that happened. The kernel's log and events of devices are long, and in the report.
+/// The live line for an occurrence. The kernel's log and events of devices are long, and in the report.
 fn news_of(what: &Happened) -> Option<String> {
     match what {
         Happened::Event { name, failure: Some(failure), duration_ns } => {

@@ -11,7 +11,7 @@ use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
 
 use super::target::{HostSite, LocalStorage, Site, Target};
 
-/// What carries out the operations of one measurement.
+/// The executor of the operations of one measurement.
 pub(super) struct Operations {
     operator: Mutex<Operator>,
     entries: Vec<UndoEntry>,

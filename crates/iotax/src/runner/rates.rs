@@ -1,4 +1,4 @@
-//! What each target can do, by which the rates of a curve are placed.
+//! The capacity of each target, by which the rates of a curve are placed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -52,9 +52,9 @@ pub(super) struct Host {
     kernel: KernelThreads,
     /// The packets' path, if a network is measured.
     via: Option<NetPath>,
-    /// Of guests whose workloads record gaps: other targets' agents see their devices themselves.
+    /// Guests whose workloads record gaps: other targets' agents see their devices themselves.
     gaps: Option<DeviceGapWatch>,
-    /// Whether a program that is not watched serves a layer.
+    /// True if a program that is not watched serves a layer.
     is_served_unseen: bool,
 }
 
@@ -340,7 +340,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// What an agent told before it was gone.
+/// The outcome of an agent that is gone, from the samples that it sent.
 fn until_gone(samples: &[Sample], error: &AgentError) -> Outcome {
     let tallies = samples.iter().fold(Tallies::default(), |mut all, sample| {
         all.merge(&sample.tallies);

@@ -45,10 +45,10 @@ impl Part<'_> {
     }
 }
 
-/// What became of one part.
+/// The result of one part.
 pub(super) struct Performed {
     pub(super) watched: Watched,
-    /// What happened meanwhile, by the part's own window.
+    /// Occurrences in the part's own window.
     pub(super) occurrences: Vec<Occurrence>,
 }
 
@@ -174,7 +174,7 @@ fn wait_for_commands(scene: &WatchedWindow<'_>, progress: &mut dyn Progress) {
 struct PartWatch<'a> {
     /// The index of its first participant.
     first: usize,
-    /// Of its target.
+    /// The name of its target.
     name: String,
     /// The greatest age of an I/O that hangs.
     hung: Option<u64>,

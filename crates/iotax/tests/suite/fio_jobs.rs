@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-/// Of the examples of fio 3.33, those of engines that Linux has without special hardware or libraries that are carried out.
+/// The number of fio 3.33's examples, of those with engines that Linux has without special hardware or libraries that are carried out.
 const EXAMPLES: [&str; 41] = [
     "1mbs_clients.fio",
     "aio-read.fio",
@@ -195,7 +195,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 mod alone {
     use super::*;
 
-    /// What a job file says of caches, memory and new files once made a difference of 2 to 70 times.
+    /// Options about caches, memory and new files once made a difference of 2 to 70 times.
     #[test]
     fn a_job_file_measures_what_fio_measures() {
         require!(program "fio");

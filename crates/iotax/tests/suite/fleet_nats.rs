@@ -76,7 +76,7 @@ fn run_into<'a>(db: &'a str, plan: &'a str, hosts: &'a str, mode: &'a str) -> Ve
     vec!["fleet", "run", plan, "--hosts", hosts, "--mode", mode, "--yes", "--db", db]
 }
 
-/// What a run of the store has measured, with the number of its step; nothing if there is no such run.
+/// The measurements of a run in the store, with the number of its step; nothing if there is no such run.
 fn outcomes(lab: &Lab, db: &str, run: u32) -> Vec<(u64, Value)> {
     let output = lab.run(&["report", &run.to_string(), "--db", db, "--json"]);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();

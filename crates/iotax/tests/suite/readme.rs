@@ -1,4 +1,4 @@
-//! What README.md says can be done, done: each of its commands as it stands there, with a reader's own places put in and only
+//! The commands of README.md, carried out: each of its commands as it stands there, with a reader's own places put in and only
 //! words added that make it short.
 
 use std::collections::BTreeSet;

@@ -15,7 +15,7 @@ fn measurements(json: &Value) -> &[Value] {
     json["measurements"].as_array().expect("measurements")
 }
 
-/// What is written through many requests at a time is read back as it was, on every format.
+/// Data written through many requests at a time is read back as it was, on every format.
 #[test]
 fn every_format_keeps_what_is_written_and_leaves_nothing() {
     require!(program "qemu-storage-daemon");
@@ -272,7 +272,7 @@ fn what_a_virtio_device_does_not_take_is_refused_with_the_remedy() {
     }
 }
 
-/// What a guest's QEMU does to its disk, the daemon does to what it exports; the image is afterwards as it was built.
+/// The daemon carries out on its export what a guest's QEMU does to its disk; the image is afterwards as it was built.
 #[test]
 fn operations_are_carried_out_on_what_a_daemon_exports() {
     require!(program "qemu-storage-daemon", "qemu-img");

@@ -1,4 +1,4 @@
-//! What an event costs: faults of known length on this host, and in a guest with device mapper.
+//! The price of an event: faults of known length on this host, and in a guest with device mapper.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

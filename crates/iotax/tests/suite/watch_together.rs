@@ -45,7 +45,7 @@ impl Drop for FarHost {
     }
 }
 
-/// What is told of a target.
+/// The lines about a target.
 fn of<'a>(json: &'a Value, target: &str) -> &'a Value {
     let all = json["watch"].as_array().expect("a watch");
     all.iter().find(|one| one["target"] == target).unwrap_or_else(|| panic!("{target}: {json}"))

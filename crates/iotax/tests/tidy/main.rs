@@ -202,6 +202,23 @@ fn no_retired_names(source: &Source) -> Vec<String> {
 }
 
 /// A lint is silenced where it is expected, with a reason.
+/// Words that no doc comment begins with: it opens with a verb or a noun.
+const CLAUSES: [&str; 6] = ["What ", "How ", "Whether ", "So many ", "So much ", "Of "];
+
+fn opens_with_a_clause(source: &Source) -> Vec<String> {
+    let doc = |line: &str| {
+        let line = line.trim_start();
+        line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! ")).map(str::to_owned)
+    };
+    let lines: Vec<Option<String>> = source.text.lines().map(doc).collect();
+    let first = |at: usize| lines[at].as_ref().filter(|_| at == 0 || lines[at - 1].is_none());
+    let opens = |text: &&String| CLAUSES.iter().any(|clause| text.starts_with(clause));
+    let wrong = (0..lines.len()).filter_map(|at| Some((at, first(at).filter(opens)?)));
+    wrong
+        .map(|(at, text)| format!("{}:{}: a comment opens with a clause: {text}", source.path, at + 1))
+        .collect()
+}
+
 fn no_allow(source: &Source) -> Vec<String> {
     if !source.has(&["[", "allow", "("]) {
         return Vec::new();
@@ -387,6 +404,7 @@ fn the_house_is_tidy() {
         unsafe_in_its_place,
         no_retired_names,
         no_allow,
+        opens_with_a_clause,
         printed_in_one_place,
     ];
     for rule in rules {
@@ -474,6 +492,13 @@ mod each_rule_can_fail {
         let wrong = |text: &str| no_retired_names(&Source::new("src/a.rs", text)).len();
         assert_eq!(wrong("struct Told; fn told() {} use other::Way;"), 1);
         assert_eq!(wrong("enum Direction {} // struct Way"), 0);
+    }
+
+    #[test]
+    fn a_comment_opens_with_a_verb_or_a_noun() {
+        let check = |text: &str| opens_with_a_clause(&Source::new("a.rs", text)).len();
+        assert_eq!(check("/// Returns it.\n/// What follows is a second line.\nfn f() {}"), 0);
+        assert_eq!(check("//! What it is.\n\n/// Whether it is.\nfn f() {}"), 2);
     }
 
     #[test]

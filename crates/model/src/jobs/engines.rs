@@ -45,7 +45,7 @@ pub(super) fn operation(engine: &str) -> Option<Test> {
     })
 }
 
-/// What comes nearest to an engine of fio that is not had.
+/// The nearest substitute for an engine of fio that is not supported.
 pub(super) fn nearest(engine: &str) -> Option<&'static str> {
     Some(match engine {
         "fileoperations" => FILES,

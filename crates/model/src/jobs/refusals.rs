@@ -1,4 +1,4 @@
-//! What is refused of a job file, and with which words.
+//! Options of job files that are refused, with the error text.
 
 use super::tests::{read_with, refused};
 

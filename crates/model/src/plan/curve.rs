@@ -49,7 +49,7 @@ pub struct CurveSpec {
 }
 
 impl CurveSpec {
-    /// How long it measures; absent if rounds are given.
+    /// Time that it measures; absent if rounds are given.
     #[must_use]
     pub fn time(&self) -> Option<Nanos> {
         self.time.or(self.shares.is_empty().then_some(TIME))
@@ -223,7 +223,7 @@ mod tests {
         ))
     }
 
-    /// What the target `t` can do.
+    /// The capacity of the target `t`.
     fn capacities(iops: f64) -> [BTreeMap<String, Scouted>; 1] {
         [BTreeMap::from([("t".to_owned(), Scouted::new(iops))])]
     }

@@ -9,7 +9,7 @@ const APART: f64 = 1.08;
 /// Mean response times above the lowest by more than this factor are as good as none: what is taller is the length of a queue.
 const TALL: f64 = 8.0;
 
-/// What a target did before its rates were placed.
+/// Measurements of a target before its rates are placed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scouted {
     /// I/Os per second in a closed loop.
@@ -54,7 +54,7 @@ impl Scouted {
         knots
     }
 
-    /// So many rates that are equally far from one another along the curve.
+    /// `points` rates at equal distances along the curve.
     fn places(&self, points: u32) -> Vec<f64> {
         let knots = self.knots();
         let length = |from: (f64, f64), to: (f64, f64)| (to.0 - from.0).hypot(to.1 - from.1);
@@ -102,7 +102,7 @@ mod tests {
         Scouted { capacity: 10_000.0, seen }
     }
 
-    /// How many of twelve rates lie in this range of loads.
+    /// The number of rates, of twelve, in this range of loads.
     fn between(scouted: &Scouted, loads: std::ops::Range<f64>) -> usize {
         let rates = place(&[scouted], 12);
         rates.iter().filter(|rate| loads.contains(&(**rate as f64 / 10_000.0))).count()

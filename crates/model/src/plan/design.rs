@@ -1,10 +1,10 @@
-//! How a run decides what it measures, and when it has measured enough.
+//! The design of a run: it decides what is measured, and when that is enough.
 
 use serde::{Deserialize, Serialize};
 
 use super::{AskSpec, CurveSpec, Plan, PlanError, UntilDecided, WatchSpec};
 
-/// How a run decides what it measures, and when it has measured enough.
+/// The design of a run: it decides what is measured, and when that is enough.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Design {

@@ -44,15 +44,15 @@ impl Operation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "EventEntry", into = "EventEntry")]
 pub struct PlannedEvent {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// What is done.
+    /// The action.
     pub action: Action,
     /// From the start of the measured window; `None` to spread such events evenly over it.
     pub at: Option<Nanos>,
 }
 
-/// What an event does.
+/// The action of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A command for `sh -c` on this host.
@@ -66,7 +66,7 @@ pub enum Action {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PlannedEvent")]
 struct EventEntry {
-    /// What reports call it [default: its operation]
+    /// Its name in reports [default: its operation]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     name: Option<String>,
     /// A command for `sh -c` on this host

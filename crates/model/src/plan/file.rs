@@ -30,7 +30,7 @@ pub struct PlanFile {
     pub axes: Vec<PlanAxis>,
     /// Combinations of values that cannot be built.
     pub left_out: Vec<LeftOut>,
-    /// How several machines carry it out.
+    /// The way in which several machines carry it out.
     pub fleet: FleetSpec,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct PlanHead {
     ask: Option<AskSpec>,
     /// Holds a known load while events happen.
     watch: Option<WatchSpec>,
-    /// How several machines carry it out, with `iotax fleet run`.
+    /// The way in which several machines carry it out, with `iotax fleet run`.
     fleet: Option<FleetSpec>,
     /// Ratios closer to 1 than this count as equal [default: 2%]
     margin: Option<Margin>,

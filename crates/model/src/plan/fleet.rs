@@ -1,4 +1,4 @@
-//! How several machines carry one plan out.
+//! One plan on several machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,13 +11,13 @@ use crate::units::Bytes;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FleetSpec {
-    /// What the members measure together: each its own storage, or all one that they share [default: each]
+    /// Storage that the members measure: each its own storage, or all one that they share [default: each]
     pub mode: FleetMode,
-    /// What the rates of the plan are for where all share one storage: the members together, or each of them [default: whole]
+    /// Scope of the plan's rates where all share one storage: the members together, or each of them [default: whole]
     pub rates: FleetRates,
 }
 
-/// What the rates of a plan are for.
+/// Scope of a plan's rates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetRates {

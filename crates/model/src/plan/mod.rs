@@ -57,7 +57,7 @@ pub struct Plan {
     pub suite: Option<String>,
     /// Number of rounds; with [`Design::UntilDecided`], those up to the first look.
     pub repeat: u32,
-    /// How it decides what it measures, and when that is enough.
+    /// The design: it decides what is measured, and when that is enough.
     #[serde(default)]
     pub design: Design,
     /// The margin within which ratios count as equal.

@@ -21,10 +21,10 @@ const LATE: Nanos = Nanos::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WatchSpec {
-    /// What is to happen during each measurement
+    /// Events during each measurement
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub events: Vec<PlannedEvent>,
-    /// What must hold: `gap < 30s`, `recovery <= 1m`, `late = 0`, `errors = 0`, `lost = 0`
+    /// Requirements: `gap < 30s`, `recovery <= 1m`, `late = 0`, `errors = 0`, `lost = 0`
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub require: Vec<Requirement>,
     /// An I/O that takes longer from when it was due is late [default: 1s]
@@ -49,7 +49,7 @@ impl Default for WatchSpec {
 }
 
 words! {
-    /// What a requirement is about.
+    /// The figure of a requirement.
     WatchFigure, "figure" {
         /// The longest time without a completed I/O.
         Gap = "gap",
@@ -67,13 +67,13 @@ words! {
 /// The limit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// Of a time.
+    /// A limit on a time.
     Time(Nanos),
-    /// Of a number.
+    /// A limit on a number.
     Count(u64),
 }
 
-/// What the effect of events must not exceed.
+/// A limit on the effect of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Requirement {

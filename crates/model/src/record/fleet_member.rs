@@ -11,14 +11,14 @@ pub struct FleetMember {
     pub fleet: String,
     /// The member's name, another one for each.
     pub member: String,
-    /// What the members measure together.
+    /// The mode of the fleet.
     pub mode: FleetMode,
     /// Its link, by which it is reached again: `ssh://root@box`, `local`.
     #[serde(default)]
     pub link: String,
 }
 
-/// What the members of a fleet measure together.
+/// Storage that the members of a fleet measure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetMode {

@@ -67,7 +67,7 @@ pub struct ImportSource {
 }
 
 impl ImportSource {
-    /// What there is to say of the run's time; nothing if the source tells it.
+    /// A remark on the run's time; absent if the source states it.
     #[must_use]
     pub fn about_time(&self) -> Option<String> {
         match self.dated? {

@@ -8,7 +8,7 @@ use super::{
     Pacing, PageCache, Pressure, Sample, Share, WindowEdges,
 };
 
-/// What the CPU time of a load's outcome covers.
+/// The scope of the CPU time in a load's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuScope {
     /// One process in which all loads ran: the outcome of the longest has it, and it counts once.

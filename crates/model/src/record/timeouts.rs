@@ -7,11 +7,11 @@ use crate::words::words;
 words! {
     /// The kind of a timeout.
     TimeoutKind, "timeout" {
-        /// Of a command to a SCSI or SATA disk.
+        /// A command to a SCSI or SATA disk.
         ScsiCommand = "SCSI command timeout",
-        /// Of a command to an NVMe namespace.
+        /// A command to an NVMe namespace.
         NvmeCommand = "NVMe command timeout",
-        /// Of a request to a virtio-blk disk.
+        /// A request to a virtio-blk disk.
         VirtioRequest = "virtio-blk request timeout",
         /// NVMe over fabrics: for which a lost controller is kept (`ctrl_loss_tmo`).
         NvmeControllerLoss = "NVMe controller loss timeout",
@@ -32,7 +32,7 @@ words! {
     }
 }
 
-/// How long I/O may hang in a layer, or what the layer does after an I/O error.
+/// The time that I/O may hang in a layer, or the layer's policy after an I/O error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timeout {

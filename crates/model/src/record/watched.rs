@@ -1,4 +1,4 @@
-//! What is seen of a load and beside it: gaps, standstills, events.
+//! Observations of a load and its surroundings: gaps, standstills, events.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ pub struct DeviceGaps {
 pub struct Standstill {
     /// When QEMU stopped the guest, by the host's clock, from the start of the measured window; if it did not say, the end of the last interval before it.
     pub at_ns: u64,
-    /// How much that clock lost.
+    /// Time that the clock lost.
     pub duration_ns: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct Standstill {
 pub struct Occurrence {
     /// From the start of the measured window, by the host's clock.
     pub at_ns: u64,
-    /// What happened.
+    /// The occurrence.
     pub what: Happened,
 }
 
@@ -71,7 +71,7 @@ pub enum Happened {
     Event {
         /// The event's name.
         name: String,
-        /// How long the command took; absent if it could not be begun or did not end.
+        /// Duration of the command; absent if it could not be begun or did not end.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         duration_ns: Option<u64>,
         /// Why it failed, with the beginning of what it wrote to stderr; absent if it did not.

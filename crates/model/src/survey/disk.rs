@@ -81,17 +81,17 @@ pub struct Disk {
     pub virtio_features: Known<String>,
     /// Interrupts of its queues, with the CPUs that they are delivered to.
     pub interrupts: Vec<Interrupt>,
-    /// What only disks of the SCSI layer have.
+    /// Facts that only disks of the SCSI layer have.
     pub scsi: Option<Scsi>,
     /// The PCI Express link of an NVMe controller.
     pub link: Option<PciLink>,
-    /// What only software RAIDs have.
+    /// Facts that only software RAIDs have.
     pub raid: Option<Raid>,
-    /// What only device-mapper devices have.
+    /// Facts that only device-mapper devices have.
     pub mapped: Option<Mapped>,
-    /// What only loop devices have.
+    /// Facts that only loop devices have.
     pub loop_file: Option<LoopFile>,
-    /// What only bcache devices have.
+    /// Facts that only bcache devices have.
     pub bcache: Option<Bcache>,
     /// The health that an NVMe disk reports.
     pub wear: Option<Wear>,

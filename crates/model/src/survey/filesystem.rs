@@ -30,7 +30,7 @@ pub struct Filesystem {
 pub struct Space {
     /// Its size.
     pub total_bytes: u64,
-    /// What users without privileges can still write.
+    /// Bytes that users without privileges can still write.
     pub available_bytes: u64,
     /// Inodes; 0 if they are made as needed.
     pub inodes: u64,

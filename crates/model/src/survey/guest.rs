@@ -46,7 +46,7 @@ pub struct GuestDisk {
     pub aio: Known<String>,
     /// `unmap` or `ignore`.
     pub discard: Known<String>,
-    /// What the guest sees of an error while writing, such as `ignore`.
+    /// The policy on write errors, such as `ignore`.
     pub write_error: Known<String>,
     /// I/O threads; 0 for none.
     pub iothreads: Known<u64>,

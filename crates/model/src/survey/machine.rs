@@ -33,7 +33,7 @@ pub struct MachineSetup {
     pub swaps: Known<Vec<String>>,
     /// The kernel's `zone_reclaim_mode`.
     pub zone_reclaim: Known<u64>,
-    /// What the kernel does for a huge page that is not free.
+    /// The kernel's policy when no huge page is free.
     pub huge_page_defrag: Known<String>,
     /// The share of the last 5 minutes in which all tasks waited for memory, in percent.
     pub memory_stalls_percent: Known<f64>,

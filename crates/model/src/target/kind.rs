@@ -1,4 +1,4 @@
-//! How a target is reached.
+//! Ways to reach a target.
 
 use std::path::Path;
 

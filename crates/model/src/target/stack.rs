@@ -64,7 +64,7 @@ impl Stack {
         self.layers.first()?.kind().location()
     }
 
-    /// What it offers to a workload, or to a further layer.
+    /// The interface that it offers to a workload, or to a further layer.
     #[must_use]
     pub fn offers(&self) -> LayerInterface {
         self.layers.last().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())

@@ -114,7 +114,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// So many bytes, zero at first.
+    /// A buffer of `length` bytes, zeroed.
     fn new(length: usize) -> io::Result<Self> {
         let (buffers, slots) = Buffers::new(1, length.max(1).next_multiple_of(SECTOR))?;
         let slot = slots.into_iter().next().ok_or(io::ErrorKind::OutOfMemory)?;

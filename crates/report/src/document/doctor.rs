@@ -65,7 +65,7 @@ fn ended(sentence: &str) -> String {
     format!("{sentence}{}", if is_ended { "" } else { "." })
 }
 
-/// What was found, or why it is not known.
+/// The findings, or the reason why there are none.
 fn headline(survey: &Survey, findings: &[Finding]) -> String {
     match &survey.subject_unread {
         Some(reason) if findings.is_empty() => format!("could not be read: {reason}"),
@@ -97,7 +97,7 @@ fn answer(findings: &[Finding]) -> String {
     if counts.is_empty() { "nothing found".to_owned() } else { counts.join(", ") }
 }
 
-/// What was surveyed, so that nothing found is not taken for nothing looked at.
+/// The scope of the survey, so that "nothing found" is not taken for "nothing looked at".
 fn looked_at(survey: &Survey) -> String {
     let numbers = [
         (survey.disks.len(), "block device"),

@@ -111,7 +111,7 @@ fn hosts(cell: &HostCell) -> Grid {
     grid
 }
 
-/// What the members of a group got together.
+/// The sum over the members of a group.
 fn together(group: &SharedGroup) -> String {
     let interval = group.iops_interval.map_or(String::new(), |interval| {
         format!(" (95% interval {} to {})", human::count(interval.low), human::count(interval.high))

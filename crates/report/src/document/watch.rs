@@ -1,4 +1,4 @@
-//! What events cost: a sentence, a table of the events, and what was required.
+//! The price of events: a sentence, a table of the events, and what was required.
 
 use super::{Field, Grid, Page, Part, figure, words};
 use crate::figure::{UNKNOWN, counted, or_unknown};
@@ -88,7 +88,7 @@ fn events_side_by_side(run: &Run, episodes: &[Episode<'_>]) -> Grid {
     grid
 }
 
-/// What events cost over all rounds.
+/// The price of events over all rounds.
 fn add_summary(page: &mut Page, run: &Run, watch: &WatchSpec, episodes: &[Episode<'_>], in_full: bool) {
     let prices = prices(run, episodes);
     if !prices.is_empty() {
@@ -204,7 +204,7 @@ fn add_sights(page: &mut Page, episode: &Episode<'_>) {
     }
 }
 
-/// What was seen, or how much of it there is and where.
+/// The observations, or their number and where to find them.
 fn add_seen(page: &mut Page, run: &Run, episode: &Episode<'_>, in_full: bool) {
     if in_full {
         let line = |one: SeenEvent<'_>| {

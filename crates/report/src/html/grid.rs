@@ -23,7 +23,7 @@ pub(super) fn sections(run: &Run, grids: &[Grid<'_>]) -> Markup {
     }
 }
 
-/// What the line of the greatest rates is called.
+/// The name of the line of the greatest rates.
 const MOST: &str = "at most";
 
 fn chart(grid: &Grid<'_>) -> Chart {

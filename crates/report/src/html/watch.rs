@@ -1,4 +1,4 @@
-//! What events cost: the load over time with events and marks, and gaps shaded.
+//! The price of events: the load over time with events and marks, and gaps shaded.
 
 use maud::{Markup, html};
 

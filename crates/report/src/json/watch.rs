@@ -14,7 +14,7 @@ pub(super) fn all(run: &Run) -> Option<Value> {
     filled(episodes(run).iter().map(one).collect())
 }
 
-/// What each event costs by comparison with windows without it; absent for a run that has none.
+/// The price of each event by comparison with windows without it; absent for a run that has none.
 pub(super) fn all_prices(run: &Run) -> Option<Value> {
     filled(prices(run, &episodes(run)).iter().map(price).collect())
 }

@@ -97,7 +97,7 @@ fn is_open(cell: &Cell) -> bool {
 /// Rounds of a run that has an interval at all.
 const FEWEST_ROUNDS: u32 = 2;
 
-/// Of fewer rounds the scatter is known to a factor of two at best, and the rounds needed to a factor of four.
+/// With fewer rounds the scatter is known to a factor of two at best, and the rounds needed to a factor of four.
 const KNOWN_NOISE: u32 = 8;
 
 /// The rounds of each run that decide as many cells as can be.

@@ -21,7 +21,7 @@ use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
 use iotax_model::{Run, RunState};
 
-/// How far a run is that has not reached its end; `None` for a complete one.
+/// The progress of a run that has not reached its end; `None` for a complete one.
 #[must_use]
 pub fn unfinished(run: &Run) -> Option<String> {
     let there = run.measurements.len() as u64;

@@ -114,7 +114,7 @@ fn is_open(one: &PriceComparison<'_>) -> bool {
     one.ratio.verdict == Verdict::Undecided && one.ratio.withheld.is_none()
 }
 
-/// What decides those that are open.
+/// The command that decides those that are open.
 fn advice(run: &Run, all: &[PriceComparison<'_>]) -> Option<String> {
     let open: Vec<&PriceComparison<'_>> = all.iter().filter(|one| is_open(one)).collect();
     let least = open.iter().map(|one| one.rounds).min()?;

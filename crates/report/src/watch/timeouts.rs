@@ -7,7 +7,7 @@ use iotax_model::units::human;
 /// The columns of [`row`].
 pub(crate) const COLUMNS: [&str; 4] = ["layer", "timeout", "limit", "against the gap"];
 
-/// Whether there was a gap or an I/O that a timeout may be held against.
+/// Returns whether there was a gap or an I/O that a timeout may be held against.
 pub(crate) fn has_hung(episode: &Episode<'_>) -> bool {
     let is_exceeded = |timeout: &JudgedTimeout<'_>| timeout.verdict == TimeoutVerdict::Exceeded;
     let hung = episode
@@ -86,7 +86,7 @@ pub(crate) fn row(timeout: &JudgedTimeout<'_>) -> [String; 4] {
     [layer(timeout), timeout.what.to_owned(), limit, verdict]
 }
 
-/// What happens next, and where the limit is read.
+/// A line on a timeout: its limit, the consequence, and the source.
 pub(crate) fn note(timeout: &JudgedTimeout<'_>) -> String {
     format!("{}, {}: {} ({})", layer(timeout), timeout.what, timeout.then, timeout.source)
 }

@@ -182,7 +182,7 @@ impl Server {
         hidden(&self.get(path).body, "form_token")
     }
 
-    /// What the form for a run's notes sends beside them.
+    /// The hidden fields of the form for a run's notes.
     pub(crate) fn notes_form(&self, run: i64) -> String {
         let page = self.get(&format!("/runs/{run}")).body;
         format!("form_token={}&seen={}", hidden(&page, "form_token"), hidden(&page, "seen"))

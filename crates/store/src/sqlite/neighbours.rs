@@ -1,4 +1,4 @@
-//! What lies beside a store. SQLite obeys a journal without asking who wrote it, and a journal that names a super-journal has any file
+//! Files next to a store. SQLite obeys a journal without asking who wrote it, and a journal that names a super-journal has any file
 //! deleted (<https://www.sqlite.org/fileformat.html#the_rollback_journal>).
 
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! What a store in a file alone can be: foreign, unreachable, left behind by a killed process.
+//! States of a store that is a file: foreign, unreachable, left behind by a killed process.
 
 use std::io::{BufRead, BufReader};
 use std::os::linux::net::SocketAddrExt as _;

@@ -1,4 +1,4 @@
-//! What others put into a store or beside it is not obeyed.
+//! Nothing that others plant in a store or next to it is obeyed.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};

@@ -1,4 +1,4 @@
-//! What a store of PostgreSQL alone can be: without rights, without a server, behind TLS.
+//! States of a store in PostgreSQL: without rights, without a server, behind TLS.
 
 use std::thread;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! What becomes of a load that the user interrupts.
+//! The end of a load that the user interrupts.
 
 use std::io::Write;
 
 use iotax_model::wire::{self, Event, Job, Request};
 
-/// What an interrupt does to a load.
+/// The effect of an interrupt on a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// Nobody waits for it any more.

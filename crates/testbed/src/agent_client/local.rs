@@ -20,9 +20,9 @@ const STDERR_KEPT: usize = 4096;
 pub struct AgentProcess<R> {
     /// The process, which may be ssh.
     pub child: Child,
-    /// What it reads.
+    /// Its input.
     pub stdin: ChildStdin,
-    /// What it writes, positioned at the first frame.
+    /// Its output, positioned at the first frame.
     pub stdout: R,
     /// The tail of its stderr.
     pub said: Arc<Mutex<Vec<u8>>>,

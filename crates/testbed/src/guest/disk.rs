@@ -23,14 +23,14 @@ pub struct GuestDisk<'a> {
     pub l2_cache_size: Option<Bytes>,
 }
 
-/// How QEMU reads and writes a drive's images.
+/// QEMU's options for a drive's images.
 #[derive(Debug, Clone, Copy)]
 pub struct Drive {
     /// Its cache mode.
     pub cache: CacheMode,
     /// Its I/O backend.
     pub aio: Aio,
-    /// What becomes of discarded blocks.
+    /// The treatment of discarded blocks.
     pub discard: Discard,
 }
 
@@ -122,7 +122,7 @@ impl GuestDisk<'_> {
     }
 }
 
-/// How a guest's QEMU reads and writes its disk.
+/// QEMU's options for a guest's disk.
 pub(super) const fn drive_of(spec: &GuestSpec) -> Drive {
     Drive { cache: spec.cache, aio: spec.aio, discard: spec.discard }
 }

@@ -176,7 +176,7 @@ fn data_of(info: &Value, image: &Path) -> Option<PathBuf> {
     Some(std::path::absolute(beside).unwrap_or_else(|_| data.into()))
 }
 
-/// What an image says of itself.
+/// The header data of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundImage {
     /// Its format, by its content.

@@ -328,7 +328,7 @@ impl Guest {
         Ok(Operator::new(qmp, image, drive, self.l2_cache_size, files))
     }
 
-    /// What happened in QEMU since the last call; the latest events may be left out if they are many.
+    /// QEMU's events since the last call; the latest events may be left out if they are many.
     pub fn events(&mut self) -> Result<Vec<QmpEvent>, GuestError> {
         self.qmp.events().map_err(|source| with_diagnostics(source, &self.process))
     }

@@ -15,7 +15,7 @@ use super::disk::{Drive, GuestDisk};
 use super::image::Image;
 use super::qmp::{Qmp, QmpError};
 
-/// How long the virtual CPUs are stopped.
+/// Time for which the virtual CPUs are stopped.
 const STOPPED: Duration = Duration::from_secs(1);
 /// Time between two looks at a job.
 const LOOK: Duration = Duration::from_millis(20);
@@ -72,11 +72,11 @@ pub struct Operator {
     drive: Drive,
     l2_cache_size: Option<Bytes>,
     files: OperationFiles,
-    /// What the operations left of the disk.
+    /// The disk after the operations.
     state: DiskState,
 }
 
-/// What operations left of a disk.
+/// A disk after operations.
 #[derive(Debug, Default)]
 struct DiskState {
     /// The nodes that were put on the image, the disk's own last.

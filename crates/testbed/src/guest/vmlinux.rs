@@ -29,7 +29,7 @@ pub fn unpack(image: &[u8]) -> Option<Vec<u8>> {
     can_be_entered(&kernel)?.then_some(kernel)
 }
 
-/// Whether a segment of notes of a 64-bit ELF file says where to enter it; absent if it is no such file.
+/// Returns whether a segment of notes of a 64-bit ELF file says where to enter it; absent if it is no such file.
 fn can_be_entered(elf: &[u8]) -> Option<bool> {
     let place = |at: usize| usize::try_from(u64::from_le_bytes(*elf.get(at..)?.first_chunk()?)).ok();
     let half = |at: usize| Some(usize::from(u16::from_le_bytes(*elf.get(at..)?.first_chunk()?)));

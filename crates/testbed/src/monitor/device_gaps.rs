@@ -109,7 +109,7 @@ impl Looks {
     }
 }
 
-/// What of a time from one moment to another, or to the end, lies in a window.
+/// The part of a span, which may have no end, that lies in a window.
 fn blackout(from: Instant, to: Option<Instant>, begin: Instant, end: Instant) -> Option<Blackout> {
     let (at, until) = (from.max(begin), to.unwrap_or(end).min(end));
     let gap = until.checked_duration_since(at)?;

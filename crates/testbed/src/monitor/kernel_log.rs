@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 /// A record is one read of at most this many bytes.
 const RECORD: usize = 8192;
 
-/// What the kernel writes from now on.
+/// The kernel's log from now on.
 #[derive(Debug)]
 pub struct KernelLog {
     file: File,

@@ -168,13 +168,13 @@ pub struct AgentLaunch<'a> {
     pub program: &'a AgentProgram,
     /// True to keep the program on the machine, so that it need not be copied again.
     pub leave: bool,
-    /// What the program does there.
+    /// The program's task there.
     pub role: RemoteRole,
     /// True if ssh may prompt on the terminal, for a password or a host key.
     pub ask: bool,
 }
 
-/// What a copied program does on another machine.
+/// The task of a copied program on another machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoteRole {
     /// It makes load for a runner here.

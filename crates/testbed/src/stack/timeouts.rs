@@ -1,4 +1,4 @@
-//! How long I/O may hang in a layer, from /sys and /proc.
+//! Timeouts of layers, from /sys and /proc.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -41,7 +41,7 @@ pub fn machine(root: &Path) -> Survey {
     finish(reader, survey)
 }
 
-/// What is below an existing file, directory or block device, and the guests that use it.
+/// The layers below an existing file, directory or block device, and the guests that use it.
 pub fn path(root: &Path, path: &Path) -> Result<Survey, StackError> {
     let reader = Reader::new(root);
     let mut survey = Survey::default();

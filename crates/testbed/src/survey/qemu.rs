@@ -313,7 +313,7 @@ fn threads(line: &Line<'_>) -> u64 {
     }
 }
 
-/// What `-drive` says.
+/// The contents of `-drive`.
 fn add_drive(disk: &mut GuestDisk, drive: &Line<'_>) {
     // A file name may describe a node instead.
     let described = drive.get("file").and_then(|name| name.strip_prefix("json:")).map(|json| {
@@ -362,7 +362,7 @@ fn node_named<'a>(nodes: &'a [Line<'a>], name: &str) -> Option<Node<'a>> {
     })
 }
 
-/// What the nodes of `-blockdev` say, from the one that the device names down to the file.
+/// The nodes of `-blockdev`, from the one that the device names down to the file.
 fn add_nodes(disk: &mut GuestDisk, device: &Line<'_>, top: &str, nodes: &[Line<'_>]) {
     let (mut direct, mut unsafe_, mut stated) = (false, false, false);
     let mut next = node_named(nodes, top);

@@ -27,7 +27,7 @@ pub struct Builder {
     reach: Option<Bytes>,
     /// Workers that the plan's workloads have at once, at most.
     pub(super) workers: u32,
-    /// Whether operations change images while they are in use.
+    /// True if operations change images while they are in use.
     pub(super) has_operations: bool,
     pub(super) permission: Permission,
     pub(super) volumes: Volumes,

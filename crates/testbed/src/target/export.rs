@@ -72,7 +72,7 @@ pub(super) struct Export {
     pub(super) node: BlockNode,
 }
 
-/// What an export shows the image as.
+/// The form in which an export shows the image.
 #[derive(Debug)]
 pub(super) enum ExportType {
     /// A raw file, mounted on a file that iotax made.
@@ -85,7 +85,7 @@ pub(super) enum ExportType {
         /// True if a thread of its own serves them.
         iothread: bool,
     },
-    /// What NBD's clients find at a socket.
+    /// An NBD export at a socket.
     Nbd {
         socket: PathBuf,
         server: NbdServer,

@@ -1,4 +1,4 @@
-//! What has been built of a target so far: the ground for its next layer.
+//! The part of a target that is built so far: the ground for its next layer.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::device::{DeviceArea, DeviceClaim};
 use crate::guest::image::DevicePart;
 use crate::refusal::Refusal;
 
-/// What the topmost layer so far offers.
+/// The interface of the topmost layer so far.
 #[derive(Debug)]
 pub(super) enum Ground {
     /// Nothing is there yet.

@@ -1,4 +1,4 @@
-//! How each kind of layer is checked and built on this machine.
+//! Checks and construction of each kind of layer on this machine.
 
 use std::path::PathBuf;
 

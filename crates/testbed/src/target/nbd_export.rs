@@ -1,4 +1,4 @@
-//! What NBD servers of somebody's offer.
+//! Exports of somebody's NBD servers.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl Build for NbdExportSpec {
     }
 }
 
-/// What QEMU's tools call the export.
+/// The export as a node for QEMU's tools.
 fn node_of(spec: &NbdExportSpec) -> Value {
     json!({ "driver": "raw", "file": node::client(&spec.server, &spec.export) })
 }

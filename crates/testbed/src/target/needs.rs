@@ -28,7 +28,7 @@ pub struct Room {
     pub device: u64,
     /// Bytes that are needed.
     pub need: u64,
-    /// What the filesystem has.
+    /// The bytes that the filesystem has.
     pub space: FilesystemSpace,
 }
 
@@ -39,7 +39,7 @@ impl Needs {
         self.space.values().sum()
     }
 
-    /// What is needed on each filesystem, and what it has.
+    /// The bytes needed on each filesystem, and those that it has.
     ///
     /// # Errors
     /// A directory or its filesystem cannot be looked at.

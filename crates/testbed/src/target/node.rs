@@ -1,4 +1,4 @@
-//! What a storage daemon opens: images and what stands on them in QEMU's block layer.
+//! Nodes that a storage daemon opens: images and filters in QEMU's block layer.
 
 use std::path::{Path, PathBuf};
 
@@ -24,9 +24,9 @@ pub(super) struct BlockNode {
 pub(super) enum NodeBase {
     /// An image, which may be raw, in a file or a part of a device.
     Image { path: PathBuf, format: Format, part: Option<DevicePart>, read_only: bool },
-    /// What an NBD server of iotax's serves at a socket.
+    /// The export of an NBD server of iotax's at a socket.
     Nbd { socket: PathBuf, export: String },
-    /// What an NBD server of somebody's offers.
+    /// The export of somebody's NBD server.
     NbdExport { server: NbdAddress, export: String, read_only: bool },
 }
 
@@ -78,7 +78,7 @@ impl BlockNode {
         }
     }
 
-    /// Whether it is only read.
+    /// Returns whether it is only read.
     pub(super) const fn is_read_only(&self) -> bool {
         matches!(
             self.base,

@@ -71,7 +71,7 @@ fn is_qemu(name: &str) -> bool {
     name.starts_with("qemu-system") || matches!(name, "qemu-kvm" | "kvm")
 }
 
-/// What a command line of QEMU tells.
+/// Facts from a command line of QEMU.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Command {
     name: Option<String>,

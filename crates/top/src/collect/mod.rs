@@ -22,18 +22,18 @@ use guests::Guests;
 use processes::Processes;
 use qemu::QemuMonitors;
 
-/// How often the stack of devices, mounts, control groups and guests' disks are looked at again, unless a device comes or goes.
+/// Time between two scans of devices, mounts, control groups and guests' disks, unless a device comes or goes.
 const REFRESH: Duration = Duration::from_secs(10);
 
 /// Room for devices that appear later, in the kernel's histograms.
 const LATER_DEVICES: usize = 32;
 
-/// What to read.
+/// Sources to read.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// /proc and /sys are below this directory: `/` on a live system.
     pub root: PathBuf,
-    /// Whether to attach BPF programs for percentiles; only on a live system.
+    /// True to attach BPF programs for percentiles; only on a live system.
     pub percentiles: bool,
     /// QMP sockets of guests.
     pub qmp: Vec<PathBuf>,

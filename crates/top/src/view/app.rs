@@ -23,7 +23,7 @@ const INTERVALS: [Duration; 8] = [
 /// Frames that `[` and `]` go over.
 const LEAP: usize = 10;
 
-/// What the screen shows.
+/// Contents of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
     All,
@@ -55,7 +55,7 @@ pub(super) enum FramePosition {
     Recorded { at: usize, count: usize },
 }
 
-/// What a key asks of the loop.
+/// The loop's next step after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
@@ -87,7 +87,7 @@ pub(super) struct App {
     pub(super) is_paused: bool,
     /// The marked row of the page's first table.
     pub(super) selected: usize,
-    /// What the marked row shows, so that the mark stays with it; `None` for the first row, whatever it is.
+    /// The subject of the marked row, so that the mark stays with it; `None` for the first row, whatever it is.
     pub(super) pinned: Option<String>,
     /// The mark was moved since the last drawing.
     pub(super) has_moved: bool,

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::rates::Frame;
 use app::{App, Change, FramePosition};
 
-/// How long a key is waited for before signals are looked at.
+/// Time to wait for a key before checking for signals.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Reads the next frame; `None` if there is no earlier reading to compare with. The error is shown.

@@ -267,7 +267,7 @@ impl Lines<'_, '_> {
         self.first_of(&broken, most);
     }
 
-    /// So many of these lines, with a mark where some are left out.
+    /// Draws the first of these lines, `most` at most, with a mark where some are left out.
     fn first_of(&mut self, broken: &[String], most: usize) {
         for (index, line) in broken.iter().take(most).enumerate() {
             let width = usize::from(self.area.width);

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// A queue of a device, in which each request is known by its slot's number.
 pub(super) type Queue = VirtioBlkQueue<'static, Request>;
 
-/// What a request is to the backend that queued it.
+/// The backend's handle of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
     /// The number of its slot.
@@ -46,7 +46,7 @@ pub(super) struct Request {
 pub(crate) struct Device {
     /// The bytes that it holds.
     pub(crate) length: u64,
-    /// Whether it discards.
+    /// True if it discards.
     pub(crate) discards: bool,
     queues: usize,
     /// The number of each queue that nobody uses, and the queue. They lie in memory of the transport.
@@ -170,7 +170,7 @@ impl Device {
     }
 }
 
-/// What a panic left behind is as good as before: nothing here is changed in two steps.
+/// The state after a panic is valid: nothing here is changed in two steps.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

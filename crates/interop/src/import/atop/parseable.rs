@@ -56,7 +56,7 @@ pub(super) fn intervals(text: &str, found: &mut Found) -> Vec<Interval> {
     intervals
 }
 
-/// What a line says.
+/// The contents of a line.
 enum Event<'t> {
     /// A session ends: what follows is since boot.
     Session,

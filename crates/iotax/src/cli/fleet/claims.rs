@@ -1,4 +1,4 @@
-//! What members take on their machines, and whether they can take it all together.
+//! Claims of members on their machines, and whether they conflict.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use iotax_testbed::device::Permission;
 use iotax_testbed::host_info::{self, FilesystemSpace};
 use iotax_testbed::target::preflight;
 
-/// What an assignment takes on this machine, or why it cannot be carried out. Nothing is touched.
+/// The claims of an assignment on this machine, or the reason why it cannot be carried out. Touches nothing.
 pub(super) fn of(assignment: &Assignment, permission: &Permission) -> Result<Claims, String> {
     let plan = &assignment.plan;
     let refused = |refusal| format!("{:#}", anyhow::Error::from(refusal));

@@ -12,7 +12,7 @@ use iotax_testbed::remote::SshHost;
 use super::super::enlist::refused;
 use super::super::{Failure, OrExit, usage};
 
-/// What `--hosts` takes, for errors.
+/// The accepted forms of `--hosts`, for errors.
 const ACCEPTED: &str = "ssh://[USER@]HOST[:PORT], local:N, netns:NAME or a file with one of these a line; or nats://HOST[:PORT] alone";
 /// Most members that are led from one machine.
 const MOST: usize = 1000;
@@ -22,11 +22,11 @@ const MOST: usize = 1000;
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) link: Link,
-    /// What `${KEY}` stands for in its plan.
+    /// Values of `${KEY}` in its plan.
     pub(super) values: BTreeMap<String, String>,
 }
 
-/// How a member is reached.
+/// The connection to a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Link {
     /// Over the user's ssh.
@@ -40,7 +40,7 @@ pub(super) enum Link {
 }
 
 impl Link {
-    /// Whether all that is measured is measured on this machine.
+    /// Returns whether everything is measured on this machine.
     pub(super) const fn is_here(&self) -> bool {
         matches!(self, Self::Local | Self::Namespace(_))
     }

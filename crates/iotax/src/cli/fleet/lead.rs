@@ -184,7 +184,7 @@ fn undo_log(dir: &Path, fleet: &str, stop: &Interrupt) -> Result<UndoLog, Failur
         .or_exit(Exit::Environment)
 }
 
-/// What signals ask for, and what keeps a second Ctrl-C from ending the process.
+/// The request of a signal, and what keeps a second Ctrl-C from ending the process.
 #[derive(Clone, Copy)]
 struct Signals<'a> {
     stop: &'a Interrupt,

@@ -1,4 +1,4 @@
-//! How far a fleet is, on a line of the terminal that changes.
+//! The progress of a fleet on a live line of the terminal.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ impl RecentIos {
         }
     }
 
-    /// What members told of lately, in words. Absent if that was nothing.
+    /// Recent news of members in words; absent if there are none.
     pub(super) fn text(&mut self, now_ns: u64) -> Option<String> {
         self.forget(now_ns);
         let ios: u64 = self.samples.iter().fold(0, |sum, (_, ios)| sum.saturating_add(*ios));

@@ -131,7 +131,7 @@ struct ActiveMember<'a, L> {
     assignment: &'a Assignment,
     store: PathBuf,
     run: Mutex<Option<i64>>,
-    /// What the coordinator was told of the run, apart from its measurements.
+    /// The parts of the run that the coordinator has, apart from measurements.
     told: Mutex<Option<Run>>,
     /// When the window that goes on was to be begun.
     at_ns: Mutex<Option<u64>>,
@@ -324,7 +324,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What chrony says that this machine's wall clock may err; absent where it does not run.
+/// The error bound of this machine's wall clock by chrony; absent where it does not run.
 ///
 /// chronyc(1), tracking: the error is at most the offset, the root dispersion and half the root delay together.
 fn chrony_error_ns() -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What a coordinator is asked.
+//! Requests to a coordinator.
 
 pub(super) const STATUS: &str = "fleet status";
 pub(super) const DRAIN: &str = "fleet drain";

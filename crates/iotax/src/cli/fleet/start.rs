@@ -210,7 +210,7 @@ impl Process {
 }
 
 impl Started {
-    /// What a member's process said last on its stderr; empty if nothing.
+    /// The last stderr output of a member's process; may be empty.
     pub(super) fn words(&self, name: &str) -> String {
         let process = self.processes.iter().find(|process| process.name == name);
         let said = process.and_then(|process| process.said.lock().ok().map(|said| said.clone()));

@@ -25,7 +25,7 @@ const LONGEST_LINE: usize = 16 << 20;
 /// Bytes that are read at once.
 const PART: u64 = 1 << 20;
 
-/// What is replayed.
+/// The recording that is replayed.
 pub(super) enum Replay {
     Recording(Recording),
     Text(Intervals),

@@ -200,7 +200,7 @@ fn permitted(args: &Args, base: &TargetSpec) -> Result<bool, Failure> {
     Ok(base.device().is_some_and(|device| permission.allows(device)))
 }
 
-/// What both runs have in common.
+/// The parts that both runs share.
 struct Tuner<'a> {
     args: &'a Args,
     base: &'a TargetSpec,

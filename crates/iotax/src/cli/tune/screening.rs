@@ -29,7 +29,7 @@ pub(super) struct Screening {
 }
 
 impl Screening {
-    /// What the run says of each candidate.
+    /// The run's verdict on each candidate.
     pub(super) fn judge(&self, run: &Run, asked: Option<Metric>) -> Vec<Tried> {
         match &self.mixes {
             None => screen(run, &self.candidates, asked),

@@ -273,7 +273,7 @@ fn area(work: &FileWork, storage: &FileStorage, elapsed: Nanos) -> Result<Worklo
     })
 }
 
-/// What comes nearest to an operation that is not measured.
+/// The nearest substitute for an operation that is not supported.
 fn nearest(operation: &str) -> &'static str {
     match operation {
         "mkdir" | "rmdir" => {

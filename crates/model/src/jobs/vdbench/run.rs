@@ -63,7 +63,7 @@ pub(super) fn note_unneeded(definition: &Definition, notes: &mut Vec<String>) {
     }
 }
 
-/// How long it measures.
+/// Length of the measurement.
 pub(super) fn elapsed(definition: &Definition, trouble: &mut LineErrors) -> Nanos {
     take(definition, "elapsed", trouble, |key| time(one(key)?)).unwrap_or(ELAPSED)
 }

@@ -39,7 +39,7 @@ pub(super) enum SeekRange {
     Bytes(u64, u64),
 }
 
-/// How files are opened.
+/// Open flags of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OpenFlags {
     pub(super) direct: bool,

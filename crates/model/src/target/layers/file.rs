@@ -56,7 +56,7 @@ words! {
 }
 
 words! {
-    /// How an image of vhdx or vpc takes its space.
+    /// The way in which an image of vhdx or vpc takes its space.
     Subformat, "subformat" {
         /// As it is written.
         Dynamic = "dynamic",

@@ -45,7 +45,7 @@ pub(super) use segments::Segments;
 use segments::{keys, word};
 pub use virtio::VirtioSpec;
 
-/// What a layer offers to the one above it.
+/// An interface that a layer offers to the one above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerInterface {
     /// The machine itself: what stands on it is at the bottom.
@@ -106,7 +106,7 @@ impl LayerInterface {
     }
 }
 
-/// What QEMU's storage daemon opens.
+/// Interfaces that QEMU's storage daemon can open.
 const BENEATH_A_DAEMON: &[LayerInterface] =
     &[LayerInterface::RawFile, LayerInterface::Image, LayerInterface::BlockNode, LayerInterface::Block];
 
@@ -128,10 +128,10 @@ pub trait LayerType {
     /// Its key in a target's table.
     fn key(&self) -> &'static str;
 
-    /// What it can stand on.
+    /// Interfaces that it can stand on.
     fn stands_on(&self) -> &'static [LayerInterface];
 
-    /// What it offers to the layer above.
+    /// The interface that it offers to the layer above.
     fn offers(&self) -> LayerInterface;
 
     /// Rejects settings that do not fit together.
@@ -149,7 +149,7 @@ pub trait LayerType {
         Vec::new()
     }
 
-    /// What a stack's line says of it on the layer `below`: one segment or more, without the arrows between.
+    /// Its words in a stack's line on the layer `below`: one segment or more, without the arrows between.
     fn segments(&self, below: Option<&PlannedLayer>) -> Vec<String>;
 }
 
@@ -159,7 +159,7 @@ trait FromLine: Sized {
     fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>>;
 }
 
-/// What stands before a segment of a line.
+/// The context of a segment of a line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::target) struct Below<'a> {
     /// A directory or volume group, which the next layer takes.
@@ -183,7 +183,7 @@ macro_rules! layers {
         pub enum PlannedLayer { $($(#[$doc])* $variant($spec)),+ }
 
         impl PlannedLayer {
-            /// What all kinds have in common.
+            /// The interface that all kinds share.
             #[must_use]
             pub fn kind(&self) -> &dyn LayerType {
                 match self { $(Self::$variant(spec) => spec),+ }
@@ -278,7 +278,7 @@ layers! {
     path: Path(PathSpec),
     /// A disk image that exists, as QEMU reads it; it stays as it is: writes go to an overlay.
     image: Image(ImageSpec),
-    /// What an NBD server of somebody's offers, as `nbd://host[:port][/export]` or `nbd+unix:///[export]?socket=PATH`. iotax writes to it only
+    /// An export of somebody's NBD server, as `nbd://host[:port][/export]` or `nbd+unix:///[export]?socket=PATH`. iotax writes to it only
     /// if the command line names it again.
     nbd_export: NbdExport(NbdExportSpec),
     /// A network path between client and server, instead of storage.

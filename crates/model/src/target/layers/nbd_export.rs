@@ -1,4 +1,4 @@
-//! What an NBD server of somebody's offers, here or on another machine.
+//! An export of somebody's NBD server, here or on another machine.
 
 use std::fmt::{self, Write};
 use std::path::PathBuf;

@@ -73,7 +73,7 @@ pub struct NetworkSpec {
     /// Pairs of queues of the guest's card [default: as many as the guest has CPUs, for virtio-net on a bridge; else 1]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub queues: Option<u32>,
-    /// Whether the host's kernel moves the guest's packets instead of QEMU [default: where it can]
+    /// True if the host's kernel moves the guest's packets instead of QEMU [default: where it can]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub vhost: Option<bool>,
     /// Largest packet in bytes, on a veth pair or a bridge [default: the kernel's own]

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use serde::{Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
-/// What is left of a line.
+/// The rest of a line.
 #[derive(Debug)]
 pub(in crate::target) struct Segments(VecDeque<Segment>);
 
 /// The text between two arrows.
 #[derive(Debug)]
 pub(super) struct Segment {
-    /// What stands before the first key.
+    /// The words before the first key.
     words: Vec<String>,
     /// `key=value`, as a plan's table has them.
     pub(super) keys: Table,
