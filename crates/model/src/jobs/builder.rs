@@ -197,7 +197,7 @@ impl JobBuilder {
         }
         let (engine, note) = match (done_by(name), nearest(name)) {
             (Some((engine, note)), _) => (engine, Some(note)),
-            (None, Some(nearest)) => return Err(format!("ioengine = {name} is not had: {nearest}")),
+            (None, Some(nearest)) => return Err(format!("ioengine = {name} is not supported: {nearest}")),
             (None, None) => (value.text.parse().map_err(|error: WordError| error.to_string())?, None),
         };
         self.keys.ioengine = Some(engine);
@@ -218,7 +218,7 @@ impl JobBuilder {
         Ok(())
     }
 
-    /// Memory by fio's names. One in a file, or of a GPU, is not had.
+    /// Memory by fio's names. Memory in a file or of a GPU is not supported.
     pub(super) fn mem(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let known = value.text.parse::<Memory>().ok().filter(|memory| *memory != Memory::Thp);
         let memory =

@@ -174,4 +174,4 @@ pub(super) const OPTIONS: &[&str] = &[
 
 /// Why such an option is refused.
 pub(super) const OF_OTHERS: &str =
-    "it is an option of an engine that is not had; leave it out with that engine";
+    "it is an option of an engine that is not supported; leave it out with that engine";

@@ -353,7 +353,7 @@ fn every_engine_of_fio_is_done_or_has_a_nearest_one() {
         let read = read_with(&format!("[a]\nsize=1m\nrw=write\nioengine={engine}"), &[]);
         let Err(error) = read else { continue };
         let said = error.to_string();
-        assert!(said.contains("is not had: ") && said.contains("nearest is"), "{engine}: {said}");
+        assert!(said.contains("is not supported: ") && said.contains("nearest is"), "{engine}: {said}");
     }
 }
 
