@@ -12,7 +12,7 @@ use iotax_model::units::Nanos;
 use iotax_netperf::{ClientTest, Server};
 use libfuzzer_sys::fuzz_target;
 
-/// How long an end may hold on to a peer that has said all it will.
+/// Longest time for an end to hold on to a peer that has sent everything.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 static SERVERS: LazyLock<[Server; 2]> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! What several targets need.
+//! Parts that several targets share.
 
 use std::path::PathBuf;
 

@@ -46,7 +46,10 @@ fn what_is_wrong_is_quoted_with_its_line() {
         ("[a]\nsize=1m\nprio=9", "prio = 9: accepted: 0 to 7"),
         ("[a]\nsize=1m\nzonemode=strided", "job.fio:3: zonemode=strided: it needs a zonesize"),
         ("[a]\nsize=1m\nverify=sha9", "job.fio:3: verify=sha9: accepted: crc32c"),
-        ("[a]\nsize=1m\nioengine=rados", "ioengine=rados: ioengine = rados is not supported: storage on a network"),
+        (
+            "[a]\nsize=1m\nioengine=rados",
+            "ioengine=rados: ioengine = rados is not supported: storage on a network",
+        ),
         ("[a]\nioengine=fileoperations", "nearest is ioengine = filecreate, filestat or filedelete"),
         ("[a]\nioengine=filestat\nfilename=x", "job.fio:3: filename=x: the files have names of their own"),
         (

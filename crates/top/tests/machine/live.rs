@@ -14,7 +14,7 @@ use iotax_testkit::{program, require};
 use iotax_top::buckets;
 use iotax_top::collect::{Collector, Options};
 use iotax_top::rates;
-use iotax_top::raw::{Device, Direction, PercentileSource, Snapshot};
+use iotax_top::raw::{Device, Direction, Guest, PercentileSource, Snapshot};
 use rustix::fs::OFlags;
 
 const SIZE: u64 = 32 << 20;
@@ -218,13 +218,18 @@ fn a_guest_of_qemu_is_found_and_its_disk_is_counted() {
         .spawn()
         .expect("QEMU starts");
     let end = Instant::now() + Duration::from_mins(1);
-    while !socket.exists() {
-        assert!(Instant::now() < end && qemu.try_wait().expect("a child").is_none(), "no socket");
-        thread::sleep(Duration::from_millis(20));
-    }
     let missing = sockets.path().join("none");
     let options = Options { root: "/".into(), percentiles: false, qmp: vec![socket, missing.clone()] };
-    let read = Collector::new(&options, &Interrupt::default()).snapshot();
+    // Its socket is there before it listens.
+    let read = loop {
+        let read = Collector::new(&options, &Interrupt::default()).snapshot();
+        let is_ours = |guest: &Guest| guest.pid == qemu.id() && guest.qemu.is_some();
+        if read.guests.iter().any(is_ours) || Instant::now() > end {
+            break read;
+        }
+        assert!(qemu.try_wait().expect("a child").is_none(), "it ended");
+        thread::sleep(Duration::from_millis(20));
+    };
     let guest = read.guests.iter().find(|guest| guest.pid == qemu.id()).cloned();
     let _ = qemu.kill();
     let _ = qemu.wait();
