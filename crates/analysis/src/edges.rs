@@ -3,7 +3,7 @@
 use iotax_model::TargetSpec;
 use iotax_model::target::LayerKind;
 
-use crate::stack_diff::{Part, parts};
+use crate::stack_diff::parts;
 use iotax_model::Run;
 
 /// Further edges into one target would repeat the same comparison.

@@ -4,10 +4,7 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
 use iotax_model::plan::{Action, Design, Neighbour, WatchSpec};
-use iotax_model::target::{
-    DeviceSpec, FileSpec, FilterSpec, FuseSpec, GuestSpec, ImageSpec, LoopSpec, NbdSpec, NetworkSpec,
-    PathSpec, PlannedLayer, Remote, TargetSpec, VirtioSpec,
-};
+use iotax_model::target::{Area, TargetSpec};
 use iotax_model::workload::Workload;
 
 use super::{Failure, usage};
@@ -20,7 +17,7 @@ pub(super) fn check(plan: &Plan, directories: &[PathBuf]) -> Result<(), Failure>
         let found = directory.canonicalize().ok().filter(|found| found.is_dir());
         found.ok_or_else(|| usage(format!("--confine {}: this is not a directory", directory.display())))
     };
-    let area = Area(directories.iter().map(resolved).collect::<Result<_, _>>()?);
+    let area = Directories(directories.iter().map(resolved).collect::<Result<_, _>>()?);
     area.plan(plan).map_err(|reason| {
         let flags: Vec<String> =
             directories.iter().map(|dir| format!("--confine {}", dir.display())).collect();
@@ -29,9 +26,9 @@ pub(super) fn check(plan: &Plan, directories: &[PathBuf]) -> Result<(), Failure>
 }
 
 /// The directories that files may be made in, without links.
-struct Area(Vec<PathBuf>);
+struct Directories(Vec<PathBuf>);
 
-impl Area {
+impl Directories {
     fn plan(&self, plan: &Plan) -> Result<(), String> {
         let Plan {
             design,
@@ -75,88 +72,7 @@ impl Area {
         if settings.as_ref().is_some_and(|settings| !settings.is_empty()) {
             return refuse("settings change the kernel's".into());
         }
-        stack.layers().iter().try_for_each(|layer| self.layer(layer)).or_else(refuse)
-    }
-
-    fn layer(&self, layer: &PlannedLayer) -> Result<(), String> {
-        match layer {
-            PlannedLayer::Path(PathSpec(path)) => self.path(path),
-            PlannedLayer::Lvm(_) => Err("lvm changes a volume group".into()),
-            PlannedLayer::Filesystem(_) => Err("filesystem mounts one".into()),
-            PlannedLayer::Overlay(_) => Err("overlay mounts one".into()),
-            PlannedLayer::File(file) => self.file(file),
-            // A device is only read: there is no permission to overwrite it.
-            PlannedLayer::Device(DeviceSpec(_))
-            | PlannedLayer::Filter(FilterSpec { kind: _, iops: _, rate: _, errors: _ })
-            | PlannedLayer::Nbd(NbdSpec { server: _, cache: _, aio: _, delay: _ })
-            | PlannedLayer::Fuse(FuseSpec { cache: _, aio: _ })
-            | PlannedLayer::Virtio(VirtioSpec { cache: _, aio: _, queues: _, iothread: _ })
-            | PlannedLayer::Loop(LoopSpec { direct_io: _ }) => Ok(()),
-            // So is an image.
-            PlannedLayer::Image(ImageSpec { path: _, overlay }) => {
-                match overlay.as_ref().filter(|dir| !self.holds(Some(dir))) {
-                    Some(dir) => {
-                        Err(format!("image.overlay = {}: a file would be made there", dir.display()))
-                    }
-                    None => Ok(()),
-                }
-            }
-            PlannedLayer::NbdExport(export) => Err(format!("{export} leads to a server")),
-            PlannedLayer::Network(network) => network_is_local(network),
-            PlannedLayer::Guest(guest) => Self::guest(guest),
-        }
-    }
-
-    /// Existing files are only read.
-    fn path(&self, path: &Path) -> Result<(), String> {
-        if Remote::is_meant(path) {
-            return Err("it is on another machine".into());
-        }
-        if !path.exists() && !self.holds(path.parent()) {
-            return Err(format!("path = {}: a file would be made there", path.display()));
-        }
-        Ok(())
-    }
-
-    fn file(&self, file: &FileSpec) -> Result<(), String> {
-        let FileSpec {
-            dir,
-            format: _,
-            preallocation: _,
-            cluster_size: _,
-            extended_l2: _,
-            lazy_refcounts: _,
-            data_file: _,
-            subformat: _,
-            l2_cache_size: _,
-            snapshot: _,
-            backing_depth: _,
-        } = file;
-        match dir.as_ref().filter(|dir| !self.holds(Some(dir))) {
-            Some(dir) => Err(format!("file.dir = {}: a file would be made there", dir.display())),
-            None => Ok(()),
-        }
-    }
-
-    fn guest(guest: &GuestSpec) -> Result<(), String> {
-        let GuestSpec {
-            kernel,
-            bus: _,
-            cache: _,
-            aio: _,
-            discard: _,
-            vcpus: _,
-            memory: _,
-            iothread: _,
-            queues: _,
-            machine: _,
-            filesystem: _,
-            count: _,
-        } = guest;
-        match kernel {
-            Some(kernel) => Err(format!("guest.kernel = {}: a program of its own", kernel.display())),
-            None => Ok(()),
-        }
+        stack.layers().iter().try_for_each(|layer| layer.kind().confine(self)).or_else(refuse)
     }
 
     /// `write_journal` is the one key of a workload that names a file.
@@ -172,22 +88,17 @@ impl Area {
         }
         Ok(())
     }
+}
 
-    /// Returns whether a directory is one of them or below one, wherever links on the way lead.
+impl Area for Directories {
     fn holds(&self, directory: Option<&Path>) -> bool {
         let found = directory.and_then(|directory| directory.canonicalize().ok());
         found.is_some_and(|found| self.0.iter().any(|area| found.starts_with(area)))
     }
-}
 
-/// Refuses a network path that leaves this machine.
-fn network_is_local(network: &NetworkSpec) -> Result<(), String> {
-    let NetworkSpec { via, nic: _, queues: _, vhost: _, mtu: _, peer: _, bind: _, cport: _, auth: _ } =
-        network;
-    if via.is_given() {
-        return Err(format!("network.via = \"{via}\" leads to another machine"));
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
     }
-    Ok(())
 }
 
 #[cfg(test)]

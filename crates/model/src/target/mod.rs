@@ -2,10 +2,12 @@
 //!
 //! A target is a [`Stack`]: layers from the bottom up, in any order in which each stands on what the one below it offers.
 
+mod area;
 mod description;
 mod kind;
 mod layer;
 mod layers;
+mod part;
 mod remote;
 mod settings;
 mod stack;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::Bytes;
 use layers::TargetTable;
 
+pub use area::Area;
 pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
 pub use layers::{
@@ -27,6 +30,7 @@ pub use layers::{
     NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, OverlaySpec, PathSpec, PlannedLayer,
     Preallocation, Snapshot, Subformat, VirtioSpec,
 };
+pub use part::Part;
 pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};
 pub use stack::Stack;

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use iotax_model::target::{FileSpec, Format, ImageSpec};
+use iotax_model::target::{FileSpec, Format, ImageSpec, Layer, LayerKind};
 use iotax_model::units::human;
 
+use super::ExportedImage;
 use super::file::check_exchange;
 use super::ground::{Ground, NodeGround};
 use super::image::overlay as overlay_on;
@@ -59,6 +60,19 @@ impl Build for ImageSpec {
             }
         };
         Ok(Ground::Node(Box::new(NodeGround { node, size: Some(size), claim: None, identity: None })))
+    }
+
+    fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
+        let stored = exported.and_then(|image| image.stored.as_ref());
+        let format = stored.map_or(Format::Raw, |(_, format)| *format);
+        let over = others(&self.path);
+        let over = if over.is_empty() { String::new() } else { format!(", over {}", over.join(", ")) };
+        let image = Layer::new(LayerKind::Image, format.word(), format!("as it was found{over}"));
+        let overlay = self.overlay.as_ref().map(|dir| {
+            let detail = format!("qcow2 in {}, new before each measurement", dir.display());
+            Layer::new(LayerKind::Snapshot, "overlay", detail)
+        });
+        [image].into_iter().chain(overlay).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use iotax_model::target::{FileSpec, Format, PlannedLayer, Preallocation, RequiredSpace};
+use iotax_model::target::{FileSpec, Format, Layer, PlannedLayer, Preallocation, RequiredSpace};
 use iotax_model::units::Bytes;
 
 use super::ground::Ground;
@@ -11,7 +11,7 @@ use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::{check_created, check_directory};
 use super::sizes::size_on;
-use super::{image, raw};
+use super::{ExportedImage, image, raw};
 use crate::build_error::BuildError;
 use crate::own_file;
 use crate::refusal::Refusal;
@@ -50,6 +50,11 @@ impl Build for FileSpec {
                 Ground::Built(Box::new(image::build(&path, size, self, at.undo_log)?))
             }
         })
+    }
+
+    fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
+        // Where nothing exports it, the system shows the file, and a guest's disk its image.
+        exported.map(|_| Self::recorded(self)).unwrap_or_default()
     }
 }
 

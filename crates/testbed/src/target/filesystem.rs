@@ -12,7 +12,6 @@ use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::check_created;
-use super::sizes::room;
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceArea, RecordedDisk, signature};
 use crate::filesystem::{CreatedFilesystem, Mounted};
@@ -66,7 +65,7 @@ fn check(spec: &FilesystemSpec) -> Result<(), Refusal> {
 
 /// Rejects a device that is too small for a filesystem with a file of this size.
 pub fn check_room(kind: FsType, file: Bytes, device: &Path, length: Bytes) -> Result<(), Refusal> {
-    let needed = room(kind, file);
+    let needed = kind.room(file);
     if needed <= length {
         return Ok(());
     }

@@ -1,7 +1,8 @@
 //! Block filters, which the daemon above them opens.
 
-use iotax_model::target::{FilterSpec, FilterType, Format};
+use iotax_model::target::{FilterSpec, FilterType, Format, Layer, LayerKind};
 
+use super::ExportedImage;
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
@@ -30,5 +31,9 @@ impl Build for FilterSpec {
         let mut ground = below.node()?;
         ground.node.filters.push(self.clone());
         Ok(Ground::Node(Box::new(ground)))
+    }
+
+    fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
+        vec![Layer::new(LayerKind::Export, format!("{} filter", self.kind), "")]
     }
 }

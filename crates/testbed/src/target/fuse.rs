@@ -3,12 +3,12 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use iotax_model::target::{Discard, Format, FuseSpec};
+use iotax_model::target::{Discard, Format, FuseSpec, Layer, LayerKind};
 use iotax_model::wire::Identity;
 use rustix::fs::Access;
 
 use super::Built;
-use super::export::{self, Export, ExportType};
+use super::export::{self, Export, ExportType, ExportedImage};
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
@@ -63,6 +63,11 @@ impl Build for FuseSpec {
             })));
         }
         Ok(Ground::Raw(RawFile { path: path_shown, size, device, inode, entry, held }))
+    }
+
+    fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
+        let detail = format!("cache={} aio={}", self.cache, self.aio);
+        vec![Layer::new(LayerKind::Export, "FUSE export", detail)]
     }
 }
 

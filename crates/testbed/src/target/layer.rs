@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use iotax_model::Plan;
-use iotax_model::target::{LayerSpec, PlannedLayer, TargetSpec};
+use iotax_model::target::{Layer, LayerSpec, PlannedLayer, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_model::warning::Warning;
 
-use super::Builder;
 use super::ExportedImage;
 use super::ground::Ground;
 use super::needs::Needs;
 use super::node::{BlockNode, NodeBase};
 use super::origin::Origin;
 use super::sizes::size_on;
+use super::{Builder, Built};
 use crate::build_error::BuildError;
 use crate::device::Permission;
 use crate::refusal::Refusal;
@@ -26,6 +26,20 @@ pub(super) trait Build {
 
     /// Builds it on `below`.
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError>;
+
+    /// Its layers in a target's record, from the bottom up, but for those that the system itself shows; `exported` is the image that daemons
+    /// of iotax's export.
+    fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
+        let _ = exported;
+        Vec::new()
+    }
+}
+
+/// The layers of a target in its record beside those that the system shows.
+#[must_use]
+pub fn recorded(target: &TargetSpec, built: &Built) -> Vec<Layer> {
+    let layers = target.stack.layers().iter().filter_map(build);
+    layers.flat_map(|layer| layer.recorded(built.exported.as_deref())).collect()
 }
 
 /// The kind of a layer; `None` for what is not built here: it is measured where it is, or its network and its guest are made elsewhere.

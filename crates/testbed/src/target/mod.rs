@@ -43,6 +43,7 @@ use crate::device::DeviceClaim;
 use crate::undo::UndoEntry;
 pub use builder::Builder;
 pub use export::ExportedImage;
+pub use layer::recorded;
 
 /// The storage of a target, ready to be filled or read.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Images served by NBD.
 
-use iotax_model::target::{Discard, Format, NbdServer, NbdSpec};
+use iotax_model::target::{Discard, Format, Layer, LayerKind, NbdServer, NbdSpec};
 
-use super::export::{self, Export, ExportType};
+use super::export::{self, Export, ExportType, ExportedImage};
 use super::ground::{Ground, NodeGround};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
@@ -48,5 +48,10 @@ impl Build for NbdSpec {
         export.start_for(at)?;
         let node = BlockNode::on(NodeBase::Nbd { socket, export: marker });
         Ok(Ground::Node(Box::new(NodeGround { node, size, claim, identity })))
+    }
+
+    fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
+        let detail = format!("{}, cache={} aio={}", self.server, self.cache, self.aio);
+        vec![Layer::new(LayerKind::Export, "NBD export", detail)]
     }
 }

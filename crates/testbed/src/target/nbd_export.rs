@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use iotax_model::target::NbdExportSpec;
+use iotax_model::target::{Layer, LayerKind, NbdExportSpec};
 use iotax_model::units::Bytes;
 use serde_json::{Value, json};
 
+use super::ExportedImage;
 use super::ground::{Ground, NodeGround};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
@@ -53,6 +54,10 @@ impl Build for NbdExportSpec {
         let Self { server, export } = self.clone();
         let node = BlockNode::on(NodeBase::NbdExport { server, export, read_only });
         Ok(Ground::Node(Box::new(NodeGround { node, size: Some(size), claim: None, identity: None })))
+    }
+
+    fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
+        vec![Layer::new(LayerKind::Export, "NBD server", self.to_string())]
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use iotax_model::target::{Discard, Format, VirtioSpec};
+use iotax_model::target::{Discard, Format, Layer, LayerKind, VirtioSpec};
 use iotax_model::wire::Identity;
 
 use super::Built;
-use super::export::{self, Export, ExportType};
+use super::export::{self, Export, ExportType, ExportedImage};
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
@@ -41,6 +41,12 @@ impl Build for VirtioSpec {
         let identity = Some(Identity::File { device: found.dev(), inode: found.ino() });
         let built = Built::at(socket, Format::Raw, below.size.unwrap_or(at.size()));
         Ok(Ground::Built(Box::new(Built { writable, identity, claim: below.claim, ..built })))
+    }
+
+    fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
+        let thread = if exported.is_some_and(|image| image.in_main_loop) { ", in the main loop" } else { "" };
+        let detail = format!("cache={} aio={}{thread}", self.cache, self.aio);
+        vec![Layer::new(LayerKind::Export, "virtio-blk export", detail)]
     }
 }
 

@@ -3,14 +3,11 @@
 use std::path::Path;
 
 use iotax_model::record::TargetRecord;
-use iotax_model::target::{
-    Accel, Aio, CacheMode, Discard, FileSpec, Format, FuseSpec, GuestSpec, ImageSpec, Layer, LayerKind,
-    NbdSpec, NetworkSpec, PlannedLayer, TargetSpec, VirtioSpec,
-};
+use iotax_model::target::{Accel, Discard, FileSpec, GuestSpec, Layer, LayerKind, NetworkSpec, TargetSpec};
 use iotax_model::units::human;
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::stack::{self, LayerStack};
-use iotax_testbed::target::{Built, existing_image, inspect};
+use iotax_testbed::target::{self, Built, inspect};
 
 use super::guest::{GuestSite, RunningGuest};
 use super::storage::{HostSite, LocalStorage};
@@ -87,76 +84,17 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
     {
         top.detail = format!("{}, the area begins at byte {}", top.detail, offset.0);
     }
-    if let Some(lvm) = spec.lvm().filter(|lvm| lvm.snapshot) {
-        let detail = format!("{}, new before each measurement", lvm.kind);
-        stack.layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
-    }
-    stack.layers.extend(export_layers(spec, &storage.built));
+    stack.layers.extend(target::recorded(spec, &storage.built));
     Ok(stack)
-}
-
-/// The layers of QEMU's storage daemons, from the image up; none if there is no daemon.
-fn export_layers(spec: &TargetSpec, built: &Built) -> Vec<Layer> {
-    let Some(exported) = &built.exported else { return Vec::new() };
-    let drive = |cache: &CacheMode, aio: &Aio| format!("cache={cache} aio={aio}");
-    let of_layer = |layer: &PlannedLayer| match layer {
-        PlannedLayer::File(file) => image_layers(file),
-        PlannedLayer::Image(image) => {
-            let format = exported.stored.as_ref().map_or(Format::Raw, |(_, format)| *format);
-            existing_image_layers(image, format)
-        }
-        PlannedLayer::NbdExport(export) => {
-            vec![Layer::new(LayerKind::Export, "NBD server", export.to_string())]
-        }
-        PlannedLayer::Filter(filter) => {
-            vec![Layer::new(LayerKind::Export, format!("{} filter", filter.kind), "")]
-        }
-        PlannedLayer::Nbd(NbdSpec { server, cache, aio, .. }) => {
-            vec![Layer::new(LayerKind::Export, "NBD export", format!("{server}, {}", drive(cache, aio)))]
-        }
-        PlannedLayer::Fuse(FuseSpec { cache, aio }) => {
-            vec![Layer::new(LayerKind::Export, "FUSE export", drive(cache, aio))]
-        }
-        PlannedLayer::Virtio(VirtioSpec { cache, aio, .. }) => {
-            let thread = if exported.in_main_loop { ", in the main loop" } else { "" };
-            let detail = format!("{}{thread}", drive(cache, aio));
-            vec![Layer::new(LayerKind::Export, "virtio-blk export", detail)]
-        }
-        _ => Vec::new(),
-    };
-    spec.stack.layers().iter().flat_map(of_layer).collect()
-}
-
-/// An image of the user's, and the overlay on it.
-fn existing_image_layers(ImageSpec { path, overlay }: &ImageSpec, format: Format) -> Vec<Layer> {
-    let over = existing_image::others(path);
-    let over = if over.is_empty() { String::new() } else { format!(", over {}", over.join(", ")) };
-    let image = Layer::new(LayerKind::Image, format.word(), format!("as it was found{over}"));
-    let overlay = overlay.as_ref().map(|dir| {
-        let detail = format!("qcow2 in {}, new before each measurement", dir.display());
-        Layer::new(LayerKind::Snapshot, "overlay", detail)
-    });
-    [image].into_iter().chain(overlay).collect()
 }
 
 /// The layers from the image to the program in the guest.
 fn disk_layers(site: &GuestSite) -> Vec<Layer> {
-    let mut layers = site.image().map(image_layers).unwrap_or_default();
+    let mut layers = site.image().map(FileSpec::recorded).unwrap_or_default();
     let spec = site.spec();
     layers.push(Layer::new(LayerKind::Bus, spec.bus.word(), bus_detail(spec)));
     layers.extend(guest_layers(spec, site.running()));
     layers
-}
-
-/// An image, and its snapshot.
-fn image_layers(file: &FileSpec) -> Vec<Layer> {
-    let image = Layer::new(LayerKind::Image, file.format.word(), image_detail(file));
-    let snapshot = file.snapshot.map(|snapshot| {
-        let depth = file.backing_depth.map(|depth| format!(", {depth} overlays deep")).unwrap_or_default();
-        let detail = format!("new before each measurement{depth}");
-        Layer::new(LayerKind::Snapshot, format!("{snapshot} snapshot"), detail)
-    });
-    [image].into_iter().chain(snapshot).collect()
 }
 
 /// The guest, and the filesystem in it.
@@ -183,22 +121,6 @@ fn network_layers(network: &NetworkSpec) -> Vec<Layer> {
         layers.push(Layer::new(LayerKind::Nic, network.nic.word(), words.join(" ")));
     }
     layers
-}
-
-/// The settings of an image that differ from QEMU's.
-fn image_detail(file: &FileSpec) -> String {
-    let mut words = vec![format!("preallocation={}", file.preallocation)];
-    words.extend(file.cluster_size.map(|size| format!("cluster_size={size}")));
-    words.extend(file.extended_l2.then(|| "extended_l2".to_owned()));
-    words.extend(file.lazy_refcounts.then(|| "lazy_refcounts".to_owned()));
-    words.extend(file.data_file.then(|| "data_file".to_owned()));
-    words.extend(file.subformat.map(|subformat| format!("subformat={subformat}")));
-    words.extend(file.l2_cache_size.map(|size| format!("l2_cache_size={size}")));
-    if file.format == Format::Qcow2 {
-        // Only qemu-img convert would compress them.
-        words.push("not compressed".to_owned());
-    }
-    words.join(" ")
 }
 
 fn bus_detail(guest: &GuestSpec) -> String {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, word};
+use super::{
+    Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, word,
+};
 
 /// A block device. iotax writes to it only if the command line names it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,6 +33,16 @@ impl LayerType for DeviceSpec {
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         vec![&mut self.0]
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        // It is only read: there is no permission to overwrite it.
+        let Self(_) = self;
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

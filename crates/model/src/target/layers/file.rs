@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use super::{
+    Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+};
+use crate::target::{Layer, LayerKind};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -202,6 +205,45 @@ impl LayerType for FileSpec {
         self.dir.iter_mut().collect()
     }
 
+    fn confine(&self, area: &dyn Area) -> Result<(), String> {
+        let Self {
+            dir,
+            format: _,
+            preallocation: _,
+            cluster_size: _,
+            extended_l2: _,
+            lazy_refcounts: _,
+            data_file: _,
+            subformat: _,
+            l2_cache_size: _,
+            snapshot: _,
+            backing_depth: _,
+        } = self;
+        area.takes_files("file.dir", dir.as_deref())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        if self.format == Format::Raw {
+            // It is there with the filesystem that it lies on.
+            return vec![Part::of_below(self, &["dir", "format"])];
+        }
+        let mut without = vec!["dir", "format", "snapshot", "backing_depth"];
+        if self.format != Format::Qcow2 {
+            // The only one that there is.
+            without.push("preallocation");
+        }
+        let kind = format!("{}{}", Part::IMAGE, self.format);
+        let format = Part::new(&kind, self.format.word(), self, &without);
+        let snapshot = self.snapshot.map(|kind| {
+            let mut part = Part::plain(format!("{kind} snapshot"));
+            if kind == Snapshot::External {
+                part.settings.insert("backing_depth".into(), self.backing_depth.unwrap_or(1).to_string());
+            }
+            part
+        });
+        [format].into_iter().chain(snapshot).collect()
+    }
+
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
         let snapshot = self.snapshot.map(|kind| match self.backing_depth {
             Some(depth) => format!(" + {depth} {kind} snapshots"),
@@ -244,5 +286,34 @@ impl FileSpec {
     #[must_use]
     pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
         Self { dir: Some(dir.into()), ..Self::default() }
+    }
+
+    /// The image and its snapshot in a target's record.
+    #[must_use]
+    pub fn recorded(&self) -> Vec<Layer> {
+        let image = Layer::new(LayerKind::Image, self.format.word(), self.detail());
+        let snapshot = self.snapshot.map(|snapshot| {
+            let depth =
+                self.backing_depth.map(|depth| format!(", {depth} overlays deep")).unwrap_or_default();
+            let detail = format!("new before each measurement{depth}");
+            Layer::new(LayerKind::Snapshot, format!("{snapshot} snapshot"), detail)
+        });
+        [image].into_iter().chain(snapshot).collect()
+    }
+
+    /// The settings of the image that differ from QEMU's.
+    fn detail(&self) -> String {
+        let mut words = vec![format!("preallocation={}", self.preallocation)];
+        words.extend(self.cluster_size.map(|size| format!("cluster_size={size}")));
+        words.extend(self.extended_l2.then(|| "extended_l2".to_owned()));
+        words.extend(self.lazy_refcounts.then(|| "lazy_refcounts".to_owned()));
+        words.extend(self.data_file.then(|| "data_file".to_owned()));
+        words.extend(self.subformat.map(|subformat| format!("subformat={subformat}")));
+        words.extend(self.l2_cache_size.map(|size| format!("l2_cache_size={size}")));
+        if self.format == Format::Qcow2 {
+            // Only qemu-img convert would compress them.
+            words.push("not compressed".to_owned());
+        }
+        words.join(" ")
     }
 }

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, LayerInterface, LayerType, PlannedLayer, Segments};
+use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+use crate::units::Bytes;
 use crate::words::words;
 
 words! {
@@ -53,6 +54,19 @@ impl LayerType for FilesystemSpec {
         Ok(())
     }
 
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        Err("filesystem mounts one".into())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("filesystem", self.kind.word(), self, &[])]
+    }
+
+    fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
+        let beside = files.take().unwrap_or_default();
+        self.kind.room(Bytes(above.0.saturating_add(beside.0)))
+    }
+
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
         vec![format!("{}{}", self.kind, super::keys(self, Some(&Self::new(self.kind)), &["type"]))]
     }
@@ -71,5 +85,21 @@ impl FilesystemSpec {
     #[must_use]
     pub const fn new(kind: FsType) -> Self {
         Self { kind, mount_options: None, nodatacow: false }
+    }
+}
+
+impl FsType {
+    /// The device size needed for a file of this size, above the largest overhead observed in any filesystem.
+    #[must_use]
+    pub fn room(self, file: Bytes) -> Bytes {
+        const MIB: u64 = 1 << 20;
+        // The fixed overhead, and the smallest size that mkfs accepts.
+        let (fixed, least) = match self {
+            Self::Ext4 => (8 * MIB, 16 * MIB),
+            Self::Xfs => (90 * MIB, 300 * MIB),
+            Self::Btrfs => (80 * MIB, 110 * MIB),
+        };
+        let spare = (file.0 / 7).min(2560 * MIB + file.0 / 50);
+        Bytes(file.0.saturating_add(fixed + spare).max(least))
     }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::{Below, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -78,6 +78,15 @@ impl LayerType for FilterSpec {
             }
             _ => Ok(()),
         }
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self { kind: _, iops: _, rate: _, errors: _ } = self;
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("filter", self.kind.word(), self, &["type"])]
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

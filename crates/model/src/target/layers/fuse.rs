@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::guest::check_aio;
-use super::{Aio, Below, CacheMode, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use super::{
+    Aio, Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+};
 
 /// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a raw file by its FUSE export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +39,15 @@ impl LayerType for FuseSpec {
 
     fn check(&self) -> Result<(), String> {
         check_aio(self.aio, self.cache)
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self { cache: _, aio: _ } = self;
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("fuse", "QEMU's block layer by FUSE", self, &[])]
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Below, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -337,6 +337,48 @@ impl LayerType for GuestSpec {
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         self.kernel.iter_mut().collect()
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self {
+            kernel,
+            bus: _,
+            cache: _,
+            aio: _,
+            discard: _,
+            vcpus: _,
+            memory: _,
+            iothread: _,
+            queues: _,
+            machine: _,
+            filesystem: _,
+            count: _,
+        } = self;
+        match kernel {
+            Some(kernel) => Err(format!("guest.kernel = {}: a program of its own", kernel.display())),
+            None => Ok(()),
+        }
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let mut guest = Part::new("guest", format!("{} + guest", self.bus), self, &["filesystem"]);
+        guest.open.insert("machine", self.machine_type().to_string());
+        guest.open.insert("iothread", self.iothreads().to_string());
+        let filesystem = self.filesystem.map(|filesystem| {
+            let mut part = Part::plain(format!("{filesystem} in the guest"));
+            part.kind = "guest filesystem".into();
+            part.settings.insert("filesystem".into(), filesystem.to_string());
+            part
+        });
+        [guest].into_iter().chain(filesystem).collect()
+    }
+
+    fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
+        let files = files.take().unwrap_or_default();
+        match self.filesystem {
+            Some(_) => self.disk_size(Bytes(above.0.saturating_add(files.0))),
+            None => above,
+        }
     }
 
     fn segments(&self, below: Option<&PlannedLayer>) -> Vec<String> {

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys, word};
+use super::{
+    Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+    word,
+};
 
 /// An existing disk image in any format that QEMU knows by its content. It is only read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +94,16 @@ impl LayerType for ImageSpec {
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         [&mut self.path].into_iter().chain(&mut self.overlay).collect()
+    }
+
+    fn confine(&self, area: &dyn Area) -> Result<(), String> {
+        // The image itself is only read.
+        let Self { path: _, overlay } = self;
+        area.takes_files("image.overlay", overlay.as_deref())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        self.overlay.iter().map(|_| Part::plain("overlay")).collect()
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

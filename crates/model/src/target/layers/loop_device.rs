@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, LayerInterface, LayerType, PlannedLayer, Segments};
+use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
 /// A loop device over the target's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +30,15 @@ impl LayerType for LoopSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Block
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self { direct_io: _ } = self;
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("loop", "loop device", self, &[])]
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments};
+use super::{Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 use crate::words::words;
 
 words! {
@@ -56,6 +56,16 @@ impl LayerType for LvmSpec {
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        Err("lvm changes a volume group".into())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let volume = Part::new("lvm", "LVM", self, &["vg", "snapshot"]);
+        let snapshot = self.snapshot.then(|| Part::plain("LVM snapshot"));
+        [volume].into_iter().chain(snapshot).collect()
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

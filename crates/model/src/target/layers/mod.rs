@@ -26,6 +26,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
+use super::area::Area;
+use super::part::Part;
+use crate::units::Bytes;
 
 pub use device::DeviceSpec;
 pub use file::{FileSpec, Format, Preallocation, Snapshot, Subformat};
@@ -147,6 +150,20 @@ pub trait LayerType {
     /// The paths of this machine that it names.
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         Vec::new()
+    }
+
+    /// Rejects what a plan of somebody else's may not do on this machine: all but reading, and making files in an area. Structs are taken
+    /// apart in full, so that a new key does not compile until somebody has judged it.
+    fn confine(&self, area: &dyn Area) -> Result<(), String>;
+
+    /// What it adds to the layers below it.
+    fn parts(&self) -> Vec<Part>;
+
+    /// The bytes that the layer below has to offer so that this one offers `above`. The workloads' `files` lie beside the area, on the
+    /// topmost filesystem, which takes them.
+    fn size_below(&self, above: Bytes, files: &mut Option<Bytes>) -> Bytes {
+        let _ = files;
+        above
     }
 
     /// Its words in a stack's line on the layer `below`: one segment or more, without the arrows between.

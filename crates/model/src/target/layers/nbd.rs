@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::guest::check_aio;
-use super::{Aio, Below, CacheMode, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use super::{
+    Aio, Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+};
 use crate::units::Nanos;
 use crate::words::words;
 
@@ -71,6 +73,15 @@ impl LayerType for NbdSpec {
             ));
         }
         check_aio(self.aio, self.cache)
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self { server: _, cache: _, aio: _, delay: _ } = self;
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("nbd", "NBD", self, &[])]
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, word};
+use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, word};
 
 /// The port of NBD.
 const PORT: u16 = 10809;
@@ -172,6 +172,14 @@ impl LayerType for NbdExportSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::BlockNode
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        Err(format!("{self} leads to a server"))
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, FromLine, GuestSpec, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use super::{
+    Area, Below, FromLine, GuestSpec, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+};
 use crate::net::{PORT, Peer};
 use crate::target::Remote;
 use crate::words::words;
@@ -275,6 +277,19 @@ impl LayerType for NetworkSpec {
 
     fn offers(&self) -> LayerInterface {
         if self.via.needs_guest() { LayerInterface::GuestNetwork } else { LayerInterface::Found }
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self { via, nic: _, queues: _, vhost: _, mtu: _, peer: _, bind: _, cport: _, auth: _ } = self;
+        if via.is_given() {
+            return Err(format!("network.via = \"{via}\" leads to another machine"));
+        }
+        Ok(())
+    }
+
+    /// None: a network's ends and its link are compared as such.
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments};
+use super::{Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
 /// An overlayfs in which the target's file is created, as in the writable layer of a container: mounted for the run over an empty lower
 /// directory.
@@ -39,6 +39,14 @@ impl LayerType for OverlaySpec {
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         self.dir.iter_mut().collect()
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        Err("overlay mounts one".into())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part { aside: true, ..Part::new("overlay", "overlayfs", self, &["dir"]) }]
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Below, BottomLocation, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, word};
+use super::{
+    Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, word,
+};
 use crate::target::Remote;
 
 /// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another.
@@ -36,6 +38,22 @@ impl LayerType for PathSpec {
 
     fn paths(&mut self) -> Vec<&mut PathBuf> {
         if Remote::is_meant(&self.0) { Vec::new() } else { vec![&mut self.0] }
+    }
+
+    fn confine(&self, area: &dyn Area) -> Result<(), String> {
+        let Self(path) = self;
+        if Remote::is_meant(path) {
+            return Err("it is on another machine".into());
+        }
+        // An existing file is only read.
+        if !area.exists(path) && !area.holds(path.parent()) {
+            return Err(format!("path = {}: a file would be made there", path.display()));
+        }
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

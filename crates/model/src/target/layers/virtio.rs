@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::guest::check_aio;
-use super::{Aio, Below, CacheMode, FromLine, LayerInterface, LayerType, PlannedLayer, Segments, keys};
+use super::{
+    Aio, Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+};
 use crate::workload::Workload;
 
 /// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a virtio block device (vhost-user-blk). Its queues
@@ -84,6 +86,15 @@ impl LayerType for VirtioSpec {
             return Err("virtio: queues: accepted: 2 and more, one of them for flushes".into());
         }
         check_aio(self.aio, self.cache)
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self { cache: _, aio: _, queues: _, iothread: _ } = self;
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("virtio", "QEMU's block layer and virtio", self, &[])]
     }
 
     fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {

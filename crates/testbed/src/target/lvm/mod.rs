@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{LvmSpec, RequiredSpace, TargetSpec};
+use iotax_model::target::{Layer, LayerKind, LvmSpec, RequiredSpace, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
+use super::ExportedImage;
 use super::ground::{BlockGround, Ground};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
@@ -56,6 +57,11 @@ impl Build for LvmSpec {
             Some(location) => ground(&location, at),
             None => Err(Refusal::input("lvm stands on a device or in a group, and there is none").into()),
         }
+    }
+
+    fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
+        let detail = format!("{}, new before each measurement", self.kind);
+        self.snapshot.then(|| Layer::new(LayerKind::Snapshot, "LVM snapshot", detail)).into_iter().collect()
     }
 }
 
