@@ -1,7 +1,7 @@
 //! A ladder is a graph: an edge leads from one target to another that has exactly one layer more, or one setting other.
 
 use iotax_model::TargetSpec;
-use iotax_model::target::LayerKind;
+use iotax_model::target::{LayerKind, Part};
 
 use crate::stack_diff::parts;
 use iotax_model::Run;
