@@ -20,6 +20,8 @@ pub(crate) const DAEMON: Program = Program { name: "qemu-storage-daemon", packag
 pub(crate) const QEMU_NBD: Program = Program { name: "qemu-nbd", package: "qemu-utils" };
 /// An NBD server with plugins and filters.
 pub(crate) const NBDKIT: Program = Program { name: "nbdkit", package: "nbdkit" };
+/// An iSCSI target in user space.
+pub(crate) const TGTD: Program = Program { name: "tgtd", package: "tgt" };
 /// Unmounts what a user without rights has mounted.
 const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
 

@@ -23,6 +23,7 @@ mod guard;
 mod guests;
 mod honesty;
 mod interrupt;
+mod iscsi;
 mod jobs;
 mod lab;
 mod lab_guest;

@@ -25,10 +25,10 @@ pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
 pub use layers::{
     Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FilterSpec,
-    FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, LayerInterface, LayerSpec,
-    LayerType, LocalPath, LoopSpec, LvKind, LvmSpec, MachineType, NbdAddress, NbdExportSpec, NbdServer,
-    NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, OverlaySpec, PathSpec, PlannedLayer,
-    Preallocation, Snapshot, Subformat, VirtioSpec,
+    FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IscsiSpec, LayerInterface,
+    LayerSpec, LayerType, LocalPath, LoopSpec, LvKind, LvmSpec, MachineType, NbdAddress, NbdExportSpec,
+    NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, OverlaySpec, PathSpec,
+    PlannedLayer, Preallocation, Snapshot, Subformat, VirtioSpec,
 };
 pub use part::Part;
 pub use remote::Remote;

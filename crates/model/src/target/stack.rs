@@ -391,12 +391,15 @@ mod tests {
         }
     }
 
-    fn nbd() -> impl Strategy<Value = NbdSpec> {
+    fn server() -> impl Strategy<Value = PlannedLayer> {
         let server =
             prop::sample::select(vec![NbdServer::StorageDaemon, NbdServer::QemuNbd, NbdServer::Nbdkit]);
-        (server, prop::option::of((1_u64..1000).prop_map(Nanos::from_millis))).prop_map(|(server, delay)| {
-            NbdSpec { server, delay: delay.filter(|_| server == NbdServer::Nbdkit), ..NbdSpec::default() }
-        })
+        let delay = prop::option::of((1_u64..1000).prop_map(Nanos::from_millis));
+        let nbd = (server, delay).prop_map(|(server, delay)| {
+            let delay = delay.filter(|_| server == NbdServer::Nbdkit);
+            NbdSpec { server, delay, ..NbdSpec::default() }.into()
+        });
+        prop_oneof![nbd, Just(IscsiSpec {}.into())]
     }
 
     fn export() -> impl Strategy<Value = PlannedLayer> {
@@ -439,7 +442,7 @@ mod tests {
     /// Any stack of which every layer fits on the one below.
     fn stacks() -> impl Strategy<Value = Stack> {
         let upper = (filesystem(), file(), any::<bool>());
-        let exported = prop::option::of((prop::option::of(filter()), prop::option::of(nbd()), export()));
+        let exported = prop::option::of((prop::option::of(filter()), prop::option::of(server()), export()));
         let layers = (bottom(), prop::collection::vec(upper, 0..4), exported, prop::option::of(guest()));
         layers.prop_map(|(mut stack, upper, exported, guest)| {
             for (filesystem, file, direct_io) in upper {
@@ -451,8 +454,8 @@ mod tests {
                     stack = if direct_io { stack.with(OverlaySpec::default()) } else { stack }.with(file);
                 }
             }
-            if let Some((filter, nbd, export)) = exported {
-                let layers = [filter.map(PlannedLayer::from), nbd.map(PlannedLayer::from), Some(export)];
+            if let Some((filter, server, export)) = exported {
+                let layers = [filter.map(PlannedLayer::from), server, Some(export)];
                 for layer in layers.into_iter().flatten() {
                     if layer.kind().stands_on().contains(&stack.offers()) {
                         stack = stack.with(layer);

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::layer::{Check, LayerSite};
 use super::node::{BlockNode, NodeArguments};
 use crate::build_error::BuildError;
-use crate::export::{DAEMON, FuseExport, NBDKIT, QEMU_NBD, StorageDaemon};
+use crate::export::{DAEMON, FuseExport, NBDKIT, QEMU_NBD, StorageDaemon, TGTD};
 use crate::guest::disk::Drive;
 use crate::guest::operation::{OperationFiles, Operator};
 use crate::guest::qmp::{self, Qmp};
@@ -92,6 +92,12 @@ pub(super) enum ExportType {
         /// nbdkit: a pause before each request.
         delay: Option<Nanos>,
     },
+    /// A target of iSCSI's at a port of loopback, which serves nothing yet.
+    Iscsi {
+        /// The socket by which it is told what to serve.
+        control: PathBuf,
+        port: u16,
+    },
 }
 
 impl Export {
@@ -99,7 +105,9 @@ impl Export {
     fn point(&self) -> &Path {
         match &self.way {
             ExportType::Fuse(mount) => &mount.point,
-            ExportType::Virtio { socket, .. } | ExportType::Nbd { socket, .. } => socket,
+            ExportType::Virtio { socket, .. }
+            | ExportType::Nbd { socket, .. }
+            | ExportType::Iscsi { control: socket, .. } => socket,
         }
     }
 
@@ -145,7 +153,7 @@ impl Export {
         self.wait_for(&mut daemon, &mut said)?;
         let flags = match self.way {
             ExportType::Fuse(_) => OFlags::empty(),
-            ExportType::Virtio { .. } | ExportType::Nbd { .. } => OFlags::PATH,
+            ExportType::Virtio { .. } | ExportType::Nbd { .. } | ExportType::Iscsi { .. } => OFlags::PATH,
         };
         let shown = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(self.point());
         Ok((StorageDaemon::new(daemon), shown.map_err(BuildError::file(self.point()))?))
@@ -155,6 +163,7 @@ impl Export {
         match self.way {
             ExportType::Nbd { server, .. } => server_program(server),
             ExportType::Fuse(_) | ExportType::Virtio { .. } => DAEMON,
+            ExportType::Iscsi { .. } => TGTD,
         }
     }
 
@@ -198,6 +207,13 @@ impl Export {
         let name = self.point().file_name().unwrap_or_default();
         let program = self.program().path()?;
         let mut command = Command::new(&program);
+        if let ExportType::Iscsi { port, .. } = self.way {
+            command.stdout(Stdio::null()).env("TGT_IPC_SOCKET", Path::new(name).with_extension(""));
+            // It writes no such file in the foreground, but its command line has the marker.
+            command.args(["--foreground", "--control-port=0", "--pid-file", &self.marker]);
+            command.arg("--iscsi").arg(format!("portal=127.0.0.1:{port}"));
+            return Ok((program, command));
+        }
         let NodeArguments { node: blockdev, objects } = node.arguments(NODE, self.drive, &self.file)?;
         let mut export = json!({ "id": self.marker, "node-name": NODE, "writable": !node.is_read_only() });
         let mut add = |key: &str, value: Value| export[key] = value;
@@ -218,6 +234,7 @@ impl Export {
                     command.args(["--object", &format!("iothread,id={IOTHREAD}")]);
                 }
             }
+            ExportType::Iscsi { .. } => {}
             ExportType::Nbd { .. } => {
                 add("type", json!("nbd"));
                 add("name", json!(self.marker));
@@ -240,7 +257,9 @@ impl Export {
         match &self.way {
             ExportType::Fuse(mount) => Ok(mount.mount()?.is_some()),
             // Nobody is listening before.
-            ExportType::Virtio { socket, .. } | ExportType::Nbd { socket, .. } => {
+            ExportType::Virtio { socket, .. }
+            | ExportType::Nbd { socket, .. }
+            | ExportType::Iscsi { control: socket, .. } => {
                 let (_directory, path) = by_descriptor(socket)?;
                 match UnixStream::connect(path).map_err(|error| (error.kind(), error)) {
                     Ok(_) => Ok(true),
@@ -282,12 +301,12 @@ impl Export {
     fn clear(&self) -> io::Result<()> {
         match &self.way {
             ExportType::Fuse(mount) => mount.unmount(),
-            ExportType::Virtio { socket, .. } | ExportType::Nbd { socket, .. } => {
-                match fs::remove_file(socket) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                    _ => Ok(()),
-                }
-            }
+            ExportType::Virtio { socket, .. }
+            | ExportType::Nbd { socket, .. }
+            | ExportType::Iscsi { control: socket, .. } => match fs::remove_file(socket) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
         }
     }
 }

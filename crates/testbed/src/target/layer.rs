@@ -54,6 +54,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::NbdExport(spec) => Some(spec),
         PlannedLayer::Filter(spec) => Some(spec),
         PlannedLayer::Nbd(spec) => Some(spec),
+        PlannedLayer::Iscsi(spec) => Some(spec),
         PlannedLayer::Fuse(spec) => Some(spec),
         PlannedLayer::Virtio(spec) => Some(spec),
         PlannedLayer::Loop(spec) => Some(spec),
@@ -102,7 +103,7 @@ impl LayerSite<'_> {
         let name = format!("{}.{extension}", self.name::<L>());
         let beside = match &node.base {
             NodeBase::Image { path, part: None, read_only: false, .. } => path.parent(),
-            NodeBase::Nbd { socket, .. } => socket.parent(),
+            NodeBase::Nbd { socket, .. } | NodeBase::Iscsi { control: socket, .. } => socket.parent(),
             NodeBase::Image { .. } | NodeBase::NbdExport { .. } => None,
         };
         if let Some(directory) = beside {

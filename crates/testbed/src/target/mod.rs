@@ -16,6 +16,7 @@ pub mod fuse;
 mod ground;
 pub mod image;
 pub mod inspect;
+mod iscsi;
 mod layer;
 mod loop_device;
 pub mod lvm;

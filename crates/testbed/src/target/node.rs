@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::target::{FileSpec, FilterSpec, FilterType, Format, NbdAddress};
 use serde_json::{Value, json};
 
+use super::iscsi::Lun;
 use crate::build_error::BuildError;
 use crate::guest::disk::{Drive, GuestDisk};
 use crate::guest::image::{self, DevicePart, KEY, SECRET};
@@ -28,6 +29,8 @@ pub(super) enum NodeBase {
     Nbd { socket: PathBuf, export: String },
     /// The export of somebody's NBD server.
     NbdExport { server: NbdAddress, export: String, read_only: bool },
+    /// A disk of a target of iotax's, which has this socket for its control.
+    Iscsi { lun: Lun, control: PathBuf },
 }
 
 /// QEMU's client of an NBD server.
@@ -74,7 +77,7 @@ impl BlockNode {
     pub(super) fn stored(&self) -> Option<(&Path, Format)> {
         match &self.base {
             NodeBase::Image { path, format, .. } => Some((path, *format)),
-            NodeBase::Nbd { .. } | NodeBase::NbdExport { .. } => None,
+            NodeBase::Nbd { .. } | NodeBase::NbdExport { .. } | NodeBase::Iscsi { .. } => None,
         }
     }
 
@@ -122,6 +125,11 @@ impl BlockNode {
                 let mut node = of_client(client(server, export), name, drive);
                 node["read-only"] = json!(read_only);
                 node
+            }
+            NodeBase::Iscsi { lun, .. } => {
+                let (node, secret) = lun.node();
+                objects.push(secret);
+                of_client(node, name, drive)
             }
         };
         for (number, filter) in self.filters.iter().enumerate() {

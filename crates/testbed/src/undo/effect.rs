@@ -250,7 +250,9 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             let program = String::from_utf8_lossy(program);
             // Before ip(8) has executed QEMU in a network namespace, QEMU is one of its arguments.
             let becomes = program.ends_with("/ip") && String::from_utf8_lossy(&line).contains("qemu");
-            (program.contains("qemu") || program.ends_with("/nbdkit") || becomes)
+            let serves =
+                program.contains("qemu") || ["/nbdkit", "/tgtd"].iter().any(|end| program.ends_with(end));
+            (serves || becomes)
                 && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
         })
         .collect();

@@ -10,6 +10,7 @@ mod filter;
 mod fuse;
 mod guest;
 mod image;
+mod iscsi;
 mod loop_device;
 mod lvm;
 mod nbd;
@@ -37,6 +38,7 @@ pub use filter::{FilterSpec, FilterType};
 pub use fuse::FuseSpec;
 pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
 pub use image::ImageSpec;
+pub use iscsi::IscsiSpec;
 pub use loop_device::LoopSpec;
 pub use lvm::{LvKind, LvmSpec};
 pub use nbd::{NbdServer, NbdSpec};
@@ -314,6 +316,8 @@ layers! {
     filter: Filter(FilterSpec),
     /// The file, served by NBD and read by QEMU's client.
     nbd: Nbd(NbdSpec),
+    /// The raw file, served by iSCSI and read by QEMU's initiator.
+    iscsi: Iscsi(IscsiSpec),
     /// The file as QEMU reads and writes it, shown as a raw file by the FUSE export of its storage daemon.
     fuse: Fuse(FuseSpec),
     /// The file as QEMU reads and writes it, shown as a virtio block device by its storage daemon, without a guest.

@@ -1,0 +1,131 @@
+//! Raw files served by iSCSI.
+
+use std::fs;
+use std::process::Command;
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use crate::fuse::{MIXED, layers, plan};
+use crate::lab::{Lab, OtherUser, assert_valid, start_until, text};
+
+/// Returns whether this machine has a target, and an initiator in QEMU.
+fn possible() -> bool {
+    require!(program "qemu-storage-daemon", "tgtd", "tgtadm");
+    require!(file "/usr/lib/x86_64-linux-gnu/qemu/block-iscsi.so");
+    true
+}
+
+const STACKS: [(&str, &str, &str); 3] = [
+    ("virtio", "WORK > raw file > iscsi > virtio", "virtio-blk export"),
+    ("fuse", "WORK > raw file > iscsi > fuse", "FUSE export"),
+    ("limited", "WORK > raw file > iscsi > throttle rate=1g > virtio", "virtio-blk export"),
+];
+
+fn lines() -> [(&'static str, &'static str); 3] {
+    STACKS.map(|(name, line, _)| (name, line))
+}
+
+#[test]
+fn what_is_written_to_an_iscsi_disk_is_kept_and_nothing_is_left() {
+    if !possible() {
+        return;
+    }
+    let lab = Lab::new();
+    let verified = format!("{MIXED}verify = 'crc32c'\n");
+    let json = lab.json(&["run", &plan(&lab, &lines(), &verified), "--yes", "--json", "-"]);
+    assert_valid(&json);
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert_eq!(measurements.len(), STACKS.len() * 2);
+    for measurement in measurements {
+        assert!(measurement["write"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+        let verify = &measurement["verify"];
+        assert!(verify["checked"].as_u64() > Some(0) && verify["unfinished"] != true, "{measurement}");
+        assert_eq!(verify["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    for (name, _, top) in STACKS {
+        let found = layers(&json, name);
+        assert!(found.contains(&"iSCSI") && found.ends_with(&[top]), "{name}: {found:?}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_iscsi_disk_needs_no_root() {
+    if !possible() || !iotax_testkit::is_root() {
+        return;
+    }
+    let lab = Lab::new();
+    let user = OtherUser::beside(&lab);
+    let work = user.path("work");
+    fs::create_dir(&work).expect("made");
+    std::os::unix::fs::chown(&work, Some(65534), Some(65534)).expect("root may");
+    let target = format!("{} > raw file > iscsi > virtio", work.display());
+    let load = ["--size=16m", "--rw=randread", "--runtime=300ms", "--repeat=1", "--yes"];
+    let done = user.iotax().args(["bench", &target]).args(load).output().expect("setpriv starts");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let left: Vec<_> = fs::read_dir(&work).expect("there").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn killed_at_any_moment_the_target_can_be_cleaned() {
+    if !possible() {
+        return;
+    }
+    for moment in ["creating files", "filled virtio", "cell 2/"] {
+        let lab = Lab::new();
+        let path = plan(&lab, &lines(), "[[workload]]\nrw = 'randrw'\n");
+        let mut child = start_until(lab.iotax().args(["run", &path, "--yes"]), moment);
+        child.kill().expect("killed");
+        child.wait().expect("it ended");
+        let clean = lab.run(&["clean"]);
+        assert!(clean.status.success(), "{moment}: {}{}", text(&clean.stdout), text(&clean.stderr));
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_target_that_dies_or_stands_still_costs_its_own_measurements_alone() {
+    if !possible() {
+        return;
+    }
+    for signal in ["-9", "-STOP"] {
+        let lab = Lab::new();
+        let stacks = [("dying", "WORK > raw file > iscsi > virtio"), ("plain", "WORK > raw file")];
+        let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randread'\n");
+        let mut child =
+            start_until(lab.iotax().args(["run", &path, "--yes", "--json", "out.json"]), "cell 1/");
+        // No other test has a target of this name.
+        let found = Command::new("pkill").args([signal, "-f", "tgtd .*-dying-iscsi"]).status();
+        assert!(found.expect("pkill").success());
+        child.wait().expect("it ends");
+        let json = fs::read(lab.path("out.json")).expect("results");
+        let json: Value = serde_json::from_slice(&json).expect("JSON");
+        let measurements = json["measurements"].as_array().expect("measurements");
+        assert_eq!(measurements.iter().filter(|m| m["target"] == "plain").count(), 2, "{signal}: {json}");
+        let usable = |m: &&Value| m["target"] == "dying" && m["grade"] != "unusable";
+        assert_eq!(measurements.iter().find(usable), None, "{signal}");
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_the_remedy() {
+    if !possible() {
+        return;
+    }
+    let lab = Lab::new();
+    for (line, words) in [
+        ("WORK > qcow2 file > iscsi > virtio", "iscsi needs a raw file, and file is a disk image"),
+        ("WORK > raw file > iscsi", "put virtio = {}"),
+        ("WORK > raw file > iscsi aio=native > virtio", "aio"),
+    ] {
+        let path = plan(&lab, &[("t", line)], "[[workload]]\nrw = 'randread'\n");
+        let refused = lab.run(&["run", &path, "--yes"]);
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(words), "{line}: {said}");
+        lab.assert_nothing_left();
+    }
+}

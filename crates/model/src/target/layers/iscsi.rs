@@ -1,0 +1,45 @@
+//! An iSCSI disk: a raw file that a target on this machine serves over TCP, and QEMU's initiator reads.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+
+/// A raw file served by iSCSI on loopback: tgt's target, past the page cache, and the initiator in QEMU (libiscsi).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IscsiSpec {}
+
+impl LayerType for IscsiSpec {
+    fn key(&self) -> &'static str {
+        "iscsi"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::RawFile]
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::BlockNode
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self {} = self;
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("iscsi", "iSCSI", self, &[])]
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec!["iscsi".into()]
+    }
+}
+
+impl FromLine for IscsiSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "iscsi").then(|| segments.take().spec([]))
+    }
+}
