@@ -38,7 +38,7 @@ fn sentence(
             format!("up to {most} IOPS; {} in the closed loop{less}", with_interval(&closed))
         });
     }
-    parts.extend(base.and_then(|base| at_half(curve, base)));
+    parts.extend(base.and_then(|base| at_half(judgement, curve, base)));
     let knee = curve.knee.as_ref();
     let share = |located: &Located| {
         let share =
@@ -57,7 +57,7 @@ fn sentence(
     format!("{}: {}.", curve.target, parts.join("; "))
 }
 
-/// `, 38% less than host-file`; absent if it was not compared.
+/// `, 38% less than host-file`, by the figures that are shown; absent if it was not compared.
 fn against(
     judgement: &Judgement,
     curves: &Curves<'_>,
@@ -65,26 +65,35 @@ fn against(
     base: &Curve<'_>,
 ) -> Option<String> {
     let compared = judgement.comparison(&curves.work.name, curve.target, Metric::IOPS)?;
+    let share = curve.capacity?.at / base.capacity?.at;
     let name = base.target;
     Some(match compared.ratio.verdict {
         Verdict::Same => format!(", the same as {name}"),
-        Verdict::Undecided => format!(", undecided against {name}"),
-        Verdict::Slower => format!(", {:.0}% less than {name}", 100.0 * (1.0 - compared.ratio.mean)),
-        Verdict::Faster => format!(", {:.0}% more than {name}", 100.0 * (compared.ratio.mean - 1.0)),
+        Verdict::Slower if share < 1.0 => format!(", {:.0}% less than {name}", 100.0 * (1.0 - share)),
+        Verdict::Faster if share > 1.0 => format!(", {:.0}% more than {name}", 100.0 * (share - 1.0)),
+        _ => format!(", undecided against {name}"),
     })
 }
 
-/// `+40 us at 5.50k IOPS`: the added mean response time at the rate next to half of what this target can do.
-fn at_half(curve: &Curve<'_>, base: &Curve<'_>) -> Option<String> {
+/// `responses +40 us at 5.50k IOPS`: the added mean response time at the rate next to half of what this target can do.
+fn at_half(judgement: &Judgement, curve: &Curve<'_>, base: &Curve<'_>) -> Option<String> {
     let half = curve.capacity?.at * HALF;
-    let both = |point: &Point<'_>| -> Option<(f64, f64)> {
+    let both = |point: &Point<'_>| -> Option<(f64, f64, String)> {
         let other = base.points.iter().find(|other| other.workload.name == point.workload.name)?;
         let sustained = point.is_sustained() && other.is_sustained();
-        sustained.then_some((point.offered, point.response_mean()? - other.response_mean()?))
+        let more = point.response_mean()? - other.response_mean()?;
+        sustained.then(|| (point.offered, more, point.workload.name.clone()))
     };
     let found = curve.points.iter().filter_map(both);
-    let (rate, more) = found.min_by(|a, b| (a.0 - half).abs().total_cmp(&(b.0 - half).abs()))?;
-    Some(format!("{} at {} IOPS", signed_time(more), human::count(rate)))
+    let (rate, more, name) = found.min_by(|a, b| (a.0 - half).abs().total_cmp(&(b.0 - half).abs()))?;
+    let compared = judgement.comparison(&name, curve.target, Metric::LATENCY_MEAN)?;
+    let rate = human::count(rate);
+    Some(match compared.ratio.verdict {
+        Verdict::Same => format!("the same latency at {rate} IOPS"),
+        Verdict::Slower if more > 0.0 => format!("responses {} at {rate} IOPS", signed_time(more)),
+        Verdict::Faster if more < 0.0 => format!("responses {} at {rate} IOPS", signed_time(more)),
+        _ => format!("latency at {rate} IOPS undecided"),
+    })
 }
 
 /// `12.1k [11.9k, 12.3k]`.
@@ -95,4 +104,4 @@ pub(super) fn with_interval(located: &Located) -> String {
 }
 
 /// Below the tables of rates.
-pub(super) const LEGEND: &str = "Response times count from when each I/O was due. kept: the share of the I/Os due in the windows that completed in them, as counted (a random schedule makes a few more or fewer due than the rate says). -: less than 98% did, or the rate is far above what it can do.";
+pub(super) const LEGEND: &str = "Response times count from when each I/O was due. kept: the share of the I/Os due in a window that completed in it (a random schedule makes a few more or fewer due than the rate says). -: less than 98% did, or the rate is far above what it can do.";

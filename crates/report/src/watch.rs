@@ -45,7 +45,7 @@ pub(super) fn all(run: &Run) -> Vec<String> {
     }
     let of_one = |episode: &Episode<'_>| -> Vec<String> {
         let name = &episode.measurement.target;
-        let told = sentences(watch, episode).into_iter().chain(timeouts::line(episode));
+        let told = sentences(run, watch, episode).into_iter().chain(timeouts::line(episode));
         let told = told.chain(episode.verdicts.iter().map(verdict));
         told.map(|sentence| format!("{name}: {sentence}")).collect()
     };
@@ -249,7 +249,7 @@ fn verdicts(all: &[Episode<'_>], requirement: &Requirement) -> String {
 }
 
 /// The load as a whole: gaps, late, failed and lost I/Os.
-pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String> {
+pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String> {
     let longest = [
         Stalled::Guest,
         Stalled::Machine,
@@ -293,7 +293,19 @@ pub(super) fn sentences(watch: &WatchSpec, episode: &Episode<'_>) -> Vec<String>
     });
     let parts = [Some(gap), Some(format!("{late}, {failed}")), data];
     let whole = format!("{}.", parts.into_iter().flatten().collect::<Vec<_>>().join("; "));
-    [Some(whole), origin(episode)].into_iter().flatten().collect()
+    [cut_short(run, episode), Some(whole), origin(episode)].into_iter().flatten().collect()
+}
+
+/// A window that ended long before its time has this share of it at most.
+const CUT_SHORT: f64 = 0.9;
+
+/// `Interrupted: 9.02 s of 1 min were watched.`; absent for a window that went to its end, or that the load itself ended.
+fn cut_short(run: &Run, episode: &Episode<'_>) -> Option<String> {
+    let m = episode.measurement;
+    let planned = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?.runtime;
+    let watched = m.outcome.duration_ns as f64;
+    (m.outcome.stop.is_none() && watched < CUT_SHORT * planned.0 as f64)
+        .then(|| format!("Interrupted: {} of {planned} were watched.", human::time(watched)))
 }
 
 /// `HUNG: an I/O had been in flight for 2.98 s at the end, and did not return`.

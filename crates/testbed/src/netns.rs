@@ -4,11 +4,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::rmdir;
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::lock::ProcessLock;
 use crate::program::Program;
+use crate::stack::mount;
 
 /// Creates namespaces and interfaces.
 pub(crate) const IP: Program = Program { name: "ip", package: "iproute2" };
@@ -27,6 +31,44 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 pub struct Namespace {
     /// Its name for ip(8).
     pub name: String,
+    /// What ip(8) makes for its names with the first namespace of a machine, and leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<NameDirectory>,
+}
+
+/// The directory of names as ip(8) makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameDirectory {
+    /// Mounted on itself.
+    Mounted,
+    /// The same, and was not there before.
+    Made,
+}
+
+impl NameDirectory {
+    /// What a first namespace would make now; `None` if all is there.
+    pub(crate) fn missing() -> io::Result<Option<Self>> {
+        let is_there = Path::new(NAMES).try_exists()?;
+        let table = mount::table(Path::new("/proc/self"))?;
+        let is_mounted = table.iter().any(|mount| mount.point == Path::new(NAMES));
+        Ok((!is_mounted).then_some(if is_there { Self::Mounted } else { Self::Made }))
+    }
+
+    /// Takes it away, unless somebody has a namespace there by now.
+    fn remove(self) -> io::Result<()> {
+        let is_used =
+            |errno: Errno| matches!(errno, Errno::BUSY | Errno::INVAL | Errno::NOTEMPTY | Errno::NOENT);
+        let done = |result: Result<(), Errno>| match result {
+            Err(errno) if !is_used(errno) => Err(io::Error::from(errno)),
+            _ => Ok(()),
+        };
+        done(unmount(NAMES, UnmountFlags::NOFOLLOW))?;
+        if self == Self::Made {
+            done(rmdir(NAMES))?;
+        }
+        Ok(())
+    }
 }
 
 impl Namespace {
@@ -56,7 +98,7 @@ impl Namespace {
             self.end_passt();
             lock.run(IP, ["netns", "delete", &self.name]).map_err(io::Error::other)?;
         }
-        Ok(())
+        self.made.map_or(Ok(()), NameDirectory::remove)
     }
 }
 
@@ -75,7 +117,7 @@ pub struct NetnsInterface {
 impl NetnsInterface {
     /// Removes it, and with it the other end of a pair.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
-        let namespace = Namespace { name: self.namespace.clone() };
+        let namespace = Namespace { name: self.namespace.clone(), made: None };
         if !namespace.name.starts_with(OURS) || !namespace.path().try_exists()? {
             return Ok(());
         }
@@ -129,10 +171,11 @@ mod tests {
         let temp = tempfile::tempdir().expect("temp dir");
         let lock = ProcessLock::take(&temp.path().join("lock")).expect("a lock").expect("free");
         for name in ["users", "iotax-/../users"] {
-            let error = Namespace { name: name.into() }.remove(&lock).expect_err("not ours").to_string();
+            let error =
+                Namespace { name: name.into(), made: None }.remove(&lock).expect_err("not ours").to_string();
             assert!(error.contains("left alone"), "{error}");
         }
-        Namespace { name: "iotax-none-near".into() }.remove(&lock).expect("it is not there");
+        Namespace { name: "iotax-none-near".into(), made: None }.remove(&lock).expect("it is not there");
         let (namespace, name, kind) = ("iotax-none-near".into(), "veth0".into(), "veth".into());
         NetnsInterface { namespace, name, kind }.remove(&lock).expect("it is not there");
     }

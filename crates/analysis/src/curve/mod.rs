@@ -81,13 +81,24 @@ struct Round {
     number: u32,
     ios: u64,
     response_ns: u64,
+    due: u64,
+    completed: u64,
+}
+
+impl Round {
+    /// The share of the I/Os that were due that completed.
+    fn kept(&self) -> Option<f64> {
+        (self.due > 0).then(|| (self.completed as f64 / self.due as f64).min(1.0))
+    }
 }
 
 impl Point<'_> {
-    /// The share of the I/Os that were due that completed, all rounds together; absent where none was due.
+    /// The share of the I/Os due in a window that completed in it: the geometric mean over the rounds, as of the rate that was achieved;
+    /// absent where none was due.
     #[must_use]
     pub fn kept(&self) -> Option<f64> {
-        (self.due > 0).then(|| (self.completed as f64 / self.due as f64).min(1.0))
+        let shares: Vec<f64> = self.rounds.iter().filter_map(Round::kept).map(f64::ln).collect();
+        (!shares.is_empty()).then(|| (shares.iter().sum::<f64>() / shares.len() as f64).exp())
     }
 
     /// Returns whether the target keeps up with the rate. Where it does not, latency is the length of the queue when the window ended.
@@ -191,12 +202,11 @@ fn point<'a>(workload: &'a Workload, offered: f64, measurements: &[&Measurement]
     for m in measurements {
         let tallies = &m.outcome.tallies;
         service.merge(&tallies.latency());
-        if let Some(pacing) = m.outcome.pacing {
-            due += pacing.due;
-            completed += tallies.ios();
-        }
+        let of_round = m.outcome.pacing.map_or((0, 0), |pacing| (pacing.due, tallies.ios()));
+        (due, completed) = (due + of_round.0, completed + of_round.1);
         if let Some(all) = tallies.response() {
-            rounds.push(Round { number: m.round, ios: all.count(), response_ns: all.sum() });
+            let (due, completed) = of_round;
+            rounds.push(Round { number: m.round, ios: all.count(), response_ns: all.sum(), due, completed });
             response.merge(&all);
         }
     }

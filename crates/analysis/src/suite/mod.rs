@@ -11,6 +11,7 @@ use iotax_model::{Bytes, Suite, Workload};
 pub use knee::Knee;
 pub use transition::Transition;
 
+use crate::cell_means::CellMeans;
 use crate::metric::Metric;
 use crate::stats::median;
 use iotax_model::Run;
@@ -41,7 +42,7 @@ pub struct TargetSeries<'a> {
     pub transition: Option<Transition>,
 }
 
-/// One cell: medians over its rounds.
+/// One cell: means over its rounds, as tables have them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point<'a> {
     /// The workload.
@@ -77,9 +78,13 @@ impl Point<'_> {
     }
 
     /// Summarizes the measurements of one cell; `None` if there are none.
-    fn of<'a>(workload: &'a Workload, measurements: &[&Measurement]) -> Option<Point<'a>> {
-        let over_rounds =
-            |metric: Metric| median(&measurements.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>());
+    fn of<'a>(
+        workload: &'a Workload,
+        target: &str,
+        measurements: &[&Measurement],
+        means: &CellMeans<'_>,
+    ) -> Option<Point<'a>> {
+        let over_rounds = |metric: Metric| means.get(&workload.name, target, metric);
         let both = |m: &&Measurement| Some((m.round, Metric::IOPS.of(m)?, Metric::LATENCY_MEAN.of(m)?));
         (!measurements.is_empty()).then(|| Point {
             workload,
@@ -103,9 +108,12 @@ fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<Test<'a>> {
     for m in &run.measurements {
         cells.entry((&m.target, &m.workload)).or_default().push(m);
     }
+    let means = CellMeans::of(run, &[Metric::IOPS, Metric::BYTES_PER_S, Metric::LATENCY_MEAN]);
     let test = |(name, workloads): (&'a str, Vec<&'a Workload>)| {
         let one = |target: &'a str| {
-            let point = |workload: &&'a Workload| Point::of(workload, cells.get(&(target, &workload.name))?);
+            let point = |workload: &&'a Workload| {
+                Point::of(workload, target, cells.get(&(target, &workload.name))?, &means)
+            };
             let points: Vec<Point<'a>> = workloads.iter().filter_map(point).collect();
             (!points.is_empty()).then(|| TargetSeries::of(target, suite.shape, points))
         };

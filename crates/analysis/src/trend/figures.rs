@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ask::{self, Found};
 use crate::cell_means::means;
 use crate::checks;
+use crate::curve::{self, Curves};
 use crate::metric::Metric;
 use crate::watch;
 
@@ -18,11 +19,11 @@ pub struct RunFigures {
     /// Ids of the metrics, in the order of the values.
     metrics: Vec<String>,
     cells: Vec<CellFigures>,
-    /// Answers of a search or a watch, in the order of the plan's workloads.
+    /// Answers of a search, a curve or a watch, in the order of the plan's workloads.
     answers: Vec<FoundAnswer>,
 }
 
-/// The answer of a search or a watch on one target.
+/// The answer of a search, a curve or a watch on one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FoundAnswer {
@@ -38,7 +39,7 @@ pub struct FoundAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerFigure {
-    /// The highest rate that keeps the conditions, in I/Os per second.
+    /// The highest rate that keeps the conditions, or of a curve the most that a target did, in I/Os per second.
     Rate(f64),
     /// The highest rate that was tried, which keeps them.
     AtLeast(f64),
@@ -60,16 +61,16 @@ struct CellFigures {
 impl RunFigures {
     /// The version of the rules by which measurements are left out. It is raised when one of them judges differently, so that stored
     /// figures are taken anew.
-    pub const RULES: u32 = 2;
+    pub const RULES: u32 = 3;
 
-    /// Takes the figures by every metric that targets are compared by, and what a search or a watch came to.
+    /// Takes the figures by every metric that targets are compared by, and what a search, a curve or a watch came to.
     #[must_use]
     pub fn all(run: &Run) -> Self {
-        let answers = searched(run).into_iter().chain(watched(run)).collect();
+        let answers = searched(run).into_iter().chain(curved(run)).chain(watched(run)).collect();
         Self { answers, ..Self::of(run, &Metric::compared().collect::<Vec<_>>()) }
     }
 
-    /// The answers of a search or a watch; empty for other runs.
+    /// The answers of a search, a curve or a watch; empty for other runs.
     #[must_use]
     pub fn answers(&self) -> &[FoundAnswer] {
         &self.answers
@@ -141,6 +142,19 @@ fn searched(run: &Run) -> Vec<FoundAnswer> {
         found.collect::<Vec<_>>()
     };
     ask::answers(run).into_iter().flat_map(of_work).collect()
+}
+
+/// The capacity of each target in a curve.
+fn curved(run: &Run) -> Vec<FoundAnswer> {
+    let of_work = |curves: Curves<'_>| {
+        let workload = curves.work.name.clone();
+        let found = curves.targets.into_iter().filter_map(move |curve| {
+            let is = AnswerFigure::Rate(curve.capacity?.at);
+            Some(FoundAnswer { target: curve.target.to_owned(), workload: workload.clone(), is })
+        });
+        found.collect::<Vec<_>>()
+    };
+    curve::curves(run).into_iter().flat_map(of_work).collect()
 }
 
 /// The longest gap of each cell of a watch; absent where gaps are not known.

@@ -23,6 +23,7 @@ pub(super) fn show_plan(plan: &Plan, seed: Option<u64>, done: usize, space: u64,
     };
     let done = match done {
         0 => String::new(),
+        1 => "; 1 measurement is there already".to_owned(),
         done => format!("; {done} measurements are there already"),
     };
     let (workloads, rounds) = if plan.finds_rates() {

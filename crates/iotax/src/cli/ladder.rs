@@ -280,10 +280,15 @@ fn targets(rung: &Rung, args: &Args) -> Vec<TargetSpec> {
     numbers.iter().map(|count| target(rung, named(count), *count, dir, device)).collect()
 }
 
-/// The rung of this name with its image in a directory; absent if there is none or it needs a device.
-pub(super) fn rung_in(name: &str, dir: &Path) -> Option<TargetSpec> {
-    let rung = Rung::known(name).filter(|rung| rung.base == Base::Directory)?;
-    Some(target(&rung, name.to_owned(), 1, Some(dir), None))
+/// The rung of this name with its image in a directory.
+pub(super) fn rung_in(name: &str, dir: &Path) -> Result<TargetSpec, Failure> {
+    let rung = Rung::parse(name)?;
+    if rung.base == Base::Device {
+        return Err(usage(format!(
+            "rung {name} stands on a device: iotax ladder --device DEVICE --rungs {name}"
+        )));
+    }
+    Ok(target(&rung, name.to_owned(), 1, Some(dir), None))
 }
 
 fn target(rung: &Rung, name: String, count: u32, dir: Option<&Path>, device: Option<&Path>) -> TargetSpec {

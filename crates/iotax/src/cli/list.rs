@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use iotax_analysis::time::utc;
 use iotax_model::RunState;
 use iotax_model::exit::Exit;
-use iotax_model::visible;
+use iotax_model::{visible, wrap};
 use iotax_store::{Filter, Listed, RunSummary, Store, StoreError};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use super::{Failure, OrExit};
 /// Flags of `iotax list`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Words that the name, a target, a workload, the machine, a tag or the note has
+    /// Runs that have this word: in their name, targets, workloads, machine, tags or note
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     /// Runs with this tag alone; several: with all of them
@@ -62,12 +62,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         } else {
             print_line!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
         }
+        // What reads lines gets each whole.
+        let is_wide = !say::Stream::Stdout.is_terminal() && std::env::var_os("COLUMNS").is_none();
+        let width = if is_wide { usize::MAX } else { say::Stream::Stdout.width() };
         for ((id, run), outcome) in runs.iter().zip(outcomes) {
-            print_run(*id, run);
+            print_run(*id, run, width);
             let machine = run.as_ref().ok().and_then(|run| run.machine.as_deref());
-            if let Some(line) = outcome.line(machine) {
-                print_line!("{:>5}  {}", "", visible::line(&line));
-            }
+            print_below(&outcome.line(machine).unwrap_or_default(), width);
         }
     }
     let damaged: Vec<&StoreError> = runs.iter().filter_map(|(_, run)| damage(run)).collect();
@@ -187,7 +188,18 @@ fn state(run: &RunSummary) -> String {
     if run.damage.is_some() { DAMAGED.to_owned() } else { run.state.to_string() }
 }
 
-fn print_run(id: i64, run: &Result<RunSummary, StoreError>) {
+/// The columns before a run's name, and before what stands below it.
+const BEFORE: (usize, usize) = (53, 7);
+
+/// What belongs to the run above.
+fn print_below(text: &str, width: usize) {
+    let text = visible::line(text).to_string();
+    for line in wrap::lines(&text, width.saturating_sub(BEFORE.1)) {
+        print_line!("{:1$}{line}", "", BEFORE.1);
+    }
+}
+
+fn print_run(id: i64, run: &Result<RunSummary, StoreError>, width: usize) {
     match run {
         Ok(run) => {
             let measured = format!("{}/{}", run.measured, run.planned);
@@ -195,7 +207,12 @@ fn print_run(id: i64, run: &Result<RunSummary, StoreError>) {
             let words = [run.name.clone()].into_iter().chain(run.tags.iter().map(|tag| format!("+{tag}")));
             let fleet = run.fleet.as_ref().map(|of| format!("(fleet {}, {})", of.fleet, of.member));
             let name = visible::line(&words.chain(fleet).collect::<Vec<_>>().join(" ")).to_string();
-            print_line!("{id:>5}  {started:<20}  {state:<11}  {measured:>9}  {name}");
+            let is_below = BEFORE.0 + name.chars().count() > width;
+            let beside = if is_below { "" } else { &name };
+            print_line!("{}", format!("{id:>5}  {started:<20}  {state:<11}  {measured:>9}  {beside}").trim_end());
+            if is_below {
+                print_below(&name, width);
+            }
         }
         Err(_) => print_line!("{id:>5}  {:<20}  {DAMAGED:<11}  {:>9}", "", ""),
     }

@@ -11,6 +11,7 @@ use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_model::visible;
 use iotax_model::workload::Workload;
+use iotax_report::counted;
 use iotax_testbed::device::Permission;
 use iotax_testbed::target::preflight::{self, Needs};
 use iotax_testbed::undo::UndoLog;
@@ -196,15 +197,15 @@ fn devices(plan: &Plan) -> Vec<PathBuf> {
 /// Cells, time and space in one line.
 fn totals(plan: &Plan, space: &[String]) -> String {
     // Of a curve and a search the measurements follow from what the targets can do.
-    let counted = if plan.finds_rates() {
+    let of_rounds = if plan.finds_rates() {
         String::new()
     } else {
         format!(" x {} rounds = {} measurements", estimate::rounds(plan), estimate::measurements(plan))
     };
     format!(
-        "{} targets x {} workloads{counted}, {}{}",
-        plan.targets.len(),
-        plan.workloads.len(),
+        "{} x {}{of_rounds}, {}{}",
+        counted(plan.targets.len() as u64, "target"),
+        counted(plan.workloads.len() as u64, "workload"),
         estimate::time(plan, 0, Some(Accel::Auto)),
         if space.is_empty() { String::new() } else { format!(", {}", space.join(", ")) }
     )

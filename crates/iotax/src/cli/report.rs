@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Show the tables of each workload, latency breakdowns, all remarks and every figure
     #[arg(long)]
     detail: bool,
-    /// Write measurements, comparisons, cells, samples and disks as CSV files into this directory, with several runs also their
+    /// Write CSV files into this directory: measurements, comparisons, cells, samples and disks, with several runs also their
     /// history
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,

@@ -6,7 +6,7 @@ use std::path::Path;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::target::{
-    DeviceSpec, FileSpec, ImageSpec, NbdExportSpec, PathSpec, Stack, TargetSpec, VirtioSpec,
+    DeviceSpec, FileSpec, ImageSpec, NbdExportSpec, PathSpec, Remote, Stack, TargetSpec, VirtioSpec,
 };
 use iotax_testbed::device::Permission;
 
@@ -24,11 +24,7 @@ pub(super) fn targets(
     let mut found = Vec::new();
     for text in texts {
         let path = Path::new(text);
-        if let Some((rung, dir)) = text.split_once(':')
-            && let Some(target) = rung_in(rung, Path::new(dir))
-        {
-            found.push(target);
-        } else if path.extension().is_some_and(|extension| extension == "toml") {
+        if path.extension().is_some_and(|extension| extension == "toml") {
             found.extend(Plan::from_toml(&input::text(path, input::PLAN)?).or_exit(Exit::Usage)?.targets);
         } else {
             found.push(target(path, sudo, false, permission)?);
@@ -80,7 +76,7 @@ fn of_line(line: &str) -> Result<TargetSpec, Failure> {
     Ok(target)
 }
 
-/// The target of a path, or of a stack's line.
+/// The target of a path, of a stack's line, or of a rung in a directory.
 pub(super) fn target(
     path: &Path,
     sudo: bool,
@@ -89,6 +85,13 @@ pub(super) fn target(
 ) -> Result<TargetSpec, Failure> {
     if let Some(line) = path.to_str().filter(|text| is_line(text)) {
         return of_line(line);
+    }
+    if let Some((rung, dir)) = path.to_str().and_then(|text| text.split_once(':'))
+        && !path.exists()
+        && !Remote::is_meant(path)
+        && Path::new(dir).is_dir()
+    {
+        return rung_in(rung, Path::new(dir));
     }
     let absolute = std::path::absolute(path).or_exit(Exit::Environment)?;
     let last = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy();

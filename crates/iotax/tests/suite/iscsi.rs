@@ -119,7 +119,7 @@ fn what_cannot_be_served_is_refused_with_the_remedy() {
     let lab = Lab::new();
     for (line, words) in [
         ("WORK > qcow2 file > iscsi > virtio", "iscsi needs a raw file, and file is a disk image"),
-        ("WORK > raw file > iscsi", "put virtio = {}"),
+        ("WORK > raw file > iscsi", "add virtio = {} or fuse = {}"),
         ("WORK > raw file > iscsi aio=native > virtio", "aio"),
     ] {
         let path = plan(&lab, &[("t", line)], "[[workload]]\nrw = 'randread'\n");

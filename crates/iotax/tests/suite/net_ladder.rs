@@ -47,6 +47,30 @@ fn ladder(lab: &Lab, more: &[&str]) -> Value {
     json
 }
 
+/// ip(8) mounts the directory of names on itself with the first namespace, and leaves it so.
+#[test]
+fn the_directory_of_namespaces_is_as_it_was() {
+    if !can_make_namespaces() {
+        return;
+    }
+    require!(program "unshare", "mount", "sh");
+    let lab = Lab::new();
+    let iotax = lab.iotax();
+    let script = "mount -t tmpfs none /run && \"$0\" \"$@\" >/dev/null && ls /run && ! grep netns /proc/self/mountinfo";
+    let mut inside = Command::new("unshare");
+    inside.args(["--mount", "sh", "-c", script]).arg(iotax.get_program());
+    inside.args(["net", "ladder", "--rungs", "loopback,veth", "--workloads", "udp-rtt"]).args(SHORT).arg("-");
+    for (name, value) in iotax.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    let output = inside.current_dir(lab.path("")).output().expect("unshare starts");
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert_eq!(text(&output.stdout), "");
+}
+
 #[test]
 fn another_machine_is_a_far_end_that_asks_for_a_secret() {
     let Some(sshd) = Sshd::start("") else { return };

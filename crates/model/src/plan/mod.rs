@@ -336,6 +336,13 @@ impl Plan {
         self.until_decided().map_or(self.repeat, |until| until.max_rounds)
     }
 
+    /// The most rounds that a run of these targets and workloads can have.
+    #[must_use]
+    pub fn most_of_a_run(&self) -> u32 {
+        let most = MOST_MEASUREMENTS / self.cells().max(1);
+        u32::try_from(most).unwrap_or(u32::MAX).min(until::MOST_ROUNDS)
+    }
+
     /// Limits the plan to a time: rounds are added until every comparison is decided or the time is over, with the first look
     /// after half a minute. A single target, with nothing to decide, gets as many rounds as fit.
     ///
@@ -345,9 +352,7 @@ impl Plan {
         let between = BETWEEN.0.saturating_mul(self.cells() as u64);
         let round = self.round_time().0.saturating_add(between).max(1);
         let fitting = |time: Nanos| u32::try_from(time.0 / round).unwrap_or(u32::MAX);
-        let most = MOST_MEASUREMENTS / self.cells().max(1);
-        let most = u32::try_from(most).unwrap_or(u32::MAX).min(until::MOST_ROUNDS);
-        let max_rounds = fitting(time).min(most);
+        let max_rounds = fitting(time).min(self.most_of_a_run());
         if max_rounds <= FIRST_LOOK {
             let least = Nanos(round.saturating_mul(u64::from(FIRST_LOOK) + 1));
             return Err(PlanError::Content(format!(

@@ -262,7 +262,7 @@ impl WatchSpec {
             };
             if let Some(short) = self.require.iter().find(short) {
                 return refuse(format!(
-                    "require {:?}: workload {name:?} records gaps from {shortest} on; give it a shorter blackout",
+                    "require {:?}: workload {name:?} records gaps from {shortest} on; give it a shorter one (blackout, --blackout)",
                     short.to_string()
                 ));
             }

@@ -8,6 +8,7 @@ use crate::figure::{change_with, counted, title_in};
 use crate::sentences::compared::{self, percent};
 use iotax_analysis::Metric;
 use iotax_analysis::compare::{Cell, Compared, Difference, GateResult, Matched, RateCell, Side, Which};
+use iotax_analysis::stats::verdict::Verdict;
 
 /// The metrics that are shown by default.
 pub const SHOWN: [Metric; 4] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::IOPS, Metric::CPU_PER_IO];
@@ -120,7 +121,11 @@ fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
 }
 
 fn row(name: String, on: &Workload, cell: &Cell, label: Option<&str>) -> Vec<Field> {
-    let word = cell.ratio.word();
+    let word = match cell.ratio.verdict {
+        Verdict::Slower if cell.metric.is_cpu() && cell.ratio.withheld.is_none() => "more",
+        Verdict::Faster if cell.metric.is_cpu() && cell.ratio.withheld.is_none() => "less",
+        _ => cell.ratio.word(),
+    };
     vec![
         words(name),
         words(cell.metric.name_on(on)),

@@ -18,14 +18,12 @@ pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> 
         let Some(latency) = judgement.step(&workload.name, edge, leading) else { continue };
         let cost = step_in_words(latency);
         let cpu = judgement.step(&workload.name, edge, cpu_metric).and_then(|step| step.ratio.tax);
-        // One verdict stands on a difference, whatever it is shown by.
-        let decides = judgement.step(&workload.name, edge, Metric::headline(workload)).unwrap_or(latency);
         let name = words(format!("{} ({} - {})", edge.name, edge.to, edge.from));
         grid.rows.push(vec![
             Field { short: Some(format!("{} ({})", edge.name, edge.to)), ..name },
             figure(cost),
             figure(or_unknown(cpu.map(|cpu| cpu.ns), signed_time)),
-            verdict(decides.ratio.word(), Some(decides.ratio.verdict)),
+            verdict(latency.ratio.word(), Some(latency.ratio.verdict)),
         ]);
     }
     grid.filled()

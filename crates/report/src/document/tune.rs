@@ -45,7 +45,14 @@ pub fn tuned(tuning: &Tuning) -> Page {
 /// The recommendation, or that there is none.
 fn answer(tuning: &Tuning) -> Vec<String> {
     let Some((_, confirmed)) = &tuning.confirmation else {
-        return vec!["Nothing tried is shown to pay here: leave it as it is.".into()];
+        let all = || tuning.tried.iter().flat_map(|one| &one.comparisons);
+        let open = all().filter(|c| c.ratio.verdict == Verdict::Undecided).count();
+        let more = (open > 0).then(|| {
+            let of = counted(all().count() as u64, "comparison");
+            format!("{open} of {of} are not decided; with more time (--time) something may be.")
+        });
+        let nothing = "Nothing tried is shown to pay here: leave it as it is.".to_owned();
+        return [nothing].into_iter().chain(more).collect();
     };
     let chosen = settings(tuning.candidates());
     let of = |verdict: Verdict| confirmed.objective.iter().filter(move |c| c.ratio.verdict == verdict);

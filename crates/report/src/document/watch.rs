@@ -26,7 +26,7 @@ pub(super) fn add(page: &mut Page, run: &Run, in_full: bool) -> bool {
     }
     for episode in episodes.iter().filter(|_| in_full || !is_summed_up) {
         page.add(Part::Head(heading(run, episode)));
-        page.add(Part::Lines(sentences(watch, episode)));
+        page.add(Part::Lines(sentences(run, watch, episode)));
         if !episode.effects.is_empty() {
             page.add(Part::Table(events(episode)));
             page.add(Part::Lines(vec![LEGEND.into()]));

@@ -221,8 +221,6 @@ pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Ma
                     tbody {
                         @for (edge, latency) in steps {
                             @let cpu = judgement.step(workload_name, edge, cpu_metric).and_then(|step| step.ratio.tax);
-                            // One verdict stands on a difference, whatever it is shown by.
-                            @let decides = judgement.step(workload_name, edge, Metric::headline(workload)).unwrap_or(latency);
                             tr {
                                 td { (edge.name) }
                                 td.left { (edge.to) " \u{2212} " (edge.from) }
@@ -233,7 +231,7 @@ pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Ma
                                     }
                                 }
                                 td { (or_unknown(cpu.map(|cpu| cpu.ns), signed_time)) }
-                                td.verdict { (verdict(run, decides)) }
+                                td.verdict { (verdict(run, latency)) }
                             }
                         }
                     }

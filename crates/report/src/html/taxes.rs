@@ -71,7 +71,7 @@ fn head(run: &Run, compares: bool) -> Markup {
             @if !compares { th { "max" } }
             @if compares { th { "tax on mean latency" } }
             th { "host CPU" br; "per I/O" }
-            @if compares { th.verdict { "verdict" } }
+            @if compares { th.verdict { "verdict on the mean" } }
         }
     }
 }
@@ -86,8 +86,8 @@ fn row(
     let (s, target) = (&cell.summary, cell.target.as_str());
     let by = |metric| judgement.comparison(&workload.name, target, metric);
     let comparison = by(Metric::LATENCY_MEAN);
-    // One verdict stands on a difference, whatever it is shown by.
-    let decides = by(Metric::headline(workload)).or(comparison);
+    // That of the interval beside it.
+    let decides = comparison.or_else(|| by(Metric::headline(workload)));
     let time = |value: Option<f64>| or_unknown(value, human::time);
     html! {
         tr {

@@ -45,7 +45,7 @@ pub(super) fn sections(run: &Run) -> Markup {
         @for (number, episode) in (1..).zip(in_plan(run, &all)) {
             section id=(format!("v{number}")) {
                 h2 { (heading(run, episode)) }
-                @for sentence in sentences(watch, episode) { p { (sentence) } }
+                @for sentence in sentences(run, watch, episode) { p { (sentence) } }
                 @if !episode.verdicts.is_empty() {
                     ul { @for judged in &episode.verdicts { li { (verdict(judged)) } } }
                 }

@@ -119,7 +119,7 @@ fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<Stri
     let which = if known == open.len() { String::new() } else { format!(" {known} of them") };
     let way = match needed {
         Some(needed) if least < KNOWN_NOISE => format!(
-            "perhaps {}{each} would decide{which}: {} tell little of the noise",
+            "perhaps {}{each} would decide{which}, by a rough estimate from {}",
             counted(needed, "round"),
             counted(least, "round")
         ),

@@ -10,8 +10,6 @@ use iotax_model::{Run, RunState};
 
 /// Looks on the way to the last one cost rounds: so many percent of those that a single test needs.
 const LOOKS_COST: u32 = 125;
-/// The most rounds of a plan.
-const MOST_ROUNDS: u32 = 1000;
 
 /// `20 min would decide 6 of them: iotax resume 1 --time 20m`. `needed` has the total rounds for each open comparison, absent if unknown or
 /// beyond the most.
@@ -28,7 +26,9 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
         return "what it needs could not be measured".into();
     }
     let rounds = standing.map_or(run.plan.repeat, Standing::rounds);
-    let known: Vec<u32> = needed.iter().flatten().copied().collect();
+    let most = run.plan.most_of_a_run();
+    let known: Vec<u32> =
+        needed.iter().flatten().copied().filter(|needed| with_looks(*needed) <= most).collect();
     let Some(total) = rounds_for_most(&known) else {
         return if rounds < FIRST_LOOK {
             let (time, words) = time(run, FIRST_LOOK + 1);
@@ -36,7 +36,7 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
             format!("{} is too few for an interval; {words} give one: {command}", rounds_of(rounds))
         } else {
             format!(
-                "{MOST_ROUNDS} rounds would not decide: the difference is too close to the margin of {}",
+                "{most} rounds, the most of a run, would not decide: the difference is too close to the margin of {}",
                 run.plan.margin
             )
         };
@@ -54,27 +54,32 @@ pub(crate) fn next_step(run: &Run, judgement: &Judgement, needed: &[Option<u32>]
         let command = run.command("resume", &format!("--max-time {time}"));
         return format!("about {words} more would decide {which}: {command}");
     }
+    if run.plan.curve().is_some() {
+        let (_, words) = time(run, total.saturating_sub(rounds).max(1));
+        let command = run.command("resume", &format!("--repeat {total}"));
+        return format!("about {words} more would decide {which}: {command}");
+    }
     let (time, words) = time(run, with_looks(total));
     format!("a new run of {words} would decide {which}: {}", run.command("resume", &format!("--time {time}")))
 }
 
 /// The rounds of a run that adds them and decides what a single test of so many does.
 fn with_looks(rounds: u32) -> u32 {
-    (rounds * LOOKS_COST).div_ceil(100).clamp(FIRST_LOOK + 2, MOST_ROUNDS)
+    (rounds.saturating_mul(LOOKS_COST)).div_ceil(100).max(FIRST_LOOK + 2)
 }
 
-/// `3 min more of run 1, set up as it was: iotax resume 1 --repeat 12`; absent if it has so many rounds.
+/// `more rounds of run 1 take 3 min: iotax resume 1 --repeat 12`; absent if it has so many rounds.
 pub(super) fn more_rounds(more: &More, rounds: u32) -> Option<String> {
     let (label, command) = (&more.label, &more.command);
     if more.is_anew {
         let (time, words) = time_of(more.round, with_looks(rounds));
         return Some(format!(
-            "{words} for a new run in place of {label}, set up as it was: {command} --time {time}"
+            "a new run in place of {label}, of its plan, takes {words}: {command} --time {time}"
         ));
     }
     let missing = rounds.checked_sub(more.rounds).filter(|missing| *missing > 0)?;
     let (_, words) = time_of(more.round, missing);
-    Some(format!("{words} more of {label}, set up as it was: {command} --repeat {rounds}"))
+    Some(format!("more rounds of {label} take {words}: {command} --repeat {rounds}"))
 }
 
 fn rounds_of(rounds: u32) -> String {

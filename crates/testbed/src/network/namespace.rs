@@ -1,15 +1,18 @@
 //! Creates network namespaces and interfaces, recorded in the undo log.
 
 use std::io;
+use std::path::Path;
 
 use crate::build_error::BuildError;
-use crate::netns::{IP, Namespace, NetnsInterface};
+use crate::netns::{IP, NameDirectory, Namespace, NetnsInterface};
 use crate::undo::{Effect, UndoLog};
 
 impl Namespace {
     /// Creates a namespace with an active loopback interface.
     pub(super) fn make(name: String, undo_log: &mut UndoLog) -> Result<Self, BuildError> {
-        let made = Self { name };
+        let missing =
+            NameDirectory::missing().map_err(BuildError::file(Path::new("/proc/self/mountinfo")))?;
+        let made = Self { name, made: missing };
         let path = made.path();
         let is_there = path.try_exists().map_err(BuildError::file(&path))?;
         if is_there {

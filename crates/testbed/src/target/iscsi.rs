@@ -72,7 +72,8 @@ impl Build for IscsiSpec {
         let password = password(&secret, at.undo_log)?;
         let lun = Lun {
             port: free_port().map_err(BuildError::file(&socket))?,
-            target: format!("iqn.2026-11.iotax:{marker}"),
+            // Names of files may have letters that such a name may not.
+            target: format!("iqn.2026-11.iotax:{}", at.builder.tag),
             secret: secret.to_string_lossy().into_owned(),
         };
         let stored = below.node.stored().map(|(path, _)| path.to_owned());

@@ -31,7 +31,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, short)]
     udp: bool,
     /// Length of the measurement, in seconds or with a unit [default: 10]
-    #[arg(long, short, value_name = "TIME", value_parser = seconds, conflicts_with = "bytes")]
+    #[arg(long, short, alias = "runtime", value_name = "TIME", value_parser = seconds, conflicts_with = "bytes")]
     time: Option<Nanos>,
     /// End after this many bytes in each direction instead of after a time, but within an hour
     #[arg(long, short = 'n', value_name = "SIZE")]
