@@ -26,7 +26,7 @@ use crate::runner::{self, RemoteOptions};
 /// Flags of `iotax doctor`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// What to check: a path, device, libvirt domain, XML file of one or ssh://user@host:port/path; without a path there, the
+    /// Storage or machine to check: a path, device, libvirt domain, XML file of one or ssh://user@host:port/path; without a path there, the
     /// whole machine [default: this machine]
     target: Option<String>,
     /// Exit with code 1 if there is a finding at least this sure: fault, cost or depends
