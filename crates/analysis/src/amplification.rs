@@ -78,7 +78,7 @@ impl IoAmplification {
             }
             found.push(level);
         }
-        (found.len() > 1).then(|| Self { levels: found })
+        (found.len() > 1).then_some(Self { levels: found })
     }
 }
 

@@ -209,7 +209,10 @@ fn print_run(id: i64, run: &Result<RunSummary, StoreError>, width: usize) {
             let name = visible::line(&words.chain(fleet).collect::<Vec<_>>().join(" ")).to_string();
             let is_below = BEFORE.0 + name.chars().count() > width;
             let beside = if is_below { "" } else { &name };
-            print_line!("{}", format!("{id:>5}  {started:<20}  {state:<11}  {measured:>9}  {beside}").trim_end());
+            print_line!(
+                "{}",
+                format!("{id:>5}  {started:<20}  {state:<11}  {measured:>9}  {beside}").trim_end()
+            );
             if is_below {
                 print_below(&name, width);
             }
