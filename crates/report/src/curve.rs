@@ -104,4 +104,12 @@ pub(super) fn with_interval(located: &Located) -> String {
 }
 
 /// Below the tables of rates.
-pub(super) const LEGEND: &str = "Response times count from when each I/O was due. kept: the share of the I/Os due in a window that completed in it (a random schedule makes a few more or fewer due than the rate says). -: less than 98% did, or the rate is far above what it can do.";
+pub(super) fn legend(has_kept: bool) -> String {
+    let kept = if has_kept { KEPT } else { "" };
+    format!(
+        "Response times count from when each I/O was due.{kept} -: less than 98% of the I/Os due completed in time, or the rate is far above what it can do."
+    )
+}
+
+/// The column of that name.
+const KEPT: &str = " kept: the share of the I/Os due in a window that completed in it (a random schedule makes a few more or fewer due than the rate says).";

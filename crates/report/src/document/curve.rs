@@ -1,7 +1,7 @@
 //! Latency against offered load: a table for each work.
 
 use super::{Field, Grid, Page, Part, figure};
-use crate::curve::{LEGEND, heading, sentences};
+use crate::curve::{heading, legend, sentences};
 use crate::figure::{UNKNOWN, or_unknown};
 use crate::plot::{Line, plot};
 use iotax_analysis::Judgement;
@@ -20,7 +20,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, curves: &Cu
         page.add(Part::Plot(drawn));
     }
     page.add(Part::Table(if alone { in_full(&curves.targets[0].points) } else { side_by_side(curves) }));
-    page.add(Part::Lines(vec![LEGEND.into()]));
+    page.add(Part::Lines(vec![legend(alone)]));
 }
 
 /// The letter of a target, if there are several.

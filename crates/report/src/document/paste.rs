@@ -47,6 +47,9 @@ fn machine(run: &Run) -> String {
         e.hypervisor.as_ref().map(|below| format!("under {below}")),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
+    if run.source.is_some() && facts.is_empty() {
+        return "Imported; the machine is not known.".into();
+    }
     let has_guest = run.plan.targets.iter().any(|target| target.guest().is_some());
     let qemu = e.qemu.as_ref().filter(|_| has_guest);
     let accel = e.accel.as_ref().map(|accel| format!(" ({accel})")).unwrap_or_default();

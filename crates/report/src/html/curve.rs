@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
 use super::{colours, taxes};
-use crate::curve::{LEGEND, heading, sentences};
+use crate::curve::{heading, legend, sentences};
 use iotax_analysis::Judgement;
 use iotax_analysis::curve::{Curve, Curves, Located, Point};
 use iotax_model::Run;
@@ -32,7 +32,7 @@ fn section(run: &Run, judgement: &Judgement, curves: &Curves<'_>, number: usize)
                 (chart(run, curves, "mean", |point| point.response.mean()).figure(here))
                 (chart(run, curves, "p99", |point| point.response_quantile(0.99)).figure(here))
             }
-            p.note { (LEGEND) }
+            p.note { (legend(false)) }
             details {
                 summary { "All figures at these rates" }
                 (taxes::table(run, judgement, &workloads, &format!("All of {}", curves.work.name)))
