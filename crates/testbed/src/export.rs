@@ -16,12 +16,6 @@ use crate::stack::mount::{self, Mount};
 
 /// QEMU's storage daemon.
 pub(crate) const DAEMON: Program = Program { name: "qemu-storage-daemon", package: "qemu-utils" };
-/// QEMU's NBD server.
-pub(crate) const QEMU_NBD: Program = Program { name: "qemu-nbd", package: "qemu-utils" };
-/// An NBD server with plugins and filters.
-pub(crate) const NBDKIT: Program = Program { name: "nbdkit", package: "nbdkit" };
-/// An iSCSI target in user space.
-pub(crate) const TGTD: Program = Program { name: "tgtd", package: "tgt" };
 /// Unmounts what a user without rights has mounted.
 const FUSERMOUNT: Program = Program { name: "fusermount3", package: "fuse3" };
 

@@ -2,16 +2,20 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
 
 use iotax_model::target::{Discard, Format, FuseSpec, Layer, LayerKind};
 use iotax_model::wire::Identity;
-use rustix::fs::Access;
+use rustix::fs::{Access, OFlags};
+use serde_json::json;
 
 use super::Built;
-use super::export::{self, Export, ExportType, ExportedImage};
+use super::export::{self, Export, ExportedImage, Shows};
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
+use super::node::BlockNode;
 use super::raw::RawFile;
 use crate::build_error::BuildError;
 use crate::export::FuseExport;
@@ -48,7 +52,7 @@ impl Build for FuseSpec {
         let file = at.target.file().cloned().unwrap_or_default();
         let path_shown = mount.point.clone();
         let is_read_only = below.node.is_read_only();
-        let export = Export { marker, drive, file, way: ExportType::Fuse(mount), node: below.node };
+        let export = Export { marker, drive, file, form: Box::new(mount), node: below.node };
         let held = export.start_for(at)?;
         let found = held.metadata().map_err(BuildError::file(&path_shown))?;
         let (device, inode, size) = (found.dev(), found.ino(), below.size.unwrap_or(at.size()));
@@ -68,6 +72,29 @@ impl Build for FuseSpec {
     fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
         let detail = format!("cache={} aio={}", self.cache, self.aio);
         vec![Layer::new(LayerKind::Export, "FUSE export", detail)]
+    }
+}
+
+impl Shows for FuseExport {
+    fn point(&self) -> &Path {
+        &self.point
+    }
+
+    fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError> {
+        let form = json!({ "type": "fuse", "mountpoint": self.point.to_string_lossy() });
+        export.by_storage_daemon(node, &form, &[])
+    }
+
+    fn flags(&self) -> OFlags {
+        OFlags::empty()
+    }
+
+    fn is_there(&self) -> io::Result<bool> {
+        Ok(self.mount()?.is_some())
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        self.unmount()
     }
 }
 

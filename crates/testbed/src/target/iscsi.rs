@@ -2,20 +2,21 @@
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use iotax_model::target::{Aio, CacheMode, Discard, FileSpec, IscsiSpec, Layer, LayerKind};
 use rustix::rand::{GetRandomFlags, getrandom};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ExportedImage;
-use super::export::{Export, ExportType};
+use super::export::{Export, Shows};
 use super::ground::{Ground, NodeGround};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
-use super::node::{BlockNode, NodeBase};
+use super::node::{BlockNode, ClientNode, NodeBase};
 use crate::build_error::BuildError;
-use crate::export::{DAEMON, TGTD};
+use crate::export::DAEMON;
 use crate::guest::disk::Drive;
 use crate::program::{Program, ProgramError};
 use crate::refusal::Refusal;
@@ -23,6 +24,8 @@ use crate::undo::{Effect, UndoLog};
 
 /// Sets environment and directory of another program.
 const ENV: Program = Program { name: "env", package: "coreutils" };
+/// An iSCSI target in user space.
+const TGTD: Program = Program { name: "tgtd", package: "tgt" };
 /// Tells a running tgtd what to serve.
 const TGTADM: Program = Program { name: "tgtadm", package: "tgt" };
 /// The name by which the initiator identifies itself.
@@ -30,24 +33,27 @@ const USER: &str = "iotax";
 /// The daemon's name for its secret.
 const SECRET: &str = "chap0";
 
-/// A disk of an iSCSI target on loopback.
-#[derive(Debug, Clone)]
-pub(super) struct Lun {
+/// A target of iSCSI's at a port of loopback, which serves nothing yet.
+#[derive(Debug)]
+struct Tgtd {
+    /// The socket by which it is told what to serve.
+    control: PathBuf,
     port: u16,
-    /// The target's name (IQN).
-    target: String,
-    /// A file with the secret.
-    secret: String,
 }
 
-impl Lun {
-    /// QEMU's node for it, and the secret that it needs.
-    pub(super) fn node(&self) -> (Value, Value) {
-        let node = json!({
-            "driver": "iscsi", "transport": "tcp", "portal": format!("{}:{}", Ipv4Addr::LOCALHOST, self.port),
-            "target": self.target, "lun": 1, "user": USER, "password-secret": SECRET,
-        });
-        (node, json!({ "qom-type": "secret", "id": SECRET, "file": self.secret }))
+impl Shows for Tgtd {
+    fn point(&self) -> &Path {
+        &self.control
+    }
+
+    fn command(&self, export: &Export, _: &BlockNode) -> Result<Command, BuildError> {
+        let mut command = Command::new(TGTD.path()?);
+        let name = Path::new(self.control.file_name().unwrap_or_default());
+        command.stdout(Stdio::null()).env("TGT_IPC_SOCKET", name.with_extension(""));
+        // It writes no such file in the foreground, but its command line has the marker.
+        command.args(["--foreground", "--control-port=0", "--pid-file", &export.marker]);
+        command.arg("--iscsi").arg(format!("portal={}:{}", Ipv4Addr::LOCALHOST, self.port));
+        Ok(command)
     }
 }
 
@@ -70,22 +76,29 @@ impl Build for IscsiSpec {
             at.undo_log.record(Effect::File { path, identity: None })?;
         }
         let password = password(&secret, at.undo_log)?;
-        let lun = Lun {
-            port: free_port().map_err(BuildError::file(&socket))?,
-            // Names of files may have letters that such a name may not.
-            target: format!("iqn.2026-11.iotax:{}", at.builder.tag),
-            secret: secret.to_string_lossy().into_owned(),
-        };
+        let port = free_port().map_err(BuildError::file(&socket))?;
+        // Names of files may have letters that such a name may not.
+        let target = format!("iqn.2026-11.iotax:{}", at.builder.tag);
         let stored = below.node.stored().map(|(path, _)| path.to_owned());
         let Some(file) = stored else {
             return Err(Refusal::input("iscsi: tgtd serves a file, and there is none").into());
         };
         // tgtd opens it past the page cache; the rest is for layers above.
         let drive = Drive { cache: CacheMode::None, aio: Aio::Native, discard: Discard::Unmap };
-        let way = ExportType::Iscsi { control: control.clone(), port: lun.port };
-        Export { marker, drive, file: FileSpec::default(), way, node: below.node }.start_for(at)?;
-        serve(&socket, &lun.target, &password, &file, at.undo_log)?;
-        let node = BlockNode::on(NodeBase::Iscsi { lun, control });
+        let form = Box::new(Tgtd { control: control.clone(), port });
+        Export { marker, drive, file: FileSpec::default(), form, node: below.node }.start_for(at)?;
+        serve(&socket, &target, &password, &file, at.undo_log)?;
+        let node = json!({
+            "driver": "iscsi", "transport": "tcp", "portal": format!("{}:{port}", Ipv4Addr::LOCALHOST),
+            "target": target, "lun": 1, "user": USER, "password-secret": SECRET,
+        });
+        let client = ClientNode {
+            node,
+            secret: Some(json!({ "qom-type": "secret", "id": SECRET, "file": secret.to_string_lossy() })),
+            directory: control.parent().map(Path::to_owned),
+            read_only: false,
+        };
+        let node = BlockNode::on(NodeBase::Client(Box::new(client)));
         Ok(Ground::Node(Box::new(NodeGround { node, ..below })))
     }
 

@@ -103,8 +103,8 @@ impl LayerSite<'_> {
         let name = format!("{}.{extension}", self.name::<L>());
         let beside = match &node.base {
             NodeBase::Image { path, part: None, read_only: false, .. } => path.parent(),
-            NodeBase::Nbd { socket, .. } | NodeBase::Iscsi { control: socket, .. } => socket.parent(),
-            NodeBase::Image { .. } | NodeBase::NbdExport { .. } => None,
+            NodeBase::Client(client) => client.directory.as_deref(),
+            NodeBase::Image { .. } => None,
         };
         if let Some(directory) = beside {
             return Ok(directory.join(name));

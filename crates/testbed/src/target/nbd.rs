@@ -1,20 +1,87 @@
 //! Images served by NBD.
 
-use iotax_model::target::{Discard, Format, Layer, LayerKind, NbdServer, NbdSpec};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use super::export::{self, Export, ExportType, ExportedImage};
+use iotax_model::target::{Discard, Format, Layer, LayerKind, NbdAddress, NbdServer, NbdSpec};
+use iotax_model::units::Nanos;
+use serde_json::json;
+
+use super::export::{self, Export, ExportedImage, Shows};
 use super::ground::{Ground, NodeGround};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
-use super::node::{BlockNode, NodeBase};
+use super::node::{self, BlockNode, ClientNode, NodeBase};
 use crate::build_error::BuildError;
+use crate::export::DAEMON;
 use crate::guest::disk::Drive;
+use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
+/// QEMU's NBD server.
+const QEMU_NBD: Program = Program { name: "qemu-nbd", package: "qemu-utils" };
+/// An NBD server with plugins and filters.
+const NBDKIT: Program = Program { name: "nbdkit", package: "nbdkit" };
+
+/// An NBD export at a socket.
+#[derive(Debug)]
+struct NbdSocket {
+    socket: PathBuf,
+    server: NbdServer,
+    /// nbdkit: a pause before each request.
+    delay: Option<Nanos>,
+}
+
+impl Shows for NbdSocket {
+    fn point(&self) -> &Path {
+        &self.socket
+    }
+
+    fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError> {
+        // Its directory is the server's.
+        let name = self.socket.file_name().unwrap_or_default();
+        if self.server == NbdServer::StorageDaemon {
+            let address = json!({ "addr": { "type": "unix", "path": name.to_string_lossy() } });
+            let form = json!({ "type": "nbd", "name": export.marker });
+            return export.by_storage_daemon(node, &form, &["--nbd-server".to_owned(), address.to_string()]);
+        }
+        let Some((path, format)) = node.stored() else {
+            return Err(
+                Refusal::input(format!("nbd: {} serves a file, and there is none", self.server)).into()
+            );
+        };
+        let mut command = Command::new(program(self.server).path()?);
+        command.stdout(Stdio::null());
+        if self.server == NbdServer::Nbdkit {
+            command.args(["--foreground", "--exportname", &export.marker, "--unix"]).arg(name);
+            let delay = self.delay.map(|Nanos(ns)| ns / 1_000_000);
+            command.args(delay.map(|_| "--filter=delay")).arg("file").arg(path);
+            command.args(delay.iter().flat_map(|ms| [format!("rdelay={ms}ms"), format!("wdelay={ms}ms")]));
+        } else {
+            let Drive { cache, aio, .. } = export.drive;
+            command.args(["--persistent", "--shared=0", "--discard=unmap"]);
+            command.args([format!("--cache={cache}"), format!("--aio={aio}")]);
+            command.args(["--export-name", &export.marker, "--format", format.word()]);
+            // It wants an absolute path.
+            command.arg("--socket").arg(Path::new("/proc/self/cwd").join(name)).arg(path);
+        }
+        Ok(command)
+    }
+}
+
+/// The program of an NBD server.
+const fn program(server: NbdServer) -> Program {
+    match server {
+        NbdServer::StorageDaemon => DAEMON,
+        NbdServer::QemuNbd => QEMU_NBD,
+        NbdServer::Nbdkit => NBDKIT,
+    }
+}
+
 impl Build for NbdSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
-        let server = export::server_program(self.server);
+        let server = program(self.server);
         server.find().map_err(|error| Refusal::environment(error.to_string()))?;
         export::check_snapshot(at, "nbd")?;
         if self.server == NbdServer::QemuNbd
@@ -41,12 +108,20 @@ impl Build for NbdSpec {
             at.undo_log.record(Effect::File { path, identity: None })?;
         }
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
-        let way = ExportType::Nbd { socket: socket.clone(), server: self.server, delay: self.delay };
+        let form = Box::new(NbdSocket { socket: socket.clone(), server: self.server, delay: self.delay });
         let file = at.target.file().cloned().unwrap_or_default();
         let (size, claim, identity) = (below.size, below.claim, below.identity);
-        let export = Export { marker: marker.clone(), drive, file, way, node: below.node };
+        let export = Export { marker: marker.clone(), drive, file, form, node: below.node };
         export.start_for(at)?;
-        let node = BlockNode::on(NodeBase::Nbd { socket, export: marker });
+        // An address takes 107 bytes.
+        let name = socket.file_name().map(PathBuf::from).unwrap_or_default();
+        let client = ClientNode {
+            node: node::client(&NbdAddress::Unix(name), &marker),
+            secret: None,
+            directory: socket.parent().map(Path::to_owned),
+            read_only: false,
+        };
+        let node = BlockNode::on(NodeBase::Client(Box::new(client)));
         Ok(Ground::Node(Box::new(NodeGround { node, size, claim, identity })))
     }
 

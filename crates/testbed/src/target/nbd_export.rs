@@ -10,7 +10,7 @@ use super::ExportedImage;
 use super::ground::{Ground, NodeGround};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
-use super::node::{self, BlockNode, NodeBase};
+use super::node::{self, BlockNode, ClientNode, NodeBase};
 use super::preflight::{check_found, check_length, check_nothing_beside};
 use crate::build_error::BuildError;
 use crate::device::Permission;
@@ -51,8 +51,9 @@ impl Build for NbdExportSpec {
         if !read_only {
             check_empty(self, size, permission)?;
         }
-        let Self { server, export } = self.clone();
-        let node = BlockNode::on(NodeBase::NbdExport { server, export, read_only });
+        let node = node::client(&self.server, &self.export);
+        let client = ClientNode { node, secret: None, directory: None, read_only };
+        let node = BlockNode::on(NodeBase::Client(Box::new(client)));
         Ok(Ground::Node(Box::new(NodeGround { node, size: Some(size), claim: None, identity: None })))
     }
 

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use iotax_model::target::{FileSpec, FilterSpec, FilterType, Format, NbdAddress};
 use serde_json::{Value, json};
 
-use super::iscsi::Lun;
 use crate::build_error::BuildError;
 use crate::guest::disk::{Drive, GuestDisk};
 use crate::guest::image::{self, DevicePart, KEY, SECRET};
@@ -25,12 +24,20 @@ pub(super) struct BlockNode {
 pub(super) enum NodeBase {
     /// An image, which may be raw, in a file or a part of a device.
     Image { path: PathBuf, format: Format, part: Option<DevicePart>, read_only: bool },
-    /// The export of an NBD server of iotax's at a socket.
-    Nbd { socket: PathBuf, export: String },
-    /// The export of somebody's NBD server.
-    NbdExport { server: NbdAddress, export: String, read_only: bool },
-    /// A disk of a target of iotax's, which has this socket for its control.
-    Iscsi { lun: Lun, control: PathBuf },
+    /// What a server has, of iotax's or of somebody's.
+    Client(Box<ClientNode>),
+}
+
+/// A client of QEMU's for what a server has.
+#[derive(Debug, Clone)]
+pub(super) struct ClientNode {
+    /// Its driver and the address of the server.
+    pub(super) node: Value,
+    /// `--object` of a secret that it needs.
+    pub(super) secret: Option<Value>,
+    /// The directory of the server's own socket, from where its address may be relative.
+    pub(super) directory: Option<PathBuf>,
+    pub(super) read_only: bool,
 }
 
 /// QEMU's client of an NBD server.
@@ -44,14 +51,6 @@ pub(super) fn client(address: &NbdAddress, export: &str) -> Value {
 
 /// The number of that error.
 const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
-
-/// A client's node as a drive has it.
-fn of_client(mut node: Value, name: &str, drive: Drive) -> Value {
-    node["node-name"] = json!(name);
-    node["discard"] = json!(drive.discard.word());
-    node["cache"] = json!({ "direct": drive.cache.direct(), "no-flush": drive.cache.no_flush() });
-    node
-}
 
 /// The arguments by which a daemon opens a node.
 #[derive(Debug)]
@@ -77,16 +76,16 @@ impl BlockNode {
     pub(super) fn stored(&self) -> Option<(&Path, Format)> {
         match &self.base {
             NodeBase::Image { path, format, .. } => Some((path, *format)),
-            NodeBase::Nbd { .. } | NodeBase::NbdExport { .. } | NodeBase::Iscsi { .. } => None,
+            NodeBase::Client(_) => None,
         }
     }
 
     /// Returns whether it is only read.
     pub(super) const fn is_read_only(&self) -> bool {
-        matches!(
-            self.base,
-            NodeBase::Image { read_only: true, .. } | NodeBase::NbdExport { read_only: true, .. }
-        )
+        match &self.base {
+            NodeBase::Image { read_only, .. } => *read_only,
+            NodeBase::Client(client) => client.read_only,
+        }
     }
 
     /// The arguments for a node of this name.
@@ -116,20 +115,14 @@ impl BlockNode {
                 }
                 node
             }
-            NodeBase::Nbd { socket, export } => {
-                // Its directory is the daemon's: an address takes 107 bytes.
-                let name_of_socket = socket.file_name().map(PathBuf::from).unwrap_or_default();
-                of_client(client(&NbdAddress::Unix(name_of_socket), export), name, drive)
-            }
-            NodeBase::NbdExport { server, export, read_only } => {
-                let mut node = of_client(client(server, export), name, drive);
-                node["read-only"] = json!(read_only);
+            NodeBase::Client(client) => {
+                objects.extend(client.secret.clone());
+                let mut node = client.node.clone();
+                node["node-name"] = json!(name);
+                node["read-only"] = json!(client.read_only);
+                node["discard"] = json!(drive.discard.word());
+                node["cache"] = json!({ "direct": drive.cache.direct(), "no-flush": drive.cache.no_flush() });
                 node
-            }
-            NodeBase::Iscsi { lun, .. } => {
-                let (node, secret) = lun.node();
-                objects.push(secret);
-                of_client(node, name, drive)
             }
         };
         for (number, filter) in self.filters.iter().enumerate() {

@@ -1,19 +1,74 @@
 //! Images shown as virtio block devices by QEMU's storage daemon.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use iotax_model::target::{Discard, Format, Layer, LayerKind, VirtioSpec};
 use iotax_model::wire::Identity;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use serde_json::json;
 
 use super::Built;
-use super::export::{self, Export, ExportType, ExportedImage};
+use super::export::{self, Export, ExportedImage, Shows, by_descriptor};
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
+use super::node::BlockNode;
 use crate::build_error::BuildError;
 use crate::guest::disk::Drive;
 use crate::refusal::Refusal;
 use crate::undo::Effect;
+
+/// The daemon's name for a thread of the export's own.
+const IOTHREAD: &str = "iothread0";
+
+/// A virtio block device at a socket.
+#[derive(Debug)]
+struct VhostUser {
+    socket: PathBuf,
+    /// Its queues.
+    queues: u16,
+    /// True if a thread of its own serves them.
+    iothread: bool,
+}
+
+impl Shows for VhostUser {
+    fn point(&self) -> &Path {
+        &self.socket
+    }
+
+    fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError> {
+        // The socket takes the place of the daemon's standard output.
+        let mut form = json!({
+            "type": "vhost-user-blk", "num-queues": self.queues, "addr": { "type": "fd", "str": "1" },
+        });
+        let mut first = Vec::new();
+        if self.iothread {
+            form["iothread"] = json!(IOTHREAD);
+            first.extend(["--object".to_owned(), format!("iothread,id={IOTHREAD}")]);
+        }
+        let mut command = export.by_storage_daemon(node, &form, &first)?;
+        command.stdout(bound(&self.socket).map_err(BuildError::file(&self.socket))?);
+        Ok(command)
+    }
+
+    fn in_main_loop(&self) -> bool {
+        !self.iothread
+    }
+}
+
+/// The socket of an export, at which nobody listens yet and which only its owner may use.
+fn bound(path: &Path) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let (_directory, name) = by_descriptor(path)?;
+    bind(&socket, &SocketAddrUnix::new(&name)?)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(socket)
+}
 
 impl Build for VirtioSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
@@ -32,11 +87,11 @@ impl Build for VirtioSpec {
         // One is for flushes.
         let queues = self.queues.unwrap_or(u16::try_from(at.builder.workers + 1).unwrap_or(u16::MAX));
         let iothread = self.has_iothread(at.builder.has_operations);
-        let way = ExportType::Virtio { socket: socket.clone(), queues, iothread };
+        let form = Box::new(VhostUser { socket: socket.clone(), queues, iothread });
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let file = at.target.file().cloned().unwrap_or_default();
         let writable = !below.node.is_read_only();
-        let shown = Export { marker, drive, file, way, node: below.node }.start_for(at)?;
+        let shown = Export { marker, drive, file, form, node: below.node }.start_for(at)?;
         let found = shown.metadata().map_err(BuildError::file(&socket))?;
         let identity = Some(Identity::File { device: found.dev(), inode: found.ino() });
         let built = Built::at(socket, Format::Raw, below.size.unwrap_or(at.size()));
