@@ -1,4 +1,4 @@
-//! Files in an overlay, as containers have them.
+//! Files in an overlay and in memory, as containers have them.
 
 use iotax_testkit::skip;
 
@@ -48,4 +48,31 @@ fn a_rung_of_a_ladder_is_one_by_name_and_a_killed_one_is_cleaned_and_resumed() {
     let resumed = lab.json(&["resume", "2", "--yes", "--json", "-"]);
     assert_eq!(resumed["run"]["state"], "complete", "{}", resumed["run"]);
     lab.assert_nothing_left();
+}
+
+#[test]
+fn a_file_in_memory_is_measured_and_a_killed_one_is_cleaned() {
+    if !rustix::process::geteuid().is_root() {
+        skip!("only root mounts a tmpfs");
+    }
+    let lab = Lab::new();
+    let path =
+        plan(&lab, &[("memory", "tmpfs > raw file"), ("overlay", "tmpfs > overlay > raw file")], MIXED);
+    let json = lab.json(&["run", &path, "--yes", "--json", "-"]);
+    assert_valid(&json);
+    assert!(layers(&json, "memory").ends_with(&["tmpfs", "memory.raw"]), "{}", json["targets"]);
+    for measurement in json["measurements"].as_array().expect("measurements") {
+        assert!(measurement["write"]["iops"].as_f64() > Some(0.0), "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    lab.assert_nothing_left();
+    let mut killed = start_until(lab.iotax().args(["run", &path, "--yes"]), "cell 2/");
+    killed.kill().expect("killed");
+    killed.wait().expect("it ended");
+    let clean = lab.run(&["clean"]);
+    assert!(clean.status.success(), "{}{}", text(&clean.stdout), text(&clean.stderr));
+    lab.assert_nothing_left();
+    let large = lab.run(&["bench", "tmpfs > raw file", "--size", "100t", "--yes"]);
+    let said = text(&large.stderr);
+    assert!(!large.status.success() && said.contains("more than half of the"), "{said}");
 }

@@ -28,7 +28,7 @@ pub use layers::{
     FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IscsiSpec, LayerInterface,
     LayerSpec, LayerType, LocalPath, LoopSpec, LvKind, LvmSpec, MachineType, NbdAddress, NbdExportSpec,
     NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, OverlaySpec, PathSpec,
-    PlannedLayer, Preallocation, Snapshot, Subformat, VirtioSpec,
+    PlannedLayer, Preallocation, Snapshot, Subformat, TmpfsSpec, VirtioSpec,
 };
 pub use part::Part;
 pub use remote::Remote;

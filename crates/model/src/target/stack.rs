@@ -433,6 +433,7 @@ mod tests {
                 LvmSpec { vg: Some(format!("vg{vg}")), kind, snapshot: false }.into()
             }),
             (path(), file()).prop_map(|(dir, file)| FileSpec { dir: Some(dir), ..file }.into()),
+            file().prop_map(|file| Stack::from(TmpfsSpec {}).with(file)),
             (path(), any::<bool>(), file()).prop_map(|(dir, volatile, file)| {
                 Stack::from(OverlaySpec { dir: Some(dir), volatile }).with(file)
             }),

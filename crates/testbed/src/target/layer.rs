@@ -48,6 +48,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Device(spec) => Some(spec),
         PlannedLayer::Lvm(spec) => Some(spec),
         PlannedLayer::Filesystem(spec) => Some(spec),
+        PlannedLayer::Tmpfs(spec) => Some(spec),
         PlannedLayer::Overlay(spec) => Some(spec),
         PlannedLayer::File(spec) => Some(spec),
         PlannedLayer::Image(spec) => Some(spec),

@@ -29,6 +29,7 @@ mod overlay;
 pub mod preflight;
 pub mod raw;
 mod sizes;
+mod tmpfs;
 pub mod virtio;
 
 use std::fs::File;

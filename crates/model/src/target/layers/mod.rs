@@ -19,6 +19,7 @@ mod network;
 mod overlay;
 mod path;
 mod segments;
+mod tmpfs;
 mod virtio;
 
 use std::path::{Path, PathBuf};
@@ -48,6 +49,7 @@ pub use overlay::OverlaySpec;
 pub use path::PathSpec;
 pub(super) use segments::Segments;
 use segments::{keys, word};
+pub use tmpfs::TmpfsSpec;
 pub use virtio::VirtioSpec;
 
 /// An interface that a layer offers to the one above it.
@@ -306,6 +308,8 @@ layers! {
     device: Device(DeviceSpec),
     /// A new logical volume.
     lvm: Lvm(LvmSpec),
+    /// A filesystem in memory.
+    tmpfs: Tmpfs(TmpfsSpec),
     /// A new filesystem on the device or volume.
     filesystem: Filesystem(FilesystemSpec),
     /// An overlayfs on that filesystem or in a directory, as containers have it.

@@ -1,0 +1,45 @@
+//! A filesystem in memory, as containers have it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+
+/// A tmpfs in which the target's file is created: mounted for the run, as large as the workloads need, in memory alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TmpfsSpec {}
+
+impl LayerType for TmpfsSpec {
+    fn key(&self) -> &'static str {
+        "tmpfs"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::Nothing]
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::Directory
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        Err("tmpfs mounts one".into())
+    }
+
+    /// None: it is another place than every disk.
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec!["tmpfs".into()]
+    }
+}
+
+impl FromLine for TmpfsSpec {
+    fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "tmpfs" && below.layer.is_none() && below.place.is_none()).then(|| segments.take().spec([]))
+    }
+}
