@@ -284,12 +284,18 @@ fn an_image_takes_its_space_and_its_files_as_it_is_told() {
         ("chain", "WORK > qcow2 file + 2 external snapshots data_file=true > virtio"),
         ("vhdx", "WORK > vhdx file subformat=fixed > virtio"),
         ("vpc", "WORK > vpc file subformat=fixed > fuse"),
+        ("flat", "WORK > vmdk file subformat=monolithicFlat > virtio"),
+        ("extents", "WORK > vmdk file subformat=twoGbMaxExtentSparse > virtio"),
+        ("flat-extents", "WORK > vmdk file subformat=twoGbMaxExtentFlat > virtio"),
     ];
     let json = lab.json(&["run", &plan(&lab, &stacks, MIXED), "--yes", "--json", "-"]);
-    assert_mixed(&json, 8);
+    assert_mixed(&json, 14);
     lab.assert_nothing_left();
     for (line, words) in [
-        ("WORK > vmdk file subformat=fixed > virtio", "subformat needs format"),
+        (
+            "WORK > vmdk file subformat=fixed > virtio",
+            "subformat = \"fixed\" is none of vmdk's; accepted: dynamic",
+        ),
         ("WORK > raw file data_file=true > virtio", "data_file needs format"),
     ] {
         let refused = lab.run(&["run", &plan(&lab, &[("t", line)], MIXED), "--yes"]);

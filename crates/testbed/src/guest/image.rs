@@ -95,7 +95,8 @@ pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> 
         // Otherwise its length is rounded to whole cylinders.
         Format::Vpc => format!("force_size=on,subformat={}", file.subformat.unwrap_or(Subformat::Dynamic)),
         Format::Vhdx => format!("subformat={}", file.subformat.unwrap_or(Subformat::Dynamic)),
-        Format::Vmdk | Format::Vdi | Format::Parallels => String::new(),
+        Format::Vmdk => format!("subformat={}", file.subformat.unwrap_or(Subformat::MonolithicSparse)),
+        Format::Vdi | Format::Parallels => String::new(),
         // Guessing the key of what is random anyway need not take long.
         Format::Luks => format!("key-secret={SECRET},iter-time=10"),
     };
@@ -126,8 +127,29 @@ pub fn create_overlay(
 }
 
 /// The file beside a new image that holds its data.
-pub(crate) fn data_file(path: &Path) -> PathBuf {
+fn data_file(path: &Path) -> PathBuf {
     path.with_extension("data")
+}
+
+/// Bytes of a file of a VMDK image in several.
+const EXTENT: u64 = 2 << 30;
+
+/// The files that a new image of `size` bytes consists of besides its own, as qemu-img names them.
+pub(crate) fn companions(path: &Path, file: &FileSpec, size: Bytes) -> Vec<PathBuf> {
+    let named = |more: &str| {
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        name.push(more);
+        path.with_file_name(name).with_added_extension("vmdk")
+    };
+    let extents =
+        |kind: char| (1..=size.0.div_ceil(EXTENT).max(1)).map(|n| named(&format!("-{kind}{n:03}"))).collect();
+    match file.subformat {
+        _ if file.data_file => vec![data_file(path)],
+        Some(Subformat::MonolithicFlat) => vec![named("-flat")],
+        Some(Subformat::TwoGbMaxExtentSparse) => extents('s'),
+        Some(Subformat::TwoGbMaxExtentFlat) => extents('f'),
+        Some(Subformat::Dynamic | Subformat::Fixed | Subformat::MonolithicSparse) | None => Vec::new(),
+    }
 }
 
 /// A path within an option: a comma in it is written twice.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use iotax_model::target::{FileSpec, Format, ImageSpec, Snapshot, TargetSpec};
 use iotax_model::threads;
+use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use super::node::{BlockNode, NodeArguments};
 use crate::build_error::BuildError;
 use crate::export::{DAEMON, StorageDaemon};
 use crate::guest::disk::Drive;
+use crate::guest::image;
 use crate::guest::operation::{OperationFiles, Operator};
 use crate::guest::qmp::{self, Qmp};
 use crate::interrupt::Interrupt;
@@ -233,6 +235,16 @@ impl ExportedImage {
     fn beside(&self, extension: &str) -> Option<PathBuf> {
         let (path, _) = self.export.as_ref()?.node.stored()?;
         Some(path.with_extension(extension))
+    }
+
+    /// The files that the image consists of besides its own, of `size` bytes.
+    pub(super) fn companions(&self, size: Bytes) -> Vec<PathBuf> {
+        let Some((export, (path, format))) = self.export.as_ref().zip(self.stored.as_ref()) else {
+            return Vec::new();
+        };
+        let is_new = export.node.over.is_none() && *format == export.file.format;
+        let all = if is_new { image::companions(path, &export.file, size) } else { Vec::new() };
+        all.into_iter().filter(|path| path.exists()).collect()
     }
 
     /// Returns whether a snapshot is taken before each measurement.

@@ -13,13 +13,13 @@ use crate::undo::{Effect, UndoEntry, UndoLog};
 /// Creates an image in iotax's folder.
 pub fn build(path: &Path, size: Bytes, file: &FileSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
     let entry = undo_log.record(Effect::File { path: path.to_owned(), identity: None })?;
-    let data_file = file.data_file.then(|| image::data_file(path));
-    if let Some(path) = data_file.clone() {
+    let companions = image::companions(path, file, size);
+    for path in companions.clone() {
         undo_log.record(Effect::File { path, identity: None })?;
     }
     image::create(path, file, size, undo_log.lock())?;
     Ok(Built {
-        data_file,
+        companions,
         writable: true,
         entry: Some(entry),
         snapshot: file.snapshot,

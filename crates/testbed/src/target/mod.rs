@@ -56,8 +56,8 @@ pub struct Built {
     pub offset: Bytes,
     /// Its format.
     pub format: Format,
-    /// qcow2: the file beside it that holds its data.
-    pub data_file: Option<PathBuf>,
+    /// The files beside it that an image consists of too.
+    pub companions: Vec<PathBuf>,
     /// Length of the area as the workload sees it.
     pub size: Bytes,
     /// True if iotax created it or may overwrite it.
@@ -89,7 +89,7 @@ impl Built {
             path,
             offset: Bytes(0),
             format,
-            data_file: None,
+            companions: Vec::new(),
             size,
             writable: false,
             shared: false,
@@ -118,7 +118,8 @@ impl Built {
     #[must_use]
     pub fn cached(&self) -> Vec<PathBuf> {
         let image = self.exported.iter().filter_map(|image| image.stored.clone()).map(|(path, _)| path);
-        let image = image.chain(self.data_file.clone());
+        let of_export = self.exported.iter().flat_map(|image| image.companions(self.size));
+        let image = image.chain(of_export).chain(self.companions.clone());
         // A virtio device's socket has no pages.
         let shown = Some(self.path.clone()).filter(|path| path.is_file() || self.exported.is_none());
         image.chain(shown).collect()

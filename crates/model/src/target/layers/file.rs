@@ -59,12 +59,33 @@ words! {
 }
 
 words! {
-    /// The way in which an image of vhdx or vpc takes its space.
+    /// The way in which an image takes its space, under QEMU's names.
     Subformat, "subformat" {
-        /// As it is written.
+        /// vhdx, vpc: as it is written.
         Dynamic = "dynamic",
-        /// All of it at once.
+        /// vhdx, vpc: all of it at once.
         Fixed = "fixed",
+        /// vmdk: one file that grows.
+        MonolithicSparse = "monolithicSparse",
+        /// vmdk: a descriptor, and one file with the bytes.
+        MonolithicFlat = "monolithicFlat",
+        /// vmdk: a descriptor, and a file that grows for every 2 GiB.
+        TwoGbMaxExtentSparse = "twoGbMaxExtentSparse",
+        /// vmdk: a descriptor, and a file with the bytes for every 2 GiB.
+        TwoGbMaxExtentFlat = "twoGbMaxExtentFlat",
+    }
+}
+
+impl Subformat {
+    /// Returns whether an image of this format can have it.
+    const fn is_of(self, format: Format) -> bool {
+        match self {
+            Self::Dynamic | Self::Fixed => matches!(format, Format::Vhdx | Format::Vpc),
+            Self::MonolithicSparse
+            | Self::MonolithicFlat
+            | Self::TwoGbMaxExtentSparse
+            | Self::TwoGbMaxExtentFlat => matches!(format, Format::Vmdk),
+        }
     }
 }
 
@@ -91,7 +112,7 @@ pub struct FileSpec {
     /// qcow2: keep the guest's bytes in another file beside the image, which has only the tables.
     #[serde(skip_serializing_if = "is_false")]
     pub data_file: bool,
-    /// vhdx and vpc: take the space as it is written or at once [default: dynamic]
+    /// vhdx and vpc: dynamic or fixed; vmdk: monolithicSparse, monolithicFlat, twoGbMaxExtentSparse or twoGbMaxExtentFlat [default: the first]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subformat: Option<Subformat>,
     /// qcow2: size of the cache for L2 tables [default: QEMU's]
@@ -172,8 +193,12 @@ impl LayerType for FileSpec {
                 return Err(format!("{key} needs format = \"qcow2\""));
             }
         }
-        if self.subformat.is_some() && !matches!(self.format, Format::Vhdx | Format::Vpc) {
-            return Err("subformat needs format = \"vhdx\" or \"vpc\"".into());
+        if let Some(subformat) = self.subformat.filter(|subformat| !subformat.is_of(self.format)) {
+            return Err(format!(
+                "subformat = \"{subformat}\" is none of {}'s; accepted: dynamic and fixed for vhdx and vpc, monolithicSparse, monolithicFlat, \
+                 twoGbMaxExtentSparse and twoGbMaxExtentFlat for vmdk",
+                self.format
+            ));
         }
         if self.data_file && self.snapshot == Some(Snapshot::Internal) {
             return Err("data_file = true: QEMU takes no internal snapshot of such an image; use snapshot = \"external\"".into());
