@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::rmdir;
+use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, rmdir, statx};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,14 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::ProcessLock;
 use crate::program::Program;
-use crate::stack::mount;
 
 /// Creates namespaces and interfaces.
 pub(crate) const IP: Program = Program { name: "ip", package: "iproute2" };
 /// passt(1), which may outlive a run in its namespace.
 pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
 /// The directory of namespace names, as used by ip(8).
-const NAMES: &str = "/run/netns";
+pub(crate) const NAMES: &str = "/run/netns";
 /// The prefix of iotax's namespaces.
 const OURS: &str = "iotax-";
 /// The path of a process's own program.
@@ -49,10 +48,15 @@ pub enum NameDirectory {
 impl NameDirectory {
     /// What a first namespace would make now; `None` if all is there.
     pub(crate) fn missing() -> io::Result<Option<Self>> {
-        let is_there = Path::new(NAMES).try_exists()?;
-        let table = mount::table(Path::new("/proc/self"))?;
-        let is_mounted = table.iter().any(|mount| mount.point == Path::new(NAMES));
-        Ok((!is_mounted).then_some(if is_there { Self::Mounted } else { Self::Made }))
+        match statx(CWD, NAMES, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()) {
+            Err(Errno::NOENT) => Ok(Some(Self::Made)),
+            Err(errno) => Err(errno.into()),
+            // Where the kernel does not tell (before 5.8) it is left.
+            Ok(found) if !found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) => Ok(None),
+            Ok(found) => {
+                Ok((!found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)).then_some(Self::Mounted))
+            }
+        }
     }
 
     /// Takes it away, unless somebody has a namespace there by now.

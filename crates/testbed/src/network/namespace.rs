@@ -4,14 +4,13 @@ use std::io;
 use std::path::Path;
 
 use crate::build_error::BuildError;
-use crate::netns::{IP, NameDirectory, Namespace, NetnsInterface};
+use crate::netns::{IP, NAMES, NameDirectory, Namespace, NetnsInterface};
 use crate::undo::{Effect, UndoLog};
 
 impl Namespace {
     /// Creates a namespace with an active loopback interface.
     pub(super) fn make(name: String, undo_log: &mut UndoLog) -> Result<Self, BuildError> {
-        let missing =
-            NameDirectory::missing().map_err(BuildError::file(Path::new("/proc/self/mountinfo")))?;
+        let missing = NameDirectory::missing().map_err(BuildError::file(Path::new(NAMES)))?;
         let made = Self { name, made: missing };
         let path = made.path();
         let is_there = path.try_exists().map_err(BuildError::file(&path))?;
