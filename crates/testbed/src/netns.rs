@@ -30,7 +30,7 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 pub struct Namespace {
     /// Its name for ip(8).
     pub name: String,
-    /// What ip(8) makes for its names with the first namespace of a machine, and leaves.
+    /// The directory that ip(8) makes for its names with the first namespace of a machine, and leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<NameDirectory>,
 }
@@ -46,7 +46,7 @@ pub enum NameDirectory {
 }
 
 impl NameDirectory {
-    /// What a first namespace would make now; `None` if all is there.
+    /// The part that a first namespace would make now; `None` if all is there.
     pub(crate) fn missing() -> io::Result<Option<Self>> {
         match statx(CWD, NAMES, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()) {
             Err(Errno::NOENT) => Ok(Some(Self::Made)),

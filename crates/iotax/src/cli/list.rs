@@ -191,7 +191,7 @@ fn state(run: &RunSummary) -> String {
 /// The columns before a run's name, and before what stands below it.
 const BEFORE: (usize, usize) = (53, 7);
 
-/// What belongs to the run above.
+/// Prints what belongs to the run above.
 fn print_below(text: &str, width: usize) {
     let text = visible::line(text).to_string();
     for line in wrap::lines(&text, width.saturating_sub(BEFORE.1)) {

@@ -1,4 +1,4 @@
-//! What a layer adds to a target, by which targets are told apart.
+//! Parts of targets, one or more from each layer, by which targets are told apart.
 
 use std::collections::BTreeMap;
 

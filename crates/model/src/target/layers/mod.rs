@@ -160,7 +160,7 @@ pub trait LayerType {
     /// apart in full, so that a new key does not compile until somebody has judged it.
     fn confine(&self, area: &dyn Area) -> Result<(), String>;
 
-    /// What it adds to the layers below it.
+    /// The parts that it adds to the layers below it.
     fn parts(&self) -> Vec<Part>;
 
     /// The bytes that the layer below has to offer so that this one offers `above`. The workloads' `files` lie beside the area, on the
