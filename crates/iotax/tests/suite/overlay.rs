@@ -56,8 +56,8 @@ fn a_file_in_memory_is_measured_and_a_killed_one_is_cleaned() {
         skip!("only root mounts a tmpfs");
     }
     let lab = Lab::new();
-    let path =
-        plan(&lab, &[("memory", "tmpfs > raw file"), ("overlay", "tmpfs > overlay > raw file")], MIXED);
+    let stacks = [("memory", "tmpfs > raw file"), ("overlay", "tmpfs > overlay > raw file")];
+    let path = plan(&lab, &stacks, &format!("{MIXED}direct = false\n"));
     let json = lab.json(&["run", &path, "--yes", "--json", "-"]);
     assert_valid(&json);
     assert!(layers(&json, "memory").ends_with(&["tmpfs", "memory.raw"]), "{}", json["targets"]);
@@ -72,7 +72,13 @@ fn a_file_in_memory_is_measured_and_a_killed_one_is_cleaned() {
     let clean = lab.run(&["clean"]);
     assert!(clean.status.success(), "{}{}", text(&clean.stdout), text(&clean.stderr));
     lab.assert_nothing_left();
-    let large = lab.run(&["bench", "tmpfs > raw file", "--size", "100t", "--yes"]);
-    let said = text(&large.stderr);
-    assert!(!large.status.success() && said.contains("more than half of the"), "{said}");
+    for (more, words) in [
+        (&["--size=16m"][..], "use direct = false"),
+        (&["--size=100t", "--direct=false"], "more than half of the"),
+    ] {
+        let refused = lab.run(&[&["bench", "tmpfs > raw file", "--yes"], more].concat());
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(words), "{said}");
+    }
+    lab.assert_nothing_left();
 }

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 
-use iotax_model::target::TmpfsSpec;
+use iotax_model::target::{LayerInterface, TmpfsSpec};
 use iotax_model::units::{Bytes, human};
 use rustix::mount::{MountFlags, mount};
 
@@ -27,7 +27,15 @@ impl Build for TmpfsSpec {
         if !rustix::process::geteuid().is_root() {
             return Err(Refusal::environment("tmpfs: only root may mount it; run iotax as root"));
         }
-        check_created(at.plan, &at.plan.work_on(at.target))?;
+        let work = at.plan.work_on(at.target);
+        check_created(at.plan, &work)?;
+        let is_opened_here = at.target.stack.offers() == LayerInterface::RawFile;
+        if let Some(workload) = work.iter().find(|workload| is_opened_here && workload.direct) {
+            return Err(Refusal::input(format!(
+                "tmpfs: it keeps files in memory, where nothing is past the page cache, and {:?} is direct; use direct = false (--direct=false)",
+                workload.name
+            )));
+        }
         let space = at.plan.space();
         let needed = size_on(at.above, space).0.saturating_add(space.files.0);
         // Half of what is free stays free, as for a tmpfs of mount(8) that names no size.
