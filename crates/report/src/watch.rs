@@ -299,13 +299,13 @@ pub(super) fn sentences(run: &Run, watch: &WatchSpec, episode: &Episode<'_>) -> 
 /// A window that ended long before its time has this share of it at most.
 const CUT_SHORT: f64 = 0.9;
 
-/// `Interrupted: 9.02 s of 1 min were watched.`; absent for a window that went to its end, or that the load itself ended.
+/// `Ended early: 9.02 s of 1m were watched.`; absent for a window that went to its end, or that says itself why it ended.
 fn cut_short(run: &Run, episode: &Episode<'_>) -> Option<String> {
     let m = episode.measurement;
     let planned = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?.runtime;
     let watched = m.outcome.duration_ns as f64;
     (m.outcome.stop.is_none() && watched < CUT_SHORT * planned.0 as f64)
-        .then(|| format!("Interrupted: {} of {planned} were watched.", human::time(watched)))
+        .then(|| format!("Ended early: {} of {planned} were watched.", human::time(watched)))
 }
 
 /// `HUNG: an I/O had been in flight for 2.98 s at the end, and did not return`.

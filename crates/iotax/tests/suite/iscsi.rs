@@ -88,12 +88,8 @@ fn killed_at_any_moment_the_target_can_be_cleaned() {
     for moment in ["creating files", "filled virtio", "cell 2/"] {
         let lab = Lab::new();
         let path = plan(&lab, &lines(), "[[workload]]\nrw = 'randrw'\n");
-        let mut child = start_until(lab.iotax().args(["run", &path, "--yes"]), moment);
-        child.kill().expect("killed");
-        child.wait().expect("it ended");
-        let clean = lab.run(&["clean"]);
-        assert!(clean.status.success(), "{moment}: {}{}", text(&clean.stdout), text(&clean.stderr));
-        lab.assert_nothing_left();
+        let child = start_until(lab.iotax().args(["run", &path, "--yes"]), moment);
+        lab.kill_and_clean(child, moment);
     }
 }
 
@@ -128,12 +124,13 @@ fn what_cannot_be_served_is_refused_with_the_remedy() {
         return;
     }
     let lab = Lab::new();
-    for (line, words) in [
-        ("WORK > qcow2 file > iscsi > virtio", "iscsi needs a raw file, and file is a disk image"),
-        ("WORK > raw file > iscsi", "add virtio = {} or fuse = {}"),
-        ("WORK > raw file > iscsi aio=native > virtio", "aio"),
+    for (name, line, words) in [
+        ("t", "WORK > qcow2 file > iscsi > virtio", "iscsi needs a raw file, and file is a disk image"),
+        ("t", "WORK > raw file > iscsi", "add virtio = {} or fuse = {}"),
+        ("t", "WORK > raw file > iscsi aio=native > virtio", "aio"),
+        ("a,b", "WORK > raw file > iscsi > virtio", "tgtd takes no comma in a name"),
     ] {
-        let path = plan(&lab, &[("t", line)], "[[workload]]\nrw = 'randread'\n");
+        let path = plan(&lab, &[(name, line)], "[[workload]]\nrw = 'randread'\n");
         let refused = lab.run(&["run", &path, "--yes"]);
         let said = text(&refused.stderr);
         assert!(!refused.status.success() && said.contains(words), "{line}: {said}");

@@ -87,6 +87,18 @@ impl Lab {
         command
     }
 
+    /// Kills a run, and asserts that `iotax clean` undoes what it says it will, and leaves nothing.
+    pub(crate) fn kill_and_clean(&self, mut child: Child, moment: &str) {
+        child.kill().expect("killed");
+        child.wait().expect("it ended");
+        let dry = self.run(&["clean", "--dry-run"]);
+        let left = text(&dry.stdout).lines().filter(|line| line.starts_with("would undo")).count();
+        let clean = self.run(&["clean"]);
+        assert!(clean.status.success(), "{moment}: {}{}", text(&clean.stdout), text(&clean.stderr));
+        assert_eq!(text(&clean.stdout).lines().filter(|line| line.starts_with("undone")).count(), left);
+        self.assert_nothing_left();
+    }
+
     /// The binary under test, which finds this script in place of a program.
     pub(crate) fn iotax_with(&self, program: &str, script: &str) -> Command {
         let bin = self.path("bin");

@@ -66,12 +66,8 @@ fn a_file_in_memory_is_measured_and_a_killed_one_is_cleaned() {
         assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
     }
     lab.assert_nothing_left();
-    let mut killed = start_until(lab.iotax().args(["run", &path, "--yes"]), "cell 2/");
-    killed.kill().expect("killed");
-    killed.wait().expect("it ended");
-    let clean = lab.run(&["clean"]);
-    assert!(clean.status.success(), "{}{}", text(&clean.stdout), text(&clean.stderr));
-    lab.assert_nothing_left();
+    let child = start_until(lab.iotax().args(["run", &path, "--yes"]), "cell 2/");
+    lab.kill_and_clean(child, "cell 2/");
     for (more, words) in [
         (&["--size=16m"][..], "use direct = false"),
         (&["--size=100t", "--direct=false"], "more than half of the"),

@@ -185,12 +185,8 @@ fn killed_at_any_moment_it_can_be_cleaned() {
             ("nbd-fuse", "WORK > qcow2 file > nbd server=qemu-nbd > fuse"),
         ];
         let path = plan(&lab, &stacks, "[[workload]]\nrw = 'randrw'\n");
-        let mut child = start_until(lab.iotax().args(["run", &path, "--yes"]), moment);
-        child.kill().expect("killed");
-        child.wait().expect("it ended");
-        let clean = lab.run(&["clean"]);
-        assert!(clean.status.success(), "{moment}: {}{}", text(&clean.stdout), text(&clean.stderr));
-        lab.assert_nothing_left();
+        let child = start_until(lab.iotax().args(["run", &path, "--yes"]), moment);
+        lab.kill_and_clean(child, moment);
     }
 }
 
@@ -203,12 +199,8 @@ fn killed_during_an_operation_it_can_be_cleaned() {
         let event = format!("{operation}@1s");
         let load = ["--size=64m", "--rate-iops=200", "--runtime=4s", "--ramp-time=0", "--yes"];
         let arguments = [&["watch", &target, "--event", &event], &load[..]].concat();
-        let mut child = start_until(lab.iotax().args(&arguments), &format!("{operation} begins"));
-        child.kill().expect("killed");
-        child.wait().expect("it ended");
-        let clean = lab.run(&["clean"]);
-        assert!(clean.status.success(), "{operation}: {}{}", text(&clean.stdout), text(&clean.stderr));
-        lab.assert_nothing_left();
+        let child = start_until(lab.iotax().args(&arguments), &format!("{operation} begins"));
+        lab.kill_and_clean(child, &format!("{operation} begins"));
     }
 }
 

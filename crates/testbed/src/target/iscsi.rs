@@ -58,7 +58,12 @@ impl Shows for Tgtd {
 }
 
 impl Build for IscsiSpec {
-    fn check(&self, _: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+    fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
+        // The file has the target's name, and a comma would end it for tgtd.
+        if at.target.name.contains(',') {
+            let name = &at.target.name;
+            return Err(Refusal::input(format!("iscsi: target {name:?}: tgtd takes no comma in a name")));
+        }
         for program in [TGTD, TGTADM] {
             program.find().map_err(|error| Refusal::environment(error.to_string()))?;
         }
@@ -150,11 +155,8 @@ fn serve(
 ) -> Result<(), BuildError> {
     let (directory, name) =
         (socket.parent().unwrap_or(Path::new("/")), socket.file_name().unwrap_or_default());
-    // Its directory is tgtd's: a comma in a path would end it.
+    // Its directory is tgtd's, whatever letters that has.
     let file = file.strip_prefix(directory).unwrap_or(file).to_string_lossy();
-    if file.contains(',') {
-        return Err(Refusal::input(format!("iscsi: {file}: tgtd takes no comma in a name")).into());
-    }
     for arguments in [
         &["--op=new", "--mode=target", "--tid=1", "--targetname", target][..],
         &["--op=new", "--mode=logicalunit", "--tid=1", "--lun=1", "--bstype=aio", "--backing-store", &file],

@@ -28,18 +28,6 @@ fn measured(lab: &Lab) -> u64 {
     lab.json(&["list", "--json"])[0]["measured"].as_u64().expect("a count")
 }
 
-/// Kills the run, and asserts that `iotax clean` undoes what it says it will, and leaves nothing.
-fn kill_and_clean(lab: &Lab, mut child: Child, moment: &str) {
-    signal(&child, rustix::process::Signal::KILL);
-    child.wait().expect("it ended");
-    let dry = lab.run(&["clean", "--dry-run"]);
-    let left = text(&dry.stdout).lines().filter(|line| line.starts_with("would undo")).count();
-    let clean = lab.run(&["clean"]);
-    assert!(clean.status.success(), "{moment}: {}", text(&clean.stdout));
-    assert_eq!(text(&clean.stdout).lines().filter(|line| line.starts_with("undone")).count(), left);
-    lab.assert_nothing_left();
-}
-
 /// Asserts that the store is sound and the run can be brought to its end.
 fn resume(lab: &Lab, moment: &str) {
     let resume = lab.run(&["resume", "1", "--yes", "--json", "out.json"]);
@@ -54,7 +42,7 @@ fn killed_at_any_moment_it_can_be_cleaned() {
     for moment in ["measuring the engine", "creating files", "booting guests", "filled vm-qcow2", "cell 2/"] {
         let lab = Lab::new();
         let child = start_ladder(&lab, moment);
-        kill_and_clean(&lab, child, moment);
+        lab.kill_and_clean(child, moment);
     }
 }
 
@@ -65,7 +53,7 @@ fn killed_at_any_moment_it_can_be_resumed() {
     for (moment, at_least) in moments.into_iter().take(if thorough() { 2 } else { 1 }) {
         let lab = Lab::new();
         let child = start_ladder(&lab, moment);
-        kill_and_clean(&lab, child, moment);
+        lab.kill_and_clean(child, moment);
         assert!(measured(&lab) >= at_least, "what was measured is kept");
         resume(&lab, moment);
     }
@@ -76,7 +64,7 @@ fn killed_at_any_moment_it_can_be_resumed() {
         let lab = Lab::new();
         let child = start_ladder(&lab, "measuring the engine");
         std::thread::sleep(delay);
-        kill_and_clean(&lab, child, &format!("{delay:?}"));
+        lab.kill_and_clean(child, &format!("{delay:?}"));
         resume(&lab, &format!("{delay:?}"));
     }
 }
@@ -108,7 +96,7 @@ fn what_outlives_a_killed_run_has_ended_before_anything_is_undone() {
             assert_eq!(child.try_wait().expect("waited for"), None, "{program} was never started");
             std::thread::sleep(Duration::from_millis(5));
         }
-        kill_and_clean(&lab, child, program);
+        lab.kill_and_clean(child, program);
         assert!(lab.path("over").exists(), "{program} was waited for");
     }
 }
