@@ -1,7 +1,7 @@
 //! Job files of any text are read or refused; what is refused is said with its reason, what is read can be carried out.
 #![no_main]
 
-use iotax_model::jobs::{
+use iotax_interop::jobs::{
     Included, Jobs, JobsError, MachineKeywords, Surroundings, is_job_file, read, vdbench,
 };
 use libfuzzer_sys::fuzz_target;

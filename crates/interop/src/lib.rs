@@ -5,6 +5,7 @@ pub mod export;
 pub mod fio;
 pub mod import;
 pub mod iozone;
+pub mod jobs;
 pub mod parquet;
 pub mod prometheus;
 mod unfit;

@@ -6,7 +6,6 @@
 pub mod exit;
 pub mod guest_abi;
 pub mod histogram;
-pub mod jobs;
 pub mod net;
 pub mod number;
 pub mod plan;

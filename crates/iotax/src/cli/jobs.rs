@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use iotax_interop::jobs::{self, Included, Jobs, MachineKeywords, Surroundings, vdbench};
 use iotax_model::exit::Exit;
-use iotax_model::jobs::{self, Included, Jobs, MachineKeywords, Surroundings, vdbench};
 use iotax_model::plan::{Design, Plan};
 use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_model::units::Bytes;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use iotax_interop::jobs::vdbench;
 use iotax_model::exit::Exit;
-use iotax_model::jobs::vdbench;
 use iotax_model::plan::{self, FleetSpec, LeftOut, Plan, PlanAxis, PlanFile};
 use iotax_model::target::Accel;
 use iotax_model::units::human;

@@ -1,7 +1,7 @@
 use super::*;
-use crate::plan::{Design, Margin, Plan};
-use crate::target::{PathSpec, TargetSpec};
-use crate::units::{Bytes, Nanos};
+use iotax_model::plan::{Design, Margin, Plan};
+use iotax_model::target::{PathSpec, TargetSpec};
+use iotax_model::units::{Bytes, Nanos};
 use proptest::prelude::*;
 
 const MACHINE: MachineKeywords = MachineKeywords { pagesize: 4096, mb_memory: 8192, ncpus: 4 };

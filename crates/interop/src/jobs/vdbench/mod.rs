@@ -14,7 +14,7 @@ mod work;
 
 use self::lines::{Definition, VdbenchKey};
 use super::{FileLine, Jobs, JobsError, LineErrors};
-use crate::words::nearest;
+use iotax_model::words::nearest;
 
 /// Maximum number of workloads from one file.
 const MOST_IN_ALL: usize = 10_000;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use super::expression::evaluate;
 use super::suffix::suffix;
-use crate::units::{Bytes, Nanos};
+use iotax_model::units::{Bytes, Nanos};
 
 /// The text of a value.
 #[derive(Debug, Clone, Copy)]

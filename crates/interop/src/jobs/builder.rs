@@ -2,9 +2,9 @@
 
 use super::engines::{done_by, nearest, operation};
 use super::value::OptionValue;
-use crate::units::{Bytes, Nanos};
-use crate::words::WordError;
-use crate::workload::{
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::words::WordError;
+use iotax_model::workload::{
     ByDirection, Distribution, FileLayout, Memory, PrioritySplit, Rw, TextError, Tolerated, Verify,
     WorkloadKeys,
 };

@@ -5,8 +5,8 @@ use super::lines::{Definition, VdbenchKey};
 use super::storage::{OpenFlags, SeekRange, StorageDefinition, flags, range};
 use super::values::{Share, names, number, one, share, size};
 use super::{refuse_unknown, take};
-use crate::units::Bytes;
-use crate::workload::{Distribution, Rw, Stride, WorkloadKeys, Zone};
+use iotax_model::units::Bytes;
+use iotax_model::workload::{Distribution, Rw, Stride, WorkloadKeys, Zone};
 
 const KEYS: [&str; 13] = [
     "sd",
@@ -259,5 +259,5 @@ mod tests {
         }
     }
 
-    type LengthSplitKey = crate::workload::ByDirection<crate::workload::LengthSplit>;
+    type LengthSplitKey = iotax_model::workload::ByDirection<iotax_model::workload::LengthSplit>;
 }

@@ -6,9 +6,9 @@ use super::storage::{StorageDefinition, flags, threads};
 use super::values::{Share, list, names, one, size, time};
 use super::work::{TransferSizes, Work, chosen, lengths, percent, rate, seeks};
 use super::{MOST_IN_ALL, curve, refuse_unknown, take};
-use crate::plan::MOST as MOST_AT_ONCE;
-use crate::units::{Bytes, Nanos};
-use crate::workload::{DEFAULT_SIZE, RateProcess, Rw, Workload, WorkloadKeys};
+use iotax_model::plan::MOST as MOST_AT_ONCE;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{DEFAULT_SIZE, RateProcess, Rw, Workload, WorkloadKeys};
 
 const KEYS: [&str; 16] = [
     "wd",

@@ -29,9 +29,9 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::plan::CurveSpec;
-use crate::units::Bytes;
-use crate::workload::Workload;
+use iotax_model::plan::CurveSpec;
+use iotax_model::units::Bytes;
+use iotax_model::workload::Workload;
 
 /// Values of `$pagesize`, `$mb_memory` and `$ncpus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

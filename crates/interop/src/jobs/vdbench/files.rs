@@ -6,8 +6,8 @@ use super::storage::{OpenFlags, flags, threads};
 use super::values::{list, names, number, one, size};
 use super::work::percent;
 use super::{refuse_unknown, run, take};
-use crate::units::{Bytes, Nanos};
-use crate::workload::{Rw, Test, Workload, WorkloadKeys};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{Rw, Test, Workload, WorkloadKeys};
 
 const OF_STORAGE: [&str; 8] =
     ["anchor", "depth", "width", "files", "sizes", "openflags", "shared", "distribution"];

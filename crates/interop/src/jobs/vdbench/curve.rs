@@ -4,7 +4,7 @@ use super::super::LineErrors;
 use super::lines::{Definition, VdbenchKey};
 use super::take;
 use super::values::{list, number, one};
-use crate::plan::CurveSpec;
+use iotax_model::plan::CurveSpec;
 
 /// vdbench's percentages of the highest rate.
 const SHARES: [u32; 6] = [10, 50, 70, 80, 90, 100];

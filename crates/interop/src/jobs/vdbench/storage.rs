@@ -6,8 +6,8 @@ use super::super::{FileLine, LineErrors, MOST_JOBS};
 use super::lines::{Definition, VdbenchKey};
 use super::values::{number, one, size};
 use super::{refuse_unknown, take};
-use crate::units::Bytes;
-use crate::workload::{DEFAULT_SIZE, SyncMode};
+use iotax_model::units::Bytes;
+use iotax_model::workload::{DEFAULT_SIZE, SyncMode};
 
 const KEYS: [&str; 9] =
     ["lun", "size", "threads", "openflags", "range", "offset", "align", "hitarea", "count"];

@@ -9,8 +9,8 @@ use super::layout::{Notes, SectionJob};
 use super::options::{find, meant};
 use super::value::OptionValue;
 use super::{FileLine, LineErrors, engines};
-use crate::units::{Bytes, Nanos};
-use crate::workload::{
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{
     AccessHint, Distribution, FileLayout, IoEngine, Memory, Rw, Stride, Test, ToleratedErrors, Verify,
     WorkloadKeys,
 };

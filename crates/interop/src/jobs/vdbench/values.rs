@@ -1,7 +1,7 @@
 //! Values of keys: numbers, sizes, times and lists.
 
 use super::lines::VdbenchKey;
-use crate::units::{Bytes, Nanos};
+use iotax_model::units::{Bytes, Nanos};
 
 /// Maximum number of values in a list.
 const MOST: usize = 1000;

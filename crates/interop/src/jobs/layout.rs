@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::ini::OptionLine;
 use super::{FileLine, Jobs, LineErrors};
-use crate::plan::MOST as MOST_AT_ONCE;
-use crate::units::{Bytes, Nanos};
-use crate::workload::{FileLayout, Verify, Workload, WorkloadError};
+use iotax_model::plan::MOST as MOST_AT_ONCE;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{FileLayout, Verify, Workload, WorkloadError};
 
 /// Areas start at multiples of this, so that a file's position does not affect how its I/O aligns with the blocks below.
 const ALIGNMENT: u64 = 1 << 20;

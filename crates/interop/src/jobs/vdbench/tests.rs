@@ -1,9 +1,9 @@
 //! Parameter files and the resulting workloads.
 
 use super::*;
-use crate::target::{PathSpec, TargetSpec};
-use crate::units::{Bytes, Nanos};
-use crate::workload::{RateProcess, Rw, Workload};
+use iotax_model::target::{PathSpec, TargetSpec};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{RateProcess, Rw, Workload};
 use proptest::prelude::*;
 
 fn good(text: &str) -> Jobs {
@@ -415,9 +415,9 @@ fn a_curve_on_several_storages_is_one_of_all_together() {
         ("r", 0, Some(Bytes(3 << 30)), 12)
     );
     assert!(jobs.notes.iter().any(|note| note.contains("w-a, w-b, w-c are one area")), "{:?}", jobs.notes);
-    let plan = crate::plan::Plan {
-        design: crate::plan::Design::Curve(jobs.curve.expect("a curve")),
-        ..crate::plan::Plan::new(
+    let plan = iotax_model::plan::Plan {
+        design: iotax_model::plan::Design::Curve(jobs.curve.expect("a curve")),
+        ..iotax_model::plan::Plan::new(
             "curve".into(),
             vec![TargetSpec::new("t", PathSpec("/x".into()))],
             jobs.workloads,
@@ -435,7 +435,9 @@ fn operations_on_files_become_tests_of_files() {
     let all: Vec<_> = jobs
         .workloads
         .iter()
-        .map(|w| (w.name.as_str(), w.test.map(crate::workload::Test::word), w.nrfiles, w.nrdirs, w.numjobs))
+        .map(|w| {
+            (w.name.as_str(), w.test.map(iotax_model::workload::Test::word), w.nrfiles, w.nrdirs, w.numjobs)
+        })
         .collect();
     let of = |name, test| (name, Some(test), Some(400), Some(4), 4);
     assert_eq!(

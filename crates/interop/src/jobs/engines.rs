@@ -1,6 +1,6 @@
 //! fio's engines and the options of single ones: what is done, and what comes nearest to what is not.
 
-use crate::workload::{IoEngine, Test};
+use iotax_model::workload::{IoEngine, Test};
 
 const FILES: &str = "nearest is ioengine = filecreate, filestat or filedelete";
 const NETWORK: &str = "nearest is iotax net, which measures TCP, UDP and round trips";
