@@ -177,14 +177,16 @@ pub const ASSUMED: u64 = 200_000_000;
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
     pub(crate) name: String,
-    pub(crate) key: &'static str,
+    /// The key that is wrong, as a plan spells it.
+    pub key: &'static str,
     value: String,
     pub(crate) accepted: String,
 }
 
 impl WorkloadError {
     /// The reason, without the workload's name.
-    pub(crate) fn reason(&self) -> String {
+    #[must_use]
+    pub fn reason(&self) -> String {
         format!("{} = {}: {}", self.key, self.value, self.accepted)
     }
 }
