@@ -3,6 +3,7 @@
 //! Nothing here opens a file or starts a process, and [`threads`] alone reads a clock. Parsers take text and [`wire`] takes byte streams from the caller.
 //! Workload keys follow fio, guest keys follow QEMU.
 
+mod compiled;
 pub mod exit;
 pub mod guest_abi;
 pub mod histogram;

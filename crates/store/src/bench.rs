@@ -7,7 +7,7 @@ use iotax_analysis::trend::{PastRun, TrendQuestion, trends};
 use iotax_model::Run;
 use iotax_model::record::Environment;
 use iotax_testkit::postgres::{Options, Server};
-use iotax_testkit::require;
+use iotax_testkit::{require, runs};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tempfile::TempDir;
@@ -17,10 +17,6 @@ use crate::error::Fault;
 use crate::head::{Head, Measured};
 use crate::sealed::{HeadRow, MeasurementRow};
 use crate::{Filter, Location, Store, counter, new_uuid, run_figures};
-
-#[path = "../../interop/tests/results/synthetic.rs"]
-#[expect(dead_code, reason = "made for the results' tests")]
-mod synthetic;
 
 /// Runs in one transaction: a run that measures has one for each measurement.
 const AT_ONCE: u32 = 50;
@@ -57,7 +53,7 @@ fn insert(database: &mut dyn Database, head: &Head, rows: &[MeasurementRow]) -> 
 
 /// Adds runs of one ladder, each with a UUID of its own. Their measurements are packed once.
 fn grow(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
-    let (mut head, rows) = packed(synthetic::ladder(false))?;
+    let (mut head, rows) = packed(runs::ladder(false))?;
     assert_eq!(rows.len(), 60);
     for _ in 0..runs.div_ceil(AT_ONCE) {
         transact(database, Purpose::Write, &mut |database| {
@@ -80,9 +76,9 @@ fn grow_history(database: &mut dyn Database, runs: u32) -> Result<(), Fault> {
         let truths = TARGETS.map(|target| {
             let step = if target == "vm-lvm" && number >= runs / 2 { 1.05 } else { 1.0 };
             let noise = 1.0 + random.random_range(-0.01..0.01);
-            (target, synthetic::Truth { slowdown: step * noise, ..synthetic::HOST })
+            (target, runs::Truth { slowdown: step * noise, ..runs::HOST })
         });
-        let (mut head, rows) = packed(synthetic::run(&truths, &WORKLOADS, 5, false))?;
+        let (mut head, rows) = packed(runs::run(&truths, &WORKLOADS, 5, false))?;
         head.plan.control = Some("host-file".into());
         transact(database, Purpose::Write, &mut |database| {
             let id = insert(database, &head, &rows)?;

@@ -7,6 +7,7 @@
 
 pub mod nats;
 pub mod postgres;
+pub mod runs;
 pub mod tree;
 
 use std::fmt::Display;

@@ -15,7 +15,7 @@ use iotax_model::suite::{Suite, SuiteOptions};
 use iotax_report as report;
 use iotax_report::json;
 
-use crate::synthetic::{planned, target};
+use iotax_testkit::runs::{planned, target};
 
 /// A run of a suite on the host without measurements.
 fn run(suite: &str) -> Run {

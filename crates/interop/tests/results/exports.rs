@@ -11,7 +11,7 @@ use iotax_report::csv as sheets;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
-use crate::synthetic::{HOST, Truth, run};
+use iotax_testkit::runs::{HOST, Truth, run};
 
 /// Two runs, of which little is known of one measurement, and of which one has a target with a difficult name.
 fn runs() -> Vec<(Run, Judgement)> {
@@ -149,7 +149,7 @@ fn promtool_accepts_the_prometheus_text() {
         .spawn()
         .expect("promtool starts");
     let mut all = runs();
-    all.extend([crate::crossing::alone()].map(|run| {
+    all.extend([iotax_testkit::runs::network::alone()].map(|run| {
         let judgement = judge(&run);
         (run, judgement)
     }));

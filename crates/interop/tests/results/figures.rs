@@ -6,7 +6,7 @@ use iotax_interop::export::{Document, FORMATS};
 use iotax_model::Run;
 use iotax_report::{csv, document, html, json, markdown, terminal};
 
-use crate::synthetic::{HOST, Truth, run};
+use iotax_testkit::runs::{HOST, Truth, run};
 
 /// The length of the mean I/O: a figure that iotax does not have.
 static MEAN_LENGTH: Definition = Definition {

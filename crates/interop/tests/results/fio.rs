@@ -9,7 +9,7 @@ use iotax_model::record::{ErrorCount, ImportSource, ImportedMetrics, ProcessCoun
 use iotax_model::workload::Workload;
 use serde_json::Value;
 
-use crate::synthetic::{HOST, SECONDS, bench, run};
+use iotax_testkit::runs::{HOST, SECONDS, bench, run};
 
 fn json(run: &Run) -> Value {
     serde_json::from_str(&fio::json_plus(run).expect("has a form")).expect("JSON")

@@ -1,34 +1,10 @@
-//! The crate from outside: synthetic runs in, answers out.
+//! The crate from outside: synthetic runs in, the forms of other tools out.
 
-mod answer;
-mod browser;
 mod classics;
-mod clocks;
-mod compare;
-mod conclusions;
-mod crossing;
-mod curves;
-mod deciding;
-mod edges;
+mod dataset;
 mod exports;
-mod failing;
 mod figures;
 mod fio;
-mod flow;
-mod honesty;
-mod html;
-mod inside;
-mod json;
-mod judge;
-mod located;
-mod looks;
 mod network;
-mod observed;
-mod over_time;
-mod prices;
 mod suites;
-mod synthetic;
-mod terminal;
-mod trend;
 mod vdbench;
-mod ways;

@@ -9,7 +9,7 @@ use iotax_model::{Suite, Workload};
 use iotax_report::json::document;
 use iotax_report::{document, html, markdown, terminal};
 
-use crate::synthetic::{HOST, Truth, measurement, run};
+use iotax_testkit::runs::{HOST, Truth, measurement, run};
 
 /// A run of some tests of a suite on some targets, whose latency under a workload is a factor of what [`measurement`] makes up.
 fn suite_run(
@@ -100,7 +100,7 @@ fn block_sizes_show_what_an_io_costs_and_what_its_bytes_cost() {
 
 #[test]
 fn a_run_of_no_suite_has_no_tests() {
-    assert!(suite::tests(&crate::synthetic::ladder(false)).is_empty());
+    assert!(suite::tests(&iotax_testkit::runs::ladder(false)).is_empty());
     let mut unknown = sizes();
     unknown.plan.suite = Some("of a later version".into());
     assert!(suite::tests(&unknown).is_empty());

@@ -3,7 +3,7 @@
 use iotax_interop::vdbench;
 use iotax_model::record::{Tallies, Tally};
 
-use crate::synthetic::{SECONDS, bench};
+use iotax_testkit::runs::{SECONDS, bench};
 
 #[test]
 fn lines_have_vdbenchs_columns_and_the_average_leaves_the_first_out() {

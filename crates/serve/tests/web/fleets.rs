@@ -7,7 +7,7 @@ use iotax_store::Store;
 use serde_json::Value;
 
 use crate::server::{HOSTILE, Server, put_member};
-use crate::synthetic::{HOST, Truth, run};
+use iotax_testkit::runs::{HOST, Truth, run};
 
 /// Puts six members into a store, of which the last has a hostile name and a slow disk. Their runs.
 pub(crate) fn put(store: &mut Store, id: &str) -> Vec<i64> {

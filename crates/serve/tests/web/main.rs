@@ -10,7 +10,4 @@ mod pages;
 mod plans;
 mod security;
 mod server;
-#[path = "../../../interop/tests/results/synthetic.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod synthetic;
 mod trends;

@@ -13,7 +13,7 @@ use iotax_store::{Location, NewRun, Notes, Store};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::synthetic;
+use iotax_testkit::runs;
 
 /// Markup and more that a run's texts may hold.
 pub(crate) const HOSTILE: &str =
@@ -63,7 +63,7 @@ pub(crate) fn put_member(store: &mut Store, run: &Run, fleet: Option<&FleetMembe
 
 /// A run of the ladder on a machine.
 pub(crate) fn ladder(kernel: &str) -> Run {
-    let mut run = synthetic::ladder(false);
+    let mut run = runs::ladder(false);
     run.environment.hostname = Some("db7".into());
     run.environment.kernel = Some(kernel.into());
     run
@@ -79,7 +79,7 @@ impl Server {
         let server = Self::on(|store| {
             put(store, &ladder("6.18.5"));
             put(store, &ladder("6.19.0"));
-            put(store, &synthetic::bench());
+            put(store, &runs::bench());
             let mut hostile = ladder(HOSTILE);
             hostile.plan.name = HOSTILE.into();
             hostile.environment.hostname = Some(HOSTILE.into());

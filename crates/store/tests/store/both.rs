@@ -1,13 +1,13 @@
 //! The store keeps what it was given, and nothing else: the same in a file and in a database.
 
 use crate::place::{Place, both};
-use crate::synthetic::{self, ladder};
 use iotax_analysis::trend::RunFigures;
 use iotax_model::Run;
 use iotax_model::RunState;
 use iotax_model::record::{Environment, ErrorCount, FleetMember, FleetMode, Pressure};
 use iotax_model::{Warning, WarningKind};
 use iotax_store::{Filter, NewRun, Notes, Store, StoreError};
+use iotax_testkit::runs::{self, ladder};
 
 pub(crate) fn fill(store: &mut Store, run: &Run) -> i64 {
     let new = NewRun {
@@ -113,7 +113,7 @@ fn a_run_reads_back_as_it_was_written(place: &Place) {
 fn runs_are_listed_in_order(place: &Place) {
     let mut store = place.open();
     assert_eq!((store.runs().expect("empty").len(), store.latest().expect("empty")), (0, None));
-    let first = fill(&mut store, &synthetic::bench());
+    let first = fill(&mut store, &runs::bench());
     let second = fill(&mut store, &ladder(false));
     store.set_state(second, RunState::Interrupted).expect("known");
     store.set_repeat(second, 9).expect("known");
@@ -129,7 +129,7 @@ fn runs_are_listed_in_order(place: &Place) {
 
 fn a_run_is_running_as_long_as_a_process_has_it(place: &Place) {
     let mut store = place.open();
-    let mut run = synthetic::bench();
+    let mut run = runs::bench();
     run.state = RunState::Running;
     let (id, other) = (fill(&mut store, &run), fill(&mut store, &run));
     let states = || {
@@ -164,9 +164,9 @@ fn a_run_can_be_read_while_it_is_written(place: &Place) {
 
 fn a_target_is_replaced_and_a_measurement_is_not(place: &Place) {
     let mut store = place.open();
-    let run = synthetic::bench();
+    let run = runs::bench();
     let id = fill(&mut store, &run);
-    let rebuilt = synthetic::record("disk.img", true);
+    let rebuilt = runs::record("disk.img", true);
     store.put_target(id, &rebuilt).expect("replaced");
     assert!(store.put_measurement(id, &run.measurements[0]).is_err(), "the same cell and round twice");
     let warning = Warning {
@@ -190,16 +190,16 @@ fn an_unknown_run_names_the_known_ones(place: &Place) {
     let mut store = store.named(Some("there/a b.db".into()));
     let said = text(store.load(3).expect_err("none"));
     assert!(said.ends_with("see: iotax list --db 'there/a b.db'"), "{said}");
-    fill(&mut store, &synthetic::bench());
+    fill(&mut store, &runs::bench());
     assert!(text(store.load(3).expect_err("one")).contains("holds only run 1"));
-    fill(&mut store, &synthetic::bench());
+    fill(&mut store, &runs::bench());
     assert!(text(store.load(3).expect_err("two")).contains("holds runs 1 to 2"));
     let refused = [
         store.set_state(3, RunState::Failed).expect_err("unknown"),
         store.set_repeat(3, 2).expect_err("unknown"),
         store.set_environment(3, &Environment::default()).expect_err("unknown"),
-        store.put_target(3, &synthetic::record("a", false)).expect_err("unknown"),
-        store.put_measurement(3, &synthetic::bench().measurements[0]).expect_err("unknown"),
+        store.put_target(3, &runs::record("a", false)).expect_err("unknown"),
+        store.put_measurement(3, &runs::bench().measurements[0]).expect_err("unknown"),
     ];
     assert!(
         refused.iter().all(|error| matches!(error, StoreError::UnknownRun { run: 3, .. })),
@@ -209,7 +209,7 @@ fn an_unknown_run_names_the_known_ones(place: &Place) {
 
 fn a_filter_lets_through_what_fits(place: &Place) {
     let mut store = place.open();
-    let mut run = synthetic::bench();
+    let mut run = runs::bench();
     run.environment.hostname = Some("Rechner-ä".into());
     run.plan.name = "100% of_it".into();
     let first = fill(&mut store, &run);
@@ -275,7 +275,7 @@ fn a_filter_lets_through_what_fits(place: &Place) {
 
 fn a_run_shows_how_far_it_is(place: &Place) {
     let mut store = place.open();
-    let mut run = synthetic::bench();
+    let mut run = runs::bench();
     run.state = RunState::Running;
     let id = fill(&mut store, &run);
     let reader = place.try_read().expect("there");
@@ -295,7 +295,7 @@ fn a_run_shows_how_far_it_is(place: &Place) {
 
 fn names_of_any_kind_are_kept(place: &Place) {
     let mut store = place.open();
-    let mut run = synthetic::bench();
+    let mut run = runs::bench();
     run.plan.name = "nul \u{0} and \u{202e} \u{1f4be} '\"\\".into();
     run.environment.hostname = Some("h\u{0}".into());
     let id = fill(&mut store, &run);

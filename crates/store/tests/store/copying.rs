@@ -11,7 +11,7 @@ use iotax_testkit::require;
 
 use crate::both::{fill, rich};
 use crate::place::Place;
-use crate::synthetic;
+use iotax_testkit::runs;
 
 /// From a file to a database and back to another file, and nothing is different.
 #[test]
@@ -19,7 +19,7 @@ fn a_run_comes_back_from_a_server_bit_for_bit() {
     require!(file iotax_testkit::postgres::PROGRAM);
     let (from, over, to) = (Place::file(), Place::postgres(), Place::file());
     let mut store = from.open();
-    fill(&mut store, &synthetic::bench());
+    fill(&mut store, &runs::bench());
     let run = rich();
     let id = fill(&mut store, &run);
     let notes = Notes { tags: vec!["a".into(), "b".into()], text: "on Tuesday".into() };
@@ -46,7 +46,7 @@ fn a_run_comes_back_from_a_server_bit_for_bit() {
 fn a_run_that_grew_is_completed(place: &Place) {
     let from = Place::file();
     let (mut store, mut copy) = (from.open(), place.open());
-    let mut run = synthetic::ladder(false);
+    let mut run = runs::ladder(false);
     run.state = RunState::Interrupted;
     let mut rest = run.measurements.split_off(50);
     let id = fill(&mut store, &run);
@@ -81,7 +81,7 @@ fn a_run_that_grew_is_completed(place: &Place) {
 fn a_running_run_is_not_copied(place: &Place) {
     let to = Place::file();
     let mut store = place.open();
-    let mut run = synthetic::bench();
+    let mut run = runs::bench();
     run.state = RunState::Running;
     let id = fill(&mut store, &run);
     let claim = store.claim(id).expect("free");
@@ -95,7 +95,7 @@ fn two_that_push_the_same_at_once_make_one_copy(place: &Place) {
     let from = Place::file();
     let mut store = from.open();
     for _ in 0..5 {
-        fill(&mut store, &synthetic::ladder(false));
+        fill(&mut store, &runs::ladder(false));
     }
     drop(place.open());
     let barrier = Barrier::new(3);
@@ -139,7 +139,7 @@ fn a_push_that_is_killed_leaves_no_half_run(place: &Place) {
     let from = Place::file();
     let mut store = from.open();
     for _ in 0..12 {
-        fill(&mut store, &synthetic::ladder(false));
+        fill(&mut store, &runs::ladder(false));
     }
     let there = place.open();
     let count = || there.list(&iotax_store::Filter::default()).expect("listed").len();

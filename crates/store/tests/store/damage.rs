@@ -12,7 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use tempfile::TempDir;
 
 use crate::both::fill;
-use crate::synthetic::{HOST, Truth, bench, run};
+use iotax_testkit::runs::{HOST, Truth, bench, run};
 
 /// A store of three runs, and what is in it.
 fn three(path: &Path) -> Vec<Run> {

@@ -12,7 +12,7 @@ use iotax_store::{NewRun, Store, StoreError};
 use iotax_testkit::require;
 use tempfile::TempDir;
 
-use crate::synthetic::{self, HOST};
+use iotax_testkit::runs::{self, HOST};
 
 #[test]
 fn what_is_not_ours_is_refused_and_untouched() {
@@ -53,11 +53,11 @@ fn a_place_that_cannot_be_opened_is_named() {
 fn the_newest_run_is_withdrawn_if_nothing_was_measured_in_it() {
     let dir = TempDir::new().expect("temporary directory");
     let mut store = Store::open(&dir.path().join("iotax.db")).expect("new");
-    let run = synthetic::bench();
+    let run = runs::bench();
     let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
     let ids: Vec<i64> = (0..3).map(|_| store.create_run(&new).expect("created")).collect();
     assert_eq!(ids, [1, 2, 3]);
-    let m = synthetic::measurement(&run.plan.workloads[0], "disk.img", HOST, 1, 0);
+    let m = runs::measurement(&run.plan.workloads[0], "disk.img", HOST, 1, 0);
     store.put_measurement(2, &m).expect("stored");
     store.set_state(3, RunState::Failed).expect("known");
     // In order: not the newest, the newest, then one that holds something.
@@ -74,12 +74,12 @@ const VICTIM: &str = "IOTAX_TEST_STORE_TO_BE_KILLED";
 fn victim() {
     let path = std::env::var(VICTIM).expect("started by its test");
     let mut store = Store::open(Path::new(&path)).expect("new");
-    let mut run = synthetic::bench();
+    let mut run = runs::bench();
     run.plan.repeat = 1000;
     let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
     let id = store.create_run(&new).expect("created");
     for round in 1.. {
-        let m = synthetic::measurement(&run.plan.workloads[0], "disk.img", HOST, round, 0);
+        let m = runs::measurement(&run.plan.workloads[0], "disk.img", HOST, round, 0);
         store.put_measurement(id, &m).expect("stored");
         println!("\nstored {round}");
     }
@@ -182,7 +182,7 @@ fn two_network_namespaces_do_not_work_on_one_run() {
     let dir = TempDir::new().expect("temporary directory");
     let path = dir.path().join("iotax.db");
     let mut store = Store::open(&path).expect("new");
-    let run = synthetic::bench();
+    let run = runs::bench();
     let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
     let id = store.create_run(&new).expect("created");
     let _claim = store.claim(id).expect("free");
@@ -223,7 +223,7 @@ fn another_user_tells_a_run_from_what_a_killed_one_left() {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("ours");
     let path = dir.path().join("iotax.db");
     let mut store = Store::open(&path).expect("new");
-    let run = synthetic::bench();
+    let run = runs::bench();
     let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0, fleet: None };
     let id = store.create_run(&new).expect("created");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("ours");

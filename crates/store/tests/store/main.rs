@@ -8,7 +8,4 @@ mod place;
 mod planted;
 mod server;
 mod sql;
-#[path = "../../../interop/tests/results/synthetic.rs"]
-#[expect(dead_code, reason = "made for the results' tests")]
-mod synthetic;
 mod trends;

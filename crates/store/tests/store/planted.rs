@@ -11,13 +11,13 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 use crate::both::fill;
-use crate::synthetic;
+use iotax_testkit::runs;
 
 /// A directory with a store of one run.
 fn place() -> (TempDir, PathBuf) {
     let dir = TempDir::new().expect("temporary directory");
     let path = dir.path().join("iotax.db");
-    fill(&mut Store::open(&path).expect("new"), &synthetic::bench());
+    fill(&mut Store::open(&path).expect("new"), &runs::bench());
     (dir, path)
 }
 
@@ -189,7 +189,7 @@ fn a_counter_out_of_all_bounds_is_survived() {
     let listed = Store::open_to_read(&path).and_then(|store| store.runs()).expect("listed");
     assert_eq!((listed.len(), listed.iter().filter(|(_, run)| run.is_ok()).count()), (1002, 1));
     let mut store = Store::open(&path).expect("opened");
-    let plan = synthetic::bench().plan;
+    let plan = runs::bench().plan;
     let new = iotax_store::NewRun { plan: &plan, seed: 1, started_at_ms: 1, fleet: None };
     let said = store.create_run(&new).expect_err("no number").to_string();
     assert!(said.contains("no number is left"), "{said}");

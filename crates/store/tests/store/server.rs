@@ -10,7 +10,7 @@ use iotax_testkit::require;
 
 use crate::both::fill;
 use crate::place::Place;
-use crate::synthetic;
+use iotax_testkit::runs;
 
 #[test]
 fn a_reader_reads_and_a_writer_writes() {
@@ -31,7 +31,7 @@ fn a_reader_reads_and_a_writer_writes() {
     let refused = init(&place, &["nobody".into()], &[]).expect_err("unknown").to_string();
     assert!(refused.contains("role \"nobody\" does not exist"), "{refused}");
     let mut writer = Store::open(as_user("We%22ird").as_str()).expect("may write");
-    let id = fill(&mut writer, &synthetic::bench());
+    let id = fill(&mut writer, &runs::bench());
     writer.change_notes(id, |notes| notes.tags.push("t".into())).expect("may note");
     writer.change_notes(id, |notes| notes.tags.clear()).expect("may note");
     let _claim = writer.claim(id).expect("may claim");
@@ -77,8 +77,7 @@ impl Team {
         let name = url.rsplit('/').next().expect("a name").to_owned();
         server.sql(&name, "CREATE ROLE alice LOGIN; CREATE ROLE mallory LOGIN; CREATE ROLE looker LOGIN");
         init(&url.as_str().into(), &["looker".into()], &["alice".into(), "mallory".into()]).expect("made");
-        let id =
-            fill(&mut Store::open(server.url("alice", &name).as_str()).expect("opened"), &synthetic::bench());
+        let id = fill(&mut Store::open(server.url("alice", &name).as_str()).expect("opened"), &runs::bench());
         Self { server, name, id }
     }
 
@@ -128,7 +127,7 @@ fn a_writer_changes_nothing_of_another_ones_run() {
     }
     // Nor by way of iotax, which says whose it is.
     let mut store = team.store("mallory");
-    let measurement = synthetic::bench().measurements.remove(0);
+    let measurement = runs::bench().measurements.remove(0);
     let of_another = |done: Result<(), StoreError>| {
         let said = done.expect_err("not hers").to_string();
         assert!(said.contains("run 1") && said.contains("was stored by alice"), "{said}");
@@ -137,7 +136,7 @@ fn a_writer_changes_nothing_of_another_ones_run() {
     of_another(store.put_measurement(team.id, &measurement));
     of_another(store.claim(team.id).map(drop));
     // She stores runs of her own, and notes on all.
-    let hers = fill(&mut store, &synthetic::bench());
+    let hers = fill(&mut store, &runs::bench());
     store.change_notes(team.id, |notes| notes.tags.push("seen".into())).expect("may note");
     let _claim = store.claim(hers).expect("may claim");
     // A copy of what is there already is known again, whoever stored it, and one that grew is refused.
@@ -211,7 +210,7 @@ fn rows_that_a_hostile_writer_forges_are_refused_or_named() {
     require!(file PROGRAM);
     let team = Team::new();
     let mut hers = team.store("mallory");
-    let own = fill(&mut hers, &synthetic::bench());
+    let own = fill(&mut hers, &runs::bench());
     assert_eq!(own, 2);
     let mallory = team.url("mallory");
     let with = |figures: &str, latency: &str| forged("2", figures, latency, "content");
@@ -305,7 +304,7 @@ fn how_long_a_server_was_tried_for_is_said() {
     require!(file PROGRAM);
     let mut server = Server::start();
     let place: Location = server.database().as_str().into();
-    let id = fill(&mut Store::open(&place).expect("made"), &synthetic::bench());
+    let id = fill(&mut Store::open(&place).expect("made"), &runs::bench());
     let store = Store::open_to_read(&place).expect("opened");
     server.stop();
     for least in [5, 5] {
@@ -335,7 +334,7 @@ fn a_run_outlasts_a_crash_of_the_server() {
     require!(file PROGRAM);
     let mut server = Server::with(&Options::default());
     let place: Location = server.database().as_str().into();
-    let mut run = synthetic::ladder(false);
+    let mut run = runs::ladder(false);
     run.state = RunState::Running;
     let rest = run.measurements.split_off(3);
     let mut store = Store::open(&place).expect("made");
@@ -429,7 +428,7 @@ fn a_store_in_a_place_that_others_use_too() {
     let url = place.location.to_string();
     let name = url.rsplit('/').next().expect("a name");
     server.sql(name, "CREATE TABLE run (a int); INSERT INTO run VALUES (1)");
-    fill(&mut place.open(), &synthetic::bench());
+    fill(&mut place.open(), &runs::bench());
     assert_eq!(server.sql(name, "SELECT count(*) FROM run"), "1");
     // By the socket of this machine, as a local administrator comes.
     let socket = format!(

@@ -8,7 +8,7 @@ use iotax_testkit::require;
 
 use crate::both::fill;
 use crate::place::Place;
-use crate::synthetic;
+use iotax_testkit::runs;
 
 const DOCS: &str = include_str!("../../../../docs/store.md");
 
@@ -37,7 +37,7 @@ fn same(rows: &[(String, f64)], run: &Run) {
 }
 
 fn tagged(place: &Place) -> Run {
-    let run = synthetic::ladder(false);
+    let run = runs::ladder(false);
     let mut store = place.open();
     let id = fill(&mut store, &run);
     store.change_notes(id, |notes| notes.tags.push("nightly".into())).expect("kept");

@@ -7,13 +7,13 @@ use iotax_store::{Copied, Store, init};
 
 use crate::both::fill;
 use crate::place::{Place, both};
-use crate::synthetic::{self, HOST, Truth};
+use iotax_testkit::runs::{self, HOST, Truth};
 
 fn history() -> Vec<Run> {
     let run = |number: u32| {
         let slowdown = if number < 8 { 1.4 } else { 1.6 } + 0.001 * f64::from(number % 3);
         let truths = [("host-file", HOST), ("vm-raw", Truth { slowdown, ..HOST })];
-        let mut run = synthetic::run(&truths, &["randread-4k-qd1", "seqread-1m"], 3, false);
+        let mut run = runs::run(&truths, &["randread-4k-qd1", "seqread-1m"], 3, false);
         run.plan.control = Some("host-file".into());
         run
     };
@@ -57,7 +57,7 @@ fn trends_of_stored_figures_are_those_of_whole_runs(place: &Place) {
 fn figures_are_stored_whichever_way_a_run_comes(place: &Place) {
     let from = Place::file();
     let (mut original, mut store) = (from.open(), place.open());
-    let mut run = synthetic::ladder(false);
+    let mut run = runs::ladder(false);
     let ended = fill(&mut store, &run);
     let figures = RunFigures::all(&run);
     let copied = fill(&mut original, &run);
@@ -78,10 +78,10 @@ fn figures_are_stored_whichever_way_a_run_comes(place: &Place) {
         original.copy_run(grown, &mut store).expect("more"),
         Copied::Completed { run: 3, measurements: 10 }
     );
-    let earlier = fill(&mut store, &synthetic::ladder(false));
+    let earlier = fill(&mut store, &runs::ladder(false));
     place.sql("DELETE FROM run_figures WHERE run = 4");
     init(&place.location, &[], &[]).expect("brought up to date");
-    let of_other_rules = fill(&mut store, &synthetic::ladder(false));
+    let of_other_rules = fill(&mut store, &runs::ladder(false));
     place.sql("UPDATE run_figures SET rules = rules - 1 WHERE run = 5");
     assert!(store.load_figures(of_other_rules).expect("taken anew").1 == figures);
     let stored = [ended, 2, 3, earlier];

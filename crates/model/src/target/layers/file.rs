@@ -315,7 +315,7 @@ impl FileSpec {
 
     /// The image and its snapshot in a target's record.
     #[must_use]
-    pub fn recorded(&self) -> Vec<Layer> {
+    pub fn image_layers(&self) -> Vec<Layer> {
         let image = Layer::new(LayerKind::Image, self.format.word(), self.detail());
         let snapshot = self.snapshot.map(|snapshot| {
             let depth =

@@ -343,3 +343,6 @@ pub(super) fn proposals() -> [(&'static str, PlannedLayer); 6] {
         ("guest = {}", GuestSpec::default().into()),
     ]
 }
+
+#[cfg(test)]
+mod tests;

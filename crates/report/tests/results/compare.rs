@@ -16,7 +16,7 @@ use iotax_report::sentences::compared::conclusions;
 use iotax_report::{document, markdown, terminal};
 use serde_json::Value;
 
-use crate::synthetic::{HOST, Truth, ladder, run};
+use iotax_testkit::runs::{HOST, Truth, ladder, run};
 
 pub(crate) const WORKLOADS: [&str; 2] = ["randread-4k-qd1", "seqwrite-1m"];
 
@@ -198,7 +198,7 @@ fn missing_partners_are_named_both_ways() {
     let mut a = earlier();
     let mut b = later(1.0, 0.004, 5);
     // A has a target more, B another workload under a name of A's and a cell less.
-    a.plan.targets.push(crate::synthetic::target("vm-qcow2"));
+    a.plan.targets.push(iotax_testkit::runs::target("vm-qcow2"));
     b.plan.workloads[1].iodepth = 4;
     b.measurements.retain(|m| m.target != "vm-raw" || m.workload != WORKLOADS[0]);
     let compared = two(&a, &b);
@@ -321,7 +321,7 @@ fn a_percentile_of_the_fast_rounds_alone_is_not_compared() {
         for tally in m.outcome.tallies.read.iter_mut().chain(&mut m.outcome.tallies.write) {
             let mean = tally.latency.mean().expect("I/O");
             tally.latency = iotax_model::Histogram::new();
-            tally.latency.add_many(crate::synthetic::whole(mean), 500);
+            tally.latency.add_many(iotax_testkit::runs::whole(mean), 500);
         }
     }
     let question = Question { metrics: vec![Metric::LATENCY_P99], ..question() };
@@ -374,7 +374,10 @@ fn a_store_and_its_document_give_the_same_comparison() {
     for (a, b) in [
         (earlier(), later(1.1, 0.02, 4)),
         (ladder(true), Run { seed: 3, ..ladder(false) }),
-        (crate::observed::both_ladders(), Run { seed: 3, ..crate::observed::crowd() }),
+        (
+            iotax_testkit::runs::observed::both_ladders(),
+            Run { seed: 3, ..iotax_testkit::runs::observed::crowd() },
+        ),
     ] {
         assert_eq!(from_json(&a, "x"), account(&a));
         let (one, other) = (account(&a), account(&b));
@@ -420,8 +423,7 @@ fn a_document_that_cannot_be_read_says_what_to_do() {
 
 pub(crate) fn schema() -> jsonschema::Validator {
     let schema: Value =
-        serde_json::from_str(include_str!("../../../report/schema/iotax-compare-1.schema.json"))
-            .expect("JSON");
+        serde_json::from_str(include_str!("../../schema/iotax-compare-1.schema.json")).expect("JSON");
     jsonschema::validator_for(&schema).expect("a JSON Schema")
 }
 
@@ -528,8 +530,7 @@ fn a_cell_is_followed_through_runs() {
     insta::assert_snapshot!(terminal::set(&document::history(&accounts, &history), 80, false));
 
     let schema: Value =
-        serde_json::from_str(include_str!("../../../report/schema/iotax-history-1.schema.json"))
-            .expect("JSON");
+        serde_json::from_str(include_str!("../../schema/iotax-history-1.schema.json")).expect("JSON");
     let schema = jsonschema::validator_for(&schema).expect("a JSON Schema");
     let document = iotax_report::json::history::document(&accounts, &history);
     let errors: Vec<String> = schema.iter_errors(&document).map(|e| e.to_string()).collect();

@@ -4,7 +4,7 @@ use iotax_analysis::grade::Grade;
 use iotax_analysis::judge;
 use iotax_model::WarningKind;
 
-use crate::synthetic::ladder;
+use iotax_testkit::runs::ladder;
 
 #[test]
 fn a_clock_that_is_far_off_makes_figures_unusable() {
@@ -34,7 +34,7 @@ fn short_windows_are_held_against_the_hosts_clock_together() {
             m.outcome.duration_ns = 250_000_000;
             let late = if i % 2 == 0 { late_ms } else { -late_ms };
             let host = 250e6 * off + f64::from(late) * 1e6;
-            m.host_duration_ns = Some(crate::synthetic::whole(host));
+            m.host_duration_ns = Some(iotax_testkit::runs::whole(host));
             m.host_samples.clear();
         }
         let judgement = judge(&run);

@@ -8,7 +8,7 @@ use iotax_report::{document, html, markdown, terminal};
 
 use crate::conclusions::sentences;
 use crate::json::checked;
-use crate::synthetic::{HOST, Truth, bench, run};
+use iotax_testkit::runs::{HOST, Truth, bench, run};
 
 /// Lets so many I/Os of each measurement of a target fail, and the rate fall by a step.
 fn fail(run: &mut Run, target: &str, count: u64) {

@@ -9,7 +9,7 @@ use iotax_model::{Nanos, Run, Workload};
 use iotax_report::{document, terminal};
 
 use crate::json::checked;
-use crate::synthetic::{HOST, Truth, measurement, run, whole};
+use iotax_testkit::runs::{HOST, Truth, measurement, run, whole};
 
 const MS: u64 = 1_000_000;
 /// Differences of operations by round; they sum to nothing.

@@ -1,13 +1,12 @@
-//! A history whose changes are known: as a page, as JSON, as a chart, and as a data set.
+//! A history whose changes are known: as a page, as JSON, and as a chart.
 
+use iotax_analysis::Metric;
 use iotax_analysis::compare::Gate;
 use iotax_analysis::trend::{PastRun, TrendQuestion, Trends, trends};
-use iotax_analysis::{Metric, judge};
-use iotax_interop::parquet::dataset;
 use iotax_model::Run;
 use iotax_report::{document, html, json, sentences, terminal};
 
-use crate::synthetic::{HOST, Truth, run};
+use iotax_testkit::runs::{HOST, Truth, run};
 
 /// Runs of the history, and the one that vm-raw is slower from.
 const RUNS: i64 = 30;
@@ -107,7 +106,7 @@ fn the_document_holds_to_its_schema_and_says_what_is_pending() {
 
     for (past, found) in [(past, found), followed(&history(), &question())] {
         let document = json::trend::document(&past, &found);
-        let schema = include_str!("../../../report/schema/iotax-trend-1.schema.json");
+        let schema = include_str!("../../schema/iotax-trend-1.schema.json");
         let schema: serde_json::Value = serde_json::from_str(schema).expect("JSON");
         let validator = jsonschema::validator_for(&schema).expect("a schema");
         let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
@@ -129,17 +128,4 @@ fn a_gate_trips_on_new_changes_of_its_direction_alone() {
     assert!(!judged("slower > 3%", Some(27)).0, "it came before");
     let unjudged = judged("latency_p99_9 slower > 3%", None).1;
     assert!(unjudged.contains("nothing to judge"), "{unjudged}");
-}
-
-#[test]
-fn a_data_set_has_a_file_for_each_table_by_month() {
-    let run = &history()[0];
-    let files = dataset::files(run, &judge(run), &["nightly".into()]);
-    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(paths.len(), dataset::table_names().count());
-    assert_eq!(paths[0], format!("runs/year=2026/month=09/run-1-20260922T141320Z-{:x}.parquet", run.seed));
-    for file in &files {
-        assert!(file.mark.stands_in(&file.bytes), "{}", file.path);
-        assert!(files.iter().filter(|other| other.mark.stands_in(&file.bytes)).count() == 1, "{}", file.path);
-    }
 }

@@ -13,9 +13,8 @@ use iotax_model::target::{
 use iotax_model::units::Bytes;
 use iotax_model::workload::{FileLayout, Rw, SyncMode};
 use iotax_model::{Warning, WarningKind};
-use iotax_report::{document, html, terminal};
 
-use crate::synthetic::{HOST, Truth, bench, ladder, run};
+use iotax_testkit::runs::{HOST, Truth, bench, ladder, run};
 
 const QD1: &str = "randread-4k-qd1";
 const WRITES: &str = "randwrite-4k-qd32";
@@ -172,7 +171,7 @@ fn each_check_sees_its_case_and_grades_it() {
             disk.read_bytes /= 20;
         }),
         (WarningKind::Corrupt, "do", true, |r| {
-            r.measurements[0].outcome.verify = Some(crate::synthetic::damaged());
+            r.measurements[0].outcome.verify = Some(iotax_testkit::runs::damaged());
         }),
     ];
     for (kind, words, unusable, change) in cases {
@@ -272,7 +271,7 @@ fn what_is_near_a_case_and_is_none_draws_no_warning() {
 fn a_neighbours_bytes_are_not_counted_as_served() {
     // The devices serve what so many such programs read.
     let serving = |programs: u64| {
-        let mut run = crate::observed::crowd();
+        let mut run = iotax_testkit::runs::observed::crowd();
         for m in run.measurements.iter_mut().filter(|m| m.target == "vm-noisy") {
             let tallies = &m.outcome.tallies;
             m.neighbour.as_mut().expect("beside it").tallies = tallies.clone();
@@ -551,33 +550,4 @@ fn an_area_that_is_known_lets_less_show_that_i_o_was_buffered() {
     let cache = PageCache { looked_at: GIB, before: 0, after: moved / 1024 };
     run.measurements[0].outcome.page_cache = Some(cache);
     assert_eq!(found(&run).len(), 1);
-}
-
-#[test]
-fn every_report_says_what_is_withheld_and_what_iotax_itself_costs() {
-    let mut run = ladder(false);
-    for m in &mut run.measurements {
-        m.host.as_mut().expect("observed").watching_ns = Some(18_000_000);
-    }
-    let honest = judge(&run);
-    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.workload == QD1) {
-        m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes = 0;
-    }
-    let judgement = judge(&run);
-    // Without the breaks between lines.
-    let lines = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let reports = |judgement| {
-        [
-            lines(&terminal::set(&document::run(&run, judgement), 100, false)),
-            lines(&html::render(&run, judgement)),
-        ]
-    };
-    let (before, after) = (reports(&honest), reports(&judgement));
-    for (before, after) in before.iter().zip(&after) {
-        for report in [before, after] {
-            assert!(report.contains("the engine's own code takes 20.0 ns of CPU per I/O"), "{report}");
-            assert!(report.contains("watching cost 0.3% of one CPU"), "{report}");
-        }
-        assert!(!before.contains("withheld") && after.contains("withheld"), "{after}");
-    }
 }

@@ -11,9 +11,9 @@ use iotax_model::Run;
 use iotax_report::html;
 use tempfile::TempDir;
 
-use crate::observed::{both_ladders, crowd};
-use crate::synthetic::{bench, ladder, large};
 use crate::trend;
+use iotax_testkit::runs::observed::{both_ladders, crowd};
+use iotax_testkit::runs::{bench, ladder, large};
 
 /// Generous: a browser that hangs must not hang the tests.
 const PATIENCE: Duration = Duration::from_mins(2);

@@ -1,5 +1,8 @@
 //! Runs whose truth is known, because it is made up here.
 
+pub mod network;
+pub mod observed;
+
 use std::collections::BTreeMap;
 
 use iotax_model::Run;
@@ -17,25 +20,27 @@ use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::{Histogram, Nanos, Plan, Workload};
 
 /// Length of every measured window.
-pub(crate) const SECONDS: u32 = 6;
+pub const SECONDS: u32 = 6;
 
 /// The true properties of a target.
 #[derive(Clone, Copy)]
-pub(crate) struct Truth {
+pub struct Truth {
     /// Its latency as a multiple of the device's.
-    pub(crate) slowdown: f64,
+    pub slowdown: f64,
     /// The relative spread of rounds.
-    pub(crate) noise: f64,
+    pub noise: f64,
     /// Host CPU per I/O.
-    pub(crate) cpu_ns: f64,
+    pub cpu_ns: f64,
 }
 
-pub(crate) const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_100.0 };
+/// The baseline.
+pub const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_100.0 };
 
 /// Strays that sum to nothing over five rounds; another phase for each target and workload.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 
-pub(crate) fn target(name: &str) -> TargetSpec {
+/// A target of a ladder, by the layers that its name tells of.
+pub fn target(name: &str) -> TargetSpec {
     let mut stack = Stack::default();
     if name.contains("device") || name.contains("lvm") {
         stack = stack.with(DeviceSpec("/dev/vdb".into()));
@@ -58,7 +63,8 @@ pub(crate) fn target(name: &str) -> TargetSpec {
     TargetSpec::new(name, if name.starts_with("vm") { stack.with(GuestSpec::default()) } else { stack })
 }
 
-pub(crate) fn record(name: &str, emulated: bool) -> TargetRecord {
+/// The facts about a target of this name, as a run has them.
+pub fn record(name: &str, emulated: bool) -> TargetRecord {
     let bare = name.contains("device") || name.contains("lvm");
     let device = if bare { "vdb" } else { "vda" };
     let mut layers = vec![Layer::new(LayerKind::Device, device, "64 GiB, scheduler none")];
@@ -108,11 +114,13 @@ fn latencies(mean_ns: f64, ios: u64) -> Histogram {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small positive figures")]
-pub(crate) fn whole(value: f64) -> u64 {
+/// A number of this size, rounded.
+pub fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-pub(crate) fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
+/// Counts and latencies of a workload with as many I/Os, of this mean and a tail.
+pub fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
     let tally =
         |ios| Tally { ios, bytes: ios * workload.bs.0, latency: latencies(mean_ns, ios), response: None };
     let (read, write) = match (workload.rw.reads(), workload.rw.writes()) {
@@ -169,13 +177,7 @@ fn bytes(tallies: &Tallies) -> (u64, u64) {
 }
 
 /// One measurement that tells the truth but for the round's stray.
-pub(crate) fn measurement(
-    workload: &Workload,
-    target: &str,
-    truth: Truth,
-    round: u32,
-    phase: usize,
-) -> Measurement {
+pub fn measurement(workload: &Workload, target: &str, truth: Truth, round: u32, phase: usize) -> Measurement {
     let device_ns = 60_000.0 + workload.bs.0 as f64 * 0.9 + 2_200.0 * f64::from(workload.iodepth);
     let stray = truth.noise * STRAYS[(round as usize + phase) % STRAYS.len()];
     let mean_ns = device_ns * truth.slowdown * stray.exp();
@@ -242,7 +244,7 @@ pub(crate) fn measurement(
 }
 
 /// A complete run: `truths` gives each target's name and behaviour; the first is the baseline.
-pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emulated: bool) -> Run {
+pub fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emulated: bool) -> Run {
     let workloads: Vec<Workload> = workloads
         .iter()
         .map(|name| {
@@ -263,7 +265,7 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emu
 
 /// A complete run; the first target is the baseline. `measure` gets the number of the target, the workload, the round and a
 /// phase, which differs between neighbouring cells.
-pub(crate) fn complete(
+pub fn complete(
     name: &str,
     targets: (Vec<TargetSpec>, Vec<TargetRecord>),
     workloads: Vec<Workload>,
@@ -286,7 +288,7 @@ pub(crate) fn complete(
 }
 
 /// A run without measurements.
-pub(crate) fn planned(
+pub fn planned(
     name: &str,
     (targets, records): (Vec<TargetSpec>, Vec<TargetRecord>),
     workloads: Vec<Workload>,
@@ -321,7 +323,8 @@ pub(crate) fn planned(
     }
 }
 
-pub(crate) fn environment() -> Environment {
+/// A machine to have measured on.
+pub fn environment() -> Environment {
     Environment {
         kernel: Some("6.18.5".into()),
         os: Some("Debian GNU/Linux 12 (bookworm)".into()),
@@ -338,7 +341,7 @@ pub(crate) fn environment() -> Environment {
 }
 
 /// The ladder as people run it: guests slower at queue depth 1, qcow2 as raw, the snapshot slow to write.
-pub(crate) fn ladder(emulated: bool) -> Run {
+pub fn ladder(emulated: bool) -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let mut run = run(
         &[
@@ -363,7 +366,7 @@ pub(crate) fn ladder(emulated: bool) -> Run {
 }
 
 /// 500 measurements of half a minute, with all that the host's monitor sees.
-pub(crate) fn large() -> Run {
+pub fn large() -> Run {
     let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
     let names = [
         "host-file",
@@ -416,12 +419,12 @@ pub(crate) fn large() -> Run {
 }
 
 /// One target, one workload, once: `iotax bench`.
-pub(crate) fn bench() -> Run {
+pub fn bench() -> Run {
     run(&[("disk.img", HOST)], &["randread-4k-qd32"], 1, false)
 }
 
 /// The findings of a verification on storage that lost writes and tore one.
-pub(crate) fn damaged() -> Findings {
+pub fn damaged() -> Findings {
     let mut findings = Findings { checked: 1000, uncertain: 2, ..Findings::default() };
     for offset in [8192, 0, 40960, 4096, 1 << 20] {
         findings.add(Err(FaultKind::LostWrite), offset);

@@ -18,7 +18,7 @@ use iotax_report::terminal::set;
 
 use crate::compare::{question, side};
 use crate::conclusions::sentences;
-use crate::synthetic::{HOST, Truth, run};
+use iotax_testkit::runs::{HOST, Truth, run};
 
 const QD1: &str = "randread-4k-qd1";
 const SEQ: &str = "seqread-1m";

@@ -5,8 +5,8 @@ use iotax_model::Run;
 use iotax_model::workload::Workload;
 use iotax_report::sentences::conclusions;
 
-use crate::observed::both_ladders;
-use crate::synthetic::{HOST, Truth, bench, damaged, ladder, measurement, run};
+use iotax_testkit::runs::observed::both_ladders;
+use iotax_testkit::runs::{HOST, Truth, bench, damaged, ladder, measurement, run};
 
 /// The conclusions from a run.
 pub(crate) fn sentences(run: &Run) -> Vec<String> {
@@ -75,7 +75,7 @@ fn many_pairs_undecided_are_counted() {
         for tally in m.outcome.tallies.read.iter_mut().chain(&mut m.outcome.tallies.write) {
             let mean = tally.latency.mean().expect("I/O") * (1.0 + stray);
             tally.latency = iotax_model::Histogram::new();
-            tally.latency.add_many(crate::synthetic::whole(mean), tally.ios);
+            tally.latency.add_many(iotax_testkit::runs::whole(mean), tally.ios);
         }
     }
     insta::assert_snapshot!(said(&run));

@@ -6,8 +6,8 @@ use iotax_model::record::CpuTime;
 use iotax_report::terminal::set;
 use iotax_report::{document, markdown};
 
-use crate::observed::both_ladders;
-use crate::synthetic::{HOST, Truth, ladder, run};
+use iotax_testkit::runs::observed::both_ladders;
+use iotax_testkit::runs::{HOST, Truth, ladder, run};
 
 /// The answer in a terminal of 80 columns, of so many lines at most.
 fn shown(run: &Run, lines: usize) -> String {
@@ -64,7 +64,7 @@ fn a_target_that_was_lost_and_one_that_is_not_there() {
 
 #[test]
 fn a_single_target_is_two_lines_and_its_figures() {
-    let mut run = crate::synthetic::bench();
+    let mut run = iotax_testkit::runs::bench();
     insta::assert_snapshot!("a_bench", shown(&run, 10));
     run.plan.workloads[0].direct = false;
     insta::assert_snapshot!("a_bench_through_the_page_cache", shown(&run, 10));

@@ -7,7 +7,7 @@ use iotax_model::workload::{RateProcess, WorkloadKeys};
 use iotax_model::{Histogram, Run, Workload};
 use iotax_report::{document, terminal};
 
-use crate::synthetic::{planned, record, target};
+use iotax_testkit::runs::{planned, record, target};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -8,8 +8,8 @@ use iotax_model::Run;
 use iotax_model::record::HostCpu;
 use iotax_model::target::GuestFs;
 
-use crate::observed::{SEEN, both_ladders, crowd, look_inside};
-use crate::synthetic::ladder;
+use iotax_testkit::runs::ladder;
+use iotax_testkit::runs::observed::{SEEN, both_ladders, crowd, look_inside};
 
 const QD1: &str = "randread-4k-qd1";
 

@@ -5,8 +5,8 @@ use iotax_model::Run;
 use iotax_report::terminal::set;
 use iotax_report::{document, markdown};
 
-use crate::observed::{both_ladders, crowd};
-use crate::synthetic::{HOST, Truth, bench, ladder, run};
+use iotax_testkit::runs::observed::{both_ladders, crowd};
+use iotax_testkit::runs::{HOST, Truth, bench, ladder, run};
 
 fn rendered(run: &Run, width: usize) -> String {
     set(&document::run(run, &judge(run)), width, false).to_string()
@@ -76,7 +76,7 @@ fn a_single_bench_of_reads_and_writes() {
     run.plan.workloads[0].rw = iotax_model::Rw::RandRw;
     run.plan.workloads[0].rwmixread = 70;
     let workload = run.plan.workloads[0].clone();
-    run.measurements = vec![crate::synthetic::measurement(&workload, "disk.img", HOST, 1, 0)];
+    run.measurements = vec![iotax_testkit::runs::measurement(&workload, "disk.img", HOST, 1, 0)];
     insta::assert_snapshot!(shown(&run));
 }
 
@@ -85,7 +85,7 @@ fn a_single_bench_of_reads_and_writes() {
 fn percentiles_of_too_few_ios_are_named() {
     let mut run = bench();
     let workload = run.plan.workloads[0].clone();
-    run.measurements[0].outcome.tallies = crate::synthetic::tallies(&workload, 500, 150_000.0);
+    run.measurements[0].outcome.tallies = iotax_testkit::runs::tallies(&workload, 500, 150_000.0);
     let text = shown(&run);
     let wanted =
         "Not given: p99 of 500 read I/Os (1,000 are needed) and p99.9 of 500 read I/Os (10,000 are needed).";

@@ -5,8 +5,8 @@ use iotax_model::Plan;
 use iotax_model::Run;
 use iotax_report::{html, plan_toml};
 
-use crate::observed::{both_ladders, crowd};
-use crate::synthetic::{bench, ladder, large};
+use iotax_testkit::runs::observed::{both_ladders, crowd};
+use iotax_testkit::runs::{bench, ladder, large};
 
 /// The page without its programs: they are the same in every report.
 fn page(run: &Run) -> String {

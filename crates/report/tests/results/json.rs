@@ -8,11 +8,11 @@ use iotax_model::workload::KEYS;
 use iotax_report::json::document;
 use serde_json::Value;
 
-use crate::observed::{both_ladders, crowd};
-use crate::synthetic::{bench, ladder, measurement, planned, run, target};
+use iotax_testkit::runs::observed::{both_ladders, crowd};
+use iotax_testkit::runs::{bench, ladder, measurement, planned, run, target};
 
 fn schema() -> jsonschema::Validator {
-    let text = include_str!("../../../report/schema/iotax-1.schema.json");
+    let text = include_str!("../../schema/iotax-1.schema.json");
     let schema: Value = serde_json::from_str(text).expect("JSON");
     jsonschema::validator_for(&schema).expect("a JSON Schema")
 }
@@ -38,7 +38,7 @@ fn has_null(value: &Value) -> bool {
 /// Everything that may be missing is.
 fn bare() -> Run {
     let mut run =
-        run(&[("a", crate::synthetic::HOST), ("b", crate::synthetic::HOST)], &["seqread-1m"], 1, false);
+        run(&[("a", iotax_testkit::runs::HOST), ("b", iotax_testkit::runs::HOST)], &["seqread-1m"], 1, false);
     run.environment = iotax_model::record::Environment::default();
     run.targets.clear();
     for m in &mut run.measurements {
@@ -63,7 +63,7 @@ fn every_kind_of_run_holds_to_the_schema() {
     let outcome = &mut mixed.measurements[0].outcome;
     outcome.tallies.write.clone_from(&outcome.tallies.read);
     let mut damaged = bench();
-    damaged.measurements[0].outcome.verify = Some(crate::synthetic::damaged());
+    damaged.measurements[0].outcome.verify = Some(iotax_testkit::runs::damaged());
     let mut jobs = bench();
     jobs.plan.workloads[0].beside =
         vec![iotax_model::Workload { name: "log".into(), ..jobs.plan.workloads[0].clone() }];
@@ -78,7 +78,7 @@ fn every_kind_of_run_holds_to_the_schema() {
     let told = checked(&jobs);
     assert_eq!(told["cells"][0]["jobs"]["members"][1]["name"], "log");
     assert!(told["cells"][0]["jobs"].get("fairness").is_none());
-    let mut network = crate::crossing::alone();
+    let mut network = iotax_testkit::runs::network::alone();
     let gap =
         iotax_model::record::Gap { upload: true, at_ns: 1, duration_ns: 2_000_000_000, lost_bytes: Some(9) };
     network.measurements[1].outcome.carried.as_mut().expect("a network's").gaps = vec![gap];
@@ -87,7 +87,7 @@ fn every_kind_of_run_holds_to_the_schema() {
     assert_eq!(told["cells"][0]["network"]["ways"][1]["direction"], "download");
     assert_eq!(told["measurements"][1]["carried"]["flows"][0]["lost"], 0);
     assert!(told["measurements"][0]["nics"]["far0"]["rx_bytes"].as_u64() > Some(0));
-    checked(&crate::crossing::ladder());
+    checked(&iotax_testkit::runs::network::ladder());
     for run in [ladder(true), ladder(false), bench(), bare(), empty, mixed, damaged, both_ladders(), crowd()]
     {
         checked(&run);
@@ -106,7 +106,7 @@ fn every_suite_holds_to_the_schema() {
             .iter()
             .zip(0..)
             .map(|(workload, order)| {
-                let mut m = measurement(workload, "host", crate::synthetic::HOST, 1, order);
+                let mut m = measurement(workload, "host", iotax_testkit::runs::HOST, 1, order);
                 if workload.files().is_some() {
                     m.outcome.tallies.meta = m.outcome.tallies.read.take().or(m.outcome.tallies.write.take());
                 }
@@ -126,7 +126,7 @@ fn every_suite_holds_to_the_schema() {
 
 #[test]
 fn the_schema_has_every_key_of_a_workload() {
-    let text = include_str!("../../../report/schema/iotax-1.schema.json");
+    let text = include_str!("../../schema/iotax-1.schema.json");
     let schema: Value = serde_json::from_str(text).expect("JSON");
     let known = &schema["$defs"]["workload"]["properties"];
     let missing: Vec<&str> = KEYS.iter().map(|key| key.name).filter(|key| known.get(key).is_none()).collect();
@@ -193,7 +193,7 @@ fn percentiles_have_intervals_or_say_what_they_lack() {
     let mut run = ladder(false);
     for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw") {
         let workload = run.plan.workloads.iter().find(|w| w.name == m.workload).expect("planned");
-        m.outcome.tallies = crate::synthetic::tallies(workload, 100, 90_000.0);
+        m.outcome.tallies = iotax_testkit::runs::tallies(workload, 100, 90_000.0);
     }
     let document = checked(&run);
     let full = &document["cells"][0]["percentiles"];

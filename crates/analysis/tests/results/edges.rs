@@ -4,7 +4,7 @@ use iotax_analysis::edges;
 use iotax_analysis::judge;
 use iotax_model::{Plan, WarningKind};
 
-use crate::synthetic::ladder;
+use iotax_testkit::runs::ladder;
 
 /// A plan of targets given as (name, rest of the table).
 fn plan(targets: &[(&str, &str)]) -> Plan {

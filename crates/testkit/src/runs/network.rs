@@ -12,35 +12,38 @@ use iotax_model::target::{GuestSpec, Layer, LayerKind, NetPath, NetworkSpec, Nic
 use iotax_model::units::{BitRate, Bytes};
 use iotax_model::{Histogram, Nanos, Workload};
 
-use crate::synthetic::{SECONDS, complete, whole};
+use super::{SECONDS, complete, whole};
 
 /// Strays that sum to nothing over five rounds.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
-/// Bytes of a TCP segment and of a datagram.
+/// Bytes of a TCP segment.
 const SEGMENT: u64 = 1448;
-pub(crate) const DATAGRAM: u64 = 1470;
+/// Bytes of a datagram.
+pub const DATAGRAM: u64 = 1470;
 
 /// The properties of a network path.
 #[derive(Clone, Copy)]
-pub(crate) struct TestPath {
-    pub(crate) name: &'static str,
+pub struct TestPath {
+    /// The target's name.
+    pub name: &'static str,
     /// Bytes a second of a stream.
-    pub(crate) rate: f64,
+    pub rate: f64,
     /// Host CPU nanoseconds per byte.
-    pub(crate) cpu_ns: f64,
+    pub cpu_ns: f64,
     /// A round trip.
-    pub(crate) rtt_ns: f64,
+    pub rtt_ns: f64,
 }
 
-pub(crate) const LOOPBACK: TestPath =
-    TestPath { name: "loopback", rate: 4.5e9, cpu_ns: 0.35, rtt_ns: 22_000.0 };
-pub(crate) const VETH: TestPath = TestPath { name: "veth", rate: 3.9e9, cpu_ns: 0.41, rtt_ns: 27_000.0 };
-pub(crate) const VIRTIO: TestPath =
-    TestPath { name: "vm-virtio", rate: 1.2e9, cpu_ns: 0.95, rtt_ns: 96_000.0 };
-pub(crate) const E1000: TestPath =
-    TestPath { name: "vm-e1000", rate: 0.11e9, cpu_ns: 9.1, rtt_ns: 210_000.0 };
-pub(crate) const SLIRP: TestPath =
-    TestPath { name: "vm-slirp", rate: 0.21e9, cpu_ns: 6.3, rtt_ns: 260_000.0 };
+/// The baseline.
+pub const LOOPBACK: TestPath = TestPath { name: "loopback", rate: 4.5e9, cpu_ns: 0.35, rtt_ns: 22_000.0 };
+/// Between two namespaces.
+pub const VETH: TestPath = TestPath { name: "veth", rate: 3.9e9, cpu_ns: 0.41, rtt_ns: 27_000.0 };
+/// Into a guest.
+pub const VIRTIO: TestPath = TestPath { name: "vm-virtio", rate: 1.2e9, cpu_ns: 0.95, rtt_ns: 96_000.0 };
+/// Into a guest with an emulated card.
+pub const E1000: TestPath = TestPath { name: "vm-e1000", rate: 0.11e9, cpu_ns: 9.1, rtt_ns: 210_000.0 };
+/// Through QEMU's own stack.
+pub const SLIRP: TestPath = TestPath { name: "vm-slirp", rate: 0.21e9, cpu_ns: 6.3, rtt_ns: 260_000.0 };
 
 fn network(name: &str) -> NetworkSpec {
     let via = match name {
@@ -53,7 +56,8 @@ fn network(name: &str) -> NetworkSpec {
     NetworkSpec { nic, ..NetworkSpec::new(via) }
 }
 
-pub(crate) fn target(name: &str) -> TargetSpec {
+/// A target of the path that its name tells of.
+pub fn target(name: &str) -> TargetSpec {
     let path = Stack::from(network(name));
     TargetSpec::new(name, if name.starts_with("vm") { path.with(GuestSpec::default()) } else { path })
 }
@@ -92,7 +96,7 @@ fn record(name: &str) -> TargetRecord {
 }
 
 /// A workload by its generated name.
-pub(crate) fn workload(net: Traffic) -> Workload {
+pub fn workload(net: Traffic) -> Workload {
     let name = net.generated_name();
     let standard: Workload = "seqread-1m".parse().expect("a standard workload");
     // As a plan has it: there is no cache beneath.
@@ -100,17 +104,19 @@ pub(crate) fn workload(net: Traffic) -> Workload {
     Workload { name, runtime: Nanos::from_secs(u64::from(SECONDS)), net: Some(net), ..standard }
 }
 
-pub(crate) fn tcp(direction: Direction) -> Workload {
+/// A stream.
+pub fn tcp(direction: Direction) -> Workload {
     workload(Traffic { direction, ..Traffic::new(NetTest::Tcp) })
 }
 
 /// Datagrams at 100 Mbit/s.
-pub(crate) fn udp() -> Workload {
+pub fn udp() -> Workload {
     let bitrate = Some(BitRate(100_000_000));
     workload(Traffic { bitrate, length: Some(Bytes(DATAGRAM)), ..Traffic::new(NetTest::Udp) })
 }
 
-pub(crate) fn rtt() -> Workload {
+/// Round trips.
+pub fn rtt() -> Workload {
     workload(Traffic::new(NetTest::TcpRtt))
 }
 
@@ -206,7 +212,7 @@ fn busy(ns: f64, duration_ns: u64) -> HostCpu {
 }
 
 /// One measurement that tells the truth but for the round's stray.
-pub(crate) fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize) -> Measurement {
+pub fn measurement(workload: &Workload, way: TestPath, round: u32, phase: usize) -> Measurement {
     let net = workload.net.as_ref().expect("a network's");
     let factor = (0.005 * STRAYS[(round as usize + phase) % STRAYS.len()]).exp();
     let guest = way.name.starts_with("vm");
@@ -272,7 +278,7 @@ pub(crate) fn measurement(workload: &Workload, way: TestPath, round: u32, phase:
 }
 
 /// A complete run; the first way is the baseline.
-pub(crate) fn run(ways: &[TestPath], workloads: &[Workload], rounds: u32) -> Run {
+pub fn run(ways: &[TestPath], workloads: &[Workload], rounds: u32) -> Run {
     let targets = ways.iter().map(|way| target(way.name)).collect();
     let records = ways.iter().map(|way| record(way.name)).collect();
     let measure = |t: usize, workload: &Workload, round, phase| measurement(workload, ways[t], round, phase);
@@ -281,13 +287,13 @@ pub(crate) fn run(ways: &[TestPath], workloads: &[Workload], rounds: u32) -> Run
 }
 
 /// The ladder of a network.
-pub(crate) fn ladder() -> Run {
+pub fn ladder() -> Run {
     let workloads = [tcp(Direction::Upload), tcp(Direction::Download), udp(), rtt()];
     run(&[LOOPBACK, VETH, VIRTIO, E1000, SLIRP], &workloads, 5)
 }
 
 /// One way, several streams, both ways.
-pub(crate) fn alone() -> Run {
+pub fn alone() -> Run {
     let both = Traffic { direction: Direction::Both, parallel: 2, ..Traffic::new(NetTest::Tcp) };
     run(&[VETH], &[workload(both), udp(), rtt()], 1)
 }

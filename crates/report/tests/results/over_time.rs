@@ -5,7 +5,7 @@ use iotax_model::Run;
 use iotax_model::{Warning, WarningKind};
 use iotax_report::{document, terminal};
 
-use crate::synthetic::{HOST, Truth, measurement, run};
+use iotax_testkit::runs::{HOST, Truth, measurement, run};
 
 /// Three targets with some noise, each round's figures slowed by what `slower` gives for it.
 fn slowed(rounds: u32, slower: impl Fn(u32, &str) -> f64) -> Run {

@@ -4,8 +4,8 @@ use iotax_analysis::judge;
 use iotax_model::Run;
 use iotax_report::{document, json, terminal};
 
-use crate::observed::both_ladders;
-use crate::synthetic::{HOST, Truth, run};
+use iotax_testkit::runs::observed::both_ladders;
+use iotax_testkit::runs::{HOST, Truth, run};
 
 /// A host whose device merges writes, and a guest before whose reads a cache stands.
 fn merged_and_cached() -> Run {

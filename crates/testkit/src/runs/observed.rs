@@ -9,13 +9,13 @@ use iotax_model::record::{
 use iotax_model::target::TargetSpec;
 use iotax_model::{Histogram, Plan};
 
-use crate::synthetic::{HOST, Truth, run, tallies, whole};
+use super::{HOST, Truth, run, tallies, whole};
 
 /// Upper bounds of QEMU's bins in nanoseconds.
 const BOUNDS: [u64; 9] = [20_000, 50_000, 80_000, 100_000, 150_000, 200_000, 500_000, 1_000_000, 10_000_000];
 
 /// Shares of what a guest adds to the device's latency at which QEMU and the guest's disk see it.
-pub(crate) const SEEN: (f64, f64) = (0.25, 0.7);
+pub const SEEN: (f64, f64) = (0.25, 0.7);
 
 /// Every latency of a histogram in QEMU's bins, each shorter by a factor.
 fn binned(latency: &Histogram, factor: f64) -> Vec<(Option<u64>, u64)> {
@@ -30,7 +30,7 @@ fn binned(latency: &Histogram, factor: f64) -> Vec<(Option<u64>, u64)> {
 }
 
 /// Looks into a guest's measurement from QEMU, from the guest and at the threads of both.
-pub(crate) fn look_inside(m: &mut Measurement) {
+pub fn look_inside(m: &mut Measurement) {
     let latency = m.outcome.tallies.latency();
     let program = latency.mean().expect("I/O");
     let host = m.host.as_mut().expect("observed");
@@ -91,7 +91,7 @@ pub(crate) fn look_inside(m: &mut Measurement) {
 }
 
 /// Both ladders in one, nine rungs, watched from within, with its time.
-pub(crate) fn both_ladders() -> Run {
+pub fn both_ladders() -> Run {
     let rung = |slowdown, cpu_ns| Truth { slowdown, noise: 0.004, cpu_ns };
     let truths = [
         ("host-device", HOST),
@@ -127,7 +127,7 @@ pub(crate) fn both_ladders() -> Run {
 }
 
 /// One, two and four guests at once, of which the first gets more than the others; the last of all beside a neighbour.
-pub(crate) fn crowd() -> Run {
+pub fn crowd() -> Run {
     let guests = |slowdown| Truth { slowdown, noise: 0.004, cpu_ns: 9_800.0 };
     let truths =
         [("vm-1", guests(1.4)), ("vm-2", guests(1.6)), ("vm-4", guests(2.4)), ("vm-noisy", guests(2.0))];

@@ -1,0 +1,9 @@
+//! The crate from outside: synthetic runs in, judgements out.
+
+mod clocks;
+mod edges;
+mod honesty;
+mod inside;
+mod judge;
+mod network;
+mod ways;

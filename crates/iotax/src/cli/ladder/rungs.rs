@@ -1,0 +1,214 @@
+//! The rungs of a ladder: their names, and the layers that these stand for.
+
+use std::path::Path;
+
+use iotax_model::TargetSpec;
+use iotax_model::exit::Exit;
+use iotax_model::target::{DeviceSpec, Format, GuestSpec, PlannedLayer, Stack};
+use iotax_model::words::WordError;
+
+use crate::cli::args::target_name;
+use crate::cli::{Failure, OrExit, usage};
+
+/// The storage below a rung.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Base {
+    /// `--device`.
+    Device,
+    /// The directory.
+    Directory,
+}
+
+/// The ladders that a rung belongs to, beside those that name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ladder {
+    /// Every ladder.
+    Default,
+    /// `--everything`.
+    Everything,
+}
+
+/// A rung: its name, what it stands on, and its layers on that.
+#[derive(Debug, Clone)]
+pub(super) struct Rung {
+    pub(super) name: String,
+    pub(super) base: Base,
+    pub(super) layers: Stack,
+}
+
+use Base::{Device, Directory};
+use Ladder::{Default, Everything};
+
+/// The rungs from the lowest up. Those of other formats are named after them: `virtio-vmdk`, `vm-vmdk`.
+const RUNGS: [(&str, Ladder, Base, &str); 17] = [
+    ("host-device", Default, Device, ""),
+    ("host-lvm", Default, Device, "thick LVM volume"),
+    ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
+    ("host-file", Default, Directory, "raw file"),
+    ("host-overlay", Everything, Directory, "overlay > raw file"),
+    ("host-loop", Everything, Directory, "raw file > loop direct_io=true"),
+    ("fuse-raw", Everything, Directory, "raw file > fuse"),
+    ("nbd-raw", Everything, Directory, "raw file > nbd > virtio"),
+    ("iscsi-raw", Everything, Directory, "raw file > iscsi > virtio"),
+    ("virtio-raw", Default, Directory, "raw file > virtio"),
+    ("virtio-qcow2", Default, Directory, "qcow2 file preallocation=metadata > virtio"),
+    (
+        "virtio-qcow2-snapshot",
+        Default,
+        Directory,
+        "qcow2 file + external snapshot preallocation=metadata > virtio",
+    ),
+    ("vm-device", Default, Device, "virtio-blk > guest"),
+    ("vm-lvm", Default, Device, "thick LVM volume > virtio-blk > guest"),
+    ("vm-raw", Default, Directory, "raw file > virtio-blk > guest"),
+    ("vm-qcow2", Default, Directory, "qcow2 file preallocation=metadata > virtio-blk > guest"),
+    (
+        "vm-qcow2-snapshot",
+        Default,
+        Directory,
+        "qcow2 file + external snapshot preallocation=metadata > virtio-blk > guest",
+    ),
+];
+
+/// The names of all rungs but those of other formats.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    RUNGS.into_iter().map(|(name, ..)| name)
+}
+
+/// The rungs of the default ladder.
+pub(super) fn usual() -> Vec<Rung> {
+    RUNGS.iter().filter(|rung| rung.1 == Default).filter_map(|(name, ..)| Rung::known(name)).collect()
+}
+
+/// Every image format on a plain file.
+pub(super) fn formats() -> Vec<Rung> {
+    ["host-file".to_owned()].into_iter().chain(of_formats()).filter_map(|name| Rung::known(&name)).collect()
+}
+
+/// Every rung: what stands on the host, what QEMU's block layer serves, and guests.
+pub(super) fn everything() -> Vec<Rung> {
+    let (below, guests): (Vec<_>, Vec<_>) = names().partition(|name| !name.starts_with("vm-"));
+    let others = of_formats().filter(|name| !names().any(|known| known == name));
+    let all = below.into_iter().map(str::to_owned).chain(others).chain(guests.into_iter().map(str::to_owned));
+    all.filter_map(|name| Rung::known(&name)).collect()
+}
+
+/// The names of the rungs of each format without a guest.
+fn of_formats() -> impl Iterator<Item = String> {
+    Format::WORDS.iter().map(|format| format!("virtio-{format}"))
+}
+
+/// The layers of a rung of another format.
+fn line_of_format(name: &str) -> Option<String> {
+    let (above, format) = name.split_once('-')?;
+    let format: Format = format.parse().ok()?;
+    match above {
+        "virtio" => Some(format!("{format} file > virtio")),
+        "vm" => Some(format!("{format} file > virtio-blk > guest")),
+        _ => None,
+    }
+}
+
+impl Rung {
+    /// One of the rungs above, or one of another format.
+    fn known(name: &str) -> Option<Self> {
+        let (base, line) = match RUNGS.into_iter().find(|(known, ..)| *known == name) {
+            Some((_, _, base, line)) => (base, line.to_owned()),
+            None => (Directory, line_of_format(name)?),
+        };
+        let layers = if line.is_empty() { Stack::default() } else { Stack::parse(&line).ok()? };
+        Some(Self { name: name.to_owned(), base, layers })
+    }
+
+    /// A rung by its name, or by the line of its layers on the directory or, if they begin with a volume or a filesystem, the device.
+    pub(super) fn parse(text: &str) -> Result<Self, Failure> {
+        if !text.contains(' ') {
+            return Self::known(text)
+                .ok_or_else(|| {
+                    let formats: Vec<String> = of_formats().collect();
+                    let known: Vec<&str> = names().chain(formats.iter().map(String::as_str)).collect();
+                    WordError::new("rung", text, &known)
+                })
+                .or_exit(Exit::Usage);
+        }
+        let layers = Stack::parse(text).map_err(usage)?;
+        let base = match layers.layers().first() {
+            Some(PlannedLayer::File(_) | PlannedLayer::Overlay(_)) => Directory,
+            _ => Device,
+        };
+        Ok(Self { name: target_name(&text.replace(" > ", "-")), base, layers })
+    }
+
+    pub(super) fn has_guest(&self) -> bool {
+        self.layers.has::<GuestSpec>()
+    }
+
+    /// The target of this rung in a directory or on a device, with as many guests.
+    pub(super) fn target(
+        &self,
+        name: String,
+        guests: u32,
+        dir: Option<&Path>,
+        device: Option<&Path>,
+    ) -> TargetSpec {
+        let mut stack = match self.base {
+            Device => {
+                let device = DeviceSpec(device.map(Path::to_path_buf).unwrap_or_default());
+                self.layers.layers().iter().cloned().fold(Stack::from(device), Stack::with)
+            }
+            Directory => self.layers.clone(),
+        };
+        if self.base == Directory {
+            match stack.layers_mut().first_mut() {
+                Some(PlannedLayer::File(file)) => file.dir = dir.map(Path::to_path_buf),
+                Some(PlannedLayer::Overlay(overlay)) => overlay.dir = dir.map(Path::to_path_buf),
+                _ => {}
+            }
+        }
+        if let Some(guest) = stack.find_mut::<GuestSpec>().filter(|_| guests != 1) {
+            guest.count = guests;
+        }
+        TargetSpec::new(name, stack)
+    }
+}
+
+/// The rung of this name with its image in a directory.
+pub(in crate::cli) fn rung_in(name: &str, dir: &Path) -> Result<TargetSpec, Failure> {
+    let rung = Rung::parse(name)?;
+    if rung.base == Device {
+        return Err(usage(format!(
+            "rung {name} stands on a device: iotax ladder --device DEVICE --rungs {name}"
+        )));
+    }
+    Ok(rung.target(name.to_owned(), 1, Some(dir), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_has_rungs_by_its_name() {
+        assert_eq!(formats().len(), 1 + Format::WORDS.len());
+        for format in Format::WORDS {
+            let rung = Rung::parse(&format!("virtio-{format}")).unwrap_or_else(|_| panic!("{format}"));
+            assert_eq!((rung.base, rung.has_guest()), (Directory, false), "{format}");
+            assert!(Rung::parse(&format!("vm-{format}")).is_ok_and(|rung| rung.has_guest()), "{format}");
+        }
+        for unknown in ["virtio-png", "lxc-vmdk", "vmdk"] {
+            assert!(Rung::known(unknown).is_none(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn everything_has_each_rung_once_and_guests_last() {
+        let all = everything();
+        let mut unique: Vec<&str> = all.iter().map(|rung| rung.name.as_str()).collect();
+        let guests = all.iter().position(Rung::has_guest).expect("guests");
+        assert!(all[guests..].iter().all(Rung::has_guest));
+        assert!(names().all(|name| unique.contains(&name)));
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), all.len());
+    }
+}

@@ -1,0 +1,22 @@
+//! The crate from outside: synthetic runs in, answers out.
+
+mod answer;
+mod browser;
+mod compare;
+mod conclusions;
+mod curves;
+mod deciding;
+mod failing;
+mod flow;
+mod html;
+mod json;
+mod located;
+mod looks;
+mod network;
+mod over_time;
+mod prices;
+mod statements;
+mod terminal;
+mod trend;
+mod ways;
+mod withheld;
