@@ -14,6 +14,7 @@ pub mod compare;
 pub mod comparison;
 pub mod cpu_breakdown;
 pub mod curve;
+pub mod demands;
 pub mod edges;
 pub mod effects;
 pub mod failed;

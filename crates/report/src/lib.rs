@@ -5,6 +5,7 @@ mod answer;
 mod ask;
 pub mod csv;
 mod curve;
+pub(crate) mod demands;
 pub mod document;
 pub(crate) mod figure;
 mod grid;

@@ -6,7 +6,6 @@ use iotax_analysis::{Judgement, judge};
 use iotax_model::Run;
 use iotax_model::record::{CacheDrop, CpuTime, DiskActivity, ErrorCount, Pacing, Stop};
 use iotax_model::units::Nanos;
-use iotax_model::verify_errors::Findings;
 use iotax_model::{IoEngine, Warning, WarningKind};
 
 use iotax_testkit::runs::{HOST, Truth, bench, ladder, run};

@@ -1,6 +1,7 @@
 //! The crate from outside: synthetic runs in, judgements out.
 
 mod clocks;
+mod demands;
 mod edges;
 mod honesty;
 mod inside;

@@ -1,12 +1,11 @@
 //! Network paths are compared by their traffic, and each network check fires in its own case only.
 
-use iotax_analysis::compare::{Account, Question, Side, Which, compare, history};
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Grade, Judgement, Metric, Network};
 use iotax_model::Run;
 use iotax_model::net::{Direction, NetTest, Traffic};
-use iotax_model::record::{Gap, Probes, Share};
+use iotax_model::record::{Probes, Share};
 use iotax_model::units::BitRate;
 use iotax_model::{Warning, WarningKind};
 

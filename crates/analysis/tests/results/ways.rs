@@ -1,17 +1,14 @@
 //! Comparisons, checks and sentences that apply only to paths that are alike: several interfaces, remote servers, neighbours.
 
-use iotax_analysis::Metric;
-use iotax_analysis::compare::{Account, Question, Side, Which, compare};
 use iotax_analysis::judge;
 use iotax_model::Run;
 use iotax_model::WarningKind;
-use iotax_model::net::{Direction, NetTest, Traffic};
-use iotax_model::plan::Neighbour;
-use iotax_model::record::{NicActivity, Share};
+use iotax_model::net::Direction;
+use iotax_model::record::NicActivity;
 use iotax_model::target::{NetPath, NetworkSpec};
 
 use crate::network::{first, found, kinds, network, only, two};
-use iotax_testkit::runs::network::{LOOPBACK, VETH, VIRTIO, rtt, run, tcp, udp, workload};
+use iotax_testkit::runs::network::{LOOPBACK, VETH, run, tcp, udp};
 
 #[test]
 fn of_several_interfaces_of_one_place_nobody_knows_which_it_was() {

@@ -497,6 +497,7 @@ proptest! {
                     targets: vec![target],
                     workloads: jobs.workloads,
                     neighbours: Vec::new(),
+                    require: Vec::new(),
                 };
                 prop_assert!(plan.check().is_ok(), "{:?} of {text}", plan.check());
                 if let Ok(toml) = plan.to_toml() {

@@ -42,6 +42,7 @@ impl Directories {
             baseline: _,
             control: _,
             seed: _,
+            require: _,
         } = plan;
         match design {
             Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) | Design::Ask(_) => {}

@@ -108,6 +108,14 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
     ),
     ("mark", &[("iotax mark 'cable pulled'", "From another terminal, while a watch measures")]),
     (
+        "fit",
+        &[
+            ("iotax fit etcd /var/lib/etcd", "May etcd live here?"),
+            ("iotax fit exchange host-file:/srv vm-qcow2:/srv", "On the host, and in a guest"),
+            ("iotax fit ./orders.toml /srv/db", "Limits of your own"),
+        ],
+    ),
+    (
         "suite",
         &[
             ("iotax suite --list", "The suites"),

@@ -18,6 +18,7 @@ mod enlist;
 mod estimate;
 mod examples;
 mod export;
+mod fit;
 mod flags;
 mod fleet;
 mod from_libvirt;
@@ -119,6 +120,8 @@ enum Command {
     Run(run::Args),
     /// Run a classic benchmark suite on one or more targets: sizes, threads, stream, orion, records and others
     Suite(Box<suite::Args>),
+    /// Is storage good enough for an application? Yes, no or undecided, by a published limit
+    Fit(Box<fit::Args>),
     /// Run one plan on many machines
     #[command(subcommand)]
     Fleet(fleet::Command),
@@ -234,6 +237,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Mark(args) => mark::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),
+        Command::Fit(args) => fit::main(&args),
         Command::Fleet(command) => fleet::main(&command),
         Command::Net(command) => net::main(&command),
         Command::Plan(command) => plan::main(&command),

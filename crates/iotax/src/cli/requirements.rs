@@ -1,5 +1,7 @@
-//! The exit code of a watch.
+//! The exit code of a watch, and of demands.
 
+use iotax_analysis::Judgement;
+use iotax_analysis::demands::{Kept, demands};
 use iotax_analysis::watch::{Episode, episodes};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
@@ -15,6 +17,18 @@ pub(super) fn exit(run: &Run) -> Exit {
     } else if episodes.iter().any(|episode| episode.has_failed_events() || lacks_records(episode)) {
         Exit::Measurement
     } else if passed.contains(&None) || nothing {
+        Exit::Unjudged
+    } else {
+        Exit::Fine
+    }
+}
+
+/// Fails if a target misses a demand; not judged if one is undecided.
+pub(super) fn exit_of_demands(run: &Run, judgement: &Judgement) -> Exit {
+    let all = demands(run, judgement);
+    if all.iter().any(|demand| demand.kept == Kept::No) {
+        Exit::Gate
+    } else if all.iter().any(|demand| demand.kept == Kept::Undecided) {
         Exit::Unjudged
     } else {
         Exit::Fine

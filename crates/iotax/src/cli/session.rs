@@ -414,6 +414,9 @@ impl<'a> Session<'a> {
             Exit::Fine if self.plan.watch().is_some() => {
                 requirements::exit(&store.load(run).or_exit(Exit::Environment)?)
             }
+            Exit::Fine if !self.plan.require.is_empty() => {
+                requirements::exit_of_demands(&store.load(run).or_exit(Exit::Environment)?, &judgement)
+            }
             exit => exit,
         })
     }

@@ -15,6 +15,7 @@ mod fallback;
 mod files;
 mod fio;
 mod fio_jobs;
+mod fit;
 mod fleet;
 mod fleet_nats;
 mod formats;

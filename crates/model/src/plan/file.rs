@@ -12,8 +12,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
 use super::place::{Text, find_key, words};
 use super::{
-    AskSpec, CurveSpec, DEFAULT_REPEAT, Design, FleetSpec, Margin, Neighbour, Plan, PlanError, UntilDecided,
-    WatchSpec,
+    AskSpec, CurveSpec, DEFAULT_REPEAT, Demand, Design, FleetSpec, Margin, Neighbour, Plan, PlanError,
+    UntilDecided, WatchSpec,
 };
 use crate::target::TargetSpec;
 use crate::units::Nanos;
@@ -56,6 +56,9 @@ pub(super) struct PlanHead {
     watch: Option<WatchSpec>,
     /// The way in which several machines carry it out, with `iotax fleet run`.
     fleet: Option<FleetSpec>,
+    /// Limits that every target is held against: yes, no or undecided.
+    #[serde(default)]
+    require: Vec<Demand>,
     /// Ratios closer to 1 than this count as equal [default: 2%]
     margin: Option<Margin>,
     /// Name of the target that the others are compared with [default: the first]
@@ -136,8 +139,8 @@ struct Reader<'i> {
     named: Vec<(&'static str, String, Source<'i>)>,
 }
 
-/// Parses and checks the text of a plan file.
-pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
+/// Parses and checks the text of a plan file; with `targets`, of one that has none of its own.
+pub(super) fn read(text: &str, targets: Vec<TargetSpec>) -> Result<PlanFile, PlanError> {
     let words = text.as_bytes().chunk_by(|a, b| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric());
     if words.take(MOST_WORDS + 1).count() > MOST_WORDS {
         return Err(PlanError::Content(format!(
@@ -150,7 +153,15 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
     let mut reader = Reader { text, axes: Vec::new(), left_out: Vec::new(), named: Vec::new() };
     let head: PlanHead = reader.value(document.clone(), span)?;
     let defaults = reader.defaults(&document)?;
-    let targets = reader.rows(&document, &DeTable::new())?;
+    let targets = match reader.rows(&document, &DeTable::new())? {
+        own if targets.is_empty() => own,
+        own if own.is_empty() => targets,
+        _ => {
+            return Err(PlanError::Content(
+                "target: the targets are named beside it; leave [[target]] out".into(),
+            ));
+        }
+    };
     let workloads = reader.rows(&document, &defaults)?;
     let neighbours = reader.neighbours(&document, &defaults)?;
     let first = targets.first().map(|target: &TargetSpec| target.name.clone());
@@ -172,6 +183,7 @@ pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
         targets,
         workloads,
         neighbours,
+        require: head.require,
     };
     let plan = match head.time {
         None => plan,

@@ -4,6 +4,7 @@ mod ask;
 mod axes;
 mod curve;
 mod curve_rates;
+mod demand;
 mod design;
 mod difference;
 mod event;
@@ -43,6 +44,7 @@ pub use until::{
     DEFAULT_MAX_ROUNDS, FIRST_LOOK, FIRST_LOOK_AFTER, MOST_LOOKS, Margin, MarginError, UntilDecided,
 };
 
+pub use demand::{Demand, DemandError, DemandOn, Keep};
 pub use event::{Action, Operation, PlannedEvent};
 pub use watch::{Limit, Requirement, RequirementError, WatchFigure, WatchSpec};
 
@@ -78,6 +80,9 @@ pub struct Plan {
     /// Background load beside the targets that name it; not measured itself.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub neighbours: Vec<Neighbour>,
+    /// Limits that every target is held against.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub require: Vec<Demand>,
 }
 
 /// A target and a workload that produce background load.
@@ -168,6 +173,7 @@ impl Plan {
             targets,
             workloads,
             neighbours: Vec::new(),
+            require: Vec::new(),
         }
     }
 
@@ -178,7 +184,15 @@ impl Plan {
 
     /// As [`Self::from_toml`], with the axes of the file and the combinations that cannot be built.
     pub fn read(text: &str) -> Result<PlanFile, PlanError> {
-        file::read(text)
+        file::read(text, Vec::new())
+    }
+
+    /// As [`Self::from_toml`], of a file that leaves the targets to the reader.
+    ///
+    /// # Errors
+    /// It has targets, or is no plan with these.
+    pub fn of_profile(text: &str, targets: Vec<TargetSpec>) -> Result<Self, PlanError> {
+        file::read(text, targets).map(|reading| reading.plan)
     }
 
     /// The text of a plan file that parses as this plan, with comments. Keys common to all workloads go to `[defaults]`.
@@ -210,6 +224,7 @@ impl Plan {
         if let Some(name) = &self.suite {
             Suite::named(name).map_err(|error| PlanError::Content(format!("suite = {name:?}: {error}")))?;
         }
+        demand::check(self)?;
         if self.repeat == 0 || self.repeat > 1000 {
             return refuse(format!("repeat = {}: accepted: 1 to 1000", self.repeat));
         }

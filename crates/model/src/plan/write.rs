@@ -94,6 +94,12 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
         line(format_args!("target = {}", Value::try_from(&neighbour.target)?));
         line(format_args!("workload = {}", Value::Table(workload)));
     }
+    for demand in &plan.require {
+        line(format_args!("\n[[require]]"));
+        for (key, value) in &Table::try_from(demand)? {
+            line(format_args!("{key} = {value}"));
+        }
+    }
     Ok(text)
 }
 

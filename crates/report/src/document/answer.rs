@@ -31,6 +31,11 @@ fn short(run: &Run, judgement: &Judgement) -> Page {
     if whole || judgement.cells.is_empty() {
         return super::run::whole(run, judgement);
     }
+    let mut page = Page::default();
+    if super::demands::add(&mut page, run, judgement) {
+        page.add_lines(Answer::of(run, judgement).remarks);
+        return page;
+    }
     let curves = curves(run);
     if alone && curves.is_empty() && run.plan.compares_targets() {
         return bench(run, judgement);

@@ -5,6 +5,7 @@ mod ask;
 pub(super) mod certainty;
 mod compared;
 mod curve;
+pub(crate) mod demands;
 mod doctor;
 pub(crate) mod figures;
 mod fleet;

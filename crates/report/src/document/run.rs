@@ -36,6 +36,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
         page.add_list("Remarks", notes(run));
         return page;
     }
+    super::demands::add(&mut page, run, judgement);
     let asks = super::ask::add(&mut page, run, true);
     super::watch::add(&mut page, run, true);
     let curves = curve::curves(run);

@@ -7,6 +7,7 @@ mod bars;
 mod chart;
 mod clock;
 mod curve;
+mod demands;
 mod grid;
 mod guests;
 mod heat;
@@ -118,6 +119,7 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
         main id="main" tabindex="-1" {
             (head(run))
             (contents(run, judgement, &tests, &curves))
+            (demands::section(run, judgement))
             @if plain { (answer::section(run, judgement, &tests)) }
             (ask::sections(run))
             (watch::sections(run))

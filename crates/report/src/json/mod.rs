@@ -7,6 +7,7 @@ mod cell;
 mod certainty;
 pub mod comparison;
 mod curve;
+mod demands;
 pub mod doctor;
 pub mod fleet;
 mod grid;
@@ -62,6 +63,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("steps", Some(judgement.steps.iter().map(|c| step(judgement, c)).collect())),
         ("cells", Some(judgement.cells.iter().map(|one| cell::cell(judgement, one)).collect())),
         ("suite", suite::suite(run)),
+        ("demands", demands::all(run, judgement)),
         ("curves", curve::all(run)),
         ("grids", grid::all(run)),
         ("watch", watch::all(run)),

@@ -74,7 +74,8 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
         (of(&judgement.steps, network), totals)
     };
     let ((steps, totals), (hops, ways)) = (whole(false), whole(true));
-    let mut sentences: Vec<String> = open::lost(run).collect();
+    let mut sentences: Vec<String> = crate::demands::sentences(run, judgement);
+    sentences.extend(open::lost(run));
     sentences.extend(layers::costs(run, &steps));
     sentences.extend(totals::totals(run, judgement, &totals));
     let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();

@@ -1,9 +1,9 @@
 //! Network paths are compared by their traffic, and each network check fires in its own case only.
 
+use iotax_analysis::Metric;
 use iotax_analysis::compare::{Account, Question, Side, Which, compare, history};
 use iotax_analysis::judge;
 use iotax_analysis::stats::verdict::Verdict;
-use iotax_analysis::{Judgement, Metric, Network};
 use iotax_model::Run;
 use iotax_model::net::Direction;
 use iotax_model::record::Gap;

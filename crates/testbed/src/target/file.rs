@@ -54,7 +54,7 @@ impl Build for FileSpec {
 
     fn recorded(&self, exported: Option<&ExportedImage>) -> Vec<Layer> {
         // Where nothing exports it, the system shows the file, and a guest's disk its image.
-        exported.map(|_| Self::recorded(self)).unwrap_or_default()
+        exported.map(|_| self.image_layers()).unwrap_or_default()
     }
 }
 

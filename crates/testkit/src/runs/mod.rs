@@ -311,6 +311,7 @@ pub fn planned(
             targets,
             workloads,
             neighbours: vec![],
+            require: vec![],
         },
         environment: environment(),
         targets: records,

@@ -124,7 +124,7 @@ fn possible(args: &Args, mut rungs: Vec<Rung>, workloads: &[Workload]) -> Result
     let mut missing: Vec<(String, Vec<String>)> = Vec::new();
     let is_possible = |rung: &Rung| {
         let target = rung.target(rung.name.clone(), 1, args.dir.as_deref(), args.device.as_deref());
-        let plan = Plan::new(&rung.name, vec![target], workloads.to_vec());
+        let plan = Plan::new(rung.name.clone(), vec![target], workloads.to_vec());
         match preflight::check(&plan, &permission) {
             Err(refusal) if refusal.exit == Exit::Environment => {
                 let reason = refusal.to_string();

@@ -126,7 +126,11 @@ impl Rung {
             return Self::known(text)
                 .ok_or_else(|| {
                     let formats: Vec<String> = of_formats().collect();
-                    let known: Vec<&str> = names().chain(formats.iter().map(String::as_str)).collect();
+                    let known: Vec<&str> = RUNGS
+                        .iter()
+                        .map(|(name, ..)| *name)
+                        .chain(formats.iter().map(String::as_str))
+                        .collect();
                     WordError::new("rung", text, &known)
                 })
                 .or_exit(Exit::Usage);

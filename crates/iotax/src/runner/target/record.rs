@@ -90,7 +90,7 @@ fn storage_stack(spec: &TargetSpec, storage: &LocalStorage) -> anyhow::Result<La
 
 /// The layers from the image to the program in the guest.
 fn disk_layers(site: &GuestSite) -> Vec<Layer> {
-    let mut layers = site.image().map(FileSpec::recorded).unwrap_or_default();
+    let mut layers = site.image().map(FileSpec::image_layers).unwrap_or_default();
     let spec = site.spec();
     layers.push(Layer::new(LayerKind::Bus, spec.bus.word(), bus_detail(spec)));
     layers.extend(guest_layers(spec, site.running()));

@@ -345,4 +345,5 @@ pub(super) fn proposals() -> [(&'static str, PlannedLayer); 6] {
 }
 
 #[cfg(test)]
+#[expect(dead_code, unreachable_pub, reason = "layers! makes more than a test of it uses")]
 mod tests;

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, FileSpec, FromLine, LayerInterface, LayerType, Part, Segments, Settings, word};
+use super::{Area, Below, FileSpec, FromLine, LayerInterface, LayerType, Part, Segments, Settings, keys};
 
 /// Storage in a bottle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

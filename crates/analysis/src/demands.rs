@@ -1,0 +1,172 @@
+//! Which targets keep what a plan demands: yes, no or undecided.
+
+use std::collections::HashMap;
+
+use iotax_model::plan::{Demand, DemandOn, Keep, Slo};
+use iotax_model::record::Measurement;
+use iotax_model::{Histogram, Run};
+
+use crate::cells::by_cell;
+use crate::judgement::Judgement;
+use crate::metric::Metric;
+use crate::percentile::{needed, percentile};
+use crate::stats::paired::{Differences, Interval};
+use crate::stats::{ALPHA, Estimate};
+
+/// Whether a target keeps a demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// The whole interval lies on the good side of the limit.
+    Yes,
+    /// The whole interval lies beyond the limit.
+    No,
+    /// The limit lies within the interval, or there is none.
+    Undecided,
+}
+
+/// The reason for which there is no figure to judge by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoFigure {
+    /// Its measurements cannot be used.
+    Unusable,
+    /// A round has too few I/Os for the percentile: this many are needed in each.
+    TooFew(u64),
+    /// One round has no interval.
+    OneRound,
+    /// No such I/O was measured.
+    NotMeasured,
+}
+
+/// A demand on a target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DemandOnTarget<'a> {
+    /// The demand.
+    pub demand: &'a Demand,
+    /// The workload that it is on.
+    pub workload: &'a str,
+    /// The target's name.
+    pub target: &'a str,
+    /// Geometric mean of the rounds' figures: nanoseconds, or I/Os per second.
+    pub figure: Option<f64>,
+    /// Student's t interval at 95% of the logarithms of the rounds' figures.
+    pub interval: Option<Interval>,
+    /// The limit in the figure's unit.
+    pub limit: f64,
+    /// The answer.
+    pub kept: Kept,
+    /// Why there is no figure or no interval.
+    pub missing: Option<NoFigure>,
+}
+
+impl DemandOnTarget<'_> {
+    /// The limit over the figure, or the figure over the limit if more is better: above 1 there is room, below 1 too little.
+    #[must_use]
+    pub fn room(&self) -> Option<f64> {
+        let over = self.limit / self.figure?;
+        Some(if matches!(self.demand.keep, Keep::Iops(_)) { 1.0 / over } else { over })
+    }
+}
+
+/// The demands of a run's plan on each of its targets, target by target.
+#[must_use]
+pub fn demands<'a>(run: &'a Run, judgement: &Judgement) -> Vec<DemandOnTarget<'a>> {
+    let cells = by_cell(run);
+    let of_target = |target: &'a str| {
+        run.plan.require.iter().filter_map({
+            let cells = &cells;
+            move |demand| {
+                let first = run.plan.workloads.first()?.name.as_str();
+                let workload = demand.workload.as_deref().unwrap_or(first);
+                Some(judged(run, judgement, cells, demand, workload, target))
+            }
+        })
+    };
+    run.plan.targets.iter().flat_map(|target| of_target(&target.name)).collect()
+}
+
+/// The answer for a target, of all demands on it: no if one is missed, yes if all are kept.
+#[must_use]
+pub fn all_of(demands: &[DemandOnTarget<'_>], target: &str) -> Kept {
+    let mut of_target = demands.iter().filter(|demand| demand.target == target).map(|demand| demand.kept);
+    of_target
+        .try_fold(Kept::Yes, |so_far, kept| match (so_far, kept) {
+            (_, Kept::No) => Err(Kept::No),
+            (Kept::Yes, Kept::Yes) => Ok(Kept::Yes),
+            _ => Ok(Kept::Undecided),
+        })
+        .unwrap_or_else(|missed| missed)
+}
+
+fn judged<'a>(
+    run: &'a Run,
+    judgement: &Judgement,
+    cells: &HashMap<(&'a str, &'a str), Vec<&'a Measurement>>,
+    demand: &'a Demand,
+    workload: &'a str,
+    target: &'a str,
+) -> DemandOnTarget<'a> {
+    let none = Vec::new();
+    let measured = cells.get(&(workload, target)).unwrap_or(&none);
+    let found = match figures(demand.keep, measured) {
+        _ if measured.is_empty() => Err(NoFigure::NotMeasured),
+        _ if judgement.is_unusable(run, workload, target) => Err(NoFigure::Unusable),
+        figures => figures,
+    };
+    let logs =
+        found.as_ref().ok().map(|figures| figures.iter().map(|figure| figure.ln()).collect::<Vec<_>>());
+    let figure = logs.as_ref().map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp());
+    let interval =
+        logs.and_then(Differences::new).and_then(|logs| logs.interval(ALPHA)).map(|logs| logs.map(f64::exp));
+    let (limit, more_is_better) = limit(demand.keep);
+    let kept = match interval {
+        Some(interval) if more_is_better && interval.low >= limit => Kept::Yes,
+        Some(interval) if more_is_better && interval.high < limit => Kept::No,
+        Some(interval) if !more_is_better && interval.high <= limit => Kept::Yes,
+        Some(interval) if !more_is_better && interval.low > limit => Kept::No,
+        _ => Kept::Undecided,
+    };
+    let missing = found.err().or_else(|| interval.is_none().then_some(NoFigure::OneRound));
+    DemandOnTarget { demand, workload, target, figure, interval, limit, kept, missing }
+}
+
+/// The limit, and whether more is better.
+fn limit(keep: Keep) -> (f64, bool) {
+    match keep {
+        Keep::Latency { slo: Slo::Percentile { most, .. } | Slo::Mean { most }, .. } => {
+            (most.0 as f64, false)
+        }
+        // No demand has it.
+        Keep::Latency { slo: Slo::NoErrors, .. } => (0.0, false),
+        Keep::Iops(least) => (least as f64, true),
+    }
+}
+
+/// The figure of each round.
+fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> {
+    let of_round = |m: &&Measurement| match keep {
+        Keep::Iops(_) => Metric::IOPS.of(m).ok_or(NoFigure::NotMeasured),
+        Keep::Latency { of, slo } => {
+            let latency = latency(m, of).ok_or(NoFigure::NotMeasured)?;
+            match slo {
+                Slo::Mean { .. } => latency.mean().ok_or(NoFigure::NotMeasured),
+                Slo::Percentile { percent, .. } => {
+                    let q = percent / 100.0;
+                    percentile(&latency, q).ok_or(NoFigure::TooFew(needed(q)))
+                }
+                Slo::NoErrors => Err(NoFigure::NotMeasured),
+            }
+        }
+    };
+    measured.iter().map(of_round).collect()
+}
+
+fn latency(m: &Measurement, of: Option<DemandOn>) -> Option<Histogram> {
+    let tallies = &m.outcome.tallies;
+    match of {
+        None => Some(tallies.latency()),
+        Some(of) => {
+            let (_, tally) = tallies.each().find(|(word, _)| *word == of.word())?;
+            tally.map(|tally| tally.latency.clone())
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Demands are kept, missed or open, and say why.
+
+use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, all_of, demands};
+use iotax_analysis::judge;
+use iotax_model::Run;
+use iotax_model::plan::Demand;
+use iotax_testkit::runs::{HOST, Truth, run};
+
+const QD1: &str = "randread-4k-qd1";
+
+fn two(demanded: &[&str], slowdown: f64, noise: f64) -> Run {
+    let mut run =
+        run(&[("host-file", HOST), ("vm-raw", Truth { slowdown, noise, ..HOST })], &[QD1], 5, false);
+    let demand = |keep: &&str| Demand { workload: None, keep: keep.parse().expect(keep), source: None };
+    run.plan.require = demanded.iter().map(demand).collect();
+    run
+}
+
+fn on<'a>(all: &'a [DemandOnTarget<'a>], target: &str) -> &'a DemandOnTarget<'a> {
+    all.iter().find(|demand| demand.target == target).expect("demanded")
+}
+
+/// Mean latency of the baseline, in nanoseconds.
+fn host_mean() -> f64 {
+    let run = two(&[], 1.0, 0.004);
+    let judgement = judge(&run);
+    judgement.summary(QD1, "host-file").and_then(|host| host.latency.mean()).expect("measured")
+}
+
+#[test]
+fn a_limit_between_two_targets_is_kept_by_one_and_missed_by_the_other() {
+    let limit = (host_mean() * 1.1).round();
+    for keep in [format!("mean <= {limit}ns"), format!("read mean <= {limit}ns")] {
+        let run = two(&[&keep], 1.25, 0.004);
+        let judgement = judge(&run);
+        let all = demands(&run, &judgement);
+        assert_eq!(all.len(), 2);
+        let (host, guest) = (on(&all, "host-file"), on(&all, "vm-raw"));
+        assert_eq!((host.kept, guest.kept), (Kept::Yes, Kept::No), "{all:?}");
+        assert_eq!((all_of(&all, "host-file"), all_of(&all, "vm-raw")), (Kept::Yes, Kept::No));
+        assert!((host.room().expect("known") - 1.1).abs() < 0.01, "{host:?}");
+        assert!((guest.room().expect("known") - 1.1 / 1.25).abs() < 0.01, "{guest:?}");
+        assert_eq!(host.workload, QD1);
+    }
+}
+
+#[test]
+fn of_a_rate_more_is_better() {
+    let run = two(&["iops >= 1000000"], 1.0, 0.004);
+    let judgement = judge(&run);
+    let all = demands(&run, &judgement);
+    let missed = on(&all, "vm-raw");
+    assert_eq!(missed.kept, Kept::No);
+    let room = missed.figure.expect("measured") / 1e6;
+    assert!((missed.room().expect("known") - room).abs() < 1e-9);
+    let run = two(&["iops >= 1"], 1.0, 0.004);
+    assert_eq!(on(&demands(&run, &judge(&run)), "vm-raw").kept, Kept::Yes);
+}
+
+#[test]
+fn a_limit_within_the_interval_is_open_and_one_of_many_decides() {
+    let limit = (host_mean() * 1.25).round();
+    let within = format!("mean <= {limit}ns");
+    let run = two(&[&within, "iops >= 1"], 1.25, 0.05);
+    let judgement = judge(&run);
+    let all = demands(&run, &judgement);
+    let open = on(&all, "vm-raw");
+    assert_eq!((open.kept, open.missing), (Kept::Undecided, None), "{open:?}");
+    assert_eq!((all_of(&all, "host-file"), all_of(&all, "vm-raw")), (Kept::Yes, Kept::Undecided));
+    let run = two(&[&within, "iops >= 1000000"], 1.25, 0.05);
+    let judgement = judge(&run);
+    assert_eq!(all_of(&demands(&run, &judgement), "vm-raw"), Kept::No, "one that is missed decides");
+}
+
+#[test]
+fn what_is_unknown_is_no_answer_and_has_its_reason() {
+    let mut run = two(&["write p99 <= 1s"], 1.0, 0.004);
+    assert_eq!(on(&demands(&run, &judge(&run)), "vm-raw").missing, Some(NoFigure::NotMeasured));
+    run = two(&["p99.999 <= 1s"], 1.0, 0.004);
+    let few = on(&demands(&run, &judge(&run)), "vm-raw").clone();
+    assert_eq!((few.kept, few.missing), (Kept::Undecided, Some(NoFigure::TooFew(1_000_000))));
+    run = two(&["mean <= 1s"], 1.0, 0.004);
+    run.measurements.retain(|m| m.round == 1);
+    let once = on(&demands(&run, &judge(&run)), "vm-raw").clone();
+    assert_eq!((once.kept, once.missing, once.interval), (Kept::Undecided, Some(NoFigure::OneRound), None));
+    assert!(once.figure.is_some());
+    run.measurements.retain(|m| m.target != "vm-raw");
+    assert_eq!(on(&demands(&run, &judge(&run)), "vm-raw").missing, Some(NoFigure::NotMeasured));
+}

@@ -1,0 +1,137 @@
+//! `iotax fit`: whether storage is good enough for an application, by a published limit.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+
+use iotax_model::TargetSpec;
+use iotax_model::plan::Plan;
+use iotax_model::target::PathSpec;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::words::WordError;
+
+use super::known_words::text_of;
+use super::print_plan::print_plan;
+use super::say::print_line;
+use super::session::{RunArgs, Session};
+use super::target_args;
+use super::time::seconds;
+use super::{Failure, OrExit, input, usage};
+
+/// The applications that are known: plans without targets.
+const PROFILES: [(&str, &str); 3] = [
+    ("etcd", include_str!("../../profiles/etcd.toml")),
+    ("exchange", include_str!("../../profiles/exchange.toml")),
+    ("openshift", include_str!("../../profiles/openshift.toml")),
+];
+
+/// Flags of `iotax fit`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The application: etcd, exchange, openshift; or a file with workloads and [[require]] and without targets. Without it, all are listed
+    #[arg(value_parser = text_of(PROFILES.map(|(name, _)| name)))]
+    application: Option<String>,
+    /// Targets: a file, directory or device as for iotax bench; RUNG:DIR for a rung of iotax ladder with its image in a directory, such as
+    /// vm-qcow2:/srv/images; the line of a stack; PLAN.toml for all targets of a plan
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// List the applications with their limits
+    #[arg(long)]
+    list: bool,
+    /// Number of rounds [default: the profile's own]
+    #[arg(long, value_name = "N", value_parser = super::number::whole::<u32>(1..=1000))]
+    repeat: Option<u32>,
+    /// Length of each measurement [default: the profile's own]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    runtime: Option<Nanos>,
+    /// Size of the area [default: the profile's own]
+    #[arg(long)]
+    size: Option<Bytes>,
+    /// Run the agent under sudo on another machine
+    #[arg(long)]
+    sudo: bool,
+    /// Print the plan as a file, to edit and run with iotax run
+    #[arg(long)]
+    print_plan: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let Some(application) = args.application.as_deref().filter(|_| !args.list) else {
+        return list();
+    };
+    let text = profile(application)?;
+    if args.targets.is_empty() {
+        return Err(usage(format!(
+            "no target: name a directory on the storage in question, such as iotax fit {application} ."
+        )));
+    }
+    let permission = args.run.session.overwrite.permission()?;
+    let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let plan = Plan::of_profile(&text, targets).map_err(|error| usage(format!("{application}: {error}")))?;
+    if plan.require.is_empty() {
+        return Err(usage(format!("{application}: it demands nothing; add a [[require]] table")));
+    }
+    let mut plan = Plan { seed: args.run.session.seed, ..plan };
+    plan.repeat = args.repeat.unwrap_or(plan.repeat);
+    for workload in &mut plan.workloads {
+        workload.runtime = args.runtime.unwrap_or(workload.runtime);
+        workload.size = args.size.or(workload.size);
+    }
+    plan.check().or_exit(Exit::Usage)?;
+    if args.print_plan {
+        return print_plan(&plan, &[]);
+    }
+    Session { output: &args.run.output, ..args.run.session(plan, permission) }.carry_out()
+}
+
+/// The text of a known application's profile, or of a file.
+fn profile(application: &str) -> Result<String, Failure> {
+    if let Some((_, text)) = PROFILES.iter().find(|(name, _)| *name == application) {
+        return Ok((*text).to_owned());
+    }
+    let path = Path::new(application);
+    if path.extension().is_some() || path.components().count() > 1 {
+        return input::text(&PathBuf::from(application), input::PLAN);
+    }
+    Err(WordError::new("application", application, &PROFILES.map(|(name, _)| name))).or_exit(Exit::Usage)
+}
+
+/// Each application with its limits and their sources.
+fn list() -> Result<Exit, Failure> {
+    for (name, text) in PROFILES {
+        let plan = Plan::of_profile(text, vec![nowhere()]).or_exit(Exit::Usage)?;
+        for demand in &plan.require {
+            let on = demand.workload.as_ref().map(|workload| format!("{workload}: ")).unwrap_or_default();
+            let source = demand.source.as_deref().unwrap_or("no source");
+            print_line!("{name:<10} {on}{}  ({source})", demand.keep);
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+/// A profile alone is no plan.
+fn nowhere() -> TargetSpec {
+    TargetSpec::new("any", PathSpec("/any".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_profile_is_a_plan_whose_limits_have_sources() {
+        for (name, text) in PROFILES {
+            let plan =
+                Plan::of_profile(text, vec![nowhere()]).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(plan.name, name);
+            assert!(
+                !plan.require.is_empty() && plan.require.iter().all(|demand| demand.source.is_some()),
+                "{name}"
+            );
+            assert!(text.starts_with("# "), "{name}: it says what it stands for");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What an application demands of the storage beneath it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Plan, PlanError, Slo};
+use crate::number;
+use crate::units::human;
+
+/// A limit on a figure of a workload, which every target is held against.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Demand {
+    /// The workload's name; may be left out where there is one
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub workload: Option<String>,
+    /// The figure and its limit: `sync p99 <= 10ms`, `write mean <= 10ms`, `p99.9 <= 50ms`, `iops >= 500`
+    pub keep: Keep,
+    /// Where the limit is published
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub source: Option<String>,
+}
+
+/// A figure with its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Keep {
+    /// A latency from the submission of an I/O to its completion.
+    Latency {
+        /// The I/Os that it is of; reads and writes if absent.
+        of: Option<DemandOn>,
+        /// The condition; never [`Slo::NoErrors`].
+        slo: Slo,
+    },
+    /// At least this many I/Os a second.
+    Iops(u64),
+}
+
+/// The kind of I/O that a demand is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DemandOn {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Flushes: fsync, fdatasync.
+    Sync,
+}
+
+impl DemandOn {
+    /// Its word in a demand, and the name of its tally.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+        }
+    }
+}
+
+/// A text that is no demand.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{input:?} is not a demand: {reason}; accepted: [read|write|sync] pN <= TIME, [read|write|sync] mean <= TIME or iops >= N, such as \"sync p99 <= 10ms\""
+)]
+pub struct DemandError {
+    input: String,
+    reason: String,
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Latency { of: Some(of), slo } => write!(f, "{} {slo}", of.word()),
+            Self::Latency { of: None, slo } => write!(f, "{slo}"),
+            Self::Iops(least) => write!(f, "iops >= {least}"),
+        }
+    }
+}
+
+impl Keep {
+    /// Its figure in words: `p99 of sync`, `IOPS`.
+    #[must_use]
+    pub fn figure(&self) -> String {
+        match self {
+            Self::Latency { of: Some(of), slo } => format!("{} of {}", slo.figure(), of.word()),
+            Self::Latency { of: None, slo } => slo.figure(),
+            Self::Iops(_) => "IOPS".into(),
+        }
+    }
+
+    /// Its limit in words: `at most 10 ms`.
+    #[must_use]
+    pub fn limit(&self) -> String {
+        match self {
+            Self::Latency { slo: Slo::Percentile { most, .. } | Slo::Mean { most }, .. } => {
+                format!("at most {}", human::time(most.0 as f64))
+            }
+            Self::Latency { slo: Slo::NoErrors, .. } => "none".into(),
+            Self::Iops(least) => format!("at least {}", human::count(*least as f64)),
+        }
+    }
+}
+
+impl FromStr for Keep {
+    type Err = DemandError;
+
+    fn from_str(text: &str) -> Result<Self, DemandError> {
+        let refuse = |reason: String| DemandError { input: text.to_owned(), reason };
+        if let Some((figure, least)) = text.split_once(">=") {
+            if figure.trim() != "iops" {
+                return Err(refuse(format!("{:?} has no least; iops has", figure.trim())));
+            }
+            let least =
+                number::whole(least.trim(), &(1..=u64::MAX)).map_err(|error| refuse(error.to_string()))?;
+            return Ok(Self::Iops(least));
+        }
+        let all = [DemandOn::Read, DemandOn::Write, DemandOn::Sync];
+        let (word, rest) = text.trim().split_once(' ').unwrap_or(("", ""));
+        let of = all.into_iter().find(|of| of.word() == word);
+        let slo: Slo = match of {
+            Some(_) => rest.parse(),
+            None => text.parse(),
+        }
+        .map_err(|error: super::SloError| refuse(error.to_string()))?;
+        if slo == Slo::NoErrors {
+            return Err(refuse("failed I/Os are told of every run".into()));
+        }
+        Ok(Self::Latency { of, slo })
+    }
+}
+
+impl TryFrom<String> for Keep {
+    type Error = DemandError;
+
+    fn try_from(text: String) -> Result<Self, DemandError> {
+        text.parse()
+    }
+}
+
+impl From<Keep> for String {
+    fn from(keep: Keep) -> Self {
+        keep.to_string()
+    }
+}
+
+impl JsonSchema for Keep {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Keep".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "`[read|write|sync] pN <= TIME`, `[read|write|sync] mean <= TIME` or `iops >= N`",
+            "examples": ["sync p99 <= 10ms", "write mean <= 10ms", "iops >= 500"]
+        })
+    }
+}
+
+/// Rejects a demand on a workload that is not there, or whose figure none of its I/Os has.
+pub(super) fn check(plan: &Plan) -> Result<(), PlanError> {
+    for demand in &plan.require {
+        let refuse = |why: String| Err(PlanError::Content(format!("require: {}: {why}", demand.keep)));
+        let workload = match &demand.workload {
+            Some(name) => plan.workloads.iter().find(|workload| workload.name == *name),
+            None if plan.workloads.len() == 1 => plan.workloads.first(),
+            None => return refuse("workload is needed where there are several".into()),
+        };
+        let Some(workload) = workload else {
+            return refuse(format!(
+                "workload = {:?} is none of the plan's",
+                demand.workload.as_deref().unwrap_or("")
+            ));
+        };
+        let Keep::Latency { of: Some(of), .. } = demand.keep else { continue };
+        let has = match of {
+            DemandOn::Read => workload.reads(),
+            DemandOn::Write => workload.writes(),
+            DemandOn::Sync => workload.flushes(),
+        };
+        if !has {
+            return refuse(format!("workload {:?} has no {}", workload.name, of.word()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Nanos;
+
+    #[test]
+    fn a_demand_reads_back() {
+        for text in ["sync p99 <= 10ms", "write mean <= 10ms", "p99.9 <= 50ms", "iops >= 500"] {
+            let keep: Keep = text.parse().expect(text);
+            assert_eq!(keep.to_string(), text);
+        }
+        let keep: Keep = "sync p99 <= 10ms".parse().expect("a demand");
+        let slo = Slo::Percentile { percent: 99.0, most: Nanos::from_millis(10) };
+        assert_eq!(keep, Keep::Latency { of: Some(DemandOn::Sync), slo });
+        assert_eq!((keep.figure(), keep.limit()), ("p99 of sync".into(), "at most 10 ms".into()));
+    }
+
+    #[test]
+    fn others_are_refused_in_words() {
+        for (text, reason) in [
+            ("iops >= 0", "iops >= 0"),
+            ("p99 >= 10ms", "has no least"),
+            ("fsync p99 <= 10ms", "accepted: [read|write|sync] pN"),
+            ("sync p99", "it has no <="),
+            ("errors = 0", "told of every run"),
+        ] {
+            let error = text.parse::<Keep>().expect_err(text).to_string();
+            assert!(error.contains(reason) && error.contains(&format!("{text:?}")), "{error}");
+        }
+    }
+}

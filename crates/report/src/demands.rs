@@ -1,0 +1,111 @@
+//! Demands in words: which target keeps them, and by how much.
+
+use iotax_analysis::Judgement;
+use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, all_of, demands};
+use iotax_analysis::stats::paired::Interval;
+use iotax_model::Run;
+use iotax_model::plan::Keep;
+use iotax_model::units::human;
+
+use crate::figure::{UNKNOWN, grouped, time_with};
+use crate::marks::is_emulated;
+
+/// A sentence for each target.
+pub(super) fn sentences(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let all = demands(run, judgement);
+    if all.is_empty() {
+        return Vec::new();
+    }
+    run.plan.targets.iter().map(|target| sentence(run, &all, &target.name)).collect()
+}
+
+/// `host-file: yes. The tightest: p99 of sync 2.10 ms [1.90, 2.40], at most 10.0 ms.`
+fn sentence(run: &Run, all: &[DemandOnTarget<'_>], target: &str) -> String {
+    let of_target: Vec<&DemandOnTarget<'_>> = all.iter().filter(|demand| demand.target == target).collect();
+    let answer = all_of(all, target);
+    let emulated = if is_emulated(run, target) { ", emulated: no word on a real machine" } else { "" };
+    let about = decisive(&of_target, answer).map(|demand| clause(run, all, demand)).unwrap_or_default();
+    format!("{target}: {}{emulated}{about}.", word(answer))
+}
+
+/// The demand that decides: the one that is missed by most, is open, or has the least room.
+fn decisive<'a, 'b>(of_target: &[&'b DemandOnTarget<'a>], answer: Kept) -> Option<&'b DemandOnTarget<'a>> {
+    let same = of_target.iter().filter(|demand| demand.kept == answer);
+    same.min_by(|one, other| {
+        let room = |demand: &DemandOnTarget<'_>| demand.room().unwrap_or_default();
+        room(one).total_cmp(&room(other))
+    })
+    .copied()
+}
+
+/// `; p99 of sync is 12.0 ms [11.1, 13.0], at most 10.0 ms: it would have to be 1.20 times as quick; host-file keeps it`.
+fn clause(run: &Run, all: &[DemandOnTarget<'_>], demand: &DemandOnTarget<'_>) -> String {
+    let keep = &demand.demand.keep;
+    let Some(shown) = shown(demand) else {
+        return format!("; {} is unknown: {}", keep.figure(), why(demand).unwrap_or_default());
+    };
+    let room = demand.room().unwrap_or(1.0);
+    let more = match demand.kept {
+        Kept::Yes => format!(", {} times the room needed", human::count(room)),
+        Kept::No => {
+            let quicker = if matches!(keep, Keep::Iops(_)) { "as much" } else { "as quick" };
+            let below = all.iter().any(|other| {
+                other.target == run.plan.baseline && other.demand == demand.demand && other.kept == Kept::Yes
+            });
+            let fault = if below {
+                format!("; {} keeps it, what {} has besides does not", run.plan.baseline, demand.target)
+            } else {
+                String::new()
+            };
+            format!(": it would have to be {} times {quicker}{fault}", human::count(1.0 / room))
+        }
+        Kept::Undecided => {
+            let because = why(demand).unwrap_or_else(|| {
+                format!(
+                    "the limit lies within the interval; more rounds: {}",
+                    run.command("resume", " --repeat 20")
+                )
+            });
+            format!(": {because}")
+        }
+    };
+    format!("; {} is {shown}, {}{more}", keep.figure(), keep.limit())
+}
+
+/// The figure with its interval.
+pub(super) fn shown(demand: &DemandOnTarget<'_>) -> Option<String> {
+    let figure = demand.figure?;
+    Some(match demand.demand.keep {
+        Keep::Latency { .. } => time_with(figure, demand.interval),
+        Keep::Iops(_) => {
+            let within = |Interval { low, high }| format!(" [{}, {}]", human::count(low), human::count(high));
+            human::count(figure) + &demand.interval.map(within).unwrap_or_default()
+        }
+    })
+}
+
+/// Why it is open although it was measured.
+pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
+    Some(match demand.missing? {
+        NoFigure::Unusable => "its measurements cannot be used".into(),
+        NoFigure::TooFew(needed) => {
+            format!("each round needs {} of these I/Os; give longer rounds (--runtime)", grouped(needed))
+        }
+        NoFigure::OneRound => "one round has no interval".into(),
+        NoFigure::NotMeasured => "it was not measured".into(),
+    })
+}
+
+/// The answer in a word.
+pub(super) const fn word(kept: Kept) -> &'static str {
+    match kept {
+        Kept::Yes => "yes",
+        Kept::No => "no",
+        Kept::Undecided => "undecided",
+    }
+}
+
+/// The room, as a factor.
+pub(super) fn room(demand: &DemandOnTarget<'_>) -> String {
+    demand.room().map_or_else(|| UNKNOWN.into(), |room| format!("{room:.2}"))
+}

@@ -1,0 +1,61 @@
+//! Demands on each target: the answers, and a table of the figures behind them.
+
+use iotax_analysis::Judgement;
+use iotax_analysis::demands::{DemandOnTarget, Kept, demands};
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_model::Run;
+
+use super::{Field, Grid, Page, Part, figure, verdict, words};
+use crate::demands::{room, sentences, shown, why, word};
+use crate::figure::UNKNOWN;
+
+/// Adds the demands of a run; returns whether its plan has any.
+pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement) -> bool {
+    let all = demands(run, judgement);
+    if all.is_empty() {
+        return false;
+    }
+    page.add(Part::Head(format!("Does it keep what is demanded? ({})", run.plan.name)));
+    page.add_lines(sentences(run, judgement));
+    let mut head = vec![words("target"), words("demand"), figure("measured"), figure("room"), words("")];
+    let several = run.plan.workloads.len() > 1;
+    if several {
+        head.insert(1, words("workload"));
+    }
+    let rows = all.iter().map(|demand| row(demand, several)).collect();
+    page.add(Part::Table(Grid { head, rows }));
+    let mut sources: Vec<String> = Vec::new();
+    for demand in &run.plan.require {
+        let Some(source) = &demand.source else { continue };
+        let line = format!("{}: {source}", demand.keep);
+        if !sources.contains(&line) {
+            sources.push(line);
+        }
+    }
+    page.add_list("Where the limits come from", sources);
+    true
+}
+
+/// The same for HTML; empty without demands.
+pub(crate) fn section(run: &Run, judgement: &Judgement) -> Page {
+    let mut page = Page::default();
+    add(&mut page, run, judgement);
+    page
+}
+
+fn row(demand: &DemandOnTarget<'_>, several: bool) -> Vec<Field> {
+    let colour = match demand.kept {
+        Kept::Yes => Verdict::Faster,
+        Kept::No => Verdict::Slower,
+        Kept::Undecided => Verdict::Undecided,
+    };
+    let mut row = vec![words(demand.target)];
+    row.extend(several.then(|| words(demand.workload)));
+    row.extend([
+        words(demand.demand.keep.to_string()),
+        figure(shown(demand).or_else(|| why(demand)).unwrap_or_else(|| UNKNOWN.into())),
+        figure(room(demand)),
+        verdict(word(demand.kept), Some(colour)),
+    ]);
+    row
+}
