@@ -17,8 +17,12 @@ use crate::program::Program;
 pub(crate) const IP: Program = Program { name: "ip", package: "iproute2" };
 /// passt(1), which may outlive a run in its namespace.
 pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
+/// Executes a program in a namespace, with the mounts that it has.
+pub(crate) const NSENTER: Program = Program { name: "nsenter", package: "util-linux" };
 /// The directory of namespace names, as used by ip(8).
 pub(crate) const NAMES: &str = "/run/netns";
+/// Programs that may outlive a run in its namespace.
+const HELPERS: [&str; 2] = [PASST.name, "rpcbind"];
 /// The prefix of iotax's namespaces.
 const OURS: &str = "iotax-";
 /// The path of a process's own program.
@@ -80,14 +84,18 @@ impl Namespace {
         Path::new(NAMES).join(&self.name)
     }
 
-    /// Kills a passt(1) that still waits in the namespace for a QEMU that never started. Agents exit with the runner, and guests have their
-    /// own entries in the undo log.
-    fn end_passt(&self) {
+    /// Kills a passt(1) that still waits in the namespace for a QEMU that never started, and a portmapper. Agents exit with the runner, and
+    /// guests and daemons have their own entries in the undo log.
+    fn end_helpers(&self) {
         // A partly created namespace has none.
         let pids = IP.run(["netns", "pids", &self.name]).unwrap_or_default();
         for pid in String::from_utf8_lossy(&pids).split_whitespace() {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            let pid = pid.parse().ok().and_then(Pid::from_raw).filter(|_| name.starts_with(PASST.name));
+            let pid = pid
+                .parse()
+                .ok()
+                .and_then(Pid::from_raw)
+                .filter(|_| HELPERS.iter().any(|helper| name.starts_with(helper)));
             // It may have exited meanwhile.
             let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
         }
@@ -99,7 +107,7 @@ impl Namespace {
             return Err(io::Error::other("this is not a namespace that iotax made; left alone"));
         }
         if self.path().try_exists()? {
-            self.end_passt();
+            self.end_helpers();
             lock.run(IP, ["netns", "delete", &self.name]).map_err(io::Error::other)?;
         }
         self.made.map_or(Ok(()), NameDirectory::remove)
@@ -156,6 +164,15 @@ pub fn command_in(namespace: Option<&str>, program: &Path) -> Command {
     } else {
         command.arg(program);
     }
+    command
+}
+
+/// A command for a program in the network namespace of this file, if one is given. Unlike that of [`command_in`] it makes its mounts where others
+/// see them. nsenter(1) executes the program in its own process.
+pub(crate) fn command_at(namespace: Option<&Path>, program: &Path) -> Command {
+    let Some(namespace) = namespace else { return Command::new(program) };
+    let mut command = Command::new(NSENTER.path().unwrap_or_else(|_| NSENTER.name.into()));
+    command.arg(format!("--net={}", namespace.display())).arg("--").arg(program);
     command
 }
 

@@ -169,7 +169,7 @@ pub(crate) fn output_within(
 }
 
 /// The user's PATH and the sbin directories, which it may lack.
-fn search_path() -> OsString {
+pub(crate) fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");
     path

@@ -121,7 +121,7 @@ fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
 
 /// Key of a target's place: targets with equal keys are on the same devices.
 fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
-    (spec.stack.location(), spec.lvm(), spec.remote().map(|it| it.destination))
+    (spec.stack.location(), spec.lvm(), spec.remote().map(|it| it.machine))
 }
 
 /// The share that the device had of what was asked, if that is too little.
@@ -141,6 +141,9 @@ fn measured_instead(case: &Case<'_>) -> &'static str {
 
 fn memory(case: &Case<'_>) -> &'static str {
     match case.spec {
+        Some(spec) if spec.remote().is_some_and(|it| it.machine.shares_kernel()) => {
+            "memory of the container's host"
+        }
         Some(spec) if spec.remote().is_some() => "that machine's memory",
         Some(spec) if spec.guest().is_some() => "host memory",
         _ => "memory",

@@ -33,10 +33,10 @@ pub(super) struct SessionArgs {
     pub(super) remote: RemoteArgs,
 }
 
-/// Options for machines reached over ssh.
+/// Options for other machines and containers.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct RemoteArgs {
-    /// Leave the agent in ~/.cache/iotax of other machines (ssh://), so that it is not copied again next time
+    /// Leave the agent in ~/.cache/iotax of other machines (ssh://) and containers, so that it is not copied again next time
     #[arg(long)]
     pub(super) leave_agent: bool,
 }

@@ -21,7 +21,8 @@ use super::{Failure, OrExit, input, jobs, target_args, usage};
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A file, directory or block device, here or as ssh://user@host:port/path on another machine, the line of a stack
+    /// A file, directory or block device, here, as ssh://user@host:port/path on another machine or as podman://container/path in a container
+    /// (also docker, lxc, incus, lxd and kubectl://namespace/pod/path), the line of a stack
     /// ("DIR > qcow2 file > virtio") or RUNG:DIR. An existing file or device is only read, an image also as QEMU reads it; a new file, or one in the directory, is created, filled, measured and removed; a device that --overwrite
     /// names too is filled and measured
     target: PathBuf,

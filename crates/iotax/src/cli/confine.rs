@@ -148,6 +148,7 @@ mod tests {
             ("", &format!("file = {{ dir = '{at}/out/tmp' }}"), io, "a file would be made there"),
             ("", "file = { dir = '/tmp' }", io, "file.dir = /tmp"),
             ("", "path = 'ssh://root@elsewhere/x'", io, "on another machine"),
+            ("", "path = 'docker://web/x'", io, "in a container"),
             ("", "nbd_export = 'nbd://elsewhere/x'\nvirtio = {}", io, "nbd://elsewhere/x leads to a server"),
             (
                 "",

@@ -17,7 +17,7 @@ use super::{Failure, OrExit, usage};
 /// Flags of `iotax curve`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path;
+    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as podman://container/path;
     /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all
     /// targets of a plan
     #[arg(value_name = "TARGET", required = true)]

@@ -8,10 +8,10 @@ use clap::Args as ClapArgs;
 use iotax_doctor::{Finding, Sureness, examine};
 use iotax_model::exit::Exit;
 use iotax_model::survey::{GuestSetup, Survey};
-use iotax_model::target::Remote;
+use iotax_model::target::Machine;
 use iotax_report::document;
 use iotax_report::json::doctor;
-use iotax_testbed::remote::SshHost;
+use iotax_testbed::remote::RemoteHost;
 use iotax_testbed::undo::UndoLog;
 use iotax_testbed::{libvirt, survey};
 
@@ -26,8 +26,8 @@ use crate::runner::{self, RemoteOptions};
 /// Flags of `iotax doctor`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Storage or machine to check: a path, device, libvirt domain, XML file of one or ssh://user@host:port/path; without a path there, the
-    /// whole machine [default: this machine]
+    /// Storage or machine to check: a path, device, libvirt domain, XML file of one, ssh://user@host:port/path or podman://container/path; without
+    /// a path there, the whole machine [default: this machine]
     target: Option<String>,
     /// Exit with code 1 if there is a finding at least this sure: fault, cost or depends
     #[arg(long, value_name = "SURENESS", value_parser = known_words(str::parse::<Sureness>, Sureness::ALL.map(Sureness::word)))]
@@ -75,7 +75,7 @@ fn look(args: &Args) -> Result<Survey, Failure> {
     let root = Path::new("/");
     let Some(target) = &args.target else { return Ok(survey::machine(root)) };
     let path = Path::new(target);
-    if Remote::is_meant(path) {
+    if Machine::is_meant(path) {
         return elsewhere(target, args.sudo);
     }
     survey::answers(root, path)
@@ -93,7 +93,7 @@ fn look(args: &Args) -> Result<Survey, Failure> {
     }
     let xml = libvirt::dumpxml(target)
         .with_context(|| {
-            format!("{target:?} is no path, and libvirt cannot be asked for a domain of this name; accepted: PATH, DEVICE, DOMAIN, FILE.xml, ssh://host/path")
+            format!("{target:?} is no path, and libvirt cannot be asked for a domain of this name; accepted: PATH, DEVICE, DOMAIN, FILE.xml, ssh://host/path, podman://container/path")
         })
         .or_exit(Exit::Environment)?;
     let mut guest = domain(&xml, &format!("virsh dumpxml {target}"))?;
@@ -109,20 +109,17 @@ fn domain(xml: &str, source: &str) -> Result<GuestSetup, Failure> {
     libvirt::setup(xml, source).with_context(|| source.to_owned()).or_exit(Exit::Usage)
 }
 
-/// Has an agent look at another machine.
+/// Has an agent look at another machine or into a container.
 fn elsewhere(target: &str, sudo: bool) -> Result<Survey, Failure> {
     // Without a path the whole machine is meant.
-    let is_whole = target.trim_end_matches('/').matches('/').count() <= 2;
-    let text = if is_whole { format!("{}/.", target.trim_end_matches('/')) } else { target.to_owned() };
-    let Remote { destination, port, path } = Remote::parse(&text).map_err(usage)?;
-    let host = SshHost { destination, port, sudo };
+    let (machine, path) = Machine::split(target).map_err(usage)?;
+    let host = RemoteHost { machine, sudo };
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
     let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
     undo_log.set_interrupt(&stop);
     let options = RemoteOptions { leave_agent: false, ask: io::stdin().is_terminal() };
-    let path = (!is_whole).then_some(path.as_path());
-    let found = runner::remote_survey(&host, path, options, &mut undo_log, &stop);
+    let found = runner::remote_survey(&host, path.as_deref(), options, &mut undo_log, &stop);
     let (_, failures) = undo_log.undo_all();
     failures.iter().for_each(say_not_undone);
     if stop.load(std::sync::atomic::Ordering::Relaxed) {

@@ -19,7 +19,7 @@ const REPEAT: u32 = 3;
 /// Options that apply only to job files.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct JobFlags {
-    /// Run a job file on this target instead of its own files: a file, directory or block device, ssh://user@host/path, RUNG:DIR
+    /// Run a job file on this target instead of its own files: a file, directory or block device, ssh://user@host/path, podman://container/path, RUNG:DIR
     /// for a rung of the ladder, or PLAN.toml for its targets (repeat for several; the first is the baseline)
     #[arg(long, value_name = "TARGET")]
     target: Vec<String>,

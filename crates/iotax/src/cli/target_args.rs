@@ -14,7 +14,7 @@ use super::args::target_name;
 use super::ladder::rung_in;
 use super::{Failure, OrExit, input, usage};
 
-/// Targets from arguments: `PATH`, the line of a stack and `ssh://` as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
+/// Targets from arguments: `PATH`, the line of a stack, `ssh://` and containers as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
 /// directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Names are made unique.
 pub(super) fn targets(
     texts: &[String],

@@ -1,4 +1,4 @@
-//! Agents on other machines: starting, reconnecting and ending them.
+//! Agents on other machines and in containers: starting, reconnecting and ending them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,13 +9,15 @@ use anyhow::Context;
 use iotax_model::plan::Plan;
 use iotax_model::record::{CacheDrop, TargetRecord};
 use iotax_model::survey::Survey;
-use iotax_model::target::{Layer, LayerKind, NetworkEnds, NetworkStack, Remote, TargetKind, TargetSpec};
+use iotax_model::target::{
+    ContainerEngine, Layer, LayerKind, Machine, NetworkEnds, NetworkStack, Remote, TargetKind, TargetSpec,
+};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::remote::{
-    self, AgentLaunch, AgentProgram, RecordedAgent, RemoteError, RemoteRole, SshHost,
+    self, AgentLaunch, AgentProgram, RecordedAgent, RemoteError, RemoteHost, RemoteRole,
 };
 use iotax_testbed::target::preflight;
 use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
@@ -80,17 +82,14 @@ impl RemoteAgents {
             AgentProgram::read(own_program()).context("cannot read the program that is to be copied")?;
         let program = Arc::new(program);
         for (spec, remote, purpose) in &remotes {
-            let host =
-                SshHost { destination: remote.destination.clone(), port: remote.port, sudo: spec.sudo };
+            let host = RemoteHost { machine: remote.machine.clone(), sudo: spec.sudo };
             let remote_agent = RemoteAgent::start(remote, host, &program, options, undo_log, stop)?;
             let remote_agent = self.0.entry(spec.name.clone()).or_insert(remote_agent);
             if *purpose == Purpose::Server {
                 continue;
             }
             // New files on one machine may share a filesystem.
-            let alike = remotes.iter().filter(|(_, other, _)| {
-                (&other.destination, other.port) == (&remote.destination, remote.port)
-            });
+            let alike = remotes.iter().filter(|(_, other, _)| other.machine == remote.machine);
             let files = plan.space().files.0;
             let size = plan.touched().0.saturating_mul(alike.count() as u64).saturating_add(files);
             remote_agent.inspect(Bytes(size))?;
@@ -122,7 +121,7 @@ enum Purpose {
 /// The agent on the other machine of one target.
 pub(super) struct RemoteAgent {
     remote: Remote,
-    host: SshHost,
+    host: RemoteHost,
     program: Arc<AgentProgram>,
     options: RemoteOptions,
     stop: Interrupt,
@@ -142,7 +141,7 @@ pub(super) struct RemoteAgent {
 impl RemoteAgent {
     fn start(
         remote: &Remote,
-        host: SshHost,
+        host: RemoteHost,
         program: &Arc<AgentProgram>,
         options: RemoteOptions,
         undo_log: &mut UndoLog,
@@ -169,7 +168,12 @@ impl RemoteAgent {
 
     /// The machine's address for other network connections.
     pub(super) fn address(&self) -> anyhow::Result<String> {
-        Ok(remote::address(&self.host)?)
+        match &self.host.machine {
+            Machine::Ssh { destination, port } => Ok(remote::address(destination, *port)?),
+            machine => anyhow::bail!(
+                "{machine}: its address in the network is not known; accepted: ssh://[user@]host[:port]"
+            ),
+        }
     }
 
     pub(super) const fn client(&mut self) -> &mut AgentClient {
@@ -197,10 +201,17 @@ impl RemoteAgent {
         let denied =
             matches!(&error, AgentError::Failed { message, .. } if message.contains("ermission denied"));
         let error = interrupted(error);
-        if denied && !self.host.sudo {
-            return error.context("the user there may not; log in as another, or have the agent run under sudo (--sudo, sudo = true)");
+        match &self.host.machine {
+            Machine::Ssh { .. } if denied && !self.host.sudo => error.context(
+                "the user there may not; log in as another, or have the agent run under sudo (--sudo, sudo = true)",
+            ),
+            Machine::Container { engine, user: None, name }
+                if denied && matches!(engine, ContainerEngine::Docker | ContainerEngine::Podman) =>
+            {
+                error.context(format!("another user is named as in {}://root@{name}/path", engine.word()))
+            }
+            _ => error,
         }
-        error
     }
 
     /// Has the agent create a file of `size` if nothing exists at the path. Returns the length of a file or device that exists.
@@ -272,10 +283,17 @@ impl RemoteAgent {
         let cpus = machine.cpus.map(|cpus| if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
         let known = [machine.os.clone(), cpus, machine.cpu_model.clone()].into_iter().flatten();
         let hypervisor = machine.hypervisor.iter().map(|name| format!("a guest of {name}"));
-        let ssh = format!("over ssh, round trip {}", human::time(self.round_trip.as_nanos() as f64));
-        let detail: Vec<String> = known.chain(hypervisor).chain([ssh]).collect();
+        let (kind, way) = match &self.host.machine {
+            Machine::Ssh { .. } => (LayerKind::Machine, "over ssh".to_owned()),
+            Machine::Container { engine, .. } => (LayerKind::Container, of_container(engine.word())),
+            Machine::Pod { namespace, .. } => {
+                (LayerKind::Container, of_container(&format!("kubectl, namespace {namespace}")))
+            }
+        };
+        let way = format!("{way}, round trip {}", human::time(self.round_trip.as_nanos() as f64));
+        let detail: Vec<String> = known.chain(hypervisor).chain([way]).collect();
         let mut layers = self.description.layers.clone();
-        layers.push(Layer::new(LayerKind::Machine, &self.remote.destination, detail.join(", ")));
+        layers.push(Layer::new(kind, self.host.machine.name(), detail.join(", ")));
         TargetRecord {
             name: name.to_owned(),
             layers,
@@ -294,9 +312,14 @@ impl RemoteAgent {
     }
 }
 
+/// A container's way, and which figures are not its own.
+fn of_container(way: &str) -> String {
+    format!("by {way}; kernel, CPUs and page cache are its host's")
+}
+
 /// Has an agent survey a path on another machine, or the machine if there is none. Leaves nothing behind.
 pub(crate) fn survey(
-    host: &SshHost,
+    host: &RemoteHost,
     path: Option<&Path>,
     options: RemoteOptions,
     undo_log: &mut UndoLog,
@@ -316,7 +339,7 @@ pub(crate) fn survey(
 
 /// Starts an agent, recorded in the undo log.
 fn connect(
-    host: &SshHost,
+    host: &RemoteHost,
     target: &Path,
     program: &AgentProgram,
     options: RemoteOptions,

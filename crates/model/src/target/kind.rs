@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::{NetworkEnds, NetworkStack, PathSpec, Remote, TargetError, TargetSpec};
+use super::{Machine, NetworkEnds, NetworkStack, PathSpec, Remote, TargetError, TargetSpec};
 
 /// A target whose layers fit together, by how it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetKind<'a> {
     /// A file or device on this machine, or a new file there.
     Path(&'a Path),
-    /// The same on another machine.
+    /// The same on another machine or in a container.
     Remote(Remote),
     /// Storage that iotax builds on this machine.
     Storage,
@@ -36,8 +36,12 @@ impl TargetSpec {
             TargetKind::Storage
         };
         self.stack.check()?;
-        if self.sudo && !matches!(kind, TargetKind::Remote(_)) {
-            return Err("sudo is for a path on another machine, ssh://[user@]host[:port]/path".into());
+        if self.sudo && !matches!(kind, TargetKind::Remote(Remote { machine: Machine::Ssh { .. }, .. })) {
+            return Err(
+                "sudo is for a path on another machine, ssh://[user@]host[:port]/path; the user in a container is that of \
+                 docker://USER@CONTAINER/path"
+                    .into(),
+            );
         }
         if let Some(settings) = &self.settings {
             settings.check().map_err(|error| format!("settings: {error}"))?;

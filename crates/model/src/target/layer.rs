@@ -37,6 +37,8 @@ words! {
         Nic = "nic",
         /// Another machine, reached by ssh.
         Machine = "machine",
+        /// A container, which shares the kernel of the machine that it runs on.
+        Container = "container",
     }
 }
 

@@ -7,6 +7,7 @@ mod description;
 mod kind;
 mod layer;
 mod layers;
+mod machine;
 mod part;
 mod remote;
 mod settings;
@@ -27,9 +28,10 @@ pub use layers::{
     Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FilterSpec,
     FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IscsiSpec, LayerInterface,
     LayerSpec, LayerType, LocalPath, LoopSpec, LvKind, LvmSpec, MachineType, NbdAddress, NbdExportSpec,
-    NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic, OverlaySpec, PathSpec,
+    NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic, OverlaySpec, PathSpec,
     PlannedLayer, Preallocation, Snapshot, Subformat, TmpfsSpec, VirtioSpec,
 };
+pub use machine::{ContainerEngine, Machine};
 pub use part::Part;
 pub use remote::Remote;
 pub use settings::{Setting, SettingError, SettingScope, Settings};
@@ -128,7 +130,7 @@ impl TargetSpec {
         self.stack.find()
     }
 
-    /// The machine of a path on another machine. The path must have passed [`Self::check`].
+    /// The machine or container of a path that is not on this machine. The path must have passed [`Self::check`].
     #[must_use]
     pub fn remote(&self) -> Option<Remote> {
         Remote::parse(&self.path()?.to_string_lossy()).ok()
@@ -254,6 +256,8 @@ mod tests {
             "lvm = { vg = 'vg' }",
             "path = 'ssh://me@host/x'",
             "path = 'ssh://me@host/x'\nsudo = true",
+            "path = 'docker://web/x'",
+            "path = 'kubectl://default/web-0/x'",
             "stack = '/srv > raw file > loop direct_io=true > xfs > qcow2 file > virtio-scsi cache=none aio=threads > guest'",
         ] {
             assert_eq!(target(good).check(), Ok(()), "{good}");
@@ -275,6 +279,8 @@ mod tests {
             ("path = 'ssh://host'", "no path"),
             ("path = '/x'\ndevice = '/dev/x'", "device stands at the bottom, which path excludes"),
             ("device = '/dev/x'\nsudo = true", "another machine"),
+            ("path = 'docker://web/x'\nsudo = true", "docker://USER@CONTAINER/path"),
+            ("path = 'kubectl://web/x'", "no path; accepted: kubectl://namespace/pod[:container]/path"),
             (
                 "stack = '/srv > raw file > loop direct_io=true > thick LVM volume'",
                 "lvm makes its group on a device",

@@ -278,6 +278,7 @@ mod tests {
                 "\"nbd+unix:///?socket=/run/n\" > fuse cache=none aio=io_uring",
             ),
             ("path = 'ssh://me@box:22/srv/x'", "ssh://me@box:22/srv/x"),
+            ("path = 'podman://web/srv/x'", "podman://web/srv/x"),
             ("device = '/dev/sdb'", "device /dev/sdb"),
             ("file = { dir = '/srv' }", "/srv > raw file"),
             (
@@ -399,7 +400,7 @@ mod tests {
             let delay = delay.filter(|_| server == NbdServer::Nbdkit);
             NbdSpec { server, delay, ..NbdSpec::default() }.into()
         });
-        prop_oneof![nbd, Just(IscsiSpec {}.into())]
+        prop_oneof![nbd, Just(IscsiSpec {}.into()), Just(NfsSpec {}.into())]
     }
 
     fn export() -> impl Strategy<Value = PlannedLayer> {

@@ -9,7 +9,7 @@ use crate::undo::{Effect, UndoLog};
 
 impl Namespace {
     /// Creates a namespace with an active loopback interface.
-    pub(super) fn make(name: String, undo_log: &mut UndoLog) -> Result<Self, BuildError> {
+    pub(crate) fn make(name: String, undo_log: &mut UndoLog) -> Result<Self, BuildError> {
         let missing = NameDirectory::missing().map_err(BuildError::file(Path::new(NAMES)))?;
         let made = Self { name, made: missing };
         let path = made.path();

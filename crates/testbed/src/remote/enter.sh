@@ -1,11 +1,11 @@
 # Makes a place on this machine for the agent's program, takes the program from stdin unless it is here already, and has it serve
-# stdin and stdout. For any POSIX shell. Called as: enter TAG MARK SHA256 LENGTH LEAVE SUDO ROLE
+# stdin and stdout. For any POSIX shell. Called as: enter TAG MARK SHA256 LENGTH LEAVE SUDO ROLE FLEETING
 enter() {
     LC_ALL=C
     export LC_ALL
     umask 077
     set -f
-    tag=$1 mark=$2 hash=$3 length=$4 leave=$5 sudo=$6 role=$7
+    tag=$1 mark=$2 hash=$3 length=$4 leave=$5 sudo=$6 role=$7 fleeting=$8
     place= why=
     cache=${XDG_CACHE_HOME:-$HOME/.cache}
     kept=$cache/iotax/$hash
@@ -61,9 +61,9 @@ enter() {
         place=
     done
     [ -n "$place" ] || refuse place $why
-    # What is in memory is lost with its kernel.
+    # What is in memory is lost with its kernel or container, and so may be what is in a container.
     boot=
-    case $(stat -f -c %T . 2>/dev/null) in tmpfs | ramfs) read -r boot </proc/sys/kernel/random/boot_id ;; esac
+    case $fleeting$(stat -f -c %T . 2>/dev/null) in yes* | tmpfs | ramfs) boot=$(this_life) ;; esac
     say place "$inode" "$parent" "${boot:--}" "$place"
     await_go
 

@@ -6,7 +6,7 @@ leave() {
     mark=$1 hash=$2 sudo=$3 expected=$4 parent=$5 boot=$6 place=$7
     said=$($sudo true 2>&1) || {
         echo $said >&2
-        exit 1
+        exit 3
     }
     cache=${XDG_CACHE_HOME:-$HOME/.cache}
     rm -f "$cache/iotax/$mark"
@@ -29,8 +29,10 @@ NOT_OURS='this is not the directory that was made there for the agent, or others
 # There is nothing at its path: it is gone if it is not elsewhere in the directory that it was made in.
 absent() {
     { [ -e "$place" ] || [ -h "$place" ]; } && left "$NOT_OURS"
-    read -r now </proc/sys/kernel/random/boot_id
-    case $boot in - | "$now") ;; *) left 'it was in memory when the machine was started again: what the agent made may be left' ;; esac
+    case $boot in
+    - | "$(this_life)") ;;
+    *) left 'it was in memory or in a container that was started anew since: what the agent made may be left' ;;
+    esac
     cd "${place%/*}/" 2>/dev/null && set -- $(ls -di .) && [ "$1" = "$parent" ] ||
         left 'it is not there any more, nor is the directory that it was made in'
     # Another file may have its inode by now.

@@ -1,4 +1,4 @@
-//! Agents on other machines, over the user's ssh.
+//! Agents on other machines, over the user's ssh, and in containers, by the engine's own exec.
 //!
 //! One connection is enough: a POSIX shell script creates a directory for this program, receives the program on stdin unless it is cached,
 //! and executes it as the agent on the same stream. When the stream ends, the script removes the directory. [`leave`] removes what a lost
@@ -8,6 +8,7 @@
 //! executed that others could have changed.
 
 mod error;
+mod reach;
 mod session;
 
 use std::fs;
@@ -17,6 +18,7 @@ use std::process::ChildStdout;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use iotax_model::target::Machine;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -25,11 +27,13 @@ use crate::interrupt::Interrupt;
 use crate::program::ProgramError;
 pub use error::RemoteError;
 use error::refused;
-use session::{SessionOutput, SshSession};
+use session::{RemoteSession, SessionOutput};
 
 const ENTER: &str = concat!(include_str!("place.sh"), include_str!("enter.sh"));
 const LEAVE: &str = concat!(include_str!("place.sh"), include_str!("leave.sh"));
 
+/// Exit status of the script where it leaves something. ssh, engines and kubectl exit with others.
+const LEFT: i32 = 3;
 /// Login timeout, beyond ssh's own for connecting: logins take long on a busy machine.
 const LOGIN: Duration = Duration::from_mins(1);
 /// Login timeout if ssh asks for a password. The server gives up earlier.
@@ -41,15 +45,12 @@ const SLOWEST: u64 = 100_000;
 /// Timeout of removal: deleting large files takes long on some filesystems.
 const REMOVAL: Duration = Duration::from_mins(2);
 
-/// A machine reached by ssh.
+/// A machine or container, and with which rights the agent runs there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SshHost {
-    /// Destination as for ssh(1).
-    pub destination: String,
-    /// `None` for the port of the user's ssh configuration.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub port: Option<u16>,
+pub struct RemoteHost {
+    /// The machine or container.
+    pub machine: Machine,
     /// True to run the agent under sudo(8).
     pub sudo: bool,
 }
@@ -59,7 +60,7 @@ pub struct SshHost {
 #[serde(deny_unknown_fields)]
 pub struct RecordedAgent {
     /// Its machine.
-    pub host: SshHost,
+    pub host: RemoteHost,
     /// Unique and secret: marks the script's output, and appears in no command line.
     pub tag: String,
     /// Hash of its program in the format of sha256sum(1).
@@ -81,7 +82,8 @@ pub struct RemoteDirectory {
     pub inode: u64,
     /// The inode number of its parent.
     pub parent: u64,
-    /// The boot id of the kernel if it is in memory; `-` if it is on a disk.
+    /// The kernel's boot id and the start of the first process if it is lost with one of them, as in memory or in a container; `-` if it
+    /// is on a machine's disk.
     pub boot: String,
 }
 
@@ -95,14 +97,13 @@ impl RemoteDirectory {
     }
 }
 
-impl std::fmt::Display for SshHost {
+impl std::fmt::Display for RemoteHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.destination)?;
-        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+        self.machine.fmt(f)
     }
 }
 
-impl SshHost {
+impl RemoteHost {
     const fn sudo_command(&self) -> &'static str {
         if self.sudo { "sudo -n" } else { "" }
     }
@@ -145,21 +146,21 @@ fn quoted(word: &str) -> String {
 ///
 /// # Errors
 /// ssh is missing, or rejects the destination.
-pub fn address(host: &SshHost) -> Result<String, ProgramError> {
+pub fn address(destination: &str, port: Option<u16>) -> Result<String, ProgramError> {
     let mut arguments = vec!["-G".to_owned()];
-    arguments.extend(host.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
-    arguments.extend(["--".to_owned(), host.destination.clone()]);
-    let said = session::SSH.run(&arguments)?;
+    arguments.extend(port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
+    arguments.extend(["--".to_owned(), destination.to_owned()]);
+    let said = reach::SSH.run(&arguments)?;
     let said = String::from_utf8_lossy(&said);
     let named = said.lines().find_map(|line| line.strip_prefix("hostname "));
-    Ok(named.unwrap_or(&host.destination).trim().to_owned())
+    Ok(named.unwrap_or(destination).trim().to_owned())
 }
 
 /// The parameters for starting an agent.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentLaunch<'a> {
     /// The machine.
-    pub host: &'a SshHost,
+    pub host: &'a RemoteHost,
     /// Unique and secret.
     pub tag: &'a str,
     /// The path to measure.
@@ -217,14 +218,15 @@ pub fn start(
 ) -> Result<AgentProcess<BufReader<ChildStdout>>, RemoteError> {
     let AgentLaunch { host, tag, program, leave, role, ask, .. } = *visit;
     let (mark, sudo) = (mark(tag), host.sudo_command());
-    let leave = if leave { "yes" } else { "" };
+    let yes = |is_so| if is_so { "yes" } else { "" };
+    let (leave, fleeting) = (yes(leave), yes(host.machine.shares_kernel()));
     let call = format!(
-        "enter {tag} {mark} {} {} '{leave}' '{sudo}' '{}'\n",
+        "enter {tag} {mark} {} {} '{leave}' '{sudo}' '{}' '{fleeting}'\n",
         program.sha256,
         program.length,
         role.command()
     );
-    let mut session = SshSession::open(host, tag, ask, &format!("{ENTER}{call}"))?;
+    let mut session = RemoteSession::open(host, tag, ask, &format!("{ENTER}{call}"))?;
     match converse(&mut session, visit, interrupt, record) {
         Ok(stdout) => Ok(session.into_process(stdout)),
         Err(error) => {
@@ -236,7 +238,7 @@ pub fn start(
 
 /// Runs the script's protocol up to the first frame of the agent.
 fn converse(
-    session: &mut SshSession,
+    session: &mut RemoteSession,
     visit: &AgentLaunch<'_>,
     interrupt: &Interrupt,
     record: RecordAgent<'_>,
@@ -256,7 +258,7 @@ fn converse(
             Some(SessionOutput::Line(line)) => line,
             // At ssh's prompt, Ctrl-C ends ssh first.
             None if interrupt.load(Ordering::Relaxed) => return Err(RemoteError::Interrupted),
-            None => return Err(RemoteError::Ssh { host: host.clone(), said: session.words() }),
+            None => return Err(RemoteError::Unreachable { host: host.clone(), said: session.words() }),
         };
         patience = STEP;
         if line == "here" {
@@ -276,15 +278,15 @@ fn converse(
 
 /// Ends an agent and removes whatever is left of it.
 pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
-    let mut session = SshSession::open(&agent.host, &agent.tag, ask, &format!("{LEAVE}{}", leaving(agent)))?;
+    let mut session =
+        RemoteSession::open(&agent.host, &agent.tag, ask, &format!("{LEAVE}{}", leaving(agent)))?;
     let heard = session.hear(if ask { LOGIN_ASKING } else { LOGIN + REMOVAL }, &Interrupt::default());
     let (host, status) = (agent.host.clone(), session.status());
     let result = match (heard, status) {
         (Err(error), _) => Err(error),
         (Ok(None), Some(0)) => Ok(()),
-        // The script's own failure; ssh's is 255.
-        (Ok(None), Some(1)) => Err(RemoteError::Left { host, said: session.words() }),
-        (Ok(_), _) => Err(RemoteError::Ssh { host, said: session.words() }),
+        (Ok(None), Some(LEFT)) => Err(RemoteError::Left { host, said: session.words() }),
+        (Ok(_), _) => Err(RemoteError::Unreachable { host, said: session.words() }),
     };
     session.end();
     result

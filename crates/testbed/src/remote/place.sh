@@ -1,6 +1,9 @@
 # The directory on this machine that holds the agent's program, for any POSIX shell. Whatever is done in it is done from within it:
 # its name is in nobody's command line, and what comes to stand at its path meanwhile does not matter.
 
+# Programs ask for a home, and a container's user may have none.
+[ -n "$HOME" ] || export HOME=/
+
 # Whether the working directory is the one at this path and this user's alone: then nobody else put anything into it. Sets its inode.
 is_private() {
     [ "$(pwd -P)" = "$1" ] || return 1
@@ -14,7 +17,15 @@ is_program() { [ "$(sha256sum 2>/dev/null <iotax)" = "$hash  -" ]; }
 
 left() {
     echo "left $place:" "$@" >&2
-    exit 1
+    exit 3
+}
+
+# The life of this kernel and of the first process, which in a container is the container's.
+this_life() {
+    read -r kernel </proc/sys/kernel/random/boot_id
+    read -r first </proc/1/stat
+    set -- ${first##*) }
+    echo "$kernel.${20}"
 }
 
 # Removes the working directory, an agent's that has ended, and what the agent made. Its own undo log knows what that is; it may

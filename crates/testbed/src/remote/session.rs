@@ -1,24 +1,22 @@
-//! One ssh process: sends a script, reads lines, and optionally hands over to an agent's frames.
+//! One process that leads to a machine or container: sends a script, reads lines, and optionally hands over to an agent's frames.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{RemoteError, SshHost};
+use super::{RemoteError, RemoteHost, reach};
 use crate::agent_client::{AgentProcess, keep_last};
 use crate::interrupt::{Interrupt, POLL};
-use crate::program::Program;
 use iotax_model::threads;
 
-pub(super) const SSH: Program = Program { name: "ssh", package: "openssh-client" };
 /// Maximum length of a line.
 const LINE: u64 = 4096;
-/// Time for ssh to exit after its stdout closed.
+/// Time for the process to exit after its stdout closed.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 /// Maximum length of unexpected output in errors.
 const NOISE: usize = 400;
@@ -31,9 +29,9 @@ pub(super) enum SessionOutput {
     Frames(BufReader<ChildStdout>),
 }
 
-/// ssh and the remote script.
-pub(super) struct SshSession {
-    host: SshHost,
+/// The process and the remote script.
+pub(super) struct RemoteSession {
+    host: RemoteHost,
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<SessionOutput>,
@@ -43,12 +41,14 @@ pub(super) struct SshSession {
     noise: Arc<Mutex<String>>,
 }
 
-impl SshSession {
-    /// Starts ssh. The script marks its lines with the tag; the line `agent` is its last.
-    pub(super) fn open(host: &SshHost, tag: &str, ask: bool, script: &str) -> Result<Self, RemoteError> {
-        SSH.find()?;
+impl RemoteSession {
+    /// Starts the process. The script marks its lines with the tag; the line `agent` is its last.
+    pub(super) fn open(host: &RemoteHost, tag: &str, ask: bool, script: &str) -> Result<Self, RemoteError> {
+        reach::program(&host.machine).find()?;
         let local = |source| RemoteError::Local { host: host.clone(), source };
-        let mut child = command(host, ask).spawn().map_err(local)?;
+        let mut command = reach::shell(&host.machine, ask);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(local)?;
         let (Some(mut stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
@@ -56,7 +56,7 @@ impl SshSession {
         };
         let noise = Arc::default();
         let lines = listen(stdout, format!("{tag} "), Arc::clone(&noise));
-        // Fits into the pipe. If ssh has failed already, its output tells why.
+        // Fits into the pipe. If it has failed already, its output tells why.
         let _ = stdin.write_all(script.as_bytes());
         Ok(Self { host: host.clone(), child, stdin, lines, said: keep_last(stderr), noise })
     }
@@ -110,8 +110,8 @@ impl SshSession {
         AgentProcess { child: self.child, stdin: self.stdin, stdout, said: self.said }
     }
 
-    /// ssh's exit status, which is the script's unless it is 255. `None` if ssh was killed or is still running some time after its stdout
-    /// closed.
+    /// The process's exit status, which is the script's if that ran. `None` if the process was killed or is still running some time after its
+    /// stdout closed.
     pub(super) fn status(&mut self) -> Option<i32> {
         let end = Instant::now() + LAST_BREATH;
         loop {
@@ -123,7 +123,7 @@ impl SshSession {
         }
     }
 
-    /// Kills ssh.
+    /// Kills the process.
     pub(super) fn end(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -142,39 +142,11 @@ impl SshSession {
     }
 }
 
-/// The user's ssh with the user's configuration, keys and known hosts. Host key checking is unchanged.
-fn command(host: &SshHost, ask: bool) -> Command {
-    // ssh inherits ignored signals. To prompt, it must stay in the terminal's foreground, where Ctrl-C would otherwise end it before the
-    // runner handles it.
-    let mut command = Command::new("sh");
-    command.args(["-c", r#"trap '' HUP INT QUIT; exec "$@""#, "sh", SSH.name, "-T"]);
-    // A connection master would outlive this one. Forwarded ports may be taken.
-    for option in [
-        "ControlMaster=no",
-        "ClearAllForwardings=yes",
-        "RemoteCommand=none",
-        "ConnectTimeout=20",
-        "ServerAliveInterval=10",
-        "ServerAliveCountMax=3",
-    ] {
-        command.args(["-o", option]);
-    }
-    if !ask {
-        command.args(["-o", "BatchMode=yes"]);
-    }
-    if let Some(port) = host.port {
-        command.args(["-p", &port.to_string()]);
-    }
-    command.args(["--", &host.destination, "sh"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
 /// Reads lines in a thread, up to the one before the first frame.
 fn listen(stdout: ChildStdout, tag: String, noise: Arc<Mutex<String>>) -> Receiver<SessionOutput> {
     let (sender, lines) = mpsc::channel();
     let said = Arc::clone(&noise);
-    let listening = threads::spawn("ssh", move || {
+    let listening = threads::spawn("remote", move || {
         let mut stdout = BufReader::new(stdout);
         loop {
             let mut line = Vec::new();

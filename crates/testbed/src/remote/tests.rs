@@ -10,11 +10,15 @@ use super::*;
 /// A fake agent that echoes its input.
 const PROGRAM: &str = r#"#!/bin/sh
 case $1 in
-agent) mkdir -p "$XDG_STATE_HOME/iotax/undo"; echo serving; cat ;;
+agent) mkdir -p "$XDG_STATE_HOME/iotax/undo"; [ -n "$HOME" ] && echo serving; cat ;;
 clean) : >../cleaned ;;
 esac
 "#;
 const TAG: &str = "iotax-0123456789abcdef";
+
+fn host(url: &str, sudo: bool) -> RemoteHost {
+    RemoteHost { machine: url.parse().expect(url), sudo }
+}
 
 /// A simulated machine: a home directory, and programs that precede the system's.
 struct Machine {
@@ -52,6 +56,7 @@ impl Machine {
         let path = std::env::var("PATH").expect("a path");
         let mut child = Command::new(&self.shell[0])
             .args(&self.shell[1..])
+            .env_remove("HOME")
             .env("XDG_CACHE_HOME", self.temp.path().join("cache"))
             .env("TMPDIR", self.temp.path().join("tmp"))
             .env("PATH", format!("{}:{path}", self.temp.path().join("bin").display()))
@@ -69,7 +74,8 @@ impl Machine {
     /// Runs the script until the directory exists and is not yet recorded.
     fn make_place(&self, leave: &str, sudo: &str) -> (Child, ChildStdin, BufReader<ChildStdout>, String) {
         let sha256 = sha256(PROGRAM.as_bytes());
-        let call = format!("enter {TAG} {} {sha256} {} '{leave}' '{sudo}' agent\n", mark(TAG), PROGRAM.len());
+        let call =
+            format!("enter {TAG} {} {sha256} {} '{leave}' '{sudo}' agent ''\n", mark(TAG), PROGRAM.len());
         let before = self.cache();
         let (child, mut stdin, mut stdout) = self.start(&format!("{ENTER}{call}"));
         let mut line = String::new();
@@ -115,7 +121,7 @@ impl Machine {
 
     /// Removes an agent's directory. Returns success and the output.
     fn leave(&self, place: Option<&RemoteDirectory>) -> (bool, String) {
-        let host = SshHost { destination: "me@host".into(), port: None, sudo: false };
+        let host = self::host("ssh://me@host", false);
         let sha256 = sha256(PROGRAM.as_bytes());
         let agent =
             RecordedAgent { host, tag: TAG.into(), sha256, target: "/x".into(), place: place.cloned() };
@@ -282,7 +288,7 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
 
 #[test]
 fn a_place_is_one_word_of_the_script() {
-    let host = SshHost { destination: "me@host".into(), port: None, sudo: true };
+    let host = self::host("ssh://me@host", true);
     let place = RemoteDirectory::parse("7 2 - /tmp/it's $(here) x");
     let agent = RecordedAgent { host, tag: TAG.into(), sha256: "ab".into(), target: "/x".into(), place };
     let expected = format!("leave {} 'ab' 'sudo -n' 7 2 '-' '/tmp/it'\\''s $(here) x'\n", mark(TAG));
@@ -305,7 +311,7 @@ fn another_machine_than_the_programs_is_refused() {
 
 #[test]
 fn a_refusal_says_what_to_do() {
-    let host = SshHost { destination: "me@host".into(), port: Some(2222), sudo: false };
+    let host = self::host("ssh://me@host:2222", false);
     for (line, words) in [
         ("refused machine Linux aarch64", "it is \"Linux aarch64\""),
         ("refused sudo sudo: a password is required", "a password is required; let this user run sudo"),
@@ -313,9 +319,9 @@ fn a_refusal_says_what_to_do() {
         ("refused copy head: No space left on device", "could not be copied: head: No space"),
     ] {
         let error = refused(&host, line).to_string();
-        assert!(error.starts_with("me@host:2222: ") && error.contains(words), "{error}");
+        assert!(error.starts_with("ssh://me@host:2222: ") && error.contains(words), "{error}");
     }
     let said = "me@host: Permission denied (publickey).".to_owned();
-    let error = RemoteError::Ssh { host, said }.to_string();
+    let error = RemoteError::Unreachable { host, said }.to_string();
     assert!(error.contains("(publickey).; give ssh a key"), "{error}");
 }

@@ -28,6 +28,8 @@ use crate::guest::image;
 use crate::guest::operation::{OperationFiles, Operator};
 use crate::guest::qmp::{self, Qmp};
 use crate::interrupt::Interrupt;
+use crate::netns;
+use crate::program::ProgramError;
 use crate::refusal::Refusal;
 use crate::undo::{UndoEntry, UndoLog};
 
@@ -75,7 +77,12 @@ pub(super) trait Shows: fmt::Debug {
     /// The place where it is found: a socket, or a file.
     fn point(&self) -> &Path;
 
-    /// The call of the program that shows a node.
+    /// The name of the program that shows it, which another may start.
+    fn program(&self) -> &'static str {
+        DAEMON.name
+    }
+
+    /// The call of that program.
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError>;
 
     /// Flags to open what is shown; a socket is no file to be read.
@@ -142,7 +149,6 @@ impl Export {
     fn start(&self, node: &BlockNode, undo_log: &UndoLog) -> Result<(StorageDaemon, File), BuildError> {
         let mut command = self.form.command(self, node)?;
         let program = PathBuf::from(command.get_program());
-        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let in_program = |error| BuildError::file(&program)(error);
         // A pipe that nobody reads would stop it in the end.
         let said = memfd_create("daemon", MemfdFlags::CLOEXEC).map_err(|errno| in_program(errno.into()))?;
@@ -154,7 +160,7 @@ impl Export {
         let mut daemon = command.spawn().map_err(in_program)?;
         // It has the socket too, which would seem to be served without a daemon.
         drop(command);
-        self.wait_for(&name, &mut daemon, &mut said)?;
+        self.wait_for(self.form.program(), &mut daemon, &mut said)?;
         let flags = self.form.flags().bits().cast_signed();
         let shown = File::options().read(true).custom_flags(flags).open(self.point());
         Ok((StorageDaemon::new(daemon), shown.map_err(BuildError::file(self.point()))?))
@@ -167,7 +173,7 @@ impl Export {
         form: &Value,
         first: &[String],
     ) -> Result<Command, BuildError> {
-        let mut command = Command::new(DAEMON.path()?);
+        let mut command = netns::command_at(node.namespace(), &DAEMON.path()?);
         let NodeArguments { node: blockdev, objects } = node.arguments(NODE, self.drive, &self.file)?;
         let mut export = json!({ "id": self.marker, "node-name": NODE, "writable": !node.is_read_only() });
         for (key, value) in form.as_object().into_iter().flatten() {
@@ -311,6 +317,20 @@ pub(super) fn monitor_path(point: &Path) -> PathBuf {
 /// Checks that images can be exported here; the error names what is missing.
 pub(super) fn possible() -> Result<(), Refusal> {
     DAEMON.find().map_err(|error| Refusal::environment(error.to_string()))
+}
+
+/// Checks that QEMU has a client, which distributions package apart from it; `nowhere` is a node of it that leads to no server.
+pub(super) fn has_client(nowhere: &Value, name: &str) -> Result<(), Refusal> {
+    match DAEMON.run(["--blockdev", &nowhere.to_string()]) {
+        Err(ProgramError::Failed { reason, .. }) if reason.contains("Unknown driver") => {
+            Err(Refusal::environment(format!(
+                "{} has no {name}; install it (Debian: apt-get install qemu-block-extra, of QEMU's own version)",
+                DAEMON.name
+            )))
+        }
+        Err(error @ ProgramError::NotFound { .. }) => Err(Refusal::environment(error.to_string())),
+        _ => Ok(()),
+    }
 }
 
 /// Rejects a snapshot that a daemon does not renew.

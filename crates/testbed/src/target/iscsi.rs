@@ -10,15 +10,14 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::json;
 
 use super::ExportedImage;
-use super::export::{Export, Shows};
+use super::export::{self, Export, Shows};
 use super::ground::{Ground, NodeGround};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::node::{BlockNode, ClientNode, NodeBase};
 use crate::build_error::BuildError;
-use crate::export::DAEMON;
 use crate::guest::disk::Drive;
-use crate::program::{Program, ProgramError};
+use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
@@ -46,6 +45,10 @@ impl Shows for Tgtd {
         &self.control
     }
 
+    fn program(&self) -> &'static str {
+        TGTD.name
+    }
+
     fn command(&self, export: &Export, _: &BlockNode) -> Result<Command, BuildError> {
         let mut command = Command::new(TGTD.path()?);
         let name = Path::new(self.control.file_name().unwrap_or_default());
@@ -62,7 +65,11 @@ impl Build for IscsiSpec {
         for program in [TGTD, TGTADM] {
             program.find().map_err(|error| Refusal::environment(error.to_string()))?;
         }
-        has_initiator()
+        // Nobody listens at port 0.
+        let nowhere = json!({
+            "driver": "iscsi", "node-name": "none", "transport": "tcp", "portal": "127.0.0.1:0", "target": "none",
+        });
+        export::has_client(&nowhere, "iSCSI initiator")
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
@@ -96,6 +103,7 @@ impl Build for IscsiSpec {
             node,
             secret: Some(json!({ "qom-type": "secret", "id": SECRET, "file": secret.to_string_lossy() })),
             directory: control.parent().map(Path::to_owned),
+            namespace: None,
             read_only: false,
         };
         let node = BlockNode::on(NodeBase::Client(Box::new(client)));
@@ -104,24 +112,6 @@ impl Build for IscsiSpec {
 
     fn recorded(&self, _: Option<&ExportedImage>) -> Vec<Layer> {
         vec![Layer::new(LayerKind::Export, "iSCSI", "tgtd past the page cache, QEMU's initiator, loopback")]
-    }
-}
-
-/// Checks that QEMU has its initiator, which distributions package apart from it.
-fn has_initiator() -> Result<(), Refusal> {
-    // Nobody listens at port 0.
-    let nowhere = json!({
-        "driver": "iscsi", "node-name": "none", "transport": "tcp", "portal": "127.0.0.1:0", "target": "none",
-    });
-    match DAEMON.run(["--blockdev", &nowhere.to_string()]) {
-        Err(ProgramError::Failed { reason, .. }) if reason.contains("Unknown driver") => {
-            Err(Refusal::environment(format!(
-                "{} has no iSCSI initiator; install it (Debian: apt-get install qemu-block-extra, of QEMU's own version)",
-                DAEMON.name
-            )))
-        }
-        Err(error @ ProgramError::NotFound { .. }) => Err(Refusal::environment(error.to_string())),
-        _ => Ok(()),
     }
 }
 

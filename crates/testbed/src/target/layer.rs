@@ -56,6 +56,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Filter(spec) => Some(spec),
         PlannedLayer::Nbd(spec) => Some(spec),
         PlannedLayer::Iscsi(spec) => Some(spec),
+        PlannedLayer::Nfs(spec) => Some(spec),
         PlannedLayer::Fuse(spec) => Some(spec),
         PlannedLayer::Virtio(spec) => Some(spec),
         PlannedLayer::Loop(spec) => Some(spec),

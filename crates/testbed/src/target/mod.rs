@@ -23,6 +23,7 @@ pub mod lvm;
 mod nbd;
 mod nbd_export;
 mod needs;
+mod nfs;
 mod node;
 pub mod origin;
 mod overlay;

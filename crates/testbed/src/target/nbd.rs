@@ -38,6 +38,10 @@ impl Shows for NbdSocket {
         &self.socket
     }
 
+    fn program(&self) -> &'static str {
+        program(self.server).name
+    }
+
     fn command(&self, export: &Export, node: &BlockNode) -> Result<Command, BuildError> {
         // Its directory is the server's.
         let name = self.socket.file_name().unwrap_or_default();
@@ -119,6 +123,7 @@ impl Build for NbdSpec {
             node: node::client(&NbdAddress::Unix(name), &marker),
             secret: None,
             directory: socket.parent().map(Path::to_owned),
+            namespace: None,
             read_only: false,
         };
         let node = BlockNode::on(NodeBase::Client(Box::new(client)));

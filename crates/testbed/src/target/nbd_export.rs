@@ -52,7 +52,7 @@ impl Build for NbdExportSpec {
             check_empty(self, size, permission)?;
         }
         let node = node::client(&self.server, &self.export);
-        let client = ClientNode { node, secret: None, directory: None, read_only };
+        let client = ClientNode { node, secret: None, directory: None, namespace: None, read_only };
         let node = BlockNode::on(NodeBase::Client(Box::new(client)));
         Ok(Ground::Node(Box::new(NodeGround { node, size: Some(size), claim: None, identity: None })))
     }

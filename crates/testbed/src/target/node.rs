@@ -37,6 +37,8 @@ pub(super) struct ClientNode {
     pub(super) secret: Option<Value>,
     /// The directory of the server's own socket, from where its address may be relative.
     pub(super) directory: Option<PathBuf>,
+    /// The file of the network namespace in which it reaches the server; `None` for this process's.
+    pub(super) namespace: Option<PathBuf>,
     pub(super) read_only: bool,
 }
 
@@ -77,6 +79,14 @@ impl BlockNode {
         match &self.base {
             NodeBase::Image { path, format, .. } => Some((path, *format)),
             NodeBase::Client(_) => None,
+        }
+    }
+
+    /// The file of the network namespace in which it is opened; `None` for this process's.
+    pub(super) fn namespace(&self) -> Option<&Path> {
+        match &self.base {
+            NodeBase::Image { .. } => None,
+            NodeBase::Client(client) => client.namespace.as_deref(),
         }
     }
 

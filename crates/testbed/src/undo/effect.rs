@@ -58,7 +58,7 @@ pub enum Effect {
         /// Unique to its command line.
         marker: String,
     },
-    /// An agent on another machine; ended, and its directory and files removed.
+    /// An agent on another machine or in a container; ended, and its directory and files removed.
     Agent(Box<remote::RecordedAgent>),
     /// A physical volume; its label is wiped.
     PhysicalVolume(Physical),
@@ -135,7 +135,7 @@ impl std::fmt::Display for Effect {
             Self::Guest { marker } => write!(f, "guest {marker}"),
             Self::Daemon { marker } => write!(f, "storage daemon {marker}"),
             Self::Agent(agent) => {
-                write!(f, "agent {} on {} for {}", agent.tag, agent.host.destination, agent.target)
+                write!(f, "agent {} on {} for {}", agent.tag, agent.host, agent.target)
             }
             Self::PhysicalVolume(physical) => write!(f, "physical volume on {}", physical.device.display()),
             Self::VolumeGroup { name, .. } => write!(f, "volume group {name}"),
@@ -248,10 +248,12 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             let mut arguments = line.split(|byte| *byte == 0);
             let program = arguments.next().unwrap_or_default();
             let program = String::from_utf8_lossy(program);
-            // Before ip(8) has executed QEMU in a network namespace, QEMU is one of its arguments.
-            let becomes = program.ends_with("/ip") && String::from_utf8_lossy(&line).contains("qemu");
-            let serves =
-                program.contains("qemu") || ["/nbdkit", "/tgtd"].iter().any(|end| program.ends_with(end));
+            // Before ip(8), nsenter(1) or a shell has executed it in a network namespace, it is one of their arguments.
+            let line = String::from_utf8_lossy(&line);
+            let becomes = ["/ip", "/nsenter", "/sh"].iter().any(|end| program.ends_with(end))
+                && ["qemu", "/ganesha.nfsd"].iter().any(|name| line.contains(name));
+            let servers = ["/nbdkit", "/tgtd", "/ganesha.nfsd"];
+            let serves = program.contains("qemu") || servers.iter().any(|end| program.ends_with(end));
             (serves || becomes)
                 && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
         })

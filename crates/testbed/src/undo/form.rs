@@ -29,10 +29,7 @@ impl Effect {
             Self::Agent(agent) => {
                 let word = |c: char| c.is_ascii_hexdigit();
                 tagged("an agent's tag", &agent.tag)?;
-                expect(agent.sha256.len() == 64 && agent.sha256.chars().all(word), "a hash", &agent.sha256)?;
-                let to = &agent.host.destination;
-                let is_fine = !to.is_empty() && !to.starts_with('-') && !to.contains(char::is_control);
-                expect(is_fine, "a destination for ssh", to)
+                expect(agent.sha256.len() == 64 && agent.sha256.chars().all(word), "a hash", &agent.sha256)
             }
             Self::PhysicalVolume(physical) => check_physical(physical),
             Self::VolumeGroup { name, physical } => {
@@ -136,7 +133,7 @@ mod tests {
             format!(r#"{{"setting":{{"path":"{path}","was":"{was}","values":["64"],"boot_id":null}}}}"#)
         };
         let agent = |tag: &str, to: &str| {
-            let host = format!(r#""host":{{"destination":"{to}","port":null,"sudo":false}}"#);
+            let host = format!(r#""host":{{"machine":"{to}","sudo":false}}"#);
             format!(r#"{{"agent":{{{host},"tag":"{tag}","sha256":"{}","target":"/x"}}}}"#, "a".repeat(64))
         };
         for (line, is_fine) in [
@@ -178,13 +175,17 @@ mod tests {
             (setting("/sys/class/block/sda/queue/../../../../kernel/uevent_helper", "x"), false),
             (setting("/sys/class/block/sda/queue/zoned", "x"), false),
             (setting("/etc/cron.d/x", "x"), false),
-            (agent("iotax-0123456789abcdef", "me@there"), true),
-            (agent("iotax-0123456789abcdef", "-oProxyCommand=x"), false),
-            (agent("x", "me@there"), false),
+            (agent("iotax-0123456789abcdef", "ssh://me@there"), true),
+            (agent("iotax-0123456789abcdef", "podman://web"), true),
+            (agent("x", "ssh://me@there"), false),
         ] {
             let effect: Effect = serde_json::from_str(&line).expect(&line);
             let checked = effect.check_form(Path::new("/"));
             assert_eq!(checked.is_ok(), is_fine, "{line}: {checked:?}");
+        }
+        // What cannot be typed as a target is not even read.
+        for to in ["ssh://-oProxyCommand=x", "docker://--privileged", "sh://x"] {
+            assert!(serde_json::from_str::<Effect>(&agent("iotax-0123456789abcdef", to)).is_err(), "{to}");
         }
         let file = KernelFile { path: "/x/proc/sys/vm/dirty_ratio".into(), ..KernelFile::for_tests() };
         assert!(Effect::Setting(Box::new(file)).check_form(Path::new("/x")).is_ok());

@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::Context;
 use iotax_fleet::nats::{Address, Operator};
 use iotax_model::exit::Exit;
-use iotax_testbed::remote::SshHost;
+use iotax_model::target::Machine;
+use iotax_testbed::remote::RemoteHost;
 
 use super::super::enlist::refused;
 use super::super::{Failure, OrExit, usage};
@@ -30,7 +31,7 @@ pub(super) struct Host {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Link {
     /// Over the user's ssh.
-    Ssh(SshHost),
+    Ssh(RemoteHost),
     /// A process on this machine, for trying a fleet out.
     Local,
     /// As `Local`, in a network namespace.
@@ -49,7 +50,7 @@ impl Link {
 impl std::fmt::Display for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Ssh(host) => write!(f, "ssh://{host}"),
+            Self::Ssh(host) => host.fmt(f),
             Self::Local => f.write_str("local:1"),
             Self::Namespace(name) => write!(f, "netns:{name}"),
             Self::Nats(url) => f.write_str(url),
@@ -156,7 +157,8 @@ fn parse(line: &str) -> Result<Vec<Host>, String> {
         return Err(format!("{address:?}: accepted: ssh://[USER@]HOST[:PORT]"));
     }
     let short = destination.rsplit('@').next().unwrap_or(destination);
-    let link = SshHost { destination: destination.to_owned(), port, sudo: false };
+    let machine = Machine::Ssh { destination: destination.to_owned(), port };
+    let link = RemoteHost { machine, sudo: false };
     Ok(vec![host(Link::Ssh(link), short)])
 }
 

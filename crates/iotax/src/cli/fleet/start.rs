@@ -15,7 +15,7 @@ use iotax_model::exit::Exit;
 use iotax_model::threads;
 use iotax_testbed::agent_client::{AgentProcess, start_member};
 use iotax_testbed::interrupt::{Interrupt, POLL};
-use iotax_testbed::remote::{self, AgentLaunch, AgentProgram, RecordedAgent, RemoteRole, SshHost};
+use iotax_testbed::remote::{self, AgentLaunch, AgentProgram, RecordedAgent, RemoteHost, RemoteRole};
 use iotax_testbed::undo::{self, Effect, UndoEntry, UndoLog};
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -71,7 +71,7 @@ pub(super) fn all(
     if hosts.iter().any(|host| host.link.is_here()) {
         here(hosts, &program, &mut hub, undo_log, tag, &mut started, &mut failed)?;
     }
-    let far: Vec<(&Host, &SshHost)> = hosts
+    let far: Vec<(&Host, &RemoteHost)> = hosts
         .iter()
         .filter_map(|host| match &host.link {
             Link::Ssh(ssh) => Some((host, ssh)),
@@ -157,7 +157,7 @@ type Streams = (std::io::BufReader<std::process::ChildStdout>, std::process::Chi
 /// Starts a member over ssh.
 fn reach(
     name: &str,
-    host: &SshHost,
+    host: &RemoteHost,
     program: &AgentProgram,
     undo_log: &Mutex<&mut UndoLog>,
     ask: bool,

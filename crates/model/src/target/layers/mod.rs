@@ -16,6 +16,7 @@ mod lvm;
 mod nbd;
 mod nbd_export;
 mod network;
+mod nfs;
 mod overlay;
 mod path;
 mod segments;
@@ -45,6 +46,7 @@ pub use lvm::{LvKind, LvmSpec};
 pub use nbd::{NbdServer, NbdSpec};
 pub use nbd_export::{NbdAddress, NbdExportSpec};
 pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
+pub use nfs::NfsSpec;
 pub use overlay::OverlaySpec;
 pub use path::PathSpec;
 pub(super) use segments::Segments;
@@ -294,8 +296,9 @@ macro_rules! layers {
 }
 
 layers! {
-    /// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another. An existing one is measured as it is; a
-    /// missing file is created, filled, measured and removed.
+    /// A file or block device, on this machine, on another (`ssh://[user@]host[:port]/path`) or in a container: `docker://[user@]container/path`,
+    /// `podman://`, `lxc://`, `incus://`, `lxd://`, `kubectl://namespace/pod[:container]/path`. An existing one is measured as it is; a missing
+    /// file is created, filled, measured and removed.
     path: Path(PathSpec),
     /// A disk image that exists, as QEMU reads it; it stays as it is: writes go to an overlay.
     image: Image(ImageSpec),
@@ -322,6 +325,8 @@ layers! {
     nbd: Nbd(NbdSpec),
     /// The raw file, served by iSCSI and read by QEMU's initiator.
     iscsi: Iscsi(IscsiSpec),
+    /// The raw file, served by NFS and read by QEMU's client.
+    nfs: Nfs(NfsSpec),
     /// The file as QEMU reads and writes it, shown as a raw file by the FUSE export of its storage daemon.
     fuse: Fuse(FuseSpec),
     /// The file as QEMU reads and writes it, shown as a virtio block device by its storage daemon, without a guest.

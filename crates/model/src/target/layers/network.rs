@@ -7,7 +7,7 @@ use super::{
     Area, Below, FromLine, GuestSpec, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
 };
 use crate::net::{PORT, Peer};
-use crate::target::Remote;
+use crate::target::{Machine, Remote};
 use crate::words::words;
 
 words! {
@@ -207,9 +207,11 @@ impl NetworkSpec {
         let Some(peer) = &self.peer else {
             return Err("network.via = \"remote\" needs peer = \"ssh://[user@]host[:port]\"".into());
         };
-        // Only a target's URL needs a path.
-        Remote::parse(&format!("{}/-", peer.trim_end_matches('/')))
-            .map_err(|_| format!("network.peer = {peer:?}: accepted: ssh://[user@]host[:port]"))
+        match peer.parse() {
+            // No file there is measured.
+            Ok(machine @ Machine::Ssh { .. }) => Ok(Remote { machine, path: "/".into() }),
+            _ => Err(format!("network.peer = {peer:?}: accepted: ssh://[user@]host[:port]")),
+        }
     }
 
     /// The servers that run already.
@@ -359,7 +361,8 @@ mod tests {
             assert_eq!(good.stack(guest(in_guest)).map(drop), Ok(()));
         }
         let remote = NetworkSpec { peer: Some("ssh://me@box:22".into()), ..path(NetPath::Remote) };
-        let there = Remote { destination: "me@box".into(), port: Some(22), path: "/-".into() };
+        let machine = Machine::Ssh { destination: "me@box".into(), port: Some(22) };
+        let there = Remote { machine, path: "/".into() };
         assert_eq!(remote.stack(None).map(|stack| stack.ends), Ok(NetworkEnds::Remote(there)));
         let servers =
             NetworkSpec { peer: Some("box, [::1]:99".into()), cport: Some(7), ..path(NetPath::Server) };
@@ -380,6 +383,11 @@ mod tests {
             (path(NetPath::Loopback), true, "no guest"),
             (path(NetPath::Remote), false, "needs peer"),
             (NetworkSpec { peer: Some("box".into()), ..path(NetPath::Remote) }, false, "accepted: ssh://"),
+            (
+                NetworkSpec { peer: Some("docker://c".into()), ..path(NetPath::Remote) },
+                false,
+                "accepted: ssh://",
+            ),
             (NetworkSpec { peer: Some("ssh://box".into()), ..path(NetPath::Veth) }, false, "it is for via"),
             (
                 NetworkSpec { queues: Some(4), nic: Nic::E1000, ..path(NetPath::Bridge) },

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::target::Remote;
 
-/// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another.
+/// A file or block device, on this machine, on another (`ssh://[user@]host[:port]/path`) or in a container (`podman://container/path`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PathSpec(pub PathBuf);
@@ -43,7 +43,7 @@ impl LayerType for PathSpec {
     fn confine(&self, area: &dyn Area) -> Result<(), String> {
         let Self(path) = self;
         if Remote::is_meant(path) {
-            return Err("it is on another machine".into());
+            return Err("it is on another machine or in a container".into());
         }
         // An existing file is only read.
         if !area.exists(path) && !area.holds(path.parent()) {

@@ -1,0 +1,45 @@
+//! A file on NFS: a raw file that a server on this machine serves, and QEMU's client reads.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+
+/// A raw file served by NFS 3 on a loopback of the run's own: nfs-ganesha, through the page cache, and the client in QEMU (libnfs).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NfsSpec {}
+
+impl LayerType for NfsSpec {
+    fn key(&self) -> &'static str {
+        "nfs"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::RawFile]
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::BlockNode
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        let Self {} = self;
+        Ok(())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("nfs", "NFS", self, &[])]
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec!["nfs".into()]
+    }
+}
+
+impl FromLine for NfsSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "nfs").then(|| segments.take().spec([]))
+    }
+}
