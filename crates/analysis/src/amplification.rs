@@ -146,8 +146,15 @@ fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
     found
 }
 
-/// The block layers of the machine that the target is on, from the top down. Those of one kind stand side by side.
 fn machine_levels(machine: &HostActivity, record: Option<&TargetRecord>) -> Vec<Seen> {
+    levels_of_disks(machine, record).iter().filter_map(|disks| side_by_side(disks, "")).collect()
+}
+
+/// The block layers of the machine that the target is on, from the top down. Those of one kind stand side by side.
+pub(crate) fn levels_of_disks<'a>(
+    machine: &'a HostActivity,
+    record: Option<&TargetRecord>,
+) -> Vec<Vec<(&'a String, &'a DiskActivity)>> {
     let layers = record.into_iter().flat_map(|record| &record.layers);
     let mut kinds: Vec<(LayerKind, Vec<(&String, &DiskActivity)>)> = Vec::new();
     for layer in layers {
@@ -160,11 +167,15 @@ fn machine_levels(machine: &HostActivity, record: Option<&TargetRecord>) -> Vec<
     // A partition counts what its device counts; two of the same name would be one.
     let device = kinds.iter().any(|(kind, _)| *kind == LayerKind::Device);
     kinds.retain(|(kind, _)| !(device && *kind == LayerKind::Partition));
-    kinds.iter().rev().filter_map(|(_, disks)| side_by_side(disks, "")).collect()
+    kinds.into_iter().rev().map(|(_, disks)| disks).collect()
+}
+
+/// `vdb + vdc`.
+pub(crate) fn names_of(disks: &[(&String, &DiskActivity)]) -> String {
+    disks.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" + ")
 }
 
 fn side_by_side(disks: &[(&String, &DiskActivity)], place: &str) -> Option<Seen> {
-    let names: Vec<&str> = disks.iter().map(|(name, _)| name.as_str()).collect();
     let all = disks.iter().map(|(_, disk)| {
         // The kernel reports one mean wait for both directions, so it is used only where there is one direction.
         let waited = |ios: u64, others: u64| {
@@ -186,7 +197,7 @@ fn side_by_side(disks: &[(&String, &DiskActivity)], place: &str) -> Option<Seen>
             merges: Some(disk.write_merges),
             waited_ns: waited(disk.writes, disk.reads),
         };
-        Seen { name: format!("{}{place}", names.join(" + ")), read, write }
+        Seen { name: format!("{}{place}", names_of(disks)), read, write }
     });
     all.reduce(|one, other| one.and(&other))
 }

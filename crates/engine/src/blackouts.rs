@@ -41,7 +41,7 @@ pub(crate) const fn way(direction: Direction) -> usize {
     match direction {
         Direction::Read => 0,
         Direction::Write | Direction::Trim => 1,
-        Direction::Sync | Direction::DataSync => 2,
+        Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => 2,
     }
 }
 

@@ -8,7 +8,11 @@ use crate::request::{Direction, Io};
 
 /// Service and response times and bytes of one worker's I/Os, by direction. Unused directions take no memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Latencies([Option<Counts>; 5]);
+pub struct Latencies {
+    by_direction: [Option<Counts>; 5],
+    /// Times from a write to the end of the flush behind it; absent where several I/Os in flight leave them no beginning, or no flush ends them.
+    commits: Option<Histogram>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Counts {
@@ -27,7 +31,7 @@ const fn place(direction: Direction) -> usize {
         Direction::Read => 0,
         Direction::Write => 1,
         Direction::Trim => 2,
-        Direction::Sync | Direction::DataSync => 3,
+        Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => 3,
     }
 }
 
@@ -70,7 +74,9 @@ impl Latencies {
         let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
         let meta = workload.test.is_some_and(Test::is_on_files);
         let has = [workload.reads(), workload.writes(), workload.trims(), workload.flushes(), meta];
-        Self(has.map(|has| has.then(counts)))
+        let has_commits = workload.iodepth == 1 && workload.test.is_none() && workload.flush_call().is_some();
+        let commits = has_commits.then(room);
+        Self { by_direction: has.map(|has| has.then(counts)), commits }
     }
 
     /// Room for the same.
@@ -99,9 +105,22 @@ impl Latencies {
         self.add_at(META, 1, bytes, service_ns, service_ns);
     }
 
+    /// True if durable steps are timed.
+    pub(crate) const fn has_commits(&self) -> bool {
+        self.commits.is_some()
+    }
+
+    /// Counts a durable step.
+    #[inline]
+    pub(crate) fn add_commit(&mut self, ns: u64) {
+        if let Some(commits) = &mut self.commits {
+            commits.add(ns);
+        }
+    }
+
     #[inline]
     fn add_at(&mut self, place: usize, ios: u64, bytes: u64, service_ns: u64, response_ns: u64) {
-        if let Some(counts) = &mut self.0[place] {
+        if let Some(counts) = &mut self.by_direction[place] {
             counts.bytes += bytes;
             counts.service.add_many(service_ns, ios);
             if let Some(response) = &mut counts.response {
@@ -112,12 +131,14 @@ impl Latencies {
 
     /// The number of reads, writes, trims and file operations.
     pub(crate) fn ios(&self) -> u64 {
-        self.0[..3].iter().chain(&self.0[META..]).flatten().map(|counts| counts.service.count()).sum()
+        let all = &self.by_direction;
+        all[..3].iter().chain(&all[META..]).flatten().map(|counts| counts.service.count()).sum()
     }
 
     /// Empties it, keeping its memory.
     pub(crate) fn clear(&mut self) {
-        for counts in self.0.iter_mut().flatten() {
+        self.commits.iter_mut().for_each(Histogram::clear);
+        for counts in self.by_direction.iter_mut().flatten() {
             counts.bytes = 0;
             counts.service.clear();
             counts.response.iter_mut().for_each(Histogram::clear);
@@ -126,7 +147,10 @@ impl Latencies {
 
     /// Adds all to tallies.
     pub(crate) fn add_to(&self, tallies: &mut Tallies) {
-        for (word, counts) in Tallies::WORDS.into_iter().zip(&self.0) {
+        if let Some(commits) = &self.commits {
+            tallies.commit.get_or_insert_with(Histogram::new).merge(commits);
+        }
+        for (word, counts) in Tallies::WORDS.into_iter().zip(&self.by_direction) {
             let (Some(tally), Some(counts)) = (tallies.of_mut(word), counts) else { continue };
             let tally = tally.get_or_insert_with(|| Tally {
                 response: counts.response.as_ref().map(|_| Histogram::new()),

@@ -43,7 +43,7 @@ impl Access {
     /// Flags of open(2) beyond reading and writing.
     pub(crate) const fn flags(self) -> i32 {
         let sync = match self.sync {
-            SyncMode::None => 0,
+            SyncMode::None | SyncMode::RwfDSync => 0,
             SyncMode::Sync => libc::O_SYNC,
             SyncMode::DSync => libc::O_DSYNC,
         };

@@ -29,13 +29,15 @@ pub enum Direction {
     Sync,
     /// Flushes data, as fdatasync(2).
     DataSync,
+    /// Writes dirty pages of the whole file out, as sync_file_range(2) with these flags.
+    RangeSync(u32),
 }
 
 impl Direction {
     /// True if it moves no data.
     #[inline]
     pub(crate) const fn is_flush(self) -> bool {
-        matches!(self, Self::Sync | Self::DataSync)
+        matches!(self, Self::Sync | Self::DataSync | Self::RangeSync(_))
     }
 
     /// The word for it in records.
@@ -45,7 +47,7 @@ impl Direction {
             Self::Read => "read",
             Self::Write => "write",
             Self::Trim => "trim",
-            Self::Sync | Self::DataSync => "sync",
+            Self::Sync | Self::DataSync | Self::RangeSync(_) => "sync",
         }
     }
 }

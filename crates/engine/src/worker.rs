@@ -96,6 +96,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         // The usual slack of 50 us would be lateness.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
     }
+    let commits = recorder.latencies.has_commits().then(CommitTimer::default);
     let mut worker = Worker {
         done: Vec::with_capacity(slots.count()),
         backend,
@@ -108,6 +109,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         rw: workload.rw,
         tolerated: workload.tolerated_errors,
         failures_in_a_row: 0,
+        commits,
         blackouts: workload.blackout.map(|least| BlackoutRecorder::new(least, clock::now())),
         common,
         heartbeat,
@@ -134,12 +136,41 @@ struct Worker<B> {
     tolerated: Option<ToleratedErrors>,
     failures_in_a_row: u32,
     blackouts: Option<BlackoutRecorder>,
+    commits: Option<CommitTimer>,
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
     /// Held until the first I/Os are handed out, or none is due.
     priority: Option<Priority>,
     /// The time at the end of the last call: completions are seen then, and I/Os are due by it.
     now: u64,
+}
+
+/// Times durable steps of a worker with one I/O in flight.
+#[derive(Debug, Default)]
+struct CommitTimer {
+    /// The submission of the first write since the last flush.
+    began_at: Option<u64>,
+}
+
+impl CommitTimer {
+    /// Takes note of an I/O that succeeded. Returns the time of the step if it ended one.
+    #[inline]
+    fn completed(&mut self, io: Io, submitted_at: u64, seen_at: u64) -> Option<u64> {
+        match io.direction {
+            Direction::Write => {
+                self.began_at.get_or_insert(submitted_at);
+                None
+            }
+            flush if flush.is_flush() => Some(seen_at.saturating_sub(self.began_at.take()?)),
+            _ => None,
+        }
+    }
+
+    /// A step with a failed write or flush is none.
+    #[cold]
+    fn failed(&mut self) {
+        self.began_at = None;
+    }
 }
 
 /// The result of preparing I/Os.
@@ -271,12 +302,20 @@ impl<B: Backend> Worker<B> {
                     self.recorder.latencies.add_alike(&alike);
                 }
                 self.failures_in_a_row = 0;
+                if let Some(commits) = &mut self.commits
+                    && let Some(ns) = commits.completed(io, submitted_at, seen_at)
+                {
+                    self.recorder.latencies.add_commit(ns);
+                }
                 if let Some(blackouts) = &mut self.blackouts {
                     blackouts.completed(io.direction, seen_at, || self.slots.first_due());
                 }
             } else {
                 self.errors.add(result, io.direction.word(), io.offset, self.now);
                 self.recorder.failed += 1;
+                if let Some(commits) = &mut self.commits {
+                    commits.failed();
+                }
                 if !is_tolerated(self.tolerated.as_ref(), io.direction, result) {
                     self.common.failed();
                 }
@@ -369,4 +408,29 @@ fn is_tolerated(tolerated: Option<&ToleratedErrors>, direction: Direction, resul
 
 fn submit_error(error: std::io::Error) -> EngineError {
     EngineError::System { doing: "handing I/O to the kernel".into(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_lasts_from_its_first_write_to_the_end_of_its_flush() {
+        let mut timer = CommitTimer::default();
+        let mut completed = |direction, submitted_at, seen_at| {
+            timer.completed(Io { direction, offset: 0, length: 0 }, submitted_at, seen_at)
+        };
+        assert_eq!(completed(Direction::Write, 100, 110), None);
+        assert_eq!(completed(Direction::Write, 120, 130), None);
+        assert_eq!(completed(Direction::DataSync, 130, 2130), Some(2030));
+        // Of a flush whose write was before, as at the begin of a window, nothing is known.
+        assert_eq!(completed(Direction::Sync, 2130, 2140), None);
+        assert_eq!(completed(Direction::Write, 3000, 3010), None);
+        assert_eq!(completed(Direction::Read, 3010, 3020), None);
+        assert_eq!(completed(Direction::RangeSync(7), 3020, 3050), Some(50));
+        assert_eq!(completed(Direction::Write, 4000, 4010), None);
+        timer.failed();
+        let flush = Io { direction: Direction::Sync, offset: 0, length: 0 };
+        assert_eq!(timer.completed(flush, 4010, 4020), None);
+    }
 }

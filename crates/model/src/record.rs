@@ -267,6 +267,26 @@ pub struct DiskActivity {
     /// See `read_wait_ns`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write_wait_ns: Option<u64>,
+    /// Flushes; absent where the kernel counts none: of devices without request queues (dm, md), of partitions, and before Linux 5.5.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub flushes: Option<DiskFlushes>,
+}
+
+/// The flushes of a block device over a window, and what the kernel needs them for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskFlushes {
+    /// Flush commands that the device completed. The kernel sends none to a device without a volatile cache, joins those that wait for one
+    /// another, and does not count writes with FUA among them.
+    pub done: u64,
+    /// Total time of these.
+    pub wait_ns: u64,
+    /// True if the kernel takes the device's cache for volatile (queue/write_cache); absent if it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub volatile_cache: Option<bool>,
+    /// True if durable writes are sent as such (queue/fua) instead of as a write and a flush; absent if the kernel does not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fua: Option<bool>,
 }
 
 /// The CPU time of all CPUs of the host over a window, from /proc/stat.

@@ -7,6 +7,7 @@ pub mod csv;
 mod curve;
 pub(crate) mod demands;
 pub mod document;
+mod durability;
 pub(crate) mod figure;
 mod grid;
 pub mod html;

@@ -17,11 +17,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iotax_model::record::{HostActivity, NicActivity, Pressure};
 
-use counters::{CpuCounters, DiskCounters, NicCounters, PressureCounters};
+use counters::{CpuCounters, DiskCounters, FlushPolicy, NicCounters, PressureCounters};
 pub use threads::GuestThreads;
 use threads::{GuestCounters, Threads};
 
@@ -30,6 +31,8 @@ use threads::{GuestCounters, Threads};
 #[derive(Debug)]
 pub struct Monitor {
     disks: Vec<String>,
+    /// Those whose flushes the kernel counts.
+    flush_policies: Arc<BTreeMap<String, FlushPolicy>>,
     diskstats: Source,
     stat: Source,
     pressure: [Source; 3],
@@ -43,6 +46,7 @@ pub struct Monitor {
 pub struct MonitorSnapshot {
     at: Instant,
     disks: BTreeMap<String, DiskCounters>,
+    flush_policies: Arc<BTreeMap<String, FlushPolicy>>,
     cpu: Option<CpuCounters>,
     pressure: Option<PressureCounters>,
     guests: Vec<GuestCounters>,
@@ -55,7 +59,9 @@ impl Monitor {
     #[must_use]
     pub fn new(root: &Path, disks: Vec<String>, guests: Vec<GuestThreads>) -> Self {
         let proc = root.join("proc");
+        let policies = disks.iter().filter_map(|disk| Some((disk.clone(), FlushPolicy::of(root, disk)?)));
         Self {
+            flush_policies: Arc::new(policies.collect()),
             disks,
             diskstats: Source::new(proc.join("diskstats")),
             stat: Source::new(proc.join("stat")),
@@ -84,6 +90,7 @@ impl Monitor {
         MonitorSnapshot {
             at,
             disks: self.diskstats.read().map(|text| counters::disks(text, &self.disks)).unwrap_or_default(),
+            flush_policies: Arc::clone(&self.flush_policies),
             cpu: self.stat.read().and_then(counters::cpu),
             pressure: counters::pressure(io.read(), cpu.read(), memory.read()),
             guests: self.threads.iter_mut().map(Threads::read).collect(),
@@ -100,7 +107,8 @@ impl Monitor {
 pub fn delta(earlier: &MonitorSnapshot, later: &MonitorSnapshot, window_start: Instant) -> HostActivity {
     let duration = later.at.saturating_duration_since(earlier.at);
     let disks = earlier.disks.iter().filter_map(|(name, before)| {
-        Some((name.clone(), before.until(later.disks.get(name)?, nanos(duration))?))
+        let policy = later.flush_policies.get(name).copied();
+        Some((name.clone(), before.until(later.disks.get(name)?, nanos(duration), policy)?))
     });
     let nics = earlier
         .nics

@@ -99,7 +99,8 @@ impl Point<'_> {
 /// The tests of a run, those that were measured; nothing for a run of no suite, or of one whose workloads stand each alone.
 #[must_use]
 pub fn tests(run: &Run) -> Vec<Test<'_>> {
-    let suite = run.plan.known_suite().filter(|suite| suite.shape != SuiteShape::Each);
+    let suite =
+        run.plan.known_suite().filter(|suite| !matches!(suite.shape, SuiteShape::Each | SuiteShape::Methods));
     suite.map(|suite| tests_of(run, suite)).unwrap_or_default()
 }
 

@@ -1,6 +1,6 @@
 //! I/O by system calls that return when it is done, one at a time: the common part of psync, pvsync2 and mmap, and trims and
 //! syncs for backends whose interface to the kernel lacks them.
-#![expect(unsafe_code, reason = "the crates in use have no BLKDISCARD")]
+#![expect(unsafe_code, reason = "the crates in use have neither BLKDISCARD nor sync_file_range")]
 
 use std::fs::File;
 use std::io;
@@ -82,6 +82,7 @@ impl<T: Transfer> Backend for OneByOne<T> {
                 Direction::Trim => trim(&self.file, self.is_device, io),
                 Direction::Sync => self.transfer.sync(&self.file, false).map(|()| 0),
                 Direction::DataSync => self.transfer.sync(&self.file, true).map(|()| 0),
+                Direction::RangeSync(flags) => sync_range(&self.file, flags),
             };
             self.done.push(Completion { slot, result: result_of(moved) });
         }
@@ -114,11 +115,19 @@ fn trim(file: &File, is_device: bool, io: Io) -> io::Result<usize> {
     Ok(io.length as usize)
 }
 
+/// Writes the dirty pages of a file out: from its begin to its end, for there are no others than those written since the last call.
+fn sync_range(file: &File, flags: u32) -> io::Result<usize> {
+    // SAFETY: the call takes no memory, and the descriptor is open for as long as the file is borrowed.
+    let answer = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(0) }
+}
+
 /// A trim or a sync, in the kernel's form of a result.
 pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
     result_of(match io.direction {
         Direction::Trim => trim(file, is_device, io),
         Direction::DataSync => file.sync_data().map(|()| 0),
+        Direction::RangeSync(flags) => sync_range(file, flags),
         _ => file.sync_all().map(|()| 0),
     })
 }

@@ -202,6 +202,8 @@ impl Uring {
             }
             Direction::Sync => opcode::Fsync::new(FILE).build(),
             Direction::DataSync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+            // A length of 0 is all up to the end.
+            Direction::RangeSync(flags) => opcode::SyncFileRange::new(FILE, 0).flags(flags).build(),
             Direction::Trim if self.trim == Trim::Command => discard(io.offset, io.length.into()),
             Direction::Trim => opcode::Fallocate::new(FILE, io.length.into())
                 .offset(io.offset)

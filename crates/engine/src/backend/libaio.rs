@@ -89,7 +89,7 @@ impl Backend for Libaio {
             // The kernel refuses a sync that names anything.
             Direction::Sync => (FSYNC, (0, 0, 0)),
             Direction::DataSync => (FDSYNC, (0, 0, 0)),
-            Direction::Trim => return self.trims.push((slot, io)),
+            Direction::Trim | Direction::RangeSync(_) => return self.trims.push((slot, io)),
         };
         let priority = if matches!(opcode, PREAD | PWRITE) { self.priorities.next(io) } else { 0 };
         let block = &mut self.blocks[slot.index()];

@@ -49,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) hipri: bool,
     /// Each write is durable before it completes.
     pub(crate) sync: bool,
+    /// That is asked for with each write.
+    pub(crate) rwf_dsync: bool,
     pub(crate) nowait: bool,
     pub(crate) sqthread_poll: bool,
     pub(crate) sqthread_poll_cpu: Option<u32>,
@@ -61,7 +63,8 @@ impl Options {
         let Workload { hipri, nowait, sqthread_poll, sqthread_poll_cpu, mem, .. } = *workload;
         let priority = PriorityShare::new(workload);
         let sync = workload.sync != SyncMode::None;
-        Self { hipri, sync, nowait, sqthread_poll, sqthread_poll_cpu, mem, priority }
+        let rwf_dsync = workload.sync == SyncMode::RwfDSync;
+        Self { hipri, sync, rwf_dsync, nowait, sqthread_poll, sqthread_poll_cpu, mem, priority }
     }
 }
 
@@ -239,10 +242,16 @@ mod tests {
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         file.write_all_at(&[7; 4 * BLOCK as usize], 0).expect("written");
         let (mut backend, mut free) = B::open(setup(&file, 1)).expect("opened");
-        for direction in [Direction::Sync, Direction::DataSync] {
+        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+            | libc::SYNC_FILE_RANGE_WRITE
+            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        for direction in [Direction::Sync, Direction::DataSync, Direction::RangeSync(flags)] {
             assert_eq!(carry_out(&mut backend, &mut free, Io { direction, offset: 0, length: 0 }), 0);
         }
         let before = file.metadata().expect("metadata");
+        // The kernel knows no such flag: it did see them.
+        let unknown = Io { direction: Direction::RangeSync(1 << 20), offset: 0, length: 0 };
+        assert_eq!(carry_out(&mut backend, &mut free, unknown), -libc::EINVAL);
         let (direction, offset) = (Direction::Trim, u64::from(BLOCK));
         let result = carry_out(&mut backend, &mut free, Io { direction, offset, length: BLOCK });
         if result == -libc::EOPNOTSUPP {

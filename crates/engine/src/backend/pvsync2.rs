@@ -16,6 +16,8 @@ pub(crate) type Pvsync2 = OneByOne<Flagged>;
 #[derive(Debug)]
 pub(crate) struct Flagged {
     flags: ReadWriteFlags,
+    /// Further flags of writes.
+    of_writes: ReadWriteFlags,
     /// I/Os that were done again without RWF_NOWAIT.
     waited: u64,
 }
@@ -25,7 +27,8 @@ impl Transfer for Flagged {
         let mut flags = ReadWriteFlags::empty();
         flags.set(ReadWriteFlags::HIPRI, options.hipri);
         flags.set(ReadWriteFlags::NOWAIT, options.nowait);
-        Ok(Self { flags, waited: 0 })
+        let of_writes = if options.rwf_dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+        Ok(Self { flags, of_writes, waited: 0 })
     }
 
     #[inline]
@@ -36,7 +39,8 @@ impl Transfer for Flagged {
 
     #[inline]
     fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
-        self.patiently(buffer.len(), |flags| pwritev2(file, &[IoSlice::new(buffer)], offset, flags))
+        let more = self.of_writes;
+        self.patiently(buffer.len(), |flags| pwritev2(file, &[IoSlice::new(buffer)], offset, flags | more))
     }
 
     fn note(&self) -> Option<Note> {

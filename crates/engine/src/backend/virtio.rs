@@ -97,7 +97,8 @@ impl Backend for Virtio {
             // SAFETY: as above.
             Direction::Write => unsafe { queue.write_raw(io.offset, address, length, request) },
             Direction::Trim => queue.discard(io.offset, io.length.into(), request),
-            Direction::Sync | Direction::DataSync => queue.flush(request),
+            // VirtioSpec::refusal keeps sync_file_range away from here.
+            Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => queue.flush(request),
         };
         if queued.is_err() {
             // Not in whole sectors: a queue has room for all slots.
@@ -215,7 +216,7 @@ fn waited(watched: &mut [PollFd<'_>], limit: &Timespec) -> io::Result<Option<usi
 const fn moved(io: Io) -> i32 {
     match io.direction {
         Direction::Read | Direction::Write | Direction::Trim => io.length.cast_signed(),
-        Direction::Sync | Direction::DataSync => 0,
+        Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => 0,
     }
 }
 

@@ -11,7 +11,7 @@ mod walk;
 mod zones;
 
 use iotax_model::units::Bytes;
-use iotax_model::workload::Workload;
+use iotax_model::workload::{SyncFileRange, Workload};
 
 use self::mix::Mix;
 use self::order::Order;
@@ -98,10 +98,11 @@ enum Step {
 impl Bounds {
     /// The bounds of a worker with an area of `area` bytes.
     fn new(workload: &Workload, area: u64) -> Option<Self> {
-        let (flush, flush_every) = match (workload.fsync, workload.fdatasync) {
-            (Some(writes), _) => (Direction::Sync, writes),
-            (None, Some(writes)) => (Direction::DataSync, writes),
-            (None, None) => (Direction::Sync, u64::MAX),
+        let (flush, flush_every) = match (workload.fsync, workload.fdatasync, workload.sync_file_range) {
+            (Some(writes), ..) => (Direction::Sync, writes),
+            (None, Some(writes), _) => (Direction::DataSync, writes),
+            (None, None, Some(range)) => (Direction::RangeSync(range_flags(range)), range.writes),
+            (None, None, None) => (Direction::Sync, u64::MAX),
         };
         let bytes = match (workload.io_size, workload.loops) {
             (None, None) => u64::MAX,
@@ -125,6 +126,18 @@ impl Bounds {
         self.writes -= u64::from(direction == Direction::Write);
         length
     }
+}
+
+/// The flags of sync_file_range(2).
+fn range_flags(range: SyncFileRange) -> u32 {
+    [
+        (range.wait_before, libc::SYNC_FILE_RANGE_WAIT_BEFORE),
+        (range.write, libc::SYNC_FILE_RANGE_WRITE),
+        (range.wait_after, libc::SYNC_FILE_RANGE_WAIT_AFTER),
+    ]
+    .into_iter()
+    .filter_map(|(is_set, flag)| is_set.then_some(flag))
+    .fold(0, |flags, flag| flags | flag)
 }
 
 #[cfg(test)]

@@ -212,6 +212,11 @@ fn flushes_come_after_every_so_many_writes() {
         directions(&[("rw", "randwrite"), ("fdatasync", "1")], 4),
         [write, Direction::DataSync, write, Direction::DataSync]
     );
+    let range = Direction::RangeSync(libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER);
+    assert_eq!(
+        directions(&[("rw", "write"), ("sync_file_range", "write,wait_after:2")], 4),
+        [write, write, range, write]
+    );
     // The last writes are flushed before the end.
     assert_eq!(
         directions(&[("rw", "write"), ("fsync", "2"), ("io_size", "16k")], 9),
@@ -314,7 +319,7 @@ proptest! {
                     Direction::Read => workload.rw.reads(),
                     Direction::Write => workload.rw.writes(),
                     Direction::Trim => workload.rw.trims(),
-                    Direction::Sync | Direction::DataSync => workload.fsync.is_some(),
+                    Direction::Sync | Direction::DataSync | Direction::RangeSync(_) => workload.fsync.is_some(),
                 };
                 prop_assert!(is_wanted, "{:?}", io);
                 if io.length == 0 {

@@ -156,6 +156,7 @@ const DONE: &[KnownOption] = &[
     done(&["sync"], into!(keys.sync = word)),
     done(&["fsync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fsync = writes)),
     done(&["fdatasync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fdatasync = writes)),
+    done(&["sync_file_range"], into!(keys.sync_file_range = word)),
     done(&["end_fsync"], into!(end_fsync = bool)),
     done(&["fsync_on_close"], into!(end_fsync = bool)),
     // Rate.

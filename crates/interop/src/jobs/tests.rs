@@ -134,6 +134,7 @@ const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
     ("sync=dsync", "sync", "dsync"),
     ("sync=1", "sync", "sync"),
     ("fsync=8", "fsync", "8"),
+    ("sync_file_range=wait_before,write:8", "sync_file_range", "wait_before,write:8"),
     ("fsync=0", "fsync", "absent"),
     ("rw=write\nend_fsync=1", "end_fsync", "true"),
     ("rw=write\nfsync_on_close=1\nruntime=9", "end_fsync", "true"),

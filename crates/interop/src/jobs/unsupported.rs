@@ -51,7 +51,6 @@ pub(super) const UNSUPPORTED: &[KnownOption] = &[
         "files are areas of one target, which random offsets visit alike",
     ),
     refused(&["write_barrier"], OFF, "use fsync or fdatasync"),
-    refused(&["sync_file_range"], &[], "use fsync or fdatasync"),
     refused(&["atomic"], OFF, "writes are not atomic beyond what the target gives; use direct = 1"),
     refused(&["write_hint"], &["none"], "no life time is told with writes; leave it out"),
     refused(&["experimental_verify"], OFF, VERIFYING),

@@ -125,6 +125,17 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "flush",
+        &[
+            ("iotax flush /srv/images", "What each way of making a write durable costs"),
+            (
+                "iotax flush host-file:/srv/images virtio-qcow2:/srv/images",
+                "And with QEMU's block layer above",
+            ),
+            ("iotax flush /srv --numjobs 8 --methods fdatasync,fsync", "Eight jobs that commit at once"),
+        ],
+    ),
+    (
         "net",
         &[
             ("iotax net ladder", "What each network path costs on this machine"),

@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use super::{Cli, examples};
 
 /// Options in `-h` of commands with more options than fit on a screen. The name of a subcommand follows that of its command.
-const EVERYDAY: [(&str, &str); 20] = [
+const EVERYDAY: [(&str, &str); 21] = [
     (
         "bench",
         "target rw bs iodepth numjobs size runtime repeat rwmixread ioengine rate_iops verify job json html overwrite",
@@ -29,6 +29,7 @@ const EVERYDAY: [(&str, &str); 20] = [
     ("tune", "target wanted objective time workloads rw bs iodepth size apply json print_plan yes overwrite"),
     ("fit", "application targets list repeat runtime size print_plan json html yes overwrite"),
     ("suite", "name targets list tests size repeat runtime print_plan json html yes"),
+    ("flush", "targets methods bs numjobs size repeat runtime print_plan json html yes overwrite"),
     ("fleet run", "plan hosts mode repeat size runtime yes overwrite db json"),
     ("fleet resume", "fleet yes overwrite db json"),
     ("fleet report", "fleet markdown db json"),
@@ -76,6 +77,7 @@ Measure
   ladder            Storage built in several ways: what each layer costs
   bench, suite      One file or device; a classic benchmark suite
   fit               Is it good enough for etcd, Exchange and others?
+  flush             A durable write by every method, and who swallows flushes
   curve, ask        Latency at each load; the highest rate that keeps a limit
   watch, mark       What an event costs while storage is in use; mark a moment
   net, fleet        The network; one plan on many machines

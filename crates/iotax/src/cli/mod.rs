@@ -21,6 +21,7 @@ mod export;
 mod fit;
 mod flags;
 mod fleet;
+mod flush;
 mod from_libvirt;
 mod help;
 mod import;
@@ -122,6 +123,10 @@ enum Command {
     Suite(Box<suite::Args>),
     /// Is storage good enough for an application? Yes, no or undecided, by a published limit
     Fit(Box<fit::Args>),
+    /// Price of a durable write by every method, and who swallows flushes
+    ///
+    /// Counts the flushes that the program asked for, that each layer passed on and that the device completed.
+    Flush(Box<flush::Args>),
     /// Run one plan on many machines
     #[command(subcommand)]
     Fleet(fleet::Command),
@@ -238,6 +243,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),
         Command::Fit(args) => fit::main(&args),
+        Command::Flush(args) => flush::main(&args),
         Command::Fleet(command) => fleet::main(&command),
         Command::Net(command) => net::main(&command),
         Command::Plan(command) => plan::main(&command),

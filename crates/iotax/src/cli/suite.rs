@@ -120,6 +120,7 @@ fn workloads(args: &Args, suite: &Suite) -> Result<Vec<Workload>, Failure> {
         ramp_time: args.ramp_time,
         files: args.nrfiles,
         all_records: args.all_records,
+        ..SuiteOptions::default()
     };
     let all = (suite.workloads)(&options);
     if all.is_empty() {

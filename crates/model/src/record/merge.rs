@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    BlockStats, BlockTally, CpuTime, DiskActivity, ErrorCount, HostActivity, HostCpu, NicActivity, Outcome,
-    Pacing, PageCache, Pressure, Sample, Share, WindowEdges,
+    BlockStats, BlockTally, CpuTime, DiskActivity, DiskFlushes, ErrorCount, HostActivity, HostCpu,
+    NicActivity, Outcome, Pacing, PageCache, Pressure, Sample, Share, WindowEdges,
 };
 
 /// The scope of the CPU time in a load's outcome.
@@ -234,6 +234,7 @@ impl DiskActivity {
             mean_wait_ns,
             read_wait_ns,
             write_wait_ns,
+            flushes,
         } = *other;
         let waited = |ios: u64, mean: Option<f64>| mean.map_or(0.0, |mean| mean * ios as f64);
         let (ios, others) = (self.reads + self.writes, reads + writes);
@@ -250,7 +251,22 @@ impl DiskActivity {
             mean_wait_ns: (ios + others > 0).then(|| sum_ns / (ios + others) as f64),
             read_wait_ns: both(self.read_wait_ns, read_wait_ns),
             write_wait_ns: both(self.write_wait_ns, write_wait_ns),
+            flushes: self.flushes.zip(flushes).map(|(one, other)| one.plus(other)),
         };
+    }
+}
+
+impl DiskFlushes {
+    /// Both together. Devices of one name that differ in their cache have none that is known.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let Self { done, wait_ns, volatile_cache, fua } = other;
+        Self {
+            done: self.done + done,
+            wait_ns: self.wait_ns + wait_ns,
+            volatile_cache: self.volatile_cache.filter(|_| self.volatile_cache == volatile_cache),
+            fua: self.fua.filter(|_| self.fua == fua),
+        }
     }
 }
 

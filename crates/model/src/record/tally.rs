@@ -52,6 +52,10 @@ pub struct Tallies {
     /// Metadata operations: create, open, stat, rename, unlink; bytes are those moved with them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub meta: Option<Tally>,
+    /// Times of commits: from the submission of the first write after a flush to the end of the next flush, or of the sync_file_range in its
+    /// place. Of workers with one I/O in flight that flush every so many writes. It is no direction: write and flush are in theirs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub commit: Option<Histogram>,
 }
 
 impl Tallies {
@@ -111,6 +115,9 @@ impl Tallies {
         for (word, theirs) in other.each() {
             let (Some(mine), Some(theirs)) = (self.of_mut(word), theirs) else { continue };
             mine.get_or_insert_default().merge(theirs);
+        }
+        if let Some(theirs) = &other.commit {
+            self.commit.get_or_insert_with(Histogram::new).merge(theirs);
         }
     }
 

@@ -18,7 +18,14 @@ fn every_additive_figure_of_concurrent_loads_is_their_sum() {
     let one = Sample {
         at_ns: 100,
         duration_ns: 50,
-        tallies: Tallies { read: tally(), write: tally(), trim: tally(), sync: tally(), meta: tally() },
+        tallies: Tallies {
+            read: tally(),
+            write: tally(),
+            trim: tally(),
+            sync: tally(),
+            meta: tally(),
+            commit: Some(latency.clone()),
+        },
         oldest_ns: Some(9),
         failed: 11,
         ways: vec![way(true), way(false)],
@@ -32,6 +39,7 @@ fn every_additive_figure_of_concurrent_loads_is_their_sum() {
         let Tally { ios, bytes, latency, response } = tally.expect(word);
         assert_eq!((*ios, *bytes, latency.count(), response), (30, 120, 30, &None), "{word}");
     }
+    assert_eq!(tallies.commit.map(|commit| commit.count()), Some(30));
     let merged = |upload| WaySample {
         lost: Some(3),
         out_of_order: Some(6),

@@ -5,6 +5,7 @@
 mod archive;
 mod bonnie;
 mod filecopy;
+mod flush;
 mod mdlife;
 mod orion;
 mod records;
@@ -53,6 +54,8 @@ pub enum SuiteShape {
     Depths,
     /// File size and record size; names end in both: `reread-64m-4k`.
     Files,
+    /// The way in which a write is made durable; each workload is a test.
+    Methods,
 }
 
 /// The user's options for a suite.
@@ -68,6 +71,12 @@ pub struct SuiteOptions {
     pub files: Option<u64>,
     /// For file suites: also use small records on large files.
     pub all_records: bool,
+    /// For the flush suite: length of a write. If absent, the suite's default.
+    pub bs: Option<Bytes>,
+    /// For the flush suite: jobs that commit at the same time, each in an area of its own. If absent, one.
+    pub jobs: Option<u32>,
+    /// For the flush suite: direct I/O in every method, for targets without a page cache.
+    pub is_direct: bool,
 }
 
 /// All suites, in display order.
@@ -81,6 +90,7 @@ pub const SUITES: &[Suite] = &[
     orion::SUITE,
     sizes::SUITE,
     threads::SUITE,
+    flush::SUITE,
 ];
 
 impl Suite {
@@ -97,7 +107,7 @@ impl Suite {
     #[must_use]
     pub fn test<'a>(&self, workload: &'a Workload) -> &'a str {
         let place = match self.shape {
-            SuiteShape::Each => return &workload.name,
+            SuiteShape::Each | SuiteShape::Methods => return &workload.name,
             SuiteShape::Sizes => format!("-{}", workload.bs),
             SuiteShape::Depths => format!("-qd{}", workload.iodepth),
             SuiteShape::Files => format!("-{}-{}", workload.size.unwrap_or_default(), workload.bs),

@@ -44,6 +44,13 @@ impl Workload {
                 return refuse(key, &times, &format!("test = {test} writes nothing; leave it out"));
             }
         }
+        if let Some(range) = self.sync_file_range {
+            return refuse(
+                "sync_file_range",
+                &range,
+                &format!("test = {test} has flushes of its own; leave it out"),
+            );
+        }
         if self.end_fsync && !test.writes() {
             return refuse("end_fsync", &true, &format!("test = {test} writes nothing; leave it out"));
         }

@@ -13,7 +13,7 @@ use super::files::MOST_FILES;
 use super::{
     AccessHint, BufferPattern, ByDirection, CpuPolicy, DedupeMode, Distribution, FileLayout, FileSize,
     IoEngine, LengthRange, LengthSplit, Memory, MemoryPolicy, NumberList, PrioritySplit, RateProcess, Rw,
-    Stamps, Stride, SyncMode, Test, ToleratedErrors, Verify, WorkloadError,
+    Stamps, Stride, SyncFileRange, SyncMode, Test, ToleratedErrors, Verify, WorkloadError,
 };
 use crate::net::Traffic;
 use crate::number;
@@ -157,7 +157,7 @@ plain!(
     ByDirection<LengthSplit>,
     ByDirection<PrioritySplit>
 );
-plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, ToleratedErrors);
+plain!(Distribution, Stride, FileSize, MemoryPolicy, NumberList, SyncFileRange, ToleratedErrors);
 word!(Rw, IoEngine, RateProcess, Stamps, Verify, SyncMode, Test);
 word!(AccessHint, FileLayout, Memory, CpuPolicy, DedupeMode);
 
@@ -360,7 +360,7 @@ keys! {
         norandommap "0|1": bool = false;
         /// Percentage of random I/Os in a random pattern; the others are sequential to the one before
         percentage_random "PERCENT" in (0..=100): u8 = 100;
-        /// Durability of each write: none, sync (O_SYNC) or dsync (O_DSYNC)
+        /// Durability of each write: none, sync (O_SYNC), dsync (O_DSYNC) or rwf_dsync (RWF_DSYNC, with ioengine = pvsync2)
         sync "HOW": SyncMode = SyncMode::None;
         /// Bypass the page cache (O_DIRECT)
         direct "0|1": bool = true;
@@ -470,6 +470,8 @@ keys! {
         fsync "N" in (1..=u64::MAX): u64;
         /// Flush data (fdatasync) after this many writes
         fdatasync "N" in (1..=u64::MAX): u64;
+        /// Write dirty pages out after N writes, which makes nothing durable: wait_before, write, wait_after and N, such as write,wait_after:1
+        sync_file_range "FLAGS:N": SyncFileRange;
         /// Open loop: each job starts this many I/Os per second, even if earlier ones are not done
         rate_iops "N" in (1..=u64::MAX): u64;
         /// Open loop: as rate_iops, in bytes per second

@@ -14,6 +14,7 @@ mod pattern;
 mod placement;
 mod priorities;
 mod stride;
+mod sync_range;
 mod test;
 mod text;
 mod tolerated;
@@ -36,6 +37,7 @@ pub use self::memory::Memory;
 pub use self::placement::{CpuPolicy, MemoryPolicy, NumberList};
 pub use self::priorities::{Priority, PriorityShareOfLength, PrioritySplit};
 pub use self::stride::Stride;
+pub use self::sync_range::SyncFileRange;
 pub use self::test::Test;
 pub use self::text::TextError;
 pub use self::tolerated::{Tolerated, ToleratedErrors};
@@ -143,6 +145,8 @@ words! {
         Sync = "sync" | "1",
         /// A write completes when its data is durable (O_DSYNC).
         DSync = "dsync",
+        /// The same, asked for with each write instead of once for the file (RWF_DSYNC).
+        RwfDSync = "rwf_dsync",
     }
 }
 
@@ -244,7 +248,7 @@ impl Workload {
     /// Returns whether it flushes its writes during the measurement.
     #[must_use]
     pub fn flushes(&self) -> bool {
-        self.writes() && (self.fsync.is_some() || self.fdatasync.is_some() || self.end_fsync)
+        self.writes() && (self.flush_call().is_some() || self.end_fsync)
     }
 
     /// The system call that flushes during the measurement, and the number of writes between two calls.
@@ -252,7 +256,18 @@ impl Workload {
     pub fn flush_call(&self) -> Option<(&'static str, u64)> {
         let call = |name, writes: Option<u64>| writes.map(|writes| (name, writes));
         let writes = self.test.map_or(self.rw.writes(), Test::writes);
-        call("fsync", self.fsync).or_else(|| call("fdatasync", self.fdatasync)).filter(|_| writes)
+        call("fsync", self.fsync)
+            .or_else(|| call("fdatasync", self.fdatasync))
+            .or_else(|| call("sync_file_range", self.sync_file_range.map(|range| range.writes)))
+            .filter(|_| writes)
+    }
+
+    /// The number of writes that one durable step covers: 1 where each write is durable by itself, `None` where no write is made durable.
+    #[must_use]
+    pub fn writes_per_commit(&self) -> Option<u64> {
+        let writes = self.rw.writes() && self.test.is_none() && self.net.is_none();
+        let by_itself = (self.sync != SyncMode::None).then_some(1);
+        by_itself.or(self.fsync).or(self.fdatasync).filter(|_| writes)
     }
 
     /// `-fdatasync` after each write, `-fsync8` after eight.
@@ -362,6 +377,13 @@ impl Workload {
                 "devices are polled for direct = true only, with ioengine = io_uring or pvsync2".into(),
             );
         }
+        if self.sync == SyncMode::RwfDSync && !takes(&[IoEngine::Pvsync2]) {
+            return refuse(
+                "sync",
+                &self.sync,
+                "needs ioengine = pvsync2; sync = dsync is for every engine".into(),
+            );
+        }
         if self.nowait && !takes(&[IoEngine::Pvsync2]) {
             return refuse("nowait", &true, "needs ioengine = pvsync2".into());
         }
@@ -459,6 +481,7 @@ mod tests {
             ("fdatasync", "1", Rw::Write, "write-4k-qd1-fdatasync"),
             ("fsync", "8", Rw::RandWrite, "randwrite-4k-qd1-fsync8"),
             ("fsync", "8", Rw::RandRead, "randread-4k-qd1"),
+            ("sync_file_range", "write:2", Rw::Write, "write-4k-qd1-sync_file_range2"),
         ] {
             let mut keys = WorkloadKeys { rw: Some(rw), ..WorkloadKeys::default() };
             keys.set(key, writes).expect("a number");
@@ -489,6 +512,7 @@ mod tests {
             (Workload { hipri: true, direct: false, ..good.clone() }, "hipri"),
             (Workload { hipri: true, ioengine: IoEngine::Libaio, ..good.clone() }, "hipri"),
             (Workload { nowait: true, ..good.clone() }, "nowait"),
+            (Workload { sync: SyncMode::RwfDSync, ..good.clone() }, "sync"),
             (Workload { sqthread_poll: true, ioengine: IoEngine::Psync, ..good.clone() }, "sqthread_poll"),
             (Workload { sqthread_poll_cpu: Some(0), ..good.clone() }, "sqthread_poll_cpu"),
             (Workload { numjobs: 0, ..good.clone() }, "numjobs"),

@@ -39,6 +39,13 @@ impl Workload {
         if let (Some(_), Some(writes)) = (self.fsync, self.fdatasync) {
             return refuse("fdatasync", &writes, "fsync is given too, and does more; use one of them");
         }
+        if let Some(range) = self.sync_file_range.filter(|_| self.fsync.or(self.fdatasync).is_some()) {
+            return refuse(
+                "sync_file_range",
+                &range,
+                "a flush is asked for too, and does more; use one of them",
+            );
+        }
         self.check_zones()?;
         self.check_sequence()?;
         self.check_size()
@@ -164,6 +171,10 @@ mod tests {
             (&[("loops", "0")], "loops = 0: accepted: 1 and more"),
             (&[("fsync", "0")], "fsync = 0: accepted: 1 and more"),
             (&[("fsync", "1"), ("fdatasync", "2")], "fdatasync = 2: fsync is given too"),
+            (
+                &[("fdatasync", "1"), ("sync_file_range", "write:1")],
+                "sync_file_range = write:1: a flush is asked",
+            ),
             (&[("size", "1k")], "size = 1k: at least one block of 4k"),
             (&[("size", "4k"), ("bssplit", "4k/90:8k")], "size = 4k: at least one block of 8k"),
             (

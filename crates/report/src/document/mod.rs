@@ -7,6 +7,7 @@ mod compared;
 mod curve;
 pub(crate) mod demands;
 mod doctor;
+pub(crate) mod durability;
 pub(crate) mod figures;
 mod fleet;
 mod grid;

@@ -42,10 +42,11 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     let curves = curve::curves(run);
     curve::grids(&curves).iter().for_each(|grid| super::grid::add(&mut page, grid));
     curves.iter().for_each(|curves| super::curve::add(&mut page, run, judgement, curves));
+    let is_durability = super::durability::add(&mut page, run, judgement);
     let tests = suite::tests(run);
     tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
-    // The rates of a search stand in a table of their own.
-    let alone = run.plan.workloads.iter().filter(|_| tests.is_empty() && !asks);
+    // The rates of a search, and methods, stand in a table of their own.
+    let alone = run.plan.workloads.iter().filter(|_| tests.is_empty() && !asks && !is_durability);
     for workload in alone {
         let grid = if workload.kind().is_network() {
             network::figures(run, judgement, workload)
@@ -80,7 +81,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
         page.add(Part::Sentence("Nothing was measured.".into()));
     }
     super::suite::add_indexes(&mut page, run);
-    if curves.is_empty() && !asks {
+    if curves.is_empty() && !asks && !is_durability {
         page.add_list("What it means", conclusions(run, judgement));
     }
     if let Some(suite) = run.plan.known_suite() {

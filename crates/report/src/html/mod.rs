@@ -8,6 +8,7 @@ mod chart;
 mod clock;
 mod curve;
 mod demands;
+mod durability;
 mod grid;
 mod guests;
 mod heat;
@@ -114,21 +115,23 @@ fn report(run: &Run, judgement: &Judgement) -> Markup {
     let curves = iotax_analysis::curve::curves(run);
     let grids = iotax_analysis::curve::grids(&curves);
     let each = tests.is_empty() && curves.is_empty() && run.plan.ask().is_none();
+    let is_of_methods = iotax_analysis::durability::is_of_methods(run);
     let plain = curves.is_empty() && run.plan.compares_targets();
     html! {
         main id="main" tabindex="-1" {
             (head(run))
             (contents(run, judgement, &tests, &curves))
             (demands::section(run, judgement))
-            @if plain { (answer::section(run, judgement, &tests)) }
+            (durability::section(run, judgement))
+            @if plain && !is_of_methods { (answer::section(run, judgement, &tests)) }
             (ask::sections(run))
             (watch::sections(run))
             (grid::sections(run, &grids))
             (curve::sections(run, judgement, &curves))
-            @if each { (layers::section(run, judgement)) }
+            @if each && !is_of_methods { (layers::section(run, judgement)) }
             @if plain { (meaning(run, judgement)) }
             @if each {
-                (taxes::section(run, judgement))
+                @if !is_of_methods { (taxes::section(run, judgement)) }
                 @for workload in &run.plan.workloads {
                     (workload::section(run, judgement, workload))
                 }
@@ -206,15 +209,17 @@ fn head(run: &Run) -> Markup {
 /// Links to the sections.
 fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curves<'_>]) -> Markup {
     let measured = |name: &str| judgement.cells.iter().any(|cell| cell.workload == name);
+    let is_of_methods = iotax_analysis::durability::is_of_methods(run);
     html! {
         nav aria-label="Contents" {
             @if run.plan.ask().is_some() { a href="#a1" { "The highest rate" } }
+            @if is_of_methods { a href="#durability" { "Durable writes" } }
             @if run.plan.watch().is_some() { a href="#v1" { "What it cost" } }
             @if !iotax_analysis::curve::grids(curves).is_empty() { a href="#g1" { "Reads against writes" } }
             @for (number, curves) in (1..).zip(curves) { a href=(format!("#c{number}")) { (curves.work.name) } }
             @if tests.is_empty() && curves.is_empty() && run.plan.ask().is_none() {
-                @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }
-                @if !judgement.cells.is_empty() { a href="#taxes" { "The figures" } }
+                @if !judgement.comparisons.is_empty() && !is_of_methods { a href="#layers" { "Layers" } }
+                @if !judgement.cells.is_empty() && !is_of_methods { a href="#taxes" { "The figures" } }
                 @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {
                     a href=(format!("#w{}", place(run, &workload.name).number)) { (workload.name) }
                 }

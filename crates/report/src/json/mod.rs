@@ -9,6 +9,7 @@ pub mod comparison;
 mod curve;
 mod demands;
 pub mod doctor;
+mod durability;
 pub mod fleet;
 mod grid;
 pub mod history;
@@ -64,6 +65,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("cells", Some(judgement.cells.iter().map(|one| cell::cell(judgement, one)).collect())),
         ("suite", suite::suite(run)),
         ("demands", demands::all(run, judgement)),
+        ("durable_writes", durability::all(run, judgement)),
         ("curves", curve::all(run)),
         ("grids", grid::all(run)),
         ("watch", watch::all(run)),

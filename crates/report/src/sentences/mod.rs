@@ -17,6 +17,7 @@ use iotax_model::verify_errors::Findings;
 
 use crate::figure::{counted, listed_briefly};
 use crate::marks::is_emulated;
+use iotax_analysis::durability::DurableWrites;
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_analysis::{Comparison, Edge, Judgement, Metric};
 use iotax_model::{Run, RunState};
@@ -56,6 +57,9 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
         Design::Watch(_) => return crate::watch::all(run),
         // Rates that a plan gives make curves in any of these.
         Design::FixedRounds | Design::UntilDecided(_) | Design::Curve(_) => {}
+    }
+    if let Some(writes) = DurableWrites::of(run, judgement) {
+        return crate::durability::sentences(run, &writes);
     }
     let curves = iotax_analysis::curve::curves(run);
     if !curves.is_empty() {

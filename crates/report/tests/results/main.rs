@@ -6,6 +6,7 @@ mod compare;
 mod conclusions;
 mod curves;
 mod deciding;
+mod durability;
 mod failing;
 mod flow;
 mod html;

@@ -1,8 +1,10 @@
 //! Counters of block devices, network interfaces, CPUs and pressure: parsing and differences.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
-use iotax_model::record::{DiskActivity, HostCpu, NicActivity, Pressure};
+use iotax_model::record::{DiskActivity, DiskFlushes, HostCpu, NicActivity, Pressure};
 
 /// /proc/diskstats counts 512-byte sectors on all devices.
 const SECTOR: u64 = 512;
@@ -31,6 +33,33 @@ pub(super) struct DiskCounters {
     write_sectors: u64,
     write_ms: u64,
     busy_ms: u64,
+    /// Flushes and their milliseconds; absent before Linux 5.5.
+    flushes: Option<(u64, u64)>,
+}
+
+/// The kernel's view of a device's cache, by which it sends flushes or none. /sys/block/X/queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FlushPolicy {
+    volatile_cache: Option<bool>,
+    fua: Option<bool>,
+}
+
+impl FlushPolicy {
+    /// Of a device by its kernel name; `None` where the kernel counts no flushes: partitions and devices without request queues.
+    pub(super) fn of(root: &Path, disk: &str) -> Option<Self> {
+        let device = root.join("sys/block").join(disk);
+        if !device.join("mq").is_dir() {
+            return None;
+        }
+        let read = |name: &str| fs::read_to_string(device.join("queue").join(name)).ok();
+        let volatile_cache = match read("write_cache").as_deref().map(str::trim) {
+            Some("write back") => Some(true),
+            Some("write through") => Some(false),
+            _ => None,
+        };
+        let fua = read("fua").and_then(|text| text.trim().parse::<u8>().ok()).map(|fua| fua != 0);
+        Some(Self { volatile_cache, fua })
+    }
 }
 
 /// The counters of the named devices; devices that are not listed are left out.
@@ -45,7 +74,7 @@ pub(super) fn disks(diskstats: &str, names: &[String]) -> BTreeMap<String, DiskC
 }
 
 impl DiskCounters {
-    /// Parses the fields after the name. Discards and flushes, which older kernels lack, are ignored.
+    /// Parses the fields after the name. Discards are ignored.
     fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut fields = fields.map(|field| field.parse().ok());
         let mut next = || fields.next().flatten();
@@ -62,11 +91,21 @@ impl DiskCounters {
                 let _in_flight: u64 = next()?;
                 next()?
             },
+            flushes: {
+                let [_weighted_ms, ..] = [(); 5].map(|()| next());
+                next().zip(next())
+            },
         })
     }
 
-    /// The device's activity up to `later`, `duration_ns` after this reading.
-    pub(super) fn until(&self, later: &Self, duration_ns: u64) -> Option<DiskActivity> {
+    /// The device's activity up to `later`, `duration_ns` after this reading. `cache` has what the kernel sends flushes for; absent for a device
+    /// whose flushes it does not count.
+    pub(super) fn until(
+        &self,
+        later: &Self,
+        duration_ns: u64,
+        cache: Option<FlushPolicy>,
+    ) -> Option<DiskActivity> {
         let reads = since(self.reads, later.reads, 1)?;
         let writes = since(self.writes, later.writes, 1)?;
         let read_wait_ns = since(self.read_ms, later.read_ms, NS_PER_MS)?;
@@ -88,6 +127,15 @@ impl DiskCounters {
             mean_wait_ns: (reads + writes > 0).then(|| waited as f64 / (reads + writes) as f64),
             read_wait_ns: Some(read_wait_ns),
             write_wait_ns: Some(write_wait_ns),
+            flushes: cache.and_then(|cache| {
+                let ((before, before_ms), (after, after_ms)) = (self.flushes?, later.flushes?);
+                Some(DiskFlushes {
+                    done: since(before, after, 1)?,
+                    wait_ns: since(before_ms, after_ms, NS_PER_MS)?,
+                    volatile_cache: cache.volatile_cache,
+                    fua: cache.fua,
+                })
+            }),
         })
     }
 }

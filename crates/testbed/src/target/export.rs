@@ -176,6 +176,10 @@ impl Export {
         let mut command = netns::command_at(node.namespace(), &DAEMON.path()?);
         let NodeArguments { node: blockdev, objects } = node.arguments(NODE, self.drive, &self.file)?;
         let mut export = json!({ "id": self.marker, "node-name": NODE, "writable": !node.is_read_only() });
+        if !self.drive.cache.write_cache() {
+            // A node has no such mode: what serves it flushes after each write.
+            export["writethrough"] = json!(true);
+        }
         for (key, value) in form.as_object().into_iter().flatten() {
             export[key] = value.clone();
         }

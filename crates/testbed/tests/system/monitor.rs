@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use iotax_model::record::{CpuTime, DiskActivity, HostActivity, HostCpu, NicActivity, Pressure};
+use iotax_model::record::{CpuTime, DiskActivity, DiskFlushes, HostActivity, HostCpu, NicActivity, Pressure};
 use iotax_testbed::monitor::{GuestThreads, Monitor, MonitorSnapshot, delta};
 use iotax_testbed::stack;
 use iotax_testkit::tree;
@@ -88,6 +88,48 @@ fn role(name: &str, time: CpuTime) -> (String, CpuTime) {
 }
 
 #[test]
+fn flushes_are_counted_where_the_kernel_counts_them() {
+    let line = |name: &str, flushes: u64| {
+        format!("7 0 {name} 1 0 1 1 1 0 1 1 0 1 1 4 5 6 7 {flushes} {}\n", flushes * 3)
+    };
+    let diskstats = |flushes: u64| {
+        let old = "8 0 old 1 0 1 1 1 0 1 1 0 1 1 4 5 6 7\n";
+        let named = ["loop0", "fua", "through", "dm-0", "unread"].map(|name| line(name, flushes));
+        named.concat() + old
+    };
+    let root = tree::build("");
+    for (name, cache, fua) in [
+        ("loop0", "write back", "0"),
+        ("fua", "write back", "1"),
+        ("through", "write through", "0"),
+        ("unread", "?", "?"),
+        ("old", "write back", "0"),
+    ] {
+        tree::write(root.path(), &format!("sys/block/{name}/mq/0/nr_tags"), "64\n");
+        tree::write(root.path(), &format!("sys/block/{name}/queue/write_cache"), &format!("{cache}\n"));
+        tree::write(root.path(), &format!("sys/block/{name}/queue/fua"), &format!("{fua}\n"));
+    }
+    // A device without request queues, as of the device mapper.
+    tree::write(root.path(), "sys/block/dm-0/queue/write_cache", "write back\n");
+    tree::write(root.path(), "proc/diskstats", &diskstats(10));
+    let names = disks(&["loop0", "fua", "through", "dm-0", "unread", "old"]);
+    let mut monitor = Monitor::new(root.path(), names, Vec::new());
+    let seen = over(&root, &mut monitor, |root| tree::write(root.path(), "proc/diskstats", &diskstats(17)));
+    let known = |volatile_cache, fua| Some(DiskFlushes { done: 7, wait_ns: 21_000_000, volatile_cache, fua });
+    let found: BTreeMap<&str, Option<DiskFlushes>> =
+        seen.disks.iter().map(|(name, disk)| (name.as_str(), disk.flushes)).collect();
+    let expected = [
+        ("loop0", known(Some(true), Some(false))),
+        ("fua", known(Some(true), Some(true))),
+        ("through", known(Some(false), Some(false))),
+        ("dm-0", None),
+        ("unread", known(None, None)),
+        ("old", None),
+    ];
+    assert_eq!(found, BTreeMap::from(expected));
+}
+
+#[test]
 fn known_counters_give_exact_figures() {
     let idle = DiskActivity { read_wait_ns: Some(0), write_wait_ns: Some(0), ..DiskActivity::default() };
     let vda = DiskActivity {
@@ -101,6 +143,7 @@ fn known_counters_give_exact_figures() {
         mean_wait_ns: Some(1e6),
         read_wait_ns: Some(300_000_000),
         write_wait_ns: Some(100_000_000),
+        flushes: None,
     };
     assert_eq!(
         watch(&["vda", "sda", "vda1", "sdx"], AFTER),

@@ -88,7 +88,9 @@ impl Numbers {
 
     fn tallies(&mut self) -> Tallies {
         let [read, write, trim, sync, meta] = [(); 5].map(|()| Some(self.tally()));
-        Tallies { read, write, trim, sync, meta }
+        let mut commit = crate::Histogram::new();
+        commit.add_many(self.next(), 3);
+        Tallies { read, write, trim, sync, meta, commit: Some(commit) }
     }
 
     fn disks(&mut self) -> BTreeMap<String, DiskActivity> {
@@ -103,6 +105,12 @@ impl Numbers {
             mean_wait_ns: Some(9.0),
             read_wait_ns: Some(self.next()),
             write_wait_ns: Some(self.next()),
+            flushes: Some(DiskFlushes {
+                done: self.next(),
+                wait_ns: self.next(),
+                volatile_cache: Some(true),
+                fua: Some(false),
+            }),
         };
         BTreeMap::from([("vda".to_owned(), disk)])
     }

@@ -61,6 +61,11 @@ impl VirtioSpec {
                 Self::DEEPEST
             ));
         }
+        if let Some(range) = workload.sync_file_range {
+            return Some(format!(
+                "sync_file_range = {range} writes a page cache out, and a virtio device's driver has none; use fdatasync"
+            ));
+        }
         let test = workload.test?;
         Some(format!(
             "test = {test} makes system calls, and a virtio device takes none; use an rw that reads or writes"

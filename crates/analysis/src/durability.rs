@@ -1,0 +1,159 @@
+//! The price of a durable write: methods side by side on each target, and the flushes that each layer passed on.
+
+use std::collections::HashMap;
+
+use iotax_model::Run;
+use iotax_model::histogram::Histogram;
+use iotax_model::record::Tallies;
+use iotax_model::suite::SuiteShape;
+use iotax_model::workload::{SyncMode, Workload};
+
+use crate::cell_means::CellMeans;
+use crate::cells::by_cell;
+use crate::comparison::Ratio;
+use crate::flushes::FlushAccount;
+use crate::judgement::Judgement;
+use crate::metric::Metric;
+use crate::percentile::percentile;
+use crate::sample::{Sample, decide_family};
+
+/// The method that others are compared with, if it was measured.
+const REFERENCE: &str = "fsync";
+
+/// A method on a target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MethodOnTarget<'a> {
+    /// The method's workload.
+    pub workload: &'a Workload,
+    /// The target's name.
+    pub target: &'a str,
+    /// Commits per second: of a method that makes nothing durable, its steps.
+    pub per_second: Option<f64>,
+    /// Median time of a commit, from the submission of its first write on.
+    pub p50_ns: Option<f64>,
+    /// 99th percentile of that time; absent with too few commits.
+    pub p99_ns: Option<f64>,
+    /// CPU time of the host's part in one commit.
+    pub cpu_ns: Option<f64>,
+    /// Its rate over that of the [reference](DurableWrites::reference) on the same target; absent for the reference.
+    pub against_reference: Option<Ratio>,
+    /// Its flushes by layer; absent where it asks for none.
+    pub flushes: Option<FlushAccount>,
+}
+
+impl MethodOnTarget<'_> {
+    /// Returns whether its writes are durable when they complete.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.workload.writes_per_commit().is_some()
+    }
+}
+
+/// Returns whether the workloads of a run are ways to make a write durable.
+#[must_use]
+pub fn is_of_methods(run: &Run) -> bool {
+    run.plan.known_suite().is_some_and(|suite| suite.shape == SuiteShape::Methods)
+}
+
+/// The methods of a run on its targets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DurableWrites<'a> {
+    /// The method that the others on the same target are compared with.
+    pub reference: Option<&'a str>,
+    /// In the plan's order of methods, then of targets; those that were measured.
+    pub cells: Vec<MethodOnTarget<'a>>,
+}
+
+impl<'a> DurableWrites<'a> {
+    /// The methods of a run whose suite is of [`SuiteShape::Methods`]; `None` for another, or if nothing was measured.
+    #[must_use]
+    pub fn of(run: &'a Run, judgement: &Judgement) -> Option<Self> {
+        if !is_of_methods(run) {
+            return None;
+        }
+        let durable = run.plan.workloads.iter().filter(|workload| workload.writes_per_commit().is_some());
+        let names: Vec<&str> = durable.map(|workload| workload.name.as_str()).collect();
+        let reference = names.iter().find(|name| **name == REFERENCE).or(names.first()).copied();
+        let mut ratios = reference.map(|reference| ratios(run, judgement, reference)).unwrap_or_default();
+        let measurements = by_cell(run);
+        let mut cells = Vec::new();
+        for workload in &run.plan.workloads {
+            for spec in &run.plan.targets {
+                let place = (workload.name.as_str(), spec.name.as_str());
+                let (Some(summary), Some(measured)) =
+                    (judgement.summary(place.0, place.1), measurements.get(&place))
+                else {
+                    continue;
+                };
+                let writes = commit_writes(workload);
+                let commits = commits(workload, &summary.tallies);
+                let record = run.targets.iter().find(|record| record.name == spec.name);
+                cells.push(MethodOnTarget {
+                    workload,
+                    target: &spec.name,
+                    per_second: summary.of(Metric::IOPS).map(|iops| iops / writes),
+                    p50_ns: commits.and_then(|commits| percentile(commits, 0.5)),
+                    p99_ns: commits.and_then(|commits| percentile(commits, 0.99)),
+                    cpu_ns: summary.of(Metric::CPU_PER_IO).map(|ns| ns * writes),
+                    against_reference: ratios.remove(&place),
+                    flushes: FlushAccount::of(workload, spec, record, measured),
+                });
+            }
+        }
+        (!cells.is_empty()).then_some(Self { reference, cells })
+    }
+
+    /// The methods on one target.
+    pub fn on<'b>(&'b self, target: &'b str) -> impl Iterator<Item = &'b MethodOnTarget<'a>> {
+        self.cells.iter().filter(move |cell| cell.target == target)
+    }
+}
+
+/// Writes of one commit; 1 for a method that makes nothing durable.
+fn commit_writes(workload: &Workload) -> f64 {
+    workload.writes_per_commit().or(workload.flush_call().map(|(_, writes)| writes)).unwrap_or(1) as f64
+}
+
+/// The times of commits; absent if several I/Os in flight leave them no beginning.
+fn commits<'a>(workload: &Workload, tallies: &'a Tallies) -> Option<&'a Histogram> {
+    let is_by_itself = workload.sync != SyncMode::None || workload.flush_call().is_none();
+    if is_by_itself { tallies.write.as_ref().map(|write| &write.latency) } else { tallies.commit.as_ref() }
+}
+
+/// The rate of each method over the reference's on the same target, by workload and target. All of a run are one family.
+fn ratios<'a>(run: &'a Run, judgement: &Judgement, reference: &str) -> HashMap<(&'a str, &'a str), Ratio> {
+    let means = CellMeans::of(run, &[Metric::IOPS]);
+    let cells = by_cell(run);
+    let by_round = |workload: &str, target: &str| -> HashMap<u32, f64> {
+        let all = cells.get(&(workload, target)).into_iter().flatten();
+        all.filter_map(|m| Some((m.round, Metric::IOPS.of(m)?))).collect()
+    };
+    let (mut places, mut family) = (Vec::new(), Vec::new());
+    for target in &run.plan.targets {
+        let base = by_round(reference, &target.name);
+        if judgement.is_unusable(run, reference, &target.name) {
+            continue;
+        }
+        for workload in run.plan.workloads.iter().filter(|workload| workload.name != reference) {
+            if judgement.is_unusable(run, &workload.name, &target.name) {
+                continue;
+            }
+            let mine = by_round(&workload.name, &target.name);
+            let mut rounds: Vec<u32> =
+                mine.keys().filter(|round| base.contains_key(round)).copied().collect();
+            rounds.sort_unstable();
+            let pairs: Vec<(f64, f64)> = rounds.iter().map(|round| (mine[round], base[round])).collect();
+            let Some(sample) = Sample::paired(&pairs, Metric::IOPS) else { continue };
+            let mean = |workload: &str| means.get(workload, &target.name, Metric::IOPS);
+            let Some((over, under)) = mean(&workload.name).zip(mean(reference)) else { continue };
+            places.push(((workload.name.as_str(), target.name.as_str()), (over / under, under)));
+            family.push((Metric::IOPS, sample));
+        }
+    }
+    let decisions = decide_family(family.clone(), run.plan.margin.share());
+    let told = places.into_iter().zip(&family).zip(&decisions);
+    told.map(|(((place, figures), (metric, sample)), decision)| {
+        (place, Ratio::new(*metric, figures, sample, decision, None))
+    })
+    .collect()
+}

@@ -1,0 +1,254 @@
+//! Flushes by layer: those that the program asked for, and those that each layer below counted.
+//!
+//! Only counts decide. A layer that swallows flushes is one below which a device that counts them saw none at all while the program asked for
+//! some, or QEMU where its cache mode says so. Fewer than asked are a ratio and no accusation: a journal commits for several callers at once,
+//! and the kernel joins flushes that wait for one another. More than asked come from a journal or from other programs.
+
+use iotax_model::TargetSpec;
+use iotax_model::record::{DiskActivity, DiskFlushes, Measurement, TargetRecord};
+use iotax_model::target::{CacheMode, FuseSpec, GuestSpec, NbdSpec, VirtioSpec};
+use iotax_model::workload::{SyncMode, Workload};
+
+use crate::amplification::{levels_of_disks, names_of};
+
+/// The name of QEMU's block layer among the levels.
+const QEMU: &str = "QEMU";
+/// The end of the names of a guest's disks.
+const IN_GUEST: &str = " in the guest";
+
+/// The flushes that a layer counted, or the reason why there are none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushCount {
+    /// Flushes that it completed.
+    Counted(u64),
+    /// The kernel takes its cache for non-volatile and sends it no flushes.
+    NoVolatileCache,
+    /// Durable writes reach it as such (FUA), which the kernel does not count.
+    Fua,
+    /// None are counted: of devices without request queues, and by QEMU of writes that it makes durable itself (cache=writethrough, directsync).
+    NotCounted,
+}
+
+/// A layer below the program, over all rounds of a cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlushLevel {
+    /// `vda in the guest`, `QEMU`, `loop0`, `vdb + vdc`.
+    pub name: String,
+    /// Its flushes.
+    pub flushes: FlushCount,
+}
+
+/// The end of the flushes of a cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FlushFate {
+    /// The lowest layer that counts completed some: this many.
+    Kept(u64),
+    /// A layer passed none on, by its setting or because the next one that counts saw none.
+    Swallowed {
+        /// The layer, or the two between which they were lost.
+        by: String,
+        /// True if the setting alone tells, and no count below.
+        is_setting: bool,
+    },
+    /// No flush is needed: the lowest device has no volatile cache, as far as the kernel knows.
+    NotNeeded {
+        /// The device.
+        device: String,
+    },
+    /// Nothing below the program counts them.
+    NotCountable {
+        /// The reason.
+        reason: String,
+    },
+}
+
+/// The flushes of one cell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlushAccount {
+    /// Flushes that the program asked for, and writes that it asked to be durable by themselves.
+    pub asked: u64,
+    /// Layers below it, from the top down; those that were seen in every measurement.
+    pub levels: Vec<FlushLevel>,
+    /// A layer that ignores flushes by its cache mode, such as `QEMU (cache=unsafe)`.
+    pub ignored_by: Option<String>,
+    /// The end of them.
+    pub fate: FlushFate,
+}
+
+impl FlushAccount {
+    /// The account of one cell's measurements. `None` if the program asked for none, or if a neighbour ran, whose flushes the layers count too.
+    #[must_use]
+    pub fn of(
+        workload: &Workload,
+        spec: &TargetSpec,
+        record: Option<&TargetRecord>,
+        measurements: &[&Measurement],
+    ) -> Option<Self> {
+        let asked: u64 = measurements.iter().map(|m| asked(workload, m)).sum();
+        if asked == 0 || measurements.iter().any(|m| m.neighbour.is_some()) {
+            return None;
+        }
+        let is_durable_write = workload.sync != SyncMode::None;
+        let levels = over_all(measurements.iter().map(|m| levels(m, record)));
+        let mut levels: Vec<FlushLevel> = levels
+            .into_iter()
+            .map(|(name, flushes)| FlushLevel { name, flushes: counted(flushes, is_durable_write) })
+            .collect();
+        // A guest sends none to a disk that says it needs none: QEMU then flushes after each write.
+        if let [guest, qemu, ..] = levels.as_mut_slice()
+            && guest.flushes == FlushCount::NoVolatileCache
+            && qemu.name == QEMU
+        {
+            qemu.flushes = FlushCount::NotCounted;
+        }
+        let ignored_by = ignoring(spec);
+        let fate = fate(&levels, ignored_by.as_deref());
+        Some(Self { asked, levels, ignored_by, fate })
+    }
+}
+
+impl FlushAccount {
+    /// Returns whether another account of the same target came to the same end by the same layers, so that their sum says the same.
+    #[must_use]
+    pub fn ends_as(&self, other: &Self) -> bool {
+        let by = |account: &Self| match &account.fate {
+            FlushFate::Kept(_) => FlushFate::Kept(0),
+            fate => fate.clone(),
+        };
+        let kind = |level: &FlushLevel| match level.flushes {
+            FlushCount::Counted(flushes) if flushes > 0 => FlushCount::Counted(1),
+            other => other,
+        };
+        let alike =
+            |(one, other): (&FlushLevel, &FlushLevel)| one.name == other.name && kind(one) == kind(other);
+        by(self) == by(other)
+            && self.levels.len() == other.levels.len()
+            && self.levels.iter().zip(&other.levels).all(alike)
+    }
+
+    /// Adds an account that [ends as](Self::ends_as) this one.
+    pub fn add(&mut self, other: &Self) {
+        self.asked += other.asked;
+        for (mine, theirs) in self.levels.iter_mut().zip(&other.levels) {
+            if let (FlushCount::Counted(mine), FlushCount::Counted(theirs)) =
+                (&mut mine.flushes, theirs.flushes)
+            {
+                *mine += theirs;
+            }
+        }
+        if let (FlushFate::Kept(mine), FlushFate::Kept(theirs)) = (&mut self.fate, &other.fate) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// Flushes that one measurement's program asked for.
+fn asked(workload: &Workload, m: &Measurement) -> u64 {
+    if workload.writes_per_commit().is_none() {
+        return 0;
+    }
+    let tallies = &m.outcome.tallies;
+    let done = if workload.sync == SyncMode::None { &tallies.sync } else { &tallies.write };
+    done.as_ref().map_or(0, |tally| tally.ios)
+}
+
+/// Flushes of a layer in one measurement; `None` where it does not count them.
+type Seen = (String, Option<DiskFlushes>);
+
+/// From the guest's disks down to the machine's devices.
+fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
+    let mut found = Vec::new();
+    if let (Some(inside), Some(_)) = (&m.outcome.inside, &m.qemu) {
+        let disks: Vec<_> = inside.disks.iter().collect();
+        if !disks.is_empty() {
+            found.push((names_of(&disks) + IN_GUEST, together(&disks)));
+        }
+    }
+    if let Some(stats) = &m.qemu {
+        let flushes =
+            DiskFlushes { done: stats.flush.ios, wait_ns: stats.flush.total_ns, ..DiskFlushes::default() };
+        found.push((QEMU.into(), Some(flushes)));
+    }
+    if let Some(machine) = m.machine() {
+        found.extend(levels_of_disks(machine, record).iter().map(|disks| (names_of(disks), together(disks))));
+    }
+    found
+}
+
+fn together(disks: &[(&String, &DiskActivity)]) -> Option<DiskFlushes> {
+    disks.iter().map(|(_, disk)| disk.flushes).reduce(|one, other| Some(one?.plus(other?)))?
+}
+
+/// The sums over all measurements, of layers that every one has.
+fn over_all(each: impl Iterator<Item = Vec<Seen>>) -> Vec<Seen> {
+    let plus = |one: Option<DiskFlushes>, other: Option<DiskFlushes>| Some(one?.plus(other?));
+    each.reduce(|all, more| {
+        all.into_iter()
+            .filter_map(|(name, sum)| {
+                let (_, flushes) = more.iter().find(|(other, _)| *other == name)?;
+                Some((name, plus(sum, *flushes)))
+            })
+            .collect()
+    })
+    .unwrap_or_default()
+}
+
+fn counted(flushes: Option<DiskFlushes>, is_durable_write: bool) -> FlushCount {
+    match flushes {
+        None => FlushCount::NotCounted,
+        Some(flushes) if flushes.done > 0 => FlushCount::Counted(flushes.done),
+        Some(DiskFlushes { volatile_cache: Some(false), .. }) => FlushCount::NoVolatileCache,
+        Some(DiskFlushes { fua: Some(true), .. }) if is_durable_write => FlushCount::Fua,
+        Some(_) => FlushCount::Counted(0),
+    }
+}
+
+/// The layer of a target that ignores flushes by its cache mode.
+fn ignoring(spec: &TargetSpec) -> Option<String> {
+    let stack = &spec.stack;
+    let modes: [Option<CacheMode>; 4] = [
+        stack.find::<GuestSpec>().map(|guest| guest.cache),
+        stack.find::<VirtioSpec>().map(|device| device.cache),
+        stack.find::<FuseSpec>().map(|export| export.cache),
+        stack.find::<NbdSpec>().map(|export| export.cache),
+    ];
+    let mode = modes.into_iter().flatten().find(|mode| mode.no_flush())?;
+    Some(format!("QEMU (cache={mode})"))
+}
+
+fn fate(levels: &[FlushLevel], ignored_by: Option<&str>) -> FlushFate {
+    let mut above = "the program".to_owned();
+    for level in levels {
+        if level.flushes == FlushCount::Counted(0) {
+            let by = match ignored_by {
+                Some(layer) if level.name != QEMU && !level.name.ends_with(IN_GUEST) => layer.to_owned(),
+                _ => format!("a layer between {above} and {}", level.name),
+            };
+            return FlushFate::Swallowed { by, is_setting: false };
+        }
+        if matches!(level.flushes, FlushCount::Counted(_)) {
+            above.clone_from(&level.name);
+        }
+    }
+    if let Some(layer) = ignored_by {
+        return FlushFate::Swallowed { by: layer.to_owned(), is_setting: true };
+    }
+    match levels.last().map(|level| (level, level.flushes)) {
+        None => FlushFate::NotCountable { reason: "no layer below the program was seen".into() },
+        Some((_, FlushCount::Counted(flushes))) => FlushFate::Kept(flushes),
+        Some((level, FlushCount::NoVolatileCache)) => FlushFate::NotNeeded { device: level.name.clone() },
+        Some((level, FlushCount::Fua)) => FlushFate::NotCountable {
+            reason: format!(
+                "{} takes durable writes as such (FUA), which the kernel does not count among its flushes",
+                level.name
+            ),
+        },
+        Some((level, FlushCount::NotCounted)) => {
+            let reason = format!("no flushes of {} are counted", level.name);
+            FlushFate::NotCountable { reason }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use iotax_model::record::{BlockStats, BlockTally, HostActivity, Outcome, Tallies, Tally};
+use iotax_model::target::{Layer, LayerKind, Stack};
+use iotax_model::workload::WorkloadKeys;
+
+fn workload(keys: &[(&str, &str)]) -> Workload {
+    let mut own = WorkloadKeys::default();
+    own.set("rw", "write").expect("known");
+    keys.iter().for_each(|(key, text)| own.set(key, text).expect(text));
+    own.complete(&WorkloadKeys::default())
+}
+
+fn flushed(done: u64) -> DiskFlushes {
+    DiskFlushes { done, volatile_cache: Some(true), fua: Some(false), ..DiskFlushes::default() }
+}
+
+fn on(disks: &[(&str, Option<DiskFlushes>)]) -> HostActivity {
+    let disk = |flushes| DiskActivity { flushes, ..DiskActivity::default() };
+    let disks: BTreeMap<String, DiskActivity> =
+        disks.iter().map(|(name, flushes)| ((*name).to_owned(), disk(*flushes))).collect();
+    HostActivity { disks, ..HostActivity::default() }
+}
+
+/// One round with so many writes and flushes of the program.
+fn round(writes: u64, syncs: u64, host: HostActivity) -> Measurement {
+    let tally = |ios| Some(Tally { ios, ..Tally::default() });
+    let tallies = Tallies { write: tally(writes), sync: tally(syncs), ..Tallies::default() };
+    Measurement {
+        outcome: Outcome { tallies, ..Outcome::default() },
+        host: Some(host),
+        ..Measurement::default()
+    }
+}
+
+/// A file on a loop device on a disk.
+fn record() -> TargetRecord {
+    let layer = |kind, name: &str| Layer::new(kind, name, "");
+    let layers = vec![layer(LayerKind::Device, "vda"), layer(LayerKind::Loop, "loop0")];
+    TargetRecord { name: "t".into(), layers, ..TargetRecord::default() }
+}
+
+fn spec(line: &str) -> TargetSpec {
+    TargetSpec::new("t", Stack::parse(line).expect(line))
+}
+
+fn account(workload: &Workload, line: &str, rounds: &[Measurement]) -> Option<FlushAccount> {
+    FlushAccount::of(workload, &spec(line), Some(&record()), &rounds.iter().collect::<Vec<_>>())
+}
+
+const FILE: &str = "raw file > loop";
+
+#[test]
+fn flushes_are_followed_from_the_program_to_the_device() {
+    let fdatasync = workload(&[("fdatasync", "1")]);
+    let two = [
+        round(600, 600, on(&[("loop0", Some(flushed(600))), ("vda", Some(flushed(610)))])),
+        round(400, 400, on(&[("loop0", Some(flushed(400))), ("vda", Some(flushed(400)))])),
+    ];
+    let found = account(&fdatasync, FILE, &two).expect("asked");
+    let counts: Vec<_> = found.levels.iter().map(|level| (level.name.as_str(), level.flushes)).collect();
+    assert_eq!(counts, [("loop0", FlushCount::Counted(1000)), ("vda", FlushCount::Counted(1010))]);
+    assert_eq!((found.asked, found.fate), (1000, FlushFate::Kept(1010)));
+    // Of writes that are durable by themselves each one asks.
+    let dsync = account(&workload(&[("sync", "dsync")]), FILE, &two).expect("asked");
+    assert_eq!(dsync.asked, 1000);
+    // Nothing is asked for by sync_file_range and by plain writes.
+    for keys in [&[("sync_file_range", "write:1")][..], &[]] {
+        assert_eq!(account(&workload(keys), FILE, &two), None, "{keys:?}");
+    }
+}
+
+#[test]
+fn who_swallows_them_is_told_by_counts_of_zero_or_by_a_setting() {
+    let fdatasync = workload(&[("fdatasync", "1")]);
+    let fate = |line: &str, vda: Option<DiskFlushes>| {
+        let rounds = [round(5, 5, on(&[("loop0", Some(flushed(5))), ("vda", vda)]))];
+        account(&fdatasync, line, &rounds).expect("asked").fate
+    };
+    let swallowed = |by: &str, is_setting| FlushFate::Swallowed { by: by.into(), is_setting };
+    assert_eq!(fate(FILE, Some(flushed(0))), swallowed("a layer between loop0 and vda", false));
+    let ignoring = "raw file > virtio cache=unsafe";
+    assert_eq!(fate(ignoring, Some(flushed(0))), swallowed("QEMU (cache=unsafe)", false));
+    // Those of other programs do not acquit it.
+    assert_eq!(fate(ignoring, Some(flushed(9))), swallowed("QEMU (cache=unsafe)", true));
+    assert_eq!(fate("raw file > virtio cache=writeback", Some(flushed(9))), FlushFate::Kept(9));
+}
+
+#[test]
+fn what_the_kernel_does_not_count_is_no_zero() {
+    let fate = |keys: &[(&str, &str)], vda: Option<DiskFlushes>| {
+        let rounds = [round(5, 5, on(&[("vda", vda)]))];
+        account(&workload(keys), FILE, &rounds).expect("asked").fate
+    };
+    let fdatasync = &[("fdatasync", "1")][..];
+    let through = DiskFlushes { volatile_cache: Some(false), ..flushed(0) };
+    assert_eq!(fate(fdatasync, Some(through)), FlushFate::NotNeeded { device: "vda".into() });
+    let fua = DiskFlushes { fua: Some(true), ..flushed(0) };
+    let FlushFate::NotCountable { reason } = fate(&[("sync", "dsync")], Some(fua)) else {
+        panic!("countable")
+    };
+    assert!(reason.contains("(FUA)"), "{reason}");
+    // A flush that is asked for is none of these writes.
+    assert!(matches!(fate(fdatasync, Some(fua)), FlushFate::Swallowed { .. }));
+    let FlushFate::NotCountable { reason } = fate(fdatasync, None) else { panic!("countable") };
+    assert_eq!(reason, "no flushes of vda are counted");
+    let nothing =
+        account(&workload(fdatasync), FILE, &[round(5, 5, HostActivity::default())]).expect("asked");
+    assert!(matches!(nothing.fate, FlushFate::NotCountable { .. }));
+}
+
+#[test]
+fn a_guest_and_its_qemu_have_counts_of_their_own() {
+    let mut m = round(1000, 1000, on(&[("vda", Some(flushed(0)))]));
+    m.outcome.inside = Some(on(&[("vdb", Some(flushed(1000)))]));
+    let flush = BlockTally { ios: 1000, ..BlockTally::default() };
+    m.qemu = Some(BlockStats { flush, ..BlockStats::default() });
+    let fsync = workload(&[("fsync", "1")]);
+    let of = |line: &str, m: &Measurement| account(&fsync, line, std::slice::from_ref(m)).expect("asked");
+    let ignoring = of("raw file > virtio-blk cache=unsafe > guest", &m);
+    let names: Vec<&str> = ignoring.levels.iter().map(|level| level.name.as_str()).collect();
+    assert_eq!(names, ["vdb in the guest", "QEMU", "vda"]);
+    assert_eq!(ignoring.fate, FlushFate::Swallowed { by: "QEMU (cache=unsafe)".into(), is_setting: false });
+    // The guest's kernel sends none to a disk that says that it needs none.
+    let through = DiskFlushes { volatile_cache: Some(false), ..flushed(0) };
+    m.outcome.inside = Some(on(&[("vdb", Some(through))]));
+    m.qemu = Some(BlockStats::default());
+    m.host = Some(on(&[("vda", Some(flushed(1003)))]));
+    let found = of("raw file > virtio-blk cache=writethrough > guest", &m);
+    assert_eq!(found.levels[0].flushes, FlushCount::NoVolatileCache);
+    assert_eq!(found.fate, FlushFate::Kept(1003));
+}

@@ -1,0 +1,133 @@
+//! `iotax flush`: the price of a durable write by every method, and the flushes that each layer passed on.
+
+use clap::Args as ClapArgs;
+use iotax_model::TargetSpec;
+use iotax_model::exit::Exit;
+use iotax_model::plan::Plan;
+use iotax_model::suite::{Suite, SuiteOptions};
+use iotax_model::target::VirtioSpec;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::words::WordError;
+use iotax_model::workload::{IoEngine, Workload};
+
+use super::args::DesignArgs;
+use super::known_words::text_of;
+use super::number;
+use super::print_plan::print_plan;
+use super::say::note;
+use super::session::RunArgs;
+use super::target_args;
+use super::time::seconds;
+use super::{Failure, OrExit};
+
+/// The suite whose workloads are the methods.
+const SUITE: &str = "flush";
+
+/// The methods, for completions.
+const METHODS: [&str; 7] =
+    ["open_datasync", "fdatasync", "fsync", "open_sync", "rwf_dsync", "sync_file_range", "write"];
+
+/// Flags of `iotax flush`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Targets, the first is the baseline: a file, directory or device as for iotax bench; RUNG:DIR for a rung of iotax ladder with its image in
+    /// a directory, such as vm-qcow2:/srv/images; the line of a stack; PLAN.toml for all targets of a plan
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<String>,
+    /// Methods to measure, by pg_test_fsync's names where it has one: open_datasync (O_DIRECT and O_DSYNC), fdatasync, fsync, open_sync (O_DIRECT and
+    /// O_SYNC), rwf_dsync (RWF_DSYNC with each write), and as yardsticks that make nothing durable sync_file_range and write [default: all that
+    /// every target takes]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(METHODS))]
+    methods: Vec<String>,
+    /// Length of a write [default: 4k]
+    #[arg(long)]
+    bs: Option<Bytes>,
+    /// Jobs that commit at the same time, each in its part of the file
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number::whole::<u32>(1..=1024))]
+    numjobs: u32,
+    /// Size of the area, which is laid out first and then overwritten from its begin to its end [default: 64m]
+    #[arg(long)]
+    size: Option<Bytes>,
+    /// Number of rounds [default: 5]
+    #[arg(long, value_name = "N", value_parser = number::whole::<u32>(1..=1000))]
+    repeat: Option<u32>,
+    /// Length of each measurement [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    runtime: Option<Nanos>,
+    /// Warm-up before each measurement, not counted [default: 500ms]
+    #[arg(long, alias = "ramp_time", value_name = "TIME", value_parser = seconds)]
+    ramp_time: Option<Nanos>,
+    #[command(flatten)]
+    design: DesignArgs,
+    /// Run the agent under sudo on another machine
+    #[arg(long)]
+    sudo: bool,
+    /// Print the plan as a file, to edit and run with iotax run
+    #[arg(long)]
+    print_plan: bool,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let permission = args.run.session.overwrite.permission()?;
+    let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let suite = Suite::named(SUITE).or_exit(Exit::Usage)?;
+    let workloads = workloads(args, suite, &targets)?;
+    let mut plan = Plan {
+        suite: Some(SUITE.into()),
+        repeat: args.repeat.unwrap_or(suite.repeat),
+        seed: args.run.session.seed,
+        ..Plan::new(format!("flush {}", args.targets.join(" ")), targets, workloads)
+    };
+    args.design.apply(&mut plan).or_exit(Exit::Usage)?;
+    plan.check().or_exit(Exit::Usage)?;
+    if args.print_plan {
+        return print_plan(&plan, &[]);
+    }
+    args.run.session(plan, permission).carry_out()
+}
+
+/// The methods that every target takes, or those that were asked for.
+fn workloads(args: &Args, suite: &Suite, targets: &[TargetSpec]) -> Result<Vec<Workload>, Failure> {
+    let is_virtio = |target: &TargetSpec| target.stack.has::<VirtioSpec>();
+    let is_direct = targets.iter().any(is_virtio);
+    let options = SuiteOptions {
+        size: args.size,
+        runtime: args.runtime,
+        ramp_time: args.ramp_time,
+        bs: args.bs,
+        jobs: Some(args.numjobs),
+        is_direct,
+        ..SuiteOptions::default()
+    };
+    let mut all = (suite.workloads)(&options);
+    if let Some(target) = targets.iter().find(|target| is_virtio(target)) {
+        note!("{}: a virtio device's driver has no page cache; every method uses direct I/O", target.name);
+    }
+    if targets.iter().all(is_virtio) {
+        // The engine of these targets is not for files.
+        all.iter_mut().for_each(|workload| workload.ioengine = IoEngine::Auto);
+    }
+    if args.methods.is_empty() {
+        return Ok(all);
+    }
+    let known: Vec<&str> = all.iter().map(|workload| workload.name.as_str()).collect();
+    if let Some(unknown) = args.methods.iter().find(|method| !known.contains(&method.as_str())) {
+        return Err(WordError::new("method", unknown, &known)).or_exit(Exit::Usage);
+    }
+    Ok(all.iter().filter(|workload| args.methods.contains(&workload.name)).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_name_every_method_of_the_suite() {
+        let suite = Suite::named(SUITE).expect("known");
+        let workloads = (suite.workloads)(&SuiteOptions::default());
+        let names: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
+        assert_eq!(names, METHODS);
+    }
+}

@@ -1,0 +1,183 @@
+//! Durable writes end to end: exact counts of flushes by layer, and their price.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use crate::lab::{Lab, assert_valid, text};
+use crate::nbd_server::FlushCounter;
+
+/// Writes of one measurement that ends by itself.
+const WRITES: u64 = 512;
+
+/// A plan of the suite: workloads that end after [`WRITES`] commits, and begin when the counters were read.
+fn plan(lab: &Lab, stacks: &[(&str, &str)], writes: u64, workloads: &str) -> String {
+    let targets =
+        stacks.iter().map(|(name, line)| format!("[[target]]\nname = '{name}'\nstack = '{line}'\n"));
+    let head = format!(
+        "suite = 'flush'\nrepeat = 1\n[defaults]\nrw = 'write'\nsize = '16m'\nio_size = {}\nruntime = '60s'\nramp_time = '0s'\n",
+        writes * 4096
+    );
+    lab.plan(&format!("{head}{}{workloads}", targets.collect::<String>())).display().to_string()
+}
+
+const BOTH: &str =
+    "[[workload]]\nname = 'fdatasync'\nfdatasync = 1\n[[workload]]\nname = 'open_datasync'\nsync = 'dsync'\n";
+
+fn method<'a>(json: &'a Value, target: &str, name: &str) -> &'a Value {
+    let methods = json["durable_writes"]["methods"].as_array().expect("methods");
+    methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)
+}
+
+/// What a layer of a target counted.
+fn count_of(method: &Value, layer: impl Fn(&str) -> bool) -> Option<u64> {
+    let levels = method["flushes"]["levels"].as_array().expect("levels");
+    levels.iter().find(|level| layer(level["name"].as_str().expect("a name")))?["flushes"].as_u64()
+}
+
+/// The kernel's count of a loop device beneath QEMU is what QEMU passed on.
+#[test]
+fn qemu_passes_on_every_flush_or_none_as_its_cache_mode_says() {
+    require!(root);
+    require!(program "qemu-storage-daemon", "losetup");
+    let lab = Lab::new();
+    let stacks = [
+        ("loop", "WORK > raw file > loop"),
+        ("none", "WORK > raw file > loop > virtio cache=none"),
+        ("writeback", "WORK > raw file > loop > virtio cache=writeback"),
+        ("unsafe", "WORK > raw file > loop > virtio cache=unsafe"),
+    ];
+    let json = lab.json(&["run", &plan(&lab, &stacks, WRITES, BOTH), "--yes", "--json", "-"]);
+    assert_valid(&json);
+    for (target, _) in stacks {
+        for name in ["fdatasync", "open_datasync"] {
+            let found = method(&json, target, name);
+            let flushes = &found["flushes"];
+            let passed = count_of(found, |layer| layer.starts_with("loop")).expect("counted");
+            assert_eq!(flushes["asked"], WRITES, "{found}");
+            // The agent's first commit may end before its begin is read off.
+            let is_exact = |expected: u64| passed <= expected && passed + 2 >= expected;
+            if target == "unsafe" {
+                assert_eq!(passed, 0, "{found}");
+                assert_eq!(flushes["fate"], "swallowed", "{found}");
+                assert_eq!(flushes["by"], "QEMU (cache=unsafe)", "{found}");
+            } else {
+                assert!(is_exact(WRITES), "{found}");
+                assert_eq!(flushes["fate"], "kept", "{found}");
+            }
+        }
+    }
+    lab.assert_nothing_left();
+}
+
+/// Flushes and their time as the disk itself has them, which is the test's own.
+#[test]
+fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
+    require!(program "qemu-storage-daemon");
+    const DELAY: Duration = Duration::from_millis(40);
+    let lab = Lab::new();
+    let flushed = |writes: u64, cache: &str| -> (u64, Value) {
+        // A new one each time: what is written to is refused later.
+        let socket = lab.path(&format!("{cache}-{writes}.sock"));
+        let disk = FlushCounter::serve(&socket, 16 << 20, DELAY);
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let line = format!("{uri} > virtio cache={cache}");
+        let workload = "[[workload]]\nname = 'fdatasync'\nfdatasync = 1\n";
+        let plan = plan(&lab, &[("disk", &line)], writes, workload);
+        let json = lab.json(&["run", &plan, "--overwrite", &uri, "--yes", "--json", "-"]);
+        (disk.flushes(), json)
+    };
+    let ((few, _), (many, json)) = (flushed(20, "none"), flushed(120, "none"));
+    // What preparing and ending a run flushes is the same in both.
+    assert_eq!(many - few, 100);
+    let found = method(&json, "disk", "fdatasync");
+    let p50 = found["p50_ns"].as_f64().expect("known") / DELAY.as_nanos() as f64;
+    assert!((1.0..1.03).contains(&p50), "{p50}: {found}");
+    // Nothing that counts is below QEMU here, and that is said.
+    assert_eq!(found["flushes"]["fate"], "not_countable", "{found}");
+    let ((few, _), (many, json)) = (flushed(20, "unsafe"), flushed(1020, "unsafe"));
+    assert_eq!(many, few, "none of a thousand arrived");
+    let found = method(&json, "disk", "fdatasync");
+    assert_eq!(found["flushes"]["fate"], "swallowed");
+    assert_eq!(found["flushes"]["reason"], "setting");
+    lab.assert_nothing_left();
+}
+
+/// nbdkit's own statistics as witness.
+#[test]
+fn nbdkit_counts_as_many_flushes_as_were_asked_for() {
+    require!(program "qemu-storage-daemon", "nbdkit");
+    let lab = Lab::new();
+    let flushes = |writes: u64| {
+        let (socket, statistics) = (lab.path(&format!("{writes}.sock")), lab.path(&format!("{writes}.txt")));
+        let mut command = Command::new("nbdkit");
+        command.args(["--foreground", "--exit-with-parent", "--filter=stats", "--unix"]).arg(&socket);
+        command.args(["memory", "16M"]).arg(format!("statsfile={}", statistics.display()));
+        let mut server = command.spawn().expect("nbdkit starts");
+        while !socket.exists() && server.try_wait().expect("asked").is_none() {
+            thread::sleep(Duration::from_millis(20));
+        }
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let plan = plan(&lab, &[("disk", &format!("{uri} > virtio"))], writes, BOTH);
+        lab.json(&["run", &plan, "--overwrite", &uri, "--yes", "--json", "-"]);
+        let id = rustix::process::Pid::from_child(&server);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+        server.wait().expect("it ends");
+        of_statistics(&statistics)
+    };
+    // Each commit of either method is a flush.
+    assert_eq!(flushes(WRITES + 100) - flushes(100), 2 * WRITES);
+    lab.assert_nothing_left();
+}
+
+/// `flush: 614 ops, 0.000180 s, ...`.
+fn of_statistics(path: &Path) -> u64 {
+    let written = fs::read_to_string(path).expect("written");
+    let line = written.lines().find_map(|line| line.trim().strip_prefix("flush: ")).expect(&written);
+    line.split(' ').next().and_then(|count| count.parse().ok()).expect(&written)
+}
+
+#[test]
+fn methods_are_told_with_their_price_and_their_flushes() {
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let short = ["--size=4m", "--runtime=200ms", "--ramp-time=50ms", "--repeat=2"];
+    let run = ["flush", &work, "--yes", "--json=results.json", "--html=report.html"];
+    let output = lab.run(&[&run[..], &short].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    for words in
+        ["fdatasync", "sync_file_range (not durable)", "against fsync", "Flushes, from the program down"]
+    {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let json: Value =
+        serde_json::from_str(&fs::read_to_string(lab.path("results.json")).expect("written")).expect("JSON");
+    assert_valid(&json);
+    let methods = json["durable_writes"]["methods"].as_array().expect("methods");
+    assert_eq!(methods.len(), 7);
+    for one in methods {
+        let is_durable = !["write", "sync_file_range"].contains(&one["workload"].as_str().expect("a name"));
+        assert_eq!(one["durable"], is_durable, "{one}");
+        assert_eq!(one["flushes"].is_object(), is_durable, "{one}");
+        assert!(one["per_second"].as_f64() > Some(0.0) && one["p50_ns"].as_f64() > Some(0.0), "{one}");
+        assert_eq!(one["against_reference"].is_object(), one["workload"] != "fsync", "{one}");
+    }
+    assert!(fs::read_to_string(lab.path("report.html")).expect("written").contains("Durable writes of 4k"));
+    let again = lab.run(&["report", "--markdown"]);
+    assert!(text(&again.stdout).contains("Durable writes of 4k"), "{}", text(&again.stdout));
+    for (arguments, words) in [
+        (&["flush", ".", "--methods", "fdatasnyc"][..], "did you mean \"fdatasync\""),
+        (&["flush"], "TARGET"),
+    ] {
+        let output = lab.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
+    lab.assert_nothing_left();
+}

@@ -1,0 +1,112 @@
+//! Durable writes: a table of methods, the account of flushes, and what follows.
+
+use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
+use iotax_analysis::{Judgement, Metric};
+use iotax_model::Run;
+use iotax_model::units::human;
+
+use super::{Field, Grid, Page, Part, figure, verdict, words};
+use crate::durability::{account_lines, against, sentences};
+use crate::figure::{UNKNOWN, change, or_unknown};
+use crate::marks;
+
+/// Adds the methods of a run; returns whether it has any.
+pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement) -> bool {
+    let Some(writes) = DurableWrites::of(run, judgement) else { return false };
+    add_figures(page, run, judgement, &writes);
+    page.add_list("What it means", sentences(run, &writes));
+    true
+}
+
+fn add_figures(page: &mut Page, run: &Run, judgement: &Judgement, writes: &DurableWrites<'_>) {
+    page.add(Part::Head(title(run)));
+    page.add(Part::Table(table(run, judgement, writes)));
+    let failures = run.plan.workloads.iter().flat_map(|workload| marks::failures(run, judgement, workload));
+    page.add_lines(failures.collect());
+    page.add_list("Flushes, from the program down", account_lines(run, writes));
+}
+
+/// `Durable writes of 4k`, `Durable writes of 8k by 4 jobs at once`.
+fn title(run: &Run) -> String {
+    let Some(first) = run.plan.workloads.first() else { return "Durable writes".into() };
+    let jobs = if first.numjobs > 1 { format!(" by {} jobs at once", first.numjobs) } else { String::new() };
+    format!("Durable writes of {}{jobs}", first.lengths())
+}
+
+/// The table and the account of a run, for HTML; empty for a run of other work.
+pub(crate) fn section(run: &Run, judgement: &Judgement) -> Page {
+    let mut page = Page::default();
+    if let Some(writes) = DurableWrites::of(run, judgement) {
+        add_figures(&mut page, run, judgement, &writes);
+    }
+    page
+}
+
+/// One row per method and target.
+fn table(run: &Run, judgement: &Judgement, writes: &DurableWrites<'_>) -> Grid {
+    let compares = run.plan.targets.len() > 1;
+    let reference = writes.reference.map(|name| format!("against {name}"));
+    let baseline = format!("against {}", run.plan.baseline);
+    let mut head = vec![words("")];
+    head.extend(compares.then(|| words("target")));
+    head.extend(["per second", "p50", "p99", "CPU each"].map(figure));
+    head.extend(reference.iter().map(figure));
+    head.extend(compares.then(|| figure(&baseline)));
+    let is_marked = |cell: &MethodOnTarget<'_>| {
+        !marks::marks(run, judgement, &cell.workload.name, cell.target).is_empty()
+    };
+    let marked = writes.cells.iter().any(is_marked);
+    head.extend(marked.then(|| words("")));
+    let mut rows = Vec::new();
+    let mut last = "";
+    for cell in &writes.cells {
+        let name = cell.workload.name.as_str();
+        let mut row = vec![words(if name == last { String::new() } else { titled(cell) })];
+        last = name;
+        row.extend(compares.then(|| words(cell.target)));
+        row.extend(
+            [
+                or_unknown(cell.per_second, human::count),
+                or_unknown(cell.p50_ns, human::time),
+                or_unknown(cell.p99_ns, human::time),
+                or_unknown(cell.cpu_ns, human::time),
+            ]
+            .map(figure),
+        );
+        row.extend(writes.reference.map(|reference| against_method(cell, reference)));
+        row.extend(compares.then(|| against_target(run, judgement, cell)));
+        row.extend(marked.then(|| words(marks::marks(run, judgement, name, cell.target).join(", "))));
+        rows.push(row);
+    }
+    Grid { head, rows }
+}
+
+fn titled(cell: &MethodOnTarget<'_>) -> String {
+    let name = &cell.workload.name;
+    if cell.is_durable() { name.clone() } else { format!("{name} (not durable)") }
+}
+
+fn against_method(cell: &MethodOnTarget<'_>, reference: &str) -> Field {
+    match &cell.against_reference {
+        _ if cell.workload.name == reference => figure(""),
+        Some(ratio) => coloured(against(ratio), ratio.verdict),
+        None => figure(UNKNOWN),
+    }
+}
+
+fn against_target(run: &Run, judgement: &Judgement, cell: &MethodOnTarget<'_>) -> Field {
+    if cell.target == run.plan.baseline {
+        return figure("baseline");
+    }
+    match judgement.comparison(&cell.workload.name, cell.target, Metric::IOPS) {
+        Some(comparison) if comparison.ratio.withheld.is_none() => {
+            coloured(against(&comparison.ratio), comparison.ratio.verdict)
+        }
+        Some(comparison) => figure(format!("{} (withheld)", change(comparison.ratio.mean))),
+        None => figure(UNKNOWN),
+    }
+}
+
+fn coloured(text: String, of: iotax_analysis::stats::verdict::Verdict) -> Field {
+    Field { is_figure: true, ..verdict(text, Some(of)) }
+}

@@ -1,0 +1,139 @@
+//! Durable writes in words: the flushes of each target by layer, and what follows.
+
+use iotax_analysis::Ratio;
+use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
+use iotax_analysis::flushes::{FlushAccount, FlushCount, FlushFate, FlushLevel};
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_model::Run;
+use iotax_model::units::human;
+use iotax_model::units::human::listed;
+
+use crate::figure::{change, grouped, or_unknown};
+
+/// Counts that differ by less than this share are the same: a flush that ends just behind a window was asked for within it.
+const EDGE: f64 = 0.02;
+
+/// The methods of one target whose flushes came to the same end, and their sum.
+struct Alike<'a> {
+    methods: Vec<&'a str>,
+    account: FlushAccount,
+}
+
+/// A line for each target, and for each end that its flushes came to.
+pub(super) fn account_lines(run: &Run, writes: &DurableWrites<'_>) -> Vec<String> {
+    let of_target = |target: &str| -> Vec<String> {
+        let alike = alike(writes, target);
+        let several = alike.len() > 1;
+        alike.iter().map(|alike| line(target, alike, several)).collect()
+    };
+    run.plan.targets.iter().flat_map(|target| of_target(&target.name)).collect()
+}
+
+fn alike<'a>(writes: &'a DurableWrites<'_>, target: &str) -> Vec<Alike<'a>> {
+    let mut all: Vec<Alike<'a>> = Vec::new();
+    for cell in writes.cells.iter().filter(|cell| cell.target == target) {
+        let Some(account) = &cell.flushes else { continue };
+        match all.iter_mut().find(|alike| alike.account.ends_as(account)) {
+            Some(alike) => {
+                alike.methods.push(&cell.workload.name);
+                alike.account.add(account);
+            }
+            None => all.push(Alike { methods: vec![&cell.workload.name], account: account.clone() }),
+        }
+    }
+    all
+}
+
+/// `virtio-raw: 1,000 asked, QEMU (cache=unsafe) passed on none, vda 12: swallowed by QEMU (cache=unsafe)`.
+fn line(target: &str, alike: &Alike<'_>, several: bool) -> String {
+    let account = &alike.account;
+    let names: Vec<String> = alike.methods.iter().map(|name| (*name).to_owned()).collect();
+    let methods = if several { format!(" by {}", listed(&names)) } else { String::new() };
+    let mut parts = vec![format!("{} asked{methods}", grouped(account.asked))];
+    parts.extend(account.levels.iter().map(|level| counted(level, account)));
+    format!("{target}: {}. {}", parts.join(", "), fate(account))
+}
+
+/// `loop0 completed 1,000 (1.00 each)`.
+fn counted(level: &FlushLevel, account: &FlushAccount) -> String {
+    let name = &level.name;
+    match level.flushes {
+        FlushCount::Counted(flushes) => {
+            let ratio = flushes as f64 / account.asked as f64;
+            let each = if (ratio - 1.0).abs() < EDGE { String::new() } else { format!(" ({ratio:.2} each)") };
+            format!("{} in {name}{each}", grouped(flushes))
+        }
+        FlushCount::NoVolatileCache => format!("none needed by {name}"),
+        FlushCount::Fua => format!("writes with FUA in {name}"),
+        FlushCount::NotCounted => format!("not counted in {name}"),
+    }
+}
+
+fn fate(account: &FlushAccount) -> String {
+    match &account.fate {
+        FlushFate::Kept(flushes) => {
+            let ratio = *flushes as f64 / account.asked as f64;
+            if ratio > 1.0 + EDGE {
+                "Kept; those beyond are a journal's own or other programs'".into()
+            } else if ratio < 1.0 - EDGE {
+                "Kept; a journal or the kernel joined some".into()
+            } else {
+                "Kept".into()
+            }
+        }
+        FlushFate::Swallowed { by, is_setting: false } => format!("Swallowed by {by}"),
+        FlushFate::Swallowed { by, is_setting: true } => {
+            format!("Swallowed by {by}, which ignores flushes; those counted below it are not these")
+        }
+        FlushFate::NotNeeded { device } => {
+            format!("None needed: the kernel takes the cache of {device} for non-volatile")
+        }
+        FlushFate::NotCountable { reason } => format!("Not countable: {reason}"),
+    }
+}
+
+/// The answer: which target loses writes, and the quickest durable write on each other one.
+pub(super) fn sentences(run: &Run, writes: &DurableWrites<'_>) -> Vec<String> {
+    let of_target = |target: &str| swallowed(writes, target).or_else(|| quickest(writes, target));
+    run.plan.targets.iter().filter_map(|target| of_target(&target.name)).collect()
+}
+
+fn swallowed(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
+    let by = writes.on(target).find_map(|cell| match &cell.flushes.as_ref()?.fate {
+        FlushFate::Swallowed { by, .. } => Some(by),
+        _ => None,
+    })?;
+    Some(format!(
+        "{target}: acknowledged writes are not safe from a power cut, because {by} swallows flushes."
+    ))
+}
+
+/// `vm-raw: open_datasync is the quickest durable write, 3,210 a second, +12% of fsync's; the same without durability is 40 times as quick.`
+fn quickest(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
+    let rate = |cell: &&MethodOnTarget<'_>| cell.per_second.unwrap_or_default();
+    let durable = writes.on(target).filter(|cell| cell.is_durable() && cell.per_second.is_some());
+    let best = durable.max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
+    let mut text = format!(
+        "{target}: {} has the highest rate of durable writes, {} a second, p99 {}",
+        best.workload.name,
+        or_unknown(best.per_second, human::count),
+        or_unknown(best.p99_ns, human::time)
+    );
+    if let (Some(ratio), Some(reference)) = (&best.against_reference, writes.reference) {
+        text.push_str(&format!("; against {reference} {}", against(ratio)));
+    }
+    let bare = writes.on(target).find(|cell| !cell.is_durable() && cell.workload.flush_call().is_none());
+    if let Some(times) = bare.and_then(|bare| Some(bare.per_second? / best.per_second?)) {
+        text.push_str(&format!("; without durability {} times as many", human::count(times)));
+    }
+    Some(text + ".")
+}
+
+/// `+12%`, `+3% (undecided)`.
+pub(super) fn against(ratio: &Ratio) -> String {
+    let word = match ratio.verdict {
+        Verdict::Undecided | Verdict::Same => format!(" ({})", ratio.word()),
+        _ => String::new(),
+    };
+    change(ratio.mean) + &word
+}
