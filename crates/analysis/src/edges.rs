@@ -150,3 +150,40 @@ pub(super) fn other_devices(run: &Run, edge: &Edge) -> Option<(String, String)> 
     let (from, to) = (devices(&edge.from)?, devices(&edge.to)?);
     (from != to).then_some((from, to))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_of_the_kernel_are_held_against_what_lies_below_them() {
+        let on_file = "/srv > raw file > loop direct_io=true";
+        let array = "/srv > raid1 raid_devices=2";
+        let targets = [
+            ("loop", on_file.to_owned()),
+            ("luks", format!("{on_file} > luks")),
+            ("inline", format!("{on_file} > luks no_read_workqueue=true")),
+            ("integrity", format!("{on_file} > integrity mode=journal")),
+            ("bitmap", format!("{on_file} > integrity mode=bitmap")),
+            ("raid1", array.to_owned()),
+            ("three", array.replace('2', "3")),
+            ("raid1-luks", format!("{array} > luks")),
+        ];
+        let targets = targets.map(|(name, line)| {
+            TargetSpec::new(name, iotax_model::target::Stack::parse(&line).expect("a stack"))
+        });
+        let found = edges(&targets);
+        let found: Vec<_> = found.iter().map(|e| (e.from.as_str(), e.to.as_str(), e.name.as_str())).collect();
+        let expected = [
+            ("loop", "luks", "dm-crypt"),
+            ("luks", "inline", "no_read_workqueue=true instead of false"),
+            ("loop", "integrity", "dm-integrity"),
+            ("integrity", "bitmap", "mode=bitmap instead of journal"),
+            ("loop", "raid1", "raid1"),
+            ("raid1", "three", "raid_devices=3 instead of 2"),
+            ("raid1", "raid1-luks", "dm-crypt"),
+            ("luks", "raid1-luks", "raid1"),
+        ];
+        assert_eq!(found, expected);
+    }
+}

@@ -1,16 +1,15 @@
 //! Filesystems and mounts that iotax created, and how to remove them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use iotax_model::target::FsType;
-use rustix::fs::OFlags;
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
-use crate::device::{self, RecordedDisk, signature, until_free};
+use crate::device::{self, RecordedDisk, SignedDevice, until_free};
 use crate::holders;
 use crate::lock::ProcessLock;
 use crate::stack::mount::{self, Mount};
@@ -32,48 +31,12 @@ pub struct CreatedFilesystem {
 impl CreatedFilesystem {
     /// Wipes its signature, if the device still carries this filesystem's UUID.
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
-        let Some(device) = self.locate()? else { return Ok(()) };
-        // The device whose signature was read, whatever its name leads to now.
-        let place = device::by_descriptor(&device);
-        until_free(|| {
-            let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
-            File::options().read(true).custom_flags(flags).open(&place).map(drop)
-        })
-        .map_err(|error| io::Error::new(error.kind(), format!("it is in use ({error})")))?;
-        let only = ["--all", "--types", self.kind.word()];
-        let words = only.iter().map(AsRef::as_ref).chain([place.as_os_str()]);
-        lock.run(signature::WIPEFS, words).map_err(io::Error::other)?;
-        device::blank(&place)
+        self.signed().wipe(lock)
     }
 
-    /// The device that carries the filesystem, also under a new name after a reboot; `None` if its original device no longer carries it.
-    fn locate(&self) -> io::Result<Option<File>> {
-        let by_uuid = Path::new("/dev/disk/by-uuid").join(&self.uuid);
-        for device in [&self.device, &by_uuid] {
-            let is_device = fs::metadata(device).is_ok_and(|found| found.file_type().is_block_device());
-            if !is_device {
-                continue;
-            }
-            let device = File::open(device)?;
-            if self.is_on(&device)? {
-                return Ok(Some(device));
-            }
-        }
-        if self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.device)) {
-            return Ok(None);
-        }
-        Err(io::Error::other(format!(
-            "no device here has the UUID {}, and {} is not known to be the one that it was made on; plug that in again",
-            self.uuid,
-            self.device.display()
-        )))
-    }
-
-    fn is_on(&self, device: &File) -> io::Result<bool> {
-        let found = signature::read(device).map_err(io::Error::other)?;
-        Ok(found.iter().any(|signature| {
-            signature.kind == self.kind.word() && signature.uuid.as_deref() == Some(&self.uuid)
-        }))
+    fn signed(&self) -> SignedDevice<'_> {
+        let Self { device, disk, kind, uuid } = self;
+        SignedDevice { device, disk: disk.as_deref(), kind: kind.word(), uuid }
     }
 }
 
@@ -124,6 +87,7 @@ impl Mounted {
 mod tests {
     use super::*;
     use crate::program::Program;
+    use std::fs::File;
     use std::os::unix::fs::symlink;
 
     const LOSETUP: Program = Program { name: "losetup", package: "mount" };
@@ -154,7 +118,7 @@ mod tests {
         let disk = RecordedDisk::of(&name).map(Box::new);
         assert!(disk.is_some());
         let made = CreatedFilesystem { device: name.clone(), disk, kind: FsType::Ext4, uuid };
-        let is_ours_standing = || made.is_on(&File::open(&ours).expect("opened")).expect("readable");
+        let is_ours_standing = || made.signed().is_on(&File::open(&ours).expect("opened")).expect("readable");
         let turn = |to: &str| {
             fs::remove_file(&name).expect("there");
             symlink(to, &name).expect("linked");

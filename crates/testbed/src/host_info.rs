@@ -89,6 +89,11 @@ pub fn boot_id() -> Option<String> {
     text(Path::new("/proc/sys/kernel/random/boot_id"))
 }
 
+/// A new random UUID of the kernel's.
+pub(crate) fn new_uuid() -> std::io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/random/uuid").map(|text| text.trim().to_owned())
+}
+
 /// The trimmed content of a small file; `None` if it is empty or cannot be read.
 pub(crate) fn text(path: &Path) -> Option<String> {
     // Firmware strings in /sys need not be UTF-8.

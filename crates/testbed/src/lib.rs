@@ -4,6 +4,7 @@
 
 pub mod agent_client;
 pub mod build_error;
+mod cryptsetup;
 pub mod device;
 pub mod export;
 mod filesystem;
@@ -17,6 +18,7 @@ pub mod libvirt;
 pub mod lock;
 mod losetup;
 pub mod lvm;
+mod mdadm;
 pub mod monitor;
 mod netlink;
 pub mod netns;

@@ -26,10 +26,11 @@ pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
 pub use layers::{
     Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FilterSpec,
-    FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IscsiSpec, LayerInterface,
-    LayerSpec, LayerType, LocalPath, LoopSpec, LvKind, LvmSpec, MachineType, NbdAddress, NbdExportSpec,
-    NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic, OverlaySpec, PathSpec,
-    PlannedLayer, Preallocation, Snapshot, Subformat, TmpfsSpec, VirtioSpec,
+    FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec,
+    IscsiSpec, LayerInterface, LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec,
+    MachineType, MdSpec, NbdAddress, NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec,
+    NetworkStack, NfsSpec, Nic, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, Snapshot,
+    Subformat, TmpfsSpec, VirtioSpec,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;
@@ -92,6 +93,15 @@ impl TargetSpec {
     #[must_use]
     pub fn lvm(&self) -> Option<&LvmSpec> {
         self.stack.find()
+    }
+
+    /// The key of the layer that formats the device or volume at the bottom.
+    #[must_use]
+    pub fn formatted_by(&self) -> Option<&'static str> {
+        let is_bottom =
+            |layer: &&PlannedLayer| matches!(layer, PlannedLayer::Device(_) | PlannedLayer::Lvm(_));
+        let layer = self.stack.layers().iter().find(|layer| !is_bottom(layer))?.kind();
+        layer.formats().then(|| layer.key())
     }
 
     /// The topmost new filesystem of the host.
@@ -284,6 +294,17 @@ mod tests {
             (
                 "stack = '/srv > raw file > loop direct_io=true > thick LVM volume'",
                 "lvm makes its group on a device",
+            ),
+            ("luks = {}", "luks needs a block device below it"),
+            (
+                "file = { dir = '/srv' }\nluks = {}",
+                "luks needs a block device below it; over a file: stack = \"/srv > raw file > loop direct_io=true > luks\"",
+            ),
+            ("md = { level = 'raid1', raid_devices = 2 }", "md needs dir"),
+            ("device = '/dev/x'\nintegrity = {}", "its superblock has no UUID"),
+            (
+                "device = '/dev/x'\nmd = { level = 'raid1', raid_devices = 2 }",
+                "md needs a directory, and device is a block device; put filesystem",
             ),
         ] {
             let refusal = target(bad).check().expect_err(words).to_string();

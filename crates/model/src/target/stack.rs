@@ -107,6 +107,15 @@ impl Stack {
                     .into(),
             );
         }
+        let on_device =
+            |pair: &[PlannedLayer]| matches!(pair, [PlannedLayer::Device(_), PlannedLayer::Integrity(_)]);
+        if self.layers.windows(2).any(on_device) {
+            return Err(
+                "integrity: its superblock has no UUID, so after a restart it could not be told from somebody's on that device; put lvm = {} \
+                 between, or use a file with a loop device"
+                    .into(),
+            );
+        }
         let Some(guest) = self.find::<GuestSpec>() else { return Ok(()) };
         let snapshot = self.find::<FileSpec>().and_then(|file| file.snapshot);
         if snapshot == Some(Snapshot::External) && guest.filesystem.is_some() {
@@ -188,7 +197,7 @@ impl Stack {
 
 fn unknown(text: &str) -> String {
     format!(
-        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, ext4, xfs, btrfs, overlay, raw file, qcow2 file, \
+        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, raid1, integrity, luks, ext4, xfs, btrfs, overlay, raw file, qcow2 file, \
          loop, image PATH, nbd://HOST/EXPORT, throttle, compress, copy-on-read, blkdebug, nbd, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt; a path with blanks stands in double quotes"
     )
 }
@@ -204,9 +213,12 @@ fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String>
     let Some(below) = below.map(|below| below.kind().key()) else {
         return Err(match layer {
             PlannedLayer::Lvm(_) => "lvm needs vg = \"...\", or a device for a new group".into(),
-            PlannedLayer::File(_) | PlannedLayer::Overlay(_) => {
+            PlannedLayer::File(_) | PlannedLayer::Overlay(_) | PlannedLayer::Md(_) => {
                 format!("{key} needs dir = \"...\", or a filesystem of the target's own")
             }
+            PlannedLayer::Luks(_) | PlannedLayer::Integrity(_) => format!(
+                "{key} needs {needed} below it; over a file: stack = \"/srv > raw file > loop direct_io=true > {key}\""
+            ),
             _ => format!("{key} needs {needed} below it"),
         });
     };
@@ -295,6 +307,18 @@ mod tests {
                  guest = { count = 3, filesystem = 'ext4', bus = 'nvme', vcpus = 2, queues = 4 }",
                 "vg0 > thin LVM volume + snapshot > btrfs mount_options=\"noatime,compress=zstd\" nodatacow=true > raw file > \
                  loop direct_io=true > nvme cache=none aio=io_uring queues=4 > 3 guests vcpus=2 > ext4",
+            ),
+            ("device = '/dev/sdb'\nlvm = {}\nluks = {}", "device /dev/sdb > thick LVM volume > luks"),
+            (
+                "lvm = { vg = 'vg0' }\nintegrity = { mode = 'bitmap', sector_size = 4096 }\nluks = {}",
+                "vg0 > thick LVM volume > integrity mode=bitmap sector_size=4096 > luks",
+            ),
+            (
+                "md = { dir = '/srv', level = 'raid5', raid_devices = 3, chunk = '64k', bitmap = 'internal' }\n\
+                 luks = { cipher = 'aes-xts-plain64', sector_size = 4096, no_read_workqueue = true }\n\
+                 filesystem = { type = 'xfs' }\nfile = {}",
+                "/srv > raid5 raid_devices=3 chunk=64k bitmap=internal > \
+                 luks cipher=aes-xts-plain64 sector_size=4096 no_read_workqueue=true > xfs > raw file",
             ),
             ("network = { via = 'loopback' }", "loopback"),
             ("network = { via = 'veth', mtu = 9000 }", "veth pair mtu=9000"),
@@ -392,6 +416,31 @@ mod tests {
         }
     }
 
+    prop_compose! {
+        fn luks()(
+            cipher in prop::option::of("[a-z0-9]{1,4}-[a-z(),:]{1,6}|17|true"),
+            key_size in prop::option::of((8_u32..512).prop_map(|bytes| bytes * 8)),
+            sector_size in prop::option::of((9_u32..13).prop_map(|bits| 1 << bits)),
+            no_read_workqueue: bool,
+            allow_discards: bool,
+        ) -> LuksSpec {
+            LuksSpec { cipher, key_size, sector_size, no_read_workqueue, no_write_workqueue: false, allow_discards }
+        }
+    }
+
+    prop_compose! {
+        fn array()(
+            level in prop::sample::select(vec![RaidLevel::Raid0, RaidLevel::Raid1, RaidLevel::Raid5, RaidLevel::Raid10]),
+            raid_devices in 3_u32..9,
+            chunk in prop::option::of((12_u32..26).prop_map(|bits| Bytes(1 << bits))),
+            bitmap in prop::sample::select(vec![RaidBitmap::Off, RaidBitmap::Internal]),
+        ) -> MdSpec {
+            let (is_striped, is_redundant) = (level != RaidLevel::Raid1, level != RaidLevel::Raid0);
+            let bitmap = if is_redundant { bitmap } else { RaidBitmap::Off };
+            MdSpec { dir: None, level, raid_devices, chunk: chunk.filter(|_| is_striped), bitmap }
+        }
+    }
+
     fn server() -> impl Strategy<Value = PlannedLayer> {
         let server =
             prop::sample::select(vec![NbdServer::StorageDaemon, NbdServer::QemuNbd, NbdServer::Nbdkit]);
@@ -435,6 +484,8 @@ mod tests {
             }),
             (path(), file()).prop_map(|(dir, file)| FileSpec { dir: Some(dir), ..file }.into()),
             file().prop_map(|file| Stack::from(TmpfsSpec {}).with(file)),
+            (path(), array()).prop_map(|(dir, array)| MdSpec { dir: Some(dir), ..array }.into()),
+            array().prop_map(|array| Stack::from(TmpfsSpec {}).with(array)),
             (path(), any::<bool>(), file()).prop_map(|(dir, volatile, file)| {
                 Stack::from(OverlaySpec { dir: Some(dir), volatile }).with(file)
             }),
@@ -443,16 +494,24 @@ mod tests {
 
     /// Any stack of which every layer fits on the one below.
     fn stacks() -> impl Strategy<Value = Stack> {
-        let upper = (filesystem(), file(), any::<bool>());
+        let upper =
+            (filesystem(), file(), any::<bool>(), prop::option::of(luks()), prop::option::of(array()));
         let exported = prop::option::of((prop::option::of(filter()), prop::option::of(server()), export()));
         let layers = (bottom(), prop::collection::vec(upper, 0..4), exported, prop::option::of(guest()));
         layers.prop_map(|(mut stack, upper, exported, guest)| {
-            for (filesystem, file, direct_io) in upper {
+            for (filesystem, file, direct_io, luks, array) in upper {
                 if stack.offers() == LayerInterface::RawFile {
                     stack = stack.with(LoopSpec { direct_io });
                 }
                 if stack.offers() == LayerInterface::Block {
-                    stack = stack.with(filesystem);
+                    let has_integrity = direct_io && !matches!(stack.layers(), [.., PlannedLayer::Device(_)]);
+                    let integrity = has_integrity.then(IntegritySpec::default);
+                    stack = integrity.into_iter().fold(stack, Stack::with);
+                    stack = luks.into_iter().fold(stack, Stack::with).with(filesystem);
+                    if let Some(array) = array {
+                        stack = stack.with(array);
+                        continue;
+                    }
                     stack = if direct_io { stack.with(OverlaySpec::default()) } else { stack }.with(file);
                 }
             }

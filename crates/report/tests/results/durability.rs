@@ -44,7 +44,7 @@ fn run() -> Run {
             disk.flushes = flushes(each * writes.ios);
         }
         if names[t] == "vm-raw" {
-            crate::observed::look_inside(&mut m);
+            iotax_testkit::runs::observed::look_inside(&mut m);
             for disk in m.outcome.inside.iter_mut().flat_map(|inside| inside.disks.values_mut()) {
                 disk.flushes = flushes(u64::from(asks) * writes.ios);
             }

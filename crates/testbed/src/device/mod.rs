@@ -9,6 +9,7 @@ mod loops;
 mod node;
 mod overwritten;
 pub(crate) mod signature;
+mod signed;
 pub mod usage;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub(crate) use node::{by_descriptor, disk_of, kernel_node};
 pub use overwritten::OverwrittenDevice;
 pub(crate) use overwritten::{blank, until_free};
 pub(crate) use signature::WIPEFS;
+pub(crate) use signed::SignedDevice;
 
 /// Time in which a tool that scans devices may have one open.
 const PASSING: Duration = Duration::from_millis(500);
@@ -145,7 +147,7 @@ impl DeviceClaim {
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = spec.device() else { return Ok(()) };
     permission.disk(path)?;
-    let makes = spec.lvm().is_some() || spec.filesystem().is_some() || spec.filesystem_in_guest().is_some();
+    let makes = spec.lvm().is_some() || spec.formatted_by().is_some() || spec.filesystem_in_guest().is_some();
     let writes = plan.work_on(spec).iter().any(|workload| workload.modifies());
     if !permission.allows(path) && !makes && !writes {
         return Ok(());
@@ -191,23 +193,24 @@ pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refu
     Ok(())
 }
 
-/// Rejects two targets that overwrite each other: a filesystem takes the whole device.
+/// Rejects two targets that overwrite each other: a filesystem takes the whole device, and so does what encrypts it.
 pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
-    let mut seen: BTreeMap<u64, (&str, bool)> = BTreeMap::new();
+    let mut seen: BTreeMap<u64, (&str, Option<&str>)> = BTreeMap::new();
     for target in plan.everything() {
         let Some(path) = &target.device() else { continue };
         let device = permission.disk(path)?.number;
         let in_guest = target.filesystem_in_guest().is_some();
-        let alone = (target.filesystem().is_some() || in_guest) && target.lvm().is_none();
-        match seen.insert(device, (&target.name, alone)) {
-            Some((other, other_alone)) if alone || other_alone => {
-                return Err(Refusal::input(format!(
-                    "targets {other:?} and {:?} are on the same device, and a filesystem takes all of it; use lvm = {{}} \
-                     beneath, another device, or a plan for each",
-                    target.name
-                )));
-            }
-            _ => {}
+        let formatted = target.formatted_by().or(in_guest.then_some("filesystem"));
+        let alone = formatted.filter(|_| target.lvm().is_none());
+        if let Some((other, other_alone)) = seen.insert(device, (&target.name, alone))
+            && let Some(taking) = alone.or(other_alone)
+        {
+            return Err(Refusal::input(format!(
+                "targets {other:?} and {:?} are on the same device, and {} takes all of it; use lvm = {{}} beneath, another device, or a \
+                 plan for each",
+                target.name,
+                if taking == "filesystem" { "a filesystem" } else { taking }
+            )));
         }
     }
     Ok(())

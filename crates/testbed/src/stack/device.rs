@@ -203,16 +203,22 @@ fn partition(directory: &Path, name: &str) -> Layer {
     Layer::new(LayerKind::Partition, name, row([sectors(directory, "size"), start]))
 }
 
+/// The layer of the device mapper whose tool gave it this UUID: the tool's prefix ends at the dash.
+fn creator(uuid: &str) -> String {
+    match uuid.split_once('-') {
+        Some(("LVM", _)) => "LVM".to_owned(),
+        Some(("CRYPT", rest)) if rest.starts_with("INTEGRITY-") => "dm-integrity".to_owned(),
+        Some(("CRYPT", rest)) if rest.starts_with("VERITY-") => "dm-verity".to_owned(),
+        Some(("CRYPT", _)) => "dm-crypt".to_owned(),
+        Some(("mpath", _)) => "multipath".to_owned(),
+        Some((mark, _)) => format!("device-mapper ({mark})"),
+        None => "device-mapper".to_owned(),
+    }
+}
+
 fn mapped(directory: &Path, name: &str) -> Layer {
     let uuid = text(&directory.join("dm/uuid")).unwrap_or_default();
-    // The creator's prefix ends at the dash.
-    let kind = match uuid.split_once('-').map(|(mark, _)| mark) {
-        Some("LVM") => "LVM".to_owned(),
-        Some("CRYPT") => "dm-crypt".to_owned(),
-        Some("mpath") => "multipath".to_owned(),
-        Some(mark) => format!("device-mapper ({mark})"),
-        None => "device-mapper".to_owned(),
-    };
+    let kind = creator(&uuid);
     let title = text(&directory.join("dm/name")).map_or_else(
         || name.to_owned(),
         |title| match kind.as_str() {
@@ -252,4 +258,25 @@ fn loop_device(directory: &Path, name: &str, file: &str, reached: bool) -> Layer
         offset.map(|offset| format!("begins at byte {offset}")),
     ]);
     Layer::new(LayerKind::Loop, name, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_named_by_the_tool_that_made_it() {
+        for (uuid, name) in [
+            ("LVM-abc", "LVM"),
+            ("CRYPT-LUKS2-00-home", "dm-crypt"),
+            ("CRYPT-PLAIN-swap", "dm-crypt"),
+            ("CRYPT-INTEGRITY-home", "dm-integrity"),
+            ("CRYPT-VERITY-00-usr", "dm-verity"),
+            ("mpath-3600", "multipath"),
+            ("part1-x", "device-mapper (part1)"),
+            ("", "device-mapper"),
+        ] {
+            assert_eq!(creator(uuid), name, "{uuid}");
+        }
+    }
 }

@@ -105,7 +105,7 @@ impl Builder {
 
     /// The target on a bare device.
     fn on(&self, ground: BlockGround) -> Built {
-        let BlockGround { area, shared, identity, claim } = ground;
+        let BlockGround { area, shared, identity, claim, .. } = ground;
         let built = Built::at(area.path, Format::Raw, self.reached(area.size));
         let (offset, shared) = (area.offset, shared || claim.is_some());
         Built { offset, writable: true, shared, identity, claim, ..built }

@@ -1,7 +1,7 @@
 //! The user's device at the bottom of a target.
 
 use iotax_model::target::{DeviceSpec, PlannedLayer};
-use iotax_model::units::human;
+use iotax_model::units::{Bytes, human};
 use iotax_model::wire::Identity;
 
 use super::ground::{BlockGround, Ground};
@@ -27,17 +27,19 @@ impl Build for DeviceSpec {
                 filesystem::check_room(spec.kind, size_on(&at.above[1..], at.plan.space()), path, length)
             }
             above => {
-                let needed = size_on(above, at.plan.space());
-                if at.target.filesystem_in_guest().is_none() || needed <= length {
-                    return check_length(&path.display().to_string(), length, &at.plan.work_on(at.target));
+                let (space, shown) = (at.plan.space(), path.display().to_string());
+                let needed = size_on(above, space);
+                let has_size = at.target.filesystem_in_guest().is_some() || at.target.file().is_some();
+                if has_size && needed > length {
+                    return Err(Refusal::input(format!(
+                        "{shown}: its length of {} is less than the {} that {:?} needs; use a smaller --size or another device",
+                        human::bytes(length.0),
+                        human::bytes(needed.0),
+                        at.target.name
+                    )));
                 }
-                Err(Refusal::input(format!(
-                    "{}: its length of {} is less than the {} that {:?} needs; use a smaller --size or another device",
-                    path.display(),
-                    human::bytes(length.0),
-                    human::bytes(needed.0),
-                    at.target.name
-                )))
+                let taken = if has_size { 0 } else { needed.0 - space.area.0 };
+                check_length(&shown, Bytes(length.0.saturating_sub(taken)), &at.plan.work_on(at.target))
             }
         }
     }
@@ -63,6 +65,7 @@ impl Build for DeviceSpec {
             shared: false,
             identity,
             claim: Some(claim),
+            transient: false,
         }))
     }
 }

@@ -8,13 +8,14 @@ use iotax_model::target::{FilesystemSpec, FsType};
 use iotax_model::units::{Bytes, human};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
-use super::ground::{BlockGround, Ground};
+use super::ground::{Ground, TakenBlock};
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::check_created;
 use crate::build_error::BuildError;
-use crate::device::{self, DeviceArea, RecordedDisk, signature};
+use crate::device::{self, RecordedDisk, signature};
 use crate::filesystem::{CreatedFilesystem, Mounted};
+use crate::host_info::new_uuid;
 use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
@@ -36,16 +37,11 @@ impl Build for FilesystemSpec {
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
-        let BlockGround { area, claim, .. } = below.block()?;
-        if let Some(claim) = claim.as_ref().filter(|_| !at.builder.permission.signature) {
-            claim.check_signature()?;
-        }
-        // mkfs and mount need an exclusive claim of their own; the pin keeps the device the same until then.
-        let _pin = claim.as_ref().map(|claim| claim.pin());
-        drop(claim);
+        let taken = below.block()?.take(at.builder.permission.signature)?;
+        let area = &taken.area;
         check_room(self.kind, at.size(), &area.path, area.size)?;
         let name = format!("{}-{}", at.builder.tag, at.name::<Self>());
-        build(&area, self, &name, at.undo_log).map(Ground::Directory)
+        build(&taken, self, &name, at.undo_log).map(Ground::Directory)
     }
 }
 
@@ -81,17 +77,20 @@ pub fn check_room(kind: FsType, file: Bytes, device: &Path, length: Bytes) -> Re
 /// Creates the filesystem on a whole unused device, mounts it, and returns the directory for files. `name` must be unique among iotax's
 /// mounts; it is part of the mount point.
 fn build(
-    block: &DeviceArea,
+    taken: &TakenBlock,
     spec: &FilesystemSpec,
     name: &str,
     undo_log: &mut UndoLog,
 ) -> Result<PathBuf, BuildError> {
+    let block = &taken.area;
     let in_path = |error| BuildError::file(&block.path)(error);
     let number = device::number_text(fs::metadata(&block.path).map_err(in_path)?.rdev());
-    let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(in_path)?.trim().to_owned();
-    let (device, disk) = (block.path.clone(), RecordedDisk::of(&block.path).map(Box::new));
-    let made = CreatedFilesystem { device, disk, kind: spec.kind, uuid: uuid.clone() };
-    undo_log.record(Effect::Filesystem(made))?;
+    let uuid = new_uuid().map_err(in_path)?;
+    if !taken.transient {
+        let (device, disk) = (block.path.clone(), RecordedDisk::of(&block.path).map(Box::new));
+        let made = CreatedFilesystem { device, disk, kind: spec.kind, uuid: uuid.clone() };
+        undo_log.record(Effect::Filesystem(made))?;
+    }
     // Wipes all old signatures, so that the next check finds only the new one.
     undo_log.run(signature::WIPEFS, ["--all".as_ref(), block.path.as_os_str()])?;
     let device = block.path.to_string_lossy();

@@ -1,5 +1,7 @@
 //! The part of a target that is built so far: the ground for its next layer.
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use super::Built;
 use super::node::{BlockNode, NodeBase};
 use super::raw::RawFile;
 use crate::build_error::BuildError;
-use crate::device::{DeviceArea, DeviceClaim};
+use crate::device::{self, DeviceArea, DeviceClaim, DevicePin};
 use crate::guest::image::DevicePart;
 use crate::refusal::Refusal;
 
@@ -50,6 +52,31 @@ pub(super) struct BlockGround {
     pub(super) shared: bool,
     pub(super) identity: Option<Identity>,
     pub(super) claim: Option<Arc<DeviceClaim>>,
+    /// True if all that is on it is gone with it: its key is known to nobody, or its bytes are in files of iotax's.
+    pub(super) transient: bool,
+}
+
+/// A block device that a layer takes all of.
+#[derive(Debug)]
+pub(super) struct TakenBlock {
+    pub(super) area: DeviceArea,
+    /// True of a device of the user's, which `--overwrite` names.
+    pub(super) is_users: bool,
+    pub(super) transient: bool,
+    /// Keeps the device the same until the tools have a claim of their own.
+    _pin: Option<DevicePin>,
+}
+
+impl BlockGround {
+    /// Leaves the device to tools that claim it themselves; `signature` permits one that carries a signature.
+    pub(super) fn take(self, signature: bool) -> Result<TakenBlock, Refusal> {
+        let Self { area, claim, transient, .. } = self;
+        if let Some(claim) = claim.as_ref().filter(|_| !signature) {
+            claim.check_signature()?;
+        }
+        let pin = claim.as_ref().map(|claim| claim.pin());
+        Ok(TakenBlock { area, is_users: claim.is_some(), transient, _pin: pin })
+    }
 }
 
 impl Ground {
@@ -63,9 +90,20 @@ impl Ground {
                 shared: false,
                 identity: built.identity,
                 claim: None,
+                transient: false,
             }),
             Self::Machine | Self::Directory(_) | Self::Raw(_) | Self::Node(_) => Err(unfit("a block device")),
         }
+    }
+
+    /// A new block device of iotax's at a path, which is there as long as the layers above it.
+    pub(super) fn made(path: PathBuf) -> Result<Self, BuildError> {
+        let mut device = File::open(&path).map_err(BuildError::file(&path))?;
+        let disk = device::disk_of(&device).map_err(BuildError::file(&path))?;
+        let size = Bytes(device.seek(SeekFrom::End(0)).map_err(BuildError::file(&path))?);
+        let area = DeviceArea { path, offset: Bytes(0), size };
+        let identity = Some(Identity::Disk(disk));
+        Ok(Self::Block(BlockGround { area, shared: false, identity, claim: None, transient: true }))
     }
 
     /// The directory that a layer stands on.

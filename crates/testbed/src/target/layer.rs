@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use iotax_model::Plan;
 use iotax_model::target::{Layer, LayerSpec, PlannedLayer, TargetSpec};
-use iotax_model::units::Bytes;
+use iotax_model::units::{Bytes, human};
 use iotax_model::warning::Warning;
 
 use super::ExportedImage;
-use super::ground::Ground;
+use super::ground::{BlockGround, Ground};
 use super::needs::Needs;
 use super::node::{BlockNode, NodeBase};
 use super::origin::Origin;
@@ -47,6 +47,9 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
     match layer {
         PlannedLayer::Device(spec) => Some(spec),
         PlannedLayer::Lvm(spec) => Some(spec),
+        PlannedLayer::Md(spec) => Some(spec),
+        PlannedLayer::Integrity(spec) => Some(spec),
+        PlannedLayer::Luks(spec) => Some(spec),
         PlannedLayer::Filesystem(spec) => Some(spec),
         PlannedLayer::Tmpfs(spec) => Some(spec),
         PlannedLayer::Overlay(spec) => Some(spec),
@@ -94,6 +97,25 @@ impl LayerSite<'_> {
     /// The bytes that the layer has to offer.
     pub(super) fn size(&self) -> Bytes {
         size_on(self.above, self.builder.space)
+    }
+
+    /// Rejects a new block device that is smaller than what stands on it; where the whole of a user's device is measured nothing names a size.
+    pub(super) fn check_holds(&self, ground: &Ground) -> Result<(), Refusal> {
+        let Ground::Block(BlockGround { area, .. }) = ground else { return Ok(()) };
+        let target = self.target;
+        let is_sized = target.device().is_none()
+            || target.lvm().is_some()
+            || target.file().is_some()
+            || target.filesystem_in_guest().is_some();
+        if !is_sized || area.size >= self.size() {
+            return Ok(());
+        }
+        Err(Refusal::environment(format!(
+            "{}: it holds {}, and {} are needed on it; use another --size",
+            area.path.display(),
+            human::bytes(area.size.0),
+            human::bytes(self.size().0)
+        )))
     }
 
     /// A path for the socket of an export of this layer's, next to the image, or in a folder of iotax's own where the image is the user's or a device.

@@ -21,7 +21,7 @@ use crate::undo::{Effect, UndoLog};
 
 impl Build for LoopSpec {
     fn check(&self, _: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
-        check()
+        check("loop")
     }
 
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
@@ -31,16 +31,18 @@ impl Build for LoopSpec {
     }
 }
 
-/// Checks that loop devices can be attached here.
-fn check() -> Result<(), Refusal> {
+/// Checks that loop devices can be attached here, which `layer` needs.
+pub(super) fn check(layer: &str) -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
-        return Err(Refusal::environment("loop: only root may attach loop devices; run iotax as root"));
+        return Err(Refusal::environment(format!(
+            "{layer}: only root may attach loop devices; run iotax as root"
+        )));
     }
     LOSETUP.find().map_err(|error| Refusal::environment(error.to_string()))
 }
 
 /// Attaches a loop device to a file created for it. Warns if direct I/O was requested and is not in effect.
-fn build(below: RawFile, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
+pub(super) fn build(below: RawFile, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
     let RawFile { path: file, size, device, inode, entry, held } = below;
     let attached = Attached { file: file.clone(), device, inode, boot_id: boot_id() };
     undo_log.record(Effect::Loop(attached.clone()))?;

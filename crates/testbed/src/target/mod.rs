@@ -1,6 +1,6 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
-//! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `filesystem`, `file` with `raw` and
+//! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `md`, `integrity`, `luks`, `filesystem`, `file` with `raw` and
 //! `image`, `existing_image`, `filter`, `nbd`, `nbd_export`, `fuse` and `virtio` with `node` and `export`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
 //! examines it before it is measured.
 
@@ -16,10 +16,13 @@ pub mod fuse;
 mod ground;
 pub mod image;
 pub mod inspect;
+mod integrity;
 mod iscsi;
 mod layer;
 mod loop_device;
+mod luks;
 pub mod lvm;
+mod md;
 mod nbd;
 mod nbd_export;
 mod needs;

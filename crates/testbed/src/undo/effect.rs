@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::commands;
 use super::file_id::FileId;
+use crate::cryptsetup::{LuksHeader, Mapping};
 use crate::device::OverwrittenDevice;
 use crate::export::FuseExport;
 use crate::filesystem::{CreatedFilesystem, Mounted};
@@ -17,6 +18,7 @@ use crate::kernel_file::KernelFile;
 use crate::lock::ProcessLock;
 use crate::losetup::Attached;
 use crate::lvm::{Group, Physical};
+use crate::mdadm::CreatedArray;
 use crate::netns::{Namespace, NetnsInterface};
 use crate::remote;
 use iotax_model::threads;
@@ -82,6 +84,12 @@ pub enum Effect {
     Overwritten(OverwrittenDevice),
     /// A filesystem on a device; its signature is wiped.
     Filesystem(CreatedFilesystem),
+    /// A header of LUKS on a device of the user's; wiped.
+    Luks(LuksHeader),
+    /// A mapping of cryptsetup's or integritysetup's; closed.
+    Mapping(Mapping),
+    /// An array of md's; stopped.
+    Array(CreatedArray),
     /// A mount; unmounted.
     Mount(Mounted),
     /// A loop device; detached.
@@ -141,6 +149,9 @@ impl std::fmt::Display for Effect {
             Self::VolumeGroup { name, .. } => write!(f, "volume group {name}"),
             Self::LogicalVolume { group_name, name, .. } => write!(f, "logical volume {group_name}/{name}"),
             Self::Filesystem(made) => write!(f, "{} on {}", made.kind, made.device.display()),
+            Self::Luks(header) => write!(f, "LUKS header on {}", header.device.display()),
+            Self::Mapping(mapping) => write!(f, "mapping {}", mapping.name),
+            Self::Array(array) => write!(f, "array {}", array.uuid),
             Self::Overwritten(device) => write!(f, "what was written to {}", device.node.display()),
             Self::Mount(mounted) => write!(f, "mount on {}", mounted.point.display()),
             Self::Loop(attached) => write!(f, "loop device over {}", attached.file.display()),
@@ -169,6 +180,9 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::LogicalVolume { group, group_name, name } => group.remove_volume(group_name, name, lock),
         Effect::Overwritten(device) => device.blank(),
         Effect::Filesystem(made) => made.wipe(lock),
+        Effect::Luks(header) => header.wipe(lock),
+        Effect::Mapping(mapping) => mapping.close(lock),
+        Effect::Array(array) => array.stop(lock),
         Effect::Mount(mounted) => mounted.unmount(),
         Effect::Loop(attached) => attached.detach(lock),
         Effect::FuseExport(export) => {

@@ -3,6 +3,7 @@
 use std::path::{Component, Path};
 
 use super::effect::Effect;
+use crate::cryptsetup::Mapping;
 use crate::kernel_file::{self, KernelFile};
 use crate::lvm::{Group, Physical};
 
@@ -51,6 +52,20 @@ impl Effect {
             Self::Filesystem(made) => {
                 absolute(&made.device)?;
                 expect(is_uuid(&made.uuid, &UUID), "a UUID", &made.uuid)
+            }
+            Self::Luks(header) => {
+                absolute(&header.device)?;
+                expect(is_uuid(&header.uuid, &UUID), "a UUID", &header.uuid)
+            }
+            Self::Mapping(mapping) => {
+                let Mapping { name, uuid } = mapping;
+                tagged("the name of a mapping that iotax made", name)?;
+                let is_ours = uuid.starts_with("CRYPT-") && uuid.ends_with(name.as_str());
+                expect(is_ours, "the UUID of a mapping that iotax made", uuid)
+            }
+            Self::Array(array) => {
+                expect(is_uuid(&array.uuid, &UUID), "a UUID", &array.uuid)?;
+                array.members.iter().try_for_each(|member| absolute(&member.file))
             }
             Self::Mount(mounted) => {
                 absolute(&mounted.point)?;
@@ -159,6 +174,13 @@ mod tests {
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"iotax-1a2b-vm-overlay"}}"#.to_owned(), true),
             (r#"{"mount":{"point":"/tmp/iotax-x","source":"7"}}"#.to_owned(), false),
             (format!(r#"{{"physical_volume":{{{disk},{group}}}}}"#), true),
+            (format!(r#"{{"luks":{{{disk},"uuid":"0f0e0d0c-0b0a-4908-8706-050403020100"}}}}"#), true),
+            (format!(r#"{{"luks":{{{disk},"uuid":"../../sda"}}}}"#), false),
+            (r#"{"mapping":{"name":"iotax-1a2b-t","uuid":"CRYPT-LUKS2-00-iotax-1a2b-t"}}"#.to_owned(), true),
+            (r#"{"mapping":{"name":"iotax-1a2b-t","uuid":"LVM-iotax-1a2b-t"}}"#.to_owned(), false),
+            (r#"{"mapping":{"name":"home","uuid":"CRYPT-LUKS2-00-home"}}"#.to_owned(), false),
+            (r#"{"array":{"uuid":"0f0e0d0c-0b0a-4908-8706-050403020100","members":[]}}"#.to_owned(), true),
+            (r#"{"array":{"uuid":"home","members":[]}}"#.to_owned(), false),
             (format!(r#"{{"physical_volume":{{{disk},"uuid":"x || 1"}}}}"#), false),
             (r#"{"logical_volume":{"group":{"users":"x"},"group_name":"vg","name":"iotax-1a2b3c4d-volume0"}}"#.to_owned(), false),
             (

@@ -40,16 +40,20 @@ use Base::{Device, Directory};
 use Ladder::{Default, Everything};
 
 /// The rungs from the lowest up. Those of other formats are named after them: `virtio-vmdk`, `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 17] = [
+const RUNGS: [(&str, Ladder, Base, &str); 21] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
     ("host-file", Default, Directory, "raw file"),
     ("host-overlay", Everything, Directory, "overlay > raw file"),
     ("host-loop", Everything, Directory, "raw file > loop direct_io=true"),
+    ("host-luks", Everything, Directory, "raw file > loop direct_io=true > luks"),
+    ("host-integrity", Everything, Directory, "raw file > loop direct_io=true > integrity"),
+    ("host-raid1", Everything, Directory, "raid1 raid_devices=2"),
     ("fuse-raw", Everything, Directory, "raw file > fuse"),
     ("nbd-raw", Everything, Directory, "raw file > nbd > virtio"),
     ("iscsi-raw", Everything, Directory, "raw file > iscsi > virtio"),
+    ("nfs-raw", Everything, Directory, "raw file > nfs > virtio"),
     ("virtio-raw", Default, Directory, "raw file > virtio"),
     ("virtio-qcow2", Default, Directory, "qcow2 file preallocation=metadata > virtio"),
     (

@@ -5,12 +5,17 @@ use iotax_model::units::Bytes;
 use iotax_testkit::{require, thorough};
 use serde_json::Value;
 
+use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until};
 use crate::disk::Disk;
 use crate::lab::{Lab, assert_valid, text};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The disk that iotax may overwrite, the one with the user's group, and two more.
 const DISKS: [Bytes; 4] = [Bytes(2 << 30), Bytes(1 << 30), Bytes(256 << 20), Bytes(256 << 20)];
+
+/// Prints the state that must not change: every mapping, group, mount, and the bytes of the user's disk.
+const STATE: &str = "dmsetup ls | sort; for w in pvs vgs lvs; do DM_DISABLE_UDEV=1 lvm $w 2>&1; done; sha256sum < /dev/users/data; \
+                     wipefs --no-act /dev/vda; cat /proc/mounts; losetup -a; ls /etc/lvm /tmp/home/.local/state/iotax/undo /dev";
 
 /// A guest with LVM whose second disk holds the user's group `users` with a volume `data`, and a home for iotax.
 fn boot() -> Option<LabGuest> {
@@ -29,71 +34,10 @@ fn boot() -> Option<LabGuest> {
     Some(lab)
 }
 
-/// Writes a plan to /tmp/plan.toml.
-fn put_plan(lab: &mut LabGuest, toml: &str) {
-    let lines: Vec<String> =
-        toml.lines().map(|line| format!("'{}'", line.trim().replace('\'', "'\\''"))).collect();
-    lab.sh(&format!("printf '%s\\n' {} > /tmp/plan.toml", lines.join(" ")));
-}
-
-/// Runs iotax, expects success, and reads the JSON on its stdout.
-fn json(lab: &mut LabGuest, arguments: &str) -> Value {
-    let printed =
-        lab.sh(&format!("iotax {arguments} --yes --json - 2> /tmp/said || {{ cat /tmp/said; false; }}"));
-    let json = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
-    assert_valid(&json);
-    json
-}
-
-/// Asserts that of a run nothing is left: no volume, no mapping, no signature, no undo log; and that the user's is as it was.
-struct Before {
-    state: String,
-}
-
-/// Prints the state that must not change: every mapping, group, mount, and the bytes of the user's disk.
-const STATE: &str = "dmsetup ls | sort; for w in pvs vgs lvs; do DM_DISABLE_UDEV=1 lvm $w 2>&1; done; sha256sum < /dev/users/data; \
-                     wipefs --no-act /dev/vda; cat /proc/mounts; losetup -a; ls /etc/lvm /tmp/home/.local/state/iotax/undo /dev";
-
-impl Before {
-    fn of(lab: &mut LabGuest) -> Self {
-        lab.sh("mkdir -p /etc/lvm /tmp/home/.local/state/iotax/undo");
-        Self { state: lab.sh(&format!("{{ {STATE}; }} 2>&1; true")) }
-    }
-
-    fn assert_nothing_changed(&self, lab: &mut LabGuest, after: &str) {
-        assert_eq!(lab.sh(&format!("{{ {STATE}; }} 2>&1; true")), self.state, "{after}");
-    }
-}
-
-/// The kinds and names of a target's layers, from the bottom up, with `TAG` for the run's tag.
-fn layers(json: &Value, target: &str) -> Vec<String> {
-    let targets = json["targets"].as_array().expect("targets");
-    let target = targets.iter().find(|t| t["name"] == target).unwrap_or_else(|| panic!("{target}"));
-    let layers = target["layers"].as_array().expect("layers");
-    let name = |layer: &Value| {
-        let (kind, name) = (layer["kind"].as_str().expect("a kind"), layer["name"].as_str().expect("a name"));
-        // A tag is eight digits.
-        match name.find("iotax-") {
-            Some(tag) => format!("{kind} {}TAG{}", &name[..tag + 6], &name[tag + 14..]),
-            None => format!("{kind} {name}"),
-        }
-    };
-    layers.iter().map(name).collect()
-}
-
-/// Starts iotax in the background and waits until it says something; `$run` is the process.
-fn start_until(lab: &mut LabGuest, arguments: &str, moment: &str) {
-    lab.sh(&format!("iotax {arguments} --yes > /tmp/out 2> /tmp/said & run=$!"));
-    lab.sh(&format!("for i in $(seq 500); do grep -q '{moment}' /tmp/said && break; usleep 20000; done; grep -q '{moment}' /tmp/said"));
-}
-
-/// Expects that iotax refuses with this exit status and these words.
-fn refused_words(lab: &mut LabGuest, arguments: &str, status: &str, words: &[&str]) {
-    let (found, said) = lab.try_sh(&format!("iotax {arguments} --yes 2>&1"));
-    assert_eq!(found, status, "{arguments}: {said}");
-    for word in words {
-        assert!(said.contains(word), "{arguments}: {word:?} not in {said}");
-    }
+/// The state before a run.
+fn before(lab: &mut LabGuest) -> Before {
+    lab.sh("mkdir -p /etc/lvm");
+    Before::of(lab, STATE)
 }
 
 /// Windows in which something is completed also beside other tests.
@@ -146,7 +90,7 @@ lvm = { vg = "users", snapshot = true }
 #[test]
 fn every_kind_of_volume_is_measured_and_gone_afterwards() {
     let Some(mut lab) = boot() else { return };
-    let before = Before::of(&mut lab);
+    let before = before(&mut lab);
     let rounds = if thorough() { 2 } else { 1 };
     put_plan(&mut lab, &format!("repeat = {rounds}{DEFAULTS}{VOLUMES}"));
     let json = json(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda");
@@ -184,7 +128,7 @@ fn every_kind_of_volume_is_measured_and_gone_afterwards() {
 #[test]
 fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned() {
     let Some(mut lab) = boot() else { return };
-    let before = Before::of(&mut lab);
+    let before = before(&mut lab);
     put_plan(&mut lab, &format!("repeat = 1{DEFAULTS}{VOLUMES}"));
     let moments = ["filled users-snapshot", "cell 9/", "creating files", "filled snapshot"];
     for moment in &moments[..if thorough() { 4 } else { 2 }] {
@@ -228,7 +172,7 @@ lvm = { vg = "users", kind = "thin", snapshot = true }
 #[test]
 fn a_fault_at_any_line_of_the_undo_log_leaves_nothing() {
     let Some(mut lab) = boot() else { return };
-    let before = Before::of(&mut lab);
+    let before = before(&mut lab);
     put_plan(&mut lab, STACKS);
     // A line that cannot be written fails what it announces; that something is undone need not be written down to be true.
     for (kind, expected, least, few) in [
@@ -263,7 +207,7 @@ fn a_fault_at_any_line_of_the_undo_log_leaves_nothing() {
 fn what_cannot_be_made_is_refused_before_anything_is_touched() {
     let Some(mut lab) = boot() else { return };
     lab.sh("lv vgcreate -y away /dev/vdd && lv vgexport away");
-    let before = Before::of(&mut lab);
+    let before = before(&mut lab);
     let refused = |lab: &mut LabGuest, target: &str, size: &str, status: &str, words: &[&str]| {
         let targets = format!("[[target]]\nname = \"t\"\n{target}");
         let workload = format!("repeat = 1\nworkload = [{{ rw = \"randwrite\", size = \"{size}\" }}]");

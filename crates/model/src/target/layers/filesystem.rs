@@ -47,6 +47,10 @@ impl LayerType for FilesystemSpec {
         LayerInterface::Directory
     }
 
+    fn formats(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.nodatacow && self.kind != FsType::Btrfs {
             return Err(format!("nodatacow is for btrfs, not {}", self.kind));

@@ -10,9 +10,12 @@ mod filter;
 mod fuse;
 mod guest;
 mod image;
+mod integrity;
 mod iscsi;
 mod loop_device;
+mod luks;
 mod lvm;
+mod md;
 mod nbd;
 mod nbd_export;
 mod network;
@@ -40,9 +43,12 @@ pub use filter::{FilterSpec, FilterType};
 pub use fuse::FuseSpec;
 pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
 pub use image::ImageSpec;
+pub use integrity::{IntegrityMode, IntegritySpec};
 pub use iscsi::IscsiSpec;
 pub use loop_device::LoopSpec;
+pub use luks::LuksSpec;
 pub use lvm::{LvKind, LvmSpec};
+pub use md::{MdSpec, RaidBitmap, RaidLevel};
 pub use nbd::{NbdServer, NbdSpec};
 pub use nbd_export::{NbdAddress, NbdExportSpec};
 pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
@@ -142,6 +148,11 @@ pub trait LayerType {
 
     /// The interface that it offers to the layer above.
     fn offers(&self) -> LayerInterface;
+
+    /// Returns whether it writes structures of its own on the block device below it and takes all of that.
+    fn formats(&self) -> bool {
+        false
+    }
 
     /// Rejects settings that do not fit together.
     fn check(&self) -> Result<(), String> {
@@ -311,6 +322,12 @@ layers! {
     device: Device(DeviceSpec),
     /// A new logical volume.
     lvm: Lvm(LvmSpec),
+    /// A new array of md's (RAID).
+    md: Md(MdSpec),
+    /// Checksums by dm-integrity.
+    integrity: Integrity(IntegritySpec),
+    /// Encryption by dm-crypt (LUKS2) of the device, volume or array.
+    luks: Luks(LuksSpec),
     /// A filesystem in memory.
     tmpfs: Tmpfs(TmpfsSpec),
     /// A new filesystem on the device or volume.

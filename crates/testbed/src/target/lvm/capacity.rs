@@ -158,9 +158,12 @@ fn check_device(
     sharing: &Sharing,
     space: RequiredSpace,
 ) -> Result<(), Refusal> {
-    if let Some(spec) = specs.iter().find(|spec| spec.lvm().is_none() && spec.filesystem().is_some()) {
+    let is_bare = |spec: &&&TargetSpec| spec.lvm().is_none();
+    if let Some((spec, layer)) =
+        specs.iter().filter(is_bare).find_map(|spec| Some((spec, spec.formatted_by()?)))
+    {
         return Err(Refusal::input(format!(
-            "target {:?}: its filesystem cannot be on {} itself, on which other targets have a volume group; give it \
+            "target {:?}: its {layer} cannot be on {} itself, on which other targets have a volume group; give it \
              lvm = {{}} or another device",
             spec.name,
             device.display()
@@ -234,5 +237,7 @@ mod tests {
         assert_eq!((thin.size, thin.data, thin.pool_metadata), (Bytes(GIB), 512, Some(4 << 20)));
         let file = allocation("lvm = {}\nfilesystem = { type = 'xfs' }\nfile = {}", 1 << 20);
         assert_eq!(file.size, Bytes(300 << 20));
+        let encrypted = allocation("lvm = {}\nluks = {}", 1 << 20);
+        assert_eq!(encrypted.size, Bytes(36 << 20));
     }
 }

@@ -71,7 +71,8 @@ pub(super) fn ground(location: &VolumeLocation, at: &mut LayerSite<'_>) -> Resul
     let volume = at.builder.volumes.build(at.target, location, &permission, at.undo_log)?;
     let Volume { path, offset, size, shared, identity, origin } = volume;
     *at.origin = origin;
-    Ok(Ground::Block(BlockGround { area: DeviceArea { path, offset, size }, shared, identity, claim: None }))
+    let area = DeviceArea { path, offset, size };
+    Ok(Ground::Block(BlockGround { area, shared, identity, claim: None, transient: false }))
 }
 
 /// The volumes of one run.

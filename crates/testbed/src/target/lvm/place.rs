@@ -52,7 +52,7 @@ impl Sharing {
         let plain = spec.lvm().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
         // A filesystem created by one guest must survive the next.
         let alone = spec.guest().is_none_or(|guest| guest.count == 1 && guest.filesystem.is_none());
-        plain && alone && spec.filesystem().is_none() && !self.noisy.contains(&spec.name)
+        plain && alone && spec.formatted_by().is_none() && !self.noisy.contains(&spec.name)
     }
 }
 
@@ -72,6 +72,7 @@ mod tests {
                 { name = "thin", device = "/dev/none", lvm = { kind = "thin" } },
                 { name = "snapshot", device = "/dev/none", lvm = { snapshot = true } },
                 { name = "file", device = "/dev/none", lvm = {}, filesystem = { type = "ext4" }, file = {} },
+                { name = "encrypted", device = "/dev/none", lvm = {}, luks = {} },
                 { name = "users", lvm = { vg = "vg0" } },
                 { name = "many", lvm = { vg = "vg0" }, guest = { count = 2 } },
                 { name = "other", device = "/dev/zero" },
@@ -92,6 +93,7 @@ mod tests {
             ("thin", &group, false),
             ("snapshot", &group, false),
             ("file", &group, false),
+            ("encrypted", &group, false),
             ("users", &users, true),
             ("many", &users, false),
             ("other", &None, true),

@@ -1,0 +1,72 @@
+//! Runs of iotax in a guest with disks of its own, and what they leave: nothing.
+
+use serde_json::Value;
+
+use crate::lab::assert_valid;
+use crate::lab_guest::LabGuest;
+
+/// Writes a plan to /tmp/plan.toml.
+pub(super) fn put_plan(lab: &mut LabGuest, toml: &str) {
+    let lines: Vec<String> =
+        toml.lines().map(|line| format!("'{}'", line.trim().replace('\'', "'\\''"))).collect();
+    lab.sh(&format!("printf '%s\\n' {} > /tmp/plan.toml", lines.join(" ")));
+}
+
+/// Runs iotax, expects success, and reads the JSON on its stdout.
+pub(super) fn json(lab: &mut LabGuest, arguments: &str) -> Value {
+    let printed =
+        lab.sh(&format!("iotax {arguments} --yes --json - 2> /tmp/said || {{ cat /tmp/said; false; }}"));
+    let json = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
+    assert_valid(&json);
+    json
+}
+
+/// The state of the guest before a run: nothing of that is left, and what is the user's is as it was.
+pub(super) struct Before {
+    /// Prints it.
+    command: String,
+    state: String,
+}
+
+impl Before {
+    pub(super) fn of(lab: &mut LabGuest, command: &str) -> Self {
+        lab.sh("mkdir -p /tmp/home/.local/state/iotax/undo");
+        let command = format!("{{ {command}; }} 2>&1; true");
+        Self { state: lab.sh(&command), command }
+    }
+
+    pub(super) fn assert_nothing_changed(&self, lab: &mut LabGuest, after: &str) {
+        assert_eq!(lab.sh(&self.command), self.state, "{after}");
+    }
+}
+
+/// The kinds and names of a target's layers, from the bottom up, with `TAG` for the run's tag.
+pub(super) fn layers(json: &Value, target: &str) -> Vec<String> {
+    let targets = json["targets"].as_array().expect("targets");
+    let target = targets.iter().find(|t| t["name"] == target).unwrap_or_else(|| panic!("{target}"));
+    let layers = target["layers"].as_array().expect("layers");
+    let name = |layer: &Value| {
+        let (kind, name) = (layer["kind"].as_str().expect("a kind"), layer["name"].as_str().expect("a name"));
+        // A tag is eight digits.
+        match name.find("iotax-") {
+            Some(tag) => format!("{kind} {}TAG{}", &name[..tag + 6], &name[tag + 14..]),
+            None => format!("{kind} {name}"),
+        }
+    };
+    layers.iter().map(name).collect()
+}
+
+/// Starts iotax in the background and waits until it says something; `$run` is the process.
+pub(super) fn start_until(lab: &mut LabGuest, arguments: &str, moment: &str) {
+    lab.sh(&format!("iotax {arguments} --yes > /tmp/out 2> /tmp/said & run=$!"));
+    lab.sh(&format!("for i in $(seq 500); do grep -q '{moment}' /tmp/said && break; usleep 20000; done; grep -q '{moment}' /tmp/said"));
+}
+
+/// Expects that iotax refuses with this exit status and these words.
+pub(super) fn refused_words(lab: &mut LabGuest, arguments: &str, status: &str, words: &[&str]) {
+    let (found, said) = lab.try_sh(&format!("iotax {arguments} --yes 2>&1"));
+    assert_eq!(found, status, "{arguments}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{arguments}: {word:?} not in {said}");
+    }
+}

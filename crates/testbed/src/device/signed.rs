@@ -1,0 +1,72 @@
+//! Devices that are known again by a signature with a UUID that was chosen beforehand.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use super::{RecordedDisk, WIPEFS, blank, by_descriptor, signature, until_free};
+use crate::lock::ProcessLock;
+
+/// A device with a signature of iotax's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SignedDevice<'a> {
+    /// The device node.
+    pub(crate) device: &'a Path,
+    /// The disk at that node when it was signed.
+    pub(crate) disk: Option<&'a RecordedDisk>,
+    /// The type of the signature under wipefs's name: `ext4`, `crypto_LUKS`.
+    pub(crate) kind: &'a str,
+    /// Its UUID.
+    pub(crate) uuid: &'a str,
+}
+
+impl SignedDevice<'_> {
+    /// Wipes the signature, if the device still carries it.
+    pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
+        let Some(device) = self.locate()? else { return Ok(()) };
+        // The device whose signature was read, whatever its name leads to now.
+        let place = by_descriptor(&device);
+        until_free(|| {
+            let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
+            File::options().read(true).custom_flags(flags).open(&place).map(drop)
+        })
+        .map_err(|error| io::Error::new(error.kind(), format!("it is in use ({error})")))?;
+        let only = ["--all", "--types", self.kind];
+        let words = only.iter().map(AsRef::as_ref).chain([place.as_os_str()]);
+        lock.run(WIPEFS, words).map_err(io::Error::other)?;
+        blank(&place)
+    }
+
+    /// The device that carries the signature, also under a new name after a reboot; `None` if its original device no longer carries it.
+    fn locate(&self) -> io::Result<Option<File>> {
+        let by_uuid = Path::new("/dev/disk/by-uuid").join(self.uuid);
+        for device in [self.device, &by_uuid] {
+            let is_device = fs::metadata(device).is_ok_and(|found| found.file_type().is_block_device());
+            if !is_device {
+                continue;
+            }
+            let device = File::open(device)?;
+            if self.is_on(&device)? {
+                return Ok(Some(device));
+            }
+        }
+        if self.disk.is_some_and(|disk| disk.is_at(self.device)) {
+            return Ok(None);
+        }
+        Err(io::Error::other(format!(
+            "no device here has the UUID {}, and {} is not known to be the one that it was made on; plug that in again",
+            self.uuid,
+            self.device.display()
+        )))
+    }
+
+    pub(crate) fn is_on(&self, device: &File) -> io::Result<bool> {
+        let found = signature::read(device).map_err(io::Error::other)?;
+        Ok(found
+            .iter()
+            .any(|signature| signature.kind == self.kind && signature.uuid.as_deref() == Some(self.uuid)))
+    }
+}
