@@ -13,7 +13,7 @@ use crate::percentile::{needed, percentile};
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate};
 
-/// Whether a target keeps a demand.
+/// The answer for a demand on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     /// The whole interval lies on the good side of the limit.

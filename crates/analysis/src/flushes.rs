@@ -6,7 +6,7 @@
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{DiskActivity, DiskFlushes, Measurement, TargetRecord};
-use iotax_model::target::{CacheMode, FuseSpec, GuestSpec, NbdSpec, VirtioSpec};
+use iotax_model::target::{CacheMode, FuseSpec, GuestSpec, NbdExportSpec, NbdSpec, VirtioSpec};
 use iotax_model::workload::{SyncMode, Workload};
 
 use crate::amplification::{levels_of_disks, names_of};
@@ -112,7 +112,10 @@ impl FlushAccount {
     #[must_use]
     pub fn ends_as(&self, other: &Self) -> bool {
         let by = |account: &Self| match &account.fate {
-            FlushFate::Kept(_) => FlushFate::Kept(0),
+            // To the nearest whole number for each: a journal's own are not summed with those of a method that has none.
+            FlushFate::Kept(flushes) => {
+                FlushFate::Kept((2 * flushes + account.asked) / (2 * account.asked).max(1))
+            }
             fate => fate.clone(),
         };
         let kind = |level: &FlushLevel| match level.flushes {
@@ -206,10 +209,13 @@ fn counted(flushes: Option<DiskFlushes>, is_durable_write: bool) -> FlushCount {
 /// The layer of a target that ignores flushes by its cache mode.
 fn ignoring(spec: &TargetSpec) -> Option<String> {
     let stack = &spec.stack;
+    // QEMU's NBD client sends a flush whatever its node's mode is.
+    let is_client = stack.has::<NbdSpec>() || stack.has::<NbdExportSpec>();
+    let of_image = |mode: Option<CacheMode>| mode.filter(|_| !is_client);
     let modes: [Option<CacheMode>; 4] = [
-        stack.find::<GuestSpec>().map(|guest| guest.cache),
-        stack.find::<VirtioSpec>().map(|device| device.cache),
-        stack.find::<FuseSpec>().map(|export| export.cache),
+        of_image(stack.find::<GuestSpec>().map(|guest| guest.cache)),
+        of_image(stack.find::<VirtioSpec>().map(|device| device.cache)),
+        of_image(stack.find::<FuseSpec>().map(|export| export.cache)),
         stack.find::<NbdSpec>().map(|export| export.cache),
     ];
     let mode = modes.into_iter().flatten().find(|mode| mode.no_flush())?;

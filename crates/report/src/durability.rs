@@ -120,11 +120,11 @@ fn quickest(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
         or_unknown(best.p99_ns, human::time)
     );
     if let (Some(ratio), Some(reference)) = (&best.against_reference, writes.reference) {
-        text.push_str(&format!("; against {reference} {}", against(ratio)));
+        text = format!("{text}; against {reference} {}", against(ratio));
     }
     let bare = writes.on(target).find(|cell| !cell.is_durable() && cell.workload.flush_call().is_none());
     if let Some(times) = bare.and_then(|bare| Some(bare.per_second? / best.per_second?)) {
-        text.push_str(&format!("; without durability {} times as many", human::count(times)));
+        text = format!("{text}; without durability {} times as many", human::count(times));
     }
     Some(text + ".")
 }

@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 pub(crate) const CRYPTSETUP: Program = Program { name: "cryptsetup", package: "cryptsetup-bin" };
 /// Formats and opens dm-integrity.
 pub(crate) const INTEGRITYSETUP: Program = Program { name: "integritysetup", package: "cryptsetup-bin" };
-/// Knows the targets of the kernel's device mapper, and removes mappings.
+/// Knows the targets of the kernel's device mapper.
 const DMSETUP: Program = Program { name: "dmsetup", package: "dmsetup" };
 
 /// The kernel's directory of block devices.
@@ -77,13 +77,10 @@ impl Mapping {
     /// Removes it, if it is there.
     pub(crate) fn close(&self, lock: &ProcessLock) -> io::Result<()> {
         kernel_file::check_mounted(Path::new(DEVICES))?;
-        let has_udev = Path::new("/run/udev/control").exists();
-        // Where nobody else does, dmsetup removes the node in /dev itself.
-        let nodes: &[&str] = if has_udev { &[] } else { &["--noudevrules", "--noudevsync"] };
         let deadline = Instant::now() + PATIENCE;
         while let Some(name) = self.standing(Path::new(DEVICES))? {
-            // cryptsetup would leave its directory in /run.
-            match lock.run(DMSETUP, ["remove", "--retry"].iter().chain(nodes).chain([&name.as_str()])) {
+            // A lock of cryptsetup's would leave its directory in /run.
+            match lock.run(CRYPTSETUP, ["close", "--disable-locks", &name]) {
                 Err(error) if Instant::now() > deadline => return Err(io::Error::other(error)),
                 Err(_) => threads::sleep(Duration::from_millis(100)),
                 Ok(_) => {}

@@ -74,14 +74,18 @@ fn a_limit_within_the_interval_is_open_and_one_of_many_decides() {
 
 #[test]
 fn what_is_unknown_is_no_answer_and_has_its_reason() {
-    let mut run = two(&["write p99 <= 1s"], 1.0, 0.004);
+    let run = two(&["write p99 <= 1s"], 1.0, 0.004);
     assert_eq!(on(&demands(&run, &judge(&run)), "vm-raw").missing, Some(NoFigure::NotMeasured));
-    run = two(&["p99.999 <= 1s"], 1.0, 0.004);
-    let few = on(&demands(&run, &judge(&run)), "vm-raw").clone();
+    let run = two(&["p99.999 <= 1s"], 1.0, 0.004);
+    let judgement = judge(&run);
+    let all = demands(&run, &judgement);
+    let few = on(&all, "vm-raw");
     assert_eq!((few.kept, few.missing), (Kept::Undecided, Some(NoFigure::TooFew(1_000_000))));
-    run = two(&["mean <= 1s"], 1.0, 0.004);
+    let mut run = two(&["mean <= 1s"], 1.0, 0.004);
     run.measurements.retain(|m| m.round == 1);
-    let once = on(&demands(&run, &judge(&run)), "vm-raw").clone();
+    let judgement = judge(&run);
+    let all = demands(&run, &judgement);
+    let once = on(&all, "vm-raw");
     assert_eq!((once.kept, once.missing, once.interval), (Kept::Undecided, Some(NoFigure::OneRound), None));
     assert!(once.figure.is_some());
     run.measurements.retain(|m| m.target != "vm-raw");

@@ -6,8 +6,13 @@ use iotax_analysis::watch::{Episode, episodes};
 use iotax_model::Run;
 use iotax_model::exit::Exit;
 
+/// The exit code of a watch, or of a plan with demands.
+pub(super) fn exit(run: &Run, judgement: &Judgement) -> Exit {
+    if run.plan.watch().is_some() { of_watch(run) } else { of_demands(run, judgement) }
+}
+
 /// Fails if a requirement does not hold, and if an event did not happen or acknowledged writes are not on record; not judged if that is undecided of one, or nothing was measured.
-pub(super) fn exit(run: &Run) -> Exit {
+fn of_watch(run: &Run) -> Exit {
     let episodes = episodes(run);
     let passed: Vec<Option<bool>> =
         episodes.iter().flat_map(|episode| &episode.verdicts).map(|judged| judged.passed).collect();
@@ -24,7 +29,7 @@ pub(super) fn exit(run: &Run) -> Exit {
 }
 
 /// Fails if a target misses a demand; not judged if one is undecided.
-pub(super) fn exit_of_demands(run: &Run, judgement: &Judgement) -> Exit {
+fn of_demands(run: &Run, judgement: &Judgement) -> Exit {
     let all = demands(run, judgement);
     if all.iter().any(|demand| demand.kept == Kept::No) {
         Exit::Gate

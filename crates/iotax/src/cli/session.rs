@@ -411,11 +411,8 @@ impl<'a> Session<'a> {
             Exit::Fine if let Some(gate) = self.gate => {
                 gate.judge(&store.load(run).or_exit(Exit::Environment)?)
             }
-            Exit::Fine if self.plan.watch().is_some() => {
-                requirements::exit(&store.load(run).or_exit(Exit::Environment)?)
-            }
-            Exit::Fine if !self.plan.require.is_empty() => {
-                requirements::exit_of_demands(&store.load(run).or_exit(Exit::Environment)?, &judgement)
+            Exit::Fine if self.plan.watch().is_some() || !self.plan.require.is_empty() => {
+                requirements::exit(&store.load(run).or_exit(Exit::Environment)?, &judgement)
             }
             exit => exit,
         })

@@ -20,7 +20,7 @@ fn plan(lab: &Lab, stacks: &[(&str, &str)], writes: u64, workloads: &str) -> Str
     let targets =
         stacks.iter().map(|(name, line)| format!("[[target]]\nname = '{name}'\nstack = '{line}'\n"));
     let head = format!(
-        "suite = 'flush'\nrepeat = 1\n[defaults]\nrw = 'write'\nsize = '16m'\nio_size = {}\nruntime = '60s'\nramp_time = '0s'\n",
+        "suite = 'flush'\nrepeat = 1\n[defaults]\nrw = 'write'\nsize = '16m'\nio_size = '{}'\nruntime = '60s'\nramp_time = '0s'\n",
         writes * 4096
     );
     lab.plan(&format!("{head}{}{workloads}", targets.collect::<String>())).display().to_string()
@@ -34,7 +34,7 @@ fn method<'a>(json: &'a Value, target: &str, name: &str) -> &'a Value {
     methods.iter().find(|one| one["target"] == target && one["workload"] == name).expect(name)
 }
 
-/// What a layer of a target counted.
+/// The count of a layer of a target.
 fn count_of(method: &Value, layer: impl Fn(&str) -> bool) -> Option<u64> {
     let levels = method["flushes"]["levels"].as_array().expect("levels");
     levels.iter().find(|level| layer(level["name"].as_str().expect("a name")))?["flushes"].as_u64()
@@ -78,8 +78,8 @@ fn qemu_passes_on_every_flush_or_none_as_its_cache_mode_says() {
 /// Flushes and their time as the disk itself has them, which is the test's own.
 #[test]
 fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
-    require!(program "qemu-storage-daemon");
     const DELAY: Duration = Duration::from_millis(40);
+    require!(program "qemu-storage-daemon");
     let lab = Lab::new();
     let flushed = |writes: u64, cache: &str| -> (u64, Value) {
         // A new one each time: what is written to is refused later.
@@ -100,11 +100,10 @@ fn a_commit_lasts_as_long_as_its_flush_and_each_flush_arrives() {
     assert!((1.0..1.03).contains(&p50), "{p50}: {found}");
     // Nothing that counts is below QEMU here, and that is said.
     assert_eq!(found["flushes"]["fate"], "not_countable", "{found}");
-    let ((few, _), (many, json)) = (flushed(20, "unsafe"), flushed(1020, "unsafe"));
-    assert_eq!(many, few, "none of a thousand arrived");
-    let found = method(&json, "disk", "fdatasync");
-    assert_eq!(found["flushes"]["fate"], "swallowed");
-    assert_eq!(found["flushes"]["reason"], "setting");
+    // QEMU's NBD client sends them whatever its cache mode is, which is so not called a swallower.
+    let ((few, _), (many, json)) = (flushed(20, "unsafe"), flushed(120, "unsafe"));
+    assert_eq!(many - few, 100);
+    assert_eq!(method(&json, "disk", "fdatasync")["flushes"]["fate"], "not_countable");
     lab.assert_nothing_left();
 }
 

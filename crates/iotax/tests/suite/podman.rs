@@ -222,7 +222,7 @@ fn of_a_container_that_stopped_or_is_gone_it_is_said_what_may_be_left() {
     podman.podman(&["kill", "web"]);
     assert_eq!(child.wait().expect("ended").code(), Some(3));
     let refused = podman.run(&["clean"]);
-    let said = text(&refused.stderr);
+    let said = text(&refused.stdout) + &text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(4), "{said}");
     assert!(said.contains("podman://web") && said.contains("start the container first"), "{said}");
     podman.podman(&["start", "web"]);
@@ -235,7 +235,7 @@ fn of_a_container_that_stopped_or_is_gone_it_is_said_what_may_be_left() {
     podman.podman(&["rm", "--force", "--time=0", "web"]);
     podman.start("web", "tools", &[]);
     let refused = podman.run(&["clean"]);
-    let said = text(&refused.stderr);
+    let said = text(&refused.stdout) + &text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(4), "{said}");
     assert!(
         said.contains("in a container that was started anew since: what the agent made may be left"),
@@ -261,7 +261,7 @@ fn a_container_that_cannot_be_measured_in_is_refused_with_the_remedy() {
         ("podman://fixed/data/new", "create the container with a writable /tmp"),
         ("podman://65534@web/data/new", "cannot create files there"),
         ("podman://web/missing/new", "/missing"),
-        ("podman://web", "podman://web: no path; accepted: podman://web/path"),
+        ("podman://web", "no path; accepted: podman://[user@]container/path"),
         ("podman://-v/x", "accepted: podman://[user@]container/path"),
     ] {
         let refused = podman.run(&[&["bench", target], SHORT].concat());

@@ -3,7 +3,7 @@
 /// The workspace crates that each crate may depend on.
 pub(crate) const WALLS: &[(&str, &[&str])] = &[
     ("iotax-model", &[]),
-    ("iotax-testkit", &[]),
+    ("iotax-testkit", &["iotax-model"]),
     ("iotax-engine", &["iotax-model", "iotax-testkit"]),
     ("iotax-netperf", &["iotax-model", "iotax-engine", "iotax-testkit"]),
     ("iotax-testbed", &["iotax-model", "iotax-testkit"]),

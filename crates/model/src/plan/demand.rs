@@ -1,4 +1,4 @@
-//! What an application demands of the storage beneath it.
+//! Demands of an application on the storage beneath it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -115,8 +115,7 @@ impl FromStr for Keep {
             if figure.trim() != "iops" {
                 return Err(refuse(format!("{:?} has no least; iops has", figure.trim())));
             }
-            let least =
-                number::whole(least.trim(), &(1..=u64::MAX)).map_err(|error| refuse(error.to_string()))?;
+            let least = number::whole(least.trim(), &(1..=u64::MAX)).map_err(&refuse)?;
             return Ok(Self::Iops(least));
         }
         let all = [DemandOn::Read, DemandOn::Write, DemandOn::Sync];
@@ -204,7 +203,7 @@ mod tests {
         let keep: Keep = "sync p99 <= 10ms".parse().expect("a demand");
         let slo = Slo::Percentile { percent: 99.0, most: Nanos::from_millis(10) };
         assert_eq!(keep, Keep::Latency { of: Some(DemandOn::Sync), slo });
-        assert_eq!((keep.figure(), keep.limit()), ("p99 of sync".into(), "at most 10 ms".into()));
+        assert_eq!((keep.figure(), keep.limit()), ("p99 of sync".into(), "at most 10.0 ms".into()));
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub use layers::{
     FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec,
     IscsiSpec, LayerInterface, LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec,
     MachineType, MdSpec, NbdAddress, NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec,
-    NetworkStack, NfsSpec, Nic, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, Snapshot,
-    Subformat, TmpfsSpec, VirtioSpec,
+    NetworkStack, NfsSpec, Nic, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,
+    Snapshot, Subformat, TmpfsSpec, VirtioSpec,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;

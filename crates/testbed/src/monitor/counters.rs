@@ -45,7 +45,7 @@ pub(super) struct FlushPolicy {
 }
 
 impl FlushPolicy {
-    /// Of a device by its kernel name; `None` where the kernel counts no flushes: partitions and devices without request queues.
+    /// Those of a device by its kernel name; `None` where the kernel counts no flushes: partitions and devices without request queues.
     pub(super) fn of(root: &Path, disk: &str) -> Option<Self> {
         let device = root.join("sys/block").join(disk);
         if !device.join("mq").is_dir() {

@@ -141,7 +141,7 @@ impl Rung {
         }
         let layers = Stack::parse(text).map_err(usage)?;
         let base = match layers.layers().first() {
-            Some(PlannedLayer::File(_) | PlannedLayer::Overlay(_)) => Directory,
+            Some(PlannedLayer::File(_) | PlannedLayer::Overlay(_) | PlannedLayer::Md(_)) => Directory,
             _ => Device,
         };
         Ok(Self { name: target_name(&text.replace(" > ", "-")), base, layers })
@@ -170,6 +170,7 @@ impl Rung {
             match stack.layers_mut().first_mut() {
                 Some(PlannedLayer::File(file)) => file.dir = dir.map(Path::to_path_buf),
                 Some(PlannedLayer::Overlay(overlay)) => overlay.dir = dir.map(Path::to_path_buf),
+                Some(PlannedLayer::Md(array)) => array.dir = dir.map(Path::to_path_buf),
                 _ => {}
             }
         }

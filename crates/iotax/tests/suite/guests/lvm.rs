@@ -270,7 +270,11 @@ fn a_device_has_rungs_in_guests_and_without_lvm() {
     );
     // Rungs that this kernel cannot build are left out with a message, unless they were asked for.
     if !text(&output.stdout).contains("host-lvm") {
-        assert!(text(&output.stderr).contains("Without LVM's rungs: "), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains("Without host-lvm, host-lvm-file, vm-lvm: "),
+            "{}",
+            text(&output.stderr)
+        );
         let asked =
             lab.run(&["ladder", "--device", node, "--overwrite", node, "--rungs", "host-lvm", "--yes"]);
         assert_eq!(asked.status.code(), Some(4), "{}", text(&asked.stderr));

@@ -207,8 +207,8 @@ fn a_fault_at_any_line_leaves_no_mapping_and_no_array() {
     put_plan(&mut lab, STACKS);
     // Of a run without a fault half of the lines record what is done, the others that it is undone.
     for (kind, expected, least, few) in [
-        ("kill-after", "137", 50, &[3, 9, 14, 30, 33, 40][..]),
-        ("kill", "137", 50, &[12, 32, 38]),
+        ("kill-after", "137", 40, &[3, 9, 14, 30, 33, 40][..]),
+        ("kill", "137", 40, &[12, 32, 38]),
         ("error", "4", 25, &[4, 8, 31]),
     ] {
         let all = (1..).take_while(|_| thorough());
@@ -224,7 +224,8 @@ fn a_fault_at_any_line_leaves_no_mapping_and_no_array() {
             }
             lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned; false; }");
             before.assert_nothing_changed(&mut lab, &fault);
-            if status == "0" {
+            // That something is undone need not be written down to be true, and some of it is undone while targets are built.
+            if status == "0" && (kind != "error" || line > least) {
                 spared = Some(line);
                 break;
             }
