@@ -52,11 +52,7 @@ fn clause(run: &Run, all: &[DemandOnTarget<'_>], demand: &DemandOnTarget<'_>) ->
             let below = all.iter().any(|other| {
                 other.target == run.plan.baseline && other.demand == demand.demand && other.kept == Kept::Yes
             });
-            let fault = if below {
-                format!("; {} keeps it, what {} has besides does not", run.plan.baseline, demand.target)
-            } else {
-                String::new()
-            };
+            let fault = if below { format!("; {} keeps it", run.plan.baseline) } else { String::new() };
             format!(": it would have to be {} times {quicker}{fault}", human::count(1.0 / room))
         }
         Kept::Undecided => {
