@@ -120,7 +120,7 @@ mod alone {
     fn a_closed_loop_runs_at_the_rate_of_the_disk() {
         let Some((lab, path, throttle)) = throttled() else { return };
         for iodepth in [1.0, 16.0] {
-            // A busy machine only ever takes from the rate, so one attempt of three must be calm.
+            // A busy machine only ever takes from the rate, so one attempt of five must be calm.
             let calm = (0..3).any(|_| {
                 let json = read(&lab, &path, &throttle, &["--iodepth", &iodepth.to_string()]);
                 let read = &json["measurements"][0]["read"];
@@ -164,8 +164,8 @@ mod alone {
             eprintln!("{off:?}");
             off.is_empty()
         };
-        // A busy machine only ever makes it wait, so one attempt of three must be calm.
-        assert!((0..3).any(|_| attempt()), "off in three attempts, see above");
+        // A busy machine only ever makes it wait, so one attempt of five must be calm.
+        assert!((0..5).any(|_| attempt()), "off in five attempts, see above");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use iotax_model::target::{FileSpec, Format, ImageSpec, Snapshot, TargetSpec};
@@ -37,8 +38,8 @@ use crate::undo::{UndoEntry, UndoLog};
 const NODE: &str = "image";
 /// Its name for the socket of its monitor.
 const MONITOR: &str = "monitor0";
-/// Time for the daemon to open an image and export it.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Time for the daemon to open an image and export it. It waits for the disk: one that many files were just written to has taken 15 s.
+const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// An image that daemons of iotax's export.
@@ -160,7 +161,7 @@ impl Export {
         let mut daemon = command.spawn().map_err(in_program)?;
         // It has the socket too, which would seem to be served without a daemon.
         drop(command);
-        self.wait_for(self.form.program(), &mut daemon, &mut said)?;
+        self.wait_for(&mut daemon, &mut said, undo_log.lock().stop())?;
         let flags = self.form.flags().bits().cast_signed();
         let shown = File::options().read(true).custom_flags(flags).open(self.point());
         Ok((StorageDaemon::new(daemon), shown.map_err(BuildError::file(self.point()))?))
@@ -194,7 +195,8 @@ impl Export {
         Ok(command)
     }
 
-    fn wait_for(&self, program: &str, daemon: &mut Child, said: &mut File) -> Result<(), BuildError> {
+    fn wait_for(&self, daemon: &mut Child, said: &mut File, stop: &Interrupt) -> Result<(), BuildError> {
+        let program = self.form.program();
         let in_point = |error| BuildError::file(self.point())(error);
         let end = Instant::now() + PATIENCE;
         while !self.form.is_there().map_err(in_point)? {
@@ -206,6 +208,9 @@ impl Export {
                 let said = |line: &str| line.rsplit_once("}: ").map_or(line, |(_, said)| said).to_owned();
                 let text = text.lines().map(said).collect::<Vec<_>>().join(" ");
                 return Err(Refusal::environment(format!("{program} ended with {status}: {text}")).into());
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(in_point(io::ErrorKind::Interrupted.into()));
             }
             if Instant::now() > end {
                 let reason = format!("{program} has not exported the image in {} s", PATIENCE.as_secs());

@@ -83,7 +83,10 @@ fn slow_down(lab: &Lab, program: &str, pattern: &str) -> Command {
 #[test]
 fn what_outlives_a_killed_run_has_ended_before_anything_is_undone() {
     require!(guests);
-    for (program, pattern) in [("qemu-img", "create*"), ("qemu-system-x86_64", "*-kernel*")] {
+    // A tool is waited for. A shell that is about to become a guest is ended, as a guest is; what it started meanwhile is waited for.
+    for (program, pattern, is_waited_for) in
+        [("qemu-img", "create*", true), ("qemu-system-x86_64", "*-kernel*", false)]
+    {
         let lab = Lab::new();
         let plan = lab.plan(
             "repeat = 1\n[defaults]\nsize = '8m'\nruntime = '100ms'\n[[workload]]\nrw = 'randread'\n\
@@ -97,7 +100,7 @@ fn what_outlives_a_killed_run_has_ended_before_anything_is_undone() {
             std::thread::sleep(Duration::from_millis(5));
         }
         lab.kill_and_clean(child, program);
-        assert!(lab.path("over").exists(), "{program} was waited for");
+        assert_eq!(lab.path("over").exists(), is_waited_for, "{program}");
     }
 }
 
