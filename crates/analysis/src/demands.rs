@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use iotax_model::plan::{Demand, DemandOn, Keep, Slo};
 use iotax_model::record::Measurement;
 use iotax_model::{Histogram, Run};
+use statrs::distribution::{Binomial, DiscreteCDF};
 
 use crate::cells::by_cell;
 use crate::judgement::Judgement;
@@ -31,6 +32,13 @@ pub enum NoFigure {
     Unusable,
     /// A round has too few I/Os for the percentile: this many are needed in each.
     TooFew(u64),
+    /// The same, but of all rounds' I/Os more were beyond the limit than it allows (exact binomial test, 2.5%).
+    Beyond {
+        /// I/Os that took longer than the limit.
+        longer: u64,
+        /// All I/Os.
+        of: u64,
+    },
     /// One round has no interval.
     OneRound,
     /// No such I/O was measured.
@@ -110,6 +118,9 @@ fn judged<'a>(
     let found = match figures(demand.keep, measured) {
         _ if measured.is_empty() => Err(NoFigure::NotMeasured),
         _ if judgement.is_unusable(run, workload, target) => Err(NoFigure::Unusable),
+        Err(NoFigure::TooFew(needed)) => {
+            Err(beyond(demand.keep, measured).unwrap_or(NoFigure::TooFew(needed)))
+        }
         figures => figures,
     };
     let logs =
@@ -123,6 +134,7 @@ fn judged<'a>(
         Some(interval) if more_is_better && interval.high < limit => Kept::No,
         Some(interval) if !more_is_better && interval.high <= limit => Kept::Yes,
         Some(interval) if !more_is_better && interval.low > limit => Kept::No,
+        None if matches!(found, Err(NoFigure::Beyond { .. })) => Kept::No,
         _ => Kept::Undecided,
     };
     let missing = found.err().or_else(|| interval.is_none().then_some(NoFigure::OneRound));
@@ -158,6 +170,21 @@ fn figures(keep: Keep, measured: &[&Measurement]) -> Result<Vec<f64>, NoFigure> 
         }
     };
     measured.iter().map(of_round).collect()
+}
+
+/// A storage that is too slow has few I/Os in a round, so its percentile is unknown; that it lies beyond the limit may be certain.
+fn beyond(keep: Keep, measured: &[&Measurement]) -> Option<NoFigure> {
+    let Keep::Latency { of: which, slo: Slo::Percentile { percent, most } } = keep else { return None };
+    let (mut longer, mut of) = (0, 0);
+    for m in measured {
+        let latency = latency(m, which)?;
+        of += latency.count();
+        longer +=
+            latency.bars().filter(|(lowest, ..)| *lowest > most.0).map(|(.., count)| count).sum::<u64>();
+    }
+    let by_chance = Binomial::new(1.0 - percent / 100.0, of).ok()?;
+    let is_certain = longer > 0 && by_chance.sf(longer - 1) < ALPHA / 2.0;
+    is_certain.then_some(NoFigure::Beyond { longer, of })
 }
 
 fn latency(m: &Measurement, of: Option<DemandOn>) -> Option<Histogram> {

@@ -268,7 +268,7 @@ impl Metric {
         column: Names::all("engine CPU"),
         help: "CPU time of the load generator itself, per I/O",
         of: engine_cpu_per_io,
-        over_rounds: OverRounds::Median,
+        over_rounds: OverRounds::GeometricMean,
         compares: None,
     });
     /// Datagrams, or messages of round trips, that never arrived.

@@ -42,11 +42,18 @@ fn decisive<'a, 'b>(of_target: &[&'b DemandOnTarget<'a>], answer: Kept) -> Optio
 fn clause(run: &Run, all: &[DemandOnTarget<'_>], demand: &DemandOnTarget<'_>) -> String {
     let keep = &demand.demand.keep;
     let Some(shown) = shown(demand) else {
-        return format!("; {} is unknown: {}", keep.figure(), why(demand).unwrap_or_default());
+        let (figure, why) = (keep.figure(), why(demand).unwrap_or_default());
+        return match demand.missing {
+            Some(NoFigure::Beyond { .. }) => format!("; {figure} is beyond its limit: {why}"),
+            _ => format!("; {figure} is unknown: {why}"),
+        };
     };
     let room = demand.room().unwrap_or(1.0);
     let more = match demand.kept {
-        Kept::Yes => format!(", {} times the room needed", human::count(room)),
+        Kept::Yes => {
+            let needed = if matches!(keep, Keep::Iops(_)) { "what is needed" } else { "as quick as needed" };
+            format!(": {} times {needed}", human::count(room))
+        }
         Kept::No => {
             let quicker = if matches!(keep, Keep::Iops(_)) { "as much" } else { "as quick" };
             let below = all.iter().any(|other| {
@@ -86,6 +93,9 @@ pub(super) fn why(demand: &DemandOnTarget<'_>) -> Option<String> {
         NoFigure::Unusable => "its measurements cannot be used".into(),
         NoFigure::TooFew(needed) => {
             format!("each round needs {} of these I/Os; give longer rounds (--runtime)", grouped(needed))
+        }
+        NoFigure::Beyond { longer, of } => {
+            format!("{} of {} took longer than {}", grouped(longer), grouped(of), human::time(demand.limit))
         }
         NoFigure::OneRound => "one round has no interval".into(),
         NoFigure::NotMeasured => "it was not measured".into(),

@@ -114,11 +114,13 @@ fn quickest(writes: &DurableWrites<'_>, target: &str) -> Option<String> {
     let durable = writes.on(target).filter(|cell| cell.is_durable() && cell.per_second.is_some());
     let best = durable.max_by(|one, other| rate(one).total_cmp(&rate(other)))?;
     let mut text = format!(
-        "{target}: {} has the highest rate of durable writes, {} a second, p99 {}",
+        "{target}: {} has the highest rate of durable writes, {} a second",
         best.workload.name,
-        or_unknown(best.per_second, human::count),
-        or_unknown(best.p99_ns, human::time)
+        or_unknown(best.per_second, human::count)
     );
+    if let Some(p99) = best.p99_ns {
+        text = format!("{text}, p99 {}", human::time(p99));
+    }
     if let (Some(ratio), Some(reference)) = (&best.against_reference, writes.reference) {
         text = format!("{text}; against {reference} {}", against(ratio));
     }

@@ -10,7 +10,7 @@ use iotax_analysis::time::utc;
 use iotax_model::visible;
 use iotax_report::json;
 use iotax_store::RunSummary;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::app::Shared;
 use crate::compare::{Asked, comparison, history_document};
@@ -19,7 +19,7 @@ use crate::notes::{self, NotesDocument};
 use crate::openapi::{self, PATHS};
 use crate::past::{self, AskedHistory};
 use crate::problem::Problem;
-use crate::query::Pairs;
+use crate::query::{Pairs, RunId};
 use crate::runs::list;
 use crate::{fleets, live, machines};
 
@@ -80,7 +80,7 @@ fn line(run: &RunSummary) -> Value {
     line
 }
 
-async fn run(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+async fn run(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let handle = app.clone();
     let document = app.pool.read(move |store| {
         let judged = handle.cache.get(store, id)?;
@@ -89,12 +89,12 @@ async fn run(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response,
     Ok(answer(&document.await?))
 }
 
-async fn run_summary(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+async fn run_summary(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let found = app.pool.read(move |store| summary(store, id)?.ok_or_else(|| notes::unknown(store, id)));
     Ok(answer(&line(&found.await?)))
 }
 
-async fn notes(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+async fn notes(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let found = app.pool.read(move |store| {
         summary(store, id)?.ok_or_else(|| notes::unknown(store, id))?;
         Ok(NotesDocument::from(store.notes(id)?))
@@ -104,14 +104,18 @@ async fn notes(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Respons
 
 async fn put_notes(
     State(app): State<Shared>,
-    Path(id): Path<i64>,
-    sent: Result<Json<NotesDocument>, JsonRejection>,
+    RunId(id): RunId,
+    sent: Result<Json<Map<String, Value>>, JsonRejection>,
 ) -> Result<Response, Problem> {
+    // A list would be read as the fields in their order, and an empty one take all notes away.
     let Json(sent) = sent.map_err(|error| Problem::new(error.status(), error.body_text()))?;
+    let sent = serde_json::from_value(Value::Object(sent)).map_err(|error| {
+        Problem::bad_request(format!("{error}; accepted: {{\"tags\": [\"...\"], \"text\": \"...\"}}"))
+    })?;
     Ok(answer(&json!(NotesDocument::from(notes::keep(&app, id, sent).await?))))
 }
 
-async fn live(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+async fn live(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     Ok(answer(&app.pool.read(move |store| live::document(store, id)).await?))
 }
 

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -20,6 +20,7 @@ use crate::frame::shown;
 use crate::judged::{Judged, summary};
 use crate::notes::unknown;
 use crate::problem::Problem;
+use crate::query::RunId;
 use crate::runs::state_mark;
 
 /// From one look at a run to the next.
@@ -109,7 +110,7 @@ struct Follower {
 }
 
 /// Sends the state of a run whenever it changes, and `end` when the run is no longer measuring.
-pub(crate) async fn events(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+pub(crate) async fn events(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let place = app.followers.clone().try_acquire_owned();
     let place = place
         .map_err(|_| Problem::busy("too many followers of runs; the page shows the state without them"))?;

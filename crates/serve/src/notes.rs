@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Form, Path, State};
+use axum::extract::{Form, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use iotax_store::{Notes, Store};
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::{App, Shared};
 use crate::frame::{OwnErrorPage, Page, editable, form_token};
 use crate::problem::Problem;
+use crate::query::RunId;
 use crate::runs::tags;
 
 /// The most of each.
@@ -124,7 +125,7 @@ pub(crate) struct NotesForm {
 
 pub(crate) async fn save(
     State(app): State<Shared>,
-    Path(id): Path<i64>,
+    RunId(id): RunId,
     Form(form): Form<NotesForm>,
 ) -> Result<Response, Problem> {
     check_form(&app, &form.form_token)?;

@@ -1,6 +1,6 @@
 //! The queries of pages: every key once or several times, in any order, and an error that names what is accepted.
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use iotax_model::RunState;
 use iotax_store::Filter;
@@ -12,6 +12,23 @@ pub(crate) const LONGEST: usize = 1000;
 /// Runs on a page where nothing else is asked for, and the most.
 pub(crate) const PAGE: u32 = 100;
 pub(crate) const MOST: u32 = 1000;
+
+/// The number of a run in an address.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunId(pub(crate) i64);
+
+impl<S: Send + Sync> FromRequestParts<S> for RunId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let text = Path::<String>::from_request_parts(parts, state).await;
+        let text = text.map_err(|error| Problem::bad_request(error.body_text()))?.0;
+        let number = text.parse().map(Self);
+        number.map_err(|_| {
+            Problem::bad_request(format!("{text:?} is no run; accepted: its number, as in /runs/12"))
+        })
+    }
+}
 
 /// The pairs of a query, in their order; empty values count as absent.
 #[derive(Debug, Clone, Default)]

@@ -1,6 +1,6 @@
 //! A run: its report, or what it measures just now.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use iotax_model::RunState;
@@ -13,8 +13,9 @@ use crate::frame::Page;
 use crate::live;
 use crate::notes;
 use crate::problem::Problem;
+use crate::query::RunId;
 
-pub(crate) async fn page(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+pub(crate) async fn page(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let handle = app.clone();
     let page = app.pool.read(move |store| {
         let app = &handle;
@@ -46,7 +47,7 @@ pub(crate) async fn page(State(app): State<Shared>, Path(id): Path<i64>) -> Resu
 }
 
 /// The plan as a file that `iotax run` reads.
-pub(crate) async fn plan(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+pub(crate) async fn plan(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let handle = app.clone();
     let plan = app.pool.read(move |store| {
         let judged = handle.cache.get(store, id)?;
@@ -59,7 +60,7 @@ pub(crate) async fn plan(State(app): State<Shared>, Path(id): Path<i64>) -> Resu
 }
 
 /// The report as `iotax report --html` writes it.
-pub(crate) async fn report(State(app): State<Shared>, Path(id): Path<i64>) -> Result<Response, Problem> {
+pub(crate) async fn report(State(app): State<Shared>, RunId(id): RunId) -> Result<Response, Problem> {
     let handle = app.clone();
     let text = app.pool.read(move |store| {
         let judged = handle.cache.get(store, id)?;

@@ -4,8 +4,10 @@ use std::fmt;
 use std::io;
 
 use iotax_model::run::command;
+use rusqlite::ErrorCode;
 
 use crate::Location;
+use crate::schema::OLDEST;
 
 /// Why the store could not do it.
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +34,8 @@ pub enum StoreError {
     },
     /// The store was written by another version of iotax. It was not changed.
     #[error(
-        "the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; one of version {oldest} or more is \
-         brought up to date by iotax store init {place}, for any other use the iotax that wrote it, or name another one with --db",
-        oldest = crate::schema::OLDEST
+        "the store {place} has version {found}, this iotax reads version {known}, so it was left untouched; {remedy}",
+        remedy = remedy(place, *found, *known)
     )]
     Version {
         /// The store.
@@ -197,7 +198,7 @@ impl Fault {
     pub(crate) fn told(self, place: Location, run: Option<i64>) -> StoreError {
         let damaged = |place, table, reason| StoreError::Damaged { place, run, table, reason };
         match self {
-            Self::Sqlite(error) => StoreError::Sql { place, reason: error.to_string() },
+            Self::Sqlite(error) => StoreError::Sql { place, reason: with_remedy(&error) },
             Self::Postgres(error) => StoreError::Sql { place, reason: error.to_string() },
             Self::Lost(reason) => StoreError::Unreachable { place, reason },
             Self::Damaged(table, reason) => damaged(place, table, reason),
@@ -205,5 +206,27 @@ impl Fault {
             Self::Unknown => damaged(place, "table run", "its row is gone".into()),
             Self::Store(error) => error,
         }
+    }
+}
+
+/// What to do with a store of another version.
+fn remedy(place: &Location, found: i64, known: i64) -> String {
+    if (OLDEST..known).contains(&found) {
+        return format!("bring it up to date: iotax store init {place}");
+    }
+    let age = if found > known { "newer" } else { "older" };
+    format!("use the {age} iotax that wrote it, or name another store with --db")
+}
+
+/// SQLite's message with what to do, where that is known.
+fn with_remedy(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            format!(
+                "{error}: another program has held it for a minute; fuser(1) names it, or name another store with --db"
+            )
+        }
+        Some(ErrorCode::DiskFull) => format!("{error}; make room, or name another store with --db"),
+        _ => error.to_string(),
     }
 }

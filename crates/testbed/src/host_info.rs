@@ -83,6 +83,11 @@ fn user_name(passwd: &str, uid: u32) -> Option<String> {
     fields.into_iter().find(of_user).map(|fields| fields[0].to_owned())
 }
 
+/// Returns whether a filesystem keeps its files in memory: tmpfs or ramfs.
+pub(crate) fn is_in_memory(filesystem: &rustix::fs::StatFs) -> bool {
+    u64::try_from(filesystem.f_type).is_ok_and(|kind| [0x0102_1994, 0x8584_58f6].contains(&kind))
+}
+
 /// The id of the running kernel's boot; changes with every reboot, and is the same in all containers.
 #[must_use]
 pub fn boot_id() -> Option<String> {

@@ -4,6 +4,7 @@ use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, all_of, demands};
 use iotax_analysis::judge;
 use iotax_model::Run;
 use iotax_model::plan::Demand;
+use iotax_model::record::Measurement;
 use iotax_testkit::runs::{HOST, Truth, run};
 
 const QD1: &str = "randread-4k-qd1";
@@ -70,6 +71,23 @@ fn a_limit_within_the_interval_is_open_and_one_of_many_decides() {
     let run = two(&[&within, "iops >= 1000000"], 1.25, 0.05);
     let judgement = judge(&run);
     assert_eq!(all_of(&demands(&run, &judgement), "vm-raw"), Kept::No, "one that is missed decides");
+}
+
+#[test]
+fn too_few_for_a_percentile_may_be_enough_for_a_no() {
+    let known = host_mean();
+    for (limit, missed) in [(known / 2.0, true), (known * 4.0, false)] {
+        let run = two(&[&format!("p99.99 <= {limit:.0}ns")], 1.0, 0.004);
+        // Too few for this percentile, and nearly all beyond one limit.
+        let few = |m: &Measurement| m.outcome.tallies.latency().count() < 100_000;
+        assert!(run.measurements.iter().all(few));
+        let judgement = judge(&run);
+        let all = demands(&run, &judgement);
+        let one = on(&all, "host-file");
+        let is_beyond = matches!(one.missing, Some(NoFigure::Beyond { longer, of }) if longer * 2 > of);
+        assert_eq!((one.kept == Kept::No, is_beyond), (missed, missed), "{one:?}");
+        assert_eq!(one.figure, None);
+    }
 }
 
 #[test]

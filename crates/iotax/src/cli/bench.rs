@@ -107,8 +107,8 @@ fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     let Some(path) = target.path().filter(|_| !workloads.iter().any(Workload::modifies)) else {
         return vec![target];
     };
-    let format = match existing_image::format(path) {
-        Ok(Some(format)) => format,
+    let found = match existing_image::found(path) {
+        Ok(Some(found)) => found,
         Ok(None) => return vec![target],
         Err(why) => {
             say!("{}: its bytes alone are measured, and not its format: {why}", path.display());
@@ -117,9 +117,15 @@ fn with_image(target: TargetSpec, workloads: &[Workload]) -> Vec<TargetSpec> {
     };
     let stack =
         Stack::from(ImageSpec { path: path.to_path_buf(), overlay: None }).with(VirtioSpec::default());
+    let format = found.format;
     let image = TargetSpec::new(format!("as-{format}"), stack);
-    if path.metadata().is_ok_and(|found| found.len() < DESCRIPTION) {
-        note!("{} is an image in other files: what QEMU reads of it is measured ({format}).", path.display());
+    // Its own bytes are other data than those that a guest sees.
+    if !found.others.is_empty() || path.metadata().is_ok_and(|found| found.len() < DESCRIPTION) {
+        let over = if found.others.is_empty() { "other files".into() } else { found.others.join(", ") };
+        note!(
+            "{} is an image whose data are in {over}: what QEMU reads of it is measured ({format}).",
+            path.display()
+        );
         return vec![image];
     }
     note!("{} is an image: its bytes are measured, and what QEMU reads of it ({format}).", path.display());

@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_testbed::undo;
+use iotax_testbed::undo::{self, UndoLogError};
 
 use super::say::print_line;
 use super::{Failure, OrExit, args};
@@ -23,12 +23,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.dry_run {
         let left = undo::leftovers(&dir).or_exit(Exit::Environment)?;
         left.iter().for_each(|effect| print_line!("would undo: {effect}"));
+        let unreadable = undo::unreadable(&dir).or_exit(Exit::Environment)?;
+        unreadable.iter().for_each(left_alone);
         match left.len() {
+            0 if !unreadable.is_empty() => {}
             0 => print_line!("nothing was left behind"),
             1 => print_line!("1 thing was left behind"),
             more => print_line!("{more} things were left behind"),
         }
-        return Ok(Exit::Fine);
+        return Ok(if unreadable.is_empty() { Exit::Fine } else { Exit::Environment });
     }
     let cleaned = undo::clean(&dir, args.forget).or_exit(Exit::Environment)?;
     cleaned.undone.iter().for_each(|effect| print_line!("undone: {effect}"));
@@ -37,13 +40,18 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if !cleaned.failed.is_empty() && !args.forget {
         print_line!("what cannot be undone any more is forgotten with: iotax clean --forget");
     }
-    cleaned.unreadable.iter().for_each(|error| print_line!("left alone: {error}"));
+    cleaned.unreadable.iter().for_each(left_alone);
     if cleaned.in_use > 0 {
-        print_line!("left alone: {} runs that are still going on", cleaned.in_use);
+        let runs = if cleaned.in_use == 1 { "a run that is" } else { "runs that are" };
+        print_line!("left alone: {runs} still going on ({})", cleaned.in_use);
     }
     let sound = (cleaned.failed.is_empty() || args.forget) && cleaned.unreadable.is_empty();
     if sound && cleaned.undone.is_empty() && cleaned.failed.is_empty() {
         print_line!("nothing was left behind");
     }
     Ok(if sound { Exit::Fine } else { Exit::Environment })
+}
+
+fn left_alone(error: &UndoLogError) {
+    print_line!("left alone: {error}; remove the file if nothing of it is to be undone");
 }

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
-use iotax_model::TargetSpec;
 use iotax_model::plan::Plan;
-use iotax_model::target::PathSpec;
+use iotax_model::target::{PathSpec, VirtioSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
+use iotax_model::{IoEngine, TargetSpec};
 
 use super::known_words::text_of;
 use super::print_plan::print_plan;
-use super::say::print_line;
+use super::say::{note, print_line};
 use super::session::{RunArgs, Session};
 use super::target_args;
 use super::time::seconds;
@@ -25,6 +25,9 @@ const PROFILES: [(&str, &str); 3] = [
     ("exchange", include_str!("../../profiles/exchange.toml")),
     ("openshift", include_str!("../../profiles/openshift.toml")),
 ];
+
+/// The page cache's unit.
+const PAGE: u64 = 4096;
 
 /// Flags of `iotax fit`.
 #[derive(Debug, ClapArgs)]
@@ -80,11 +83,34 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         workload.runtime = args.runtime.unwrap_or(workload.runtime);
         workload.size = args.size.or(workload.size);
     }
+    leave_out_page_cache(&mut plan);
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {
         return print_plan(&plan, &[]);
     }
     Session { output: &args.run.output, ..args.run.session(plan, permission) }.carry_out()
+}
+
+/// With a virtio device among the targets, whose driver has no page cache, writes the whole pages that would reach a disk through it.
+fn leave_out_page_cache(plan: &mut Plan) {
+    let is_virtio = |target: &TargetSpec| target.stack.has::<VirtioSpec>();
+    let Some(target) = plan.targets.iter().find(|target| is_virtio(target)) else { return };
+    if plan.workloads.iter().all(|workload| workload.direct) {
+        return;
+    }
+    note!(
+        "{}: a virtio device's driver has no page cache; the work uses direct I/O in whole pages",
+        target.name
+    );
+    let is_all = plan.targets.iter().all(is_virtio);
+    for workload in plan.workloads.iter_mut().filter(|workload| !workload.direct) {
+        workload.direct = true;
+        workload.bs = Bytes(workload.bs.0.next_multiple_of(PAGE));
+        if is_all {
+            // The engine of these targets is not for files.
+            workload.ioengine = IoEngine::Auto;
+        }
+    }
 }
 
 /// The text of a known application's profile, or of a file.

@@ -18,7 +18,7 @@ use super::say::note;
 use super::session::RunArgs;
 use super::target_args;
 use super::time::seconds;
-use super::{Failure, OrExit};
+use super::{Failure, OrExit, usage};
 
 /// The suite whose workloads are the methods.
 const SUITE: &str = "flush";
@@ -114,6 +114,12 @@ fn workloads(args: &Args, suite: &Suite, targets: &[TargetSpec]) -> Result<Vec<W
     }
     let known: Vec<&str> = all.iter().map(|workload| workload.name.as_str()).collect();
     if let Some(unknown) = args.methods.iter().find(|method| !known.contains(&method.as_str())) {
+        if METHODS.contains(&unknown.as_str()) {
+            return Err(usage(format!(
+                "{unknown} goes through the page cache, which a virtio device's driver has not; accepted with one among the targets: {}",
+                known.join(", ")
+            )));
+        }
         return Err(WordError::new("method", unknown, &known)).or_exit(Exit::Usage);
     }
     Ok(all.iter().filter(|workload| args.methods.contains(&workload.name)).cloned().collect())

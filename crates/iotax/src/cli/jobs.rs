@@ -98,7 +98,8 @@ impl JobFlags {
         let given = [("--target", &self.target), ("--section", &self.section)];
         match given.iter().find_map(|(flag, values)| Some((flag, values.first()?))) {
             Some((flag, value)) => Err(usage(format!(
-                "{flag} {value}: it is for job files, and {} is a plan, which says so itself",
+                "{flag} {value}: it is for job files, and {} is a plan, which says so itself; a profile, a plan without targets, is for iotax fit {} {value}",
+                path.display(),
                 path.display()
             ))),
             None => Ok(()),

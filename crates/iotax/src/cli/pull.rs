@@ -5,7 +5,7 @@ use iotax_model::exit::Exit;
 use iotax_store::Store;
 
 use super::output::StoreArgs;
-use super::push::{Which, copy, refuse_itself};
+use super::push::{Which, copy, refuse_itself, wanted};
 use super::{Failure, OrExit};
 
 /// Flags of `iotax pull`.
@@ -22,7 +22,8 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let from = Store::open_to_read(args.from.as_str()).or_exit(Exit::Environment)?;
+    let runs = wanted(&args.which, &from)?;
     let mut to = args.store.open()?;
     refuse_itself(&to, &args.from)?;
-    copy(&args.which, &from, &mut to)
+    copy(runs, &from, &mut to)
 }

@@ -38,8 +38,13 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let from = args.store.open_existing()?;
     refuse_itself(&from, &args.to)?;
+    let runs = wanted(&args.which, &from)?;
+    if runs.is_empty() {
+        return Ok(Exit::Fine);
+    }
+    // Not before there is something to copy: it may be made with this.
     let mut to = Store::open(args.to.as_str()).or_exit(Exit::Environment)?;
-    copy(&args.which, &from, &mut to)
+    copy(runs, &from, &mut to)
 }
 
 /// Refuses one place as both stores.
@@ -51,18 +56,22 @@ pub(super) fn refuse_itself(store: &Store, other: &str) -> Result<(), Failure> {
     if is_same { Err(usage(format!("{}: runs are copied to another store", store.place()))) } else { Ok(()) }
 }
 
-/// Copies runs, the oldest first. One that cannot be copied does not hold up the others.
-pub(super) fn copy(which: &Which, from: &Store, to: &mut Store) -> Result<Exit, Failure> {
-    let runs = if which.runs.is_empty() {
-        let filter = Filter { tags: which.tags.clone(), ..Filter::default() };
-        from.list(&filter).or_exit(Exit::Environment)?.iter().rev().map(|run| run.id).collect()
-    } else {
-        which.runs.clone()
-    };
-    if runs.is_empty() {
-        say!("{} has no such run; see iotax list", from.place());
-        return Ok(Exit::Fine);
+/// The runs that are to be copied, the oldest first. Where a filter finds none, that is said.
+pub(super) fn wanted(which: &Which, from: &Store) -> Result<Vec<i64>, Failure> {
+    let filter = Filter { tags: which.tags.clone(), ..Filter::default() };
+    let listed = from.list(&filter).or_exit(Exit::Environment)?;
+    let known: Vec<i64> = listed.iter().rev().map(|run| run.id).collect();
+    if let Some(unknown) = which.runs.iter().find(|run| !known.contains(run)) {
+        return Err(usage(format!("{} has no run {unknown}; see iotax list", from.place())));
     }
+    if which.runs.is_empty() && known.is_empty() {
+        say!("{} has no such run; see iotax list", from.place());
+    }
+    Ok(if which.runs.is_empty() { known } else { which.runs.clone() })
+}
+
+/// Copies runs. One that cannot be copied does not hold up the others.
+pub(super) fn copy(runs: Vec<i64>, from: &Store, to: &mut Store) -> Result<Exit, Failure> {
     let mut exit = Exit::Fine;
     for run in runs {
         match from.copy_run(run, to) {

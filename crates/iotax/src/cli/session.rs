@@ -537,10 +537,8 @@ fn hint_at_leftovers(undo_dir: &Path) {
     if let Ok(left) = undo::leftovers(undo_dir)
         && !left.is_empty()
     {
-        say!(
-            "note: an earlier run that was cut off left {} things behind; iotax clean removes them",
-            left.len()
-        );
+        let things = if left.len() == 1 { "1 thing".into() } else { format!("{} things", left.len()) };
+        say!("note: an earlier run that was cut off left {things} behind; iotax clean removes them");
     }
 }
 

@@ -11,7 +11,7 @@ use iotax_model::target::{
 use iotax_testbed::device::Permission;
 
 use super::args::target_name;
-use super::ladder::rung_in;
+use super::ladder::{is_rung, rung_in};
 use super::{Failure, OrExit, input, usage};
 
 /// Targets from arguments: `PATH`, the line of a stack, `ssh://` and containers as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
@@ -49,13 +49,14 @@ fn tell_apart(targets: &mut [TargetSpec]) {
     }
 }
 
-/// True for the line of a stack, as reports print it, unless a file has that name.
+/// True for the line of a stack, as reports print it, unless a file has that name. A layer alone is one too: what it lacks is said then, and no
+/// file gets its name.
 fn is_line(text: &str) -> bool {
-    (text.contains(" > ")
-        || text.starts_with("device ")
-        || text.starts_with("image ")
-        || NbdExportSpec::is_meant(text))
-        && !Path::new(text).exists()
+    let is_layer = || match Stack::parse(text) {
+        Ok(stack) => !stack.has::<PathSpec>(),
+        Err(_) => text.contains(char::is_whitespace) && text.contains('='),
+    };
+    (text.contains('>') || NbdExportSpec::is_meant(text) || is_layer()) && !Path::new(text).exists()
 }
 
 /// The target of a stack's line, named by its layers.
@@ -89,8 +90,11 @@ pub(super) fn target(
     if let Some((rung, dir)) = path.to_str().and_then(|text| text.split_once(':'))
         && !path.exists()
         && !Remote::is_meant(path)
-        && Path::new(dir).is_dir()
+        && (is_rung(rung) || Path::new(dir).is_dir())
     {
+        if !Path::new(dir).is_dir() {
+            return Err(usage(format!("{rung}:{dir}: {dir:?} is no directory; accepted: {rung}:DIR")));
+        }
         return rung_in(rung, Path::new(dir));
     }
     let absolute = std::path::absolute(path).or_exit(Exit::Environment)?;

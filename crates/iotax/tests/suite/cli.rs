@@ -74,7 +74,19 @@ fn bad_input_is_quoted_with_the_accepted_form_before_anything_is_made() {
     let work = lab.work();
     let work = work.to_str().expect("utf-8");
     let file = format!("{work}/x");
+    let (long, dangling) = (format!("{work}/{}", "x".repeat(256)), lab.path("dangling"));
+    std::os::unix::fs::symlink("nowhere", &dangling).expect("a link");
+    let dangling = dangling.to_str().expect("utf-8");
+    let rung = format!("virtio-qcow2: {work}");
     for (arguments, code, words) in [
+        (vec!["bench", &long], 2, vec!["File name too long", "give another name"]),
+        (vec!["bench", dangling], 2, vec!["a link to nowhere, which is not there"]),
+        (vec!["bench", "/dev/shm/iotax-none"], 2, vec!["it keeps files in memory", "--direct=false"]),
+        // A layer alone is no file's name.
+        (vec!["bench", "raid1 raid_devices=2"], 2, vec!["md needs dir", "filesystem"]),
+        (vec!["bench", "tmpfs"], 2, vec!["ends with tmpfs", "> raw file"]),
+        (vec!["bench", "d>raw file>virtio"], 2, vec!["a > between two layers has a blank on either side"]),
+        (vec!["bench", &rung], 2, vec!["is no directory; accepted: virtio-qcow2:DIR"]),
         (vec!["ladder", "/does/not/exist", "--yes"], 2, vec!["/does/not/exist", "no such directory"]),
         (vec!["ladder", "/proc", "--yes"], 4, vec!["/proc"]),
         (vec!["ladder", work, "--yes", "--size", "900TiB"], 4, vec!["are needed", "are free", "--size"]),

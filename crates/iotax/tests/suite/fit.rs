@@ -43,6 +43,31 @@ fn a_profile_prints_as_a_plan_that_keeps_its_demands() {
     assert_eq!(plan.require[1].keep.to_string(), "iops >= 500");
 }
 
+#[test]
+fn a_device_without_a_page_cache_gets_whole_pages() {
+    require!(program "qemu-storage-daemon");
+    let lab = Lab::new();
+    let stack = format!("{} > raw file > virtio", lab.work().display());
+    let output = lab.run(&[
+        "fit",
+        "etcd",
+        &stack,
+        "--repeat",
+        "2",
+        "--runtime",
+        "300ms",
+        "--yes",
+        "--json",
+        "out.json",
+    ]);
+    let said = text(&output.stderr);
+    assert!(said.contains("no page cache; the work uses direct I/O in whole pages"), "{said}");
+    let json: Value = serde_json::from_slice(&fs::read(lab.path("out.json")).expect(&said)).expect("JSON");
+    let work = &json["workloads"][0];
+    assert_eq!((work["bs"].as_u64(), work["direct"].as_bool()), (Some(4096), Some(true)), "{work}");
+    assert!(json["measurements"][0]["sync"]["ios"].as_u64() > Some(0), "{json}");
+}
+
 /// A known rate lies on either side of a limit.
 #[test]
 fn a_known_rate_decides() {

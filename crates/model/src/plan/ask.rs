@@ -78,7 +78,7 @@ const FIGURES: [&str; 7] = ["mean", "p50", "p90", "p95", "p99", "p99.9", "errors
 )]
 pub struct SloError {
     input: String,
-    reason: String,
+    pub(super) reason: String,
 }
 
 impl Slo {

@@ -125,7 +125,7 @@ impl FromStr for Keep {
             Some(_) => rest.parse(),
             None => text.parse(),
         }
-        .map_err(|error: super::SloError| refuse(error.to_string()))?;
+        .map_err(|error: super::SloError| refuse(error.reason))?;
         if slo == Slo::NoErrors {
             return Err(refuse("failed I/Os are told of every run".into()));
         }

@@ -38,6 +38,7 @@ pub use design::Design;
 pub use difference::TargetDifference;
 pub use file::PlanFile;
 pub use fleet::{FleetRates, FleetSpec};
+pub(crate) use place::in_our_words;
 pub use rates::rounded;
 pub use schema::schema;
 pub use until::{
@@ -371,7 +372,7 @@ impl Plan {
         if max_rounds <= FIRST_LOOK {
             let least = Nanos(round.saturating_mul(u64::from(FIRST_LOOK) + 1));
             return Err(PlanError::Content(format!(
-                "time = {time}: too short; {} rounds of {} measurements are the fewest that can decide anything, and take about {}; \
+                "time = {time}: too short; it needs {} rounds of {} measurements, a look at the last and one before, which take about {}; \
                  give more time (--time), shorter measurements (--runtime), fewer targets and workloads, or a fixed number of rounds (--repeat)",
                 FIRST_LOOK + 1,
                 self.cells(),

@@ -67,7 +67,7 @@ const ELSEWHERE: [(&str, &str); 4] =
     [("block_size", "bs"), ("blocksize", "bs"), ("queue_depth", "iodepth"), ("duration", "runtime")];
 
 /// Rewords serde's messages, which name Rust types and list every key.
-fn in_our_words(message: &str) -> String {
+pub(crate) fn in_our_words(message: &str) -> String {
     // unknown field `bz`, expected one of `bs`, `rw`
     if let Some((unknown, known)) =
         message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'))

@@ -319,7 +319,7 @@ fn a_time_is_divided_into_rounds_and_looks() {
     for (head, said) in [
         (
             "time = '3s'",
-            "time = 3s: too short; 4 rounds of 2 measurements are the fewest that can decide anything, and take about 4",
+            "time = 3s: too short; it needs 4 rounds of 2 measurements, a look at the last and one before, which take about 4",
         ),
         ("time = '3m'\nrepeat = 5", "time: it takes the place of repeat and until_decided"),
     ] {

@@ -236,7 +236,7 @@ mod tests {
             ("path = '/x'\nguest = {}", "path is measured where it is, so guest cannot stand on it"),
             (
                 SNAPSHOT,
-                "ends with file, a disk image, on which nothing can be measured; add virtio = {} or fuse = {} or guest = {}",
+                "ends with file, a disk image, on which nothing can be measured; add virtio = {} or fuse = {} or guest = {} (in a line: > virtio)",
             ),
             ("file = { dir = '/srv', preallocation = 'metadata' }\nguest = {}", "metadata"),
             (
@@ -281,7 +281,7 @@ mod tests {
             ),
             (
                 "device = '/dev/x'\nfilesystem = { type = 'ext4' }",
-                "ends with filesystem, a directory, on which nothing can be measured; add file = {}",
+                "ends with filesystem, a directory, on which nothing can be measured; add file = {} (in a line: > raw file)",
             ),
             ("file = {}", "file needs dir"),
             ("filesystem = { type = 'ext4' }\nfile = {}", "filesystem needs a block device below it"),

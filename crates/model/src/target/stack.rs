@@ -89,8 +89,13 @@ impl Stack {
         if !offered.is_measurable() {
             let (key, offered) = (top.kind().key(), offered.words());
             let fitting = completing(self.offers());
-            let more =
-                if fitting.is_empty() { String::new() } else { format!("; add {}", fitting.join(" or ")) };
+            let more = match fitting.first() {
+                None => String::new(),
+                Some((_, line)) => {
+                    let keys: Vec<&str> = fitting.iter().map(|(key, _)| *key).collect();
+                    format!("; add {} (in a line: > {line})", keys.join(" or "))
+                }
+            };
             return Err(format!("ends with {key}, {offered}, on which nothing can be measured{more}"));
         }
         self.check_together()
@@ -188,7 +193,9 @@ impl Stack {
             if let Some(place) = place.take()
                 && stack.location().is_none()
             {
-                return Err(format!("{place:?} > {text}: accepted: device {place} > {text}"));
+                let known =
+                    stack.layers.last().map_or_else(String::new, |layer| on_place(layer, &place, &text));
+                return Err(format!("{place:?} > {text}: accepted: {known}"));
             }
         }
         Ok(stack)
@@ -196,10 +203,22 @@ impl Stack {
 }
 
 fn unknown(text: &str) -> String {
+    let apart = if text.contains('>') { "; a > between two layers has a blank on either side" } else { "" };
     format!(
-        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, raid1, integrity, luks, ext4, xfs, btrfs, overlay, raw file, qcow2 file, \
-         loop, image PATH, nbd://HOST/EXPORT, throttle, compress, copy-on-read, blkdebug, nbd, fuse, virtio, virtio-blk > guest, loopback, veth pair, bridge, passt; a path with blanks stands in double quotes"
+        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, raid1, integrity, luks, tmpfs, ext4, xfs, btrfs, overlay, raw file, \
+         qcow2 file, loop, image PATH, nbd://HOST/EXPORT, throttle, compress, copy-on-read, blkdebug, nbd, iscsi, nfs, fuse, virtio, virtio-blk > guest, or a network: \
+         loopback, veth pair, bridge, passt, to HOST; a path with blanks stands in double quotes{apart}"
     )
+}
+
+/// The lines that put a layer, written as `text`, on a directory or a device.
+fn on_place(layer: &PlannedLayer, place: &str, text: &str) -> String {
+    let accepted = layer.kind().stands_on();
+    let on_file = accepted.contains(&LayerInterface::RawFile).then(|| format!("{place} > raw file > {text}"));
+    let on_loop = on_file.is_none().then(|| format!("{place} > raw file > loop > {text}"));
+    let on_device = accepted.contains(&LayerInterface::Block).then(|| format!("device {place} > {text}"));
+    let all: Vec<String> = [on_device, on_file, on_loop].into_iter().flatten().collect();
+    all.join(" or ")
 }
 
 /// Rejects a layer that cannot stand on the one below it.
@@ -245,21 +264,30 @@ fn needed(accepted: &[LayerInterface]) -> String {
     }
 }
 
-/// A layer that stands on one interface and offers another.
-fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<&'static str> {
-    let fits = |layer: &PlannedLayer| {
-        layer.kind().stands_on().contains(&offered) && accepted.contains(&layer.kind().offers())
+/// A layer, or two, that stand on one interface and offer another.
+fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<String> {
+    let proposals = layers::proposals();
+    let on = |offered: LayerInterface| {
+        proposals.iter().filter(move |(.., layer)| layer.kind().stands_on().contains(&offered))
     };
-    layers::proposals().into_iter().find(|(_, layer)| fits(layer)).map(|(text, _)| text)
+    let fits = |layer: &PlannedLayer| accepted.contains(&layer.kind().offers());
+    if let Some((key, ..)) = on(offered).find(|(.., layer)| fits(layer)) {
+        return Some((*key).to_owned());
+    }
+    on(offered).find_map(|(lower, _, layer)| {
+        let (upper, ..) = on(layer.kind().offers()).find(|(.., layer)| fits(layer))?;
+        Some(format!("{lower} and {upper}"))
+    })
 }
 
-/// The layers on which a workload can run, and that stand on an interface.
-fn completing(offered: LayerInterface) -> Vec<&'static str> {
+/// The layers on which a workload can run, and that stand on an interface: as keys, and in a line.
+fn completing(offered: LayerInterface) -> Vec<(&'static str, &'static str)> {
     let fits = |layer: &PlannedLayer| {
         // A file in the target's own filesystem names no directory.
         layer.kind().stands_on().contains(&offered) && layer.kind().offers().is_measurable()
     };
-    layers::proposals().into_iter().filter(|(_, layer)| fits(layer)).map(|(text, _)| text).collect()
+    let all = layers::proposals().into_iter().filter(|(.., layer)| fits(layer));
+    all.map(|(key, line, _)| (key, line)).collect()
 }
 
 #[cfg(test)]
@@ -344,10 +372,21 @@ mod tests {
             ("/srv > rawfile", "\"rawfile\" is no layer; accepted: device PATH"),
             ("/srv > /srv2 > raw file", "\"/srv2\" is no layer"),
             ("/dev/sdb > ext4 > raw file", "accepted: device /dev/sdb > ext4"),
-            ("/srv > raw file size=1m", "raw file: unknown field `size`"),
+            ("/srv > virtio", "accepted: device /srv > virtio or /srv > raw file > virtio"),
+            ("/srv > iscsi", "accepted: /srv > raw file > iscsi"),
+            ("/srv > luks", "accepted: device /srv > luks or /srv > raw file > loop > luks"),
+            ("/srv>raw file>virtio", "a > between two layers has a blank on either side"),
+            (
+                "/srv > raw file > virtio cashe=none",
+                "virtio: `cashe` is not a key here; did you mean `cache`?",
+            ),
+            ("/srv > raw file size=1m", "raw file: `size` is not a key here; "),
             ("/srv > raw file format=qcow2", "format= is told by its words"),
             ("/srv > raw file > virtio-blk", "a guest's disk is followed by its guest"),
-            ("/srv > raw file > loop direct_io=maybe", "invalid type: string \"maybe\""),
+            (
+                "/srv > raw file > loop direct_io=maybe",
+                "string \"maybe\" does not belong here; accepted: true or false",
+            ),
             ("/srv > \"raw file", "a quote is not closed"),
             ("/srv > raw file cache=none cache=none", "cache= follows the name of its layer, once"),
         ] {

@@ -199,7 +199,7 @@ const fn rank(kind: WarningKind) -> u8 {
 const fn short(kind: WarningKind) -> &'static str {
     match kind {
         WarningKind::CacheLie => "a cache answered, not the device",
-        WarningKind::Holes => "what was read had never been written",
+        WarningKind::Holes => "part of the area has no data of its own",
         WarningKind::Compressible => "a layer could shorten the data",
         WarningKind::BufferedDirect => "direct I/O was asked for and not done",
         WarningKind::Clock => "clocks disagree",

@@ -1,12 +1,13 @@
 //! Demands on each target: the answers, and a table of the figures behind them.
 
 use iotax_analysis::Judgement;
-use iotax_analysis::demands::{DemandOnTarget, Kept, demands};
+use iotax_analysis::demands::{DemandOnTarget, Kept, NoFigure, demands};
 use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::Run;
+use iotax_model::units::human;
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
-use crate::demands::{room, sentences, shown, why, word};
+use crate::demands::{room, sentences, shown, word};
 use crate::figure::UNKNOWN;
 
 /// Adds the demands of a run; returns whether its plan has any.
@@ -53,7 +54,10 @@ fn row(demand: &DemandOnTarget<'_>, several: bool) -> Vec<Field> {
     row.extend(several.then(|| words(demand.workload)));
     row.extend([
         words(demand.demand.keep.to_string()),
-        figure(shown(demand).or_else(|| why(demand)).unwrap_or_else(|| UNKNOWN.into())),
+        figure(shown(demand).unwrap_or_else(|| match demand.missing {
+            Some(NoFigure::Beyond { .. }) => format!("> {}", human::time(demand.limit)),
+            _ => UNKNOWN.into(),
+        })),
         figure(room(demand)),
         verdict(word(demand.kept), Some(colour)),
     ]);

@@ -13,7 +13,7 @@ use super::{
 use crate::figure::{megabytes, or_unknown, title};
 use crate::marks;
 use crate::remarks::{checks, engine, notes, remarks};
-use crate::sentences::conclusions;
+use crate::sentences::meaning;
 use iotax_analysis::percentile::percentile;
 use iotax_analysis::{Judgement, MemberKind, Metric, Summary};
 use iotax_analysis::{curve, suite};
@@ -32,7 +32,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     if let Some(source) = &run.source {
         imported::add(&mut page, run, judgement, source);
-        page.add_list("What it means", conclusions(run, judgement));
+        page.add_list("What it means", meaning(run, judgement));
         page.add_list("Remarks", notes(run));
         return page;
     }
@@ -82,7 +82,7 @@ pub(super) fn whole(run: &Run, judgement: &Judgement) -> Page {
     }
     super::suite::add_indexes(&mut page, run);
     if curves.is_empty() && !asks && !is_durability {
-        page.add_list("What it means", conclusions(run, judgement));
+        page.add_list("What it means", meaning(run, judgement));
     }
     if let Some(suite) = run.plan.known_suite() {
         page.add_list("Of this suite", suite.remarks_on_all().map(|remark| format!("{remark}.")).collect());

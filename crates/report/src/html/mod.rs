@@ -233,7 +233,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>], curves: &[Curv
 }
 
 fn meaning(run: &Run, judgement: &Judgement) -> Markup {
-    let sentences = sentences::conclusions(run, judgement);
+    let sentences = sentences::meaning(run, judgement);
     html! {
         @if run.measurements.is_empty() {
             section.means {

@@ -46,12 +46,20 @@ pub fn unfinished(run: &Run) -> Option<String> {
     Some(if can_go_on { format!("{state} Go on: {}", run.command("resume", "")) } else { state })
 }
 
-/// The sentences, most important first: the cost of each layer, every other target against the baseline, withheld
-/// verdicts with their reason, undecided comparisons.
+/// All sentences: whether demands are kept, and [`meaning`].
+#[must_use]
+pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let mut all = crate::demands::sentences(run, judgement);
+    all.extend(meaning(run, judgement));
+    all
+}
+
+/// The sentences on comparisons, most important first: the cost of each layer, every other target against the baseline, withheld
+/// verdicts with their reason, undecided comparisons. Demands have a section of their own.
 ///
 /// In a closed loop latency and IOPS say the same: costs are those of the mean latency, and what is open is the figure of the table.
 #[must_use]
-pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
+pub(crate) fn meaning<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     match &run.plan.design {
         Design::Ask(_) => return crate::ask::all(run),
         Design::Watch(_) => return crate::watch::all(run),
@@ -78,8 +86,7 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
         (of(&judgement.steps, network), totals)
     };
     let ((steps, totals), (hops, ways)) = (whole(false), whole(true));
-    let mut sentences: Vec<String> = crate::demands::sentences(run, judgement);
-    sentences.extend(open::lost(run));
+    let mut sentences: Vec<String> = open::lost(run).collect();
     sentences.extend(layers::costs(run, &steps));
     sentences.extend(totals::totals(run, judgement, &totals));
     let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();

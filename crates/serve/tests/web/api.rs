@@ -86,7 +86,9 @@ fn notes_are_put_and_read() {
     let kept = server.send("PUT", "/api/v1/runs/2/notes", json, r#"{"tags":["b","a","a "],"text":"x"}"#);
     assert_eq!((kept.status, kept.json()["tags"].to_string()), (200, r#"["a","b"]"#.into()), "{}", kept.body);
     assert_eq!(server.get("/api/v1/runs/2/notes").json(), kept.json());
-    for wrong in [r#"{"tags":["a\nb"]}"#, r#"{"tagz":[]}"#, "{", r#"{"text":"\u0007"}"#] {
+    for wrong in
+        [r#"{"tags":["a\nb"]}"#, r#"{"tagz":[]}"#, "{", "[]", r#"[["a"],"x"]"#, r#"{"text":"\u0007"}"#]
+    {
         let refused = server.send("PUT", "/api/v1/runs/2/notes", json, wrong);
         assert!(matches!(refused.status, 400 | 422), "{wrong}: {}", refused.status);
     }

@@ -207,6 +207,8 @@ pub struct FoundImage {
     pub size: Bytes,
     /// qcow2: true if another file holds its data.
     pub has_data_file: bool,
+    /// True if it, or a file that it reads, is encrypted.
+    pub encrypted: bool,
     /// The names of the files that it reads besides its own: backing files, the nearest first, and those that hold a qcow2 image's data.
     pub others: Vec<String>,
 }
@@ -216,7 +218,7 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
     let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
     let mut chain = Vec::new();
     let mut next = path.display().to_string();
-    let (mut found, mut has_data_file) = (None, false);
+    let (mut found, mut has_data_file, mut encrypted) = (None, false, false);
     // One by one: qemu-img would open whatever a chain names. A number of entries that none can have ends a chain that leads into itself.
     loop {
         let arguments = ["info", "--output=json"].into_iter().chain(shared.then_some("-U")).chain(["--"]);
@@ -226,11 +228,14 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
         let field = |key: &str| info.get(key).and_then(Value::as_str).map(str::to_owned);
         if found.is_none() {
             let format = field("format").unwrap_or_default();
-            let format = format.parse().map_err(|error| failed(format!("{error}")))?;
+            let format = format
+                .parse()
+                .map_err(|error| failed(format!("iotax does not measure such an image: {error}")))?;
             let size = info.get("virtual-size").and_then(Value::as_u64);
             let size = size.ok_or_else(|| failed("it does not say how long it is".into()))?;
             found = Some((format, Bytes(size)));
         }
+        encrypted |= info.get("encrypted").and_then(Value::as_bool) == Some(true);
         if let Some(data) = data_of(&info, Path::new(&next)) {
             has_data_file |= chain.is_empty();
             chain.push(data.display().to_string());
@@ -249,7 +254,7 @@ pub fn look(path: &Path, shared: bool) -> Result<FoundImage, ImageError> {
         }
     }
     let (format, size) = found.unwrap_or((Format::Raw, Bytes(0)));
-    Ok(FoundImage { format, size, has_data_file, others: chain })
+    Ok(FoundImage { format, size, has_data_file, encrypted, others: chain })
 }
 
 /// Backing files of an image that is measured, at most.

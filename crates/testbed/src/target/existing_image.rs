@@ -103,9 +103,9 @@ fn look(spec: &ImageSpec, shared: bool) -> Result<FoundImage, Refusal> {
             "image {shown}: QEMU knows no format by its content; a raw image is measured by its path alone: {shown}"
         )));
     }
-    if found.format == Format::Luks {
+    if found.encrypted || found.format == Format::Luks {
         return Err(Refusal::input(format!(
-            "image {shown}: it is encrypted (LUKS), and iotax asks nobody for a key; what encryption costs tells a new one: \
+            "image {shown}: it is encrypted, and iotax asks nobody for a key; what encryption costs tells a new one: \
              format = \"luks\""
         )));
     }
@@ -168,13 +168,14 @@ pub fn others(path: &Path) -> Vec<String> {
     image::look(path, true).map(|found| found.others).unwrap_or_default()
 }
 
-/// The format of a file that is an image; `None` for raw bytes. The error says what an image by its beginning is not measured for.
-pub fn format(path: &Path) -> Result<Option<Format>, String> {
+/// A file that is an image; `None` for raw bytes. The error says what an image by its beginning is not measured for.
+pub fn found(path: &Path) -> Result<Option<FoundImage>, String> {
     if !path.is_file() {
         return Ok(None);
     }
     match (image::look(path, true), kind_by_magic(path)) {
-        (Ok(found), _) => Ok(Some(found.format).filter(|format| *format != Format::Raw)),
+        (Ok(found), _) if found.encrypted => Err("it is encrypted".into()),
+        (Ok(found), _) => Ok(Some(found).filter(|found| found.format != Format::Raw)),
         (Err(error), Some(format)) => Err(format!("it begins as an image in {format}, and {error}")),
         (Err(_), None) => Ok(None),
     }
@@ -218,10 +219,24 @@ mod tests {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("i.qcow2");
         fs::write(&path, [&b"QFI\xfb\0\0\0\x03"[..], &[0; 512]].concat()).expect("written");
-        let said = format(&path).expect_err("no header");
+        let said = found(&path).expect_err("no header");
         assert!(said.starts_with("it begins as an image in qcow2, and "), "{said}");
         fs::write(&path, b"plain").expect("written");
-        assert_eq!(format(&path), Ok(None));
-        assert_eq!(format(directory.path()), Ok(None));
+        assert_eq!(found(&path), Ok(None));
+        assert_eq!(found(directory.path()), Ok(None));
+    }
+
+    #[test]
+    fn an_encrypted_image_is_refused_before_anything_is_started() {
+        require!(program "qemu-img");
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("i.qcow2");
+        let secret = ["create", "-q", "--object", "secret,id=s,data=x", "-f", "qcow2"];
+        let arguments = [&secret[..], &["-o", "encrypt.format=luks,encrypt.key-secret=s,size=1M"]].concat();
+        qemu("qemu-img", &arguments, &path);
+        let spec = ImageSpec { path: path.clone(), overlay: None };
+        let refused = look(&spec, false).expect_err("no key").to_string();
+        assert!(refused.contains("it is encrypted, and iotax asks nobody for a key"), "{refused}");
+        assert_eq!(found(&path), Err("it is encrypted".into()));
     }
 }

@@ -9,7 +9,7 @@ use iotax_model::units::Bytes;
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
-use super::preflight::{check_created, check_directory};
+use super::preflight::{check_created, check_direct, check_directory};
 use super::sizes::size_on;
 use super::{ExportedImage, image, raw};
 use crate::build_error::BuildError;
@@ -18,9 +18,13 @@ use crate::refusal::Refusal;
 
 impl Build for FileSpec {
     fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
-        check_created(at.plan, &at.plan.work_on(at.target))?;
+        let work = at.plan.work_on(at.target);
+        check_created(at.plan, &work)?;
         let Some(dir) = &self.dir else { return Ok(()) };
         check_directory(dir)?;
+        if at.above.is_empty() {
+            check_direct(dir, &work)?;
+        }
         if self.format != Format::Raw || !at.above.is_empty() {
             check_exchange(dir)?;
         }

@@ -14,10 +14,15 @@ use crate::undo::{Effect, UndoEntry, UndoLog};
 pub fn build(path: &Path, size: Bytes, file: &FileSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
     let entry = undo_log.record(Effect::File { path: path.to_owned(), identity: None })?;
     let companions = image::companions(path, file, size);
+    let mut others = Vec::new();
     for path in companions.clone() {
-        undo_log.record(Effect::File { path, identity: None })?;
+        others.push(undo_log.record(Effect::File { path, identity: None })?);
     }
     image::create(path, file, size, undo_log.lock())?;
+    let entry = undo_log.identify(entry)?;
+    for other in others {
+        undo_log.identify(other)?;
+    }
     Ok(Built {
         companions,
         writable: true,
@@ -37,5 +42,5 @@ pub fn overlay(
 ) -> Result<UndoEntry, BuildError> {
     let entry = undo_log.record(Effect::File { path: path.to_owned(), identity: None })?;
     image::create_overlay(path, below, format, file, undo_log.lock())?;
-    Ok(entry)
+    Ok(undo_log.identify(entry)?)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -16,9 +17,10 @@ pub use super::needs::{Needs, Room};
 use super::needs::{free_space, unusable};
 use super::{existing, lvm};
 use crate::device::{self, Permission};
+use crate::host_info::{FilesystemSpace, is_in_memory};
+use crate::network;
 use crate::refusal::Refusal;
 use crate::settings::KernelSettings;
-use crate::{host_info::FilesystemSpace, network};
 
 /// Space left free: a tenth of a small filesystem, 1 GiB of a medium one, 5% of a large one.
 fn reserve(total: u64) -> u64 {
@@ -57,16 +59,53 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
 /// Checks a file or device, or the directory of a file that does not exist.
 fn check_path(path: &Path, target: &TargetSpec, plan: &Plan, needs: &mut Needs) -> Result<(), Refusal> {
     let work = plan.work_on(target);
-    if path.exists() {
+    if is_there(path)? {
         return check_found(&path.display().to_string(), Some(length_of(path)?), plan, &work)
             .map_err(|refusal| device::or_named_twice(path, plan, refusal));
     }
     let dir = directory_of(path)?;
     check_created(plan, &work)?;
     check_directory(&dir)?;
+    check_direct(&dir, &work)?;
     needs.beside(&dir, plan);
     *needs.space.entry(dir).or_default() += plan.touched().0;
     Ok(())
+}
+
+/// Returns whether a file is there; refuses a name under which none can be made.
+fn is_there(path: &Path) -> Result<bool, Refusal> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() && !path.exists() => Err(Refusal::input(format!(
+            "{}: a link to {}, which is not there; give the name of the file itself",
+            path.display(),
+            fs::read_link(path).unwrap_or_default().display()
+        ))),
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidFilename | ErrorKind::InvalidInput) => {
+            Err(Refusal::input(format!("{}: {error}; give another name", path.display())))
+        }
+        Err(_) => Ok(false),
+    }
+}
+
+/// Rejects direct I/O to new files of a filesystem in memory.
+pub(super) fn check_direct(dir: &Path, work: &[&Workload]) -> Result<(), Refusal> {
+    match rustix::fs::statfs(dir) {
+        Ok(found) if is_in_memory(&found) => refuse_direct(&dir.display().to_string(), work),
+        _ => Ok(()),
+    }
+}
+
+/// Rejects direct I/O to what keeps files in memory; `shown` names it.
+pub(super) fn refuse_direct(shown: &str, work: &[&Workload]) -> Result<(), Refusal> {
+    match work.iter().find(|workload| workload.direct) {
+        Some(workload) => Err(Refusal::input(format!(
+            "{shown}: it keeps files in memory, where nothing is past the page cache, and {:?} is direct; use direct = false (--direct=false), \
+             or a directory on a disk",
+            workload.name
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Checks storage with layers, from the bottom up.
@@ -87,7 +126,7 @@ fn check_storage(
 
 /// Inspects a path: returns the length of an existing file or device, or `None` if a new file of `size` bytes can be created.
 pub fn look(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
-    if path.exists() {
+    if is_there(path)? {
         return length_of(path).map(Some);
     }
     let dir = directory_of(path)?;

@@ -11,7 +11,7 @@ use rustix::mount::{MountFlags, mount};
 use super::ground::Ground;
 use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
-use super::preflight::check_created;
+use super::preflight::{check_created, refuse_direct};
 use super::sizes::size_on;
 use crate::build_error::BuildError;
 use crate::filesystem::Mounted;
@@ -29,12 +29,8 @@ impl Build for TmpfsSpec {
         }
         let work = at.plan.work_on(at.target);
         check_created(at.plan, &work)?;
-        let is_opened_here = at.target.stack.offers() == LayerInterface::RawFile;
-        if let Some(workload) = work.iter().find(|workload| is_opened_here && workload.direct) {
-            return Err(Refusal::input(format!(
-                "tmpfs: it keeps files in memory, where nothing is past the page cache, and {:?} is direct; use direct = false (--direct=false)",
-                workload.name
-            )));
+        if at.target.stack.offers() == LayerInterface::RawFile {
+            refuse_direct("tmpfs", &work)?;
         }
         let space = at.plan.space();
         let needed = size_on(at.above, space).0.saturating_add(space.files.0);

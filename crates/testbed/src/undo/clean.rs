@@ -181,7 +181,7 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     let Some(dir) = &believed(dir)? else { return Ok(left) };
     for path in log_files(dir, NAMED)? {
-        // `clean` reports unreadable logs.
+        // See `unreadable`.
         if let Ok(log) = open(&path)
             // Shared, so that two who look do not take each other for the log's process.
             && log.try_lock_shared().is_ok()
@@ -214,6 +214,13 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
         }
     }
     Ok(left)
+}
+
+/// The undo logs in a directory that cannot be read, which nothing undoes. Waits for nobody.
+pub fn unreadable(dir: &Path) -> Result<Vec<UndoLogError>, UndoLogError> {
+    let Some(dir) = &believed(dir)? else { return Ok(Vec::new()) };
+    let look = |path: PathBuf| open(&path).and_then(|log| Record::read(&log, &path)).err();
+    Ok(log_files(dir, NAMED)?.into_iter().filter_map(look).collect())
 }
 
 /// Lists the settings of the kernel that runs have changed, whether they live or not. The logs are read without their locks.

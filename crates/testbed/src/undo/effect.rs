@@ -46,7 +46,7 @@ pub enum Effect {
     File {
         /// Absolute path.
         path: PathBuf,
-        /// The identity of a file whose name the user chose: another file there is not touched.
+        /// Its identity: another file there is not touched. Absent until the tool that makes it has ended.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },

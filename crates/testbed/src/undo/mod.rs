@@ -29,7 +29,7 @@ use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::own_file;
 use crate::program::{Program, ProgramError};
-pub use clean::{Cleaned, Leftover, clean, clean_tag, leftovers, settings_in_force};
+pub use clean::{Cleaned, Leftover, clean, clean_tag, leftovers, settings_in_force, unreadable};
 pub use commands::EVENT_OF;
 pub use effect::Effect;
 use fault::InjectedFault;
@@ -348,6 +348,18 @@ impl UndoLog {
         Ok(())
     }
 
+    /// Records the identity of a file that a tool made, so that another one under its name is left alone. Returns its new entry.
+    pub fn identify(&mut self, entry: UndoEntry) -> Result<UndoEntry, UndoLogError> {
+        let standing = self.standing.get(&entry.0).map(|standing| &standing.effect);
+        let Some(Effect::File { path, identity: None }) = standing else { return Ok(entry) };
+        let path = path.clone();
+        // Of what the tool did not make there is nothing to know.
+        let Ok(made) = fs::symlink_metadata(&path) else { return Ok(entry) };
+        let known = self.record(Effect::File { path, identity: Some(FileId::of(&made)) })?;
+        self.commit(entry)?;
+        Ok(known)
+    }
+
     /// Creates a directory.
     pub fn make_directory(&mut self, path: &Path) -> Result<UndoEntry, UndoLogError> {
         self.make(path, 0o777, |path, identity| Effect::Directory { path, identity: Some(identity) })
@@ -390,11 +402,10 @@ impl UndoLog {
         }
     }
 
-    /// A temporary name next to a path, unique to this log.
+    /// A temporary name next to a path, unique to this log. It is short even where the name is as long as a name can be.
     fn scratch(&self, path: &Path) -> PathBuf {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
         let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        path.with_file_name(format!("{SCRATCH}{tag}-{name}"))
+        path.with_file_name(format!("{SCRATCH}{tag}-{}", self.next))
     }
 
     /// Drops an entry that failed because something else is at its path.

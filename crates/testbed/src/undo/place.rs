@@ -18,11 +18,9 @@ use super::effect::Effect;
 use super::file_id::FileId;
 use super::is_scratch;
 use crate::device::number_text;
-use crate::host_info::boot_id;
+use crate::host_info::{boot_id, is_in_memory};
 use crate::stack::mount;
 
-/// `f_type` of statfs(2) of in-memory filesystems: tmpfs and ramfs.
-const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 /// Time in which a workload that is being stopped may still add files to a directory that is being removed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -51,9 +49,7 @@ impl ParentDirectory {
     pub(super) fn of(path: &Path) -> io::Result<(Self, File)> {
         let directory = open(parent(path))?;
         let id = FileId::of(&directory.metadata()?);
-        let kind = fstatfs(&directory)?.f_type;
-        let in_memory = u64::try_from(kind).is_ok_and(|kind| IN_MEMORY.contains(&kind));
-        let boot_id = if in_memory { boot_id() } else { None };
+        let boot_id = if is_in_memory(&fstatfs(&directory)?) { boot_id() } else { None };
         Ok((Self { id, boot_id }, directory))
     }
 
@@ -101,7 +97,10 @@ pub(super) fn open(directory: &Path) -> io::Result<File> {
 fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // Nothing can have a name that is too long.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

@@ -174,6 +174,36 @@ fn a_line_cut_short_by_a_full_disk_does_not_run_into_the_next() {
 }
 
 #[test]
+fn another_file_under_the_name_of_a_tools_output_is_left_alone() {
+    let (_temp, state, work) = scene();
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
+    let (image, never_made) = (work.join("image"), work.join("none"));
+    let entry = undo_log.record(Effect::File { path: image.clone(), identity: None }).expect("on record");
+    fs::write(&image, "ours").expect("written");
+    undo_log.identify(entry).expect("known");
+    let entry = undo_log.record(Effect::File { path: never_made, identity: None }).expect("on record");
+    assert_eq!(undo_log.identify(entry).expect("nothing to know"), entry);
+    drop(undo_log);
+    fs::rename(&image, work.join("kept")).expect("renamed");
+    fs::write(&image, "the user's").expect("written");
+    let cleaned = clean(&state, false).expect("cleaned");
+    assert_eq!(fs::read_to_string(&image).expect("still there"), "the user's");
+    assert!(cleaned.failed[0].reason.contains("it is called kept there now"), "{cleaned:?}");
+}
+
+#[test]
+fn a_name_may_be_as_long_as_the_filesystem_allows_and_one_that_is_longer_leaves_nothing() {
+    let (_temp, state, work) = scene();
+    let mut undo_log = UndoLog::create(&state, "long").expect("undo log");
+    undo_log.make_file(&work.join("x".repeat(255))).expect("file");
+    assert!(undo_log.make_file(&work.join("x".repeat(256))).is_err());
+    drop(undo_log);
+    let cleaned = clean(&state, false).expect("cleaned");
+    assert!(cleaned.failed.is_empty(), "{cleaned:?}");
+    assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
+}
+
+#[test]
 fn what_cannot_be_written_down_as_undone_is_undone_all_the_same() {
     let (_temp, state, work) = scene();
     let mut undo_log = UndoLog::create(&state, "full").expect("undo log");
@@ -197,6 +227,7 @@ fn a_whole_line_that_is_not_understood_keeps_its_log_and_not_the_others() {
     }
     let cleaned = clean(&state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.unreadable.len()), (1, 1));
+    assert_eq!(unreadable(&state).expect("listed").len(), 1);
     assert!(cleaned.unreadable[0].to_string().contains("a.jsonl"), "{:?}", cleaned.unreadable);
     assert!(work.join("a").exists() && state.join("a.jsonl").exists() && !work.join("b").exists());
 }

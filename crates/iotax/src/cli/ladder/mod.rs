@@ -23,7 +23,7 @@ use super::{Failure, OrExit, usage};
 use crate::runner::{self, Interrupted};
 use rungs::{Base, Rung};
 
-pub(super) use rungs::rung_in;
+pub(super) use rungs::{is_rung, rung_in};
 
 /// Flags of `iotax ladder`.
 #[derive(Debug, ClapArgs)]
@@ -42,8 +42,8 @@ pub(super) struct Args {
     #[command(flatten)]
     design: DesignArgs,
     /// Rungs to build, the first is the baseline: host-file, virtio-raw, virtio-qcow2, virtio-qcow2-snapshot, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also
-    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container, host-loop, fuse-raw, nbd-raw, iscsi-raw; virtio-vmdk, vm-vhdx and so on for
-    /// other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
+    /// host-device, host-lvm, host-lvm-file, vm-device, vm-lvm; host-overlay as in a container, host-loop, host-luks, host-integrity, host-raid1, fuse-raw, nbd-raw, iscsi-raw,
+    /// nfs-raw; virtio-vmdk, vm-vhdx and so on for other formats; or the layers of one, such as "raw file > loop direct_io=true" [default: the first seven, and those of --device]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = text_of(rungs::names()))]
     rungs: Vec<String>,
     /// Measure new images set up like the disk of this libvirt domain, and alternatives to it: a file with its XML, or its
@@ -62,7 +62,7 @@ pub(super) struct Args {
     /// Run this many guests at once on each rung with guests, each with its own disk; a list makes a rung for each number
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     guests: Vec<u32>,
-    /// Every image format that QEMU writes, through its own block layer
+    /// Every image format that iotax makes, through QEMU's block layer
     #[arg(long, conflicts_with_all = ["rungs", "device", "like", "emulated", "guests"])]
     formats: bool,
     /// Every rung that this machine can build; says which it cannot, and why
@@ -89,6 +89,7 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
     let is_there = |rung: &Rung| match rung.base {
         Base::Device => args.device.is_some(),
         Base::Directory => args.dir.is_some(),
+        Base::Own => true,
     };
     if args.formats {
         return Ok(rungs::formats());
@@ -102,7 +103,9 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
         match rung.base {
             _ if is_there(&rung) => Ok(rung),
             Base::Device => Err(usage(format!("rung {text} needs --device DEVICE --overwrite DEVICE"))),
-            Base::Directory => Err(usage(format!("rung {text} needs a directory: iotax ladder DIR"))),
+            Base::Directory | Base::Own => {
+                Err(usage(format!("rung {text} needs a directory: iotax ladder DIR")))
+            }
         }
     };
     args.rungs.iter().map(find).collect()

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::target::{DeviceSpec, Format, GuestSpec, PlannedLayer, Stack};
+use iotax_model::target::{DeviceSpec, Format, GuestSpec, LayerInterface, PlannedLayer, Stack};
 use iotax_model::words::WordError;
 
 use crate::cli::args::target_name;
@@ -17,6 +17,8 @@ pub(super) enum Base {
     Device,
     /// The directory.
     Directory,
+    /// Its lowest layer's own, such as memory.
+    Own,
 }
 
 /// The ladders that a rung belongs to, beside those that name it.
@@ -36,7 +38,7 @@ pub(super) struct Rung {
     pub(super) layers: Stack,
 }
 
-use Base::{Device, Directory};
+use Base::{Device, Directory, Own};
 use Ladder::{Default, Everything};
 
 /// The rungs from the lowest up. Those of other formats are named after them: `virtio-vmdk`, `vm-vmdk`.
@@ -129,19 +131,20 @@ impl Rung {
         if !text.contains(' ') {
             return Self::known(text)
                 .ok_or_else(|| {
-                    let formats: Vec<String> = of_formats().collect();
-                    let known: Vec<&str> = RUNGS
-                        .iter()
-                        .map(|(name, ..)| *name)
-                        .chain(formats.iter().map(String::as_str))
-                        .collect();
+                    let guests = Format::WORDS.iter().map(|format| format!("vm-{format}"));
+                    let mut known: Vec<String> = names().map(str::to_owned).collect();
+                    let others = of_formats().chain(guests).filter(|name| !known.contains(name));
+                    known.extend(others.collect::<Vec<_>>());
+                    let known: Vec<&str> = known.iter().map(String::as_str).collect();
                     WordError::new("rung", text, &known)
                 })
                 .or_exit(Exit::Usage);
         }
         let layers = Stack::parse(text).map_err(usage)?;
-        let base = match layers.layers().first() {
-            Some(PlannedLayer::File(_) | PlannedLayer::Overlay(_) | PlannedLayer::Md(_)) => Directory,
+        let lowest = layers.layers().first().map_or(&[][..], |layer| layer.kind().stands_on());
+        let base = match lowest {
+            on if on.contains(&LayerInterface::Directory) => Directory,
+            on if on.contains(&LayerInterface::Nothing) => Own,
             _ => Device,
         };
         Ok(Self { name: target_name(&text.replace(" > ", "-")), base, layers })
@@ -164,7 +167,7 @@ impl Rung {
                 let device = DeviceSpec(device.map(Path::to_path_buf).unwrap_or_default());
                 self.layers.layers().iter().cloned().fold(Stack::from(device), Stack::with)
             }
-            Directory => self.layers.clone(),
+            Directory | Own => self.layers.clone(),
         };
         if self.base == Directory {
             match stack.layers_mut().first_mut() {
@@ -179,6 +182,11 @@ impl Rung {
         }
         TargetSpec::new(name, stack)
     }
+}
+
+/// Returns whether a rung has this name.
+pub(in crate::cli) fn is_rung(name: &str) -> bool {
+    Rung::known(name).is_some()
 }
 
 /// The rung of this name with its image in a directory.

@@ -354,15 +354,15 @@ layers! {
     guest: Guest(GuestSpec),
 }
 
-/// Layers that are proposed where one is missing, as a plan has them.
-pub(super) fn proposals() -> [(&'static str, PlannedLayer); 6] {
+/// Layers that are proposed where one is missing: as a plan and as a line have them.
+pub(super) fn proposals() -> [(&'static str, &'static str, PlannedLayer); 6] {
     [
-        ("filesystem = { type = \"ext4\" }", FilesystemSpec::new(FsType::Ext4).into()),
-        ("file = {}", FileSpec::default().into()),
-        ("loop = {}", LoopSpec::default().into()),
-        ("virtio = {}", VirtioSpec::default().into()),
-        ("fuse = {}", FuseSpec::default().into()),
-        ("guest = {}", GuestSpec::default().into()),
+        ("filesystem = { type = \"ext4\" }", "ext4", FilesystemSpec::new(FsType::Ext4).into()),
+        ("file = {}", "raw file", FileSpec::default().into()),
+        ("loop = {}", "loop", LoopSpec::default().into()),
+        ("virtio = {}", "virtio", VirtioSpec::default().into()),
+        ("fuse = {}", "fuse", FuseSpec::default().into()),
+        ("guest = {}", "virtio-blk > guest", GuestSpec::default().into()),
     ]
 }
 

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use serde::{Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
+use crate::plan::in_our_words;
+
 /// The rest of a line.
 #[derive(Debug)]
 pub(in crate::target) struct Segments(VecDeque<Segment>);
@@ -90,7 +92,7 @@ impl Segment {
                 return Err(format!("{name}: {key}= is told by its words; leave it out"));
             }
         }
-        keys.try_into().map_err(|error: toml::de::Error| format!("{name}: {}", error.message()))
+        keys.try_into().map_err(|error: toml::de::Error| format!("{name}: {}", in_our_words(error.message())))
     }
 
     /// Rejects keys where a layer has none.
