@@ -39,7 +39,7 @@ const NODE: &str = "image";
 /// Its name for the socket of its monitor.
 const MONITOR: &str = "monitor0";
 /// Time for the daemon to open an image and export it. It waits for the disk: one that many files were just written to has taken 15 s.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// An image that daemons of iotax's export.
