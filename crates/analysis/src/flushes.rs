@@ -6,7 +6,6 @@
 
 use iotax_model::TargetSpec;
 use iotax_model::record::{DiskActivity, DiskFlushes, Measurement, TargetRecord};
-use iotax_model::target::{CacheMode, FuseSpec, GuestSpec, NbdExportSpec, NbdSpec, VirtioSpec};
 use iotax_model::workload::{SyncMode, Workload};
 
 use crate::amplification::{levels_of_disks, names_of};
@@ -208,18 +207,7 @@ fn counted(flushes: Option<DiskFlushes>, is_durable_write: bool) -> FlushCount {
 
 /// The layer of a target that ignores flushes by its cache mode.
 fn ignoring(spec: &TargetSpec) -> Option<String> {
-    let stack = &spec.stack;
-    // QEMU's NBD client sends a flush whatever its node's mode is.
-    let is_client = stack.has::<NbdSpec>() || stack.has::<NbdExportSpec>();
-    let of_image = |mode: Option<CacheMode>| mode.filter(|_| !is_client);
-    let modes: [Option<CacheMode>; 4] = [
-        of_image(stack.find::<GuestSpec>().map(|guest| guest.cache)),
-        of_image(stack.find::<VirtioSpec>().map(|device| device.cache)),
-        of_image(stack.find::<FuseSpec>().map(|export| export.cache)),
-        stack.find::<NbdSpec>().map(|export| export.cache),
-    ];
-    let mode = modes.into_iter().flatten().find(|mode| mode.no_flush())?;
-    Some(format!("QEMU (cache={mode})"))
+    spec.stack.ignores_flushes().map(|mode| format!("QEMU (cache={mode})"))
 }
 
 fn fate(levels: &[FlushLevel], ignored_by: Option<&str>) -> FlushFate {

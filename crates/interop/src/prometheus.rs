@@ -13,7 +13,7 @@ use iotax_analysis::figures::lasted;
 use iotax_analysis::{Judgement, Metric};
 use iotax_model::Run;
 use iotax_report::mark::{Mark, MarkPosition};
-use iotax_report::rows::{emulated, figures};
+use iotax_report::tables::{emulated, figures};
 
 /// The first line, a comment to every reader.
 const FIRST: &str = "# Written by iotax: the measurements of its runs";

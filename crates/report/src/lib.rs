@@ -20,9 +20,10 @@ mod network;
 mod outcome;
 mod plot;
 mod remarks;
-pub mod rows;
 pub mod sentences;
 mod sweep;
+pub mod table;
+pub mod tables;
 pub mod terminal;
 mod watch;
 

@@ -114,8 +114,9 @@ fn neighbour_on_same_devices<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
     let share = case.m.neighbour.as_ref()?;
     let plan = &case.run.plan;
     let neighbour = plan.neighbours.iter().find(|neighbour| neighbour.target.name == share.name)?;
-    let cached = neighbour.target.guest().is_some_and(|guest| !guest.cache.direct());
-    let passed_on = neighbour.workload.direct && neighbour.workload.ioengine.moves_data() && !cached;
+    let passed_on = neighbour.workload.direct
+        && neighbour.workload.ioengine.moves_data()
+        && !neighbour.target.stack.is_cached();
     (passed_on && place(&neighbour.target) == place(case.spec?)).then_some(&share.tallies)
 }
 

@@ -1,7 +1,7 @@
 //! Others that used the device or the CPUs meanwhile.
 
 use iotax_model::record::{DiskActivity, Measurement, Tallies, Tally};
-use iotax_model::target::{LayerKind, LvKind};
+use iotax_model::target::LayerKind;
 use iotax_model::units::human;
 use iotax_model::workload::SyncMode;
 use iotax_model::{WarningKind, Workload};
@@ -115,15 +115,13 @@ impl Case<'_> {
                 || layer.kind == LayerKind::Filesystem && copies(&layer.name)
         });
         let Some(spec) = self.spec else { return true };
-        let snapshot = spec.file().is_some_and(|file| file.snapshot.is_some())
-            || spec.lvm().is_some_and(|lvm| lvm.snapshot || lvm.kind == LvKind::Thin);
         let shared = self
             .record
             .and_then(|record| record.allocation)
             .is_some_and(|allocation| allocation.shared + allocation.holes + allocation.unwritten > 0);
         // Fill data that is still in a cache is written while something else is measured.
-        let late = spec.guest().is_some_and(|guest| !guest.cache.direct());
-        stack || snapshot || late || shared && self.workload.modifies()
+        let late = spec.stack.is_cached();
+        stack || spec.stack.amplifies() || late || shared && self.workload.modifies()
     }
 }
 

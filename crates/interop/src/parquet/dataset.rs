@@ -1,13 +1,16 @@
 //! Runs as a data set: one file for each run and table, in Hive's directories by month, so that DuckDB and pandas read any number of runs
 //! as one table.
 
+use std::slice::from_ref;
+
 use iotax_analysis::Judgement;
-use iotax_analysis::percentile::percentile;
 use iotax_analysis::time::utc;
-use iotax_model::record::{Environment, Measurement, Tally};
-use iotax_model::{Histogram, Run};
+use iotax_model::record::{Sample, Tally, TargetRecord};
+use iotax_model::{Histogram, Run, TargetSpec};
+use iotax_report::columns;
 use iotax_report::mark::{Mark, MarkPosition};
-use iotax_report::rows::{self, Kind, Value};
+use iotax_report::table::{DataTable, UnixMs, run_number, seconds};
+use iotax_report::tables::{self, MeasurementRow, latency, place, rows_of, span};
 
 use super::written;
 
@@ -17,8 +20,8 @@ struct Table {
     name: &'static str,
     /// The author that its files name.
     author: &'static str,
-    columns: fn(&Judgement) -> Vec<(String, Kind)>,
-    rows: fn(&Run, &Judgement, &[String]) -> Vec<Vec<Value>>,
+    /// The rows of a run with these tags.
+    made: fn(&(Run, Judgement), &[String]) -> DataTable,
 }
 
 /// A file of the data set.
@@ -38,98 +41,34 @@ pub fn table_names() -> impl Iterator<Item = &'static str> {
 }
 
 const TABLES: [Table; 6] = [
-    Table { name: "runs", author: "iotax, a row for each run", columns: |_| named(RUNS), rows: runs },
+    Table { name: "runs", author: "iotax, a row for each run", made: runs },
     Table {
         name: "environment",
         author: "iotax, a row for each fact of a machine",
-        columns: |_| named(ENVIRONMENT),
-        rows: |run, _, _| environment(run),
+        made: |(run, _), _| environment(run),
     },
-    Table {
-        name: "targets",
-        author: "iotax, a row for each target",
-        columns: |_| named(TARGETS),
-        rows: |run, _, _| targets(run),
-    },
+    Table { name: "targets", author: "iotax, a row for each target", made: |(run, _), _| targets(run) },
     Table {
         name: "measurements",
         author: super::AUTHOR,
-        columns: |judgement| rows::columns(&judgement.figures),
-        rows: |run, judgement, _| rows::measurements(run, judgement),
+        made: |judged, _| tables::measurements(from_ref(judged)),
     },
     Table {
         name: "samples",
         author: "iotax, a row for each interval and direction",
-        columns: |_| named(SAMPLES),
-        rows: |run, _, _| of_measurements(run, samples),
+        made: |judged, _| samples(from_ref(judged)),
     },
     Table {
         name: "histograms",
         author: "iotax, a row for each bucket of a histogram",
-        columns: |_| named(HISTOGRAMS),
-        rows: |run, _, _| of_measurements(run, histograms),
+        made: |judged, _| histograms(from_ref(judged)),
     },
-];
-
-const RUNS: &[(&str, Kind)] = &[
-    ("run", Kind::Whole),
-    ("name", Kind::Text),
-    ("state", Kind::Text),
-    ("started_at", Kind::Instant),
-    ("seed", Kind::Text),
-    ("rounds", Kind::Whole),
-    ("baseline", Kind::Text),
-    ("control", Kind::Text),
-    ("machine", Kind::Text),
-    ("user", Kind::Text),
-    ("tags", Kind::Text),
-    ("source", Kind::Text),
-];
-
-const ENVIRONMENT: &[(&str, Kind)] = &[("run", Kind::Whole), ("fact", Kind::Text), ("value", Kind::Text)];
-
-const TARGETS: &[(&str, Kind)] = &[
-    ("run", Kind::Whole),
-    ("target", Kind::Text),
-    ("stack", Kind::Text),
-    ("settings_json", Kind::Text),
-    ("emulated", Kind::Flag),
-    ("guest_kernel", Kind::Text),
-    ("boot_s", Kind::Number),
-    ("allocated_bytes", Kind::Whole),
-    ("command_line", Kind::Text),
-];
-
-const SAMPLES: &[(&str, Kind)] = &[
-    ("run", Kind::Whole),
-    ("target", Kind::Text),
-    ("workload", Kind::Text),
-    ("round", Kind::Whole),
-    ("at_s", Kind::Number),
-    ("duration_s", Kind::Number),
-    ("direction", Kind::Text),
-    ("ios", Kind::Whole),
-    ("bytes", Kind::Whole),
-    ("latency_mean_ns", Kind::Number),
-    ("latency_p50_ns", Kind::Number),
-    ("latency_p99_ns", Kind::Number),
-];
-
-const HISTOGRAMS: &[(&str, Kind)] = &[
-    ("run", Kind::Whole),
-    ("target", Kind::Text),
-    ("workload", Kind::Text),
-    ("round", Kind::Whole),
-    ("direction", Kind::Text),
-    ("time", Kind::Text),
-    ("low_ns", Kind::Whole),
-    ("high_ns", Kind::Whole),
-    ("count", Kind::Whole),
 ];
 
 /// The files of a run. Its name in each directory follows from its number, start and seed, so that a second export replaces it.
 #[must_use]
-pub fn files(run: &Run, judgement: &Judgement, tags: &[String]) -> Vec<DatasetFile> {
+pub fn files(judged: &(Run, Judgement), tags: &[String]) -> Vec<DatasetFile> {
+    let (run, _) = judged;
     let began = utc(run.started_at_ms);
     let (year, month) = (&began[..4], &began[5..7]);
     let compact: String = began.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -139,133 +78,160 @@ pub fn files(run: &Run, judgement: &Judgement, tags: &[String]) -> Vec<DatasetFi
             table.name, run.id, run.seed
         ),
         mark: Mark { format: "parquet", place: MarkPosition::ParquetAuthor(table.author) },
-        bytes: written(table.author, &(table.columns)(judgement), &(table.rows)(run, judgement, tags)),
+        bytes: written(table.author, &(table.made)(judged, tags)),
     });
     each.collect()
 }
 
-fn named(columns: &[(&str, Kind)]) -> Vec<(String, Kind)> {
-    columns.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect()
+struct TaggedRun<'a> {
+    run: &'a Run,
+    tags: &'a [String],
 }
 
-fn text(text: impl Into<String>) -> Value {
-    Value::Text(text.into())
-}
-
-fn known<T>(value: Option<T>, kind: impl FnOnce(T) -> Value) -> Value {
-    value.map_or(Value::Unknown, kind)
-}
-
-fn id(run: &Run) -> Value {
-    known(u64::try_from(run.id).ok(), Value::Whole)
-}
-
-fn seconds(ns: u64) -> Value {
-    Value::Number(ns as f64 / 1e9)
-}
-
-fn runs(run: &Run, _: &Judgement, tags: &[String]) -> Vec<Vec<Value>> {
-    let rounds = run.measurements.iter().map(|m| m.round).max();
-    let e = &run.environment;
-    vec![vec![
-        id(run),
-        text(run.plan.name.as_str()),
-        text(run.state.word()),
-        Value::Instant(run.started_at_ms),
+fn runs((run, _): &(Run, Judgement), tags: &[String]) -> DataTable {
+    let columns = columns!(TaggedRun<'_>, |row|
+        "run" => run_number(row.run),
+        "name" => row.run.plan.name.as_str(),
+        "state" => row.run.state.word(),
+        "started_at" => UnixMs(row.run.started_at_ms),
         // A seed may be beyond 2^63.
-        text(run.seed.to_string()),
-        known(rounds, |rounds| Value::Whole(rounds.into())),
-        text(run.plan.baseline.as_str()),
-        known(run.plan.control.clone(), Value::Text),
-        known(e.hostname.clone(), Value::Text),
-        known(e.user.clone(), Value::Text),
-        text(tags.join(" ")),
-        known(run.source.as_ref(), |source| text(source.to_string())),
-    ]]
+        "seed" => row.run.seed.to_string(),
+        "rounds" => row.run.measurements.iter().map(|m| m.round).max(),
+        "baseline" => row.run.plan.baseline.as_str(),
+        "control" => row.run.plan.control.clone(),
+        "machine" => row.run.environment.hostname.clone(),
+        "user" => row.run.environment.user.clone(),
+        "tags" => row.tags.join(" "),
+        "source" => row.run.source.as_ref().map(ToString::to_string),
+    );
+    DataTable::new(columns, [TaggedRun { run, tags }])
+}
+
+struct Fact<'a> {
+    run: &'a Run,
+    name: String,
+    value: String,
 }
 
 /// The facts by the names that JSON has for them.
-fn environment(run: &Run) -> Vec<Vec<Value>> {
-    let Environment { mitigations, .. } = &run.environment;
-    let mut facts: Vec<(String, String)> = Vec::new();
+fn environment(run: &Run) -> DataTable {
+    let columns = columns!(Fact<'_>, |row|
+        "run" => run_number(row.run),
+        "fact" => row.name.clone(),
+        "value" => row.value.clone(),
+    );
+    let mut facts: Vec<Fact<'_>> = Vec::new();
     if let Ok(serde_json::Value::Object(all)) = serde_json::to_value(&run.environment) {
         for (name, value) in all {
             match value {
-                serde_json::Value::String(value) => facts.push((name, value)),
-                serde_json::Value::Number(value) => facts.push((name, value.to_string())),
+                serde_json::Value::String(value) => facts.push(Fact { run, name, value }),
+                serde_json::Value::Number(value) => facts.push(Fact { run, name, value: value.to_string() }),
                 _ => {}
             }
         }
     }
-    facts.extend(mitigations.iter().map(|(name, state)| (format!("mitigation {name}"), state.clone())));
-    facts.into_iter().map(|(name, value)| vec![id(run), Value::Text(name), Value::Text(value)]).collect()
+    let mitigations = run.environment.mitigations.iter();
+    let named = |(name, state): (&String, &String)| (format!("mitigation {name}"), state.clone());
+    facts.extend(mitigations.map(named).map(|(name, value)| Fact { run, name, value }));
+    DataTable::new(columns, facts)
 }
 
-fn targets(run: &Run) -> Vec<Vec<Value>> {
-    let row = |spec: &iotax_model::TargetSpec| {
-        let record = run.targets.iter().find(|record| record.name == spec.name);
-        let stack = record.map(|record| {
-            record.layers.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>().join(" > ")
-        });
-        let allocated =
-            record.and_then(|record| record.allocation.as_ref()).map(|found| found.written + found.unwritten);
-        vec![
-            id(run),
-            text(spec.name.as_str()),
-            known(stack, Value::Text),
-            known(serde_json::to_string(spec).ok(), Value::Text),
-            known(record.map(|record| record.emulated), Value::Flag),
-            known(record.and_then(|record| record.guest_kernel.clone()), Value::Text),
-            known(record.and_then(|record| record.boot_ns), seconds),
-            known(allocated, Value::Whole),
-            known(record.and_then(|record| record.command_line.clone()), Value::Text),
-        ]
-    };
-    run.plan.targets.iter().map(row).collect()
+struct TargetRow<'a> {
+    run: &'a Run,
+    spec: &'a TargetSpec,
+    record: Option<&'a TargetRecord>,
 }
 
-/// Rows of all measurements, each after the columns that identify it.
-fn of_measurements(run: &Run, of: fn(&Measurement) -> Vec<Vec<Value>>) -> Vec<Vec<Value>> {
-    let of_one = |m: &Measurement| {
-        let place =
-            [id(run), text(m.target.as_str()), text(m.workload.as_str()), Value::Whole(m.round.into())];
-        of(m).into_iter().map(|rest| place.iter().cloned().chain(rest).collect()).collect::<Vec<_>>()
-    };
-    run.measurements.iter().flat_map(of_one).collect()
-}
-
-fn samples(m: &Measurement) -> Vec<Vec<Value>> {
-    let mut rows = Vec::new();
-    for sample in &m.samples {
-        for (direction, tally) in sample.tallies.each() {
-            let Some(tally) = tally else { continue };
-            rows.push(vec![
-                seconds(sample.at_ns),
-                seconds(sample.duration_ns),
-                text(direction),
-                Value::Whole(tally.ios),
-                Value::Whole(tally.bytes),
-                known(tally.latency.mean(), Value::Number),
-                known(percentile(&tally.latency, 0.5), Value::Number),
-                known(percentile(&tally.latency, 0.99), Value::Number),
-            ]);
-        }
+impl TargetRow<'_> {
+    fn stack(&self) -> Option<String> {
+        let names = self.record?.layers.iter().map(|layer| layer.name.as_str());
+        Some(names.collect::<Vec<_>>().join(" > "))
     }
-    rows
+
+    fn allocated(&self) -> Option<u64> {
+        let found = self.record?.allocation.as_ref()?;
+        Some(found.written + found.unwritten)
+    }
 }
 
-fn histograms(m: &Measurement) -> Vec<Vec<Value>> {
-    let buckets = |direction: &str, time: &str, histogram: &Histogram| -> Vec<Vec<Value>> {
-        let row = |(low, width, count): (u64, u64, u64)| {
-            let high = low.saturating_add(width - 1);
-            vec![text(direction), text(time), Value::Whole(low), Value::Whole(high), Value::Whole(count)]
+fn targets(run: &Run) -> DataTable {
+    let columns = columns!(TargetRow<'_>, |row|
+        "run" => run_number(row.run),
+        "target" => row.spec.name.as_str(),
+        "stack" => row.stack(),
+        "settings_json" => serde_json::to_string(row.spec).ok(),
+        "emulated" => row.record.map(|record| record.emulated),
+        "guest_kernel" => row.record.and_then(|record| record.guest_kernel.clone()),
+        "boot_s" => row.record.and_then(|record| record.boot_ns).map(seconds),
+        "allocated_bytes" => row.allocated(),
+        "command_line" => row.record.and_then(|record| record.command_line.clone()),
+    );
+    let rows = run.plan.targets.iter().map(|spec| TargetRow {
+        run,
+        spec,
+        record: run.targets.iter().find(|record| record.name == spec.name),
+    });
+    DataTable::new(columns, rows)
+}
+
+struct Moved<'a> {
+    sample: &'a Sample,
+    direction: &'static str,
+    tally: &'a Tally,
+}
+
+fn samples(runs: &[(Run, Judgement)]) -> DataTable {
+    type Row<'a> = MeasurementRow<'a, Moved<'a>>;
+    let span = span(|row: &Row<'_>| (row.datum.sample.at_ns, row.datum.sample.duration_ns));
+    let counts = columns!(Row<'_>, |row|
+        "direction" => row.datum.direction,
+        "ios" => row.datum.tally.ios,
+        "bytes" => row.datum.tally.bytes,
+    );
+    let latency = latency(|row: &Row<'_>| &row.datum.tally.latency);
+    let rows = rows_of(runs, |m| {
+        let each = m.samples.iter().flat_map(|sample| {
+            let tallies = sample.tallies.each();
+            tallies.filter_map(move |(direction, tally)| Some(Moved { sample, direction, tally: tally? }))
+        });
+        each.collect()
+    });
+    DataTable::new(place().into_iter().chain(span).chain(counts).chain(latency), rows)
+}
+
+struct Bar {
+    direction: &'static str,
+    /// `service` or `response`.
+    time: &'static str,
+    low_ns: u64,
+    high_ns: u64,
+    count: u64,
+}
+
+fn histograms(runs: &[(Run, Judgement)]) -> DataTable {
+    let columns = columns!(MeasurementRow<'_, Bar>, |row|
+        "direction" => row.datum.direction,
+        "time" => row.datum.time,
+        "low_ns" => row.datum.low_ns,
+        "high_ns" => row.datum.high_ns,
+        "count" => row.datum.count,
+    );
+    let bars = |direction, time, histogram: &Histogram| {
+        let bar = move |(low_ns, width, count): (u64, u64, u64)| Bar {
+            direction,
+            time,
+            low_ns,
+            high_ns: low_ns.saturating_add(width - 1),
+            count,
         };
-        histogram.bars().map(row).collect()
+        histogram.bars().map(bar).collect::<Vec<_>>()
     };
-    let of = |(direction, tally): (&str, &Tally)| {
-        let mut rows = buckets(direction, "service", &tally.latency);
-        rows.extend(tally.response.iter().flat_map(|response| buckets(direction, "response", response)));
-        rows
+    let of = |(direction, tally): (&'static str, Option<&Tally>)| {
+        let service = tally.map(|tally| bars(direction, "service", &tally.latency));
+        let response = tally.and_then(|tally| tally.response.as_ref());
+        let response = response.map(|response| bars(direction, "response", response));
+        service.into_iter().chain(response).flatten().collect::<Vec<_>>()
     };
-    m.outcome.tallies.each().filter_map(|(direction, tally)| Some((direction, tally?))).flat_map(of).collect()
+    let rows = rows_of(runs, |m| m.outcome.tallies.each().flat_map(of).collect());
+    DataTable::new(place().into_iter().chain(columns), rows)
 }

@@ -83,7 +83,8 @@ fn write_dataset(dir: &Path, store: &Store, runs: &[i64]) -> Result<Exit, Failur
             }
             Err(failure) => return Err(failure),
         };
-        let files = dataset::files(&run, &judge(&run), tags.get(id).copied().unwrap_or_default());
+        let judgement = judge(&run);
+        let files = dataset::files(&(run, judgement), tags.get(id).copied().unwrap_or_default());
         let open = |file: &dataset::DatasetFile| {
             let path = dir.join(&file.path);
             let parent = path.parent().unwrap_or(dir);

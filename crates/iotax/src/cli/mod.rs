@@ -18,6 +18,7 @@ mod enlist;
 mod estimate;
 mod examples;
 mod export;
+mod failure;
 mod fit;
 mod flags;
 mod fleet;
@@ -73,6 +74,8 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use iotax_model::exit::Exit;
 
 use crate::say;
+pub(crate) use failure::Failure;
+use failure::{OrExit, usage};
 
 /// Measures what every layer between a program and its disk charges per I/O.
 #[derive(Debug, Parser)]
@@ -185,29 +188,6 @@ enum Command {
     /// Serve a runner on stdin and stdout, or wait at a NATS server for fleets to work for
     #[command(hide = true)]
     Agent(enlist::Args),
-}
-
-/// An error and the exit code that goes with it.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) exit: Exit,
-    pub(crate) error: anyhow::Error,
-}
-
-/// Attaches an exit code to an error.
-trait OrExit<T> {
-    fn or_exit(self, exit: Exit) -> Result<T, Failure>;
-}
-
-impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
-    fn or_exit(self, exit: Exit) -> Result<T, Failure> {
-        self.map_err(|error| Failure { exit, error: error.into() })
-    }
-}
-
-/// A failure caused by the user's input.
-fn usage(text: impl std::fmt::Display) -> Failure {
-    Failure { exit: Exit::Usage, error: anyhow::anyhow!("{text}") }
 }
 
 /// Carries out the command line.

@@ -36,6 +36,7 @@ use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, auth, confirm, links, requirements, usage};
 use crate::runner::{
     self, Ended, Gate, GuestOptions, Guests, Interrupted, Open, Order, Progress, RemoteAgents, RemoteOptions,
+    RunContext,
 };
 
 /// Phases of a run outside the runner: before anything is touched, and after the last measurement.
@@ -119,6 +120,19 @@ pub(super) struct LiveOutput<'a> {
     pub(super) line: Option<&'a Line<'a>>,
 }
 
+/// Everything that was opened and read for a run.
+struct Opened {
+    needs: Needs,
+    tokens: HashMap<String, String>,
+    tag: String,
+    undo_log: UndoLog,
+    store: Store,
+    concurrent: ConcurrentRuns,
+    /// The time that the checks took.
+    checked: Duration,
+    stop: Interrupt,
+}
+
 impl<'a> Session<'a> {
     /// A new run of this plan without guests or remote machines, which asks before starting.
     pub(super) fn new(plan: Plan, output: &'a OutputArgs) -> Self {
@@ -187,23 +201,16 @@ impl<'a> Session<'a> {
         let undo_dir = args::undo_dir()?;
         hint_at_leftovers(&undo_dir);
         refuse_changed_settings(&undo_dir, &self.plan)?;
-        let mut store = self.output.store.open()?;
+        let store = self.output.store.open()?;
 
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
         let mut undo_log = UndoLog::create(&undo_dir, &tag).or_exit(Exit::Environment)?;
         undo_log.set_interrupt(&stop);
-        let mut concurrent = ConcurrentRuns::beside(undo_dir, &self.plan, &needs, &self.output.store)?;
+        let concurrent = ConcurrentRuns::beside(undo_dir, &self.plan, &needs, &self.output.store)?;
         let checked = begun.elapsed();
-        let measured = self.with_undo_log(
-            &needs,
-            &tokens,
-            &tag,
-            &mut undo_log,
-            &mut store,
-            &mut concurrent,
-            checked,
-            &stop,
-        );
+        let mut opened = Opened { needs, tokens, tag, undo_log, store, concurrent, checked, stop };
+        let measured = self.with_undo_log(&mut opened);
+        let Opened { mut undo_log, mut store, stop, .. } = opened;
         // Undone before the results are written, because their readers may be slow.
         let undoing = Instant::now();
         let (_, failures) = undo_log.undo_all();
@@ -251,18 +258,8 @@ impl<'a> Session<'a> {
     }
 
     /// Does everything that may need undoing. `None` if the user declines.
-    #[expect(clippy::too_many_arguments, reason = "a run needs what was opened and read for it")]
-    fn with_undo_log(
-        &self,
-        needs: &Needs,
-        tokens: &HashMap<String, String>,
-        tag: &str,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        concurrent: &mut ConcurrentRuns,
-        checked: Duration,
-        stop: &Interrupt,
-    ) -> Result<Option<Measured>, Failure> {
+    fn with_undo_log(&self, opened: &mut Opened) -> Result<Option<Measured>, Failure> {
+        let Opened { needs, tokens, tag, undo_log, store, concurrent, checked, stop } = opened;
         let plan = &self.plan;
         // Claimed first: the run may be active in another process.
         let earlier = self.earlier.as_ref().map(|earlier| store.claim(earlier.run));
@@ -283,7 +280,7 @@ impl<'a> Session<'a> {
             let refusal = error.downcast_ref().map(|refusal: &Refusal| refusal.exit);
             Failure { exit: refusal.unwrap_or(Exit::Environment), error }
         })?;
-        let checked = checked + connecting.elapsed();
+        let checked = *checked + connecting.elapsed();
         let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
         let seed = match (&self.earlier, plan.seed) {
             (Some(earlier), _) => earlier.seed,
@@ -363,7 +360,8 @@ impl<'a> Session<'a> {
             Some(fleet) => fleet.watch(watcher),
             None => Box::new(watcher),
         };
-        let ended = runner::carry_out(&order, remote_agents, tag, undo_log, store, watcher.as_mut(), stop);
+        let context = RunContext { undo_log, store, progress: watcher.as_mut(), stop };
+        let ended = runner::carry_out(&order, remote_agents, tag, context);
         drop((quit_key, watcher));
         for warning in concurrent.warnings() {
             store.put_warning(run, &warning).or_exit(Exit::Environment)?;

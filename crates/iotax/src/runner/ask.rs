@@ -1,7 +1,6 @@
 //! The search for the highest rate that keeps conditions: rounds whose rates follow from the rounds before.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use iotax_analysis::ask::{self, Found, Next};
 use iotax_model::Cell;
@@ -10,29 +9,19 @@ use iotax_model::plan::{AskSpec, Plan, rounded};
 use iotax_model::schedule;
 use iotax_model::units::human;
 use iotax_model::workload::Workload;
-use iotax_store::Store;
-use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::UndoLog;
 
 use super::cell::ScheduledCell;
-use super::{Ended, Interrupted, Progress, Runner, Step};
+use super::{Ended, Interrupted, Runner, Step};
 
 /// Rounds from one look to the next.
 const LOOK_EVERY: u32 = 4;
 
 impl Runner<'_> {
     /// Measures round after round until the question's time is over or nothing is left to try.
-    pub(super) fn search(
-        &mut self,
-        ask: &AskSpec,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<Ended> {
+    pub(super) fn search(&mut self, ask: &AskSpec) -> anyhow::Result<Ended> {
         let (mut missing, mut spent) = (0, 0);
         for round in 1_u32.. {
-            let so_far = store.load(self.order.run)?;
+            let so_far = self.context.store.load(self.order.run)?;
             let cells = self.place(&so_far, ask, round);
             let times = cells.iter().map(|cell| Plan::trial_time(self.workload(*cell)));
             let time = times.fold(0, u64::saturating_add);
@@ -40,33 +29,26 @@ impl Runner<'_> {
                 break;
             }
             spent += time;
-            store.set_plan(self.order.run, &self.plan)?;
+            self.context.store.set_plan(self.order.run, &self.plan)?;
             let before = so_far.measurements.len();
             let left = ask.time.0.saturating_sub(spent) / (time / cells.len() as u64).max(1);
             let expected = before + cells.len() + usize::try_from(left)?;
             for (number, cell) in (before + 1..).zip(&cells) {
                 let place = Trial { cell: *cell, round, number, expected };
-                missing += self.try_cell(&place, undo_log, store, progress, stop)?;
+                missing += self.try_cell(&place)?;
             }
             if round.is_multiple_of(LOOK_EVERY) {
-                progress.look(&look(&store.load(self.order.run)?, round));
+                self.context.progress.look(&look(&self.context.store.load(self.order.run)?, round));
             }
         }
-        missing += self.hold(ask, undo_log, store, progress, stop)?;
+        missing += self.hold(ask)?;
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
     }
 
     /// Holds the rate that was found on each target, one target after another. The number of measurements that failed.
-    fn hold(
-        &mut self,
-        ask: &AskSpec,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<usize> {
+    fn hold(&mut self, ask: &AskSpec) -> anyhow::Result<usize> {
         let Some((window, windows)) = ask.held() else { return Ok(0) };
-        let so_far = store.load(self.order.run)?;
+        let so_far = self.context.store.load(self.order.run)?;
         let mut plan = Plan::clone(&self.plan);
         let mut cells = Vec::new();
         for answers in ask::answers(&so_far) {
@@ -79,47 +61,37 @@ impl Runner<'_> {
             }
         }
         self.plan = Arc::new(plan);
-        store.set_plan(self.order.run, &self.plan)?;
+        self.context.store.set_plan(self.order.run, &self.plan)?;
         let mut number = so_far.measurements.len();
         let expected = number + cells.len() * windows as usize;
         let mut missing = 0;
         for cell in cells {
             for round in 1..=windows {
                 number += 1;
-                missing +=
-                    self.try_cell(&Trial { cell, round, number, expected }, undo_log, store, progress, stop)?;
+                missing += self.try_cell(&Trial { cell, round, number, expected })?;
             }
         }
         Ok(missing)
     }
 
     /// Measures a cell unless it was; 1 if that failed.
-    fn try_cell(
-        &mut self,
-        place: &Trial,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<usize> {
+    fn try_cell(&mut self, place: &Trial) -> anyhow::Result<usize> {
         let Trial { cell, round, number, .. } = *place;
         if self.is_done(cell, round) {
             return Ok(0);
         }
-        if stop.load(Ordering::Relaxed) {
-            return Err(Interrupted.into());
-        }
+        self.context.fail_if_stopped()?;
         let plan = Arc::clone(&self.plan);
-        progress.cell(place.step(&plan));
+        self.context.progress.cell(place.step(&plan));
         let scheduled = ScheduledCell { cell, round, order: u32::try_from(number)? };
-        match self.measure_alive(scheduled, undo_log, progress, stop) {
+        match self.measure_alive(scheduled) {
             Ok(measurement) => {
-                store.put_measurement(self.order.run, &measurement)?;
+                self.context.store.put_measurement(self.order.run, &measurement)?;
                 self.order.gate.stored(&measurement);
             }
-            Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
+            Err(_) if self.context.is_stopped() => return Err(Interrupted.into()),
             Err(error) => {
-                self.failed(cell, round, &error, undo_log, store, progress, stop)?;
+                self.failed(cell, round, &error)?;
                 return Ok(1);
             }
         }

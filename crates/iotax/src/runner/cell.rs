@@ -12,7 +12,7 @@ use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
 use iotax_model::{Cell, TargetSpec};
 use iotax_testbed::agent_client::AgentClient;
-use iotax_testbed::undo::{Effect, UndoLog};
+use iotax_testbed::undo::Effect;
 
 use super::common_window;
 use super::gate::Entry;
@@ -20,7 +20,7 @@ use super::occurrences::PlannedEvents;
 use super::operations::Operations;
 use super::target::{HostSite, Site, Target};
 use super::window::{self, Part, Performed};
-use super::{Progress, Runner, interrupted, members, pair, phases};
+use super::{Runner, interrupted, members, pair, phases};
 
 /// Extra runtime of a neighbour, which starts a little earlier.
 const OUTLAST: Nanos = Nanos::from_secs(1);
@@ -39,13 +39,8 @@ pub(super) struct ScheduledCell {
 
 impl Runner<'_> {
     /// Measures a cell: prepares its targets, then runs and monitors the workload.
-    pub(super) fn measure(
-        &mut self,
-        scheduled: ScheduledCell,
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-    ) -> anyhow::Result<Measurement> {
-        let measured = self.measure_ready(&[scheduled], undo_log, progress)?;
+    pub(super) fn measure(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
+        let measured = self.measure_ready(&[scheduled])?;
         measured.into_iter().next().context("nothing was measured")?
     }
 
@@ -53,12 +48,10 @@ impl Runner<'_> {
     pub(super) fn measure_together(
         &mut self,
         scheduled: &[ScheduledCell],
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
     ) -> Vec<anyhow::Result<Measurement>> {
         let is_lost = |one: &&ScheduledCell| self.lost.contains(&one.cell.target);
         let there: Vec<ScheduledCell> = scheduled.iter().filter(|one| !is_lost(one)).copied().collect();
-        let mut measured = match self.measure_ready(&there, undo_log, progress) {
+        let mut measured = match self.measure_ready(&there) {
             Ok(measured) => measured,
             Err(error) => {
                 let error = format!("{error:#}");
@@ -77,11 +70,9 @@ impl Runner<'_> {
     fn measure_ready(
         &mut self,
         scheduled: &[ScheduledCell],
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
     ) -> anyhow::Result<Vec<anyhow::Result<Measurement>>> {
         self.phases.begin(phases::PREPARE);
-        let prepared = scheduled.iter().map(|one| self.prepare(*one, undo_log, progress));
+        let prepared = scheduled.iter().map(|one| self.prepare(*one));
         let mut prepared = prepared.collect::<anyhow::Result<Vec<Prepared>>>()?;
         if prepared.iter().any(|one| one.from_the_first) {
             // All windows begin at the same time.
@@ -119,7 +110,7 @@ impl Runner<'_> {
         if let (Some((watch, workload)), [Part { targets: [target], .. }]) = (watch, parts.as_mut_slice()) {
             let wanted: Vec<Operation> = watch.operations_of(workload).collect();
             if !wanted.is_empty() {
-                let ready = Operations::prepare(target, &wanted, undo_log);
+                let ready = Operations::prepare(target, &wanted, self.context.undo_log);
                 operations = Some(ready.context("an operation cannot be carried out")?);
             }
         }
@@ -130,7 +121,7 @@ impl Runner<'_> {
                 operations: operations.as_ref(),
                 window: Duration::from(workload.window()),
                 is_control: watch.is_control(&workload.name),
-                socket: undo_log.socket(),
+                socket: self.context.undo_log.socket(),
                 name: format!("run {}, {}", self.order.run, names.join(", ")),
                 marker: format!(
                     "iotax-{}-event-{}",
@@ -141,29 +132,31 @@ impl Runner<'_> {
         });
         let commands = planned.as_ref().filter(|planned| planned.has_commands());
         let commands = commands.map(|planned| Effect::Commands { marker: planned.marker.clone() });
-        let commands = commands.map(|commands| undo_log.record(commands)).transpose()?;
+        let commands = commands.map(|commands| self.context.undo_log.record(commands)).transpose()?;
         // Targets that are measured together have no settings.
         let setting = wanted.first().map_or(usize::MAX, |(target, _)| *target);
-        let applied = self.settings.apply(setting, undo_log).context("a setting cannot be applied");
+        let applied =
+            self.settings.apply(setting, self.context.undo_log).context("a setting cannot be applied");
         let entry = Entry {
             gate: self.order.gate,
             order: scheduled.first().map_or(0, |first| first.order),
             warm_up: prepared.first().map_or(Nanos(0), |first| first.workload.ramp_time),
         };
-        let performed = applied
-            .and_then(|()| window::perform(&mut parts, entry, planned.as_ref(), &mut self.local, progress));
-        let restored = self.settings.restore(undo_log).context("a setting is not as it was");
+        let performed = applied.and_then(|()| {
+            window::perform(&mut parts, entry, planned.as_ref(), &mut self.local, self.context.progress)
+        });
+        let restored = self.settings.restore(self.context.undo_log).context("a setting is not as it was");
         drop(planned);
         if let Some(commands) = commands {
             // They ended, or were left running.
-            let _ = undo_log.commit(commands);
+            let _ = self.context.undo_log.commit(commands);
         }
         self.phases.begin(phases::FINISH);
         if let (Some(operations), [Part { targets: [target], .. }]) = (operations, parts.as_mut_slice()) {
-            operations.finish(target, undo_log);
+            operations.finish(target, self.context.undo_log);
         }
         for target in parts.iter_mut().flat_map(Part::everything) {
-            target.remove_directory(undo_log);
+            target.remove_directory(self.context.undo_log);
         }
         let performed = performed?;
         restored?;
@@ -193,10 +186,10 @@ impl Runner<'_> {
     }
 
     /// Fills a target that an earlier cell left partly unwritten.
-    fn fill_again(&mut self, group: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+    fn fill_again(&mut self, group: usize) -> anyhow::Result<()> {
         for member in 0..self.groups[group].len() {
             if !self.groups[group][member].is_filled {
-                self.fill(group, member, progress)?;
+                self.fill(group, member)?;
             }
         }
         Ok(())
@@ -212,19 +205,14 @@ impl Runner<'_> {
     }
 
     /// Fills what was left unwritten, renews snapshots, resumes guests, creates directories and drops caches.
-    fn prepare(
-        &mut self,
-        scheduled: ScheduledCell,
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-    ) -> anyhow::Result<Prepared> {
+    fn prepare(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Prepared> {
         let neighbour = self.neighbour_of(scheduled.cell.target);
         for group in [Some(scheduled.cell.target), neighbour].into_iter().flatten() {
-            self.reconnect(group, undo_log, progress)?;
+            self.reconnect(group)?;
         }
         let mut workload = self.plan.workloads[scheduled.cell.workload].clone();
         if workload.jobs().any(Workload::needs_filling) {
-            self.fill_again(scheduled.cell.target, progress)?;
+            self.fill_again(scheduled.cell.target)?;
         }
         let leaves_holes = workload.lays_out() || workload.frees_space();
         let modifies = workload.modifies();
@@ -240,12 +228,12 @@ impl Runner<'_> {
             workload.ramp_time = Nanos(0);
         }
         for target in targets.iter_mut().chain(neighbours.iter_mut()) {
-            let made_ready = target.renew_snapshots(undo_log).and_then(|()| target.resume());
+            let made_ready = target.renew_snapshots(self.context.undo_log).and_then(|()| target.resume());
             made_ready.with_context(|| format!("{} could not be made ready", target.spec.name))?;
         }
         if workload.needs_directory() {
             for target in targets.iter_mut().chain(neighbours.iter_mut()) {
-                target.make_directory(&format!("{}-{}", self.tag, scheduled.order), undo_log)?;
+                target.make_directory(&format!("{}-{}", self.tag, scheduled.order), self.context.undo_log)?;
             }
         }
         let (mut host_cache, mut guest_cache) = (None, None);

@@ -4,7 +4,6 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -24,7 +23,7 @@ use iotax_testbed::target::Built;
 use iotax_testbed::undo::{Effect, UndoLog};
 
 use super::target::{GuestSlot, MeasuredDevice, RunningGuest, Target};
-use super::{Interrupted, Progress, own_program};
+use super::{Interrupted, RunContext, own_program};
 
 /// Time limit for the agent of a guest that shows signs of life: it may create a filesystem on a slow disk.
 const BOOT_PATIENCE: Duration = Duration::from_mins(5);
@@ -198,22 +197,20 @@ impl Guests {
     pub(super) fn boot(
         &self,
         groups: &mut [Vec<Target>],
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
+        context: &mut RunContext<'_>,
     ) -> Vec<(usize, anyhow::Error)> {
         let mut lost = Vec::new();
         let mut booting = Vec::new();
         for (group, targets) in groups.iter_mut().enumerate() {
             for slot in targets.iter_mut().filter_map(Target::guest) {
-                match self.start(&slot, true, undo_log, stop) {
+                match self.start(&slot, true, context) {
                     Ok(guest) => booting.push((group, slot, guest)),
                     Err(error) => lost.push((group, error)),
                 }
             }
         }
         for (group, mut slot, guest) in booting {
-            if let Err(error) = self.bring_up(&mut slot, guest, undo_log, progress, stop) {
+            if let Err(error) = self.bring_up(&mut slot, guest, context) {
                 lost.push((group, error));
             }
         }
@@ -225,32 +222,27 @@ impl Guests {
         &self,
         slot: &mut GuestSlot<'_>,
         mut guest: Guest,
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
+        context: &mut RunContext<'_>,
     ) -> anyhow::Result<()> {
         let mut hello = guest.wait_ready(BOOT_PATIENCE);
         // QEMU 10.0.2 sometimes fails an assertion while it emulates several CPUs of a booting guest.
-        if hello.is_err() && !stop.load(Ordering::Relaxed) && guest.has_crashed() {
+        if hello.is_err() && !context.is_stopped() && guest.has_crashed() {
             let name = &slot.target.name;
-            progress.note(&format!("{name}: QEMU crashed while the guest booted; it is started again"));
+            context
+                .progress
+                .note(&format!("{name}: QEMU crashed while the guest booted; it is started again"));
             drop(guest);
-            guest = self.start(slot, true, undo_log, stop)?;
+            guest = self.start(slot, true, context)?;
             hello = guest.wait_ready(BOOT_PATIENCE);
         }
         self.settle(slot, guest, hello)
     }
 
     /// Boots a target's guest, if it has one, in place of one that failed.
-    pub(super) fn reboot(
-        &self,
-        target: &mut Target,
-        undo_log: &mut UndoLog,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
-        target.kill_guest(undo_log);
+    pub(super) fn reboot(&self, target: &mut Target, context: &mut RunContext<'_>) -> anyhow::Result<()> {
+        target.kill_guest(context.undo_log);
         let Some(mut slot) = target.guest() else { return Ok(()) };
-        let mut guest = self.start(&slot, false, undo_log, stop)?;
+        let mut guest = self.start(&slot, false, context)?;
         let hello = guest.wait_ready(BOOT_PATIENCE);
         self.settle(&mut slot, guest, hello)
     }
@@ -260,16 +252,15 @@ impl Guests {
         &self,
         slot: &GuestSlot<'_>,
         first: bool,
-        undo_log: &mut UndoLog,
-        stop: &Interrupt,
+        context: &mut RunContext<'_>,
     ) -> anyhow::Result<Guest> {
         let name = &slot.target.name;
         // A new tag per boot. The directory's name is short because a socket's path may have at most 107 bytes.
         let tag = super::fresh_tag()?;
         let marker = format!("iotax-{tag}-{name}");
         let run_dir = self.run_dir.join(format!("iotax-{tag}"));
-        undo_log.make_tree(&run_dir)?;
-        undo_log.record(Effect::Guest { marker: marker.clone() })?;
+        context.undo_log.make_tree(&run_dir)?;
+        context.undo_log.record(Effect::Guest { marker: marker.clone() })?;
         let key = boot_key((slot.spec, slot.target.network()));
         let boot = self.boots.get(&key).context("every guest of the plan was prepared for")?;
         let device = match slot.device {
@@ -285,9 +276,9 @@ impl Guests {
             initramfs: boot.initramfs.clone(),
             kernel_parameters: String::new(),
             run_dir,
-            lock: undo_log.lock().clone(),
+            lock: context.undo_log.lock().clone(),
         };
-        Guest::boot(&config, stop)
+        Guest::boot(&config, context.stop)
             .map_err(interrupted)
             .with_context(|| format!("the guest of target {name:?} could not be started"))
     }

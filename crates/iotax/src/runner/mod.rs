@@ -5,6 +5,7 @@
 mod ask;
 mod cell;
 mod common_window;
+mod context;
 mod gate;
 mod guests;
 pub(crate) mod marks;
@@ -27,20 +28,18 @@ mod window;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use iotax_model::RunState;
 use iotax_model::plan::{BETWEEN, Plan};
-use iotax_model::record::{Environment, RunPhase, TargetRecord};
+use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::{
     Accel, FilterSpec, ImageSpec, LayerSpec, NetworkEnds, NetworkStack, TargetKind, TargetSpec,
 };
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::verify_errors::Recovery;
 use iotax_model::warning::Warning;
-use iotax_store::Store;
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::device::Permission;
 use iotax_testbed::host_info;
@@ -49,6 +48,7 @@ use iotax_testbed::settings::KernelSettings;
 use iotax_testbed::target::Builder;
 use iotax_testbed::undo::UndoLog;
 
+pub(crate) use context::RunContext;
 pub(crate) use gate::{Gate, Open};
 pub(crate) use guests::{
     GuestOptions, Guests, check_all as check_guests, obstacle_to_kvm, possible as guests_possible,
@@ -117,36 +117,28 @@ pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Carries out an order. `tag` is part of all names; the caller undoes the effects in `undo_log`. Measurements are in the store whatever
+/// Carries out an order. `tag` is part of all names; the caller undoes the effects in the undo log. Measurements are in the store whatever
 /// the result. Fails if the run could not be set up.
 pub(crate) fn carry_out(
     order: &Order<'_>,
     remote_agents: RemoteAgents,
     tag: &str,
-    undo_log: &mut UndoLog,
-    store: &mut Store,
-    progress: &mut dyn Progress,
-    stop: &Interrupt,
+    mut context: RunContext<'_>,
 ) -> anyhow::Result<Ended> {
     storage::same_directories(order.plan, order.before)?;
-    store.set_state(order.run, RunState::Running)?;
-    let result = local_agent(stop).and_then(|local| {
-        let mut phases = Phases::default();
-        phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
-        phases.begin(phases::PROVISION);
-        let mut runner = Runner::new(order, tag, local, remote_agents, phases);
-        let result = runner
-            .set_up(undo_log, store, progress, stop)
-            .and_then(|()| runner.all_rounds(undo_log, store, progress, stop));
-        store.add_phases(order.run, &runner.end(undo_log))?;
+    context.store.set_state(order.run, RunState::Running)?;
+    let result = local_agent(context.stop).and_then(|local| {
+        let mut runner = Runner::new(order, tag, local, remote_agents, context.reborrow());
+        let result = runner.set_up().and_then(|()| runner.all_rounds());
+        runner.end()?;
         result
     });
     let ended = match result {
         // An error while the user stops the run is a consequence of that.
-        Err(_) if stop.load(Ordering::Relaxed) => Ok(Ended::Interrupted),
+        Err(_) if context.is_stopped() => Ok(Ended::Interrupted),
         other => other,
     };
-    store.set_state(
+    context.store.set_state(
         order.run,
         match ended {
             Ok(Ended::Complete) => RunState::Complete,
@@ -168,6 +160,7 @@ struct Runner<'a> {
     local: AgentClient,
     /// Agents on other machines whose targets have not been built yet.
     remote_agents: RemoteAgents,
+    context: RunContext<'a>,
     /// The parts of each target, and after them of each neighbour: one, or one per guest or server.
     groups: Vec<Vec<Target>>,
     /// Indices of groups that the run continues without.
@@ -185,96 +178,94 @@ impl<'a> Runner<'a> {
         tag: &'a str,
         local: AgentClient,
         remote_agents: RemoteAgents,
-        phases: Phases,
+        context: RunContext<'a>,
     ) -> Self {
-        let (groups, lost, records) = (Vec::new(), HashSet::new(), HashMap::new());
-        let plan = Arc::new(order.plan.clone());
-        let settings = KernelSettings::default();
-        Self { order, plan, tag, local, remote_agents, groups, lost, records, settings, phases }
+        let mut phases = Phases::default();
+        phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
+        phases.begin(phases::PROVISION);
+        Self {
+            order,
+            plan: Arc::new(order.plan.clone()),
+            tag,
+            local,
+            remote_agents,
+            context,
+            groups: Vec::new(),
+            lost: HashSet::new(),
+            records: HashMap::new(),
+            settings: KernelSettings::default(),
+            phases,
+        }
     }
 }
 
 impl Runner<'_> {
-    fn set_up(
-        &mut self,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
+    fn set_up(&mut self) -> anyhow::Result<()> {
         let order = self.order;
         let has_storage = order.plan.everything().any(|target| target.network().is_none());
         let mut environment = environment(order.guests);
         if has_storage {
-            progress.phase("measuring the engine's own cost");
+            self.context.progress.phase("measuring the engine's own cost");
             environment.floor_ns_per_io = Some(self.local.floor().map_err(interrupted)?);
         }
-        store.set_environment(order.run, &environment)?;
+        self.context.store.set_environment(order.run, &environment)?;
         for record in storage::not_recorded(order.plan, order.before)? {
-            store.put_target(order.run, &record)?;
+            self.context.store.put_target(order.run, &record)?;
         }
 
         self.settings = KernelSettings::find(Path::new("/"), order.plan)?;
         self.settings.claim().context("a setting cannot be tried")?;
-        self.settings.record(undo_log)?;
+        self.settings.record(self.context.undo_log)?;
         if has_storage {
-            progress.phase("creating files");
+            self.context.progress.phase("creating files");
         }
-        self.build_all(undo_log, store, progress, stop)?;
+        self.build_all()?;
         if let Some(guests) = order.guests {
             self.phases.begin(phases::BOOT);
-            progress.phase("booting guests");
-            for (group, error) in guests.boot(&mut self.groups, undo_log, progress, stop) {
-                if stop.load(Ordering::Relaxed) {
-                    return Err(Interrupted.into());
-                }
-                self.lose(group, &format!("{error:#}"), store, progress)?;
+            self.context.progress.phase("booting guests");
+            for (group, error) in guests.boot(&mut self.groups, &mut self.context) {
+                self.context.fail_if_stopped()?;
+                self.lose(group, &format!("{error:#}"))?;
             }
         }
         for record in self.groups.iter().filter_map(|group| group.first()).map(Target::record) {
             storage::same_disks(order.before, &record?)?;
         }
         for target in 0..order.plan.targets.len() {
-            match self.settings.try_out(target, undo_log) {
+            match self.settings.try_out(target, self.context.undo_log) {
                 Err(error) if order.plan.targets[target].name != order.plan.baseline => {
-                    self.lose(target, &error.to_string(), store, progress)?;
+                    self.lose(target, &error.to_string())?;
                 }
                 tried => tried.context("a setting cannot be applied")?,
             }
         }
         self.phases.begin(phases::FILL);
         for group in 0..self.groups.len() {
-            let filled = self.fill_group(group, progress);
-            self.or_lose(group, filled, store, progress, stop)?;
+            let filled = self.fill_group(group);
+            self.or_lose(group, filled)?;
         }
         for group in 0..order.plan.targets.len() {
             if self.lost.contains(&group) {
                 continue;
             }
             let inspected = self.groups[group][0].inspected(&mut self.local).and_then(|record| {
-                store.put_target(order.run, &record)?;
+                self.context.store.put_target(order.run, &record)?;
                 self.records.insert(group, record);
                 Ok(())
             });
-            self.or_lose(group, inspected, store, progress, stop)?;
+            self.or_lose(group, inspected)?;
         }
         if order.keep {
-            self.groups.iter_mut().flatten().try_for_each(|target| target.keep(undo_log))?;
+            self.groups.iter_mut().flatten().try_for_each(|target| target.keep(self.context.undo_log))?;
         }
         if order.plan.wants_rates() {
-            self.place_rates(undo_log, store, progress, stop)?;
+            self.place_rates()?;
         }
         Ok(())
     }
 
     /// Builds all targets and neighbours.
-    fn build_all(
-        &mut self,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
+    fn build_all(&mut self) -> anyhow::Result<()> {
         let order = self.order;
         let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
         for (place, spec) in order.plan.everything().enumerate() {
@@ -282,13 +273,13 @@ impl Runner<'_> {
             let group = match self.built_before(place) {
                 Some(target) => vec![target],
                 None => members
-                    .map(|(number, spec)| self.build(spec, number, &mut builder, undo_log, stop))
+                    .map(|(number, spec)| self.build(spec, number, &mut builder))
                     .collect::<anyhow::Result<Vec<Target>>>()?,
             };
             for warning in group.iter().flat_map(Target::warnings) {
-                progress.note(&format!("{}: {}", spec.name, warning.evidence));
+                self.context.progress.note(&format!("{}: {}", spec.name, warning.evidence));
                 let warning = Warning { target: Some(spec.name.clone()), ..warning.clone() };
-                store.put_warning(order.run, &warning)?;
+                self.context.store.put_warning(order.run, &warning)?;
             }
             self.groups.push(group);
         }
@@ -299,7 +290,10 @@ impl Runner<'_> {
         }
         // The run's agent measures one target at a time.
         let beside = if together { 0 } else { targets };
-        self.groups[beside..].iter_mut().flatten().try_for_each(|target| target.start_own_agent(stop))
+        self.groups[beside..]
+            .iter_mut()
+            .flatten()
+            .try_for_each(|target| target.start_own_agent(self.context.stop))
     }
 
     /// A target on the storage of an earlier one, if it differs from that in settings alone.
@@ -317,48 +311,37 @@ impl Runner<'_> {
     }
 
     /// Builds one part of a target.
-    fn build(
-        &mut self,
-        spec: TargetSpec,
-        number: usize,
-        builder: &mut Builder,
-        undo_log: &mut UndoLog,
-        stop: &Interrupt,
-    ) -> anyhow::Result<Target> {
+    fn build(&mut self, spec: TargetSpec, number: usize, builder: &mut Builder) -> anyhow::Result<Target> {
         let remote_agent = self.remote_agents.take(&spec.name);
         let site = match spec.kind()? {
             TargetKind::Path(path) => builder
-                .open_or_create(path, undo_log)
+                .open_or_create(path, self.context.undo_log)
                 .map(|built| Site::Host(HostSite::new(built)))
                 .map_err(Into::into),
-            TargetKind::Storage => build_storage(&spec, builder, undo_log),
+            TargetKind::Storage => build_storage(&spec, builder, self.context.undo_log),
             TargetKind::Remote(_) => build_remote(remote_agent, self.order.plan.size()),
-            TargetKind::Network(network) => {
-                self.build_network(&network, number, remote_agent, undo_log, stop)
-            }
+            TargetKind::Network(network) => self.build_network(&network, number, remote_agent),
         };
         let site = site.with_context(|| format!("target {:?}", spec.name))?;
         Ok(Target { spec, site, is_filled: false, stamped: None })
     }
 
     fn build_network(
-        &self,
+        &mut self,
         stack: &NetworkStack<'_>,
         number: usize,
         remote_agent: Option<RemoteAgent>,
-        undo_log: &mut UndoLog,
-        stop: &Interrupt,
     ) -> anyhow::Result<Site> {
         let token = stack.spec.auth.as_ref().and_then(|auth| self.order.tokens.get(auth));
         let token = token.map(String::as_str);
-        let path = NetworkPath::build(stack, number, token, remote_agent, undo_log, stop)?;
+        let path = NetworkPath::build(stack, number, token, remote_agent, &mut self.context)?;
         let is_one_of_many = matches!(&stack.ends, NetworkEnds::Servers(servers) if servers.len() > 1);
-        let site = NetworkSite::new(stack.spec, stack.ends.guest(), path, is_one_of_many, stop)?;
+        let site = NetworkSite::new(stack.spec, stack.ends.guest(), path, is_one_of_many, self.context.stop)?;
         Ok(Site::Network(site))
     }
 
     /// Fills all parts of a target.
-    fn fill_group(&mut self, group: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+    fn fill_group(&mut self, group: usize) -> anyhow::Result<()> {
         let plan = self.order.plan;
         if group < plan.targets.len() && plan.storage_of(group) != group {
             let stamped = self.groups[plan.storage_of(group)].first().and_then(|first| first.stamped);
@@ -368,15 +351,15 @@ impl Runner<'_> {
             return Ok(());
         }
         let members = if self.lost.contains(&group) { 0 } else { self.groups[group].len() };
-        (0..members).try_for_each(|member| self.fill(group, member, progress))
+        (0..members).try_for_each(|member| self.fill(group, member))
     }
 
     /// Fills one part, each with different data: storage that finds duplicates would keep one copy of equal data.
-    fn fill(&mut self, group: usize, member: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+    fn fill(&mut self, group: usize, member: usize) -> anyhow::Result<()> {
         let before: usize = self.groups[..group].iter().map(Vec::len).sum();
         let seed = self.order.seed.wrapping_add((before + member) as u64);
         let (plan, target) = (self.order.plan, &mut self.groups[group][member]);
-        target.fill(&mut self.local, plan, seed, progress)
+        target.fill(&mut self.local, plan, seed, self.context.progress)
     }
 
     /// The group of a target's neighbour.
@@ -388,36 +371,31 @@ impl Runner<'_> {
     }
 
     /// Reconnects to other machines after a failure. Files that an agent created are created and filled again.
-    fn reconnect(
-        &mut self,
-        group: usize,
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-    ) -> anyhow::Result<()> {
+    fn reconnect(&mut self, group: usize) -> anyhow::Result<()> {
         for member in 0..self.groups[group].len() {
             let needs_fill = match &mut self.groups[group][member].site {
                 Site::Host(_) | Site::Guest(_) => false,
-                Site::Remote(site) => site.agent.reconnect(undo_log)?,
+                Site::Remote(site) => site.agent.reconnect(self.context.undo_log)?,
                 Site::Network(site) => {
-                    site.path.reconnect(undo_log)?;
+                    site.path.reconnect(self.context.undo_log)?;
                     false
                 }
             };
             if needs_fill {
-                self.fill(group, member, progress)?;
+                self.fill(group, member)?;
             }
         }
         Ok(())
     }
 
-    /// Ends guests and agents, here and on other machines. Returns the time per phase.
-    fn end(mut self, undo_log: &mut UndoLog) -> Vec<RunPhase> {
+    /// Ends guests and agents, here and on other machines, and keeps the time per phase.
+    fn end(mut self) -> anyhow::Result<()> {
         self.phases.begin(phases::FINISH);
-        self.remote_agents.end(undo_log);
+        self.remote_agents.end(self.context.undo_log);
         let remote_agents = self.groups.iter_mut().flatten().filter_map(Target::remote_agent);
-        remote_agents.for_each(|remote_agent| remote_agent.end(undo_log));
+        remote_agents.for_each(|remote_agent| remote_agent.end(self.context.undo_log));
         drop((self.groups, self.local));
-        self.phases.finish()
+        Ok(self.context.store.add_phases(self.order.run, &self.phases.finish())?)
     }
 }
 

@@ -14,7 +14,7 @@ use iotax_testbed::network::{self, BuiltNetwork};
 use iotax_testbed::undo::UndoLog;
 
 use super::remote_agent::RemoteAgent;
-use super::{fresh_seed, fresh_tag, interrupted, own_program};
+use super::{RunContext, fresh_seed, fresh_tag, interrupted, own_program};
 
 /// An agent in a namespace is started by another program first.
 const AGENT_START: Duration = Duration::from_secs(20);
@@ -53,8 +53,7 @@ impl NetworkPath {
         number: usize,
         token: Option<&str>,
         remote_agent: Option<RemoteAgent>,
-        undo_log: &mut UndoLog,
-        stop: &Interrupt,
+        context: &mut RunContext<'_>,
     ) -> anyhow::Result<Self> {
         let via = stack.spec.via;
         let (server, host) = match &stack.ends {
@@ -71,8 +70,8 @@ impl NetworkPath {
             }
             NetworkEnds::Local(path) => {
                 // Unique per path, as their names are on this host.
-                let network = network::build(stack.spec, *path, &fresh_tag()?, undo_log)?;
-                let agent = agent(network.server.namespace.as_deref(), stop)?;
+                let network = network::build(stack.spec, *path, &fresh_tag()?, context.undo_log)?;
+                let agent = agent(network.server.namespace.as_deref(), context.stop)?;
                 let host = network.server.address.to_string();
                 (Server::Local { network: Box::new(network), agent }, host)
             }

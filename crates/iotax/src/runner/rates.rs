@@ -8,12 +8,9 @@ use iotax_model::Cell;
 use iotax_model::plan::{Plan, Scouted};
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
-use iotax_store::Store;
-use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::UndoLog;
 
+use super::Runner;
 use super::cell::ScheduledCell;
-use super::{Progress, Runner};
 
 /// Measurements of each target's capacity: the first after it was filled is often another.
 const TRIALS: u32 = 2;
@@ -23,14 +20,8 @@ const TRIALS_FOR_SHARES: u32 = 1;
 impl Runner<'_> {
     /// Measures every workload on every target in a closed loop and at a few rates, and puts workloads at rates by them into the plan. These
     /// measurements are not kept, so that no rate stands where it does because of the noise in its own figures.
-    pub(super) fn place_rates(
-        &mut self,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
-        progress.phase("measuring what the targets can do");
+    pub(super) fn place_rates(&mut self) -> anyhow::Result<()> {
+        self.context.progress.phase("measuring what the targets can do");
         let plan = Arc::clone(&self.plan);
         let mut seen = vec![BTreeMap::new(); plan.workloads.len()];
         for (workload, seen) in seen.iter_mut().enumerate() {
@@ -40,7 +31,7 @@ impl Runner<'_> {
             {
                 let mut measure = |runner: &mut Self, workload, order| {
                     let trial = ScheduledCell { cell: Cell { target, workload }, round: 0, order };
-                    runner.measure_alive(trial, undo_log, progress, stop)
+                    runner.measure_alive(trial)
                 };
                 let scouted = self.scout(workload, &mut measure)?;
                 self.plan = Arc::clone(&plan);
@@ -48,12 +39,14 @@ impl Runner<'_> {
                 let scouted = scouted.ok_or_else(|| {
                     anyhow::anyhow!("{target} completed no I/O of {name}, so no rate can be placed")
                 })?;
-                progress.note(&format!("{target}, {name}: up to {} IOPS", human::count(scouted.capacity)));
+                self.context
+                    .progress
+                    .note(&format!("{target}, {name}: up to {} IOPS", human::count(scouted.capacity)));
                 seen.insert(target.clone(), scouted);
             }
         }
         let plan = self.order.plan.clone().with_rates(&seen)?;
-        store.set_plan(self.order.run, &plan)?;
+        self.context.store.set_plan(self.order.run, &plan)?;
         self.plan = Arc::new(plan);
         Ok(())
     }

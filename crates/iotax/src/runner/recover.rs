@@ -1,96 +1,67 @@
 //! Recovers from failures: restarts agents and guests, or continues without a target.
 
-use std::sync::atomic::Ordering;
-
 use anyhow::Context;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Measurement, TargetRecord};
 use iotax_model::schedule::Cell;
 use iotax_model::warning::{Warning, WarningKind};
-use iotax_store::Store;
-use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::UndoLog;
 
 use super::target::{Site, Target};
-use super::{Interrupted, Progress, Runner, local_agent, pair, phases};
+use super::{Interrupted, Runner, local_agent, pair, phases};
 
 impl Runner<'_> {
     /// Continues without a group of guests that fails before it is measured. The failure of any other target ends the run.
-    pub(super) fn or_lose(
-        &mut self,
-        group: usize,
-        result: anyhow::Result<()>,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
+    pub(super) fn or_lose(&mut self, group: usize, result: anyhow::Result<()>) -> anyhow::Result<()> {
         match result {
-            Err(error)
-                if self.groups[group].iter().any(Target::is_guest) && !stop.load(Ordering::Relaxed) =>
-            {
-                self.lose(group, &format!("{error:#}"), store, progress)
+            Err(error) if self.groups[group].iter().any(Target::is_guest) && !self.context.is_stopped() => {
+                self.lose(group, &format!("{error:#}"))
             }
             result => result,
         }
     }
 
     /// Continues without a target, or without a neighbour and the targets that it is for. Kills its guests.
-    pub(super) fn lose(
-        &mut self,
-        group: usize,
-        reason: &str,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-    ) -> anyhow::Result<()> {
+    pub(super) fn lose(&mut self, group: usize, reason: &str) -> anyhow::Result<()> {
         if self.lost.contains(&group) {
             return Ok(());
         }
         let Some(first) = self.groups[group].first() else { return Ok(()) };
         let name = first.spec.name.clone();
-        progress.note(&format!("{name} is lost, the run goes on without it: {reason}"));
+        self.context.progress.note(&format!("{name} is lost, the run goes on without it: {reason}"));
         let targets = self.order.plan.targets.len();
         if group < targets {
             let stood = self.records.remove(&group).map_or_else(|| first.record(), Ok)?;
             let record = TargetRecord { lost: Some(reason.to_owned()), ..stood };
-            store.put_target(self.order.run, &record)?;
+            self.context.store.put_target(self.order.run, &record)?;
         }
         let slots = self.groups[group].iter_mut().filter_map(Target::guest);
         slots.for_each(|slot| *slot.running = None);
         self.lost.insert(group);
         let beside = (0..targets).filter(|target| self.neighbour_of(*target) == Some(group));
-        beside.collect::<Vec<usize>>().into_iter().try_for_each(|target| {
-            self.lose(target, &format!("its neighbour {name} was lost: {reason}"), store, progress)
-        })
+        beside
+            .collect::<Vec<usize>>()
+            .into_iter()
+            .try_for_each(|target| self.lose(target, &format!("its neighbour {name} was lost: {reason}")))
     }
 
     /// Records that a measurement failed, and prepares for the next.
-    #[expect(clippy::too_many_arguments, reason = "a failure concerns everything that a measurement does")]
-    pub(super) fn failed(
-        &mut self,
-        cell: Cell,
-        round: u32,
-        error: &anyhow::Error,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
+    pub(super) fn failed(&mut self, cell: Cell, round: u32, error: &anyhow::Error) -> anyhow::Result<()> {
         let plan = &self.plan;
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
         let evidence = format!("{error:#}");
         let is_lost = self.lost.contains(&cell.target);
         if !is_lost {
-            progress.note(&format!("{target}, {workload}, round {round}: {evidence}"));
+            self.context.progress.note(&format!("{target}, {workload}, round {round}: {evidence}"));
         }
-        store.put_warning(self.order.run, &incomplete(plan, target, workload, round, evidence))?;
+        self.context
+            .store
+            .put_warning(self.order.run, &incomplete(plan, target, workload, round, evidence))?;
         if is_lost {
             return Ok(());
         }
-        match self.restart(cell, undo_log, stop) {
-            Err(_) if stop.load(Ordering::Relaxed) => Err(Interrupted.into()),
-            Err(error) => {
-                self.lose(cell.target, &format!("it could not be started again: {error:#}"), store, progress)
-            }
+        match self.restart(cell) {
+            Err(_) if self.context.is_stopped() => Err(Interrupted.into()),
+            Err(error) => self.lose(cell.target, &format!("it could not be started again: {error:#}")),
             Ok(()) => Ok(()),
         }
     }
@@ -105,31 +76,22 @@ impl Runner<'_> {
     }
 
     /// Reboots a guest whose disk hangs.
-    pub(super) fn revive(
-        &mut self,
-        cell: Cell,
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
+    pub(super) fn revive(&mut self, cell: Cell) -> anyhow::Result<()> {
         let target = &self.plan.targets[cell.target].name;
-        progress.note(&format!("{target}: its disk does not answer; the guest is started again"));
-        match self.restart(cell, undo_log, stop) {
-            Err(_) if stop.load(Ordering::Relaxed) => Err(Interrupted.into()),
+        self.context
+            .progress
+            .note(&format!("{target}: its disk does not answer; the guest is started again"));
+        match self.restart(cell) {
+            Err(_) if self.context.is_stopped() => Err(Interrupted.into()),
             other => other.context("it could not be started again"),
         }
     }
 
     /// Replaces agents and reboots guests after a failure, so that it does not cost the next measurement. Guests that still answer
     /// stay.
-    pub(super) fn restart(
-        &mut self,
-        cell: Cell,
-        undo_log: &mut UndoLog,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
+    pub(super) fn restart(&mut self, cell: Cell) -> anyhow::Result<()> {
         self.phases.begin(phases::BOOT);
-        self.local = local_agent(stop)?;
+        self.local = local_agent(self.context.stop)?;
         let neighbour = self.neighbour_of(cell.target);
         let (targets, neighbours) = pair(&mut self.groups, cell.target, neighbour);
         let mut all: Vec<&mut Target> = targets.iter_mut().chain(neighbours).collect();
@@ -140,13 +102,15 @@ impl Runner<'_> {
                 continue;
             }
             match &mut target.site {
-                Site::Host(site) if site.agent.is_some() => site.agent = Some(local_agent(stop)?),
+                Site::Host(site) if site.agent.is_some() => {
+                    site.agent = Some(local_agent(self.context.stop)?);
+                }
                 Site::Host(_) | Site::Guest(_) => {}
                 Site::Remote(site) => site.agent.give_up(),
-                Site::Network(site) => site.restart(stop)?,
+                Site::Network(site) => site.restart(self.context.stop)?,
             }
             if let Some(guests) = self.order.guests {
-                guests.reboot(target, undo_log, stop)?;
+                guests.reboot(target, &mut self.context)?;
             }
         }
         Ok(())

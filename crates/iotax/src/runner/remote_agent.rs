@@ -1,7 +1,7 @@
 //! Agents on other machines and in containers: starting, reconnecting and ending them.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,12 +78,16 @@ impl RemoteAgents {
         if remotes.is_empty() {
             return Ok(());
         }
-        let program =
-            AgentProgram::read(own_program()).context("cannot read the program that is to be copied")?;
-        let program = Arc::new(program);
+        let program = agent_program()?;
         for (spec, remote, purpose) in &remotes {
-            let host = RemoteHost { machine: remote.machine.clone(), sudo: spec.sudo };
-            let remote_agent = RemoteAgent::start(remote, host, &program, options, undo_log, stop)?;
+            let access = AgentAccess {
+                host: RemoteHost { machine: remote.machine.clone(), sudo: spec.sudo },
+                path: remote.path.clone(),
+                program: Arc::clone(&program),
+                options,
+                stop: Arc::clone(stop),
+            };
+            let remote_agent = RemoteAgent::start(access, undo_log)?;
             let remote_agent = self.0.entry(spec.name.clone()).or_insert(remote_agent);
             if *purpose == Purpose::Server {
                 continue;
@@ -118,13 +122,18 @@ enum Purpose {
     Server,
 }
 
-/// The agent on the other machine of one target.
-pub(super) struct RemoteAgent {
-    remote: Remote,
+/// A path on another machine, and how an agent for it is started there.
+struct AgentAccess {
     host: RemoteHost,
+    path: PathBuf,
     program: Arc<AgentProgram>,
     options: RemoteOptions,
     stop: Interrupt,
+}
+
+/// The agent on the other machine of one target.
+pub(super) struct RemoteAgent {
+    access: AgentAccess,
     client: AgentClient,
     /// Its record in the undo log; `None` once it is gone.
     recorded: Option<(RecordedAgent, UndoEntry)>,
@@ -139,23 +148,12 @@ pub(super) struct RemoteAgent {
 }
 
 impl RemoteAgent {
-    fn start(
-        remote: &Remote,
-        host: RemoteHost,
-        program: &Arc<AgentProgram>,
-        options: RemoteOptions,
-        undo_log: &mut UndoLog,
-        stop: &Interrupt,
-    ) -> anyhow::Result<Self> {
-        let (mut client, recorded) = connect(&host, &remote.path, program, options, undo_log, stop)?;
+    fn start(access: AgentAccess, undo_log: &mut UndoLog) -> anyhow::Result<Self> {
+        let (mut client, recorded) = access.connect(undo_log)?;
         let hello = client.hello(AGENT_START).map_err(interrupted)?;
         let round_trip = round_trip(&mut client).map_err(interrupted)?;
         Ok(Self {
-            remote: remote.clone(),
-            host,
-            program: Arc::clone(program),
-            options,
-            stop: Arc::clone(stop),
+            access,
             client,
             recorded: Some(recorded),
             hello,
@@ -168,7 +166,7 @@ impl RemoteAgent {
 
     /// The machine's address for other network connections.
     pub(super) fn address(&self) -> anyhow::Result<String> {
-        match &self.host.machine {
+        match &self.access.host.machine {
             Machine::Ssh { destination, port } => Ok(remote::address(destination, *port)?),
             machine => anyhow::bail!(
                 "{machine}: its address in the network is not known; accepted: ssh://[user@]host[:port]"
@@ -182,17 +180,17 @@ impl RemoteAgent {
 
     /// Drops the target's caches there, or those of the whole machine.
     pub(super) fn drop_caches(&mut self, machine: bool) -> Result<CacheDrop, AgentError> {
-        self.client.drop_caches(std::slice::from_ref(&self.remote.path), machine)
+        self.client.drop_caches(std::slice::from_ref(&self.access.path), machine)
     }
 
     /// The path there.
     pub(super) fn path(&self) -> &Path {
-        &self.remote.path
+        &self.access.path
     }
 
     /// Has the agent inspect the path, where a new file would need `size`.
     fn inspect(&mut self, size: Bytes) -> anyhow::Result<()> {
-        let described = self.client.describe(&self.remote.path, size);
+        let described = self.client.describe(&self.access.path, size);
         self.description = described.map_err(|error| self.with_remedy(error))?;
         Ok(())
     }
@@ -201,8 +199,8 @@ impl RemoteAgent {
         let denied =
             matches!(&error, AgentError::Failed { message, .. } if message.contains("ermission denied"));
         let error = interrupted(error);
-        match &self.host.machine {
-            Machine::Ssh { .. } if denied && !self.host.sudo => error.context(
+        match &self.access.host.machine {
+            Machine::Ssh { .. } if denied && !self.access.host.sudo => error.context(
                 "the user there may not; log in as another, or have the agent run under sudo (--sudo, sudo = true)",
             ),
             Machine::Container { engine, user: None, name }
@@ -218,7 +216,7 @@ impl RemoteAgent {
     pub(super) fn build(&mut self, size: Bytes) -> anyhow::Result<Option<Bytes>> {
         let length = self.description.length;
         if length.is_none() {
-            self.client.create(&self.remote.path, size).map_err(|error| self.with_remedy(error))?;
+            self.client.create(&self.access.path, size).map_err(|error| self.with_remedy(error))?;
             self.created = true;
             self.inspect(size)?;
         }
@@ -228,7 +226,7 @@ impl RemoteAgent {
     /// Keeps a file that the agent created.
     pub(super) fn keep(&mut self) -> anyhow::Result<()> {
         if std::mem::take(&mut self.created) {
-            self.client.keep(&self.remote.path).map_err(interrupted)?;
+            self.client.keep(&self.access.path).map_err(interrupted)?;
         }
         Ok(())
     }
@@ -247,21 +245,21 @@ impl RemoteAgent {
         if !self.lost {
             return Ok(false);
         }
-        // The old agent's files must be gone first. The user may no longer be there to answer ssh.
-        let options = RemoteOptions { ask: false, ..self.options };
+        // The user may no longer be there to answer ssh.
+        self.access.options.ask = false;
+        // The old agent's files must be gone first.
         self.end(undo_log);
         if let Some((agent, entry)) = &self.recorded {
-            remote::leave(agent, options.ask)?;
+            remote::leave(agent, self.access.options.ask)?;
             undo_log.commit(*entry)?;
             self.recorded = None;
         }
-        let (client, recorded) =
-            connect(&self.host, &self.remote.path, &self.program, options, undo_log, &self.stop)?;
+        let (client, recorded) = self.access.connect(undo_log)?;
         (self.client, self.recorded) = (client, Some(recorded));
         self.client.hello(AGENT_START).map_err(interrupted)?;
         if self.created {
             let size = self.description.length.context("a file that was made has a length")?;
-            self.client.create(&self.remote.path, size).map_err(interrupted)?;
+            self.client.create(&self.access.path, size).map_err(interrupted)?;
         }
         self.lost = false;
         Ok(self.created)
@@ -283,7 +281,7 @@ impl RemoteAgent {
         let cpus = machine.cpus.map(|cpus| if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
         let known = [machine.os.clone(), cpus, machine.cpu_model.clone()].into_iter().flatten();
         let hypervisor = machine.hypervisor.iter().map(|name| format!("a guest of {name}"));
-        let (kind, way) = match &self.host.machine {
+        let (kind, way) = match &self.access.host.machine {
             Machine::Ssh { .. } => (LayerKind::Machine, "over ssh".to_owned()),
             Machine::Container { engine, .. } => (LayerKind::Container, of_container(engine.word())),
             Machine::Pod { namespace, .. } => {
@@ -293,7 +291,7 @@ impl RemoteAgent {
         let way = format!("{way}, round trip {}", human::time(self.round_trip.as_nanos() as f64));
         let detail: Vec<String> = known.chain(hypervisor).chain([way]).collect();
         let mut layers = self.description.layers.clone();
-        layers.push(Layer::new(kind, self.host.machine.name(), detail.join(", ")));
+        layers.push(Layer::new(kind, self.access.host.machine.name(), detail.join(", ")));
         TargetRecord {
             name: name.to_owned(),
             layers,
@@ -325,10 +323,14 @@ pub(crate) fn survey(
     undo_log: &mut UndoLog,
     stop: &Interrupt,
 ) -> anyhow::Result<Survey> {
-    let program =
-        AgentProgram::read(own_program()).context("cannot read the program that is to be copied")?;
-    let target = path.unwrap_or(Path::new("/"));
-    let (mut client, (_, entry)) = connect(host, target, &program, options, undo_log, stop)?;
+    let access = AgentAccess {
+        host: host.clone(),
+        path: path.unwrap_or(Path::new("/")).to_owned(),
+        program: agent_program()?,
+        options,
+        stop: Arc::clone(stop),
+    };
+    let (mut client, (_, entry)) = access.connect(undo_log)?;
     client.hello(AGENT_START).map_err(interrupted)?;
     let found = client.survey(path).map_err(interrupted);
     if client.end(FAREWELL).is_some_and(|status| status.success()) {
@@ -337,41 +339,41 @@ pub(crate) fn survey(
     found
 }
 
-/// Starts an agent, recorded in the undo log.
-fn connect(
-    host: &RemoteHost,
-    target: &Path,
-    program: &AgentProgram,
-    options: RemoteOptions,
-    undo_log: &mut UndoLog,
-    stop: &Interrupt,
-) -> anyhow::Result<(AgentClient, (RecordedAgent, UndoEntry))> {
-    let tag = format!("iotax-{:016x}", fresh_seed()?);
-    let target = &target.to_string_lossy();
-    let launch = AgentLaunch {
-        host,
-        tag: &tag,
-        target,
-        program,
-        leave: options.leave_agent,
-        role: RemoteRole::Agent,
-        ask: options.ask,
-    };
-    let mut recorded: Option<(RecordedAgent, UndoEntry)> = None;
-    let mut record = |agent: RecordedAgent| {
-        let entry = undo_log.record(Effect::Agent(Box::new(agent.clone())))?;
-        // Replaces the entry from when less was known of it.
-        if let Some((_, before)) = recorded.replace((agent, entry)) {
-            undo_log.commit(before)?;
-        }
-        Ok(())
-    };
-    let client = remote::enter(&launch, stop, &mut record).map_err(|error| match error {
-        RemoteError::Interrupted => Interrupted.into(),
-        other => anyhow::Error::from(other),
-    })?;
-    let recorded = recorded.context("an agent was started that is not on record")?;
-    Ok((client, recorded))
+/// This program, to be copied to other machines.
+fn agent_program() -> anyhow::Result<Arc<AgentProgram>> {
+    let program = AgentProgram::read(own_program());
+    Ok(Arc::new(program.context("cannot read the program that is to be copied")?))
+}
+
+impl AgentAccess {
+    /// Starts an agent, recorded in the undo log.
+    fn connect(&self, undo_log: &mut UndoLog) -> anyhow::Result<(AgentClient, (RecordedAgent, UndoEntry))> {
+        let Self { host, path, program, options, stop } = self;
+        let launch = AgentLaunch {
+            host,
+            tag: &format!("iotax-{:016x}", fresh_seed()?),
+            target: &path.to_string_lossy(),
+            program,
+            leave: options.leave_agent,
+            role: RemoteRole::Agent,
+            ask: options.ask,
+        };
+        let mut recorded: Option<(RecordedAgent, UndoEntry)> = None;
+        let mut record = |agent: RecordedAgent| {
+            let entry = undo_log.record(Effect::Agent(Box::new(agent.clone())))?;
+            // Replaces the entry from when less was known of it.
+            if let Some((_, before)) = recorded.replace((agent, entry)) {
+                undo_log.commit(before)?;
+            }
+            Ok(())
+        };
+        let client = remote::enter(&launch, stop, &mut record).map_err(|error| match error {
+            RemoteError::Interrupted => Interrupted.into(),
+            other => anyhow::Error::from(other),
+        })?;
+        let recorded = recorded.context("an agent was started that is not on record")?;
+        Ok((client, recorded))
+    }
 }
 
 /// The median time of a message there and back.

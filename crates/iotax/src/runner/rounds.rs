@@ -1,35 +1,25 @@
 //! Measures round by round, window by window.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use iotax_model::plan::Plan;
 use iotax_model::record::{Measurement, Stop};
 use iotax_model::schedule::{self, Cell};
-use iotax_store::Store;
-use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::UndoLog;
 
 use super::cell::ScheduledCell;
 use super::scheduler::{Batch, Scheduler};
-use super::{Ended, Interrupted, Progress, Runner, Step};
+use super::{Ended, Interrupted, Runner, Step};
 
 impl Runner<'_> {
     /// Measures all remaining cells.
-    pub(super) fn all_rounds(
-        &mut self,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<Ended> {
+    pub(super) fn all_rounds(&mut self) -> anyhow::Result<Ended> {
         let plan = Arc::clone(&self.plan);
         if let Some(ask) = plan.ask() {
-            return self.search(ask, undo_log, store, progress, stop);
+            return self.search(ask);
         }
-        let mut scheduler = Scheduler::new(&plan, &store.load(self.order.run)?);
+        let mut scheduler = Scheduler::new(&plan, &self.context.store.load(self.order.run)?);
         let mut missing = 0;
-        while let Some(batch) = scheduler.next(progress) {
+        while let Some(batch) = scheduler.next(self.context.progress) {
             let mut number = batch.before + 1;
             for round in batch.rounds.clone() {
                 let whole = schedule::round_order(&plan, self.order.seed, round);
@@ -44,11 +34,9 @@ impl Runner<'_> {
                     if left.is_empty() {
                         continue;
                     }
-                    if stop.load(Ordering::Relaxed) {
-                        return Err(Interrupted.into());
-                    }
-                    progress.cell(step(&plan, &batch, &left, first));
-                    missing += self.window(&left, &mut scheduler, undo_log, store, progress, stop)?;
+                    self.context.fail_if_stopped()?;
+                    self.context.progress.cell(step(&plan, &batch, &left, first));
+                    missing += self.window(&left, &mut scheduler)?;
                 }
             }
         }
@@ -56,32 +44,24 @@ impl Runner<'_> {
     }
 
     /// Measures the cells of a window. Returns how many of them failed.
-    fn window(
-        &mut self,
-        cells: &[ScheduledCell],
-        scheduler: &mut Scheduler<'_>,
-        undo_log: &mut UndoLog,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<usize> {
+    fn window(&mut self, cells: &[ScheduledCell], scheduler: &mut Scheduler<'_>) -> anyhow::Result<usize> {
         let results = match cells {
-            [only] => vec![self.measure_alive(*only, undo_log, progress, stop)],
-            together => self.measure_together(together, undo_log, progress),
+            [only] => vec![self.measure_alive(*only)],
+            together => self.measure_together(together),
         };
         let (mut missing, mut is_interrupted) = (0, false);
         for (ScheduledCell { cell, round, .. }, result) in cells.iter().copied().zip(results) {
             let error = match result {
                 Ok(measurement) => {
-                    store.put_measurement(self.order.run, &measurement)?;
+                    self.context.store.put_measurement(self.order.run, &measurement)?;
                     self.order.gate.stored(&measurement);
                     scheduler.measured(cell, &measurement);
                     // It ended early, and is kept.
-                    is_interrupted |= self.plan.watch().is_some() && stop.load(Ordering::Relaxed);
+                    is_interrupted |= self.plan.watch().is_some() && self.context.is_stopped();
                     let is_gone = measurement.outcome.stop == Some(Stop::Gone);
                     is_gone.then(|| anyhow::anyhow!("{}", measurement.outcome.notes.join("; ")))
                 }
-                Err(_) if stop.load(Ordering::Relaxed) => {
+                Err(_) if self.context.is_stopped() => {
                     is_interrupted = true;
                     None
                 }
@@ -92,7 +72,7 @@ impl Runner<'_> {
             };
             if let Some(error) = error {
                 missing += 1;
-                self.failed(cell, round, &error, undo_log, store, progress, stop)?;
+                self.failed(cell, round, &error)?;
             }
         }
         if is_interrupted { Err(Interrupted.into()) } else { Ok(missing) }
@@ -106,34 +86,23 @@ impl Runner<'_> {
     }
 
     /// Measures a cell, unless its target was lost.
-    fn measure_if_there(
-        &mut self,
-        scheduled: ScheduledCell,
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-    ) -> anyhow::Result<Measurement> {
+    fn measure_if_there(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
         // The reason was reported once, for the target.
         anyhow::ensure!(!self.lost.contains(&scheduled.cell.target), "the target was lost");
-        self.measure(scheduled, undo_log, progress)
+        self.measure(scheduled)
     }
 
     /// Measures a cell; a second time in a rebooted guest if the guest's disk did not answer.
-    pub(super) fn measure_alive(
-        &mut self,
-        scheduled: ScheduledCell,
-        undo_log: &mut UndoLog,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<Measurement> {
-        let measurement = self.measure_if_there(scheduled, undo_log, progress)?;
+    pub(super) fn measure_alive(&mut self, scheduled: ScheduledCell) -> anyhow::Result<Measurement> {
+        let measurement = self.measure_if_there(scheduled)?;
         // What a watch makes happen may well stop a disk, and is not to happen twice.
         if self.plan.watch().is_some() || !self.hangs(scheduled.cell, &measurement) {
             return Ok(measurement);
         }
-        self.revive(scheduled.cell, undo_log, progress, stop)?;
-        let mut again = self.measure_if_there(scheduled, undo_log, progress)?;
+        self.revive(scheduled.cell)?;
+        let mut again = self.measure_if_there(scheduled)?;
         if self.hangs(scheduled.cell, &again) {
-            self.revive(scheduled.cell, undo_log, progress, stop)?;
+            self.revive(scheduled.cell)?;
         }
         let remark =
             "the guest's disk had not answered, so the guest was started again; this is the second attempt";

@@ -1,7 +1,7 @@
 //! Stacks: layers from the bottom up, each on what the one below it offers.
 
 use super::layers::{self, Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
-use super::{FileSpec, GuestSpec, NetworkSpec, Snapshot};
+use super::{CacheMode, FileSpec, GuestSpec, NetworkSpec, Snapshot};
 
 /// The layers of a target, from the bottom up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,6 +68,29 @@ impl Stack {
     #[must_use]
     pub fn offers(&self) -> LayerInterface {
         self.layers.last().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())
+    }
+
+    /// Returns whether a layer has the host's page cache in it, so that even direct I/O may end there.
+    #[must_use]
+    pub fn is_cached(&self) -> bool {
+        self.layers.iter().any(|layer| layer.kind().cache().is_some_and(|mode| !mode.direct()))
+    }
+
+    /// The mode of the topmost cache that ignores flushes.
+    #[must_use]
+    pub fn ignores_flushes(&self) -> Option<CacheMode> {
+        let ignoring = |(place, layer): (usize, &PlannedLayer)| {
+            let mode = layer.kind().cache().filter(|mode| mode.no_flush())?;
+            let is_sent = self.layers[..place].iter().any(|below| below.kind().client_flushes());
+            (!is_sent).then_some(mode)
+        };
+        self.layers.iter().enumerate().rev().find_map(ignoring)
+    }
+
+    /// Returns whether a layer moves more data below it than is asked of it.
+    #[must_use]
+    pub fn amplifies(&self) -> bool {
+        self.layers.iter().any(|layer| layer.kind().amplifies())
     }
 
     /// Rejects stacks that cannot be built, with what would make them fit.
@@ -299,6 +322,20 @@ mod tests {
     use super::*;
     use crate::target::*;
     use crate::units::{Bytes, Nanos};
+
+    #[test]
+    fn each_layer_says_if_it_caches_or_copies() {
+        for (line, is_cached, amplifies) in [
+            ("/srv > raw file > loop direct_io=true", false, false),
+            ("/srv > raw file > loop direct_io=false", true, false),
+            ("/srv > raw file > nbd server=nbdkit > virtio cache=none aio=io_uring", true, false),
+            ("vg0 > thin LVM volume", false, true),
+            ("vg0 > thick LVM volume > integrity", false, true),
+        ] {
+            let stack = Stack::parse(line).expect(line);
+            assert_eq!((stack.is_cached(), stack.amplifies()), (is_cached, amplifies), "{line}");
+        }
+    }
 
     #[test]
     fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, word,
+    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer,
+    Segments, word,
 };
 
 /// A block device. iotax writes to it only if the command line names it again.
@@ -25,6 +26,10 @@ impl LayerType for DeviceSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Block
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer,
+    Segments, keys,
 };
 use crate::target::{Layer, LayerKind};
 use crate::units::Bytes;
@@ -163,6 +164,14 @@ impl LayerType for FileSpec {
             Format::Raw => LayerInterface::RawFile,
             _ => LayerInterface::Image,
         }
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
+    }
+
+    fn amplifies(&self) -> bool {
+        self.snapshot.is_some()
     }
 
     fn check(&self) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -45,6 +45,10 @@ impl LayerType for FilesystemSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Directory
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
     }
 
     fn formats(&self) -> bool {

@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys};
+use super::{
+    Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -56,6 +58,10 @@ impl LayerType for FilterSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::BlockNode
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
     }
 
     fn check(&self) -> Result<(), String> {

@@ -37,6 +37,10 @@ impl LayerType for FuseSpec {
         LayerInterface::RawFile
     }
 
+    fn cache(&self) -> Option<CacheMode> {
+        Some(self.cache)
+    }
+
     fn check(&self) -> Result<(), String> {
         check_aio(self.aio, self.cache)
     }

@@ -321,6 +321,10 @@ impl LayerType for GuestSpec {
         if self.filesystem.is_some() { LayerInterface::FileInGuest } else { LayerInterface::GuestDisk }
     }
 
+    fn cache(&self) -> Option<CacheMode> {
+        Some(self.cache)
+    }
+
     fn check(&self) -> Result<(), String> {
         check_aio(self.aio, self.cache)?;
         if self.vcpus == 0 || self.vcpus > 64 {

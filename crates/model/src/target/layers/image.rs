@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
-    word,
+    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer,
+    Segments, keys, word,
 };
 
 /// An existing disk image in any format that QEMU knows by its content. It is only read.
@@ -86,6 +86,10 @@ impl LayerType for ImageSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::BlockNode
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {

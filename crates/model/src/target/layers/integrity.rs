@@ -3,7 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys};
+use super::{
+    Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+};
 use crate::units::Bytes;
 use crate::words::words;
 
@@ -47,6 +49,14 @@ impl LayerType for IntegritySpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Block
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
+    }
+
+    fn amplifies(&self) -> bool {
+        true
     }
 
     fn formats(&self) -> bool {

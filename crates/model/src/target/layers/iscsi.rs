@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
 /// A raw file served by iSCSI on loopback: tgt's target, past the page cache, and the initiator in QEMU (libiscsi).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +21,11 @@ impl LayerType for IscsiSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::BlockNode
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        // The server opens the file past the page cache.
+        Some(CacheMode::None)
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {

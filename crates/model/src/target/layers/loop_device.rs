@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
 /// A loop device over the target's file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +30,10 @@ impl LayerType for LoopSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Block
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        Some(if self.direct_io { CacheMode::None } else { CacheMode::Writeback })
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {

@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::integrity::check_sector_size;
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys};
+use super::{
+    Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+};
 use crate::units::Bytes;
 
 /// A LUKS2 container with a key of the run's, formatted by cryptsetup and opened for the run: what dm-crypt costs. Keys are those of
@@ -45,6 +47,10 @@ impl LayerType for LuksSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Block
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
     }
 
     fn formats(&self) -> bool {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+use super::{
+    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments,
+};
 use crate::words::words;
 
 words! {
@@ -48,6 +50,14 @@ impl LayerType for LvmSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Block
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
+    }
+
+    fn amplifies(&self) -> bool {
+        self.snapshot || self.kind == LvKind::Thin
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {

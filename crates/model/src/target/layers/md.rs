@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, BottomLocation, FileSpec, FromLine, LayerInterface, LayerType, LoopSpec, Part, PlannedLayer,
-    Segments, keys,
+    Area, Below, BottomLocation, CacheMode, FileSpec, FromLine, LayerInterface, LayerType, LoopSpec, Part,
+    PlannedLayer, Segments, keys,
 };
 use crate::units::Bytes;
 use crate::words::words;
@@ -109,6 +109,14 @@ impl LayerType for MdSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Block
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
+    }
+
+    fn amplifies(&self) -> bool {
+        true
     }
 
     fn check(&self) -> Result<(), String> {

@@ -149,6 +149,19 @@ pub trait LayerType {
     /// The interface that it offers to the layer above.
     fn offers(&self) -> LayerInterface;
 
+    /// The cache through which it reads and writes what is below it; `None` if it passes I/O on as it comes.
+    fn cache(&self) -> Option<CacheMode>;
+
+    /// Returns whether QEMU's client of it sends a flush whatever the cache mode above is.
+    fn client_flushes(&self) -> bool {
+        false
+    }
+
+    /// Returns whether it moves more data below it than is asked of it: copies, checksums, a journal.
+    fn amplifies(&self) -> bool {
+        false
+    }
+
     /// Returns whether it writes structures of its own on the block device below it and takes all of that.
     fn formats(&self) -> bool {
         false

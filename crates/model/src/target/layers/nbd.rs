@@ -63,6 +63,16 @@ impl LayerType for NbdSpec {
         LayerInterface::BlockNode
     }
 
+    fn cache(&self) -> Option<CacheMode> {
+        // nbdkit reads and writes the file through the page cache.
+        let mode = if self.server == NbdServer::Nbdkit { CacheMode::Writeback } else { self.cache };
+        Some(mode)
+    }
+
+    fn client_flushes(&self) -> bool {
+        true
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.server != NbdServer::Nbdkit && self.delay.is_some() {
             return Err(format!("nbd: delay needs server = \"nbdkit\", not {}", self.server));

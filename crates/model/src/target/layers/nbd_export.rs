@@ -7,7 +7,9 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, word};
+use super::{
+    Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, word,
+};
 
 /// The port of NBD.
 const PORT: u16 = 10809;
@@ -172,6 +174,14 @@ impl LayerType for NbdExportSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::BlockNode
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
+    }
+
+    fn client_flushes(&self) -> bool {
+        true
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, FromLine, GuestSpec, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
+    Area, Below, CacheMode, FromLine, GuestSpec, LayerInterface, LayerType, Part, PlannedLayer, Segments,
+    keys,
 };
 use crate::net::{PORT, Peer};
 use crate::target::{Machine, Remote};
@@ -279,6 +280,10 @@ impl LayerType for NetworkSpec {
 
     fn offers(&self) -> LayerInterface {
         if self.via.needs_guest() { LayerInterface::GuestNetwork } else { LayerInterface::Found }
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
 /// A raw file served by NFS 3 on a loopback of the run's own: nfs-ganesha, through the page cache, and the client in QEMU (libnfs).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +21,11 @@ impl LayerType for NfsSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::BlockNode
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        // The server keeps the file in the page cache.
+        Some(CacheMode::Writeback)
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+use super::{
+    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments,
+};
 
 /// An overlayfs in which the target's file is created, as in the writable layer of a container: mounted for the run over an empty lower
 /// directory.
@@ -31,6 +33,10 @@ impl LayerType for OverlaySpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Directory
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
     }
 
     fn location(&self) -> Option<BottomLocation<'_>> {

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Area, Below, BottomLocation, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, word,
+    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer,
+    Segments, word,
 };
 use crate::target::Remote;
 
@@ -26,6 +27,10 @@ impl LayerType for PathSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Found
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
     }
 
     fn check(&self) -> Result<(), String> {

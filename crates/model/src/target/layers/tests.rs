@@ -3,7 +3,9 @@
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, FileSpec, FromLine, LayerInterface, LayerType, Part, Segments, Settings, keys};
+use super::{
+    Area, Below, CacheMode, FileSpec, FromLine, LayerInterface, LayerType, Part, Segments, Settings, keys,
+};
 
 /// Storage in a bottle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +27,10 @@ impl LayerType for BottleSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Block
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        Some(CacheMode::Unsafe)
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {
@@ -73,6 +79,9 @@ fn a_kind_is_its_settings_and_one_line() {
     let read = PlannedLayer::read(&mut segments, &Below::default());
     assert_eq!(read, Some(Ok(bottle.clone())));
     assert_eq!(BottleSpec::of(&bottle).and_then(|bottle| bottle.volume), Some(3));
+
+    let caches: Vec<_> = layers.iter().filter_map(|layer| layer.kind().cache()).collect();
+    assert_eq!(caches, [CacheMode::Unsafe], "a file passes direct I/O on");
 
     assert!(table.set_layers(&layers));
     assert!(toml::to_string(&table).expect("written").contains("[bottle]\nvolume = 3"));

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Area, Below, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
 
 /// A tmpfs in which the target's file is created: mounted for the run, as large as the workloads need, in memory alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +21,10 @@ impl LayerType for TmpfsSpec {
 
     fn offers(&self) -> LayerInterface {
         LayerInterface::Directory
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
     }
 
     fn confine(&self, _: &dyn Area) -> Result<(), String> {

@@ -86,6 +86,10 @@ impl LayerType for VirtioSpec {
         LayerInterface::VirtioQueue
     }
 
+    fn cache(&self) -> Option<CacheMode> {
+        Some(self.cache)
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.queues.is_some_and(|queues| queues < 2) {
             return Err("virtio: queues: accepted: 2 and more, one of them for flushes".into());

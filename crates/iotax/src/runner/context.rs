@@ -1,0 +1,36 @@
+//! The parts of a run that every step works with.
+
+use std::sync::atomic::Ordering;
+
+use iotax_store::Store;
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::undo::UndoLog;
+
+use super::{Interrupted, Progress};
+
+/// Where a run records its effects and its results, whom it tells, and whether it goes on.
+pub(crate) struct RunContext<'a> {
+    pub(crate) undo_log: &'a mut UndoLog,
+    pub(crate) store: &'a mut Store,
+    pub(crate) progress: &'a mut dyn Progress,
+    /// True once the user stops the run.
+    pub(crate) stop: &'a Interrupt,
+}
+
+impl RunContext<'_> {
+    /// The same for a shorter time.
+    pub(super) fn reborrow(&mut self) -> RunContext<'_> {
+        let Self { undo_log, store, progress, stop } = self;
+        RunContext { undo_log, store, progress: &mut **progress, stop }
+    }
+
+    /// Returns whether the user stops the run.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Fails once the user stops the run.
+    pub(super) fn fail_if_stopped(&self) -> Result<(), Interrupted> {
+        if self.is_stopped() { Err(Interrupted) } else { Ok(()) }
+    }
+}

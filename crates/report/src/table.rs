@@ -1,0 +1,135 @@
+//! Tables of typed values. A column is defined once, with its name and how to take it from a row; every format that has tables iterates over
+//! the definitions.
+
+use std::borrow::Cow;
+
+use iotax_model::Run;
+
+/// The type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnType {
+    /// Text.
+    Text,
+    /// A whole number.
+    Whole,
+    /// A number.
+    Number,
+    /// Yes or no.
+    Flag,
+    /// Milliseconds since 1970-01-01 UTC.
+    Instant,
+}
+
+/// One value, of its column's type or unknown.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CellValue {
+    /// Not known; never 0.
+    Unknown,
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Whole(u64),
+    /// A number.
+    Number(f64),
+    /// Yes or no.
+    Flag(bool),
+    /// Milliseconds since 1970-01-01 UTC.
+    Instant(u64),
+}
+
+/// A value that a column can have; its type follows from it.
+pub trait Datum {
+    /// The column's type.
+    const TYPE: ColumnType;
+
+    /// The value in a row.
+    fn value(self) -> CellValue;
+}
+
+macro_rules! data {
+    ($($datum:ty: $kind:ident($convert:expr);)*) => {
+        $(impl Datum for $datum {
+            const TYPE: ColumnType = ColumnType::$kind;
+
+            fn value(self) -> CellValue {
+                CellValue::$kind($convert(self))
+            }
+        })*
+    };
+}
+
+data! {
+    String: Text(String::from);
+    &str: Text(str::to_owned);
+    u64: Whole(u64::from);
+    u32: Whole(u64::from);
+    f64: Number(f64::from);
+    bool: Flag(bool::from);
+    UnixMs: Instant(|UnixMs(ms)| ms);
+}
+
+/// Milliseconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, Copy)]
+pub struct UnixMs(pub u64);
+
+impl<T: Datum> Datum for Option<T> {
+    const TYPE: ColumnType = T::TYPE;
+
+    fn value(self) -> CellValue {
+        self.map_or(CellValue::Unknown, T::value)
+    }
+}
+
+/// A column of rows `R`.
+pub struct Column<R> {
+    name: Cow<'static, str>,
+    of: ColumnType,
+    get: Box<dyn Fn(&R) -> CellValue>,
+}
+
+/// A column: its name, which ends in its unit, and its datum.
+pub fn column<R, D: Datum>(name: impl Into<Cow<'static, str>>, get: impl Fn(&R) -> D + 'static) -> Column<R> {
+    Column { name: name.into(), of: D::TYPE, get: Box::new(move |row| get(row).value()) }
+}
+
+/// Columns of rows of one type: `columns!(Row<'_>, |row| "ios" => row.ios, ...)`.
+#[macro_export]
+macro_rules! columns {
+    ($type:ty, |$row:pat_param| $($name:expr => $get:expr),* $(,)?) => {
+        [$($crate::table::column::<$type, _>($name, |$row| $get)),*]
+    };
+}
+
+/// A table with its values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataTable {
+    /// Names and types.
+    pub columns: Vec<(String, ColumnType)>,
+    /// A value for each column.
+    pub rows: Vec<Vec<CellValue>>,
+}
+
+impl DataTable {
+    /// Takes each column from each row.
+    pub fn new<R>(columns: impl IntoIterator<Item = Column<R>>, rows: impl IntoIterator<Item = R>) -> Self {
+        let columns: Vec<Column<R>> = columns.into_iter().collect();
+        let values = |row: R| columns.iter().map(|column| (column.get)(&row)).collect();
+        let rows = rows.into_iter().map(values).collect();
+        Self {
+            columns: columns.into_iter().map(|column| (column.name.into_owned(), column.of)).collect(),
+            rows,
+        }
+    }
+}
+
+/// A run's number.
+#[must_use]
+pub fn run_number(run: &Run) -> Option<u64> {
+    u64::try_from(run.id).ok()
+}
+
+/// Nanoseconds in seconds.
+#[must_use]
+pub fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
