@@ -6,9 +6,11 @@
 
 use iotax_model::record::{BlockTally, DiskActivity, HostActivity, Measurement, Tally, TargetRecord};
 use iotax_model::target::LayerKind;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// I/Os that passed a layer in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Passed {
     /// I/Os completed.
     pub ios: u64,
@@ -17,6 +19,7 @@ pub struct Passed {
     /// I/Os that the layer merged with a neighbour before it began them; absent where it does not count them.
     pub merges: Option<u64>,
     /// Mean time in the layer and all below it, in nanoseconds; absent without I/O or if the layer does not report it.
+    #[serde(rename = "mean_wait_ns")]
     pub wait_ns: Option<f64>,
     /// I/Os for each I/O of the layer above; absent at the top and where the layer above had none.
     pub ios_ratio: Option<f64>,
@@ -39,7 +42,7 @@ impl Passed {
 }
 
 /// One layer's account of one cell, over all its rounds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Level {
     /// `program`, `vda in the guest`, `QEMU`, `loop0`, `vdb`; devices side by side as `vdb + vdc`.
     pub name: String,

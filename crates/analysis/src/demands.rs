@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use iotax_model::plan::{Demand, DemandOn, Keep, Slo};
 use iotax_model::record::Measurement;
 use iotax_model::{Histogram, Run};
+use schemars::JsonSchema;
+use serde::Serialize;
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use crate::cells::by_cell;
@@ -15,7 +17,8 @@ use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, Estimate};
 
 /// The answer for a demand on a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Kept {
     /// The whole interval lies on the good side of the limit.
     Yes,

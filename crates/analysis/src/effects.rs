@@ -6,6 +6,8 @@
 //! measurements of one round share what happened then.
 
 use iotax_model::record::Measurement;
+use schemars::JsonSchema;
+use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
 
 use crate::metric::Metric;
@@ -43,11 +45,12 @@ pub struct Effects {
 }
 
 /// The way from a run's first measurement to its last.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Drift {
     /// Change of the mean latency.
     pub change: f64,
     /// Student's t interval at 95%.
+    #[serde(flatten)]
     pub interval: Interval,
     /// The two-sided p-value of no change.
     pub p: f64,

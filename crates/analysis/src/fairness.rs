@@ -3,6 +3,8 @@
 use iotax_model::plan::Neighbour;
 use iotax_model::record::{Measurement, Share, Tallies};
 use iotax_model::{Histogram, TargetSpec};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::figures::{done, is_stream};
 use crate::metric::Metric;
@@ -53,11 +55,12 @@ impl Member {
 }
 
 /// Jain's index over the rounds.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Fairness {
     /// Its mean, from 1/n (one got everything) to 1 (all got the same).
     pub mean: f64,
     /// Student's t at 95%, cut where the index ends; absent for fewer than two rounds.
+    #[serde(flatten)]
     pub interval: Option<Interval>,
 }
 

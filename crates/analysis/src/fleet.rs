@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use iotax_model::record::{FleetMode, Measurement, Sample};
 use iotax_model::{Histogram, Run, RunState, WarningKind};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::fairness::{Fairness, jain};
 use crate::figures::iops;
@@ -105,7 +107,7 @@ pub struct SharedCell {
 }
 
 /// A round whose sums are not known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WithheldRound {
     /// The round.
     pub round: u32,
@@ -138,7 +140,7 @@ pub struct SharedGroup {
 
 /// The spread of the members' first I/Os; where that is not recorded (network streams, older versions), how far
 /// apart their windows began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StartSkew {
     /// The 99th percentile over all beginnings of the distance to the first of its round.
     pub p99_ns: u64,

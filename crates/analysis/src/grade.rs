@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use iotax_model::record::Measurement;
 use iotax_model::{Warning, WarningKind};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::cells::Place;
 use crate::cells::place_of;
@@ -11,7 +13,8 @@ use crate::finding::Finding;
 use iotax_model::Run;
 
 /// The result of all checks on one measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Grade {
     /// Measured by another tool, so that nothing could be checked.
     Unchecked,

@@ -2,6 +2,7 @@
 //! measurement and where targets are compared by it. Tables, charts and documents iterate over this list; a new figure is
 //! one [`Definition`] and its place in [`Metric::ALL`].
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
@@ -12,6 +13,8 @@ use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::words::WordError;
 use iotax_model::workload::Kind;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Serialize, Serializer};
 
 use crate::figures::{
     bytes_per_s, cpu_per_gib, cpu_per_io, engine_cpu_per_io, errors, iops, latency_mean, latency_quantile,
@@ -79,15 +82,19 @@ impl Names {
 }
 
 /// Units of figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Unit {
     /// Nanoseconds.
+    #[serde(rename = "ns")]
     Nanoseconds,
     /// Events per second.
+    #[serde(rename = "1/s")]
     PerSecond,
     /// Bytes per second; of networks bits are shown.
+    #[serde(rename = "B/s")]
     BytesPerSecond,
     /// Events.
+    #[serde(rename = "count")]
     Count,
 }
 
@@ -98,17 +105,6 @@ impl Unit {
         match self {
             Self::Nanoseconds => "_ns",
             Self::PerSecond | Self::BytesPerSecond | Self::Count => "",
-        }
-    }
-
-    /// The word for it in documents.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Nanoseconds => "ns",
-            Self::PerSecond => "1/s",
-            Self::BytesPerSecond => "B/s",
-            Self::Count => "count",
         }
     }
 
@@ -124,23 +120,13 @@ impl Unit {
 }
 
 /// Direction in which a figure improves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Better {
     /// More of it.
     More,
     /// Less of it.
     Less,
-}
-
-impl Better {
-    /// The word for it in documents.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::More => "more",
-            Self::Less => "less",
-        }
-    }
 }
 
 /// Summary of several rounds as one number.
@@ -572,6 +558,23 @@ impl Hash for Metric {
 impl fmt::Debug for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.id)
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.word())
+    }
+}
+
+impl JsonSchema for Metric {
+    fn schema_name() -> Cow<'static, str> {
+        "Metric".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let words: Vec<&str> = Self::ALL.iter().map(|metric| metric.word()).collect();
+        json_schema!({ "type": "string", "enum": words })
     }
 }
 

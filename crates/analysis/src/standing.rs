@@ -1,9 +1,12 @@
 //! Progress of a run that adds rounds until its comparisons are decided.
 
 use iotax_model::Cell;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Reason for which no more rounds are added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Stopped {
     /// Every comparison is decided.
     Decided,

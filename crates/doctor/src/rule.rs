@@ -4,9 +4,12 @@ use iotax_model::survey::{
     Disk, Fact, Filesystem, GuestDisk, GuestNic, GuestSetup, Image, NetworkInterface, Survey,
 };
 use iotax_model::words::WordError;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// The part of a machine that a rule is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// A disk or partition.
     Disk,
@@ -41,7 +44,8 @@ impl Subject {
 }
 
 /// Confidence that a finding matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Sureness {
     /// Data is at risk, or a setting is plainly wrong.
     Fault,

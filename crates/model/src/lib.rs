@@ -7,6 +7,7 @@ mod compiled;
 pub mod exit;
 pub mod guest_abi;
 pub mod histogram;
+pub mod json_schema;
 pub mod net;
 pub mod number;
 pub mod plan;

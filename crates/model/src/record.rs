@@ -16,6 +16,7 @@ mod watched;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use edges::WindowEdges;
@@ -62,7 +63,7 @@ const fn is_zero(count: &u64) -> bool {
 }
 
 /// CPU time of a process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuTime {
     /// In user mode.
@@ -80,7 +81,7 @@ impl CpuTime {
 }
 
 /// I/Os that failed in the same way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorCount {
     /// The error's name: `EIO`, `ENOSPC`, `short read` (fewer bytes than requested), `empty read` (none: past the end).
@@ -111,7 +112,7 @@ impl ErrorCount {
 }
 
 /// Punctuality of an open loop over all jobs, from its start to the end of the window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pacing {
     /// I/Os due in the measured window.
@@ -241,7 +242,7 @@ pub enum CacheDrop {
 }
 
 /// The activity of one block layer over a window, from /proc/diskstats.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskActivity {
     /// Reads completed.
@@ -273,7 +274,7 @@ pub struct DiskActivity {
 }
 
 /// The flushes of a block device over a window, and what the kernel needs them for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskFlushes {
     /// Flush commands that the device completed. The kernel sends none to a device without a volatile cache, joins those that wait for one
@@ -290,7 +291,7 @@ pub struct DiskFlushes {
 }
 
 /// The CPU time of all CPUs of the host over a window, from /proc/stat.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostCpu {
     /// User and nice time; guests' time is part of it.
@@ -320,7 +321,7 @@ impl HostCpu {
 }
 
 /// Pressure stall times over a window, from /proc/pressure.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pressure {
     /// Some task waited for I/O.
@@ -336,7 +337,7 @@ pub struct Pressure {
 /// The activity of a machine over an interval or a whole measurement.
 ///
 /// A part is absent if one of its counters ran backwards.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostActivity {
     /// End of the interval, from the start of the measured window, by the host's clock.
@@ -506,7 +507,7 @@ impl Measurement {
 }
 
 /// A target as it was built.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetRecord {
     /// The target's name in the plan.
@@ -548,7 +549,7 @@ pub struct TargetRecord {
 }
 
 /// The machine of a run. Values that could not be read are absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Environment {
     /// Host name.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Environment, FleetMember, ImportSource, Measurement, RunPhase, TargetRecord};
@@ -9,7 +10,7 @@ use crate::target::NbdExportSpec;
 use crate::{Plan, Warning};
 
 /// The state of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     /// A process works on it.

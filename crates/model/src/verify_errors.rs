@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
@@ -29,7 +30,7 @@ words! {
 const LOWEST: usize = 4;
 
 /// Blocks with the same fault.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     /// The kind of fault.
@@ -58,7 +59,7 @@ impl fmt::Display for Fault {
 }
 
 /// Checks and faults. A block that is read twice is checked twice.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Findings {
     /// Blocks checked.
@@ -77,7 +78,7 @@ pub struct Findings {
 }
 
 /// A journal that could not be written to its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IncompleteJournal {
     /// Acknowledged writes that are on record for certain.

@@ -15,6 +15,8 @@ use std::fmt;
 use iotax_model::plan::{AskSpec, Slo};
 use iotax_model::record::Measurement;
 use iotax_model::{Histogram, Workload};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 pub use held::Held;
 pub use search::{CAPACITY_ROUNDS, Next, next};
@@ -140,7 +142,8 @@ pub struct Against {
 }
 
 /// The answer to whether a number of I/Os per second is possible.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Possible {
     /// The interval is above it.
     Yes,

@@ -7,6 +7,8 @@ use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::human;
 use iotax_model::workload::Test;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::account::{Account, Settings, Subject, flat};
 
@@ -14,7 +16,7 @@ use super::account::{Account, Settings, Subject, flat};
 const FLOOR: f64 = 0.25;
 
 /// A fact that is not the same on both sides.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
     /// Name of the property: `kernel`, `guest.cache`, `device`.
     pub what: String,

@@ -2,6 +2,8 @@
 
 use iotax_model::Workload;
 use iotax_model::net::NetTest;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::account::{Account, Subject};
 use super::differences::{self, Difference};
@@ -14,7 +16,8 @@ pub(crate) const HOW_LONG: [&str; 5] =
     ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
 
 /// Reason for which two targets are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Matched {
     /// The user named both.
     Asked,
@@ -24,19 +27,6 @@ pub enum Matched {
     Settings,
     /// Each is the only one of its run.
     Only,
-}
-
-impl Matched {
-    /// The word for it.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Asked => "asked",
-            Self::Name => "name",
-            Self::Settings => "settings",
-            Self::Only => "only",
-        }
-    }
 }
 
 /// A target or workload that only one side has.

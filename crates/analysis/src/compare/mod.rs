@@ -15,6 +15,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use iotax_model::Workload;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 pub use account::{Account, More, Subject};
 pub use differences::Difference;
@@ -34,7 +36,7 @@ use crate::stats::verdict::Decision;
 use iotax_model::record::ImportSource;
 
 /// One of the two that are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Which {
     /// The one that was named first.
     A,

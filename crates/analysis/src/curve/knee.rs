@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::Point;
 use crate::stats::paired::Interval;
@@ -27,7 +29,7 @@ const FEWEST_ROUNDS: usize = 3;
 const DOUBLE: f64 = 2.0;
 
 /// The load at which latency begins to rise, by two definitions.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Knee {
     /// The load of the greatest power; absent if power still grows at the highest rate that was sustained.
     pub power: Option<Located>,
@@ -36,11 +38,13 @@ pub struct Knee {
 }
 
 /// A load in I/Os per second.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Located {
     /// The estimate from all rounds.
+    #[serde(rename = "estimate")]
     pub at: f64,
     /// Its 95% interval; absent with too few rounds.
+    #[serde(flatten)]
     pub interval: Option<Interval>,
 }
 

@@ -2,6 +2,8 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use schemars::JsonSchema;
+use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Estimate;
@@ -14,7 +16,8 @@ const FLIP_EXACT: usize = 16;
 const FLIP_DRAWS: u32 = 10_000;
 
 /// An interval around an estimate, in the estimate's unit.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("dependentRequired" = { "low": ["high"], "high": ["low"] }))]
 pub struct Interval {
     /// Lower end.
     pub low: f64,

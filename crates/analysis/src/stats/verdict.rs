@@ -8,6 +8,7 @@
 //!
 //! A comparison with fewer than two rounds is not tested: it is undecided, has no interval and does not count in m.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
@@ -17,7 +18,7 @@ use super::paired::Interval;
 const MOST_ROUNDS: usize = 1000;
 
 /// The result of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Worse than the baseline by more than the margin; of CPU time: costs more.

@@ -4,6 +4,7 @@
 //! geometric mean. Of several rounds the worst third is dropped and the geometric mean of the others taken, as UnixBench does
 //! with its passes.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use iotax_model::Run;
@@ -16,7 +17,7 @@ const BASELINES: [(&str, &str, f64); 3] = [
 ];
 
 /// The indexes of one target.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Index {
     /// The target.
     pub target: String,
@@ -28,7 +29,7 @@ pub struct Index {
 }
 
 /// One copy's figures.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Copy {
     /// The workload.
     pub workload: &'static str,

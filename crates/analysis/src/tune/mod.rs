@@ -7,6 +7,8 @@
 pub mod mixed;
 
 use iotax_model::Workload;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::comparison::Comparison;
 use crate::judgement::judge;
@@ -126,7 +128,8 @@ pub fn choose(tried: &[Tried], margin: f64) -> Vec<usize> {
 }
 
 /// The result of the confirmation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Better on a workload, and worse on none by the objective.
     Pays,
@@ -134,18 +137,6 @@ pub enum Outcome {
     Trades,
     /// Not better on any workload.
     Unproven,
-}
-
-impl Outcome {
-    /// The word for it in documents.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Pays => "pays",
-            Self::Trades => "trades",
-            Self::Unproven => "unproven",
-        }
-    }
 }
 
 /// The chosen settings against the present ones, in fresh rounds.

@@ -1,9 +1,12 @@
 //! Times of a watch on the host's clock. A guest's clock stands still while its virtual CPUs are stopped.
 
 use iotax_model::record::{Blackout, IoClass, Measurement, Standstill};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A time in which I/Os were due and none completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "LoadGap")]
 pub struct Gap {
     /// The kind of activity that stood still.
     pub of: Stalled,
@@ -16,7 +19,8 @@ pub struct Gap {
 }
 
 /// The kind of activity that stood still in a gap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Stalled {
     /// Reads.
     Reads,

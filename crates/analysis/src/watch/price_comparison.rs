@@ -5,6 +5,8 @@
 
 use iotax_model::Run;
 use iotax_model::Workload;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::price::{Seconds, longest_gap, span};
 use super::{Effect, Episode};
@@ -17,35 +19,28 @@ use crate::stats::verdict::Decision;
 use crate::{checks, grade};
 
 /// A figure of an event by which targets are compared. Less is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub enum EventFigure {
     /// Duration of its command or operation.
+    #[serde(rename = "took_ns")]
     Took,
     /// The longest gap; without one the shortest gap that counts, which is longer.
+    #[serde(rename = "gap_ns")]
     Gap,
     /// Mean response time while it lasts.
+    #[serde(rename = "response_mean_ns")]
     ResponseMean,
     /// 99th percentile of response times while it lasts.
+    #[serde(rename = "response_p99_ns")]
     ResponseP99,
     /// Mean response time while it lasts, as a multiple of that in the same seconds of the control.
+    #[serde(rename = "slowdown")]
     Slowdown,
 }
 
 impl EventFigure {
     /// All of them, in the order of tables and documents.
     pub const ALL: [Self; 5] = [Self::Took, Self::Gap, Self::ResponseMean, Self::ResponseP99, Self::Slowdown];
-
-    /// The word for it in documents.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Took => "took_ns",
-            Self::Gap => "gap_ns",
-            Self::ResponseMean => "response_mean_ns",
-            Self::ResponseP99 => "response_p99_ns",
-            Self::Slowdown => "slowdown",
-        }
-    }
 }
 
 impl ComparedFigure for EventFigure {

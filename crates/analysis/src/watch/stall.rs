@@ -1,6 +1,8 @@
 //! Which layer a gap arose in: the lowest block device in which I/Os hung meanwhile.
 
 use iotax_model::record::{DeviceGaps, Measurement};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::clock::{Gap, HostClock, Stalled};
 
@@ -8,7 +10,8 @@ use super::clock::{Gap, HostClock, Stalled};
 const SHARE: f64 = 0.5;
 
 /// The machine that a device belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Machine {
     /// The one that holds the target, this one or another.
     Host,

@@ -2,6 +2,8 @@
 
 use iotax_model::Nanos;
 use iotax_model::record::{TargetRecord, Timeout};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A timeout, held against the longest time that I/O hung.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +25,8 @@ pub struct JudgedTimeout<'a> {
 }
 
 /// Whose timeout it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum TimeoutOwner {
     /// The machine that the target is on.
     Target,

@@ -4,6 +4,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::file::PlanHead;
+use crate::json_schema::without_null;
 use crate::workload::WorkloadKeys;
 
 /// The schema. Every key of a target or workload except `name` takes a value or a list of values.
@@ -36,38 +37,6 @@ pub fn schema() -> Value {
         }
     }
     schema
-}
-
-/// Removes null: TOML has none, optional keys are left out.
-fn without_null(schema: &mut Value) {
-    let is_null =
-        |form: &Value| *form == json!("null") || *form == json!({ "type": "null" }) || form.is_null();
-    match schema {
-        Value::Object(form) => {
-            form.retain(|key, value| key != "default" || !value.is_null());
-            for key in ["type", "enum", "anyOf"] {
-                if let Some(Value::Array(forms)) = form.get_mut(key) {
-                    forms.retain(|form| !is_null(form));
-                }
-            }
-            if let Some(Value::Array(types)) = form.get_mut("type")
-                && let [one] = &mut types[..]
-            {
-                let one = one.take();
-                form.insert("type".into(), one);
-            }
-            if let Some(Value::Array(forms)) = form.get_mut("anyOf")
-                && let [Value::Object(one)] = &mut forms[..]
-            {
-                let one = std::mem::take(one);
-                form.remove("anyOf");
-                form.extend(one.into_iter().filter(|(key, _)| key != "description"));
-            }
-            form.values_mut().for_each(without_null);
-        }
-        Value::Array(forms) => forms.iter_mut().for_each(without_null),
-        _ => {}
-    }
 }
 
 /// Lets each key of a table and its subtables take a list.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
 /// Metrics as their source reports them, converted to iotax's units.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedMetrics {
     /// Metrics that iotax has too, by id: `iops`, `bytes_per_s`, `latency_mean` in nanoseconds ...
@@ -20,7 +21,7 @@ pub struct ImportedMetrics {
 }
 
 /// A metric that iotax does not have.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportedMetric {
     /// The source's name for it.
@@ -45,7 +46,7 @@ words! {
 }
 
 /// The origin of an imported run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportSource {
     /// The tool's name: `fio`, `bonnie++`, `iperf3`.

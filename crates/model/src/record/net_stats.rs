@@ -1,5 +1,6 @@
 //! Statistics that only network measurements have.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::CpuTime;
@@ -8,7 +9,7 @@ use super::CpuTime;
 ///
 /// For streams, the outcome's tallies hold received bytes and packets (UDP datagrams, TCP segments with data): `write` for uploads (the
 /// client sends), `read` for downloads. For round trips, `read` holds the completed ones and their times.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Carried {
     /// Each stream; empty for round trips without load.
@@ -81,7 +82,7 @@ impl Carried {
 }
 
 /// One stream. Values that neither end reports are absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
     /// True for an upload: the client sends.
@@ -166,7 +167,7 @@ impl WaySample {
 }
 
 /// Delivery of round-trip messages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Probes {
     /// Messages sent in the window.
@@ -180,7 +181,7 @@ pub struct Probes {
 }
 
 /// A time in which a receiver got no bytes although some were due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Gap {
     /// True for an upload: the client sends.
@@ -195,7 +196,7 @@ pub struct Gap {
 }
 
 /// The activity of a network interface over a window, from /proc/net/dev.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NicActivity {
     /// Bytes received.
@@ -213,7 +214,7 @@ pub struct NicActivity {
 }
 
 /// A network interface at the start of measuring.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interface {
     /// The interface's name on its machine: `eth0`.

@@ -1,9 +1,10 @@
 //! CPU frequency and throttling.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// CPU frequency of a machine at both ends of a window, from /sys/devices/system/cpu. Unreported values are absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CpuPace {
     /// Mean frequency of all CPUs at the start.

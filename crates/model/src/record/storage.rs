@@ -1,11 +1,12 @@
 //! The state of a target's bytes: cached, allocated, and their contents.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
 /// Page cache residency of a target's area, from samples spread evenly over it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PageCache {
     /// Bytes sampled.
@@ -39,7 +40,7 @@ words! {
 }
 
 /// Allocation of a file or image in bytes. `written`, `unwritten` and `holes` add up to its length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Allocation {
     /// Allocated with data.
@@ -57,7 +58,7 @@ pub struct Allocation {
 }
 
 /// Contents of sample blocks spread evenly over an area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SampledContent {
     /// Bytes read.

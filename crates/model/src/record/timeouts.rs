@@ -1,5 +1,6 @@
 //! Timeouts of the layers below a target.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
@@ -33,7 +34,7 @@ words! {
 }
 
 /// The time that I/O may hang in a layer, or the layer's policy after an I/O error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timeout {
     /// The layer: `sda`, `nvme0`, the mount point of a filesystem.

@@ -13,6 +13,9 @@ mod sizes;
 mod stream;
 mod threads;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
 use crate::workload::{Workload, WorkloadKeys};
@@ -35,9 +38,10 @@ pub struct Suite {
 }
 
 /// A note on some tests of a suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SuiteRemark {
     /// The tests it applies to; empty for all.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub tests: &'static [&'static str],
     /// One sentence.
     pub text: &'static str,

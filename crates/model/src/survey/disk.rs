@@ -1,5 +1,6 @@
 //! Facts about a block device.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fact::Known;
@@ -32,7 +33,7 @@ words! {
 }
 
 /// A block device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
     /// The kernel's name.
@@ -98,7 +99,7 @@ pub struct Disk {
 }
 
 /// An interrupt of a queue.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interrupt {
     /// The action's name in /proc/interrupts, such as `nvme0q1`.
@@ -108,7 +109,7 @@ pub struct Interrupt {
 }
 
 /// A disk of the SCSI layer.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scsi {
     /// The driver of its host, such as `ahci`.
@@ -126,7 +127,7 @@ pub struct Scsi {
 }
 
 /// A PCI Express link.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PciLink {
     /// The speed now, such as `8.0 GT/s PCIe`.
@@ -140,7 +141,7 @@ pub struct PciLink {
 }
 
 /// A software RAID.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Raid {
     /// Such as `raid1`.
@@ -158,7 +159,7 @@ pub struct Raid {
 }
 
 /// A device-mapper device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mapped {
     /// Its name, as in /dev/mapper.
@@ -172,7 +173,7 @@ pub struct Mapped {
 }
 
 /// A line of `dmsetup table` or `dmsetup status`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapperTarget {
     /// The target, such as `thin-pool`.
@@ -184,7 +185,7 @@ pub struct MapperTarget {
 }
 
 /// The file of a loop device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoopFile {
     /// Its path.
@@ -194,7 +195,7 @@ pub struct LoopFile {
 }
 
 /// A bcache device.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bcache {
     /// `no cache`, `clean`, `dirty` or `inconsistent`.
@@ -204,7 +205,7 @@ pub struct Bcache {
 }
 
 /// The health of an NVMe disk.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wear {
     /// The bits of its critical warning; 0 for none.

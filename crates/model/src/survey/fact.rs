@@ -1,9 +1,10 @@
 //! A value and where it was read.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A value and the file or command that shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fact<T> {
     /// The value.

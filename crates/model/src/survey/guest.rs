@@ -1,11 +1,12 @@
 //! Facts about a guest: from its QEMU's command line or its libvirt definition.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fact::Known;
 
 /// A guest.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestSetup {
     /// Its name.
@@ -25,7 +26,7 @@ pub struct GuestSetup {
 }
 
 /// A disk of a guest. What the definition leaves to QEMU is absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestDisk {
     /// Its name in the guest's definition.
@@ -65,7 +66,7 @@ pub struct GuestDisk {
 }
 
 /// A network card of a guest.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestNic {
     /// Its name in the guest's definition.

@@ -1,11 +1,12 @@
 //! Facts about disk images.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fact::Known;
 
 /// A disk image, or another file that holds a disk.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
     /// Absolute path.
@@ -25,7 +26,7 @@ pub struct Image {
 }
 
 /// The space of an image's file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageFile {
     /// The file's length.
@@ -35,7 +36,7 @@ pub struct ImageFile {
 }
 
 /// The header of a qcow2 image.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Qcow2 {
     /// The size of its disk.
@@ -61,7 +62,7 @@ pub struct Qcow2 {
 }
 
 /// An image whose overlay leaves its format to QEMU's guess.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProbedBacking {
     /// The image that names it.
@@ -73,7 +74,7 @@ pub struct ProbedBacking {
 }
 
 /// A backing file that cannot be opened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum BrokenChain {
     /// The backing file does not exist.

@@ -1,12 +1,13 @@
 //! Facts about a machine as a whole.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fact::{Fact, Known};
 use crate::record::Environment;
 
 /// A machine.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSetup {
     /// Kernel, CPUs, memory, hypervisor.
@@ -56,7 +57,7 @@ pub struct MachineSetup {
 }
 
 /// A limit of a control group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CgroupLimit {
     /// Who is in the group: `this process` or a guest.
@@ -68,7 +69,7 @@ pub struct CgroupLimit {
 }
 
 /// Settings of TCP.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tcp {
     /// 1 if windows may exceed 64 KiB.

@@ -10,6 +10,7 @@ mod image;
 mod machine;
 mod network;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use disk::{
@@ -23,7 +24,7 @@ pub use machine::{CgroupLimit, MachineSetup, Tcp};
 pub use network::{Feature, NetworkInterface, Ring};
 
 /// The setup of a machine, or of the part of it that is below a path.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Survey {
     /// The machine itself.

@@ -1,11 +1,12 @@
 //! Facts about a network interface.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fact::Known;
 
 /// A network interface.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkInterface {
     /// Its name.
@@ -45,7 +46,7 @@ pub struct NetworkInterface {
 }
 
 /// An offload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
     /// Its name in ethtool.
@@ -57,7 +58,7 @@ pub struct Feature {
 }
 
 /// The entries of a ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ring {
     /// Entries now.

@@ -202,7 +202,7 @@ macro_rules! keys {
         }
     ) => {
         /// A complete workload: defaults are filled in.
-        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(from = "WorkloadKeys")]
         pub struct Workload {
             /// Unique within a plan.

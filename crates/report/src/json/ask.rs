@@ -1,72 +1,111 @@
 //! The JSON of answers: the highest rate that keeps conditions.
 
-use iotax_analysis::ask::{Answer, Found, answers};
+use iotax_analysis::ask::{Answer, Answers, Found, Possible, answers};
+use iotax_analysis::stats::paired::Interval;
+use iotax_analysis::stats::verdict::Verdict;
 use iotax_model::Run;
-use iotax_model::plan::AskSpec;
-use serde_json::Value;
+use iotax_model::plan::{AskSpec, Slo};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{any, filled, number, object};
-
-/// The answers of a run; absent for one that asks nothing.
-pub(super) fn all(run: &Run) -> Option<Value> {
-    let ask = run.plan.ask()?;
-    let of_work = |answers: &iotax_analysis::ask::Answers<'_>| -> Vec<Value> {
-        answers.targets.iter().map(|answer| one(ask, &answers.work.name, answer)).collect()
-    };
-    filled(answers(run).iter().flat_map(of_work).collect())
+/// The answer of a target: `rate` with `low` and `high`, or `at_least`, or `below`; none of them if too little was measured.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct AnswerEntry<'a> {
+    target: &'a str,
+    workload: &'a str,
+    /// The conditions, such as p99 <= 500us.
+    slo: &'a [Slo],
+    /// I/Os per second: the highest rate that keeps all conditions.
+    rate: Option<f64>,
+    #[serde(flatten)]
+    interval: Option<Interval>,
+    /// The highest rate that was tried; all kept the conditions.
+    at_least: Option<f64>,
+    /// The lowest rate that was tried; none kept the conditions.
+    below: Option<f64>,
+    /// The condition that fails above the rate, or capacity.
+    limited_by: Option<String>,
+    /// Windows at a rate that were measured.
+    trials: usize,
+    /// I/Os per second in a closed loop.
+    capacity: Option<f64>,
+    /// The limiting condition's latency at the lowest rate that was tried.
+    at_lowest_ns: Option<f64>,
+    held: Option<HeldEntry>,
+    /// The rate over the baseline's.
+    against_baseline: Option<AgainstBaseline>,
+    possible: Option<PossibleEntry>,
 }
 
-fn one(ask: &AskSpec, workload: &str, answer: &Answer<'_>) -> Value {
-    let (rate, ends) = match answer.found {
-        Found::Rate(located) => (Some(located.at), located.interval),
-        _ => (None, None),
-    };
-    let at_least = if let Found::AtLeast(rate) = answer.found { Some(rate) } else { None };
-    let below = if let Found::Below(rate) = answer.found { Some(rate) } else { None };
-    object([
-        ("target", Some(answer.target.into())),
-        ("workload", Some(workload.into())),
-        ("slo", any(&ask.slo)),
-        ("rate", number(rate)),
-        ("low", number(ends.map(|ends| ends.low))),
-        ("high", number(ends.map(|ends| ends.high))),
-        ("at_least", number(at_least)),
-        ("below", number(below)),
-        ("limited_by", answer.limited_by.map(|condition| condition.to_string().into())),
-        ("trials", Some(answer.trials.into())),
-        ("capacity", number(answer.capacity)),
-        ("at_lowest_ns", number(answer.at_lowest_ns)),
-        (
-            "held",
-            answer.held.as_ref().map(|held| {
-                object([
-                    ("rate", number(Some(held.rate))),
-                    ("window_ns", Some(held.window_ns.into())),
-                    ("windows", Some(held.windows.into())),
-                    ("missed", Some(held.missed.iter().copied().collect())),
-                    ("kept", Some(held.kept.into())),
-                ])
-            }),
-        ),
-        (
-            "against_baseline",
-            answer.against.map(|against| {
-                object([
-                    ("ratio", number(Some(against.ratio))),
-                    ("low", number(Some(against.interval.low))),
-                    ("high", number(Some(against.interval.high))),
-                    ("verdict", Some(against.verdict.word().into())),
-                ])
-            }),
-        ),
-        (
-            "possible",
-            ask.iops.map(|iops| {
-                object([
-                    ("iops", Some(iops.into())),
-                    ("answer", Some(answer.allows(iops as f64).word().into())),
-                ])
-            }),
-        ),
-    ])
+/// The rate kept for long, in windows one after another.
+#[derive(Serialize, JsonSchema)]
+struct HeldEntry {
+    rate: f64,
+    window_ns: u64,
+    windows: usize,
+    /// Numbers of the windows in which a condition failed, from 1.
+    missed: Vec<u32>,
+    /// True if at most half of the windows missed a condition, and all together none.
+    kept: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AgainstBaseline {
+    ratio: f64,
+    #[serde(flatten)]
+    interval: Interval,
+    verdict: Verdict,
+}
+
+/// The answer for the rate that was asked for.
+#[derive(Serialize, JsonSchema)]
+struct PossibleEntry {
+    iops: u64,
+    answer: Possible,
+}
+
+/// The answers of a run.
+pub(super) fn all(run: &Run) -> Vec<AnswerEntry<'_>> {
+    let Some(ask) = run.plan.ask() else { return Vec::new() };
+    answers(run).into_iter().flat_map(|answers| of_work(ask, answers)).collect()
+}
+
+fn of_work<'a>(ask: &'a AskSpec, answers: Answers<'a>) -> impl Iterator<Item = AnswerEntry<'a>> {
+    answers.targets.into_iter().map(move |answer| one(ask, &answers.work.name, answer))
+}
+
+fn one<'a>(ask: &'a AskSpec, workload: &'a str, answer: Answer<'a>) -> AnswerEntry<'a> {
+    let (mut rate, mut interval, mut at_least, mut below) = (None, None, None, None);
+    match answer.found {
+        Found::Rate(located) => (rate, interval) = (Some(located.at), located.interval),
+        Found::AtLeast(rate) => at_least = Some(rate),
+        Found::Below(rate) => below = Some(rate),
+        Found::Unknown => {}
+    }
+    AnswerEntry {
+        target: answer.target,
+        workload,
+        slo: &ask.slo,
+        rate,
+        interval,
+        at_least,
+        below,
+        possible: ask.iops.map(|iops| PossibleEntry { iops, answer: answer.allows(iops as f64) }),
+        limited_by: answer.limited_by.map(|condition| condition.to_string()),
+        trials: answer.trials,
+        capacity: answer.capacity,
+        at_lowest_ns: answer.at_lowest_ns,
+        held: answer.held.map(|held| HeldEntry {
+            rate: held.rate,
+            window_ns: held.window_ns,
+            windows: held.windows,
+            missed: held.missed,
+            kept: held.kept,
+        }),
+        against_baseline: answer.against.map(|against| AgainstBaseline {
+            ratio: against.ratio,
+            interval: against.interval,
+            verdict: against.verdict,
+        }),
+    }
 }

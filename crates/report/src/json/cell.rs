@@ -1,187 +1,209 @@
 //! The JSON of a cell (one target and workload over all rounds), and of a run's timing.
 
-use iotax_model::record::Gap;
-use serde_json::Value;
+use std::collections::BTreeMap;
 
-use super::certainty::percentile;
-use super::parts::latency;
-use super::{any, filled, high, low, metrics, number, object};
-use iotax_analysis::amplification::{Level, Passed};
+use iotax_analysis::amplification::Level;
 use iotax_analysis::cpu_breakdown::Role;
 use iotax_analysis::fairness::Fairness;
-use iotax_analysis::network::{Hop, StreamTotals};
+use iotax_analysis::latency_breakdown::View;
 use iotax_analysis::{
     CellJudgement, CpuByRole, Failure, GroupFairness, Judgement, LatencyBreakdown, Metric, NeighbourLoad,
-    Network, Timing,
+    Timing,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::certainty::{PercentileEntry, percentile};
+use super::network::{NetworkEntry, network};
+use super::parts::{Latencies, latency};
+use super::{Metrics, metrics};
+
+/// All rounds of one target under one workload together.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CellEntry<'a> {
+    workload: &'a str,
+    target: &'a str,
+    rounds: u32,
+    metrics: Metrics,
+    /// All I/Os together; their mean is the cell's, to which each round contributes alike.
+    latency_ns: Option<Latencies>,
+    percentiles: Vec<PercentileEntry>,
+    cpu: Option<CpuEntry>,
+    network: Option<NetworkEntry<'a>>,
+    inside: Option<LatencyBreakdownEntry<'a>>,
+    /// The counts of each layer, from the program down, all rounds together.
+    levels: Option<&'a [Level]>,
+    guests: Option<MembersEntry<'a>>,
+    jobs: Option<MembersEntry<'a>>,
+    neighbour: Option<NeighbourEntry<'a>>,
+    failed: Option<FailureEntry<'a>>,
+}
+
+/// Failed measurements: more than 1% of the I/Os failed, one was ended early, or nothing was completed.
+#[derive(Serialize, JsonSchema)]
+struct FailureEntry<'a> {
+    /// The number of the cell's measurements that failed.
+    measurements: u32,
+    /// I/Os of all its measurements that failed.
+    ios: u64,
+    /// All I/Os, the failed ones included.
+    of: u64,
+    /// The failure of the first of them.
+    reason: &'a str,
+}
+
+/// Time by the word of a role.
+type ByRole = BTreeMap<&'static str, f64>;
+
+#[derive(Serialize, JsonSchema)]
+struct CpuEntry {
+    /// Host CPU time per I/O by role; medians over the rounds.
+    #[schemars(extend("propertyNames" = { "enum": Role::ALL.map(Role::word) }))]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    ns_per_io: ByRole,
+    /// The same per GiB of a network's streams.
+    #[schemars(extend("propertyNames" = { "enum": Role::ALL.map(Role::word) }))]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    ns_per_gib: ByRole,
+    /// Share of the guest's CPU time that the host took.
+    steal: Option<f64>,
+    /// Share of the guest's CPU time in guests of its own.
+    nested: Option<f64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct LatencyBreakdownEntry<'a> {
+    /// Mean latency by place; medians over the rounds.
+    #[schemars(extend("propertyNames" = { "enum": View::ALL.map(View::word) }))]
+    views_ns: BTreeMap<&'static str, f64>,
+    /// The parts between the places, from the bottom up; they add up to the program's latency.
+    stretches: Vec<StretchEntry<'a>>,
+    not_separable: &'a [String],
+    qemu_p50_ns: Option<f64>,
+    qemu_p99_ns: Option<f64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct StretchEntry<'a> {
+    name: &'a str,
+    ns: f64,
+}
+
+/// Members that share a measurement.
+#[derive(Serialize, JsonSchema)]
+struct MembersEntry<'a> {
+    members: Vec<MemberEntry<'a>>,
+    fairness: Option<Fairness>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct MemberEntry<'a> {
+    name: &'a str,
+    iops: Option<f64>,
+    bytes_per_s: Option<f64>,
+    latency_ns: Option<Latencies>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct NeighbourEntry<'a> {
+    name: &'a str,
+    iops: Option<f64>,
+    bytes_per_s: Option<f64>,
+}
+
+/// The wall time of a run.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct TimingEntry<'a> {
+    phases: Vec<PhaseEntry<'a>>,
+    duration_s: f64,
+    /// Share of the time in which nothing was measured.
+    outside: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PhaseEntry<'a> {
+    name: &'a str,
+    duration_s: f64,
+    share: f64,
+}
 
 /// One measured cell.
-pub(super) fn cell(judgement: &Judgement, cell: &CellJudgement) -> Value {
+pub(super) fn cell<'a>(judgement: &'a Judgement, cell: &'a CellJudgement) -> CellEntry<'a> {
     let summary = &cell.summary;
-    // Of all I/Os together; their mean is the cell's, to which each round contributes alike.
-    let mut latencies = latency(&summary.latency);
-    if let (Some(told), Some(mean)) = (&mut latencies, summary.of(Metric::LATENCY_MEAN)) {
-        told["mean"] = mean.into();
+    let mut latency_ns = latency(&summary.latency);
+    if let (Some(latencies), Some(mean)) = (&mut latency_ns, summary.of(Metric::LATENCY_MEAN)) {
+        latencies.mean = Some(mean);
     }
-    object([
-        ("workload", Some(cell.workload.as_str().into())),
-        ("target", Some(cell.target.as_str().into())),
-        ("rounds", Some(summary.rounds.into())),
-        ("metrics", Some(metrics(&judgement.figures, |metric| summary.of(metric)))),
-        ("latency_ns", latencies),
-        ("percentiles", Some(summary.percentiles.iter().map(percentile).collect())),
-        ("cpu", cell.cpu.as_ref().map(by_role)),
-        ("network", cell.network.as_ref().map(packets)),
-        ("inside", cell.latency.as_ref().map(taken_apart)),
-        ("levels", cell.amplification.as_ref().map(|flow| flow.levels.iter().map(level).collect())),
-        ("guests", cell.guests.as_ref().map(members)),
-        ("jobs", cell.jobs.as_ref().map(members)),
-        ("neighbour", cell.neighbour.as_ref().map(neighbour)),
-        ("failed", cell.failure.as_ref().map(failed)),
-    ])
+    CellEntry {
+        workload: &cell.workload,
+        target: &cell.target,
+        rounds: summary.rounds,
+        metrics: metrics(&judgement.figures, |metric| summary.of(metric)),
+        latency_ns,
+        percentiles: summary.percentiles.iter().map(percentile).collect(),
+        cpu: cell.cpu.as_ref().map(cpu),
+        network: cell.network.as_ref().map(network),
+        inside: cell.latency.as_ref().map(latency_breakdown),
+        levels: cell.amplification.as_ref().map(|amplification| amplification.levels.as_slice()),
+        guests: cell.guests.as_ref().map(members),
+        jobs: cell.jobs.as_ref().map(members),
+        neighbour: cell.neighbour.as_ref().map(neighbour),
+        failed: cell.failure.as_ref().map(failed),
+    }
 }
 
-fn failed(failure: &Failure) -> Value {
-    object([
-        ("measurements", Some(failure.measurements.into())),
-        ("ios", Some(failure.ios.ios.into())),
-        ("of", Some(failure.ios.of.into())),
-        ("reason", Some(failure.reason.as_str().into())),
-    ])
+fn failed(failure: &Failure) -> FailureEntry<'_> {
+    FailureEntry {
+        measurements: failure.measurements,
+        ios: failure.ios.ios,
+        of: failure.ios.of,
+        reason: &failure.reason,
+    }
 }
 
-fn by_role(cpu: &CpuByRole) -> Value {
-    let roles = |of: &[(Role, f64)]| {
-        let told = of.iter().filter_map(|(role, ns)| Some((role.word().to_owned(), number(Some(*ns))?)));
-        Some(Value::Object(told.collect())).filter(|_| !of.is_empty())
-    };
-    object([
-        ("ns_per_io", roles(&cpu.roles)),
-        ("ns_per_gib", roles(&cpu.per_gib)),
-        ("steal", number(cpu.steal)),
-        ("nested", number(cpu.nested)),
-    ])
+fn cpu(cpu: &CpuByRole) -> CpuEntry {
+    let by_role = |of: &[(Role, f64)]| of.iter().map(|(role, ns)| (role.word(), *ns)).collect();
+    CpuEntry {
+        ns_per_io: by_role(&cpu.roles),
+        ns_per_gib: by_role(&cpu.per_gib),
+        steal: cpu.steal,
+        nested: cpu.nested,
+    }
 }
 
-fn packets(network: &Network) -> Value {
-    let gap = |(round, gap): &(u32, Gap)| {
-        let mut told = any(gap).unwrap_or_default();
-        told["round"] = (*round).into();
-        told
-    };
-    let hop = |hop: &Hop| {
-        let mut told = any(&hop.activity).unwrap_or_default();
-        told["name"] = hop.name.as_str().into();
-        if let Some(place) = &hop.place {
-            told["place"] = place.as_str().into();
-        }
-        told
-    };
-    object([
-        ("ways", filled(network.ways.iter().map(way).collect())),
-        ("probes", network.probes.as_ref().and_then(any)),
-        ("mdev_ns", number(network.mdev_ns)),
-        ("guest_cpu_ns_per_gib", number(network.guest_cpu_per_gib)),
-        ("guest_cpu_ns_per_io", number(network.guest_cpu_per_io)),
-        ("server_cpu_ns_per_gib", number(network.server_cpu_per_gib)),
-        ("gaps", filled(network.gaps.iter().map(gap).collect())),
-        ("interfaces", filled(network.hops.iter().map(hop).collect())),
-    ])
+fn latency_breakdown(inside: &LatencyBreakdown) -> LatencyBreakdownEntry<'_> {
+    LatencyBreakdownEntry {
+        views_ns: inside.views.iter().map(|(view, ns)| (view.word(), *ns)).collect(),
+        stretches: inside.stretches.iter().map(|(name, ns)| StretchEntry { name, ns: *ns }).collect(),
+        not_separable: &inside.not_separable,
+        qemu_p50_ns: inside.qemu_p50_ns,
+        qemu_p99_ns: inside.qemu_p99_ns,
+    }
 }
 
-fn way(way: &StreamTotals) -> Value {
-    let rtt = way.rtt_ns.map(|[min, mean, max]| {
-        object([("min", number(Some(min))), ("mean", number(Some(mean))), ("max", number(Some(max)))])
+fn members(group: &GroupFairness) -> MembersEntry<'_> {
+    let members = group.members.iter().map(|member| MemberEntry {
+        name: &member.name,
+        iops: member.iops,
+        bytes_per_s: member.bytes_per_s,
+        latency_ns: latency(&member.latency),
     });
-    object([
-        ("direction", Some(way.word().into())),
-        ("streams", Some(way.streams.into())),
-        ("bytes_per_s", number(way.bytes_per_s)),
-        ("sent_packets", way.sent.map(Value::from)),
-        ("received_packets", way.received.map(Value::from)),
-        ("lost", way.lost.map(Value::from)),
-        ("out_of_order", way.out_of_order.map(Value::from)),
-        ("duplicates", way.duplicates.map(Value::from)),
-        ("retransmits", way.retransmits.map(Value::from)),
-        ("jitter_ns", number(way.jitter_ns)),
-        ("rtt_ns", rtt),
-        ("fairness", way.fairness.map(fairness)),
-    ])
+    MembersEntry { members: members.collect(), fairness: group.fairness }
 }
 
-fn fairness(fairness: Fairness) -> Value {
-    object([
-        ("mean", number(Some(fairness.mean))),
-        ("low", low(fairness.interval)),
-        ("high", high(fairness.interval)),
-    ])
+fn neighbour(load: &NeighbourLoad) -> NeighbourEntry<'_> {
+    NeighbourEntry { name: &load.name, iops: load.iops, bytes_per_s: load.bytes_per_s }
 }
 
-fn taken_apart(inside: &LatencyBreakdown) -> Value {
-    let views =
-        inside.views.iter().filter_map(|(view, ns)| Some((view.word().to_owned(), number(Some(*ns))?)));
-    let stretch = |(name, ns): &(String, f64)| {
-        object([("name", Some(name.as_str().into())), ("ns", number(Some(*ns)))])
-    };
-    object([
-        ("views_ns", Some(Value::Object(views.collect()))),
-        ("stretches", Some(inside.stretches.iter().map(stretch).collect())),
-        ("not_separable", any(&inside.not_separable)),
-        ("qemu_p50_ns", number(inside.qemu_p50_ns)),
-        ("qemu_p99_ns", number(inside.qemu_p99_ns)),
-    ])
-}
-
-fn level(level: &Level) -> Value {
-    object([
-        ("name", Some(level.name.as_str().into())),
-        ("read", Some(passed(&level.read))),
-        ("write", Some(passed(&level.write))),
-    ])
-}
-
-fn passed(passed: &Passed) -> Value {
-    object([
-        ("ios", Some(passed.ios.into())),
-        ("bytes", Some(passed.bytes.into())),
-        ("merges", passed.merges.map(Value::from)),
-        ("mean_wait_ns", number(passed.wait_ns)),
-        ("ios_ratio", number(passed.ios_ratio)),
-        ("bytes_ratio", number(passed.bytes_ratio)),
-    ])
-}
-
-fn members(crowd: &GroupFairness) -> Value {
-    let members = crowd.members.iter().map(|member| {
-        object([
-            ("name", Some(member.name.as_str().into())),
-            ("iops", number(member.iops)),
-            ("bytes_per_s", number(member.bytes_per_s)),
-            ("latency_ns", latency(&member.latency)),
-        ])
+pub(super) fn timing(timing: &Timing) -> TimingEntry<'_> {
+    let phases = timing.phases.iter().map(|(phase, share)| PhaseEntry {
+        name: &phase.name,
+        duration_s: phase.duration_ns as f64 / 1e9,
+        share: *share,
     });
-    object([("members", filled(members.collect())), ("fairness", crowd.fairness.map(fairness))])
-}
-
-fn neighbour(noise: &NeighbourLoad) -> Value {
-    object([
-        ("name", Some(noise.name.as_str().into())),
-        ("iops", number(noise.iops)),
-        ("bytes_per_s", number(noise.bytes_per_s)),
-    ])
-}
-
-pub(super) fn timing(timing: &Timing) -> Value {
-    let phases = timing.phases.iter().map(|(phase, share)| {
-        object([
-            ("name", Some(phase.name.as_str().into())),
-            ("duration_s", number(Some(phase.duration_ns as f64 / 1e9))),
-            ("share", number(Some(*share))),
-        ])
-    });
-    object([
-        ("phases", Some(phases.collect())),
-        ("duration_s", number(Some(timing.total_ns as f64 / 1e9))),
-        ("outside", number(Some(timing.outside))),
-    ])
+    TimingEntry {
+        phases: phases.collect(),
+        duration_s: timing.total_ns as f64 / 1e9,
+        outside: timing.outside,
+    }
 }

@@ -1,68 +1,111 @@
 //! The JSON of percentiles, effects over the run, and series of intervals.
 
-use serde_json::Value;
-
-use super::{number, object};
 use iotax_analysis::percentile::{name, needed};
 use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::stats::series::Series;
-use iotax_analysis::{Drift, Effects, Percentile};
+use iotax_analysis::{Drift, Effects, Metric, Percentile};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-/// One percentile of a cell; if it is unknown, the number of I/Os that it needs.
-pub(super) fn percentile(percentile: &Percentile) -> Value {
+/// A percentile of all rounds and directions together; one with too few I/Os says how many it needs instead.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("oneOf" = [{ "required": ["ns", "of_ios_ns"] }, { "required": ["needed_ios"] }]))]
+pub(super) struct PercentileEntry {
+    /// Such as p99.9.
+    name: String,
+    q: f64,
+    /// I/Os of all rounds.
+    ios: u64,
+    /// Where there are too few: ten beyond the percentile.
+    needed_ios: Option<u64>,
+    ns: Option<f64>,
+    /// 95%, by order statistics, were all I/Os independent: the least that is uncertain.
+    of_ios_ns: Option<Interval>,
+    /// Student's t at 95% of the logarithms of the rounds' percentiles: the range that another run may show.
+    over_rounds_ns: Option<Interval>,
+}
+
+/// Movements of a workload's mean latency over the run, whatever the target. Shares: 0.05 is 5% slower.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EffectsEntry<'a> {
+    workload: &'a str,
+    /// The figure that moved: latency_mean, or bytes_per_s of streams, whose shares then are of the time that a byte takes.
+    metric: Metric,
+    rounds: u32,
+    /// Standard deviation of the rounds' parts of the logarithm.
+    round_sd: f64,
+    /// How likely rounds are to differ as much by chance: F test against the rest.
+    round_p: Option<f64>,
+    /// The round that is furthest from the rounds' mean.
+    furthest: FurthestRound,
+    /// Standard deviation of what neither target nor round explains.
+    rest_sd: Option<f64>,
+    drift: Option<Drift>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct FurthestRound {
+    round: u32,
+    change: f64,
+}
+
+/// Statistics of a measurement's intervals. Nothing is left out because of them.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SeriesEntry {
+    /// Whole intervals.
+    intervals: usize,
+    /// Correlation of the rates of adjacent intervals.
+    autocorrelation: f64,
+    /// Number of independent intervals that would estimate the mean rate as well.
+    effective: f64,
+    /// The beginning that MSER-5 would cut.
+    warm_up: Option<WarmUpEntry>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct WarmUpEntry {
+    duration_s: f64,
+    /// Mean rate over that of the rest.
+    ratio: f64,
+    /// True if it goes on to the middle of the measurement, as far as is looked.
+    unsettled: bool,
+}
+
+pub(super) fn percentile(percentile: &Percentile) -> PercentileEntry {
     let value = percentile.value;
-    let needed = value.is_none().then(|| needed(percentile.q).into());
-    object([
-        ("name", Some(name(percentile.q).into())),
-        ("q", number(Some(percentile.q))),
-        ("ios", Some(percentile.ios.into())),
-        ("needed_ios", needed),
-        ("ns", number(value.map(|value| value.ns))),
-        ("of_ios_ns", value.map(|value| ends(value.of_ios))),
-        ("over_rounds_ns", value.and_then(|value| value.over_rounds).map(ends)),
-    ])
+    PercentileEntry {
+        name: name(percentile.q),
+        q: percentile.q,
+        ios: percentile.ios,
+        needed_ios: value.is_none().then(|| needed(percentile.q)),
+        ns: value.map(|value| value.ns),
+        of_ios_ns: value.map(|value| value.of_ios),
+        over_rounds_ns: value.and_then(|value| value.over_rounds),
+    }
 }
 
-pub(super) fn effects(effects: &Effects) -> Value {
-    let furthest =
-        object([("round", Some(effects.furthest.into())), ("change", number(Some(effects.furthest_by)))]);
-    object([
-        ("workload", Some(effects.workload.as_str().into())),
-        ("metric", Some(effects.metric.word().into())),
-        ("rounds", Some(effects.rounds.into())),
-        ("round_sd", number(Some(effects.spread))),
-        ("round_p", number(effects.rounds_p)),
-        ("furthest", Some(furthest)),
-        ("rest_sd", number(effects.rest)),
-        ("drift", effects.drift.map(drift)),
-    ])
+pub(super) fn effects(effects: &Effects) -> EffectsEntry<'_> {
+    EffectsEntry {
+        workload: &effects.workload,
+        metric: effects.metric,
+        rounds: effects.rounds,
+        round_sd: effects.spread,
+        round_p: effects.rounds_p,
+        furthest: FurthestRound { round: effects.furthest, change: effects.furthest_by },
+        rest_sd: effects.rest,
+        drift: effects.drift,
+    }
 }
 
-fn drift(drift: Drift) -> Value {
-    object([
-        ("change", number(Some(drift.change))),
-        ("low", number(Some(drift.interval.low))),
-        ("high", number(Some(drift.interval.high))),
-        ("p", number(Some(drift.p))),
-    ])
-}
-
-pub(super) fn series(series: &Series) -> Value {
-    let warm_up = series.warm_up.map(|warm_up| {
-        object([
-            ("duration_s", number(Some(warm_up.ns as f64 / 1e9))),
-            ("ratio", number(Some(warm_up.ratio))),
-            ("unsettled", Some(warm_up.unsettled.into())),
-        ])
-    });
-    object([
-        ("intervals", Some(series.intervals.into())),
-        ("autocorrelation", number(Some(series.autocorrelation))),
-        ("effective", number(Some(series.effective))),
-        ("warm_up", warm_up),
-    ])
-}
-
-fn ends(interval: Interval) -> Value {
-    object([("low", number(Some(interval.low))), ("high", number(Some(interval.high)))])
+pub(super) fn series(series: &Series) -> SeriesEntry {
+    SeriesEntry {
+        intervals: series.intervals,
+        autocorrelation: series.autocorrelation,
+        effective: series.effective,
+        warm_up: series.warm_up.map(|warm_up| WarmUpEntry {
+            duration_s: warm_up.ns as f64 / 1e9,
+            ratio: warm_up.ratio,
+            unsettled: warm_up.unsettled,
+        }),
+    }
 }

@@ -1,148 +1,260 @@
 //! The document `iotax-compare/1`, whose JSON Schema is `crates/report/schema/iotax-compare-1.schema.json`.
 
+use iotax_analysis::Metric;
+use iotax_analysis::compare::{
+    Account, Cell, Compared, Difference, GateResult, Matched, Missing, RateCell, Side, TargetPair, Which,
+    WorkloadPair,
+};
+use iotax_analysis::stats::paired::Interval;
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_model::record::ImportSource;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
-use super::{any, filled, merged, number, object, ratio};
+use super::ratio::RatioEntry;
+use super::{UTC, json};
 use crate::sentences;
-use iotax_analysis::compare::{
-    Account, Cell, Compared, Difference, GateResult, Missing, RateCell, Side, TargetPair, WorkloadPair,
-};
 
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-compare/1";
 
+/// Two runs, or two targets of one run. Ratios are the other side over the baseline. What is unknown has no key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "Two runs of iotax, or two targets of one, compared")]
+pub(super) struct CompareDocument<'a> {
+    #[schemars(extend("const" = SCHEMA))]
+    schema: &'static str,
+    a: SideEntry<'a>,
+    b: SideEntry<'a>,
+    /// The side that the other is compared with.
+    baseline: Which,
+    /// True if both were measured in the same rounds: then by Student's t within them, else by Welch's.
+    paired: bool,
+    /// Ratios from 1 / (1 + margin) to 1 + margin count as the same.
+    margin: f64,
+    /// Differences between the machines.
+    machines: &'a [Difference],
+    targets: Vec<TargetPairEntry<'a>>,
+    workloads: Vec<WorkloadPairEntry<'a>>,
+    missing: Vec<MissingEntry<'a>>,
+    cells: Vec<ComparedCellEntry<'a>>,
+    /// Rates that both located.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rates: Vec<ComparedRateEntry<'a>>,
+    /// Those of --fail-if.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gates: Vec<GateEntry<'a>>,
+    /// The meaning, in sentences.
+    conclusions: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SideEntry<'a> {
+    label: &'a str,
+    run: i64,
+    name: &'a str,
+    #[schemars(regex(pattern = UTC))]
+    started_at: &'a str,
+    /// The target that was asked for.
+    target: Option<&'a str>,
+    /// The other tool that measured an imported run; absent for a run of iotax.
+    source: Option<&'a ImportSource>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TargetPairEntry<'a> {
+    a: &'a str,
+    b: &'a str,
+    matched: Matched,
+    differences: &'a [Difference],
+    emulated_a: bool,
+    emulated_b: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct WorkloadPairEntry<'a> {
+    a: &'a str,
+    b: &'a str,
+    /// Only their durations may differ.
+    differences: &'a [Difference],
+}
+
+#[derive(Serialize, JsonSchema)]
+struct MissingEntry<'a> {
+    /// The side that lacks it.
+    side: Which,
+    target: Option<&'a str>,
+    workload: Option<&'a str>,
+    /// The figure that is not known; absent if it is all of them.
+    metric: Option<Metric>,
+    reason: &'a str,
+}
+
+/// The names of a target and a workload in A and in B.
+#[derive(Serialize, JsonSchema)]
+struct PairNames<'a> {
+    target_a: &'a str,
+    target_b: &'a str,
+    workload_a: &'a str,
+    workload_b: &'a str,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ComparedCellEntry<'a> {
+    #[serde(flatten)]
+    names: PairNames<'a>,
+    metric: Metric,
+    /// Geometric mean over A's rounds: I/Os or bytes per second, else nanoseconds.
+    a: f64,
+    /// The same of B.
+    b: f64,
+    rounds_a: u32,
+    rounds_b: u32,
+    #[serde(flatten)]
+    ratio: RatioEntry<'a>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ComparedRateEntry<'a> {
+    #[serde(flatten)]
+    names: PairNames<'a>,
+    /// `knee`, or `highest` with the conditions that it keeps.
+    what: &'a str,
+    /// I/Os per second.
+    a: f64,
+    /// I/Os per second.
+    b: f64,
+    /// The other side over the baseline.
+    ratio: f64,
+    #[serde(flatten)]
+    interval: Option<Interval>,
+    verdict: Verdict,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct GateEntry<'a> {
+    gate: String,
+    metric: Metric,
+    /// Cells of that metric.
+    cells: usize,
+    tripped: Vec<TrippedCell<'a>>,
+    /// Cells whose interval holds the limit, or that have none: they never trip.
+    undecided: Vec<PairNames<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TrippedCell<'a> {
+    #[serde(flatten)]
+    names: PairNames<'a>,
+    /// The other side over the baseline: geometric means.
+    ratio: f64,
+    #[serde(flatten)]
+    interval: Interval,
+}
+
 /// The comparison of two runs, or of two targets of one run.
-///
-/// `ratio` is the other side over the baseline; `low` and `high` are its interval at the given `confidence` (Holm's
-/// level), `low_95` and `high_95` at 95%. A cell's `a` and `b` are geometric means over the rounds, in nanoseconds,
-/// I/Os or bytes per second. `needed_rounds` is a total for each side.
 #[must_use]
 pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
     let is_asked = |m: &&Missing| m.metric.is_none_or(|metric| compared.metrics.contains(&metric));
-    object([
-        ("schema", Some(SCHEMA.into())),
-        ("a", Some(side(a))),
-        ("b", Some(side(b))),
-        ("baseline", Some(compared.baseline.word().into())),
-        ("paired", Some(compared.paired.into())),
-        ("margin", number(Some(compared.margin))),
-        ("machines", Some(differences(&compared.machines))),
-        ("targets", Some(compared.targets.iter().map(target).collect())),
-        ("workloads", Some(compared.workloads.iter().map(workload).collect())),
-        ("missing", Some(compared.missing.iter().filter(is_asked).map(missing).collect())),
-        ("cells", Some(compared.shown().map(|cell| told(compared, cell)).collect())),
-        ("rates", filled(compared.rates.iter().map(|cell| rate(compared, cell)).collect())),
-        ("gates", filled(compared.gates.iter().map(|result| gate(compared, result)).collect())),
-        ("conclusions", any(&sentences::compared::conclusions(compared))),
-    ])
+    json(&CompareDocument {
+        schema: SCHEMA,
+        a: side(a),
+        b: side(b),
+        baseline: compared.baseline,
+        paired: compared.paired,
+        margin: compared.margin,
+        machines: &compared.machines,
+        targets: compared.targets.iter().map(target).collect(),
+        workloads: compared.workloads.iter().map(workload).collect(),
+        missing: compared.missing.iter().filter(is_asked).map(missing).collect(),
+        cells: compared.shown().map(|one| cell(compared, one)).collect(),
+        rates: compared.rates.iter().map(|one| rate(compared, one)).collect(),
+        gates: compared.gates.iter().map(|result| gate(compared, result)).collect(),
+        conclusions: sentences::compared::conclusions(compared),
+    })
 }
 
-fn side(side: &Side<'_>) -> Value {
+fn side<'a>(side: &Side<'a>) -> SideEntry<'a> {
     let Account { label, id, name, started_at, source, .. } = side.account;
-    object([
-        ("label", Some(label.as_str().into())),
-        ("run", Some((*id).into())),
-        ("name", Some(name.as_str().into())),
-        ("started_at", Some(started_at.as_str().into())),
-        ("target", side.target.map(Value::from)),
-        ("source", source.as_ref().and_then(any)),
-    ])
+    SideEntry { label, run: *id, name, started_at, target: side.target, source: source.as_ref() }
 }
 
-pub(super) fn differences(differences: &[Difference]) -> Value {
-    let told = |d: &Difference| {
-        object([
-            ("what", Some(d.what.as_str().into())),
-            ("a", d.a.clone().map(Value::from)),
-            ("b", d.b.clone().map(Value::from)),
-        ])
+fn target(pair: &TargetPair) -> TargetPairEntry<'_> {
+    TargetPairEntry {
+        a: &pair.a,
+        b: &pair.b,
+        matched: pair.matched,
+        differences: &pair.differences,
+        emulated_a: pair.emulated.0,
+        emulated_b: pair.emulated.1,
+    }
+}
+
+fn workload(pair: &WorkloadPair) -> WorkloadPairEntry<'_> {
+    WorkloadPairEntry { a: &pair.a.name, b: &pair.b, differences: &pair.differences }
+}
+
+fn missing(missing: &Missing) -> MissingEntry<'_> {
+    MissingEntry {
+        side: missing.side,
+        target: missing.target.as_deref(),
+        workload: missing.workload.as_deref(),
+        metric: missing.metric,
+        reason: &missing.reason,
+    }
+}
+
+/// The names of a pair of targets and one of workloads, by their indices.
+fn names(compared: &Compared, target: usize, workload: usize) -> PairNames<'_> {
+    let (target, workload) = (&compared.targets[target], &compared.workloads[workload]);
+    PairNames {
+        target_a: &target.a,
+        target_b: &target.b,
+        workload_a: &workload.a.name,
+        workload_b: &workload.b,
+    }
+}
+
+fn cell<'a>(compared: &'a Compared, cell: &'a Cell) -> ComparedCellEntry<'a> {
+    ComparedCellEntry {
+        names: names(compared, cell.target, cell.workload),
+        metric: cell.metric,
+        a: cell.a,
+        b: cell.b,
+        rounds_a: cell.rounds.0,
+        rounds_b: cell.rounds.1,
+        ratio: (&cell.ratio).into(),
+    }
+}
+
+fn rate<'a>(compared: &'a Compared, cell: &'a RateCell) -> ComparedRateEntry<'a> {
+    ComparedRateEntry {
+        names: names(compared, cell.target, cell.workload),
+        what: &cell.what,
+        a: cell.a,
+        b: cell.b,
+        ratio: cell.ratio,
+        interval: cell.interval,
+        verdict: cell.verdict,
+    }
+}
+
+fn gate<'a>(compared: &'a Compared, result: &GateResult) -> GateEntry<'a> {
+    let place = |index: usize| {
+        let cell = &compared.cells[index];
+        names(compared, cell.target, cell.workload)
     };
-    differences.iter().map(told).collect()
-}
-
-fn target(pair: &TargetPair) -> Value {
-    object([
-        ("a", Some(pair.a.as_str().into())),
-        ("b", Some(pair.b.as_str().into())),
-        ("matched", Some(pair.matched.word().into())),
-        ("differences", Some(differences(&pair.differences))),
-        ("emulated_a", Some(pair.emulated.0.into())),
-        ("emulated_b", Some(pair.emulated.1.into())),
-    ])
-}
-
-fn workload(pair: &WorkloadPair) -> Value {
-    object([
-        ("a", Some(pair.a.name.as_str().into())),
-        ("b", Some(pair.b.as_str().into())),
-        ("differences", Some(differences(&pair.differences))),
-    ])
-}
-
-fn missing(missing: &Missing) -> Value {
-    object([
-        ("side", Some(missing.side.word().into())),
-        ("target", missing.target.clone().map(Value::from)),
-        ("workload", missing.workload.clone().map(Value::from)),
-        ("metric", missing.metric.map(|metric| metric.word().into())),
-        ("reason", Some(missing.reason.as_str().into())),
-    ])
-}
-
-/// The names of a cell's target and workload in A and in B.
-fn place(compared: &Compared, cell: &Cell) -> [(&'static str, Option<Value>); 4] {
-    names(&compared.targets[cell.target], &compared.workloads[cell.workload])
-}
-
-fn names(target: &TargetPair, workload: &WorkloadPair) -> [(&'static str, Option<Value>); 4] {
-    [
-        ("target_a", Some(target.a.as_str().into())),
-        ("target_b", Some(target.b.as_str().into())),
-        ("workload_a", Some(workload.a.name.as_str().into())),
-        ("workload_b", Some(workload.b.as_str().into())),
-    ]
-}
-
-fn told(compared: &Compared, cell: &Cell) -> Value {
-    let figures = object([
-        ("metric", Some(cell.metric.word().into())),
-        ("a", number(Some(cell.a))),
-        ("b", number(Some(cell.b))),
-        ("rounds_a", Some(cell.rounds.0.into())),
-        ("rounds_b", Some(cell.rounds.1.into())),
-    ]);
-    merged([object(place(compared, cell)), figures, ratio(&cell.ratio)])
-}
-
-fn rate(compared: &Compared, cell: &RateCell) -> Value {
-    let figures = object([
-        ("what", Some(cell.what.as_str().into())),
-        ("a", number(Some(cell.a))),
-        ("b", number(Some(cell.b))),
-        ("ratio", number(Some(cell.ratio))),
-        ("low", number(cell.interval.map(|ends| ends.low))),
-        ("high", number(cell.interval.map(|ends| ends.high))),
-        ("verdict", Some(cell.verdict.word().into())),
-    ]);
-    merged([object(names(&compared.targets[cell.target], &compared.workloads[cell.workload])), figures])
-}
-
-fn gate(compared: &Compared, result: &GateResult) -> Value {
-    let tripped = result.tripped.iter().map(|(cell, interval)| {
-        let cell = &compared.cells[*cell];
-        let figures = object([
-            ("ratio", number(Some(cell.ratio.mean))),
-            ("low", number(Some(interval.low))),
-            ("high", number(Some(interval.high))),
-        ]);
-        merged([object(place(compared, cell)), figures])
+    let tripped = result.tripped.iter().map(|(index, interval)| TrippedCell {
+        names: place(*index),
+        ratio: compared.cells[*index].ratio.mean,
+        interval: *interval,
     });
-    let open = result.open.iter().map(|cell| object(place(compared, &compared.cells[*cell])));
-    object([
-        ("gate", Some(result.gate.to_string().into())),
-        ("metric", Some(result.gate.metric.word().into())),
-        ("cells", Some(result.cells.into())),
-        ("tripped", Some(tripped.collect())),
-        ("undecided", Some(open.collect())),
-    ])
+    GateEntry {
+        gate: result.gate.to_string(),
+        metric: result.gate.metric,
+        cells: result.cells,
+        tripped: tripped.collect(),
+        undecided: result.open.iter().map(|index| place(*index)).collect(),
+    }
 }

@@ -1,66 +1,97 @@
 //! The JSON of curves: latency against offered load.
 
-use iotax_model::Histogram;
-use serde_json::Value;
-
-use super::{filled, number, object};
-use iotax_analysis::curve::{Curve, Curves, Located, Point, curves};
+use iotax_analysis::curve::{Curve, Curves, Knee, Located, Point};
 use iotax_analysis::percentile::percentile;
-use iotax_model::Run;
+use iotax_model::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-/// The curves of a run; absent for a run of none.
-pub(super) fn all(run: &Run) -> Option<Value> {
-    let one = |curves: &Curves<'_>| -> Vec<Value> {
-        let work = curves.work;
-        curves.targets.iter().map(|found| curve(&work.name, found)).collect()
-    };
-    filled(curves(run).iter().flat_map(one).collect())
+/// Latency of one target against the load that is offered to it.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CurveEntry<'a> {
+    target: &'a str,
+    /// The same work in a closed loop, or at the lowest rate where the run has no closed loop.
+    workload: &'a str,
+    /// By rising rate.
+    points: Vec<CurvePoint<'a>>,
+    /// I/Os per second in a closed loop.
+    closed_loop: Option<Located>,
+    /// The most I/Os per second: those of the closed loop, or of a rate at which more were done.
+    capacity: Option<Located>,
+    /// In I/Os per second; absent if fewer than four rates were sustained.
+    knee: Option<&'a Knee>,
 }
 
-fn curve(workload: &str, curve: &Curve<'_>) -> Value {
-    let knee = curve.knee.as_ref().map(|knee| {
-        object([("power", knee.power.as_ref().map(located)), ("double", knee.double.as_ref().map(located))])
-    });
-    object([
-        ("target", Some(curve.target.into())),
-        ("workload", Some(workload.into())),
-        ("points", Some(curve.points.iter().map(point).collect())),
-        ("closed_loop", curve.closed.as_ref().map(located)),
-        ("capacity", curve.capacity.as_ref().map(located)),
-        ("knee", knee),
-    ])
+#[derive(Serialize, JsonSchema)]
+struct CurvePoint<'a> {
+    workload: &'a str,
+    /// I/Os per second that were due.
+    offered: f64,
+    /// I/Os per second that completed: the geometric mean over the rounds.
+    achieved: Option<f64>,
+    /// I/Os that were due in the windows of all rounds.
+    due: u64,
+    /// I/Os that completed in them.
+    completed: u64,
+    /// True if 98% of the I/Os due completed in the windows, or all but two in each. Where it is false, times tell how long the queue was
+    /// when the window ended.
+    sustained: bool,
+    /// Mean time from submission to completion.
+    service_ns: Option<f64>,
+    response_ns: ResponseTimes,
+    /// CPU time of the host per I/O in nanoseconds: the geometric mean over the rounds.
+    cpu_per_io: Option<f64>,
 }
 
-fn point(point: &Point<'_>) -> Value {
-    object([
-        ("workload", Some(point.workload.name.as_str().into())),
-        ("offered", number(Some(point.offered))),
-        ("achieved", number(point.achieved)),
-        ("due", Some(point.due.into())),
-        ("completed", Some(point.completed.into())),
-        ("sustained", Some(point.is_sustained().into())),
-        ("service_ns", number(point.service_ns)),
-        ("response_ns", Some(times(&point.response))),
-        ("cpu_per_io", number(point.cpu_per_io)),
-    ])
+/// Times from when an I/O was due to its completion, all rounds together. A percentile with fewer than ten I/Os beyond it is absent.
+#[derive(Serialize, JsonSchema)]
+struct ResponseTimes {
+    mean: Option<f64>,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p99: Option<f64>,
+    p99_9: Option<f64>,
+    max: Option<f64>,
 }
 
-fn times(response: &Histogram) -> Value {
-    object([
-        ("mean", number(response.mean())),
-        ("p50", number(percentile(response, 0.5))),
-        ("p90", number(percentile(response, 0.9))),
-        ("p99", number(percentile(response, 0.99))),
-        ("p99_9", number(percentile(response, 0.999))),
-        ("max", number(response.max().map(|max| max as f64))),
-    ])
+/// The curves of a run.
+pub(super) fn all<'a>(curves: &'a [Curves<'a>]) -> Vec<CurveEntry<'a>> {
+    let of_work = |curves: &'a Curves<'a>| curves.targets.iter().map(|found| curve(&curves.work.name, found));
+    curves.iter().flat_map(of_work).collect()
 }
 
-/// An estimate and its 95% interval.
-pub(super) fn located(located: &Located) -> Value {
-    object([
-        ("estimate", number(Some(located.at))),
-        ("low", number(located.interval.map(|ends| ends.low))),
-        ("high", number(located.interval.map(|ends| ends.high))),
-    ])
+fn curve<'a>(workload: &'a str, curve: &'a Curve<'a>) -> CurveEntry<'a> {
+    CurveEntry {
+        target: curve.target,
+        workload,
+        points: curve.points.iter().map(point).collect(),
+        closed_loop: curve.closed,
+        capacity: curve.capacity,
+        knee: curve.knee.as_ref(),
+    }
+}
+
+fn point<'a>(point: &'a Point<'a>) -> CurvePoint<'a> {
+    CurvePoint {
+        workload: &point.workload.name,
+        offered: point.offered,
+        achieved: point.achieved,
+        due: point.due,
+        completed: point.completed,
+        sustained: point.is_sustained(),
+        service_ns: point.service_ns,
+        response_ns: times(&point.response),
+        cpu_per_io: point.cpu_per_io,
+    }
+}
+
+fn times(response: &Histogram) -> ResponseTimes {
+    ResponseTimes {
+        mean: response.mean(),
+        p50: percentile(response, 0.5),
+        p90: percentile(response, 0.9),
+        p99: percentile(response, 0.99),
+        p99_9: percentile(response, 0.999),
+        max: response.max().map(|max| max as f64),
+    }
 }

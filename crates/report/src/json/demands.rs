@@ -1,31 +1,51 @@
 //! The JSON of demands: each on each target.
 
 use iotax_analysis::Judgement;
-use iotax_analysis::demands::{DemandOnTarget, demands};
+use iotax_analysis::demands::{DemandOnTarget, Kept, demands};
 use iotax_model::Run;
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{number, object};
-use crate::demands::{why, word};
+use super::ratio::Interval95;
+use crate::demands::why;
 
-/// The demands of a run; absent for a plan without any.
-pub(super) fn all(run: &Run, judgement: &Judgement) -> Option<Value> {
-    let all = demands(run, judgement);
-    (!all.is_empty()).then(|| all.iter().map(one).collect())
+/// A limit that the plan demands, on one target. Times are in nanoseconds.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DemandEntry<'a> {
+    target: &'a str,
+    workload: &'a str,
+    /// The figure and its limit, such as sync p99 <= 10ms.
+    keep: String,
+    /// The place where the limit is published.
+    source: Option<&'a str>,
+    /// Geometric mean of the rounds' figures; absent if it is unknown.
+    figure: Option<f64>,
+    #[serde(flatten)]
+    interval: Interval95,
+    limit: f64,
+    /// The limit over the figure, or the other way round where more is better: below 1 it is missed.
+    room: Option<f64>,
+    kept: Kept,
+    /// Why there is no figure or no interval.
+    reason: Option<String>,
 }
 
-fn one(demand: &DemandOnTarget<'_>) -> Value {
-    object([
-        ("target", Some(demand.target.into())),
-        ("workload", Some(demand.workload.into())),
-        ("keep", Some(demand.demand.keep.to_string().into())),
-        ("source", demand.demand.source.as_deref().map(Value::from)),
-        ("figure", number(demand.figure)),
-        ("low_95", number(demand.interval.map(|interval| interval.low))),
-        ("high_95", number(demand.interval.map(|interval| interval.high))),
-        ("limit", number(Some(demand.limit))),
-        ("room", number(demand.room())),
-        ("kept", Some(word(demand.kept).into())),
-        ("reason", why(demand).map(Value::from)),
-    ])
+/// The demands of a run.
+pub(super) fn all<'a>(run: &'a Run, judgement: &Judgement) -> Vec<DemandEntry<'a>> {
+    demands(run, judgement).iter().map(one).collect()
+}
+
+fn one<'a>(demand: &DemandOnTarget<'a>) -> DemandEntry<'a> {
+    DemandEntry {
+        target: demand.target,
+        workload: demand.workload,
+        keep: demand.demand.keep.to_string(),
+        source: demand.demand.source.as_deref(),
+        figure: demand.figure,
+        interval: demand.interval.into(),
+        limit: demand.limit,
+        room: demand.room(),
+        kept: demand.kept,
+        reason: why(demand),
+    }
 }

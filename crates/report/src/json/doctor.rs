@@ -1,11 +1,13 @@
 //! The document `iotax-doctor/1`, whose JSON Schema is `crates/report/schema/iotax-doctor-1.schema.json`: findings, and the facts that they
 //! rest on.
 
-use iotax_doctor::Finding;
+use iotax_doctor::{Finding, Subject, Sureness};
 use iotax_model::survey::Survey;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
-use super::{any, object};
+use super::json;
 use crate::mark::Mark;
 
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
@@ -14,31 +16,65 @@ pub const SCHEMA: &str = "iotax-doctor/1";
 /// Marks a file as such a document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// Findings, the surest first, then all facts, each with its source. What is unknown has no key.
-#[must_use]
-pub fn document(subject: &str, survey: &Survey, findings: &[Finding]) -> Value {
-    object([
-        ("schema", Some(SCHEMA.into())),
-        ("subject", Some(subject.into())),
-        ("findings", Some(findings.iter().map(finding).collect())),
-        ("survey", any(survey)),
-    ])
+/// The findings of a doctor and the facts that they rest on. What is unknown has no key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "Dangers and costs of a setup")]
+pub(super) struct DoctorDocument<'a> {
+    #[schemars(extend("const" = SCHEMA))]
+    schema: &'static str,
+    /// The path, guest or machine that was looked at.
+    subject: &'a str,
+    /// The surest first.
+    findings: Vec<FindingEntry<'a>>,
+    survey: &'a Survey,
 }
 
-fn finding(finding: &Finding) -> Value {
+#[derive(Serialize, JsonSchema)]
+struct FindingEntry<'a> {
+    /// The rule, as in docs/doctor.md.
+    rule: &'a str,
+    subject: Subject,
+    sureness: Sureness,
+    /// The finding in a few words.
+    title: &'a str,
+    /// The device, mount point, guest or interface.
+    place: &'a str,
+    /// The value.
+    seen: &'a str,
+    /// The file or command that shows it.
+    evidence: &'a str,
+    /// Why it matters.
+    why: &'a str,
+    /// A command, or the next step.
+    remedy: &'a str,
+    /// The document that says so.
+    source: &'a str,
+}
+
+/// Findings, the surest first, then all facts, each with its source.
+#[must_use]
+pub fn document(subject: &str, survey: &Survey, findings: &[Finding]) -> Value {
+    json(&DoctorDocument {
+        schema: SCHEMA,
+        subject,
+        findings: findings.iter().map(finding).collect(),
+        survey,
+    })
+}
+
+fn finding(finding: &Finding) -> FindingEntry<'_> {
     let rule = finding.rule;
     let violation = &finding.violation;
-    let text = |text: &str| Some(Value::from(text));
-    object([
-        ("rule", text(rule.id)),
-        ("subject", text(rule.subject.word())),
-        ("sureness", text(rule.sureness.word())),
-        ("title", text(rule.title)),
-        ("place", text(&violation.place)),
-        ("seen", text(&violation.seen)),
-        ("evidence", text(&violation.source)),
-        ("why", text(rule.why)),
-        ("remedy", text(&violation.remedy)),
-        ("source", text(rule.source)),
-    ])
+    FindingEntry {
+        rule: rule.id,
+        subject: rule.subject,
+        sureness: rule.sureness,
+        title: rule.title,
+        place: &violation.place,
+        seen: &violation.seen,
+        evidence: &violation.source,
+        why: rule.why,
+        remedy: &violation.remedy,
+        source: rule.source,
+    }
 }

@@ -1,64 +1,125 @@
 //! The JSON of durable writes: the methods on each target, and the account of their flushes.
 
-use iotax_analysis::Judgement;
 use iotax_analysis::durability::{DurableWrites, MethodOnTarget};
 use iotax_analysis::flushes::{FlushAccount, FlushCount, FlushFate, FlushLevel};
-use iotax_model::Run;
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{number, object, ratio};
+use super::ratio::RatioEntry;
 
-/// The methods of a run; absent for a run of other work.
-pub(super) fn all(run: &Run, judgement: &Judgement) -> Option<Value> {
-    let writes = DurableWrites::of(run, judgement)?;
-    Some(object([
-        ("reference", writes.reference.map(Value::from)),
-        ("methods", Some(writes.cells.iter().map(method).collect())),
-    ]))
+/// Ways to make a write durable, in a run of the suite flush.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DurableWritesEntry<'a> {
+    /// The method that the others on the same target are compared with.
+    reference: Option<&'a str>,
+    methods: Vec<MethodEntry<'a>>,
 }
 
-fn method(cell: &MethodOnTarget<'_>) -> Value {
-    object([
-        ("workload", Some(cell.workload.name.as_str().into())),
-        ("target", Some(cell.target.into())),
-        ("durable", Some(cell.is_durable().into())),
-        ("per_second", number(cell.per_second)),
-        ("p50_ns", number(cell.p50_ns)),
-        ("p99_ns", number(cell.p99_ns)),
-        ("cpu_ns", number(cell.cpu_ns)),
-        ("against_reference", cell.against_reference.as_ref().map(ratio)),
-        ("flushes", cell.flushes.as_ref().map(account)),
-    ])
+/// A method on a target, over all rounds.
+#[derive(Serialize, JsonSchema)]
+struct MethodEntry<'a> {
+    workload: &'a str,
+    target: &'a str,
+    /// False for a method after which a power cut may take the data.
+    durable: bool,
+    /// Commits per second.
+    per_second: Option<f64>,
+    /// Median time from the submission of a commit's first write to its end.
+    p50_ns: Option<f64>,
+    /// 99th percentile of that time.
+    p99_ns: Option<f64>,
+    /// CPU time of the host's part in one commit.
+    cpu_ns: Option<f64>,
+    /// Its rate over the reference's.
+    against_reference: Option<RatioEntry<'a>>,
+    flushes: Option<FlushAccountEntry<'a>>,
 }
 
-fn account(account: &FlushAccount) -> Value {
+/// The flushes of all rounds by layer; absent for a method that asks for none.
+#[derive(Serialize, JsonSchema)]
+struct FlushAccountEntry<'a> {
+    /// Flushes that the program asked for, or writes that it asked to be durable by themselves.
+    asked: u64,
+    /// From the program down.
+    levels: Vec<FlushLevelEntry<'a>>,
+    fate: FateWord,
+    /// The layer that swallows them, or the device that needs none.
+    by: Option<&'a str>,
+    /// Swallowed: setting, or count; not countable: why.
+    reason: Option<&'a str>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum FateWord {
+    Kept,
+    Swallowed,
+    NotNeeded,
+    NotCountable,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct FlushLevelEntry<'a> {
+    name: &'a str,
+    /// Flushes that it completed in the windows, those of other programs included.
+    flushes: Option<u64>,
+    /// Why they are not known.
+    reason: Option<NoCount>,
+}
+
+#[derive(Serialize, JsonSchema)]
+enum NoCount {
+    #[serde(rename = "no volatile cache")]
+    NoVolatileCache,
+    #[serde(rename = "FUA")]
+    Fua,
+    #[serde(rename = "not counted")]
+    NotCounted,
+}
+
+/// The methods of a run.
+pub(super) fn entry<'a>(writes: &'a DurableWrites<'a>) -> DurableWritesEntry<'a> {
+    DurableWritesEntry { reference: writes.reference, methods: writes.cells.iter().map(method).collect() }
+}
+
+fn method<'a>(cell: &'a MethodOnTarget<'a>) -> MethodEntry<'a> {
+    MethodEntry {
+        workload: &cell.workload.name,
+        target: cell.target,
+        durable: cell.is_durable(),
+        per_second: cell.per_second,
+        p50_ns: cell.p50_ns,
+        p99_ns: cell.p99_ns,
+        cpu_ns: cell.cpu_ns,
+        against_reference: cell.against_reference.as_ref().map(Into::into),
+        flushes: cell.flushes.as_ref().map(account),
+    }
+}
+
+fn account(account: &FlushAccount) -> FlushAccountEntry<'_> {
     let (fate, by, reason) = match &account.fate {
-        FlushFate::Kept(_) => ("kept", None, None),
+        FlushFate::Kept(_) => (FateWord::Kept, None, None),
         FlushFate::Swallowed { by, is_setting } => {
-            ("swallowed", Some(by), Some(if *is_setting { "setting" } else { "count" }.to_owned()))
+            (FateWord::Swallowed, Some(by.as_str()), Some(if *is_setting { "setting" } else { "count" }))
         }
-        FlushFate::NotNeeded { device } => ("not_needed", Some(device), None),
-        FlushFate::NotCountable { reason } => ("not_countable", None, Some(reason.clone())),
+        FlushFate::NotNeeded { device } => (FateWord::NotNeeded, Some(device.as_str()), None),
+        FlushFate::NotCountable { reason } => (FateWord::NotCountable, None, Some(reason.as_str())),
     };
-    object([
-        ("asked", Some(account.asked.into())),
-        ("levels", Some(account.levels.iter().map(level).collect())),
-        ("fate", Some(fate.into())),
-        ("by", by.map(|by| by.as_str().into())),
-        ("reason", reason.map(Value::from)),
-    ])
+    FlushAccountEntry {
+        asked: account.asked,
+        levels: account.levels.iter().map(level).collect(),
+        fate,
+        by,
+        reason,
+    }
 }
 
-fn level(level: &FlushLevel) -> Value {
-    let (count, reason) = match level.flushes {
+fn level(level: &FlushLevel) -> FlushLevelEntry<'_> {
+    let (flushes, reason) = match level.flushes {
         FlushCount::Counted(count) => (Some(count), None),
-        FlushCount::NoVolatileCache => (None, Some("no volatile cache")),
-        FlushCount::Fua => (None, Some("FUA")),
-        FlushCount::NotCounted => (None, Some("not counted")),
+        FlushCount::NoVolatileCache => (None, Some(NoCount::NoVolatileCache)),
+        FlushCount::Fua => (None, Some(NoCount::Fua)),
+        FlushCount::NotCounted => (None, Some(NoCount::NotCounted)),
     };
-    object([
-        ("name", Some(level.name.as_str().into())),
-        ("flushes", count.map(Value::from)),
-        ("reason", reason.map(Value::from)),
-    ])
+    FlushLevelEntry { name: &level.name, flushes, reason }
 }

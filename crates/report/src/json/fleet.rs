@@ -1,10 +1,16 @@
 //! The document `iotax-fleet/1`, whose JSON Schema is `crates/report/schema/iotax-fleet-1.schema.json`.
 
-use iotax_analysis::fleet::{Fleet, FleetRun, HostCell, HostFigures, SharedCell, SharedGroup};
+use iotax_analysis::fleet::{
+    Fleet, FleetRun, HostCell, HostFigures, SharedCell, SharedGroup, StartSkew, WithheldRound,
+};
+use iotax_model::RunState;
 use iotax_model::record::FleetMode;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
-use super::{high, low, number, object};
+use super::json;
+use super::ratio::Interval95;
 use crate::mark::Mark;
 
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
@@ -14,91 +20,162 @@ pub const SCHEMA: &str = "iotax-fleet/1";
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// A fleet. What is unknown has no key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "One plan of iotax on many machines")]
+pub(super) struct FleetDocument<'a> {
+    #[schemars(extend("const" = SCHEMA))]
+    schema: &'static str,
+    fleet: &'a str,
+    name: &'a str,
+    mode: FleetMode,
+    members: Vec<FleetMemberEntry<'a>>,
+    /// Hosts side by side, where each member has its own storage.
+    hosts: Vec<HostCellEntry<'a>>,
+    /// Sums over members, where all share one storage.
+    shared: Vec<SharedCellEntry<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct FleetMemberEntry<'a> {
+    member: &'a str,
+    machine: Option<&'a str>,
+    run: i64,
+    state: RunState,
+    measurements: usize,
+    /// Why it did not come to its end.
+    reason: Option<&'a str>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct HostCellEntry<'a> {
+    workload: &'a str,
+    target: &'a str,
+    /// The median of the hosts' mean latencies.
+    median_ns: f64,
+    /// False with too few hosts to call one an outlier.
+    judged: bool,
+    hosts: Vec<HostEntry<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct HostEntry<'a> {
+    member: &'a str,
+    rounds: usize,
+    iops: Option<f64>,
+    mean_ns: f64,
+    #[serde(flatten)]
+    interval: Interval95,
+    p99_ns: Option<f64>,
+    /// mean_ns against the median host's.
+    ratio: f64,
+    /// Modified z-score (Iglewicz and Hoaglin) of the logarithm.
+    score: Option<f64>,
+    outlier: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SharedCellEntry<'a> {
+    workload: &'a str,
+    target: &'a str,
+    /// By the members that were there.
+    groups: Vec<SharedGroupEntry<'a>>,
+    withheld: &'a [WithheldRound],
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SharedGroupEntry<'a> {
+    rounds: usize,
+    /// Median over the rounds of the sum of all members.
+    iops: f64,
+    iops_low_95: Option<f64>,
+    iops_high_95: Option<f64>,
+    bytes_per_s: f64,
+    ios: u64,
+    /// The median of all I/Os of all members together.
+    p50_ns: Option<f64>,
+    p99_ns: Option<f64>,
+    /// Jain's index.
+    fairness: Option<f64>,
+    start_skew: StartSkew,
+    shares: Vec<MemberShare<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct MemberShare<'a> {
+    member: &'a str,
+    share: f64,
+}
+
+/// A fleet.
 #[must_use]
 pub fn document(fleet: &Fleet) -> Value {
-    let mode = match fleet.mode {
-        FleetMode::Each => "each",
-        FleetMode::Shared => "shared",
-    };
-    object([
-        ("schema", Some(SCHEMA.into())),
-        ("fleet", Some(fleet.id.as_str().into())),
-        ("name", Some(fleet.name.as_str().into())),
-        ("mode", Some(mode.into())),
-        ("members", Some(fleet.members.iter().map(member).collect())),
-        ("hosts", Some(fleet.hosts.iter().map(host_cell).collect())),
-        ("shared", Some(fleet.shared.iter().map(shared_cell).collect())),
-    ])
+    json(&FleetDocument {
+        schema: SCHEMA,
+        fleet: &fleet.id,
+        name: &fleet.name,
+        mode: fleet.mode,
+        members: fleet.members.iter().map(member).collect(),
+        hosts: fleet.hosts.iter().map(host_cell).collect(),
+        shared: fleet.shared.iter().map(shared_cell).collect(),
+    })
 }
 
-fn member(member: &FleetRun) -> Value {
-    object([
-        ("member", Some(member.name.as_str().into())),
-        ("machine", member.machine.clone().map(Value::from)),
-        ("run", Some(member.run.into())),
-        ("state", Some(member.state.word().into())),
-        ("measurements", Some(member.measured.into())),
-        ("reason", member.reason.clone().map(Value::from)),
-    ])
+fn member(member: &FleetRun) -> FleetMemberEntry<'_> {
+    FleetMemberEntry {
+        member: &member.name,
+        machine: member.machine.as_deref(),
+        run: member.run,
+        state: member.state,
+        measurements: member.measured,
+        reason: member.reason.as_deref(),
+    }
 }
 
-fn host_cell(cell: &HostCell) -> Value {
-    object([
-        ("workload", Some(cell.workload.as_str().into())),
-        ("target", Some(cell.target.as_str().into())),
-        ("median_ns", number(Some(cell.median_ns))),
-        ("judged", Some(cell.is_judged.into())),
-        ("hosts", Some(cell.hosts.iter().map(host).collect())),
-    ])
+fn host_cell(cell: &HostCell) -> HostCellEntry<'_> {
+    HostCellEntry {
+        workload: &cell.workload,
+        target: &cell.target,
+        median_ns: cell.median_ns,
+        judged: cell.is_judged,
+        hosts: cell.hosts.iter().map(host).collect(),
+    }
 }
 
-fn host(host: &HostFigures) -> Value {
-    object([
-        ("member", Some(host.member.as_str().into())),
-        ("rounds", Some(host.rounds.into())),
-        ("iops", number(host.iops)),
-        ("mean_ns", number(Some(host.mean_ns))),
-        ("low_95", low(host.interval)),
-        ("high_95", high(host.interval)),
-        ("p99_ns", number(host.p99_ns)),
-        ("ratio", number(Some(host.ratio))),
-        ("score", number(host.score)),
-        ("outlier", Some(host.is_outlier.into())),
-    ])
+fn host(host: &HostFigures) -> HostEntry<'_> {
+    HostEntry {
+        member: &host.member,
+        rounds: host.rounds,
+        iops: host.iops,
+        mean_ns: host.mean_ns,
+        interval: host.interval.into(),
+        p99_ns: host.p99_ns,
+        ratio: host.ratio,
+        score: host.score,
+        outlier: host.is_outlier,
+    }
 }
 
-fn shared_cell(cell: &SharedCell) -> Value {
-    let withheld = cell.withheld.iter().map(|round| {
-        object([("round", Some(round.round.into())), ("reason", Some(round.reason.as_str().into()))])
-    });
-    object([
-        ("workload", Some(cell.workload.as_str().into())),
-        ("target", Some(cell.target.as_str().into())),
-        ("groups", Some(cell.groups.iter().map(group).collect())),
-        ("withheld", Some(withheld.collect())),
-    ])
+fn shared_cell(cell: &SharedCell) -> SharedCellEntry<'_> {
+    SharedCellEntry {
+        workload: &cell.workload,
+        target: &cell.target,
+        groups: cell.groups.iter().map(group).collect(),
+        withheld: &cell.withheld,
+    }
 }
 
-fn group(group: &SharedGroup) -> Value {
-    let shares = group.shares.iter().map(|(member, share)| {
-        object([("member", Some(member.as_str().into())), ("share", number(Some(*share)))])
-    });
-    let skew = object([
-        ("p99_ns", Some(group.skew.p99_ns.into())),
-        ("longest_ns", Some(group.skew.longest_ns.into())),
-        ("uncertainty_ns", Some(group.skew.uncertainty_ns.into())),
-    ]);
-    object([
-        ("rounds", Some(group.rounds.into())),
-        ("iops", number(Some(group.iops))),
-        ("iops_low_95", low(group.iops_interval)),
-        ("iops_high_95", high(group.iops_interval)),
-        ("bytes_per_s", number(Some(group.bytes_per_s))),
-        ("ios", Some(group.ios.into())),
-        ("p50_ns", number(group.percentile(0.5))),
-        ("p99_ns", number(group.percentile(0.99))),
-        ("fairness", number(group.fairness.map(|fairness| fairness.mean))),
-        ("start_skew", Some(skew)),
-        ("shares", Some(shares.collect())),
-    ])
+fn group(group: &SharedGroup) -> SharedGroupEntry<'_> {
+    SharedGroupEntry {
+        rounds: group.rounds,
+        iops: group.iops,
+        iops_low_95: group.iops_interval.map(|interval| interval.low),
+        iops_high_95: group.iops_interval.map(|interval| interval.high),
+        bytes_per_s: group.bytes_per_s,
+        ios: group.ios,
+        p50_ns: group.percentile(0.5),
+        p99_ns: group.percentile(0.99),
+        fairness: group.fairness.map(|fairness| fairness.mean),
+        start_skew: group.skew,
+        shares: group.shares.iter().map(|(member, share)| MemberShare { member, share: *share }).collect(),
+    }
 }

@@ -1,36 +1,49 @@
 //! The JSON of grids: reads against writes.
 
-use serde_json::Value;
+use iotax_analysis::curve::{Grid, Located, Ray};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::curve::located;
-use super::{filled, number, object};
-use iotax_analysis::curve::{Grid, Ray, curves, grids};
-use iotax_model::Run;
-
-/// The grids of a run; absent for a run of none.
-pub(super) fn all(run: &Run) -> Option<Value> {
-    filled(grids(&curves(run)).iter().map(grid).collect())
+/// Reads against writes on one target.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct GridEntry<'a> {
+    target: &'a str,
+    /// Loads of the closed loop, by falling share of reads.
+    capacity: Vec<MixedLoad<'a>>,
+    /// By rising time.
+    lines: Vec<EqualLatency<'a>>,
 }
 
-fn grid(grid: &Grid<'_>) -> Value {
+/// Loads of equal latency.
+#[derive(Serialize, JsonSchema)]
+struct EqualLatency<'a> {
+    /// The mean response time that is reached at these loads.
+    response_ns: f64,
+    /// By falling share of reads; absent is a share at which no rate that is sustained reaches it, or the lowest passes it.
+    points: Vec<MixedLoad<'a>>,
+}
+
+/// A load at a share of reads.
+#[derive(Serialize, JsonSchema)]
+struct MixedLoad<'a> {
+    workload: &'a str,
+    rwmixread: u8,
+    /// I/Os per second, reads and writes together.
+    load: Located,
+}
+
+pub(super) fn grid<'a>(grid: &Grid<'a>) -> GridEntry<'a> {
     let line = |(at, ns): (usize, &f64)| {
-        let points =
-            grid.rays.iter().filter_map(|ray| Some(point(ray, ray.loads[at].as_ref().map(located)?)));
-        object([("response_ns", number(Some(*ns))), ("points", Some(points.collect()))])
+        let points = grid.rays.iter().filter_map(|ray| point(ray, ray.loads[at]));
+        EqualLatency { response_ns: *ns, points: points.collect() }
     };
-    let most = grid.rays.iter().filter_map(|ray| Some(point(ray, ray.capacity.as_ref().map(located)?)));
-    object([
-        ("target", Some(grid.target.into())),
-        ("capacity", Some(most.collect())),
-        ("lines", Some(grid.levels.iter().enumerate().map(line).collect())),
-    ])
+    GridEntry {
+        target: grid.target,
+        capacity: grid.rays.iter().filter_map(|ray| point(ray, ray.capacity)).collect(),
+        lines: grid.levels.iter().enumerate().map(line).collect(),
+    }
 }
 
-/// A load, reads and writes together, at a share of reads.
-fn point(ray: &Ray<'_>, load: Value) -> Value {
-    object([
-        ("workload", Some(ray.work.name.as_str().into())),
-        ("rwmixread", Some(ray.work.rwmixread.into())),
-        ("load", Some(load)),
-    ])
+fn point<'a>(ray: &Ray<'a>, load: Option<Located>) -> Option<MixedLoad<'a>> {
+    Some(MixedLoad { workload: &ray.work.name, rwmixread: ray.work.rwmixread, load: load? })
 }

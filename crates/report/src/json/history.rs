@@ -1,12 +1,16 @@
 //! The document `iotax-history/1`, whose JSON Schema is `crates/report/schema/iotax-history-1.schema.json`.
 
+use iotax_analysis::compare::{Account, Compared, Difference, History, Point, Track};
+use iotax_analysis::stats::paired::Interval;
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::{Metric, Ratio};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
-use super::comparison::differences;
-use super::{high, low, number, object};
+use super::ratio::Interval95;
+use super::{UTC, json};
 use crate::mark::Mark;
-use iotax_analysis::Ratio;
-use iotax_analysis::compare::{Account, Compared, History, Point, Track};
 
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-history/1";
@@ -14,64 +18,127 @@ pub const SCHEMA: &str = "iotax-history/1";
 /// Marks a file as such a document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// Several runs side by side. A point's `run` is the index of the run in `runs`; its mean and band are in the metric's unit: I/Os or
-/// bytes per second, else nanoseconds.
+/// Several runs side by side. What is unknown has no key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "Several runs of iotax side by side")]
+pub(super) struct HistoryDocument<'a> {
+    #[schemars(extend("const" = SCHEMA))]
+    schema: &'static str,
+    runs: Vec<AccountEntry<'a>>,
+    /// A target and workload by one metric over all runs that have it, under its names in the first of them.
+    tracks: Vec<TrackEntry<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct AccountEntry<'a> {
+    id: i64,
+    name: &'a str,
+    #[schemars(regex(pattern = UTC))]
+    started_at: &'a str,
+    /// Differences from the run before (b is this run); absent where they have nothing in common.
+    against_previous: Option<PreviousDifferences<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PreviousDifferences<'a> {
+    machines: &'a [Difference],
+    targets: Vec<TargetDifferences<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TargetDifferences<'a> {
+    target: &'a str,
+    differences: &'a [Difference],
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TrackEntry<'a> {
+    target: &'a str,
+    workload: &'a str,
+    metric: Metric,
+    points: Vec<TrackPoint<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TrackPoint<'a> {
+    /// Index in `runs`.
+    run: usize,
+    emulated: bool,
+    rounds: u32,
+    /// Geometric mean over the rounds: I/Os or bytes per second, else nanoseconds.
+    mean: f64,
+    #[serde(flatten)]
+    band: Interval95,
+    against_first: Option<ChangeEntry<'a>>,
+    against_previous: Option<ChangeEntry<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ChangeEntry<'a> {
+    ratio: f64,
+    #[serde(flatten)]
+    interval: Option<Interval>,
+    /// Of cpu_per_io and cpu_per_gib: slower costs more, faster costs less.
+    verdict: Verdict,
+    withheld: Option<&'a str>,
+}
+
+/// Several runs side by side.
 #[must_use]
 pub fn document(accounts: &[Account], history: &History) -> Value {
-    object([
-        ("schema", Some(SCHEMA.into())),
-        ("runs", Some(accounts.iter().zip(0..).map(|(account, i)| run(account, i, history)).collect())),
-        ("tracks", Some(history.tracks.iter().map(track).collect())),
-    ])
+    json(&HistoryDocument {
+        schema: SCHEMA,
+        runs: accounts.iter().zip(0..).map(|(account, i)| run(account, i, history)).collect(),
+        tracks: history.tracks.iter().map(track).collect(),
+    })
 }
 
-fn run(account: &Account, index: usize, history: &History) -> Value {
+fn run<'a>(account: &'a Account, index: usize, history: &'a History) -> AccountEntry<'a> {
     let before = index.checked_sub(1).and_then(|i| history.neighbours.get(i)?.as_ref());
-    let differences = |compared: &Compared| {
-        let targets = compared.targets.iter().filter(|t| !t.differences.is_empty()).map(|t| {
-            object([
-                ("target", Some(t.b.as_str().into())),
-                ("differences", Some(differences(&t.differences))),
-            ])
-        });
-        object([("machines", Some(differences(&compared.machines))), ("targets", Some(targets.collect()))])
-    };
-    object([
-        ("id", Some(account.id.into())),
-        ("name", Some(account.name.as_str().into())),
-        ("started_at", Some(account.started_at.as_str().into())),
-        ("against_previous", before.map(differences)),
-    ])
+    AccountEntry {
+        id: account.id,
+        name: &account.name,
+        started_at: &account.started_at,
+        against_previous: before.map(differences),
+    }
 }
 
-fn track(track: &Track) -> Value {
-    object([
-        ("target", Some(track.target.as_str().into())),
-        ("workload", Some(track.workload.as_str().into())),
-        ("metric", Some(track.metric.word().into())),
-        ("points", Some(track.points.iter().map(point).collect())),
-    ])
+fn differences(compared: &Compared) -> PreviousDifferences<'_> {
+    let targets = compared.targets.iter().filter(|pair| !pair.differences.is_empty());
+    PreviousDifferences {
+        machines: &compared.machines,
+        targets: targets
+            .map(|pair| TargetDifferences { target: &pair.b, differences: &pair.differences })
+            .collect(),
+    }
 }
 
-fn point(point: &Point) -> Value {
-    object([
-        ("run", Some(point.run.into())),
-        ("emulated", Some(point.emulated.into())),
-        ("rounds", Some(point.rounds.into())),
-        ("mean", number(Some(point.mean))),
-        ("low_95", low(point.band)),
-        ("high_95", high(point.band)),
-        ("against_first", point.since_first.as_ref().map(change)),
-        ("against_previous", point.since_previous.as_ref().map(change)),
-    ])
+fn track(track: &Track) -> TrackEntry<'_> {
+    TrackEntry {
+        target: &track.target,
+        workload: &track.workload,
+        metric: track.metric,
+        points: track.points.iter().map(point).collect(),
+    }
 }
 
-fn change(change: &Ratio) -> Value {
-    object([
-        ("ratio", number(Some(change.mean))),
-        ("low", low(change.interval)),
-        ("high", high(change.interval)),
-        ("verdict", Some(change.verdict.word().into())),
-        ("withheld", change.withheld.clone().map(Value::from)),
-    ])
+fn point(point: &Point) -> TrackPoint<'_> {
+    TrackPoint {
+        run: point.run,
+        emulated: point.emulated,
+        rounds: point.rounds,
+        mean: point.mean,
+        band: point.band.into(),
+        against_first: point.since_first.as_ref().map(change),
+        against_previous: point.since_previous.as_ref().map(change),
+    }
+}
+
+fn change(change: &Ratio) -> ChangeEntry<'_> {
+    ChangeEntry {
+        ratio: change.mean,
+        interval: change.interval,
+        verdict: change.verdict,
+        withheld: change.withheld.as_deref(),
+    }
 }

@@ -1,97 +1,177 @@
 //! Parts that the document uses in several places.
 
-use iotax_model::Histogram;
-use iotax_model::record::{BlockStats, BlockTally, Measurement, Share, Tallies, Tally};
-use serde_json::Value;
-
-use super::{filled, number, object};
 use iotax_analysis::figures::bottom_of;
 use iotax_analysis::latency_breakdown::quantile;
 use iotax_analysis::percentile::percentile;
-use iotax_model::Run;
+use iotax_model::record::{BlockStats, BlockTally, Measurement, Share, Tallies, Tally};
+use iotax_model::{Histogram, Run};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-fn per_second(count: u64, duration_ns: u64) -> Option<Value> {
-    (duration_ns > 0).then(|| number(Some(count as f64 / (duration_ns as f64 / 1e9)))).flatten()
+/// I/Os by direction. A direction that the workload does not have is absent.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Directions {
+    read: Option<DirectionEntry>,
+    write: Option<DirectionEntry>,
+    trim: Option<DirectionEntry>,
+    /// Flushes.
+    sync: Option<DirectionEntry>,
+    /// Operations on files as such.
+    meta: Option<DirectionEntry>,
 }
 
-/// Adds a key for each direction with a tally.
-pub(super) fn add_directions(told: &mut Value, tallies: &Tallies, duration_ns: u64) {
-    for (word, tally) in tallies.each() {
-        if let Some(tally) = tally {
-            told[word] = direction(tally, duration_ns);
-        }
-    }
+#[derive(Serialize, JsonSchema)]
+struct DirectionEntry {
+    ios: u64,
+    bytes: u64,
+    iops: Option<f64>,
+    bytes_per_s: Option<f64>,
+    latency_ns: Option<Latencies>,
+    /// From the intended start to completion; absent in a closed loop.
+    response_ns: Option<Latencies>,
 }
 
-fn direction(tally: &Tally, duration_ns: u64) -> Value {
-    object([
-        ("ios", Some(tally.ios.into())),
-        ("bytes", Some(tally.bytes.into())),
-        ("iops", per_second(tally.ios, duration_ns)),
-        ("bytes_per_s", per_second(tally.bytes, duration_ns)),
-        ("latency_ns", latency(&tally.latency)),
-        ("response_ns", tally.response.as_ref().and_then(latency)),
-    ])
+/// Times from submission to completion. A percentile with fewer than ten values beyond it is absent.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Latencies {
+    #[schemars(required)]
+    pub(super) mean: Option<f64>,
+    #[schemars(required)]
+    stddev: Option<f64>,
+    #[schemars(required)]
+    min: Option<u64>,
+    #[schemars(required)]
+    max: Option<u64>,
+    p50: Option<f64>,
+    p90: Option<f64>,
+    p99: Option<f64>,
+    p99_9: Option<f64>,
+    p99_99: Option<f64>,
 }
 
-/// Mean, deviation, extremes and percentiles; absent without I/O.
-pub(super) fn latency(histogram: &Histogram) -> Option<Value> {
-    (histogram.count() > 0).then(|| {
-        object([
-            ("mean", number(histogram.mean())),
-            ("stddev", number(histogram.stddev())),
-            ("min", histogram.min().map(Value::from)),
-            ("max", histogram.max().map(Value::from)),
-            ("p50", number(percentile(histogram, 0.5))),
-            ("p90", number(percentile(histogram, 0.9))),
-            ("p99", number(percentile(histogram, 0.99))),
-            ("p99_9", number(percentile(histogram, 0.999))),
-            ("p99_99", number(percentile(histogram, 0.9999))),
-        ])
-    })
-}
-
-/// The share of one of several concurrent guests, jobs or neighbours.
-pub(super) fn share(share: &Share) -> Value {
-    let mut told = object([
-        ("name", Some(share.name.as_str().into())),
-        ("duration_s", number(Some(share.duration_ns as f64 / 1e9))),
-        ("iops", per_second(share.tallies.ios(), share.duration_ns)),
-        ("bytes_per_s", per_second(share.tallies.bytes(), share.duration_ns)),
-    ]);
-    add_directions(&mut told, &share.tallies, share.duration_ns);
-    told
+/// The part of one of several concurrent guests, jobs or neighbours.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ShareEntry<'a> {
+    name: &'a str,
+    duration_s: f64,
+    iops: Option<f64>,
+    bytes_per_s: Option<f64>,
+    #[serde(flatten)]
+    directions: Directions,
 }
 
 /// The counters of QEMU's block layer.
-pub(super) fn block_stats(stats: &BlockStats) -> Value {
-    object([
-        ("read", Some(block_tally(&stats.read))),
-        ("write", Some(block_tally(&stats.write))),
-        ("flush", Some(block_tally(&stats.flush))),
-    ])
+#[derive(Serialize, JsonSchema)]
+pub(super) struct BlockStatsEntry {
+    read: BlockTallyEntry,
+    write: BlockTallyEntry,
+    flush: BlockTallyEntry,
 }
 
-fn block_tally(tally: &BlockTally) -> Value {
-    let bin = |(below, count): &(Option<u64>, u64)| {
-        object([("below_ns", below.map(Value::from)), ("count", Some((*count).into()))])
-    };
-    let mean = (tally.ios > 0).then(|| tally.total_ns as f64 / tally.ios as f64);
-    object([
-        ("ios", Some(tally.ios.into())),
-        ("bytes", Some(tally.bytes.into())),
-        ("mean_ns", number(mean)),
-        ("p50_ns", number(quantile(&tally.latency, 0.5))),
-        ("p99_ns", number(quantile(&tally.latency, 0.99))),
-        ("bins", filled(tally.latency.iter().map(bin).collect())),
-    ])
+#[derive(Serialize, JsonSchema)]
+struct BlockTallyEntry {
+    ios: u64,
+    bytes: u64,
+    mean_ns: Option<f64>,
+    /// Interpolated within its bin.
+    p50_ns: Option<f64>,
+    /// Interpolated within its bin; absent beyond the last bound.
+    p99_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bins: Vec<BinEntry>,
 }
 
-/// The flush after the window, and the bytes that the bottom devices wrote during it; absent without a flush.
-pub(super) fn flush(run: &Run, m: &Measurement) -> Option<Value> {
+/// A bin of a histogram; the last one has no bound.
+#[derive(Serialize, JsonSchema)]
+struct BinEntry {
+    below_ns: Option<u64>,
+    count: u64,
+}
+
+/// The flush after the window.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct FlushEntry {
+    duration_ns: u64,
+    /// Bytes that the devices at the bottom wrote meanwhile.
+    device_bytes: Option<u64>,
+}
+
+fn per_second(count: u64, duration_ns: u64) -> Option<f64> {
+    (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / 1e9))
+}
+
+pub(super) fn directions(tallies: &Tallies, duration_ns: u64) -> Directions {
+    let direction = |tally: &Option<Tally>| tally.as_ref().map(|tally| direction(tally, duration_ns));
+    Directions {
+        read: direction(&tallies.read),
+        write: direction(&tallies.write),
+        trim: direction(&tallies.trim),
+        sync: direction(&tallies.sync),
+        meta: direction(&tallies.meta),
+    }
+}
+
+fn direction(tally: &Tally, duration_ns: u64) -> DirectionEntry {
+    DirectionEntry {
+        ios: tally.ios,
+        bytes: tally.bytes,
+        iops: per_second(tally.ios, duration_ns),
+        bytes_per_s: per_second(tally.bytes, duration_ns),
+        latency_ns: latency(&tally.latency),
+        response_ns: tally.response.as_ref().and_then(latency),
+    }
+}
+
+/// Mean, deviation, extremes and percentiles; absent without I/O.
+pub(super) fn latency(histogram: &Histogram) -> Option<Latencies> {
+    (histogram.count() > 0).then(|| Latencies {
+        mean: histogram.mean(),
+        stddev: histogram.stddev(),
+        min: histogram.min(),
+        max: histogram.max(),
+        p50: percentile(histogram, 0.5),
+        p90: percentile(histogram, 0.9),
+        p99: percentile(histogram, 0.99),
+        p99_9: percentile(histogram, 0.999),
+        p99_99: percentile(histogram, 0.9999),
+    })
+}
+
+pub(super) fn share(share: &Share) -> ShareEntry<'_> {
+    ShareEntry {
+        name: &share.name,
+        duration_s: share.duration_ns as f64 / 1e9,
+        iops: per_second(share.tallies.ios(), share.duration_ns),
+        bytes_per_s: per_second(share.tallies.bytes(), share.duration_ns),
+        directions: directions(&share.tallies, share.duration_ns),
+    }
+}
+
+pub(super) fn block_stats(stats: &BlockStats) -> BlockStatsEntry {
+    BlockStatsEntry {
+        read: block_tally(&stats.read),
+        write: block_tally(&stats.write),
+        flush: block_tally(&stats.flush),
+    }
+}
+
+fn block_tally(tally: &BlockTally) -> BlockTallyEntry {
+    let bins = tally.latency.iter().map(|(below_ns, count)| BinEntry { below_ns: *below_ns, count: *count });
+    BlockTallyEntry {
+        ios: tally.ios,
+        bytes: tally.bytes,
+        mean_ns: (tally.ios > 0).then(|| tally.total_ns as f64 / tally.ios as f64),
+        p50_ns: quantile(&tally.latency, 0.5),
+        p99_ns: quantile(&tally.latency, 0.99),
+        bins: bins.collect(),
+    }
+}
+
+/// The flush after the window; absent without one.
+pub(super) fn flush(run: &Run, m: &Measurement) -> Option<FlushEntry> {
     let duration_ns = m.outcome.flush_ns?;
     let flushed = m.machine().map(|machine| &machine.flushed).filter(|flushed| !flushed.is_empty());
-    let bytes =
+    let device_bytes =
         flushed.map(|disks| bottom_of(run, &m.target, disks).map(|(_, disk)| disk.write_bytes).sum::<u64>());
-    Some(object([("duration_ns", Some(duration_ns.into())), ("device_bytes", bytes.map(Value::from))]))
+    Some(FlushEntry { duration_ns, device_bytes })
 }

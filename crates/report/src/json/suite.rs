@@ -1,80 +1,150 @@
 //! The JSON of a suite: the figures of its tests at each size or depth, and their knees and transitions.
 
-use iotax_model::suite::SuiteShape;
-use serde_json::Value;
-
-use super::{any, filled, number, object};
-use iotax_analysis::suite::filecopy;
-use iotax_analysis::suite::{Knee, Point, TargetSeries, Test, Transition, tests};
+use iotax_analysis::suite::filecopy::{self, Index};
+use iotax_analysis::suite::{Knee, Point, TargetSeries, Test, Transition};
 use iotax_model::Run;
+use iotax_model::suite::{SuiteRemark, SuiteShape};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-/// The suite of a run; absent for a run of none.
-pub(super) fn suite(run: &Run) -> Option<Value> {
-    let name = run.plan.suite.as_deref()?;
-    let remarks = run.plan.known_suite().map(|suite| {
-        suite.remarks.iter().map(|remark| {
-            let tests = remark.tests.iter().map(|test| Value::from(*test)).collect();
-            object([("tests", filled(tests)), ("text", Some(remark.text.into()))])
-        })
-    });
-    Some(object([
-        ("name", Some(name.into())),
-        ("remarks", remarks.and_then(|remarks| filled(remarks.collect()))),
-        ("tests", filled(tests(run).iter().flat_map(courses).collect())),
-        ("indexes", filled(filecopy::indexes(run).iter().filter_map(any).collect())),
-    ]))
+/// The suite that the workloads are; absent for workloads that are none.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SuiteEntry<'a> {
+    name: &'a str,
+    /// Notes for reading its figures.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    remarks: &'static [SuiteRemark],
+    /// One for each test and target.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tests: Vec<TargetSeriesEntry<'a>>,
+    /// UnixBench's index of its file copies, for each target of suite filecopy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    indexes: Vec<Index>,
 }
 
-/// One entry for each test and target.
-fn courses<'a>(test: &'a Test<'_>) -> impl Iterator<Item = Value> + 'a {
-    test.series.iter().map(|course| {
-        object([
-            ("test", Some(test.name.into())),
-            ("target", Some(course.target.into())),
-            ("points", Some(course.points.iter().map(|found| point(test.shape, found)).collect())),
-            ("knee", course.knee.as_ref().map(|found| knee(course, found))),
-            ("transition", course.transition.as_ref().map(transition)),
-        ])
+/// The figures of one target in one test of a suite.
+#[derive(Serialize, JsonSchema)]
+struct TargetSeriesEntry<'a> {
+    test: &'a str,
+    target: &'a str,
+    points: Vec<SuitePoint<'a>>,
+    knee: Option<DepthKnee<'a>>,
+    transition: Option<SizeTransition>,
+}
+
+/// Medians over the rounds.
+#[derive(Serialize, JsonSchema)]
+struct SuitePoint<'a> {
+    workload: &'a str,
+    block_size: u64,
+    file_size: Option<u64>,
+    /// I/Os asked to be outstanding: iodepth x numjobs.
+    outstanding: Option<u64>,
+    /// I/Os outstanding by Little's law: rate x time.
+    in_flight: Option<f64>,
+    iops: Option<f64>,
+    bytes_per_s: Option<f64>,
+    latency_mean_ns: Option<f64>,
+}
+
+/// The depth at which more outstanding I/Os buy only latency.
+#[derive(Serialize, JsonSchema)]
+struct DepthKnee<'a> {
+    /// Ceiling x latency at the smallest depth, the median over the rounds.
+    outstanding: f64,
+    /// The smallest by single rounds.
+    low: Option<f64>,
+    /// The largest by single rounds.
+    high: Option<f64>,
+    /// Latency at the smallest depth.
+    least_latency_ns: f64,
+    /// The most at any depth.
+    ceiling_iops: f64,
+    /// The workload of the first depth that gives 90% of the ceiling; absent if only the deepest does.
+    at: Option<&'a str>,
+    beyond: Option<BeyondKnee>,
+}
+
+/// From there to the deepest.
+#[derive(Serialize, JsonSchema)]
+struct BeyondKnee {
+    /// I/Os per second.
+    iops_ratio: f64,
+    /// Mean latency.
+    latency_ratio: f64,
+}
+
+/// The size at which the bandwidth begins to decide.
+#[derive(Serialize, JsonSchema)]
+struct SizeTransition {
+    /// Bytes at which an I/O's own time and that of its bytes are alike; absent if size makes no difference.
+    size: Option<f64>,
+    /// The smallest by single rounds.
+    low: Option<f64>,
+    /// The largest by single rounds.
+    high: Option<f64>,
+    /// The time between two completions that every I/O takes, whatever its size.
+    fixed_ns: f64,
+    /// The rate that large blocks come near to; absent if size makes no difference.
+    bytes_per_s: Option<f64>,
+    /// The greatest distance of a single size from the two parts, as a share.
+    misfit: f64,
+}
+
+/// The suite of a run; absent for a run of none.
+pub(super) fn suite<'a>(run: &'a Run, tests: &'a [Test<'a>]) -> Option<SuiteEntry<'a>> {
+    Some(SuiteEntry {
+        name: run.plan.suite.as_deref()?,
+        remarks: run.plan.known_suite().map_or(&[], |suite| suite.remarks),
+        tests: tests.iter().flat_map(of_targets).collect(),
+        indexes: filecopy::indexes(run),
     })
 }
 
-fn point(shape: SuiteShape, point: &Point<'_>) -> Value {
+fn of_targets<'a>(test: &'a Test<'a>) -> impl Iterator<Item = TargetSeriesEntry<'a>> {
+    test.series.iter().map(|series| TargetSeriesEntry {
+        test: test.name,
+        target: series.target,
+        points: series.points.iter().map(|found| point(test.shape, found)).collect(),
+        knee: series.knee.as_ref().map(|found| knee(series, found)),
+        transition: series.transition.as_ref().map(transition),
+    })
+}
+
+fn point<'a>(shape: SuiteShape, point: &Point<'a>) -> SuitePoint<'a> {
     let file = point.workload.size.filter(|_| shape == SuiteShape::Files);
-    let depth = shape == SuiteShape::Depths;
-    object([
-        ("workload", Some(point.workload.name.as_str().into())),
-        ("block_size", Some(point.block_size().0.into())),
-        ("file_size", file.map(|file| file.0.into())),
-        ("outstanding", depth.then(|| point.outstanding().into())),
-        ("in_flight", number(point.in_flight().filter(|_| depth))),
-        ("iops", number(point.iops)),
-        ("bytes_per_s", number(point.bytes_per_s)),
-        ("latency_mean_ns", number(point.latency_ns)),
-    ])
+    let is_of_depths = shape == SuiteShape::Depths;
+    SuitePoint {
+        workload: &point.workload.name,
+        block_size: point.block_size().0,
+        file_size: file.map(|file| file.0),
+        outstanding: is_of_depths.then(|| point.outstanding()),
+        in_flight: point.in_flight().filter(|_| is_of_depths),
+        iops: point.iops,
+        bytes_per_s: point.bytes_per_s,
+        latency_mean_ns: point.latency_ns,
+    }
 }
 
-fn knee(course: &TargetSeries<'_>, knee: &Knee) -> Value {
-    let beyond = knee.beyond.map(|(iops, latency)| {
-        object([("iops_ratio", number(Some(iops))), ("latency_ratio", number(Some(latency)))])
-    });
-    object([
-        ("outstanding", number(Some(knee.outstanding))),
-        ("low", number(knee.range.map(|(low, _)| low))),
-        ("high", number(knee.range.map(|(_, high)| high))),
-        ("least_latency_ns", number(Some(knee.least_latency_ns))),
-        ("ceiling_iops", number(Some(knee.ceiling_iops))),
-        ("at", knee.at.map(|at| course.points[at].workload.name.as_str().into())),
-        ("beyond", beyond),
-    ])
+fn knee<'a>(series: &TargetSeries<'a>, knee: &Knee) -> DepthKnee<'a> {
+    DepthKnee {
+        outstanding: knee.outstanding,
+        low: knee.range.map(|(low, _)| low),
+        high: knee.range.map(|(_, high)| high),
+        least_latency_ns: knee.least_latency_ns,
+        ceiling_iops: knee.ceiling_iops,
+        at: knee.at.map(|at| series.points[at].workload.name.as_str()),
+        beyond: knee.beyond.map(|(iops_ratio, latency_ratio)| BeyondKnee { iops_ratio, latency_ratio }),
+    }
 }
 
-fn transition(found: &Transition) -> Value {
-    object([
-        ("size", number(found.size)),
-        ("low", number(found.range.map(|(low, _)| low))),
-        ("high", number(found.range.map(|(_, high)| high))),
-        ("fixed_ns", number(Some(found.fixed_ns))),
-        ("bytes_per_s", number(found.bytes_per_s)),
-        ("misfit", number(Some(found.misfit))),
-    ])
+fn transition(found: &Transition) -> SizeTransition {
+    SizeTransition {
+        size: found.size,
+        low: found.range.map(|(low, _)| low),
+        high: found.range.map(|(_, high)| high),
+        fixed_ns: found.fixed_ns,
+        bytes_per_s: found.bytes_per_s,
+        misfit: found.misfit,
+    }
 }

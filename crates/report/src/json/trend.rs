@@ -1,12 +1,16 @@
 //! The document `iotax-trend/1`, whose JSON Schema is `crates/report/schema/iotax-trend-1.schema.json`.
 
-use serde_json::Value;
-
-use super::comparison::differences;
-use super::{number, object};
-use crate::mark::Mark;
+use iotax_analysis::Metric;
+use iotax_analysis::compare::Difference;
+use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::time::utc;
 use iotax_analysis::trend::{LEVEL, PastRun, Trend, TrendChange, TrendGate, TrendPoint, Trends};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{UTC, json};
+use crate::mark::Mark;
 
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-trend/1";
@@ -14,105 +18,214 @@ pub const SCHEMA: &str = "iotax-trend/1";
 /// Marks a file as such a document.
 pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
-/// A history. Runs are named by their numbers in the store; means are in the metric's unit: I/Os or bytes per second, else nanoseconds.
+/// Changes over a history of runs, which are named by their numbers in the store. Means are in the metric's unit: I/Os or bytes per second,
+/// else nanoseconds. What is unknown has no key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "Changes over a history of runs of iotax")]
+pub(super) struct TrendDocument<'a> {
+    #[schemars(extend("const" = SCHEMA))]
+    schema: &'static str,
+    /// The chance that one look at a series without a change finds one.
+    level: f64,
+    /// The history, the oldest run first.
+    runs: Vec<PastRunEntry<'a>>,
+    series: Vec<TrendEntry<'a>>,
+    gates: Vec<TrendGateEntry>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PastRunEntry<'a> {
+    id: i64,
+    #[schemars(regex(pattern = UTC))]
+    started_at: String,
+    /// The user who ran it.
+    user: Option<&'a str>,
+    /// The machine's host name.
+    machine: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tags: &'a [String],
+    note: Option<&'a str>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TrendEntry<'a> {
+    target: &'a str,
+    workload: &'a str,
+    metric: Metric,
+    /// The target that shows the machine itself: what is followed is the ratio to it. Absent: the target alone is followed.
+    control: Option<&'a str>,
+    /// True if the series is the control's own: its changes are the machine's.
+    is_control: bool,
+    /// Standard deviation from run to run about the levels, as a share.
+    noise: Option<f64>,
+    /// False if it has too few for a change to be found.
+    enough_runs: bool,
+    points: Vec<TrendPointEntry>,
+    changes: Vec<TrendChangeEntry<'a>>,
+    pending: Option<PendingEntry>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TrendPointEntry {
+    run: i64,
+    rounds: u32,
+    /// The target's geometric mean over the rounds, in the metric's unit.
+    mean: f64,
+    /// The control's.
+    control: Option<f64>,
+    /// The ratio of both, else the mean.
+    followed: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TrendChangeEntry<'a> {
+    /// The first run of the new level, as far as the data tell.
+    run: i64,
+    /// The last run that is before it for certain (95%).
+    last_run_before: i64,
+    /// The first run that is after it for certain.
+    first_run_after: i64,
+    /// The new level over the old one.
+    #[serde(flatten)]
+    levels: LevelRatio,
+    direction: Direction,
+    /// Runs of the level before it.
+    runs_before: usize,
+    /// Runs of the level after it.
+    runs_after: usize,
+    /// False if it came before `--since`.
+    counts: bool,
+    /// The machine's own change between the same runs, by the control.
+    machine: Option<LevelRatio>,
+    /// Other differences between the last run before it (a) and the first one after it (b).
+    differences: &'a [Difference],
+}
+
+/// A ratio of two levels with its 95% interval.
+#[derive(Serialize, JsonSchema)]
+struct LevelRatio {
+    /// The new level over the old one.
+    ratio: f64,
+    low_95: f64,
+    high_95: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "TrendDirection")]
+enum Direction {
+    Slower,
+    Faster,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PendingEntry {
+    /// The newest runs that may be a change.
+    runs: usize,
+    ratio: f64,
+    /// More runs like them that make it one; absent if a dozen would not.
+    needed_runs: Option<usize>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TrendGateEntry {
+    gate: String,
+    metric: Metric,
+    /// Series of its metric with enough runs.
+    series_judged: usize,
+    tripped: Vec<TrippedSeries>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TrippedSeries {
+    /// The index in `series`.
+    series: usize,
+    /// The change's run.
+    run: i64,
+}
+
+/// A history.
 #[must_use]
 pub fn document(runs: &[PastRun], trends: &Trends) -> Value {
-    object([
-        ("schema", Some(SCHEMA.into())),
-        ("level", number(Some(LEVEL))),
-        ("runs", Some(runs.iter().map(run).collect())),
-        ("series", Some(trends.trends.iter().map(|one| trend(runs, one)).collect())),
-        ("gates", Some(trends.gates.iter().map(|one| gate(runs, trends, one)).collect())),
-    ])
+    json(&TrendDocument {
+        schema: SCHEMA,
+        level: LEVEL,
+        runs: runs.iter().map(run).collect(),
+        series: trends.trends.iter().map(|one| trend(runs, one)).collect(),
+        gates: trends.gates.iter().map(|one| gate(runs, trends, one)).collect(),
+    })
 }
 
-fn run(run: &PastRun) -> Value {
-    object([
-        ("id", Some(run.id.into())),
-        ("started_at", Some(utc(run.started_at_ms).into())),
-        ("user", run.environment.user.clone().map(Value::from)),
-        ("machine", run.environment.hostname.clone().map(Value::from)),
-        ("tags", (!run.tags.is_empty()).then(|| run.tags.clone().into())),
-        ("note", (!run.note.is_empty()).then(|| run.note.clone().into())),
-    ])
+fn run(run: &PastRun) -> PastRunEntry<'_> {
+    PastRunEntry {
+        id: run.id,
+        started_at: utc(run.started_at_ms),
+        user: run.environment.user.as_deref(),
+        machine: run.environment.hostname.as_deref(),
+        tags: &run.tags,
+        note: Some(run.note.as_str()).filter(|note| !note.is_empty()),
+    }
 }
 
-fn id(runs: &[PastRun], trend: &Trend, point: usize) -> Value {
-    runs[trend.points[point].run].id.into()
+fn id(runs: &[PastRun], trend: &Trend, point: usize) -> i64 {
+    runs[trend.points[point].run].id
 }
 
-fn trend(runs: &[PastRun], trend: &Trend) -> Value {
-    object([
-        ("target", Some(trend.target.as_str().into())),
-        ("workload", Some(trend.workload.name.as_str().into())),
-        ("metric", Some(trend.metric.word().into())),
-        ("control", trend.control.clone().map(Value::from)),
-        ("is_control", Some(trend.is_control.into())),
-        ("noise", number(trend.noise)),
-        ("enough_runs", Some((!trend.is_short()).into())),
-        ("points", Some(trend.points.iter().map(|one| point(runs, one)).collect())),
-        ("changes", Some(trend.changes.iter().map(|one| change(runs, trend, one)).collect())),
-        (
-            "pending",
-            trend.pending.map(|pending| {
-                object([
-                    ("runs", Some(pending.points.into())),
-                    ("ratio", number(Some(pending.ratio))),
-                    ("needed_runs", pending.needed.map(Value::from)),
-                ])
-            }),
-        ),
-    ])
+fn trend<'a>(runs: &[PastRun], trend: &'a Trend) -> TrendEntry<'a> {
+    TrendEntry {
+        target: &trend.target,
+        workload: &trend.workload.name,
+        metric: trend.metric,
+        control: trend.control.as_deref(),
+        is_control: trend.is_control,
+        noise: trend.noise,
+        enough_runs: !trend.is_short(),
+        points: trend.points.iter().map(|one| point(runs, one)).collect(),
+        changes: trend.changes.iter().map(|one| change(runs, trend, one)).collect(),
+        pending: trend.pending.map(|pending| PendingEntry {
+            runs: pending.points,
+            ratio: pending.ratio,
+            needed_runs: pending.needed,
+        }),
+    }
 }
 
-fn point(runs: &[PastRun], point: &TrendPoint) -> Value {
-    object([
-        ("run", Some(runs[point.run].id.into())),
-        ("rounds", Some(point.rounds.into())),
-        ("mean", number(Some(point.mean))),
-        ("control", number(point.control)),
-        ("followed", number(Some(point.followed))),
-    ])
+fn point(runs: &[PastRun], point: &TrendPoint) -> TrendPointEntry {
+    TrendPointEntry {
+        run: runs[point.run].id,
+        rounds: point.rounds,
+        mean: point.mean,
+        control: point.control,
+        followed: point.followed,
+    }
 }
 
-fn change(runs: &[PastRun], trend: &Trend, change: &TrendChange) -> Value {
-    object([
-        ("run", Some(id(runs, trend, change.at))),
-        ("last_run_before", Some(id(runs, trend, change.last_before))),
-        ("first_run_after", Some(id(runs, trend, change.first_after))),
-        ("ratio", number(Some(change.ratio))),
-        ("low_95", number(Some(change.interval.low))),
-        ("high_95", number(Some(change.interval.high))),
-        ("direction", Some(if change.is_worse { "slower" } else { "faster" }.into())),
-        ("runs_before", Some(change.points.0.into())),
-        ("runs_after", Some(change.points.1.into())),
-        ("counts", Some(change.is_new.into())),
-        (
-            "machine",
-            change.control.map(|(ratio, interval)| {
-                object([
-                    ("ratio", number(Some(ratio))),
-                    ("low_95", number(Some(interval.low))),
-                    ("high_95", number(Some(interval.high))),
-                ])
-            }),
-        ),
-        ("differences", Some(differences(&change.causes))),
-    ])
+fn change<'a>(runs: &[PastRun], trend: &Trend, change: &'a TrendChange) -> TrendChangeEntry<'a> {
+    let levels =
+        |ratio: f64, interval: Interval| LevelRatio { ratio, low_95: interval.low, high_95: interval.high };
+    TrendChangeEntry {
+        run: id(runs, trend, change.at),
+        last_run_before: id(runs, trend, change.last_before),
+        first_run_after: id(runs, trend, change.first_after),
+        levels: levels(change.ratio, change.interval),
+        direction: if change.is_worse { Direction::Slower } else { Direction::Faster },
+        runs_before: change.points.0,
+        runs_after: change.points.1,
+        counts: change.is_new,
+        machine: change.control.map(|(ratio, interval)| levels(ratio, interval)),
+        differences: &change.causes,
+    }
 }
 
-fn gate(runs: &[PastRun], trends: &Trends, gate: &TrendGate) -> Value {
+fn gate(runs: &[PastRun], trends: &Trends, gate: &TrendGate) -> TrendGateEntry {
     let tripped = gate.tripped.iter().map(|(series, change)| {
         let trend = &trends.trends[*series];
-        object([
-            ("series", Some((*series).into())),
-            ("run", Some(id(runs, trend, trend.changes[*change].at))),
-        ])
+        TrippedSeries { series: *series, run: id(runs, trend, trend.changes[*change].at) }
     });
-    object([
-        ("gate", Some(gate.gate.to_string().into())),
-        ("metric", Some(gate.gate.metric.word().into())),
-        ("series_judged", Some(gate.judged.into())),
-        ("tripped", Some(tripped.collect())),
-    ])
+    TrendGateEntry {
+        gate: gate.gate.to_string(),
+        metric: gate.gate.metric,
+        series_judged: gate.judged,
+        tripped: tripped.collect(),
+    }
 }

@@ -1,52 +1,103 @@
 //! The document `iotax-tune/1`, whose JSON Schema is `crates/report/schema/iotax-tune-1.schema.json`.
 
+use iotax_analysis::Comparison;
+use iotax_analysis::tune::{Candidate, Confirmation, Outcome, Tried, Tuning};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
-use super::{number, object};
-use iotax_analysis::tune::{Candidate, Confirmation, Tried, Tuning};
+use super::json;
+use super::ratio::ComparisonEntry;
 
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-tune/1";
 
-/// A tuning. `recommended` is empty unless a confirmation in fresh rounds decided that the settings pay. The runs' own documents have
-/// all figures.
+/// Settings that iotax tune tried, and those that it recommends. The runs' own documents have all figures. What is unknown has no key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "A tuning of iotax")]
+pub(super) struct TuneDocument<'a> {
+    #[schemars(extend("const" = SCHEMA))]
+    schema: &'static str,
+    /// The run in which all were tried; absent with a single candidate.
+    screening: Option<i64>,
+    tried: Vec<TriedEntry<'a>>,
+    /// The chosen settings together against the present ones, in fresh rounds; absent if nothing seemed to pay.
+    confirmation: Option<ConfirmationEntry<'a>>,
+    /// Empty unless the confirmation decided that they pay.
+    recommended: Vec<CandidateEntry<'a>>,
+    /// True if a guest was emulated.
+    emulated: bool,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct CandidateEntry<'a> {
+    setting: &'a str,
+    value: &'a str,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct TriedEntry<'a> {
+    #[serde(flatten)]
+    candidate: CandidateEntry<'a>,
+    /// The target of the screening that had it.
+    target: &'a str,
+    /// Geometric mean over the workloads; more than 1 is better.
+    gain: Option<f64>,
+    /// True if it went on to the confirmation.
+    chosen: bool,
+    /// Why it was not measured.
+    lost: Option<&'a str>,
+    /// The setting against the present one.
+    comparisons: Vec<ComparisonEntry<'a>>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ConfirmationEntry<'a> {
+    run: i64,
+    outcome: Outcome,
+    /// The objective on each workload.
+    objective: Vec<ComparisonEntry<'a>>,
+    /// Mean latency, 99th percentile and CPU time on each workload, where they are not the objective.
+    elsewhere: Vec<ComparisonEntry<'a>>,
+}
+
+/// A tuning. `recommended` is empty unless a confirmation in fresh rounds decided that the settings pay.
 #[must_use]
 pub fn document(tuning: &Tuning) -> Value {
-    let recommended = tuning.candidates().filter(|_| tuning.pays()).map(candidate).collect();
-    object([
-        ("schema", Some(SCHEMA.into())),
-        ("screening", tuning.screening.map(Value::from)),
-        ("tried", Some(tuning.tried.iter().zip(0..).map(|(one, place)| tried(tuning, one, place)).collect())),
-        ("confirmation", tuning.confirmation.as_ref().map(|(run, confirmed)| confirmation(*run, confirmed))),
-        ("recommended", Some(recommended)),
-        ("emulated", Some(tuning.emulated.into())),
-    ])
+    json(&TuneDocument {
+        schema: SCHEMA,
+        screening: tuning.screening,
+        tried: tuning.tried.iter().zip(0..).map(|(one, place)| tried(tuning, one, place)).collect(),
+        confirmation: tuning.confirmation.as_ref().map(|(run, confirmed)| confirmation(*run, confirmed)),
+        recommended: tuning.candidates().filter(|_| tuning.pays()).map(candidate).collect(),
+        emulated: tuning.emulated,
+    })
 }
 
-fn candidate(candidate: &Candidate) -> Value {
-    object([
-        ("setting", Some(candidate.key.as_str().into())),
-        ("value", Some(candidate.value.as_str().into())),
-    ])
+fn candidate(candidate: &Candidate) -> CandidateEntry<'_> {
+    CandidateEntry { setting: &candidate.key, value: &candidate.value }
 }
 
-fn tried(tuning: &Tuning, one: &Tried, place: usize) -> Value {
-    object([
-        ("setting", Some(one.candidate.key.as_str().into())),
-        ("value", Some(one.candidate.value.as_str().into())),
-        ("target", Some(one.candidate.target.as_str().into())),
-        ("gain", number(one.gain())),
-        ("chosen", Some(tuning.chosen.contains(&place).into())),
-        ("lost", one.lost.clone().map(Value::from)),
-        ("comparisons", Some(one.comparisons.iter().map(super::comparison).collect())),
-    ])
+fn tried<'a>(tuning: &Tuning, one: &'a Tried, place: usize) -> TriedEntry<'a> {
+    TriedEntry {
+        candidate: candidate(&one.candidate),
+        target: &one.candidate.target,
+        gain: one.gain(),
+        chosen: tuning.chosen.contains(&place),
+        lost: one.lost.as_deref(),
+        comparisons: comparisons(&one.comparisons),
+    }
 }
 
-fn confirmation(run: i64, confirmed: &Confirmation) -> Value {
-    object([
-        ("run", Some(run.into())),
-        ("outcome", Some(confirmed.outcome.word().into())),
-        ("objective", Some(confirmed.objective.iter().map(super::comparison).collect())),
-        ("elsewhere", Some(confirmed.elsewhere.iter().map(super::comparison).collect())),
-    ])
+fn confirmation(run: i64, confirmed: &Confirmation) -> ConfirmationEntry<'_> {
+    ConfirmationEntry {
+        run,
+        outcome: confirmed.outcome,
+        objective: comparisons(&confirmed.objective),
+        elsewhere: comparisons(&confirmed.elsewhere),
+    }
+}
+
+fn comparisons(all: &[Comparison]) -> Vec<ComparisonEntry<'_>> {
+    all.iter().map(Into::into).collect()
 }

@@ -1,201 +1,328 @@
 //! The JSON of a watch.
 
+use iotax_analysis::stats::paired::Interval;
 use iotax_analysis::watch::{
-    Change, Effect, Episode, Gap, Judged, JudgedTimeout, Machine, Price, PriceComparison, Recovery, Sight,
-    Stalled, TimeoutOwner, TimeoutVerdict, episodes, price_comparisons, prices,
+    Change, Effect, Episode, EventFigure, Gap, Judged, JudgedTimeout, Machine, Price, PriceComparison,
+    Recovery, Sight, TimeoutOwner, TimeoutVerdict,
 };
-use iotax_model::Run;
-use serde_json::Value;
+use iotax_model::Nanos;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use super::{filled, merged, number, object, ratio};
+use super::ratio::RatioEntry;
 
-/// The measurements of a watch; absent for a run that is none.
-pub(super) fn all(run: &Run) -> Option<Value> {
-    filled(episodes(run).iter().map(one).collect())
+/// One measurement of a watch. Times are from the start of its window.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EpisodeEntry<'a> {
+    target: &'a str,
+    workload: &'a str,
+    round: u32,
+    /// Beginning of its window in milliseconds since 1970, which places several of them on one clock.
+    started_at_ms: u64,
+    /// Absent if I/Os did not return to the end.
+    gaps: Option<&'a [Gap]>,
+    /// The longest gap as each block device below the load saw it, from the bottom up.
+    stalled: Option<Vec<SightEntry<'a>>>,
+    /// In the longest gap the load itself did not run: its machine or its agent stood still. Absent if it ran.
+    stood_still: Option<StoodStill>,
+    /// I/Os that took longer than the watch's `late`, and those that had not returned by then.
+    late: u64,
+    failed: u64,
+    /// Blocks that do not hold what was acknowledged; absent if nothing was verified.
+    lost: Option<u64>,
+    /// False if figures are lower bounds.
+    whole: bool,
+    events: Vec<EventEntry<'a>>,
+    requirements: Vec<RequirementEntry<'a>>,
+    /// Limits on how long I/O may hang, from the bottom up, and the defaults of guests.
+    timeouts: Vec<JudgedTimeoutEntry<'a>>,
+    /// Occurrences in the order of their times.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    seen: Vec<SeenEntry<'a>>,
 }
 
-/// The price of each event by comparison with windows without it; absent for a run that has none.
-pub(super) fn all_prices(run: &Run) -> Option<Value> {
-    filled(prices(run, &episodes(run)).iter().map(price).collect())
+#[derive(Serialize, JsonSchema)]
+struct SightEntry<'a> {
+    machine: Machine,
+    /// The kernel's name of it.
+    device: &'a str,
+    /// The time in which its I/Os were in flight and none completed, to 10 ms; absent if that was less than half of the load's gap.
+    gap: Option<Gap>,
 }
 
-/// Each target's price of each event against the baseline's; absent for a run that has none.
-pub(super) fn all_price_comparisons(run: &Run) -> Option<Value> {
-    filled(price_comparisons(run, &episodes(run)).iter().map(price_comparison).collect())
+#[derive(Serialize, JsonSchema)]
+struct StoodStill {
+    at_ns: u64,
+    duration_ns: u64,
 }
 
-fn price_comparison(one: &PriceComparison<'_>) -> Value {
-    let of = object([
-        ("workload", Some(one.workload.into())),
-        ("event", Some(one.event.into())),
-        ("figure", Some(one.figure.word().into())),
-        ("target", Some(one.target.into())),
-        ("baseline", Some(one.baseline.into())),
-        ("target_value", number(Some(one.values.0))),
-        ("baseline_value", number(Some(one.values.1))),
-        ("rounds", Some(one.rounds.into())),
-    ]);
-    merged([of, ratio(&one.ratio)])
+#[derive(Serialize, JsonSchema)]
+struct EventEntry<'a> {
+    /// The event's name, or a mark's text.
+    name: &'a str,
+    /// True for a mark, which has no command; absent of events.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    mark: bool,
+    at_ns: u64,
+    /// Duration of its command.
+    duration_ns: Option<u64>,
+    /// Why its command failed or did not begin.
+    failure: Option<&'a str>,
+    /// Time for which its command went on after the load had ended.
+    #[serde(skip_serializing_if = "is_zero")]
+    unseen_ns: u64,
+    /// I/Os that failed from then until the next event or mark, or the end of its command, in whole intervals.
+    failed: u64,
+    /// The longest that ended after it and began before the next event or mark, or the end of its command.
+    gap: Option<Gap>,
+    /// Until all was as before; 0 if it never was otherwise. Absent if unknown.
+    recovery_ns: Option<u64>,
+    /// Until the next event or mark or the end it was not as before.
+    not_recovered_within_ns: Option<u64>,
+    /// Why the recovery is unknown.
+    recovery_unknown: Option<&'static str>,
 }
 
-fn price(price: &Price<'_>) -> Value {
-    let (without, with) = price.gap_ns.unzip();
-    object([
-        ("target", Some(price.target.into())),
-        ("workload", Some(price.workload.into())),
-        ("event", Some(price.event.into())),
-        ("rounds", Some(price.rounds.into())),
-        ("took_ns", number(price.took_ns)),
-        ("recovery_ns", number(price.recovery_ns)),
-        ("gap_without_ns", number(without)),
-        ("gap_with_ns", number(with)),
-        ("iops", price.iops.as_ref().map(change)),
-        ("response_mean_ns", price.mean.as_ref().map(change)),
-        ("response_p99_ns", price.p99.as_ref().map(change)),
-    ])
+#[derive(Serialize, JsonSchema)]
+struct RequirementEntry<'a> {
+    requirement: String,
+    /// In nanoseconds or as a number.
+    value: Option<u64>,
+    /// True if more of it may have been missed; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lower_bound: bool,
+    verdict: RequirementVerdict,
+    /// Why it is undecided.
+    reason: Option<&'a str>,
 }
 
-fn change(change: &Change) -> Value {
-    object([
-        ("without", number(Some(change.without))),
-        ("with", number(Some(change.with))),
-        ("ratio", number(Some(change.ratio()))),
-        ("low", number(change.interval.map(|interval| interval.low))),
-        ("high", number(change.interval.map(|interval| interval.high))),
-    ])
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum RequirementVerdict {
+    Passed,
+    Failed,
+    Undecided,
 }
 
-fn one(episode: &Episode<'_>) -> Value {
+/// A limit against the longest gap, or the slowest I/O if that took longer.
+#[derive(Serialize, JsonSchema)]
+struct JudgedTimeoutEntry<'a> {
+    owner: TimeoutOwner,
+    /// A disk, controller or mount point; of a default, the guest.
+    layer: &'a str,
+    timeout: &'a str,
+    /// Absent if there is none.
+    limit_ns: Option<u64>,
+    verdict: TimeoutWord,
+    /// Time that was left.
+    spare_ns: Option<u64>,
+    /// The next thing that happens.
+    then: &'a str,
+    /// The file where it is read, or for a default the place that says so.
+    source: &'a str,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum TimeoutWord {
+    Exceeded,
+    Spare,
+    /// The longest gap is a lower bound below the limit.
+    Unknown,
+    Unlimited,
+    OnError,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SeenEntry<'a> {
+    at_ns: u64,
+    /// `kernel` is the kernel's log, `device` its events of devices, `link` an interface that goes up or down, `state` a state in /sys, `qemu`
+    /// a measured guest's QEMU, `mark` the user.
+    source: &'a str,
+    /// Severity in the kernel's log: 0 is an emergency, 7 for debugging.
+    level: Option<u8>,
+    text: &'a str,
+}
+
+/// The price of an event of a watch against the same seconds of its control.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct PriceEntry<'a> {
+    target: &'a str,
+    workload: &'a str,
+    event: &'a str,
+    rounds: usize,
+    /// Median.
+    took_ns: Option<f64>,
+    /// Median; absent if unknown or not over in one round.
+    recovery_ns: Option<f64>,
+    /// Median of the longest gap in the control; 0 for none.
+    gap_without_ns: Option<f64>,
+    gap_with_ns: Option<f64>,
+    iops: Option<PricedFigure>,
+    response_mean_ns: Option<PricedFigure>,
+    response_p99_ns: Option<PricedFigure>,
+}
+
+/// A figure in the seconds of the event, and of a second at least: geometric means over the rounds.
+#[derive(Serialize, JsonSchema)]
+struct PricedFigure {
+    without: f64,
+    with: f64,
+    ratio: f64,
+    #[serde(flatten)]
+    interval: Option<Interval>,
+}
+
+/// A target's price of an event against the baseline's, paired by round.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct PriceComparisonEntry<'a> {
+    workload: &'a str,
+    event: &'a str,
+    /// In the seconds of the event on each target, and in a second at least. Less is better.
+    figure: EventFigure,
+    target: &'a str,
+    baseline: &'a str,
+    /// Geometric mean over the rounds.
+    target_value: f64,
+    baseline_value: f64,
+    rounds: u32,
+    #[serde(flatten)]
+    ratio: RatioEntry<'a>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(ns: &u64) -> bool {
+    *ns == 0
+}
+
+pub(super) fn price_comparison<'a>(one: &'a PriceComparison<'a>) -> PriceComparisonEntry<'a> {
+    PriceComparisonEntry {
+        workload: one.workload,
+        event: one.event,
+        figure: one.figure,
+        target: one.target,
+        baseline: one.baseline,
+        target_value: one.values.0,
+        baseline_value: one.values.1,
+        rounds: one.rounds,
+        ratio: (&one.ratio).into(),
+    }
+}
+
+pub(super) fn price<'a>(price: &Price<'a>) -> PriceEntry<'a> {
+    let (gap_without_ns, gap_with_ns) = price.gap_ns.unzip();
+    PriceEntry {
+        target: price.target,
+        workload: price.workload,
+        event: price.event,
+        rounds: price.rounds,
+        took_ns: price.took_ns,
+        recovery_ns: price.recovery_ns,
+        gap_without_ns,
+        gap_with_ns,
+        iops: price.iops.as_ref().map(change),
+        response_mean_ns: price.mean.as_ref().map(change),
+        response_p99_ns: price.p99.as_ref().map(change),
+    }
+}
+
+fn change(change: &Change) -> PricedFigure {
+    PricedFigure {
+        without: change.without,
+        with: change.with,
+        ratio: change.ratio(),
+        interval: change.interval,
+    }
+}
+
+pub(super) fn episode<'a>(episode: &'a Episode<'a>) -> EpisodeEntry<'a> {
     let m = episode.measurement;
-    let seen = episode.seen().map(|one| {
-        object([
-            ("at_ns", Some(one.at_ns.into())),
-            ("source", Some(one.source.into())),
-            ("level", one.level.map(Value::from)),
-            ("text", Some(one.text.into())),
-        ])
+    let origin = episode.longest_gap().and_then(|gap| episode.origin(gap));
+    let stood = origin.as_ref().and_then(|origin| origin.stood);
+    let seen = episode.seen().map(|one| SeenEntry {
+        at_ns: one.at_ns,
+        source: one.source,
+        level: one.level,
+        text: one.text,
     });
-    object([
-        ("target", Some(m.target.as_str().into())),
-        ("workload", Some(m.workload.as_str().into())),
-        ("round", Some(m.round.into())),
-        ("started_at_ms", Some(m.started_at_ms.into())),
-        ("gaps", episode.gaps.as_ref().map(|gaps| gaps.iter().map(gap).collect())),
-        (
-            "stalled",
-            episode
-                .longest_gap()
-                .and_then(|gap| episode.origin(gap))
-                .map(|origin| origin.sights.iter().map(stalled).collect()),
-        ),
-        (
-            "stood_still",
-            episode.longest_gap().and_then(|gap| episode.origin(gap)?.stood).map(|stood| {
-                object([("at_ns", Some(stood.at_ns.into())), ("duration_ns", Some(stood.duration_ns.into()))])
-            }),
-        ),
-        ("late", Some(episode.late.into())),
-        ("failed", Some(episode.failed.into())),
-        ("lost", episode.lost.map(Value::from)),
-        ("whole", Some(episode.is_whole.into())),
-        ("events", Some(episode.effects.iter().map(event).collect())),
-        ("requirements", Some(episode.verdicts.iter().map(requirement).collect())),
-        ("timeouts", Some(episode.timeouts.iter().map(timeout).collect())),
-        ("seen", filled(seen.collect())),
-    ])
+    EpisodeEntry {
+        target: &m.target,
+        workload: &m.workload,
+        round: m.round,
+        started_at_ms: m.started_at_ms,
+        gaps: episode.gaps.as_deref(),
+        stalled: origin.map(|origin| {
+            let entry = |sight: Sight<'a>| SightEntry {
+                machine: sight.machine,
+                device: sight.device,
+                gap: sight.hung,
+            };
+            origin.sights.into_iter().map(entry).collect()
+        }),
+        stood_still: stood.map(|stood| StoodStill { at_ns: stood.at_ns, duration_ns: stood.duration_ns }),
+        late: episode.late,
+        failed: episode.failed,
+        lost: episode.lost,
+        whole: episode.is_whole,
+        events: episode.effects.iter().map(event).collect(),
+        requirements: episode.verdicts.iter().map(requirement).collect(),
+        timeouts: episode.timeouts.iter().map(timeout).collect(),
+        seen: seen.collect(),
+    }
 }
 
-fn gap(gap: &Gap) -> Value {
-    let of = match gap.of {
-        Stalled::Reads => "reads",
-        Stalled::Writes => "writes",
-        Stalled::Flushes => "flushes",
-        Stalled::RoundTrips => "round_trips",
-        Stalled::Guest => "guest",
-        Stalled::Machine => "machine",
+fn event<'a>(effect: &'a Effect<'a>) -> EventEntry<'a> {
+    let (recovery_ns, not_recovered_within_ns, recovery_unknown) = match effect.recovery {
+        Recovery::Unknown(why) => (None, None, Some(why.words())),
+        Recovery::Unaffected => (Some(0), None, None),
+        Recovery::After(ns) => (Some(ns), None, None),
+        Recovery::NotWithin(ns) => (None, Some(ns), None),
     };
-    object([
-        ("of", Some(of.into())),
-        ("at_ns", Some(gap.at_ns.into())),
-        ("duration_ns", Some(gap.duration_ns.into())),
-        ("ended", Some(gap.ended.into())),
-    ])
+    EventEntry {
+        name: effect.name,
+        mark: effect.is_mark,
+        at_ns: effect.at_ns,
+        duration_ns: effect.duration_ns,
+        failure: effect.failure,
+        unseen_ns: effect.unseen_ns,
+        failed: effect.failed,
+        gap: effect.gap,
+        recovery_ns,
+        not_recovered_within_ns,
+        recovery_unknown,
+    }
 }
 
-fn stalled(sight: &Sight<'_>) -> Value {
-    let machine = match sight.machine {
-        Machine::Host => "host",
-        Machine::Guest => "guest",
-    };
-    object([
-        ("machine", Some(machine.into())),
-        ("device", Some(sight.device.into())),
-        ("gap", sight.hung.as_ref().map(gap)),
-    ])
+fn requirement(judged: &Judged) -> RequirementEntry<'_> {
+    RequirementEntry {
+        requirement: judged.requirement.to_string(),
+        value: judged.value,
+        lower_bound: judged.is_bound,
+        verdict: match judged.passed {
+            Some(true) => RequirementVerdict::Passed,
+            Some(false) => RequirementVerdict::Failed,
+            None => RequirementVerdict::Undecided,
+        },
+        reason: judged.reason.as_deref(),
+    }
 }
 
-fn event(effect: &Effect<'_>) -> Value {
-    let (recovery, not_within) = match effect.recovery {
-        Recovery::Unknown(_) => (None, None),
-        Recovery::Unaffected => (Some(0), None),
-        Recovery::After(ns) => (Some(ns), None),
-        Recovery::NotWithin(ns) => (None, Some(ns)),
+fn timeout<'a>(timeout: &JudgedTimeout<'a>) -> JudgedTimeoutEntry<'a> {
+    let (verdict, spare_ns) = match timeout.verdict {
+        TimeoutVerdict::Exceeded => (TimeoutWord::Exceeded, None),
+        TimeoutVerdict::Spare(ns) => (TimeoutWord::Spare, Some(ns)),
+        TimeoutVerdict::Unknown => (TimeoutWord::Unknown, None),
+        TimeoutVerdict::Unlimited => (TimeoutWord::Unlimited, None),
+        TimeoutVerdict::OnError => (TimeoutWord::OnError, None),
     };
-    let unknown = match effect.recovery {
-        Recovery::Unknown(why) => Some(why.words().into()),
-        Recovery::Unaffected | Recovery::After(_) | Recovery::NotWithin(_) => None,
-    };
-    object([
-        ("name", Some(effect.name.into())),
-        ("mark", effect.is_mark.then_some(true.into())),
-        ("at_ns", Some(effect.at_ns.into())),
-        ("duration_ns", effect.duration_ns.map(Value::from)),
-        ("failure", effect.failure.map(Value::from)),
-        ("unseen_ns", (effect.unseen_ns > 0).then(|| effect.unseen_ns.into())),
-        ("failed", Some(effect.failed.into())),
-        ("gap", effect.gap.as_ref().map(gap)),
-        ("recovery_ns", recovery.map(Value::from)),
-        ("not_recovered_within_ns", not_within.map(Value::from)),
-        ("recovery_unknown", unknown),
-    ])
-}
-
-fn requirement(judged: &Judged) -> Value {
-    let word = match judged.passed {
-        Some(true) => "passed",
-        Some(false) => "failed",
-        None => "undecided",
-    };
-    object([
-        ("requirement", Some(judged.requirement.to_string().into())),
-        ("value", judged.value.map(Value::from)),
-        ("lower_bound", judged.is_bound.then_some(true.into())),
-        ("verdict", Some(word.into())),
-        ("reason", judged.reason.as_deref().map(Value::from)),
-    ])
-}
-
-fn timeout(timeout: &JudgedTimeout<'_>) -> Value {
-    let owner = match timeout.owner {
-        TimeoutOwner::Target => "target",
-        TimeoutOwner::Guest => "guest",
-        TimeoutOwner::GuestDefault => "guest_default",
-    };
-    let (word, spare) = match timeout.verdict {
-        TimeoutVerdict::Exceeded => ("exceeded", None),
-        TimeoutVerdict::Spare(ns) => ("spare", Some(ns)),
-        TimeoutVerdict::Unknown => ("unknown", None),
-        TimeoutVerdict::Unlimited => ("unlimited", None),
-        TimeoutVerdict::OnError => ("on_error", None),
-    };
-    object([
-        ("owner", Some(owner.into())),
-        ("layer", Some(timeout.layer.into())),
-        ("timeout", Some(timeout.what.into())),
-        ("limit_ns", timeout.limit.map(|limit| limit.0.into())),
-        ("verdict", Some(word.into())),
-        ("spare_ns", spare.map(Value::from)),
-        ("then", Some(timeout.then.into())),
-        ("source", Some(timeout.source.into())),
-    ])
+    JudgedTimeoutEntry {
+        owner: timeout.owner,
+        layer: timeout.layer,
+        timeout: timeout.what,
+        limit_ns: timeout.limit.map(|Nanos(ns)| ns),
+        verdict,
+        spare_ns,
+        then: timeout.then,
+        source: timeout.source,
+    }
 }

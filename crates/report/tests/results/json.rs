@@ -4,7 +4,6 @@ use iotax_analysis::judge;
 use iotax_model::Run;
 use iotax_model::record::{Allocation, CpuPace, DiskActivity, Mapper, PageCache, SampledContent};
 use iotax_model::suite::{SUITES, SuiteOptions};
-use iotax_model::workload::KEYS;
 use iotax_report::json::document;
 use serde_json::Value;
 
@@ -122,15 +121,6 @@ fn every_suite_holds_to_the_schema() {
             suite.name
         );
     }
-}
-
-#[test]
-fn the_schema_has_every_key_of_a_workload() {
-    let text = include_str!("../../schema/iotax-1.schema.json");
-    let schema: Value = serde_json::from_str(text).expect("JSON");
-    let known = &schema["$defs"]["workload"]["properties"];
-    let missing: Vec<&str> = KEYS.iter().map(|key| key.name).filter(|key| known.get(key).is_none()).collect();
-    assert_eq!(missing, Vec::<&str>::new());
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! Generated JSON Schemas without null: what is not there has no key, in plan files and in documents.
+
+use serde_json::{Value, json};
+
+/// Removes null from a schema. A key whose value may be null is optional instead.
+pub fn without_null(schema: &mut Value) {
+    match schema {
+        Value::Object(form) => {
+            let optional: Vec<String> = form.get("properties").map(nullable).unwrap_or_default();
+            if let Some(Value::Array(required)) = form.get_mut("required") {
+                required.retain(|key| optional.iter().all(|optional| *key != **optional));
+                if required.is_empty() {
+                    form.remove("required");
+                }
+            }
+            form.retain(|key, value| key != "default" || !value.is_null());
+            for key in FORMS {
+                if let Some(Value::Array(forms)) = form.get_mut(key) {
+                    forms.retain(|form| !is_null(form));
+                }
+            }
+            if let Some(Value::Array(types)) = form.get_mut("type")
+                && let [one] = &mut types[..]
+            {
+                let one = one.take();
+                form.insert("type".into(), one);
+            }
+            if let Some(Value::Array(forms)) = form.get_mut("anyOf")
+                && let [Value::Object(one)] = &mut forms[..]
+            {
+                let one = std::mem::take(one);
+                form.remove("anyOf");
+                form.extend(one.into_iter().filter(|(key, _)| key != "description"));
+            }
+            form.values_mut().for_each(without_null);
+        }
+        Value::Array(forms) => forms.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}
+
+/// The keywords that list alternatives.
+const FORMS: [&str; 3] = ["type", "enum", "anyOf"];
+
+fn is_null(form: &Value) -> bool {
+    *form == json!("null") || *form == json!({ "type": "null" }) || form.is_null()
+}
+
+/// The properties that may be null.
+fn nullable(properties: &Value) -> Vec<String> {
+    let may_be_null = |form: &Value| {
+        FORMS
+            .iter()
+            .any(|key| form.get(key).and_then(Value::as_array).is_some_and(|forms| forms.iter().any(is_null)))
+    };
+    let properties = properties.as_object().into_iter().flatten();
+    properties.filter(|(_, form)| may_be_null(form)).map(|(key, _)| key.clone()).collect()
+}

@@ -1,0 +1,136 @@
+//! The JSON of a measurement.
+
+use std::collections::BTreeMap;
+
+use iotax_analysis::fairness::fairness;
+use iotax_analysis::figures::{began, done, lasted};
+use iotax_analysis::stats::series::series;
+use iotax_analysis::time::utc;
+use iotax_analysis::{Grade, Metric};
+use iotax_model::record::{
+    Carried, CpuPace, CpuTime, ErrorCount, HostActivity, ImportedMetrics, Measurement, NicActivity, Pacing,
+    PageCache, Stop,
+};
+use iotax_model::verify_errors::Findings;
+use iotax_model::{IoEngine, Run, WarningKind};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::certainty::{self, SeriesEntry};
+use super::parts::{self, BlockStatsEntry, Directions, FlushEntry, ShareEntry};
+use super::{Metrics, UTC, metrics};
+
+/// One cell in one round.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct MeasurementEntry<'a> {
+    target: &'a str,
+    workload: &'a str,
+    round: u32,
+    order: u32,
+    #[schemars(regex(pattern = UTC))]
+    started_at: Option<String>,
+    duration_s: Option<f64>,
+    /// The seconds that rates are over: from the last completion before the window to the last one in it.
+    rate_s: Option<f64>,
+    /// The ioengine used, where the workload's is auto or was not available.
+    ioengine: Option<IoEngine>,
+    #[serde(flatten)]
+    directions: Directions,
+    /// Punctuality of an open loop; absent in a closed loop.
+    pacing: Option<&'a Pacing>,
+    /// Absent for a workload that does not verify.
+    verify: Option<&'a Findings>,
+    /// Why it ended before its time; absent if it did not.
+    stop: Option<Stop>,
+    series: Option<SeriesEntry>,
+    errors: &'a [ErrorCount],
+    notes: &'a [String],
+    /// Confidence in it: no verdict rests on one that is unusable. A measurement of another tool is unchecked.
+    grade: Grade,
+    flush: Option<FlushEntry>,
+    /// Bytes of the area that the page cache held, of those looked at, where direct I/O was asked for.
+    page_cache: Option<&'a PageCache>,
+    /// CPU time of the programs that take part: the load generator, a network's server, the threads of QEMU and storage daemons. CPU time per
+    /// I/O is this and that of the kernel's threads and interrupts; where it is absent, all in which the CPUs were busy.
+    programs_ns: Option<u64>,
+    /// CPU time of iotax itself for watching.
+    watching_ns: Option<u64>,
+    /// Speed of this host's CPUs.
+    pace: Option<&'a CpuPace>,
+    /// Kinds of the warnings that name this measurement.
+    #[schemars(with = "Vec<WarningKind>")]
+    warnings: &'a [&'static str],
+    metrics: Metrics,
+    /// Metrics that the source of an imported measurement states.
+    stated: Option<&'a ImportedMetrics>,
+    /// Each guest's part, where several ran at once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shares: Vec<ShareEntry<'a>>,
+    /// Each job's part, where jobs ran beside one another: over the time in which it ran.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    jobs: Vec<ShareEntry<'a>>,
+    /// Jain's index of the shares' I/Os per second.
+    fairness: Option<f64>,
+    neighbour: Option<ShareEntry<'a>>,
+    /// Results that only a network's measurement has. Of streams write is what went up, read what came down, each as it arrived; of round trips
+    /// read is what came back.
+    carried: Option<&'a Carried>,
+    /// By network interface.
+    nics: Option<&'a BTreeMap<String, NicActivity>>,
+    qemu: Option<BlockStatsEntry>,
+    /// Activity of the agent's own machine, as it sees itself.
+    inside: Option<&'a HostActivity>,
+    /// By role of the guest process's threads.
+    guest_threads: Option<&'a BTreeMap<String, CpuTime>>,
+    /// Kernel threads that serve the layers below the target, by name.
+    kernel_threads: Option<&'a BTreeMap<String, CpuTime>>,
+}
+
+/// `warnings` are the kinds of the warnings that name it.
+pub(super) fn measurement<'a>(
+    run: &Run,
+    figures: &[Metric],
+    m: &'a Measurement,
+    grade: Grade,
+    warnings: &'a [&'static str],
+) -> MeasurementEntry<'a> {
+    let outcome = &m.outcome;
+    let host = m.host.as_ref();
+    let duration_s = lasted(m).map(|ns| ns as f64 / 1e9);
+    MeasurementEntry {
+        target: &m.target,
+        workload: &m.workload,
+        round: m.round,
+        order: m.order,
+        started_at: began(m).map(utc),
+        duration_s,
+        rate_s: duration_s.map(|_| outcome.rate_ns() as f64 / 1e9),
+        ioengine: outcome.ioengine,
+        directions: parts::directions(&outcome.tallies, outcome.rate_ns()),
+        pacing: outcome.pacing.as_ref(),
+        verify: outcome.verify.as_ref(),
+        stop: outcome.stop,
+        series: series(&m.samples, |tallies| done(m, tallies)).as_ref().map(certainty::series),
+        errors: &outcome.errors,
+        notes: &outcome.notes,
+        grade,
+        flush: parts::flush(run, m),
+        page_cache: outcome.page_cache.as_ref(),
+        programs_ns: host.and_then(|host| host.programs_ns),
+        watching_ns: host.and_then(|host| host.watching_ns),
+        pace: host.and_then(|host| host.pace.as_ref()),
+        warnings,
+        metrics: metrics(figures, |metric| metric.value(m)),
+        stated: m.stated.as_ref(),
+        shares: m.shares.iter().map(parts::share).collect(),
+        jobs: outcome.jobs.iter().map(parts::share).collect(),
+        fairness: fairness(m),
+        neighbour: m.neighbour.as_ref().map(parts::share),
+        carried: outcome.carried.as_ref(),
+        nics: host.map(|host| &host.nics).filter(|nics| !nics.is_empty()),
+        qemu: m.qemu.as_ref().map(parts::block_stats),
+        inside: outcome.inside.as_ref(),
+        guest_threads: host.map(|host| &host.guest_threads).filter(|threads| !threads.is_empty()),
+        kernel_threads: host.map(|host| &host.kernel_threads).filter(|threads| !threads.is_empty()),
+    }
+}

@@ -1,0 +1,111 @@
+//! The JSON of a cell's packets.
+
+use iotax_analysis::Network;
+use iotax_analysis::fairness::Fairness;
+use iotax_analysis::network::{Hop, StreamTotals};
+use iotax_model::record::{Gap, NicActivity, Probes};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The fate of a network's packets. A count that is not known of every stream is absent.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct NetworkEntry<'a> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ways: Vec<StreamTotalsEntry>,
+    probes: Option<&'a Probes>,
+    /// Standard deviation of round trips, median over the rounds.
+    mdev_ns: Option<f64>,
+    /// As the guest counts it itself.
+    guest_cpu_ns_per_gib: Option<f64>,
+    guest_cpu_ns_per_io: Option<f64>,
+    /// CPU time of the server's process.
+    server_cpu_ns_per_gib: Option<f64>,
+    /// Those above 200 ms, the longest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<GapEntry<'a>>,
+    /// Those on the way, from the client to the server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    interfaces: Vec<HopEntry<'a>>,
+}
+
+/// All streams of one direction.
+#[derive(Serialize, JsonSchema)]
+struct StreamTotalsEntry {
+    direction: StreamDirection,
+    streams: usize,
+    bytes_per_s: Option<f64>,
+    sent_packets: Option<u64>,
+    received_packets: Option<u64>,
+    lost: Option<u64>,
+    out_of_order: Option<u64>,
+    duplicates: Option<u64>,
+    retransmits: Option<u64>,
+    jitter_ns: Option<f64>,
+    rtt_ns: Option<RoundTripTimes>,
+    fairness: Option<Fairness>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum StreamDirection {
+    Upload,
+    Download,
+}
+
+/// TCP's own round trips.
+#[derive(Serialize, JsonSchema)]
+struct RoundTripTimes {
+    min: f64,
+    mean: f64,
+    max: f64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct GapEntry<'a> {
+    #[serde(flatten)]
+    gap: &'a Gap,
+    round: u32,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct HopEntry<'a> {
+    name: &'a str,
+    /// `client`, `host` or `server`.
+    place: Option<&'a str>,
+    #[serde(flatten)]
+    activity: &'a NicActivity,
+}
+
+pub(super) fn network(network: &Network) -> NetworkEntry<'_> {
+    NetworkEntry {
+        ways: network.ways.iter().map(way).collect(),
+        probes: network.probes.as_ref(),
+        mdev_ns: network.mdev_ns,
+        guest_cpu_ns_per_gib: network.guest_cpu_per_gib,
+        guest_cpu_ns_per_io: network.guest_cpu_per_io,
+        server_cpu_ns_per_gib: network.server_cpu_per_gib,
+        gaps: network.gaps.iter().map(|(round, gap)| GapEntry { gap, round: *round }).collect(),
+        interfaces: network.hops.iter().map(hop).collect(),
+    }
+}
+
+fn hop(hop: &Hop) -> HopEntry<'_> {
+    HopEntry { name: &hop.name, place: hop.place.as_deref(), activity: &hop.activity }
+}
+
+fn way(way: &StreamTotals) -> StreamTotalsEntry {
+    StreamTotalsEntry {
+        direction: if way.upload { StreamDirection::Upload } else { StreamDirection::Download },
+        streams: way.streams,
+        bytes_per_s: way.bytes_per_s,
+        sent_packets: way.sent,
+        received_packets: way.received,
+        lost: way.lost,
+        out_of_order: way.out_of_order,
+        duplicates: way.duplicates,
+        retransmits: way.retransmits,
+        jitter_ns: way.jitter_ns,
+        rtt_ns: way.rtt_ns.map(|[min, mean, max]| RoundTripTimes { min, mean, max }),
+        fairness: way.fairness,
+    }
+}
