@@ -62,6 +62,7 @@ mod top;
 mod trend;
 mod tune;
 mod verify;
+mod volatile;
 mod watch;
 
 use std::ffi::OsString;
@@ -188,6 +189,9 @@ enum Command {
     /// Serve a runner on stdin and stdout, or wait at a NATS server for fleets to work for
     #[command(hide = true)]
     Agent(enlist::Args),
+    /// Serve a volatile directory
+    #[command(hide = true)]
+    Volatile(volatile::Args),
 }
 
 /// Carries out the command line.
@@ -254,6 +258,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
             Ok(Exit::Fine)
         }
         Command::Man { dir: Some(dir) } => man_pages(&dir),
+        Command::Volatile(args) => volatile::main(&args),
         Command::Agent(agent) => match agent.main() {
             Some(exit) => exit,
             None => return Ok(crate::agent::main(args::undo_dir().ok())),
