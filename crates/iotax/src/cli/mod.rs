@@ -9,6 +9,7 @@ mod compare;
 mod concurrent;
 mod confine;
 mod confirm;
+mod crash;
 mod csv_dir;
 mod curve;
 mod destination;
@@ -131,6 +132,10 @@ enum Command {
     ///
     /// Counts the flushes that the program asked for, that each layer passed on and that the device completed.
     Flush(Box<flush::Args>),
+    /// Loss of data when the power goes, beside the speed that it buys
+    ///
+    /// Writes to each stack, cuts its power, opens it again and reads back all that was acknowledged.
+    Crash(crash::Args),
     /// Run one plan on many machines
     #[command(subcommand)]
     Fleet(fleet::Command),
@@ -228,6 +233,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Suite(args) => suite::main(&args),
         Command::Fit(args) => fit::main(&args),
         Command::Flush(args) => flush::main(&args),
+        Command::Crash(args) => crash::main(&args),
         Command::Fleet(command) => fleet::main(&command),
         Command::Net(command) => net::main(&command),
         Command::Plan(command) => plan::main(&command),
