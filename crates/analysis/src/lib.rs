@@ -13,6 +13,7 @@ mod checks;
 pub mod compare;
 pub mod comparison;
 pub mod cpu_breakdown;
+pub mod crash;
 pub mod curve;
 pub mod demands;
 pub mod durability;

@@ -4,6 +4,7 @@
 //! Workload keys follow fio, guest keys follow QEMU.
 
 mod compiled;
+pub mod crash;
 pub mod exit;
 pub mod guest_abi;
 pub mod histogram;

@@ -223,6 +223,9 @@ pub struct Recovery {
     pub findings: Findings,
     /// Checks of blocks with durable writes against the last durable write of each: faults here break a guarantee.
     pub durable: Findings,
+    /// The number of writes on record before the oldest one that is missing; absent if none is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost_from: Option<u64>,
 }
 
 impl Recovery {

@@ -32,3 +32,4 @@ pub mod stack;
 pub mod survey;
 pub mod target;
 pub mod undo;
+pub mod volatile;

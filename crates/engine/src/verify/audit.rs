@@ -19,6 +19,8 @@ use crate::page_cache::drop_pages_of;
 struct Last {
     acknowledged: u64,
     durable: u64,
+    /// The writes on record before the acknowledged one.
+    before: u64,
 }
 
 /// Compares a target's content with the journal of the writes that it acknowledged (the workload's `write_journal`). Only reads.
@@ -44,11 +46,12 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     let (_, state) = journal::read(journal, &mut |number, record| {
         let Record::Write { offset, length, generation } = record else { return };
         let is_durable = number < durable_records;
+        let before = recovery.writes;
         recovery.writes += 1;
         recovery.durable_writes += u64::from(is_durable);
         for block in (offset..offset + u64::from(length)).step_by(step) {
             let last = blocks.entry(block).or_default();
-            last.acknowledged = generation;
+            (last.acknowledged, last.before) = (generation, before);
             if is_durable {
                 last.durable = generation;
             }
@@ -72,6 +75,9 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
         };
         let result = judge(last.acknowledged);
         recovery.findings.add(result, offset);
+        if result.is_err() {
+            recovery.lost_from = Some(recovery.lost_from.map_or(last.before, |from| from.min(last.before)));
+        }
         if last.durable > 0 {
             recovery.durable.add(result.or_else(|_| judge(last.durable)), offset);
         }

@@ -136,6 +136,20 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "crash",
+        &[
+            (
+                "iotax crash virtio-raw:/srv/images virtio-qcow2:/srv/images",
+                "What a power cut takes of an image",
+            ),
+            (
+                "iotax crash '/srv > raw file > virtio' '/srv > raw file > virtio cache=unsafe aio=threads'",
+                "What a cache mode risks, and gains",
+            ),
+            ("iotax crash /srv/images --cuts 40 --fdatasync 1", "A file, flushed after each write"),
+        ],
+    ),
+    (
         "net",
         &[
             ("iotax net ladder", "What each network path costs on this machine"),

@@ -9,6 +9,7 @@ mod compare;
 mod concurrent;
 mod confine;
 mod confirm;
+mod crash;
 mod csv_dir;
 mod curve;
 mod destination;
@@ -62,6 +63,7 @@ mod top;
 mod trend;
 mod tune;
 mod verify;
+mod volatile;
 mod watch;
 
 use std::ffi::OsString;
@@ -130,6 +132,10 @@ enum Command {
     ///
     /// Counts the flushes that the program asked for, that each layer passed on and that the device completed.
     Flush(Box<flush::Args>),
+    /// Loss of data when the power goes, beside the speed that it buys
+    ///
+    /// Writes to each stack, cuts its power, opens it again and reads back all that was acknowledged.
+    Crash(crash::Args),
     /// Run one plan on many machines
     #[command(subcommand)]
     Fleet(fleet::Command),
@@ -188,6 +194,9 @@ enum Command {
     /// Serve a runner on stdin and stdout, or wait at a NATS server for fleets to work for
     #[command(hide = true)]
     Agent(enlist::Args),
+    /// Serve a volatile directory
+    #[command(hide = true)]
+    Volatile(volatile::Args),
 }
 
 /// Carries out the command line.
@@ -224,6 +233,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Suite(args) => suite::main(&args),
         Command::Fit(args) => fit::main(&args),
         Command::Flush(args) => flush::main(&args),
+        Command::Crash(args) => crash::main(&args),
         Command::Fleet(command) => fleet::main(&command),
         Command::Net(command) => net::main(&command),
         Command::Plan(command) => plan::main(&command),
@@ -254,6 +264,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
             Ok(Exit::Fine)
         }
         Command::Man { dir: Some(dir) } => man_pages(&dir),
+        Command::Volatile(args) => volatile::main(&args),
         Command::Agent(agent) => match agent.main() {
             Some(exit) => exit,
             None => return Ok(crate::agent::main(args::undo_dir().ok())),

@@ -368,7 +368,7 @@ fn outlasting(neighbour: &Workload, measured: &Workload) -> Workload {
 }
 
 /// The seed of offsets and payload. It does not depend on the target: within a round all targets get the same work.
-fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
+pub(super) fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     // The finalizer of SplitMix64, so that neighbouring inputs share nothing.
     let mut z = seed ^ ((workload as u64) << 32 | u64::from(round)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -6,6 +6,7 @@ mod ask;
 mod cell;
 mod common_window;
 mod context;
+pub(crate) mod crash;
 mod gate;
 mod guests;
 pub(crate) mod marks;

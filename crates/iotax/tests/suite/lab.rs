@@ -154,12 +154,22 @@ impl Lab {
 
     /// Command lines of QEMU processes that use this lab's files.
     pub(crate) fn guests(&self) -> Vec<String> {
+        self.processes("qemu-")
+    }
+
+    /// Command lines of the processes that serve its volatile directories.
+    pub(crate) fn volatile(&self) -> Vec<String> {
+        self.processes("iotax-volatile")
+    }
+
+    /// Command lines with this word that name this lab's files.
+    fn processes(&self, word: &str) -> Vec<String> {
         let place = self.root.path().display().to_string();
         let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
         processes
             .filter_map(|entry| std::fs::read(entry.ok()?.path().join("cmdline")).ok())
             .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
-            .filter(|line| line.contains("qemu-") && line.contains(&place))
+            .filter(|line| line.contains(word) && line.contains(&place))
             .collect()
     }
 }

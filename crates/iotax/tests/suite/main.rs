@@ -5,6 +5,7 @@ mod cli;
 mod compare;
 mod concurrent;
 mod containers;
+mod crash;
 mod curve;
 mod device;
 mod disk;

@@ -138,6 +138,12 @@ fn an_overlay_in_a_directory() {
 }
 
 #[test]
+fn a_volatile_directory() {
+    require!(program "fusermount3");
+    all_faults("volatile = { dir = 'DIR' }\nfile = {}", 22);
+}
+
+#[test]
 fn a_loop_device_over_a_file_in_ext4_on_a_device() {
     all_faults("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 16);
 }

@@ -30,7 +30,7 @@ pub use layers::{
     IscsiSpec, LayerInterface, LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec,
     MachineType, MdSpec, NbdAddress, NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec,
     NetworkStack, NfsSpec, Nic, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,
-    Snapshot, Subformat, TmpfsSpec, VirtioSpec,
+    Snapshot, Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;

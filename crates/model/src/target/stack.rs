@@ -228,7 +228,7 @@ impl Stack {
 fn unknown(text: &str) -> String {
     let apart = if text.contains('>') { "; a > between two layers has a blank on either side" } else { "" };
     format!(
-        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, raid1, integrity, luks, tmpfs, ext4, xfs, btrfs, overlay, raw file, \
+        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, raid1, integrity, luks, tmpfs, ext4, xfs, btrfs, volatile, overlay, raw file, \
          qcow2 file, loop, image PATH, nbd://HOST/EXPORT, throttle, compress, copy-on-read, blkdebug, nbd, iscsi, nfs, fuse, virtio, virtio-blk > guest, or a network: \
          loopback, veth pair, bridge, passt, to HOST; a path with blanks stands in double quotes{apart}"
     )
@@ -255,7 +255,10 @@ fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String>
     let Some(below) = below.map(|below| below.kind().key()) else {
         return Err(match layer {
             PlannedLayer::Lvm(_) => "lvm needs vg = \"...\", or a device for a new group".into(),
-            PlannedLayer::File(_) | PlannedLayer::Overlay(_) | PlannedLayer::Md(_) => {
+            PlannedLayer::File(_)
+            | PlannedLayer::Volatile(_)
+            | PlannedLayer::Overlay(_)
+            | PlannedLayer::Md(_) => {
                 format!("{key} needs dir = \"...\", or a filesystem of the target's own")
             }
             PlannedLayer::Luks(_) | PlannedLayer::Integrity(_) => format!(
@@ -564,6 +567,17 @@ mod tests {
             array().prop_map(|array| Stack::from(TmpfsSpec {}).with(array)),
             (path(), any::<bool>(), file()).prop_map(|(dir, volatile, file)| {
                 Stack::from(OverlaySpec { dir: Some(dir), volatile }).with(file)
+            }),
+            (path(), any::<u32>(), any::<bool>(), file()).prop_map(|(dir, seed, tear, file)| {
+                let drop_flush = Some(seed).filter(|seed| *seed > 0);
+                let spec = VolatileSpec {
+                    dir: Some(dir),
+                    seed: seed.into(),
+                    tear,
+                    drop_flush,
+                    ..VolatileSpec::default()
+                };
+                Stack::from(spec).with(file)
             }),
         ]
     }

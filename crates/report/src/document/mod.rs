@@ -4,6 +4,7 @@ mod answer;
 mod ask;
 pub(super) mod certainty;
 mod compared;
+mod crash;
 mod curve;
 pub(crate) mod demands;
 mod doctor;
@@ -27,6 +28,7 @@ mod watch;
 
 pub use answer::{answer, so_far};
 pub use compared::{SHOWN, compared, gates};
+pub use crash::crash;
 pub use doctor::{doctor, rules};
 pub use figures::figures;
 pub use fleet::fleet;

@@ -10,6 +10,7 @@ pub mod command;
 pub mod disk;
 mod escape;
 pub mod image;
+pub mod image_check;
 pub mod initramfs;
 pub mod kernel;
 pub mod memory;

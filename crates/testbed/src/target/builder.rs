@@ -11,7 +11,7 @@ use iotax_model::units::Bytes;
 use super::ground::{BlockGround, Ground};
 use super::layer::{self, LayerSite};
 use super::lvm::Volumes;
-use super::{Built, existing, raw};
+use super::{Built, Survivor, existing, raw};
 use crate::build_error::BuildError;
 use crate::device::{self, DeviceClaim, OverwrittenDevice, Permission};
 use crate::refusal::Refusal;
@@ -33,6 +33,8 @@ pub struct Builder {
     pub(super) volumes: Volumes,
     /// The folders that iotax created, by parent directory.
     folders: BTreeMap<PathBuf, PathBuf>,
+    /// The directory that a cut of power left: its files are opened instead of made.
+    pub(super) survivor: Option<Survivor>,
     /// Devices claimed by targets of this run, by the kernel's node.
     claims: BTreeMap<PathBuf, Weak<DeviceClaim>>,
 }
@@ -50,6 +52,7 @@ impl Builder {
             volumes: Volumes::new(tag, plan, &permission),
             permission,
             folders: BTreeMap::new(),
+            survivor: None,
             claims: BTreeMap::new(),
         }
     }
@@ -62,15 +65,29 @@ impl Builder {
         raw::build(path, self.space.area, Preallocation::Off, undo_log).map(Into::into)
     }
 
+    /// Builds a target's storage again on what a cut of power left of it.
+    pub fn rebuild(
+        &mut self,
+        target: &TargetSpec,
+        survivor: Survivor,
+        undo_log: &mut UndoLog,
+    ) -> Result<Built, BuildError> {
+        self.survivor = Some(survivor);
+        let built = self.build(target, undo_log);
+        self.survivor = None;
+        built
+    }
+
     /// Builds the storage of a target, which must have passed [`super::preflight::check`].
     pub fn build(&mut self, target: &TargetSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
-        let (mut origin, mut warnings, mut exported) = (None, Vec::new(), None);
+        let (mut origin, mut warnings, mut exported, mut volatile) = (None, Vec::new(), None, None);
         let layers = target.stack.layers();
         let mut ground = Ground::Machine;
         for (height, layer) in layers.iter().enumerate() {
             let Some(kind) = layer::build(layer) else { continue };
             let (below, above) = (&layers[..height], &layers[height + 1..]);
-            let (origin, warnings, exported) = (&mut origin, &mut warnings, &mut exported);
+            let (origin, warnings) = (&mut origin, &mut warnings);
+            let (exported, volatile) = (&mut exported, &mut volatile);
             let mut site = LayerSite {
                 builder: &mut *self,
                 undo_log: &mut *undo_log,
@@ -80,6 +97,7 @@ impl Builder {
                 origin,
                 warnings,
                 exported,
+                volatile,
             };
             ground = kind.build(ground, &mut site)?;
         }
@@ -95,7 +113,7 @@ impl Builder {
         // A filesystem in the guest takes space beyond the area, and so does one on a file.
         let is_made = target.file().is_some() || target.filesystem_in_guest().is_some();
         let size = if is_made { self.space.area } else { built.size };
-        Ok(Built { size, origin, warnings, exported, ..built })
+        Ok(Built { size, origin, warnings, exported, volatile, ..built })
     }
 
     /// The part of a device that the workloads reach.

@@ -47,11 +47,15 @@ impl Build for FileSpec {
         Ok(match self.format {
             Format::Raw => {
                 let path = stem.with_added_extension("raw");
-                Ground::Raw(raw::build(&path, size, self.preallocation, at.undo_log)?)
+                Ground::Raw(match &at.builder.survivor {
+                    None => raw::build(&path, size, self.preallocation, at.undo_log)?,
+                    Some(_) => raw::open(path, size, at.undo_log)?,
+                })
             }
             format => {
                 let path = stem.with_added_extension(format.word());
-                Ground::Built(Box::new(image::build(&path, size, self, at.undo_log)?))
+                let is_new = at.builder.survivor.is_none();
+                Ground::Built(Box::new(image::build(&path, size, self, is_new, at.undo_log)?))
             }
         })
     }

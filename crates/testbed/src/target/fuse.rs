@@ -101,9 +101,14 @@ impl Shows for FuseExport {
 /// Checks that images can be shown here; the error names what is missing.
 pub fn possible() -> Result<(), Refusal> {
     export::possible()?;
+    check_device("fuse")
+}
+
+/// Checks that filesystems in user space can be mounted here.
+pub(super) fn check_device(layer: &str) -> Result<(), Refusal> {
     rustix::fs::access(FUSE, Access::READ_OK | Access::WRITE_OK).map_err(|errno| {
         Refusal::environment(format!(
-            "fuse: {FUSE}: {}; load the module fuse, or give the container that device",
+            "{layer}: {FUSE}: {}; load the module fuse, or give the container that device",
             io::Error::from(errno)
         ))
     })

@@ -10,15 +10,23 @@ use crate::build_error::BuildError;
 use crate::guest::image;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// Creates an image in iotax's folder.
-pub fn build(path: &Path, size: Bytes, file: &FileSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
+/// Creates an image in iotax's folder, or takes the one that is there.
+pub fn build(
+    path: &Path,
+    size: Bytes,
+    file: &FileSpec,
+    is_new: bool,
+    undo_log: &mut UndoLog,
+) -> Result<Built, BuildError> {
     let entry = undo_log.record(Effect::File { path: path.to_owned(), identity: None })?;
     let companions = image::companions(path, file, size);
     let mut others = Vec::new();
     for path in companions.clone() {
         others.push(undo_log.record(Effect::File { path, identity: None })?);
     }
-    image::create(path, file, size, undo_log.lock())?;
+    if is_new {
+        image::create(path, file, size, undo_log.lock())?;
+    }
     let entry = undo_log.identify(entry)?;
     for other in others {
         undo_log.identify(other)?;

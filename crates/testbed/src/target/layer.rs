@@ -7,13 +7,13 @@ use iotax_model::target::{Layer, LayerSpec, PlannedLayer, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::warning::Warning;
 
-use super::ExportedImage;
 use super::ground::{BlockGround, Ground};
 use super::needs::Needs;
 use super::node::{BlockNode, NodeBase};
 use super::origin::Origin;
 use super::sizes::size_on;
 use super::{Builder, Built};
+use super::{ExportedImage, Volatile};
 use crate::build_error::BuildError;
 use crate::device::Permission;
 use crate::refusal::Refusal;
@@ -52,6 +52,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Luks(spec) => Some(spec),
         PlannedLayer::Filesystem(spec) => Some(spec),
         PlannedLayer::Tmpfs(spec) => Some(spec),
+        PlannedLayer::Volatile(spec) => Some(spec),
         PlannedLayer::Overlay(spec) => Some(spec),
         PlannedLayer::File(spec) => Some(spec),
         PlannedLayer::Image(spec) => Some(spec),
@@ -91,6 +92,8 @@ pub(super) struct LayerSite<'a> {
     pub(super) warnings: &'a mut Vec<Warning>,
     /// The image that daemons export, if there is one among the layers.
     pub(super) exported: &'a mut Option<Box<ExportedImage>>,
+    /// The volatile directory among the layers.
+    pub(super) volatile: &'a mut Option<Box<Volatile>>,
 }
 
 impl LayerSite<'_> {
@@ -130,7 +133,8 @@ impl LayerSite<'_> {
             NodeBase::Client(client) => client.directory.as_deref(),
             NodeBase::Image { .. } => None,
         };
-        if let Some(directory) = beside {
+        // What lies in a volatile directory is what survives, and that is no socket.
+        if let Some(directory) = beside.filter(|_| self.volatile.is_none()) {
             return Ok(directory.join(name));
         }
         let folder = self.builder.folder(&std::env::temp_dir(), self.undo_log)?;

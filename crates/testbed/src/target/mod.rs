@@ -1,7 +1,7 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
 //! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `md`, `integrity`, `luks`, `filesystem`, `file` with `raw` and
-//! `image`, `existing_image`, `filter`, `nbd`, `nbd_export`, `fuse` and `virtio` with `node` and `export`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
+//! `image`, `existing_image`, `filter`, `nbd`, `nbd_export`, `volatile`, `fuse` and `virtio` with `node` and `export`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
 //! examines it before it is measured.
 
 mod builder;
@@ -35,6 +35,7 @@ pub mod raw;
 mod sizes;
 mod tmpfs;
 pub mod virtio;
+mod volatile;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,7 @@ use crate::undo::UndoEntry;
 pub use builder::Builder;
 pub use export::ExportedImage;
 pub use layer::recorded;
+pub use volatile::{Survivor, Volatile};
 
 /// The storage of a target, ready to be filled or read.
 #[derive(Debug)]
@@ -84,6 +86,8 @@ pub struct Built {
     pub warnings: Vec<Warning>,
     /// The image that a daemon exports at `path`.
     pub exported: Option<Box<ExportedImage>>,
+    /// The volatile directory below it.
+    pub volatile: Option<Box<Volatile>>,
 }
 
 impl Built {
@@ -105,6 +109,7 @@ impl Built {
             origin: None,
             warnings: Vec::new(),
             exported: None,
+            volatile: None,
         }
     }
 

@@ -11,7 +11,7 @@ use rustix::fs::FallocateFlags;
 
 use super::Built;
 use crate::build_error::BuildError;
-use crate::undo::{UndoEntry, UndoLog};
+use crate::undo::{Effect, FileId, UndoEntry, UndoLog};
 
 /// A file that was created here.
 #[derive(Debug)]
@@ -69,6 +69,15 @@ pub fn build(
     }
     .map_err(BuildError::file(&path))?;
     Ok(RawFile { path, size, device: found.dev(), inode: found.ino(), entry, held: file })
+}
+
+/// Opens a file that a cut of power left.
+pub(super) fn open(path: PathBuf, size: Bytes, undo_log: &mut UndoLog) -> Result<RawFile, BuildError> {
+    let held = File::options().write(true).open(&path).map_err(BuildError::file(&path))?;
+    let found = held.metadata().map_err(BuildError::file(&path))?;
+    let identity = Some(FileId::of(&found));
+    let entry = undo_log.record(Effect::File { path: path.clone(), identity })?;
+    Ok(RawFile { path, size, device: found.dev(), inode: found.ino(), entry, held })
 }
 
 #[cfg(test)]

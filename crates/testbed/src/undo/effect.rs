@@ -94,7 +94,7 @@ pub enum Effect {
     Mount(Mounted),
     /// A loop device; detached.
     Loop(Attached),
-    /// A storage daemon with the file that it shows; killed and unmounted.
+    /// A process with what it shows by FUSE, an image of a storage daemon's or a volatile directory; killed and unmounted.
     FuseExport(FuseExport),
     /// A network namespace; removed with its contents.
     Namespace(Namespace),
@@ -120,7 +120,10 @@ impl Effect {
 
     /// Returns whether a path is on a filesystem that this effect mounted.
     pub(super) fn holds(&self, path: &Path) -> bool {
-        matches!(self, Self::Mount(mounted) if path != mounted.point && path.starts_with(&mounted.point))
+        let (Self::Mount(Mounted { point, .. }) | Self::FuseExport(FuseExport { point, .. })) = self else {
+            return false;
+        };
+        path != point && path.starts_with(point)
     }
 
     /// The identity of that file or directory.
@@ -155,7 +158,7 @@ impl std::fmt::Display for Effect {
             Self::Overwritten(device) => write!(f, "what was written to {}", device.node.display()),
             Self::Mount(mounted) => write!(f, "mount on {}", mounted.point.display()),
             Self::Loop(attached) => write!(f, "loop device over {}", attached.file.display()),
-            Self::FuseExport(export) => write!(f, "export of an image on {}", export.point.display()),
+            Self::FuseExport(export) => write!(f, "FUSE mount on {}", export.point.display()),
             Self::Namespace(namespace) => write!(f, "network namespace {}", namespace.name),
             Self::Interface(interface) => {
                 write!(f, "{} {} in {}", interface.kind, interface.name, interface.namespace)
@@ -242,7 +245,7 @@ fn until_none(kill: impl Fn() -> io::Result<Vec<u32>>) -> io::Result<()> {
     }
 }
 
-/// Kills the QEMU processes with this marker in their command line and returns their ids.
+/// Kills the processes of iotax's with this marker in their command line and returns their ids.
 fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
     let pids = guests_marked(Path::new("/proc"), marker)?;
     for pid in &pids {
@@ -267,7 +270,9 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             let becomes = ["/ip", "/nsenter", "/sh"].iter().any(|end| program.ends_with(end))
                 && ["qemu", "/ganesha.nfsd"].iter().any(|name| line.contains(name));
             let servers = ["/nbdkit", "/tgtd", "/ganesha.nfsd"];
-            let serves = program.contains("qemu") || servers.iter().any(|end| program.ends_with(end));
+            let serves = program.contains("qemu")
+                || program == crate::volatile::PROGRAM
+                || servers.iter().any(|end| program.ends_with(end));
             (serves || becomes)
                 && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
         })
@@ -288,6 +293,7 @@ mod tests {
             (12, "vim\0iotax-abc-vm.txt\0"),
             (14, "/usr/sbin/ip\0netns\0exec\0iotax-abc\0/usr/bin/qemu-system-x86_64\0-name\0iotax-abc-vm\0"),
             (15, "/usr/sbin/ip\0netns\0exec\0iotax-abc-vm\0sh\0"),
+            (16, "iotax-volatile\0volatile\0/srv\0--source\0iotax-abc-vm\0"),
             (13, ""),
         ] {
             let dir = temp.path().join(pid.to_string());
@@ -296,6 +302,6 @@ mod tests {
         }
         let mut marked = guests_marked(temp.path(), "iotax-abc-vm").expect("there");
         marked.sort_unstable();
-        assert_eq!(marked, [10, 14]);
+        assert_eq!(marked, [10, 14, 16]);
     }
 }

@@ -10,6 +10,7 @@ mod effect;
 mod fault;
 mod file_id;
 mod form;
+mod partial;
 mod place;
 mod running;
 
@@ -293,10 +294,15 @@ impl UndoLog {
             return effect::undo(&standing.effect, &self.lock.without_interrupt());
         };
         let goes_along = goes_along(&standing.effect, &self.standing);
-        let Some(directory) = made.directory(within, standing.directory.as_ref(), goes_along)? else {
-            return Ok(());
+        let removed = match made.directory(within, standing.directory.as_ref(), goes_along) {
+            Ok(Some(directory)) => made.remove(&directory, || self.begin_removal(id)),
+            other => other.map(drop),
         };
-        made.remove(&directory, || self.begin_removal(id))
+        match removed {
+            // The process that served a FUSE mount has ended, and the mount goes next.
+            Err(error) if goes_along && error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            other => other,
+        }
     }
 
     /// Commits an effect: it is kept and never undone.

@@ -82,6 +82,7 @@ fn what_is_there_is_fine_and_so_is_what_was_in_flight() {
             journal: JournalState { closed: true, ..JournalState::default() },
             findings: clean(40),
             durable: clean(40),
+            lost_from: None,
         }
     );
 }
@@ -107,6 +108,8 @@ fn lost_writes_are_named_and_those_that_were_durable_apart() {
     let recovery = disk.audit();
     assert_eq!((recovery.writes, recovery.durable_writes), (16, 8));
     assert_eq!(recovery.findings.checked, 12);
+    // The damaged block was the second to be written.
+    assert_eq!(recovery.lost_from, Some(1));
     assert_eq!(
         recovery.findings.faults,
         [

@@ -172,6 +172,7 @@ impl Rung {
         if self.base == Directory {
             match stack.layers_mut().first_mut() {
                 Some(PlannedLayer::File(file)) => file.dir = dir.map(Path::to_path_buf),
+                Some(PlannedLayer::Volatile(volatile)) => volatile.dir = dir.map(Path::to_path_buf),
                 Some(PlannedLayer::Overlay(overlay)) => overlay.dir = dir.map(Path::to_path_buf),
                 Some(PlannedLayer::Md(array)) => array.dir = dir.map(Path::to_path_buf),
                 _ => {}

@@ -25,6 +25,7 @@ mod path;
 mod segments;
 mod tmpfs;
 mod virtio;
+mod volatile;
 
 use std::path::{Path, PathBuf};
 
@@ -59,6 +60,7 @@ pub(super) use segments::Segments;
 use segments::{keys, word};
 pub use tmpfs::TmpfsSpec;
 pub use virtio::VirtioSpec;
+pub use volatile::VolatileSpec;
 
 /// An interface that a layer offers to the one above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -345,6 +347,8 @@ layers! {
     tmpfs: Tmpfs(TmpfsSpec),
     /// A new filesystem on the device or volume.
     filesystem: Filesystem(FilesystemSpec),
+    /// A filesystem on that one or in a directory, which keeps writes in memory until they are flushed.
+    volatile: Volatile(VolatileSpec),
     /// An overlayfs on that filesystem or in a directory, as containers have it.
     overlay: Overlay(OverlaySpec),
     /// A new file, on that filesystem or in a directory.

@@ -1,0 +1,189 @@
+//! `iotax crash`: what a stack loses when the power goes, beside its speed.
+
+use std::sync::atomic::Ordering;
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_analysis::crash::CrashVerdict;
+use iotax_model::crash::{CRASH_FORMAT, CrashDocument, CrashedTarget};
+use iotax_model::exit::Exit;
+use iotax_model::plan::Plan;
+use iotax_model::schedule::{self, Cell};
+use iotax_model::target::{PlannedLayer, Stack, TargetSpec, VolatileSpec};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{Rw, Verify, Workload, WorkloadKeys};
+use iotax_report::document;
+use iotax_testbed::device::Permission;
+use iotax_testbed::target::preflight;
+use iotax_testbed::undo::UndoLog;
+
+use super::say::{self, note, say};
+use super::session::{make_absolute, say_not_undone, watch_signals};
+use super::terminal::PageArgs;
+use super::{Failure, OrExit, args, number, target_args, usage};
+use crate::runner::{self, crash::PowerCuts};
+
+/// Size of the area that is written.
+const SIZE: Bytes = Bytes(64 << 20);
+/// Time after which a load that nothing cuts ends.
+const LONGEST: Nanos = Nanos::from_millis(120_000);
+/// Writes in flight.
+const DEPTH: u32 = 8;
+
+/// Flags of `iotax crash`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Stacks to cut the power of: RUNG:DIR for a rung of iotax ladder with its image in a directory, such as virtio-qcow2:/srv/images; the line
+    /// of a stack on a directory, such as '/srv > raw file > virtio cache=unsafe'; a directory, for a file in it; PLAN.toml for all targets of
+    /// a plan. Only what iotax makes there is ever cut
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<String>,
+    /// Cuts of each target
+    #[arg(long, value_name = "N", default_value = "5", value_parser = number::whole::<u32>(1..=1000))]
+    cuts: u32,
+    /// Flush after this many writes
+    #[arg(long, value_name = "N", default_value = "16", value_parser = number::whole::<u32>(1..=1_000_000))]
+    fdatasync: u32,
+    /// Seed of moments, offsets and of what each cut keeps [default: drawn]
+    #[arg(long, value_name = "N", value_parser = number::seed)]
+    seed: Option<u64>,
+    /// Print as JSON; the page goes to stderr
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let permission = Permission::default();
+    let targets = target_args::targets(&args.targets, false, &permission)?;
+    let targets: Vec<TargetSpec> =
+        targets.into_iter().map(on_volatile).collect::<Result<_, _>>().map_err(usage)?;
+    let mut plan = Plan::new("crash".into(), targets, vec![load(args.fdatasync)]);
+    plan.check().or_exit(Exit::Usage)?;
+    make_absolute(&mut plan).or_exit(Exit::Environment)?;
+    preflight::check(&plan, &permission)
+        .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
+    let seed = match args.seed {
+        Some(seed) => seed,
+        None => runner::fresh_seed().or_exit(Exit::Environment)? % 1_000_000,
+    };
+    let stop = watch_signals().or_exit(Exit::Environment)?;
+    let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
+    let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
+    undo_log.set_interrupt(&stop);
+    let cuts = PowerCuts::new(&plan, &permission, &tag, seed, &mut undo_log, &stop)
+        .and_then(|cuts| all(cuts, &plan, args.cuts, seed, &mut undo_log));
+    let (_, failures) = undo_log.undo_all();
+    failures.iter().for_each(say_not_undone);
+    if stop.load(Ordering::Relaxed) {
+        say!("Interrupted.");
+        return Ok(Exit::Interrupted);
+    }
+    let document = CrashDocument {
+        format: CRASH_FORMAT.into(),
+        tool: crate::version().into(),
+        seed,
+        writes_per_flush: args.fdatasync,
+        targets: cuts.or_exit(Exit::Measurement)?,
+    };
+    args.page.show(&document::crash(&document), args.json);
+    if args.json {
+        say::print_json(&serde_json::to_value(&document).or_exit(Exit::Environment)?);
+    }
+    let breaks = document.targets.iter().any(|target| CrashVerdict::of(target).breaks_promise());
+    Ok(match () {
+        () if breaks => Exit::Gate,
+        () if !failures.is_empty() => Exit::Environment,
+        () => Exit::Fine,
+    })
+}
+
+/// Cuts each target once in every round, in random order.
+fn all(
+    mut cuts: PowerCuts<'_>,
+    plan: &Plan,
+    rounds: u32,
+    seed: u64,
+    undo_log: &mut UndoLog,
+) -> anyhow::Result<Vec<CrashedTarget>> {
+    let crashed = |spec: &TargetSpec| CrashedTarget {
+        name: spec.name.clone(),
+        stack: spec.stack.line(),
+        cuts: Vec::new(),
+    };
+    let mut targets: Vec<CrashedTarget> = plan.targets.iter().map(crashed).collect();
+    for round in 1..=rounds {
+        let mut order: Vec<Cell> =
+            (0..plan.targets.len()).map(|target| Cell { target, workload: 0 }).collect();
+        schedule::shuffle(&mut order, seed, round);
+        for Cell { target, .. } in order {
+            let crashed = &mut targets[target];
+            note!("cut {round}/{rounds}: {}", crashed.name);
+            let cut = cuts.cut(target, round, undo_log).with_context(|| crashed.name.clone())?;
+            crashed.cuts.push(cut);
+        }
+    }
+    Ok(targets)
+}
+
+/// The writes that are cut: in blocks of 4 KiB at random, with a flush after a number of them.
+fn load(writes_per_flush: u32) -> Workload {
+    let keys = WorkloadKeys { size: Some(SIZE), runtime: Some(LONGEST), ..WorkloadKeys::default() };
+    Workload {
+        name: "crash".into(),
+        rw: Rw::RandWrite,
+        ramp_time: Nanos(0),
+        iodepth: DEPTH,
+        fdatasync: Some(writes_per_flush.into()),
+        verify: Verify::Xxh3,
+        do_verify: false,
+        direct: true,
+        ..keys.complete(&WorkloadKeys::default())
+    }
+}
+
+/// The target on a volatile directory; an error names the layer that cannot be cut, and why.
+fn on_volatile(mut target: TargetSpec) -> Result<TargetSpec, String> {
+    let mut layers = target.stack.layers().to_vec();
+    if !target.stack.has::<VolatileSpec>() {
+        let dir = match layers.first_mut() {
+            Some(PlannedLayer::File(file)) => file.dir.take(),
+            _ => None,
+        };
+        let Some(dir) = dir else {
+            let bottom = layers.first().map_or("nothing", |layer| layer.kind().key());
+            return Err(format!(
+                "{}: {bottom} is not iotax's to cut; accepted: what stands on a new file in a directory, such as \
+                 '/srv > raw file > virtio'",
+                target.name
+            ));
+        };
+        layers.insert(0, VolatileSpec { dir: Some(dir), ..VolatileSpec::default() }.into());
+    }
+    for layer in &layers {
+        let reason = match layer {
+            PlannedLayer::Volatile(_)
+            | PlannedLayer::Nbd(_)
+            | PlannedLayer::Filter(_)
+            | PlannedLayer::Virtio(_) => None,
+            PlannedLayer::File(file) if file.snapshot.is_some() => {
+                Some("a snapshot is new for each use, so nothing of it outlives a cut; leave it out")
+            }
+            PlannedLayer::File(_) => None,
+            PlannedLayer::Fuse(_) => Some(
+                "QEMU's FUSE export loses writes that arrive at the same time (seen with QEMU 10.0), without a cut; use virtio",
+            ),
+            PlannedLayer::Guest(_) => Some(
+                "the journal of a guest's writes would be lost with it; use the virtio rung of the same image",
+            ),
+            _ => Some("it is made anew each time, so nothing of it outlives a cut; leave it out"),
+        };
+        if let Some(reason) = reason {
+            return Err(format!("{}: {}: {reason}", target.name, layer.kind().key()));
+        }
+    }
+    target.stack = layers.into_iter().fold(Stack::default(), Stack::with);
+    target.check().map_err(|error| error.to_string())?;
+    Ok(target)
+}

@@ -1,0 +1,41 @@
+//! `iotax volatile`: the process of a volatile directory, which a run starts.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_testbed::volatile::{self, Faults, Places};
+
+use super::{Failure, OrExit};
+
+/// Flags of `iotax volatile`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The directory that keeps what was flushed
+    below: PathBuf,
+    /// The directory to mount it on
+    point: PathBuf,
+    /// The name of the mount
+    #[arg(long)]
+    source: String,
+    /// Seed of what a cut keeps
+    #[arg(long)]
+    seed: u64,
+    /// Keep the oldest writes
+    #[arg(long)]
+    in_order: bool,
+    /// Tear no write
+    #[arg(long)]
+    whole: bool,
+    /// Acknowledge every Nth flush without doing it
+    #[arg(long, value_name = "N")]
+    drop_flush: Option<u32>,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let Args { below, point, source, seed, in_order, whole, drop_flush } = args;
+    let places = Places { below: below.clone(), point: point.clone(), source: source.clone() };
+    let faults = Faults { seed: *seed, reorder: !in_order, tear: !whole, drop_flush: *drop_flush };
+    volatile::serve(&places, faults).or_exit(Exit::Environment)?;
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,210 @@
+//! Cuts the power of a stack under load, opens it again and reads back what it acknowledged.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use iotax_model::crash::{ImageCondition, LostBlocks, PowerCut};
+use iotax_model::plan::Plan;
+use iotax_model::target::{TargetSpec, VolatileSpec};
+use iotax_model::threads;
+use iotax_model::verify_errors::Recovery;
+use iotax_model::wire::Event;
+use iotax_testbed::device::Permission;
+use iotax_testbed::guest::image_check;
+use iotax_testbed::interrupt::{Interrupt, POLL};
+use iotax_testbed::target::{Builder, Built, Survivor};
+use iotax_testbed::undo::UndoLog;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::cell::job_seed;
+use super::target::{HostSite, Site, Target};
+use super::{Interrupted, local_agent};
+
+/// The load's least time before the power goes, and the time in which the moment is drawn.
+const EARLIEST: Duration = Duration::from_millis(500);
+const DRAWN: Duration = Duration::from_secs(2);
+/// Time for the load to meet the cut and close its journal before it is killed.
+const LAST_RECORDS: Duration = Duration::from_secs(1);
+/// Time limit for a load to begin.
+const BEGINNING: Duration = Duration::from_secs(60);
+/// The age of samples, which nobody reads.
+const INTERVAL: iotax_model::Nanos = iotax_model::Nanos::from_millis(100);
+
+/// A plan whose targets stand on volatile directories, and the cuts of their power.
+pub(crate) struct PowerCuts<'a> {
+    plan: &'a Plan,
+    builder: Builder,
+    /// The directory of the journals, which no cut reaches.
+    journals: PathBuf,
+    seed: u64,
+    stop: &'a Interrupt,
+}
+
+impl<'a> PowerCuts<'a> {
+    /// `tag` is part of all names; the caller undoes what is in `undo_log`.
+    pub(crate) fn new(
+        plan: &'a Plan,
+        permission: &Permission,
+        tag: &str,
+        seed: u64,
+        undo_log: &mut UndoLog,
+        stop: &'a Interrupt,
+    ) -> anyhow::Result<Self> {
+        let journals = std::env::temp_dir().join(format!("iotax-{tag}-journals"));
+        undo_log.make_tree(&journals)?;
+        let builder = Builder::new(tag, plan, permission.clone());
+        Ok(Self { plan, builder, journals, seed, stop })
+    }
+
+    /// Builds a target, cuts its power under load, and removes it again.
+    pub(crate) fn cut(
+        &mut self,
+        target: usize,
+        number: u32,
+        undo_log: &mut UndoLog,
+    ) -> anyhow::Result<PowerCut> {
+        let seed = job_seed(self.seed, target, number);
+        let mut spec = self.plan.targets[target].clone();
+        if let Some(volatile) = spec.stack.find_mut::<VolatileSpec>() {
+            volatile.seed = volatile.seed.wrapping_add(seed) >> 1;
+        }
+        let journal = self.journals.join(format!("{}-{number}", spec.name));
+        let built = self.builder.build(&spec, undo_log)?;
+        // An image names a file with its data by its place in the directory that was cut.
+        let has_tables_alone = spec.file().is_none_or(|file| !file.data_file);
+        let stored = built.stored().filter(|_| has_tables_alone);
+        let image = stored.and_then(|(path, format)| Some((path.file_name()?.to_owned(), format)));
+        let (mut cut, survivor) = self.under_load(&spec, built, seed, &journal, undo_log)?;
+        if let Some((name, format)) = image {
+            cut.image = image_check::check(&survivor.directory.join(name), format)?;
+        }
+        match self.read_back(&spec, &survivor, &journal, undo_log) {
+            Ok(recovery) => fill_in(&mut cut, &recovery),
+            Err(error) if self.stop.load(Ordering::Relaxed) => return Err(error),
+            Err(error) => cut.unusable = Some(format!("{error:#}")),
+        }
+        let failures = survivor.remove(undo_log);
+        if let Some(left) = failures.first() {
+            anyhow::bail!("{}: {}", left.effect, left.reason);
+        }
+        fs::remove_file(&journal).with_context(|| journal.display().to_string())?;
+        Ok(cut)
+    }
+
+    /// Writes to a target until its power goes.
+    fn under_load(
+        &self,
+        spec: &TargetSpec,
+        mut built: Built,
+        seed: u64,
+        journal: &std::path::Path,
+        undo_log: &mut UndoLog,
+    ) -> anyhow::Result<(PowerCut, Survivor)> {
+        let mut volatile = built.volatile.take().context("no layer of it is volatile")?;
+        let daemons: Vec<u32> =
+            built.exported.iter().flat_map(|image| image.daemons.iter().map(|daemon| daemon.pid())).collect();
+        let target = Target {
+            spec: spec.clone(),
+            site: Site::Host(HostSite::new(built)),
+            is_filled: false,
+            stamped: None,
+        };
+        let mut workload = self.plan.workloads[0].clone();
+        workload.write_journal = Some(journal.display().to_string());
+        let job = target.job(&workload, seed, INTERVAL);
+        let moment = EARLIEST + DRAWN.mul_f64((seed >> 11) as f64 / (1_u64 << 53) as f64);
+        let mut agent = local_agent(self.stop)?;
+        let agent_pid = agent.pid();
+        let (begins, began) = mpsc::channel();
+        let (seconds, account) = thread::scope(|scope| {
+            let load = threads::spawn_scoped(scope, "load", || {
+                // Moved, so that who waits is told of a load that does not begin.
+                let begins = begins;
+                agent.run(&job, BEGINNING, &mut |event| {
+                    if matches!(event, Event::Measuring) {
+                        let _ = begins.send(Instant::now());
+                    }
+                })
+            })?;
+            let Ok(began) = began.recv_timeout(BEGINNING) else {
+                agent_pid.into_iter().for_each(kill);
+                let ended = load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                return Err(ended
+                    .err()
+                    .map_or_else(|| anyhow::anyhow!("the load did not begin"), super::interrupted));
+            };
+            while began.elapsed() < moment && !load.is_finished() && !self.stop.load(Ordering::Relaxed) {
+                threads::sleep(POLL.min(moment.saturating_sub(began.elapsed())));
+            }
+            let ended_early = load.is_finished();
+            let seconds = began.elapsed().as_secs_f64();
+            let account = volatile.cut();
+            daemons.iter().copied().for_each(kill);
+            let patience = Instant::now();
+            while !load.is_finished() && patience.elapsed() < LAST_RECORDS {
+                threads::sleep(Duration::from_millis(2));
+            }
+            agent_pid.into_iter().for_each(kill);
+            let ended = load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            match (ended_early, ended) {
+                (true, Err(error)) => {
+                    Err(super::interrupted(error).context("the load failed before the cut"))
+                }
+                _ => Ok((seconds, account?)),
+            }
+        })?;
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Interrupted.into());
+        }
+        // Its files are open in them.
+        drop((target, agent));
+        let survivor = volatile.remove(undo_log)?;
+        let cut = PowerCut {
+            seconds,
+            writes: 0,
+            flushed_writes: 0,
+            volatile: account,
+            image: ImageCondition::Unchecked,
+            unusable: None,
+            flushed: LostBlocks::default(),
+            acknowledged: LostBlocks::default(),
+            lost_seconds: None,
+        };
+        Ok((cut, survivor))
+    }
+
+    /// Opens what is left and compares it with the journal.
+    fn read_back(
+        &mut self,
+        spec: &TargetSpec,
+        survivor: &Survivor,
+        journal: &std::path::Path,
+        undo_log: &mut UndoLog,
+    ) -> anyhow::Result<Recovery> {
+        let built = self.builder.rebuild(spec, survivor.clone(), undo_log)?;
+        super::audit(&built.path, journal, self.stop)
+    }
+}
+
+/// Adds what was read back.
+fn fill_in(cut: &mut PowerCut, recovery: &Recovery) {
+    cut.writes = recovery.writes;
+    cut.flushed_writes = recovery.durable_writes;
+    cut.flushed = LostBlocks::of(&recovery.durable);
+    cut.acknowledged = LostBlocks::of(&recovery.findings);
+    // The load writes evenly.
+    cut.lost_seconds = recovery
+        .lost_from
+        .map(|before| cut.seconds * (recovery.writes - before) as f64 / recovery.writes.max(1) as f64);
+}
+
+fn kill(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}

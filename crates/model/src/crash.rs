@@ -1,0 +1,149 @@
+//! Cuts of power, and what each left of a stack.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::verify_errors::{FaultKind, Findings};
+
+/// The format of [`CrashDocument`].
+pub const CRASH_FORMAT: &str = "iotax-crash/1";
+
+/// The results of `iotax crash`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CrashDocument {
+    /// `iotax-crash/1`.
+    pub format: String,
+    /// Version of iotax.
+    pub tool: String,
+    /// Seed of order, moments, offsets and of what a cut keeps.
+    pub seed: u64,
+    /// Writes after which the load flushes.
+    pub writes_per_flush: u32,
+    /// The targets as they were named.
+    pub targets: Vec<CrashedTarget>,
+}
+
+/// A stack whose power was cut.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CrashedTarget {
+    /// Its name.
+    pub name: String,
+    /// Its layers from the bottom up.
+    pub stack: String,
+    /// Its cuts, in the order in which they were made.
+    pub cuts: Vec<PowerCut>,
+}
+
+/// One cut of power.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PowerCut {
+    /// Time from the first write to the cut, in seconds.
+    pub seconds: f64,
+    /// Writes that were acknowledged and are on record.
+    pub writes: u64,
+    /// Those of them that a flush covers which was acknowledged too.
+    pub flushed_writes: u64,
+    /// The account of the volatile layer.
+    pub volatile: VolatileCut,
+    /// The condition of the image afterwards.
+    pub image: ImageCondition,
+    /// The reason why the stack could not be used any more. Then all that was flushed is lost.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub unusable: Option<String>,
+    /// Blocks that miss a flushed write.
+    pub flushed: LostBlocks,
+    /// Blocks that miss their last acknowledged write, flushed or not.
+    pub acknowledged: LostBlocks,
+    /// Age of the oldest missing write when the power went, in seconds; absent if none is missing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost_seconds: Option<f64>,
+}
+
+/// Blocks of a target that were read back, by what is missing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LostBlocks {
+    /// Blocks read back.
+    pub checked: u64,
+    /// Stale: whole, with an earlier content.
+    pub stale: u64,
+    /// A mixture of two writes.
+    pub torn: u64,
+    /// Anything else: wrong bytes, a write to another place, or not to be read.
+    pub damaged: u64,
+}
+
+impl LostBlocks {
+    /// Counts the faults that an audit found.
+    #[must_use]
+    pub fn of(findings: &Findings) -> Self {
+        let mut lost = Self { checked: findings.checked, ..Self::default() };
+        for fault in &findings.faults {
+            *match fault.kind {
+                FaultKind::LostWrite => &mut lost.stale,
+                FaultKind::Torn => &mut lost.torn,
+                FaultKind::Corrupt | FaultKind::Misdirected | FaultKind::Foreign | FaultKind::Unreadable => {
+                    &mut lost.damaged
+                }
+            } += fault.count;
+        }
+        lost
+    }
+
+    /// All blocks at fault.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.stale + self.torn + self.damaged
+    }
+}
+
+/// The account of a volatile layer at its cut.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolatileCut {
+    /// Flushes that it was asked for since it was mounted.
+    pub flushes: u64,
+    /// Those that it acknowledged and did not do, as `drop_flush` says.
+    pub dropped_flushes: u64,
+    /// Unflushed writes that reached the disk all the same.
+    pub kept: u64,
+    /// Unflushed writes of which some sectors did.
+    pub torn: u64,
+    /// Unflushed writes that are gone.
+    pub lost: u64,
+}
+
+/// The condition of an image after a cut, by `qemu-img check`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ImageCondition {
+    /// A raw file has no structure of its own, and some formats have no check.
+    #[default]
+    Unchecked,
+    /// No error.
+    Sound,
+    /// Clusters that nothing uses: they cost space and no data.
+    Leaks(u64),
+    /// Errors in its tables.
+    Damaged(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_schema_is_that_of_the_types() {
+        let schema = schemars::schema_for!(CrashDocument).to_value();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schema/crash.schema.json");
+        if std::env::var_os("IOTAX_UPDATE_DOCS").is_some() {
+            std::fs::write(path, format!("{schema:#}\n")).expect("written");
+        }
+        let published = std::fs::read_to_string(path).expect("readable");
+        let published: serde_json::Value = serde_json::from_str(&published).expect("JSON");
+        assert!(published == schema, "IOTAX_UPDATE_DOCS=1 writes it anew");
+    }
+}

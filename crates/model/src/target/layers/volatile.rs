@@ -1,0 +1,96 @@
+//! A directory whose files lose what was not flushed when its power is cut.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Area, Below, BottomLocation, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments,
+};
+
+/// A filesystem of iotax's own (FUSE) that keeps writes in memory until they are flushed, as the cache of a disk does. `iotax crash` cuts its
+/// power.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VolatileSpec {
+    /// An existing directory that keeps what was flushed [default: the target's own `filesystem`]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+    /// Draws which writes a cut of power keeps, drops and tears.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub seed: u64,
+    /// Keep writes in any order; with false the older ones, as a cache without reordering does.
+    pub reorder: bool,
+    /// Tear writes between sectors of 512 bytes.
+    pub tear: bool,
+    /// Acknowledge every Nth flush without doing it: a disk that lies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub drop_flush: Option<u32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Default for VolatileSpec {
+    fn default() -> Self {
+        Self { dir: None, seed: 0, reorder: true, tear: true, drop_flush: None }
+    }
+}
+
+impl LayerType for VolatileSpec {
+    fn key(&self) -> &'static str {
+        "volatile"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        if self.dir.is_some() { &[LayerInterface::Nothing] } else { &[LayerInterface::Directory] }
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::Directory
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.drop_flush == Some(0) {
+            return Err("volatile: drop_flush = 0: accepted: 1 (every flush) and more".into());
+        }
+        Ok(())
+    }
+
+    fn location(&self) -> Option<BottomLocation<'_>> {
+        self.dir.as_deref().map(BottomLocation::Directory)
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        self.dir.iter_mut().collect()
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        Err("volatile mounts one".into())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part { aside: true, ..Part::new("volatile", "volatile directory", self, &["dir"]) }]
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        let more = super::keys(self, Some(&Self::default()), &["dir"]);
+        let dir = self.dir.as_ref().map(|dir| super::word(&dir.to_string_lossy()));
+        dir.into_iter().chain([format!("volatile{more}")]).collect()
+    }
+}
+
+impl FromLine for VolatileSpec {
+    fn read(segments: &mut Segments, below: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "volatile").then(|| segments.take().spec(below.place.map(|dir| ("dir", dir.into()))))
+    }
+}

@@ -1,0 +1,156 @@
+//! Volatile directories that iotax mounts, cuts and removes.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use iotax_model::crash::VolatileCut;
+use iotax_model::target::VolatileSpec;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::fuse::check_device;
+use super::ground::Ground;
+use super::layer::{Build, Check, LayerSite};
+use super::needs::Needs;
+use super::preflight::{check_created, check_directory};
+use super::sizes::size_on;
+use crate::build_error::BuildError;
+use crate::export::FuseExport;
+use crate::refusal::Refusal;
+use crate::undo::{Effect, NotUndone, UndoEntry, UndoLog};
+use crate::volatile::{CUT, MOUNTED, PROGRAM};
+
+/// Time to mount, and to write what a cut keeps.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A volatile directory. It is served until its mount is undone.
+#[derive(Debug)]
+pub struct Volatile {
+    control: UnixStream,
+    process: Child,
+    survivor: Survivor,
+    point: PathBuf,
+}
+
+/// The directory that outlives a cut of power.
+#[derive(Debug, Clone)]
+pub struct Survivor {
+    /// Its path; it has what was flushed.
+    pub directory: PathBuf,
+    /// Its entry in the undo log, after which all entries are of what did not survive.
+    entry: UndoEntry,
+}
+
+impl Build for VolatileSpec {
+    fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
+        check_device("volatile")?;
+        check_created(at.plan, &at.plan.work_on(at.target))?;
+        let Some(dir) = &self.dir else { return Ok(()) };
+        check_directory(dir)?;
+        needs.beside(dir, at.plan);
+        *needs.space.entry(dir.clone()).or_default() += size_on(at.above, at.plan.space()).0;
+        Ok(())
+    }
+
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
+        let directory = match &self.dir {
+            Some(dir) => at.builder.folder(dir, at.undo_log)?,
+            None => below.directory()?,
+        };
+        let scratch = at.builder.folder(&std::env::temp_dir(), at.undo_log)?;
+        let name = at.name::<Self>();
+        let survivor = match at.builder.survivor.clone() {
+            Some(survivor) => survivor,
+            None => {
+                let directory = directory.join(&name).with_added_extension("volatile");
+                let entry = at.undo_log.make_tree(&directory)?;
+                Survivor { directory, entry }
+            }
+        };
+        let point = scratch.join(&name).with_added_extension("mount");
+        at.undo_log.make_directory(&point)?;
+        // No daemon's marker is a part of it: they are undone while this process still serves.
+        let source = format!("iotax-{}volatile-{name}", at.builder.tag);
+        let mount = FuseExport { marker: source.clone(), point: point.clone() };
+        at.undo_log.record(Effect::FuseExport(mount))?;
+        let (control, process) = serve(self, &survivor.directory, &point, &source, at.undo_log)?;
+        *at.volatile = Some(Box::new(Volatile { control, process, survivor, point: point.clone() }));
+        Ok(Ground::Directory(point))
+    }
+}
+
+/// Starts the process that serves it, and waits until it is mounted.
+fn serve(
+    spec: &VolatileSpec,
+    below: &Path,
+    point: &Path,
+    source: &str,
+    undo_log: &UndoLog,
+) -> Result<(UnixStream, Child), BuildError> {
+    let in_point = |error| BuildError::file(point)(error);
+    let (control, theirs) = UnixStream::pair().map_err(in_point)?;
+    control.set_read_timeout(Some(PATIENCE)).map_err(in_point)?;
+    let mut said =
+        File::from(memfd_create(PROGRAM, MemfdFlags::CLOEXEC).map_err(|errno| in_point(errno.into()))?);
+    let VolatileSpec { dir: _, seed, reorder, tear, drop_flush } = spec;
+    // The kernel's link leads to this program even if a new build has replaced the file.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(PROGRAM).arg("volatile").args([below, point]).args(["--source", source]);
+    command.args(["--seed", &seed.to_string()]);
+    command.args((!reorder).then_some("--in-order")).args((!tear).then_some("--whole"));
+    command.args(drop_flush.iter().flat_map(|each| ["--drop-flush".to_owned(), each.to_string()]));
+    command.stdin(undo_log.lock().stdio().map_err(in_point)?).stdout(OwnedFd::from(theirs));
+    command.stderr(said.try_clone().map_err(in_point)?).process_group(0);
+    let process = command.spawn().map_err(in_point)?;
+    // It has the socket too, which would seem to be served without a process.
+    drop(command);
+    let mut line = String::new();
+    BufReader::new(&control).read_line(&mut line).map_err(in_point)?;
+    if line.trim() == MOUNTED {
+        return Ok((control, process));
+    }
+    let mut reason = String::new();
+    // What it does not say is not known.
+    let _ = said.rewind().and_then(|()| said.read_to_string(&mut reason));
+    Err(Refusal::environment(format!("volatile: {}", reason.trim())).into())
+}
+impl Volatile {
+    /// Cuts the power: what was not flushed is lost as its settings draw it, and nothing can be read or written any more.
+    pub fn cut(&mut self) -> Result<VolatileCut, BuildError> {
+        self.ask().map_err(BuildError::file(&self.point))
+    }
+
+    /// Kills and removes it and everything that stands on it. Returns what is left.
+    pub fn remove(mut self, undo_log: &mut UndoLog) -> Result<Survivor, BuildError> {
+        // Its files are in the survivor, which is removed with its contents.
+        undo_log.commit_below(&self.point)?;
+        let failures = undo_log.undo_after(self.survivor.entry);
+        // Killed by now.
+        let _ = self.process.wait();
+        match failures.into_iter().next() {
+            None => Ok(self.survivor),
+            Some(left) => Err(Refusal::environment(format!("{}: {}", left.effect, left.reason)).into()),
+        }
+    }
+
+    fn ask(&mut self) -> io::Result<VolatileCut> {
+        writeln!(self.control, "{CUT}")?;
+        let mut line = String::new();
+        BufReader::new(&self.control).read_line(&mut line)?;
+        serde_json::from_str(&line).map_err(io::Error::from)
+    }
+}
+
+impl Survivor {
+    /// Removes it, and what was built on it since.
+    pub fn remove(self, undo_log: &mut UndoLog) -> Vec<NotUndone> {
+        let mut failures = undo_log.undo_after(self.entry);
+        failures.extend(undo_log.undo(self.entry).err());
+        failures
+    }
+}

@@ -1,0 +1,23 @@
+//! Undoes a part of a log, and leaves another part to what holds it.
+
+use std::path::Path;
+
+use super::{Effect, NotUndone, UndoEntry, UndoLog, UndoLogError};
+
+impl UndoLog {
+    /// Commits the files and directories below a directory: they are removed with it, or with what they lie on.
+    pub fn commit_below(&mut self, directory: &Path) -> Result<(), UndoLogError> {
+        let is_below = |effect: &Effect| {
+            effect.path().is_some_and(|path| path != directory && path.starts_with(directory))
+        };
+        let below = self.standing.iter().filter(|(_, standing)| is_below(&standing.effect));
+        let below: Vec<u64> = below.map(|(id, _)| *id).collect();
+        below.into_iter().try_for_each(|id| self.commit(UndoEntry(id)))
+    }
+
+    /// Undoes what was recorded after an entry, in reverse order. Returns the failures.
+    pub fn undo_after(&mut self, entry: UndoEntry) -> Vec<NotUndone> {
+        let since: Vec<u64> = self.standing.keys().copied().filter(|id| *id > entry.0).collect();
+        since.into_iter().rev().filter_map(|id| self.undo(UndoEntry(id)).err()).collect()
+    }
+}

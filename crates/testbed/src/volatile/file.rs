@@ -1,0 +1,238 @@
+//! A file of the volatile directory: what is on the disk, and what is not yet.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use iotax_model::crash::VolatileCut;
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::fs::FallocateFlags;
+
+use super::Faults;
+use super::pending::{Draw, Pending};
+
+/// Bytes that wait in memory, over all files; of a file that would exceed them the oldest writes go down.
+const MOST: u64 = 256 << 20;
+
+/// The state that all files share.
+#[derive(Debug)]
+pub(super) struct Power {
+    faults: Faults,
+    /// True after the cut.
+    is_off: AtomicBool,
+    bytes: AtomicU64,
+    writes: AtomicU64,
+    flushes: AtomicU64,
+    dropped_flushes: AtomicU64,
+}
+
+impl Power {
+    pub(super) const fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            is_off: AtomicBool::new(false),
+            bytes: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            dropped_flushes: AtomicU64::new(0),
+        }
+    }
+
+    /// Fails after the cut.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if self.is_off.load(Ordering::SeqCst) { Err(rustix::io::Errno::IO.into()) } else { Ok(()) }
+    }
+
+    /// Counts a flush; returns whether it is one to drop.
+    fn drops_flush(&self) -> bool {
+        let number = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
+        let drops = self.faults.drop_flush.is_some_and(|each| number.is_multiple_of(each.into()));
+        self.dropped_flushes.fetch_add(drops.into(), Ordering::Relaxed);
+        drops
+    }
+
+    /// Switches off: what begins from now on fails, and of the files that wait each loses what the draw says.
+    pub(super) fn cut<'a>(&self, files: impl Iterator<Item = &'a VolatileFile>) -> io::Result<VolatileCut> {
+        self.is_off.store(true, Ordering::SeqCst);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.faults.seed);
+        let draw = Draw { reorder: self.faults.reorder, tear: self.faults.tear };
+        let mut cut = VolatileCut {
+            flushes: self.flushes.load(Ordering::SeqCst),
+            dropped_flushes: self.dropped_flushes.load(Ordering::SeqCst),
+            ..VolatileCut::default()
+        };
+        for file in files {
+            let Contents { below, pending, .. } = &mut *file.lock();
+            let fates =
+                pending.cut(draw, &mut random, &mut |offset, data| below.write_all_at(data, offset))?;
+            below.sync_all()?;
+            cut.kept += fates.kept;
+            cut.torn += fates.torn;
+            cut.lost += fates.lost;
+        }
+        Ok(cut)
+    }
+}
+
+/// A file.
+#[derive(Debug)]
+pub(super) struct VolatileFile {
+    contents: Mutex<Contents>,
+}
+
+#[derive(Debug)]
+struct Contents {
+    /// The file below.
+    below: File,
+    pending: Pending,
+}
+
+impl VolatileFile {
+    pub(super) fn new(below: File) -> Self {
+        Self { contents: Mutex::new(Contents { below, pending: Pending::default() }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks it, if there is power: what holds the lock is complete before a cut, or sees it.
+    fn lock_with(&self, power: &Power) -> io::Result<MutexGuard<'_, Contents>> {
+        let contents = self.lock();
+        power.check()?;
+        Ok(contents)
+    }
+
+    /// The end of the writes that wait.
+    pub(super) fn pending_end(&self) -> u64 {
+        self.lock().pending.end()
+    }
+
+    /// Drops what waits, as of a file without a name.
+    pub(super) fn discard(&self, power: &Power) {
+        let discarded = self.lock().change(power, |_, pending| {
+            pending.clear();
+            Ok(())
+        });
+        debug_assert!(discarded.is_ok());
+    }
+
+    /// Returns whether nothing waits.
+    pub(super) fn is_clean(&self) -> bool {
+        self.lock().pending.bytes() == 0
+    }
+
+    pub(super) fn read(&self, power: &Power, offset: u64, size: u32) -> io::Result<Vec<u8>> {
+        let contents = self.lock_with(power)?;
+        let length = contents.below.metadata()?.len().max(contents.pending.end());
+        let size = length.saturating_sub(offset).min(size.into());
+        let size = usize::try_from(size).unwrap_or(0);
+        let mut read = read_up_to(&contents.below, offset, size)?;
+        // What lies behind its end is in memory, or zero.
+        read.resize(size, 0);
+        contents.pending.lay_over(offset, &mut read);
+        Ok(read)
+    }
+
+    pub(super) fn write(&self, power: &Power, offset: u64, data: &[u8], is_sync: bool) -> io::Result<()> {
+        let mut contents = self.lock_with(power)?;
+        let age = power.writes.fetch_add(1, Ordering::Relaxed);
+        contents.change(power, |_, pending| {
+            pending.put(offset, data.to_vec(), age);
+            Ok(())
+        })?;
+        while power.bytes.load(Ordering::Relaxed) > MOST {
+            let evicted = contents.change(power, |below, pending| {
+                pending.evict(&mut |offset, data| below.write_all_at(data, offset))
+            })?;
+            if evicted == 0 {
+                break;
+            }
+        }
+        if is_sync { contents.flush(power) } else { Ok(()) }
+    }
+
+    /// A flush that a program asked for, which faults may drop.
+    pub(super) fn flush(&self, power: &Power) -> io::Result<()> {
+        let mut contents = self.lock_with(power)?;
+        if power.drops_flush() { Ok(()) } else { contents.flush(power) }
+    }
+
+    /// Sets the length, at once.
+    pub(super) fn set_len(&self, power: &Power, length: u64) -> io::Result<()> {
+        self.lock_with(power)?.change(power, |below, pending| {
+            pending.forget(length, u64::MAX);
+            below.set_len(length)
+        })
+    }
+
+    /// Allocates, punches or zeroes, at once.
+    pub(super) fn allocate(
+        &self,
+        power: &Power,
+        mode: FallocateFlags,
+        offset: u64,
+        length: u64,
+    ) -> io::Result<()> {
+        self.lock_with(power)?.change(power, |below, pending| {
+            if !(mode - FallocateFlags::KEEP_SIZE).is_empty() {
+                // The length that they gave to the file stays.
+                let length_below = below.metadata()?.len();
+                below.set_len(length_below.max(pending.end()))?;
+                pending.forget(offset, offset.saturating_add(length));
+            }
+            Ok(rustix::fs::fallocate(below, mode, offset, length)?)
+        })
+    }
+}
+
+impl Contents {
+    /// Changes what waits, and counts its bytes.
+    fn change<T>(
+        &mut self,
+        power: &Power,
+        change: impl FnOnce(&File, &mut Pending) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let before = self.pending.bytes();
+        let changed = change(&self.below, &mut self.pending);
+        power.bytes.fetch_add(self.pending.bytes().wrapping_sub(before), Ordering::Relaxed);
+        changed
+    }
+
+    /// Has everything on the disk. If the power goes meanwhile, any part of it may be there: all waits again, for the draw of the cut.
+    fn flush(&mut self, power: &Power) -> io::Result<()> {
+        self.change(power, |below, pending| {
+            let length = below.metadata()?.len();
+            let mut before = Vec::new();
+            pending.write_down(&mut |offset, data| {
+                before.push((offset, read_up_to(below, offset, data.len())?));
+                below.write_all_at(data, offset)
+            })?;
+            below.sync_data()?;
+            if power.check().is_err() {
+                before.iter().try_for_each(|(offset, data)| below.write_all_at(data, *offset))?;
+                below.set_len(length)?;
+                return power.check();
+            }
+            pending.clear();
+            Ok(())
+        })
+    }
+}
+
+/// The bytes of a file from `offset` on, fewer at its end.
+fn read_up_to(file: &File, offset: u64, size: usize) -> io::Result<Vec<u8>> {
+    let mut read = vec![0; size];
+    let mut done = 0;
+    while done < size {
+        match file.read_at(&mut read[done..], offset + done as u64)? {
+            0 => break,
+            count => done += count,
+        }
+    }
+    read.truncate(done);
+    Ok(read)
+}

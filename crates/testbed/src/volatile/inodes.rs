@@ -1,0 +1,117 @@
+//! The files and directories that the kernel knows, by the inodes below.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, statat};
+
+use super::file::{Power, VolatileFile};
+
+/// The kernel's number of the topmost directory.
+const ROOT: u64 = 1;
+
+/// A file or directory below. Open as a place only (O_PATH): its number is its own as long as it is known here, whatever its name is.
+#[derive(Debug)]
+pub(super) struct Inode {
+    pub(super) place: OwnedFd,
+    file: OnceLock<VolatileFile>,
+}
+
+#[derive(Debug)]
+struct Known {
+    inode: Arc<Inode>,
+    /// References that the kernel has.
+    lookups: u64,
+}
+
+/// All that are known.
+#[derive(Debug)]
+pub(super) struct Inodes(Mutex<HashMap<u64, Known>>);
+
+impl Inode {
+    const fn new(place: OwnedFd) -> Self {
+        Self { place, file: OnceLock::new() }
+    }
+
+    /// A path to it that survives renames.
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.place.as_raw_fd()))
+    }
+
+    pub(super) fn stat(&self) -> io::Result<Stat> {
+        Ok(statat(&self.place, "", AtFlags::EMPTY_PATH)?)
+    }
+
+    /// Its contents.
+    pub(super) fn file(&self) -> io::Result<&VolatileFile> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        // Of two that open it at the same time the first counts.
+        let below = File::options().read(true).write(true).open(self.path())?;
+        Ok(self.file.get_or_init(|| VolatileFile::new(below)))
+    }
+
+    /// Its contents, if they were used.
+    pub(super) fn used(&self) -> Option<&VolatileFile> {
+        self.file.get()
+    }
+}
+
+impl Inodes {
+    pub(super) fn new(root: OwnedFd) -> Self {
+        let root = Known { inode: Arc::new(Inode::new(root)), lookups: 1 };
+        Self(Mutex::new(HashMap::from([(ROOT, root)])))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, number: u64) -> io::Result<Arc<Inode>> {
+        let known = self.lock().get(&number).map(|known| Arc::clone(&known.inode));
+        known.ok_or_else(|| rustix::io::Errno::STALE.into())
+    }
+
+    /// Looks a name up in a directory, for the kernel.
+    pub(super) fn look_up(&self, directory: &Inode, name: &std::ffi::OsStr) -> io::Result<Arc<Inode>> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = Inode::new(openat(&directory.place, name, flags, Mode::empty())?);
+        let number = found.stat()?.st_ino;
+        let mut all = self.lock();
+        let known = all.entry(number).or_insert_with(|| Known { inode: Arc::new(found), lookups: 0 });
+        known.lookups += 1;
+        Ok(Arc::clone(&known.inode))
+    }
+
+    /// Takes references of the kernel's back. What waits to be flushed stays.
+    pub(super) fn forget(&self, number: u64, lookups: u64, power: &Power) {
+        let mut all = self.lock();
+        let Some(known) = all.get_mut(&number) else { return };
+        known.lookups = known.lookups.saturating_sub(lookups);
+        if known.lookups > 0 || number == ROOT {
+            return;
+        }
+        if let Some(file) = known.inode.used() {
+            if known.inode.stat().is_ok_and(|stat| stat.st_nlink == 0) {
+                file.discard(power);
+            }
+            if !file.is_clean() {
+                return;
+            }
+        }
+        all.remove(&number);
+    }
+
+    /// Everything that is known now, in the order of the numbers.
+    pub(super) fn all(&self) -> Vec<Arc<Inode>> {
+        let all = self.lock();
+        let mut numbers: Vec<&u64> = all.keys().collect();
+        numbers.sort_unstable();
+        numbers.into_iter().map(|number| Arc::clone(&all[number].inode)).collect()
+    }
+}

@@ -1,0 +1,87 @@
+//! A directory whose power can be cut: a FUSE filesystem that keeps writes in memory until they are flushed.
+//!
+//! A process of its own serves it (`serve`), which the process that started it commands over a socket: `mounted` says that it is there, `cut` has it
+//! lose what was not flushed and answer every request with EIO from then on. Of a file's writes it keeps the newest (`pending`) until a flush
+//! of that file has them on the disk (`file`); all that concerns names (`inodes`) and lengths passes at once.
+
+mod file;
+mod filesystem;
+mod inodes;
+mod pending;
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use iotax_model::threads;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use filesystem::VolatileFs;
+
+/// The name under which the process runs, by which it is found when it must be killed.
+pub(crate) const PROGRAM: &str = "iotax-volatile";
+/// Says that the directory is mounted.
+pub(crate) const MOUNTED: &str = "mounted";
+/// Cuts the power.
+pub(crate) const CUT: &str = "cut";
+/// Threads that serve requests.
+const THREADS: usize = 4;
+
+/// The treatment of unflushed writes at a cut, and of flushes.
+#[derive(Debug, Clone, Copy)]
+pub struct Faults {
+    /// Draws what a cut keeps.
+    pub seed: u64,
+    /// Keep writes in any order, or the oldest.
+    pub reorder: bool,
+    /// Tear writes between sectors.
+    pub tear: bool,
+    /// Acknowledge every Nth flush without doing it.
+    pub drop_flush: Option<u32>,
+}
+
+/// The directories of a volatile directory's process.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Keeps what was flushed.
+    pub below: PathBuf,
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// The mount's name.
+    pub source: String,
+}
+
+/// Mounts a volatile directory and serves it until it is unmounted; standard output is the socket of who commands it.
+///
+/// # Errors
+/// The directory cannot be mounted.
+pub fn serve(places: &Places, faults: Faults) -> io::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    // Each file that the kernel knows is open here.
+    setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit })?;
+    let control = UnixStream::from(rustix::stdio::stdout().try_clone_to_owned()?);
+    let root =
+        rustix::fs::open(&places.below, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let filesystem = VolatileFs::new(root, file::Power::new(faults));
+    let mut config = Config::default();
+    config.mount_options = vec![MountOption::FSName(places.source.clone()), MountOption::NoAtime];
+    config.acl = SessionACL::Owner;
+    config.n_threads = Some(THREADS);
+    let session = Session::new(filesystem.clone(), &places.point, &config)?;
+    threads::spawn("control", move || obey(control, &filesystem))?;
+    session.run()
+}
+
+/// Says that the directory is there and does what it is told, until nobody is there to tell it.
+fn obey(control: UnixStream, filesystem: &VolatileFs) -> io::Result<()> {
+    let mut answers = control.try_clone()?;
+    writeln!(answers, "{MOUNTED}")?;
+    for line in BufReader::new(control).lines() {
+        if line? == CUT {
+            writeln!(answers, "{}", serde_json::to_string(&filesystem.cut()?)?)?;
+        }
+    }
+    Ok(())
+}
