@@ -1,6 +1,7 @@
 //! Caches that answer in place of the device.
 
 use iotax_model::record::{CacheDrop, DiskActivity, Tallies, Tally};
+use iotax_model::target::PlannedLayer;
 use iotax_model::units::human;
 use iotax_model::{TargetSpec, WarningKind};
 
@@ -54,9 +55,9 @@ pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
         share * 100.0,
         measured_instead(case)
     );
-    let remedy = "a cache beneath answered: use cache = \"none\" for the guest, fill the area first, or make it \
-                  larger than every cache";
-    Some(case.finding(WarningKind::CacheLie, evidence, remedy).unusable_if(true))
+    let rest = "fill the area first, or make it larger than every cache";
+    let remedy = format!("a cache beneath answered: {}", past_the_cache(case, Some(rest)));
+    Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
 }
 
 /// Direct writes that were acknowledged and had not reached the device by the window's end.
@@ -88,9 +89,25 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
         flush.unwrap_or_default(),
         memory(case)
     );
-    let remedy = "a cache beneath took the writes: use cache = \"none\" for the guest, or sync = \"dsync\" to count a write when it \
-                  is safe";
-    Some(case.finding(WarningKind::CacheLie, evidence, remedy).unusable_if(true))
+    let is_kept = case.spec.is_none_or(|spec| spec.stack.ignores_flushes().is_none());
+    let rest = is_kept.then_some("sync = \"dsync\" to count a write when it is safe");
+    let remedy = format!("a cache beneath took the writes: {}", past_the_cache(case, rest));
+    Some(case.finding(WarningKind::CacheLie, evidence, &remedy).unusable_if(true))
+}
+
+/// The setting that leaves out the topmost cache of the target, or what else helps.
+fn past_the_cache(case: &Case<'_>, rest: Option<&str>) -> String {
+    let layers = case.spec.map(|spec| spec.stack.layers()).unwrap_or_default();
+    let cached = |layer: &&PlannedLayer| layer.kind().cache().is_some_and(|mode| !mode.direct());
+    let key = layers.iter().rev().find(cached).map(|layer| layer.kind().key());
+    let setting = match key {
+        None if case.spec.is_some_and(|spec| spec.guest().is_none()) => None,
+        None | Some("guest") => Some("use cache = \"none\" for the guest".to_owned()),
+        Some("loop") => Some("use direct_io = true for the loop device".to_owned()),
+        Some(key @ ("virtio" | "fuse")) => Some(format!("use cache = \"none\" for {key}")),
+        Some(key) => Some(format!("{key} keeps files in memory, which is part of what it is")),
+    };
+    [setting.as_deref(), rest].into_iter().flatten().collect::<Vec<_>>().join(", or ")
 }
 
 /// Bytes moved by the devices at the bottom, less the neighbour's; `None` if the I/O need not reach them, or if they were not
