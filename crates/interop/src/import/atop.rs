@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::lines::lines;
 use super::parse_util::{decimal, not_understood, whole_nanos};
-use super::quantity::nanos_in;
+use super::quantity::{impossible, nanos_in};
 use super::{DeviceInterval, Entry, Found, Interval, Stamp};
 use iotax_analysis::Metric;
 
@@ -73,7 +73,7 @@ fn screens<'t>(text: &'t str, found: &mut Found) -> Vec<Screen<'t>> {
         } else if let Some(disk) = Disk::of(line) {
             match disk {
                 Ok(disk) => screen.disks.push((i + 1, line, disk)),
-                Err(reason) => found.miss(not_understood(i + 1, line, reason)),
+                Err(reason) => found.miss(not_understood(i + 1, line, &reason)),
             }
         }
     }
@@ -277,7 +277,7 @@ struct Disk {
 
 impl Disk {
     /// Nothing if the line is of something else.
-    fn of(line: &str) -> Option<Result<Self, &'static str>> {
+    fn of(line: &str) -> Option<Result<Self, String>> {
         let mut parts = line.split('|').map(str::trim);
         let label = parts.next()?;
         let name = parts.next()?;
@@ -288,11 +288,11 @@ impl Disk {
             let (_, value) = fields.iter().find(|(name, _)| *name == wanted)?;
             decimal(value.trim().trim_end_matches('%'))
         };
-        let avio_ms = || {
-            let (_, text) = fields.iter().find(|(name, _)| *name == "avio")?;
+        let avio = fields.iter().find(|(name, _)| *name == "avio");
+        let avio_ms = avio.and_then(|(_, text)| {
             let mut words = text.split_whitespace();
             Some(decimal(words.next()?)? * nanos_in(words.next()?)? / 1e6)
-        };
+        });
         let rate = |wanted: &str| Some(value(wanted)? * 1_048_576.0);
         let disk = || {
             Some(Self {
@@ -301,10 +301,26 @@ impl Disk {
                 reads: value("read")?,
                 writes: value("write")?,
                 bytes_per_s: rate("MBr/s").zip(rate("MBw/s")),
-                avio_ms: avio_ms(),
+                avio_ms,
             })
         };
-        Some(disk().ok_or("without one of busy, read and write"))
+        let disk = disk().ok_or_else(|| "without one of busy, read and write".to_owned());
+        Some(disk.and_then(|disk| disk.impossible().map_or(Ok(disk), Err)))
+    }
+
+    /// The figure that no machine can have, and why.
+    fn impossible(&self) -> Option<String> {
+        let (read, written) = self.bytes_per_s.unzip();
+        [
+            ("busy", Some(self.busy), "%"),
+            ("read", Some(self.reads), ""),
+            ("write", Some(self.writes), ""),
+            ("MBr/s", read, "B/s"),
+            ("MBw/s", written, "B/s"),
+            ("avio", self.avio_ms, "ms"),
+        ]
+        .into_iter()
+        .find_map(|(name, value, unit)| Some(format!("{name}: {}", impossible(value?, unit)?)))
     }
 
     /// Keeps what is known where nothing tells the length of the sample: shares and means.

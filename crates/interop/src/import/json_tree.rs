@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-use super::Found;
 use super::parse_util::not_understood;
+use super::{Found, LONGEST_QUOTE};
 
 /// No tool nests deeper.
 const DEEPEST: usize = 128;
@@ -270,6 +270,22 @@ impl<'t> Value<'t> {
     /// The value of a key of the value of a key.
     pub(super) fn at(self, path: &[&str]) -> Self {
         path.iter().fold(self, |value, key| value.get(key))
+    }
+
+    /// True if the text has it, as null at least.
+    pub(super) fn is_there(self) -> bool {
+        self.at != 0
+    }
+
+    /// The place of the key that it is the value of, and key and value as the text has them.
+    pub(super) fn quoted(self) -> (usize, String) {
+        let Some(Node::Text { from, .. }) = self.at.checked_sub(1).and_then(|key| self.tree.nodes.get(key))
+        else {
+            return (0, self.to_string());
+        };
+        let place = *from as usize - 1;
+        let quoted = self.tree.text[place..].chars().take_while(|c| !matches!(c, ',' | '}' | '\n' | '\r'));
+        (place, quoted.take(LONGEST_QUOTE).collect())
     }
 
     pub(super) fn is_null(self) -> bool {

@@ -38,6 +38,11 @@ impl<'t> Lines<'t> {
         self.text[begin..end].lines().next().map(short)
     }
 
+    /// The number from 1 of the line that a byte of the text is in.
+    pub(super) fn number_at(&self, byte: usize) -> usize {
+        self.begins.partition_point(|begin| *begin as usize <= byte)
+    }
+
     /// The lines from one on.
     pub(super) fn from(&self, number: usize) -> impl Iterator<Item = &'t str> + Clone {
         (number..self.begins.len()).filter_map(|number| self.get(number))
@@ -60,6 +65,10 @@ mod tests {
                 known.len()
             );
             assert_eq!(Lines::of(text).get(all.len()), None);
+            assert!(
+                (0..text.len())
+                    .all(|at| Lines::of(text).number_at(at) == text[..at].matches('\n').count() + 1)
+            );
         }
     }
 }

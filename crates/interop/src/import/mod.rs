@@ -23,6 +23,7 @@ mod iperf2;
 mod iperf3;
 mod json_tree;
 mod lines;
+mod marks;
 mod nvme;
 mod parse_util;
 mod pg_test_fsync;
@@ -45,8 +46,12 @@ use iotax_model::workload::WorkloadKeys;
 
 use iotax_analysis::Metric;
 
+use lines::Lines;
+use quantity::impossible;
+
 pub use clean::{clean, decode};
 pub use intervals::{DeviceInterval, Interval, Intervals, intervals};
+pub use marks::without_results;
 pub use run::{Imported, runs};
 pub use stamp::Stamp;
 
@@ -129,6 +134,7 @@ const LONGEST_NAME: usize = 1000;
 #[must_use]
 pub fn recognise(text: &str) -> Vec<Found> {
     let (mut found, others) = read(text);
+    debug_assert!(found.is_empty() || marks::has_any(&clean(text)), "no mark of {:?}", found[0].tool);
     if let Some(first) = found.first_mut() {
         lines_of(others).into_iter().for_each(|line| first.miss(line));
         first.not_understood.sort_by_key(|line| line.number);
@@ -173,8 +179,24 @@ fn read(text: &str) -> (Vec<Found>, Vec<Found>) {
 }
 
 fn read_clean(text: &str) -> Vec<Found> {
-    READERS.iter().filter_map(|(_, read, _)| read(text)).collect()
+    let mut all: Vec<Found> = READERS.iter().filter_map(|(_, read, _)| read(text)).collect();
+    let mut unquoted: Vec<&mut Line> = all
+        .iter_mut()
+        .flat_map(|found| &mut found.not_understood)
+        .filter(|line| line.text.is_empty())
+        .collect();
+    if !unquoted.is_empty() {
+        let lines = Lines::of(text);
+        for line in &mut unquoted {
+            let quoted = lines.get(line.number.saturating_sub(1)).unwrap_or_default();
+            line.text = quoted.chars().take(LONGEST_QUOTE).collect();
+        }
+    }
+    all
 }
+
+/// Characters of a line that is quoted.
+const LONGEST_QUOTE: usize = 200;
 
 /// The most prefixes in front of one another: time, host, program, container.
 const DEEPEST_PREFIX: usize = 4;
@@ -214,8 +236,11 @@ pub struct Found {
 }
 
 impl Found {
-    /// Keeps an entry, if there is room for one more.
+    /// Keeps an entry, if there is room for one more. One with a figure that no machine can have is a line that was not understood.
     fn keep(&mut self, entry: Entry) {
+        if let Some(reason) = entry.refusal() {
+            return self.miss(Line { number: entry.line, text: String::new(), reason });
+        }
         if is_long(&entry.workload) || entry.target.as_deref().is_some_and(is_long) {
             let reason = format!("it has a name of more than {LONGEST_NAME} bytes");
             return self.miss(Line {
@@ -267,21 +292,39 @@ pub struct Entry {
     pub label: Option<String>,
     /// Its line in the text, from 1.
     pub line: usize,
+    /// The first figure that no machine can have, and why.
+    pub impossible: Option<String>,
 }
 
 impl Entry {
-    /// Keeps a figure that is one of iotax's metrics, in its unit; one that is unknown, not above 0 or not finite is left out.
+    /// Keeps a figure that is one of iotax's metrics, in its unit; one that is unknown, 0 or not finite is left out.
     fn state(&mut self, metric: Metric, value: Option<f64>) {
-        if let Some(value) = value.filter(|value| value.is_finite() && *value > 0.0) {
+        let value = value.filter(|value| *value != 0.0);
+        if let Some(value) = self.possible(metric.word(), value, metric.definition().unit.word()) {
             self.stated.metrics.insert(metric.word().to_owned(), value);
         }
     }
 
     /// Keeps another figure; an unknown one is left out.
     fn add(&mut self, name: impl Into<String>, value: Option<f64>, unit: &str) {
-        if let Some(value) = value.filter(|value| value.is_finite()) {
-            self.stated.others.push(ImportedMetric { name: name.into(), value, unit: unit.to_owned() });
+        let name = name.into();
+        if let Some(value) = self.possible(&name, value, unit) {
+            self.stated.others.push(ImportedMetric { name, value, unit: unit.to_owned() });
         }
+    }
+
+    /// A figure that is known and that a machine can have.
+    fn possible(&mut self, name: &str, value: Option<f64>, unit: &str) -> Option<f64> {
+        let value = value.filter(|value| value.is_finite())?;
+        let why = impossible(value, unit);
+        self.impossible = self.impossible.take().or(why.as_ref().map(|why| format!("{name}: {why}")));
+        why.is_none().then_some(value)
+    }
+
+    /// Why it is no result of a machine.
+    fn refusal(&self) -> Option<String> {
+        let took = || impossible(self.duration_ns? as f64, "ns").map(|why| format!("its duration: {why}"));
+        self.impossible.clone().or_else(took)
     }
 
     /// Sets a key of a workload from its text; one that is not in iotax's terms stays unknown.

@@ -9,6 +9,40 @@ pub(super) fn number(text: &str) -> Option<f64> {
     looks.then(|| text.parse::<f64>().ok()).flatten().filter(|value| value.is_finite())
 }
 
+/// The most that a figure of a unit can be: what is more was never measured.
+fn most(unit: &str) -> f64 {
+    match unit {
+        // The largest systems of all do a hundredth of it at most.
+        "IOPS" | "1/s" | "/s" => 1e12,
+        "B/s" => 1e18,
+        "bit/s" => 8e18,
+        // Nothing has run for a hundred years.
+        "ns" => CENTURY_NS,
+        "us" => CENTURY_NS / 1e3,
+        "ms" => CENTURY_NS / 1e6,
+        "s" => CENTURY_NS / 1e9,
+        // All of 100,000 CPUs.
+        "%" => 1e7,
+        // The most bytes per second for the longest time.
+        "B" => 1e18 * CENTURY_NS / 1e9,
+        // No counter has more bits than 64.
+        _ => 2e19,
+    }
+}
+
+/// A hundred years.
+const CENTURY_NS: f64 = 3.156e18;
+
+/// Why no machine can have a figure, if none can: it is below 0, or beyond any. A temperature may be below 0.
+pub(super) fn impossible(value: f64, unit: &str) -> Option<String> {
+    if value < 0.0 && unit != "\u{b0}C" {
+        return Some("it is below 0".to_owned());
+    }
+    let most = most(unit);
+    (value > most)
+        .then(|| format!("it is more than any machine has: {most:.0e} {unit}").trim_end().to_owned())
+}
+
 /// A number and the unit that is written with it: `12.5MiB/s`, `404 usec`.
 pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();

@@ -12,9 +12,9 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// A time that is counted from 1970-01-01 UTC; absent for 0, which tools write for an unknown one.
+    /// A time that is counted from 1970-01-01 UTC; absent for 0, which tools write for an unknown one, and after the year 9999.
     pub(super) fn since_1970(ms: u64) -> Option<Self> {
-        (ms > 0).then_some(Self { ms, has_zone: true })
+        (1..=LAST_MS).contains(&ms).then_some(Self { ms, has_zone: true })
     }
 
     /// Reads a date and a time of day among other words: `Sun Nov 22 03:53:55 2026`, `2023/03/01 10:00:10`,
@@ -35,6 +35,9 @@ impl Stamp {
 
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
+/// The last millisecond of the year 9999.
+const LAST_MS: u64 = 253_402_300_799_999;
 
 /// Milliseconds in a minute.
 const MINUTE: u64 = 60_000;

@@ -51,7 +51,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 }
 
 /// The tests that have an index: their rows are known without the heads of the table.
-const TESTS: [&str; 9] = [
+pub(super) const TESTS: [&str; 9] = [
     "Dhrystone 2 using",
     "Double-Precision Whetstone",
     "Execl Throughput",

@@ -5,6 +5,7 @@ mod more_tools;
 mod mutations;
 mod others;
 mod pasted;
+mod refused_figures;
 mod separate;
 mod size;
 mod stored;

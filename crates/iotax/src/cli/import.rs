@@ -107,6 +107,10 @@ fn read(path: &Path, refused: &mut Vec<String>) -> Result<(String, Vec<Found>), 
     } else {
         (shown(path), input::bytes(path, input::RESULTS)?)
     };
+    if let Some(why) = import::without_results(&bytes) {
+        refused.push(format!("{name}: {why}"));
+        return Ok((name, Vec::new()));
+    }
     let size = bytes.len();
     let text = import::decode(bytes);
     let found = import::recognise(&text);

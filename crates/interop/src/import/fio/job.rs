@@ -55,6 +55,8 @@ pub(super) struct Job {
     /// Another remark about the job.
     pub(super) note: Option<String>,
     pub(super) line: usize,
+    /// Figures of it that cannot be read, or that no machine can have: then it is no result.
+    pub(super) unread: Vec<Line>,
 }
 
 /// The options of a job, which take precedence, and those of all jobs.
@@ -125,9 +127,12 @@ pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     for job in jobs {
         // One that stands in another document is a repetition.
         let clone_of = (job.name.clone(), job.group.clone(), job.host.clone(), job.document);
-        if !job.has_figures() {
-            let reason = "a job without figures".to_owned();
-            lines.push(Line { number: job.line, text: job.name, reason });
+        if !job.unread.is_empty() || !job.has_figures() {
+            if job.unread.is_empty() {
+                let reason = "a job without figures".to_owned();
+                lines.push(Line { number: job.line, text: job.name, reason });
+            }
+            lines.extend(job.unread);
             without.insert(clone_of);
             continue;
         }
@@ -145,7 +150,7 @@ pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
         let asked = group[0].numjobs().filter(|asked| (*asked as usize) < group.len());
         if let Some(mut entry) = entry(&group).filter(|_| is_whole && asked.is_none()) {
             if is_part {
-                let note = "another job of this name has no figures: these may be only a part of all";
+                let note = "another job of this name has no figures that can be read: these may be only a part of all";
                 entry.notes.push(note.into());
             }
             found.push(entry);

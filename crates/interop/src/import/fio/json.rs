@@ -1,9 +1,12 @@
 //! fio's JSON, wherever in a text it stands.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use super::super::json_tree::{Tree, Value, newlines};
+use super::super::lines::Lines;
+use super::super::quantity::impossible;
 use super::super::{Line, Stamp};
 use super::Read;
 use super::job::{DIRECTIONS, Direction, Job, MIXED, Options};
@@ -35,8 +38,50 @@ pub(super) fn read(text: &str) -> Read {
         }
         at = tree.end.max(open + 1);
     }
+    number_unread(text, &mut read);
     leave_doubtful_out(text, &mut read);
     read
+}
+
+/// Gives figures that cannot be read their line's number, instead of their place in the text.
+fn number_unread(text: &str, read: &mut Read) {
+    let mut unread = read.jobs.iter_mut().flat_map(|job| &mut job.unread).peekable();
+    if unread.peek().is_some() {
+        let lines = Lines::of(text);
+        unread.for_each(|line| line.number = lines.number_at(line.number));
+    }
+}
+
+/// Reads the figures of a job, and keeps those that cannot be read.
+#[derive(Default)]
+struct Figures(Vec<Line>);
+
+impl Figures {
+    /// A number of a unit; absent where the text has none.
+    fn number(&mut self, value: Value<'_>, factor: f64, unit: &str) -> Option<f64> {
+        let number = value.f64().map(|number| number * factor);
+        let why = match number {
+            Some(number) => impossible(number, unit),
+            None => value.is_there().then(|| "it is no number".to_owned()),
+        };
+        let is_possible = why.is_none();
+        self.refuse(value, why);
+        number.filter(|_| is_possible)
+    }
+
+    /// As [`Self::number`], of one that is counted.
+    fn count(&mut self, value: Value<'_>) -> Option<u64> {
+        let count = value.u64();
+        self.refuse(value, (value.is_there() && count.is_none()).then(|| "it is no count".to_owned()));
+        count
+    }
+
+    fn refuse(&mut self, value: Value<'_>, why: Option<String>) {
+        if let Some(reason) = why {
+            let (number, text) = value.quoted();
+            self.0.push(Line { number, text, reason });
+        }
+    }
 }
 
 /// Takes away jobs of torn documents that say nothing of `numjobs`, which may be lost, where the text has others of that name: those
@@ -81,7 +126,7 @@ fn documents(value: Value<'_>, line: usize, read: &mut Read) {
             number: read.documents,
             line,
             global: shared(value),
-            time: printed(value),
+            value,
             of_clients: !lists[1].is_null(),
         };
         lists
@@ -91,7 +136,8 @@ fn documents(value: Value<'_>, line: usize, read: &mut Read) {
             .for_each(|job| read.push(job));
     } else if is_job(value) && DIRECTIONS.iter().any(|word| !value.get(word).is_null()) {
         read.begin_document();
-        let document = Document { number: read.documents, line, ..Document::default() };
+        let document =
+            Document { number: read.documents, line, global: Rc::default(), value, of_clients: false };
         if let Some(job) = job(value, &document) {
             read.push(Job { is_torn: true, ..job });
         }
@@ -101,21 +147,25 @@ fn documents(value: Value<'_>, line: usize, read: &mut Read) {
 }
 
 /// Data that the jobs of a document share.
-#[derive(Default)]
-struct Document {
+struct Document<'t> {
     number: usize,
     line: usize,
     global: Rc<BTreeMap<String, String>>,
-    /// When it was printed.
-    time: Option<Stamp>,
+    value: Value<'t>,
     /// True for a server's document, which sums up the results of its clients.
     of_clients: bool,
 }
 
-/// The time of a document's printing.
-fn printed(document: Value<'_>) -> Option<Stamp> {
-    let seconds = || document.get("timestamp").u64()?.checked_mul(1000);
-    document.get("timestamp_ms").u64().or_else(seconds).and_then(Stamp::since_1970)
+/// The begin of a job, else the time of its document's printing.
+fn time(job: Value<'_>, document: &Document<'_>, figures: &mut Figures) -> Option<Stamp> {
+    let [printed_ms, printed_s] = ["timestamp_ms", "timestamp"].map(|key| document.value.get(key));
+    [(job.get("job_start"), 1), (printed_ms, 1), (printed_s, 1000)].into_iter().find_map(|(value, unit)| {
+        let ms = figures.count(value)?.saturating_mul(unit);
+        let stamp = Stamp::since_1970(ms);
+        let is_known = stamp.is_some() || ms == 0;
+        figures.refuse(value, (!is_known).then(|| "it is after the year 9999".to_owned()));
+        stamp
+    })
 }
 
 /// The options of all jobs.
@@ -138,7 +188,7 @@ pub(super) fn plain_version(text: &str) -> String {
 pub(super) const ALL_CLIENTS: &str = "All clients";
 
 /// A job of a document.
-fn job(value: Value<'_>, document: &Document) -> Option<Job> {
+fn job(value: Value<'_>, document: &Document<'_>) -> Option<Job> {
     let name = value.get("jobname").string()?;
     let host = value.get("hostname").string();
     // The sum over all clients is none of them, although it has the host of one.
@@ -148,6 +198,10 @@ fn job(value: Value<'_>, document: &Document) -> Option<Job> {
     let error = value.get("error").i64().filter(|error| *error != 0);
     let cpu = |key: &str| value.get(key).f64();
     let (group, options) = (value.get("groupid"), value.get("job options"));
+    let mut figures = Figures::default();
+    let time = time(value, document, &mut figures);
+    let directions = DIRECTIONS.map(|word| direction(value.get(word), &mut figures).map(Box::new));
+    let sync_ns = figures.number(value.at(&["sync", "lat_ns", "mean"]), 1.0, "ns").filter(|ns| *ns > 0.0);
     Some(Job {
         name,
         group: (!group.is_null()).then(|| group.to_string()),
@@ -158,13 +212,14 @@ fn job(value: Value<'_>, document: &Document) -> Option<Job> {
             .is_map()
             .then(|| Options { shared: Rc::clone(&document.global), own: told(options).collect() }),
         is_whole: is_told(value.get(MIXED)) || ["read", "write"].iter().all(|word| is_told(value.get(word))),
-        directions: DIRECTIONS.map(|word| direction(value.get(word)).map(Box::new)),
+        directions,
         error: error.map(|error| format!("error {error}")),
-        time: value.get("job_start").u64().and_then(Stamp::since_1970).or(document.time),
+        time,
         cpu: cpu("usr_cpu").zip(cpu("sys_cpu")),
         took_ms: value.get("job_runtime").f64(),
-        sync_ns: value.at(&["sync", "lat_ns", "mean"]).f64().filter(|ns| *ns > 0.0),
+        sync_ns,
         line: document.line,
+        unread: figures.0,
         ..Job::default()
     })
 }
@@ -175,11 +230,9 @@ fn is_told(direction: Value<'_>) -> bool {
 }
 
 /// Absent if nothing was done in it.
-fn direction(value: Value<'_>) -> Option<Direction> {
-    let number = |key: &str| value.get(key).f64();
-    let none =
-        ["total_ios", "iops", "bw", "io_kbytes"].iter().all(|key| number(key).unwrap_or_default() == 0.0);
-    if none {
+fn direction(value: Value<'_>, figures: &mut Figures) -> Option<Direction> {
+    let is_none = |key: &&str| !value.get(key).is_there() || value.get(key).f64() == Some(0.0);
+    if ["total_ios", "iops", "bw", "io_kbytes"].iter().all(is_none) {
         return None;
     }
     // Version 3 counts nanoseconds and bytes and says so in the names; before it, microseconds and KiB.
@@ -193,33 +246,38 @@ fn direction(value: Value<'_>) -> Option<Direction> {
     // The first of the two that has this.
     let with = |key: &str| if lat.get(key).is_null() { clat.get(key) } else { lat.get(key) };
     let times = if lat.is_null() { clat } else { lat };
-    let of = |key: &str| times.get(key).f64().filter(|ns| *ns > 0.0).map(|value| value * unit);
     let bins = with("bins");
+    let rate = if has_nanos || has_bytes { ("bw_bytes", 1.0) } else { ("bw", 1024.0) };
+    let mut time = |key: &str| figures.number(times.get(key), unit, "ns").filter(|ns| *ns > 0.0);
+    let (mean_ns, max_ns) = (time("mean"), time("max"));
     Some(Direction {
-        ios: value.get("total_ios").u64(),
-        bytes: value.get("io_bytes").u64().filter(|_| has_bytes),
-        iops: number("iops"),
-        bytes_per_s: if has_nanos || has_bytes {
-            number("bw_bytes")
-        } else {
-            number("bw").map(|kib| kib * 1024.0)
-        },
-        runtime_ms: number("runtime"),
-        mean_ns: of("mean"),
-        max_ns: of("max"),
+        ios: figures.count(value.get("total_ios")),
+        bytes: figures.count(value.get("io_bytes")).filter(|_| has_bytes),
+        iops: figures.number(value.get("iops"), 1.0, "IOPS"),
+        bytes_per_s: figures.number(value.get(rate.0), rate.1, "B/s"),
+        runtime_ms: figures.number(value.get("runtime"), 1.0, "ms"),
+        mean_ns,
+        max_ns,
         is_from_submission: lat.is_null(),
-        percentiles: percentiles(with("percentile"), unit),
-        bins: bins.is_map().then(|| read_bins(bins)).flatten(),
+        percentiles: percentiles(with("percentile"), unit, figures),
+        bins: bins.is_map().then(|| read_bins(bins, figures)).flatten(),
     })
 }
 
-fn percentiles(list: Value<'_>, unit: f64) -> Vec<(f64, f64)> {
-    let known =
-        |(q, value): (std::borrow::Cow<'_, str>, Value<'_>)| Some((q.parse().ok()?, value.f64()? * unit));
+fn percentiles(list: Value<'_>, unit: f64, figures: &mut Figures) -> Vec<(f64, f64)> {
+    let known = |(q, value): (Cow<'_, str>, Value<'_>)| {
+        let ns = figures.number(value, unit, "ns");
+        Some((q.parse().ok()?, ns?))
+    };
     list.entries().filter_map(known).filter(|(q, ns): &(f64, f64)| *q > 0.0 && *ns > 0.0).collect()
 }
 
 /// JSON+ has every bin that is not empty: nanoseconds and their count.
-fn read_bins(bins: Value<'_>) -> Option<Vec<(u64, u64)>> {
-    bins.entries().map(|(ns, times)| Some((ns.parse().ok()?, times.u64()?))).collect()
+fn read_bins(bins: Value<'_>, figures: &mut Figures) -> Option<Vec<(u64, u64)>> {
+    let bin = |(ns, times): (Cow<'_, str>, Value<'_>)| {
+        let (ns, count): (u64, _) = (ns.parse().ok()?, figures.count(times)?);
+        figures.refuse(times, impossible(ns as f64, "ns"));
+        Some((ns, count))
+    };
+    bins.entries().map(bin).collect()
 }

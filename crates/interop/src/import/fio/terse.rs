@@ -160,14 +160,14 @@ fn direction(fields: &[&str]) -> Option<Option<Direction>> {
     if kib == 0.0 && iops == 0.0 {
         return Some(None);
     }
-    let above = |value: f64| Some(value).filter(|value| *value > 0.0);
+    let above = |value: f64| Some(value).filter(|value| *value != 0.0);
     Some(Some(Direction {
         iops: above(iops),
         bytes_per_s: above(kib_per_s * 1024.0),
         runtime_ms: above(runtime_ms),
         mean_ns: above(lat[2] * 1e3),
         max_ns: above(lat[1] * 1e3),
-        percentiles: percentiles.into_iter().filter(|(q, ns)| *q > 0.0 && *ns > 0.0).collect(),
+        percentiles: percentiles.into_iter().filter(|(q, ns)| *q > 0.0 && *ns != 0.0).collect(),
         ..Direction::default()
     }))
 }

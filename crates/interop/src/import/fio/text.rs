@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use super::super::lines::lines;
-use super::super::quantity::{bytes_in, nanos_in, number, number_and_unit};
+use super::super::parse_util::half_a_digit;
+use super::super::quantity::{bytes_in, impossible, nanos_in, number, number_and_unit};
 use super::super::{Line, Stamp};
 use super::Read;
 use super::job::{ALL_IN_ONE, DIRECTIONS, Direction, Job, Options};
@@ -126,13 +127,13 @@ impl Reader {
         if let Some(which) = DIRECTIONS.iter().position(|known| *known == word) {
             self.begin_direction(which, line, at);
         } else if line.starts_with('|') {
-            self.percentiles(line);
+            self.percentiles(line, at);
         } else if word.starts_with("clat percentiles") || word.starts_with("lat percentiles") {
             self.times[2] += 1;
             self.percentiles_in = in_brackets(word).and_then(nanos_in).filter(|_| self.times[2] == 1);
         } else if (word.starts_with("lat (") || word.starts_with("clat (")) && line.contains("avg=") {
             self.percentiles_in = None;
-            self.times(word, line);
+            self.times(word, line, at);
         } else {
             self.percentiles_in = None;
             // Further lines after the counts belong to another job, whose head is missing.
@@ -160,8 +161,11 @@ impl Reader {
             return;
         }
         self.twice[which] |= job.directions[which].is_some();
-        let found = direction(line);
-        if found == Direction::default() {
+        let found = direction(line).unwrap_or_else(|reason| {
+            job.unread.push(Line { number: at, text: line.to_owned(), reason });
+            Direction::default()
+        });
+        if found == Direction::default() && job.unread.is_empty() {
             let reason = "no rate was found in it".to_owned();
             self.read.miss(Line { number: at, text: line.to_owned(), reason });
         }
@@ -170,15 +174,28 @@ impl Reader {
         self.direction = Some(which);
     }
 
+    /// A figure that was read; one that cannot be takes its job's result.
+    fn read_or_refuse<T>(&mut self, figure: Result<Option<T>, String>, line: &str, at: usize) -> Option<T> {
+        figure.unwrap_or_else(|reason| {
+            if let Some(job) = &mut self.job {
+                job.unread.push(Line { number: at, text: line.to_owned(), reason });
+            }
+            None
+        })
+    }
+
     fn now(&mut self) -> Option<&mut Direction> {
         self.job.as_mut()?.directions[self.direction?].as_deref_mut()
     }
 
     /// `clat (usec): min=8, max=5484, avg=57.50, stdev=168.47`; `lat` is issue to completion and takes the place of `clat`.
-    fn times(&mut self, word: &str, line: &str) {
+    fn times(&mut self, word: &str, line: &str, at: usize) {
         let Some(unit) = in_brackets(word).and_then(nanos_in) else { return };
         let is_clat = word.starts_with("clat");
-        let (mean, max) = (value(line, "avg"), value(line, "max"));
+        let [mean, max] = ["avg", "max"].map(|key| {
+            let ns = figure(line, key, "ns", |text| Some(scaled(text)? * unit));
+            self.read_or_refuse(ns, line, at)
+        });
         self.times[usize::from(!is_clat)] += 1;
         // Values found twice belong to two directions, one without its head, so neither is taken.
         let is_twice = self.times[..2].iter().any(|times| *times > 1);
@@ -188,23 +205,24 @@ impl Reader {
                 (direction.mean_ns, direction.max_ns) = (None, None);
                 return;
             }
-            direction.mean_ns = mean.and_then(scaled).map(|mean| mean * unit).filter(|ns| *ns > 0.0);
-            direction.max_ns = max.and_then(scaled).map(|max| max * unit).filter(|ns| *ns > 0.0);
+            (direction.mean_ns, direction.max_ns) = (mean, max);
         }
     }
 
     /// `| 99.00th=[ 1663], 99.50th=[ 3982],`
-    fn percentiles(&mut self, line: &str) {
+    fn percentiles(&mut self, line: &str, at: usize) {
         let Some(unit) = self.percentiles_in else { return };
-        let Some(direction) = self.now() else { return };
         for part in line.split_inclusive(']') {
             // The bracket that ends it must have been there.
-            let Some((q, ns)) = part.strip_suffix(']').and_then(|part| part.split_once("th=[")) else {
+            let Some((q, text)) = part.strip_suffix(']').and_then(|part| part.split_once("th=[")) else {
                 continue;
             };
-            let q = q.trim_start_matches(['|', ',', ' ']);
-            if let (Some(q), Some(ns)) = (number(q), number(ns.trim())) {
-                direction.percentiles.push((q, ns * unit));
+            let Some(q) = number(q.trim_start_matches(['|', ',', ' '])) else { continue };
+            let ns = possible(&format!("{q}th=[{text}]"), number(text.trim()).map(|ns| ns * unit), "ns");
+            if let Some(ns) = self.read_or_refuse(ns, line, at)
+                && let Some(direction) = self.now()
+            {
+                direction.percentiles.push((q, ns));
             }
         }
     }
@@ -325,16 +343,32 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
         let Some(rest) = after.strip_prefix('=').filter(|_| is_word) else { continue };
         let rest = rest.trim_start();
-        let end = rest.find([',', '(', ' ', ';'])?;
-        // A comma within a number is another country's point, and so may be one that ends a line: the number may have been
-        // broken there.
-        let may_go_on = |after: &str| match after.chars().next() {
-            Some(c) => c.is_ascii_digit(),
-            None => rest[..end].ends_with(|c: char| c.is_ascii_digit()) && !rest[..end].contains('.'),
-        };
-        let is_within = rest[end..].starts_with(',') && may_go_on(&rest[end + 1..]);
-        return (!is_within).then(|| &rest[..end]);
+        // A comma within a number is another country's point.
+        let is_end = |(at, _): &(usize, &str)| !rest[at + 1..].starts_with(|c: char| c.is_ascii_digit());
+        let (end, _) = rest.match_indices([',', '(', ' ', ';']).find(|end| end.1 != "," || is_end(end))?;
+        // So may be one that ends a line: the number may have been broken there.
+        let may_go_on = rest[end..] == *","
+            && rest[..end].ends_with(|c: char| c.is_ascii_digit())
+            && !rest[..end].contains(['.', ',']);
+        return (!may_go_on).then(|| &rest[..end]);
     }
+}
+
+/// The figure of `key=` in a unit; absent where it is 0, not there or torn. The error is one that cannot be read.
+fn figure(
+    line: &str,
+    key: &str,
+    unit: &str,
+    read: impl Fn(&str) -> Option<f64>,
+) -> Result<Option<f64>, String> {
+    value(line, key).map_or(Ok(None), |text| possible(&format!("{key}={text}"), read(text), unit))
+}
+
+/// A figure that was read from a text, unless it is 0. The error says that there is none, or none that a machine can have.
+fn possible(text: &str, figure: Option<f64>, unit: &str) -> Result<Option<f64>, String> {
+    let Some(figure) = figure else { return Err(format!("{text} is no figure")) };
+    impossible(figure, unit)
+        .map_or_else(|| Ok((figure > 0.0).then_some(figure)), |why| Err(format!("{text}: {why}")))
 }
 
 /// `8571.1k` is 8571100: fio's counts and times have suffixes of 1000.
@@ -352,38 +386,84 @@ fn scaled(text: &str) -> Option<f64> {
 
 /// `read: IOPS=8473, BW=33.1MiB/s (34.7MB/s)(33.1MiB/1001msec)`, and before version 3
 /// `read : io=1024.0MB, bw=98765KB/s, iops=24691, runtime= 10618msec`, whose KB are 1024 bytes.
-fn direction(line: &str) -> Direction {
-    let above = |value: Option<f64>| value.filter(|value| *value > 0.0);
-    if let Some(old) = value(line, "bw").and_then(number_and_unit) {
-        let per_second =
-            old.1.strip_suffix("/s").and_then(|unit| bytes_in(&unit.replace('B', "iB").replace("iiB", "iB")));
-        let bytes_per_s = if old.1 == "B/s" { Some(old.0) } else { per_second.map(|unit| old.0 * unit) };
+fn direction(line: &str) -> Result<Direction, String> {
+    if value(line, "bw").is_some() {
+        let bytes_per_s = |text: &str| {
+            let (value, unit) = number_and_unit(text)?;
+            match unit.strip_suffix("/s")? {
+                "B" => Some(value),
+                unit => Some(value * bytes_in(&unit.replace('B', "iB").replace("iiB", "iB"))?),
+            }
+        };
         // It ends the line.
         let line = format!("{line} ");
         let runtime = ["runtime", "runt"]
             .iter()
             .find_map(|key| value(&line, key))
             .and_then(|text| number(text.strip_suffix("msec")?));
-        return Direction {
-            iops: above(value(&line, "iops").and_then(scaled)),
-            bytes_per_s: above(bytes_per_s),
-            runtime_ms: above(runtime),
+        return Ok(Direction {
+            iops: figure(&line, "iops", "IOPS", scaled)?,
+            bytes_per_s: figure(&line, "bw", "B/s", bytes_per_s)?,
+            runtime_ms: runtime.filter(|ms| *ms > 0.0),
             ..Direction::default()
-        };
+        });
     }
-    let rate = value(line, "BW").and_then(number_and_unit);
     let runtime = line.rsplit_once('/').and_then(|(_, text)| number(text.split_once("msec)")?.0));
-    Direction {
-        iops: above(value(line, "IOPS").and_then(scaled)),
-        bytes_per_s: above(rate.and_then(|(value, unit)| {
+    Ok(Direction {
+        iops: figure(line, "IOPS", "IOPS", scaled)?,
+        bytes_per_s: bytes_per_s(line)?,
+        runtime_ms: runtime.filter(|ms| *ms > 0.0),
+        ..Direction::default()
+    })
+}
+
+/// A figure with the largest rounding error that its digits allow, as a share of it.
+struct Rounded {
+    value: f64,
+    error: f64,
+}
+
+impl Rounded {
+    fn of(text: &str, in_unit: impl Fn(&str) -> Option<f64>) -> Option<Self> {
+        let (number, unit) = number_and_unit(text)?;
+        let digits = text.trim().strip_suffix(unit)?.trim_end();
+        Some(Self { value: number * in_unit(unit)?, error: half_a_digit(digits) / number })
+    }
+
+    fn rate(text: &str) -> Option<Self> {
+        Self::of(text, |unit| {
             let unit = unit.strip_suffix("/s")?;
             // With `unit_base=1` fio counts bits.
             let bits = || Some(bytes_in(&format!("{}B", unit.strip_suffix("bit")?))? / 8.0);
-            Some(value * bytes_in(unit).or_else(bits)?)
-        })),
-        runtime_ms: above(runtime),
-        ..Direction::default()
+            bytes_in(unit).or_else(bits)
+        })
     }
+}
+
+/// Bytes per second by what is rounded least of `BW=50.6MiB/s (53.0MB/s)(50.6MiB/1001msec)`. Absent where that is torn.
+fn bytes_per_s(line: &str) -> Result<Option<f64>, String> {
+    let Some(first) = value(line, "BW") else { return Ok(None) };
+    let no_figure = |text: &str| format!("{text} is no figure");
+    let mut least = Rounded::rate(first).ok_or_else(|| no_figure(&format!("BW={first}")))?;
+    let behind = line.split_once("BW=").and_then(|(_, rest)| rest.trim_start().strip_prefix(first));
+    if let Some(more) = behind.and_then(|rest| rest.trim_start().strip_prefix('(')) {
+        let parts = || {
+            let (rate, rest) = more.split_once(")(")?;
+            let (bytes, rest) = rest.split_once('/')?;
+            Some([rate, bytes, rest.split_once("msec)")?.0])
+        };
+        let Some([rate, bytes, ms]) = parts() else { return Ok(None) };
+        let rate = Rounded::rate(rate).ok_or_else(|| no_figure(rate))?;
+        let seconds = number(ms).filter(|ms| *ms > 0.0).map(|ms| ms / 1e3);
+        let over_time =
+            seconds.and_then(|seconds| Rounded::of(bytes, |unit| Some(bytes_in(unit)? / seconds)));
+        for other in [Some(rate), over_time].into_iter().flatten() {
+            if other.error < least.error {
+                least = other;
+            }
+        }
+    }
+    possible(&format!("BW={first}"), Some(least.value), "B/s")
 }
 
 /// `issued rwts: total=8482,0,0,0 short=0,0,0,0`, before version 3 `issued : total=r=8482/w=0/d=0, short=...`.
