@@ -55,13 +55,21 @@ pub(super) fn bytes(path: &Path, kind: InputKind) -> Result<Vec<u8>, Failure> {
     all_of(file, metadata.is_file().then_some(metadata.len()), &name, kind)
 }
 
-/// The text of a file, with the limits of [`bytes`]. An error if it is not UTF-8.
+/// The text of a file without a byte order mark, with the limits of [`bytes`]. An error if it is not UTF-8.
 pub(super) fn text(path: &Path, kind: InputKind) -> Result<String, Failure> {
-    String::from_utf8(bytes(path, kind)?).map_err(|error| {
+    let mut bytes = bytes(path, kind)?;
+    // Editors of Windows begin a file with it.
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         usage(format!("{} is not text: byte {at} is not UTF-8; accepted: {}", path.display(), kind.what))
     })
 }
+
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads everything up to the limit, and at most one byte more to notice a longer source.
 fn all_of(source: impl Read, told: Option<u64>, name: &str, kind: InputKind) -> Result<Vec<u8>, Failure> {
@@ -106,6 +114,8 @@ mod tests {
         let file = temp.path().join("file");
         std::fs::write(&file, "12345678").expect("written");
         assert_eq!(text(&file, SMALL).ok().as_deref(), Some("12345678"));
+        std::fs::write(&file, "\u{feff}12345").expect("written");
+        assert_eq!(text(&file, SMALL).ok().as_deref(), Some("12345"));
         std::fs::write(&file, "123456789").expect("written");
         let (exit, words) = refusal(&file);
         assert_eq!(exit, Exit::Usage);

@@ -267,6 +267,12 @@ fn keywords_may_be_shortened_and_a_value_of_a_run_overrides() {
 }
 
 #[test]
+fn a_name_where_none_is_defined_is_refused_without_an_empty_list() {
+    let error = read("t", "wd=wd1,sd=sd1\nrd=rd1,wd=wd1\n").expect_err("wrong").to_string();
+    assert!(error.contains("t:1: sd=sd1: \"sd1\" is not defined, nor is any other above it"), "{error}");
+}
+
+#[test]
 fn storages_without_a_size_get_one_and_are_numbered() {
     let jobs = good(
         "sd=sd,lun=/dev/x%02d,count=(8,2)\nsd=log,lun=/dev/log,size=2g\nwd=w,sd=sd*\nwd=v,sd=log\nrd=r,wd=*\n",

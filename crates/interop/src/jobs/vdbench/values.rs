@@ -100,7 +100,10 @@ pub(super) fn names<'a>(patterns: &[String], known: &[&'a str]) -> Result<Vec<&'
         let new: Vec<&str> = matching.copied().filter(|name| !found.contains(name)).collect();
         found.extend(new);
         if found.len() == before {
-            return Err(format!("{pattern:?} is none that is defined above; accepted: {}", known.join(", ")));
+            return Err(match known {
+                [] => format!("{pattern:?} is not defined, nor is any other above it"),
+                known => format!("{pattern:?} is none that is defined above; accepted: {}", known.join(", ")),
+            });
         }
     }
     Ok(found)
