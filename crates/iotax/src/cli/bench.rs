@@ -73,7 +73,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             ));
         }
         Some(path) => {
-            let jobs = jobs::read(path, &input::text(path, input::PLAN)?, &args.section, None)?;
+            let jobs = jobs::read(path, &input::text(path, input::PLAN)?, &args.section, None, None)?;
             seed = seed.or(jobs.seed);
             jobs.workloads
         }

@@ -1,5 +1,6 @@
 //! Plans of somebody else: what they may do here.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
@@ -9,26 +10,35 @@ use iotax_model::workload::Workload;
 
 use super::{Failure, usage};
 
-/// Refuses a plan that does more than to make files below some directories and to read what is there. The plan's paths are absolute.
-///
-/// Structs are taken apart in full, so that a new key of a plan does not compile until somebody has judged it.
-pub(super) fn check(plan: &Plan, directories: &[PathBuf]) -> Result<(), Failure> {
-    let resolved = |directory: &PathBuf| {
-        let found = directory.canonicalize().ok().filter(|found| found.is_dir());
-        found.ok_or_else(|| usage(format!("--confine {}: this is not a directory", directory.display())))
-    };
-    let area = Directories(directories.iter().map(resolved).collect::<Result<_, _>>()?);
-    area.plan(plan).map_err(|reason| {
-        let flags: Vec<String> =
-            directories.iter().map(|dir| format!("--confine {}", dir.display())).collect();
-        usage(format!("{}: the plan goes beyond it: {reason}", flags.join(" ")))
-    })
-}
-
 /// The directories that files may be made in, without links.
-struct Directories(Vec<PathBuf>);
+#[derive(Debug)]
+pub(super) struct Directories(Vec<PathBuf>);
 
 impl Directories {
+    /// Those of `--confine`; absent where there is none.
+    pub(super) fn of(directories: &[PathBuf]) -> Result<Option<Self>, Failure> {
+        let resolved = |directory: &PathBuf| {
+            let found = directory.canonicalize().ok().filter(|found| found.is_dir());
+            found.ok_or_else(|| usage(format!("--confine {}: this is not a directory", directory.display())))
+        };
+        let resolved = directories.iter().map(resolved).collect::<Result<Vec<_>, _>>()?;
+        Ok((!resolved.is_empty()).then_some(Self(resolved)))
+    }
+
+    /// Refuses a plan that does more than to make files below the directories and to read what is there. The plan's paths are absolute.
+    ///
+    /// Structs are taken apart in full, so that a new key of a plan does not compile until somebody has judged it.
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), Failure> {
+        self.plan(plan).map_err(|reason| usage(format!("{self}: the plan goes beyond it: {reason}")))
+    }
+
+    /// A file to read, without links; refused if it is in none of the directories. Its content is not looked at.
+    pub(super) fn readable(&self, file: &Path) -> Result<PathBuf, String> {
+        let found =
+            file.canonicalize().ok().filter(|found| self.0.iter().any(|area| found.starts_with(area)));
+        found.ok_or_else(|| format!("{self}: there is no such file in it, and a file elsewhere is not read"))
+    }
+
     fn plan(&self, plan: &Plan) -> Result<(), String> {
         let Plan {
             design,
@@ -91,6 +101,14 @@ impl Directories {
     }
 }
 
+/// The flags that name them.
+impl fmt::Display for Directories {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags: Vec<String> = self.0.iter().map(|dir| format!("--confine {}", dir.display())).collect();
+        f.write_str(&flags.join(" "))
+    }
+}
+
 impl Area for Directories {
     fn holds(&self, directory: Option<&Path>) -> bool {
         let found = directory.and_then(|directory| directory.canonicalize().ok());
@@ -115,7 +133,8 @@ mod tests {
     fn said(directory: &Path, head: &str, target: &str, workload: &str) -> Option<String> {
         let text = format!("{head}\n[[target]]\nname = 't'\n{target}\n[[workload]]\n{workload}");
         let plan = Plan::from_toml(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        check(&plan, &[directory.to_owned()]).err().map(|failure| format!("{:#}", failure.error))
+        let area = Directories::of(&[directory.to_owned()]).expect("a directory").expect("one");
+        area.check(&plan).err().map(|failure| format!("{:#}", failure.error))
     }
 
     #[test]

@@ -10,6 +10,7 @@ use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_testbed::device::Permission;
 
+use super::confine::Directories;
 use super::say::note;
 use super::{Failure, OrExit, input, target_args, usage};
 
@@ -38,15 +39,16 @@ pub(super) fn is_meant(path: &Path, text: &str) -> bool {
 }
 
 /// Reads a job file or a parameter file, and prints notes on how its options are applied.
-/// `size` takes the place of every job's size in a job file of fio.
+/// `size` takes the place of every job's size in a job file of fio. Files outside of the directories that it is confined to are not included.
 pub(super) fn read(
     path: &Path,
     text: &str,
     sections: &[String],
     size: Option<Bytes>,
+    confined: Option<&Directories>,
 ) -> Result<Jobs, Failure> {
     let around = Surroundings {
-        include: &included,
+        include: &|including, name| included(including, name, confined),
         variable: &|name| std::env::var(name).ok(),
         machine: machine(),
         size,
@@ -76,8 +78,9 @@ impl JobFlags {
         text: &str,
         size: Option<Bytes>,
         permission: &Permission,
+        confined: Option<&Directories>,
     ) -> Result<Plan, Failure> {
-        let jobs = read(path, text, &self.section, size)?;
+        let jobs = read(path, text, &self.section, size, confined)?;
         let targets = if self.target.is_empty() {
             vec![target_of(&jobs, permission)?]
         } else {
@@ -138,10 +141,11 @@ fn common_directory(jobs: &Jobs, base: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// An included file, by its name or next to the including file.
-fn included(including: &str, name: &str) -> Result<Included, String> {
+fn included(including: &str, name: &str, confined: Option<&Directories>) -> Result<Included, String> {
     let beside = Path::new(including).parent().map(|directory| directory.join(name));
     let named = Path::new(name).to_path_buf();
     let path = if named.exists() { named } else { beside.unwrap_or(named) };
+    let path = confined.map_or(Ok(path.clone()), |area| area.readable(&path))?;
     match input::text(&path, input::PLAN) {
         Ok(text) => Ok(Included { file: path.display().to_string(), text }),
         Err(failure) => Err(failure.error.to_string()),

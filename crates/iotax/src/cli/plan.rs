@@ -18,6 +18,7 @@ use iotax_testbed::undo::UndoLog;
 use serde_json::{Value, json};
 
 use super::args::{self, GuestArgs, OverwriteArgs, PlanOverrides};
+use super::confine::Directories;
 use super::estimate;
 use super::jobs::{self, JobFlags};
 use super::say::{self, print_line, say};
@@ -84,7 +85,7 @@ pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
 impl PlanInput {
     /// Reads a plan file or a job file of fio; the command line overrides it.
     pub(super) fn read(&self, permission: &Permission) -> Result<PlanFile, Failure> {
-        self.parse(&self.text()?, permission)
+        self.parse(&self.text()?, permission, None)
     }
 
     /// The file's text.
@@ -92,14 +93,20 @@ impl PlanInput {
         input::text(&self.plan, input::PLAN)
     }
 
-    /// As [`Self::read`], of a text that stands for the file's.
-    pub(super) fn parse(&self, text: &str, permission: &Permission) -> Result<PlanFile, Failure> {
+    /// As [`Self::read`], of a text that stands for the file's, which may include files of these directories alone.
+    pub(super) fn parse(
+        &self,
+        text: &str,
+        permission: &Permission,
+        confined: Option<&Directories>,
+    ) -> Result<PlanFile, Failure> {
         let Self { plan: path, jobs, overrides } = self;
         let place = path.display();
         let mut overrides = overrides.clone();
         let mut reading = if jobs::is_meant(path, text) {
             let is_fios = !vdbench::is_meant(text);
-            let plan = jobs.plan(path, text, overrides.size.take_if(|_| is_fios), permission)?;
+            let size = overrides.size.take_if(|_| is_fios);
+            let plan = jobs.plan(path, text, size, permission, confined)?;
             PlanFile { plan, time: None, axes: Vec::new(), left_out: Vec::new(), fleet: FleetSpec::default() }
         } else {
             jobs.refuse_for_plan(path)?;

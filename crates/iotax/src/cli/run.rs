@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
+use super::confine::Directories;
 use super::plan::{PlanInput, say_left_out};
 use super::session::{RunArgs, make_absolute};
-use super::{Failure, OrExit, confine};
+use super::{Failure, OrExit};
 
 /// Flags of `iotax run`.
 #[derive(Debug, ClapArgs)]
@@ -24,12 +25,13 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.run.session.overwrite.permission()?;
-    let reading = args.input.read(&permission)?;
+    let confined = Directories::of(&args.confine)?;
+    let reading = args.input.parse(&args.input.text()?, &permission, confined.as_ref())?;
     say_left_out(&reading.left_out);
     let mut plan = reading.plan;
-    if !args.confine.is_empty() {
+    if let Some(area) = confined {
         make_absolute(&mut plan).or_exit(Exit::Environment)?;
-        confine::check(&plan, &args.confine)?;
+        area.check(&plan)?;
     }
     plan.seed = args.run.session.seed.or(plan.seed);
     args.run.session(plan, permission).carry_out()

@@ -288,3 +288,38 @@ fn sizes_are_what_fio_makes_of_them() {
         }
     }
 }
+
+#[test]
+fn a_confined_job_file_includes_nothing_from_elsewhere() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let secret = file(&lab, "secret.txt", "[global]\npassword=swordfish\n");
+    std::os::unix::fs::symlink(&secret, work.join("link.inc")).expect("linked");
+    fs::write(work.join("own.inc"), "password=mine\n").expect("written");
+    let path = work.join("inc.fio");
+    let (job, confine) = (path.to_str().expect("utf-8"), work.to_str().expect("utf-8"));
+    let said = |included: &str| {
+        fs::write(&path, format!("[a]\nrw=read\nsize=1m\ninclude {included}\n")).expect("written");
+        let output = lab.run(&["run", job, "--confine", confine, "--yes"]);
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    for included in [secret.to_str().expect("utf-8"), "../secret.txt", "link.inc", "/none"] {
+        let said = said(included);
+        assert!(said.contains(&format!("inc.fio:4: include {included}: --confine {confine}: ")), "{said}");
+        assert!(said.contains("a file elsewhere is not read") && !said.contains("swordfish"), "{said}");
+    }
+    assert!(said("own.inc").contains("password=mine"));
+}
+
+#[test]
+fn a_job_file_may_begin_with_a_byte_order_mark() {
+    let lab = Lab::new();
+    let vdbench =
+        "sd=sd1,size=1m\nwd=wd1,sd=sd1,xfersize=4k\nrd=rd1,wd=wd1,iorate=max,elapsed=1,interval=1\n";
+    for (name, text) in [("mark.fio", "[a]\nrw=read\nsize=1m\n"), ("mark.vdb", vdbench)] {
+        let path = file(&lab, name, &format!("\u{feff}{text}"));
+        let output = lab.run(&["plan", "show", path.to_str().expect("utf-8")]);
+        assert!(output.status.success(), "{name}: {}", crate::lab::text(&output.stderr));
+    }
+}

@@ -25,7 +25,7 @@ pub(super) fn of(
     let mut together = FleetMode::default();
     for (place, host) in hosts.iter().enumerate() {
         let own = host.fill_in(&text, place + 1).map_err(usage)?;
-        let reading = input.parse(&own, &Permission::default())?;
+        let reading = input.parse(&own, &Permission::default(), None)?;
         if place == 0 {
             say_left_out(&reading.left_out);
         }
