@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn none_of_a_few_cuts_bounds_little() {
-        let rounded = |cuts| (at_most_of_none(cuts) * 1000.0).round();
-        assert_eq!([0, 1, 5, 40, 300].map(rounded), [1000.0, 950.0, 451.0, 72.0, 10.0]);
+        let percent = |cuts| format!("{:.1}", at_most_of_none(cuts) * 100.0);
+        assert_eq!([0, 1, 5, 40, 300].map(percent), ["100.0", "95.0", "45.1", "7.2", "1.0"]);
     }
 }

@@ -163,14 +163,14 @@ fn on_volatile(mut target: TargetSpec) -> Result<TargetSpec, String> {
     }
     for layer in &layers {
         let reason = match layer {
-            PlannedLayer::Volatile(_)
-            | PlannedLayer::Nbd(_)
-            | PlannedLayer::Filter(_)
-            | PlannedLayer::Virtio(_) => None,
             PlannedLayer::File(file) if file.snapshot.is_some() => {
                 Some("a snapshot is new for each use, so nothing of it outlives a cut; leave it out")
             }
-            PlannedLayer::File(_) => None,
+            PlannedLayer::File(_)
+            | PlannedLayer::Volatile(_)
+            | PlannedLayer::Nbd(_)
+            | PlannedLayer::Filter(_)
+            | PlannedLayer::Virtio(_) => None,
             PlannedLayer::Fuse(_) => Some(
                 "QEMU's FUSE export loses writes that arrive at the same time (seen with QEMU 10.0), without a cut; use virtio",
             ),

@@ -1,7 +1,7 @@
 //! Cuts the power of a stack under load, opens it again and reads back what it acknowledged.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
@@ -12,9 +12,11 @@ use iotax_model::crash::{ImageCondition, LostBlocks, PowerCut};
 use iotax_model::plan::Plan;
 use iotax_model::target::{TargetSpec, VolatileSpec};
 use iotax_model::threads;
+use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Recovery;
 use iotax_model::wire::Event;
 use iotax_testbed::device::Permission;
+use iotax_testbed::export::StorageDaemon;
 use iotax_testbed::guest::image_check;
 use iotax_testbed::interrupt::{Interrupt, POLL};
 use iotax_testbed::target::{Builder, Built, Survivor};
@@ -31,9 +33,9 @@ const DRAWN: Duration = Duration::from_secs(2);
 /// Time for the load to meet the cut and close its journal before it is killed.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 /// Time limit for a load to begin.
-const BEGINNING: Duration = Duration::from_secs(60);
+const BEGINNING: Duration = Duration::from_mins(1);
 /// The age of samples, which nobody reads.
-const INTERVAL: iotax_model::Nanos = iotax_model::Nanos::from_millis(100);
+const INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// A plan whose targets stand on volatile directories, and the cuts of their power.
 pub(crate) struct PowerCuts<'a> {
@@ -102,12 +104,12 @@ impl<'a> PowerCuts<'a> {
         spec: &TargetSpec,
         mut built: Built,
         seed: u64,
-        journal: &std::path::Path,
+        journal: &Path,
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<(PowerCut, Survivor)> {
         let mut volatile = built.volatile.take().context("no layer of it is volatile")?;
         let daemons: Vec<u32> =
-            built.exported.iter().flat_map(|image| image.daemons.iter().map(|daemon| daemon.pid())).collect();
+            built.exported.iter().flat_map(|image| image.daemons.iter().map(StorageDaemon::pid)).collect();
         let target = Target {
             spec: spec.clone(),
             site: Site::Host(HostSite::new(built)),
@@ -183,7 +185,7 @@ impl<'a> PowerCuts<'a> {
         &mut self,
         spec: &TargetSpec,
         survivor: &Survivor,
-        journal: &std::path::Path,
+        journal: &Path,
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<Recovery> {
         let built = self.builder.rebuild(spec, survivor.clone(), undo_log)?;

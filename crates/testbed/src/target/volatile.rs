@@ -26,7 +26,7 @@ use crate::undo::{Effect, NotUndone, UndoEntry, UndoLog};
 use crate::volatile::{CUT, MOUNTED, PROGRAM};
 
 /// Time to mount, and to write what a cut keeps.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A volatile directory. It is served until its mount is undone.
 #[derive(Debug)]
@@ -64,13 +64,12 @@ impl Build for VolatileSpec {
         };
         let scratch = at.builder.folder(&std::env::temp_dir(), at.undo_log)?;
         let name = at.name::<Self>();
-        let survivor = match at.builder.survivor.clone() {
-            Some(survivor) => survivor,
-            None => {
-                let directory = directory.join(&name).with_added_extension("volatile");
-                let entry = at.undo_log.make_tree(&directory)?;
-                Survivor { directory, entry }
-            }
+        let survivor = if let Some(survivor) = at.builder.survivor.clone() {
+            survivor
+        } else {
+            let directory = directory.join(&name).with_added_extension("volatile");
+            let entry = at.undo_log.make_tree(&directory)?;
+            Survivor { directory, entry }
         };
         let point = scratch.join(&name).with_added_extension("mount");
         at.undo_log.make_directory(&point)?;

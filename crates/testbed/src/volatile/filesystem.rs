@@ -49,7 +49,8 @@ impl VolatileFs {
     }
 
     fn look_up(&self, parent: INodeNo, name: &OsStr) -> io::Result<FileAttr> {
-        let found = self.inodes.look_up(&*self.inode(parent)?, name)?;
+        let directory = self.inode(parent)?;
+        let found = self.inodes.look_up(&directory, name)?;
         attributes(&found)
     }
 
