@@ -9,6 +9,7 @@ pub mod exit;
 pub mod guest_abi;
 pub mod histogram;
 pub mod json_schema;
+mod key_errors;
 pub mod net;
 pub mod number;
 pub mod plan;

@@ -209,7 +209,7 @@ impl Fault {
     }
 }
 
-/// What to do with a store of another version.
+/// The remedy for a store of another version.
 fn remedy(place: &Location, found: i64, known: i64) -> String {
     if (OLDEST..known).contains(&found) {
         return format!("bring it up to date: iotax store init {place}");

@@ -38,7 +38,6 @@ pub use design::Design;
 pub use difference::TargetDifference;
 pub use file::PlanFile;
 pub use fleet::{FleetRates, FleetSpec};
-pub(crate) use place::in_our_words;
 pub use rates::rounded;
 pub use schema::schema;
 pub use until::{

@@ -5,7 +5,7 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 use super::PlanError;
-use crate::words::nearest;
+use crate::key_errors::in_our_words;
 use crate::workload::KEYS;
 
 /// The text of a plan file.
@@ -60,44 +60,6 @@ impl Text<'_> {
     fn floor(self, byte: usize) -> usize {
         self.0.floor_char_boundary(byte.min(self.0.len()))
     }
-}
-
-/// Names that other tools have for keys, too unlike them to be found by their letters.
-const ELSEWHERE: [(&str, &str); 4] =
-    [("block_size", "bs"), ("blocksize", "bs"), ("queue_depth", "iodepth"), ("duration", "runtime")];
-
-/// Rewords serde's messages, which name Rust types and list every key.
-pub(crate) fn in_our_words(message: &str) -> String {
-    // unknown field `bz`, expected one of `bs`, `rw`
-    if let Some((unknown, known)) =
-        message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'))
-    {
-        let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-        let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == unknown).map(|(_, key)| *key);
-        let near = elsewhere.filter(|key| known.contains(key));
-        return match near.or_else(|| nearest(unknown, known.iter().copied())) {
-            Some(near) => format!("`{unknown}` is not a key here; did you mean `{near}`?"),
-            None => format!("`{unknown}` is not a key here; accepted: {}", known.join(", ")),
-        };
-    }
-    if let Some(key) = message.strip_prefix("missing field ") {
-        return format!("{key} is missing");
-    }
-    let Some((found, expected)) = message
-        .strip_prefix("invalid type: ")
-        .or_else(|| message.strip_prefix("invalid value: "))
-        .and_then(|rest| rest.rsplit_once(", expected "))
-    else {
-        return message.to_owned();
-    };
-    let accepted = match expected {
-        "u8" | "u16" | "u32" | "u64" if found.starts_with("string") => "a whole number, without quotes",
-        "u8" | "u16" | "u32" | "u64" => "a whole number",
-        "a boolean" => "true or false",
-        "a string" | "path string" => "text in quotes",
-        other => other.strip_prefix("struct ").map_or(other, |_| "a table, { key = value }"),
-    };
-    format!("{found} does not belong here; accepted: {accepted}")
 }
 
 /// The span of the first key among `words` in a table or its subtables, from the key to the end of its value.

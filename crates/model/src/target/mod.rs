@@ -4,6 +4,7 @@
 
 mod area;
 mod description;
+mod fitting;
 mod kind;
 mod layer;
 mod layers;

@@ -1,6 +1,7 @@
 //! Stacks: layers from the bottom up, each on what the one below it offers.
 
-use super::layers::{self, Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
+use super::fitting::{completing, fit, on_place, unknown};
+use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
 use super::{CacheMode, FileSpec, GuestSpec, NetworkSpec, Snapshot};
 
 /// The layers of a target, from the bottom up.
@@ -223,97 +224,6 @@ impl Stack {
         }
         Ok(stack)
     }
-}
-
-fn unknown(text: &str) -> String {
-    let apart = if text.contains('>') { "; a > between two layers has a blank on either side" } else { "" };
-    format!(
-        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, raid1, integrity, luks, tmpfs, ext4, xfs, btrfs, volatile, overlay, raw file, \
-         qcow2 file, loop, image PATH, nbd://HOST/EXPORT, throttle, compress, copy-on-read, blkdebug, nbd, iscsi, nfs, fuse, virtio, virtio-blk > guest, or a network: \
-         loopback, veth pair, bridge, passt, to HOST; a path with blanks stands in double quotes{apart}"
-    )
-}
-
-/// The lines that put a layer, written as `text`, on a directory or a device.
-fn on_place(layer: &PlannedLayer, place: &str, text: &str) -> String {
-    let accepted = layer.kind().stands_on();
-    let on_file = accepted.contains(&LayerInterface::RawFile).then(|| format!("{place} > raw file > {text}"));
-    let on_loop = on_file.is_none().then(|| format!("{place} > raw file > loop > {text}"));
-    let on_device = accepted.contains(&LayerInterface::Block).then(|| format!("device {place} > {text}"));
-    let all: Vec<String> = [on_device, on_file, on_loop].into_iter().flatten().collect();
-    all.join(" or ")
-}
-
-/// Rejects a layer that cannot stand on the one below it.
-fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<(), String> {
-    let (key, accepted) = (layer.kind().key(), layer.kind().stands_on());
-    let offered = below.map_or(LayerInterface::Nothing, |below| below.kind().offers());
-    if accepted.contains(&offered) {
-        return Ok(());
-    }
-    let needed = needed(accepted);
-    let Some(below) = below.map(|below| below.kind().key()) else {
-        return Err(match layer {
-            PlannedLayer::Lvm(_) => "lvm needs vg = \"...\", or a device for a new group".into(),
-            PlannedLayer::File(_)
-            | PlannedLayer::Volatile(_)
-            | PlannedLayer::Overlay(_)
-            | PlannedLayer::Md(_) => {
-                format!("{key} needs dir = \"...\", or a filesystem of the target's own")
-            }
-            PlannedLayer::Luks(_) | PlannedLayer::Integrity(_) => format!(
-                "{key} needs {needed} below it; over a file: stack = \"/srv > raw file > loop direct_io=true > {key}\""
-            ),
-            _ => format!("{key} needs {needed} below it"),
-        });
-    };
-    if accepted == [LayerInterface::Nothing] {
-        return Err(format!("{key} stands at the bottom, which {below} excludes; give one of them"));
-    }
-    if offered == LayerInterface::Found {
-        return Err(format!(
-            "{below} is measured where it is, so {key} cannot stand on it; give file, device or lvm in its place"
-        ));
-    }
-    let between =
-        between(offered, accepted).map(|layer| format!("; put {layer} between")).unwrap_or_default();
-    Err(format!("{key} needs {needed}, and {below} is {}{between}", offered.words()))
-}
-
-/// `a block device, a raw file or a disk image`.
-fn needed(accepted: &[LayerInterface]) -> String {
-    let words: Vec<&str> = accepted.iter().map(|interface| interface.words()).collect();
-    match words.split_last() {
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-        None => String::new(),
-    }
-}
-
-/// A layer, or two, that stand on one interface and offer another.
-fn between(offered: LayerInterface, accepted: &[LayerInterface]) -> Option<String> {
-    let proposals = layers::proposals();
-    let on = |offered: LayerInterface| {
-        proposals.iter().filter(move |(.., layer)| layer.kind().stands_on().contains(&offered))
-    };
-    let fits = |layer: &PlannedLayer| accepted.contains(&layer.kind().offers());
-    if let Some((key, ..)) = on(offered).find(|(.., layer)| fits(layer)) {
-        return Some((*key).to_owned());
-    }
-    on(offered).find_map(|(lower, _, layer)| {
-        let (upper, ..) = on(layer.kind().offers()).find(|(.., layer)| fits(layer))?;
-        Some(format!("{lower} and {upper}"))
-    })
-}
-
-/// The layers on which a workload can run, and that stand on an interface: as keys, and in a line.
-fn completing(offered: LayerInterface) -> Vec<(&'static str, &'static str)> {
-    let fits = |layer: &PlannedLayer| {
-        // A file in the target's own filesystem names no directory.
-        layer.kind().stands_on().contains(&offered) && layer.kind().offers().is_measurable()
-    };
-    let all = layers::proposals().into_iter().filter(|(.., layer)| fits(layer));
-    all.map(|(key, line, _)| (key, line)).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::{Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
-use crate::plan::in_our_words;
+use crate::key_errors::in_our_words;
 
 /// The rest of a line.
 #[derive(Debug)]
