@@ -108,17 +108,6 @@ impl Unit {
         }
     }
 
-    /// The word for it in documents.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Nanoseconds => "ns",
-            Self::PerSecond => "1/s",
-            Self::BytesPerSecond => "B/s",
-            Self::Count => "count",
-        }
-    }
-
     /// A value with its unit, for people.
     #[must_use]
     pub fn show(self, value: f64) -> String {

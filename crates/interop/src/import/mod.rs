@@ -45,6 +45,7 @@ use iotax_model::record::{ImportedMetric, ImportedMetrics, Tallies};
 use iotax_model::workload::WorkloadKeys;
 
 use iotax_analysis::Metric;
+use iotax_analysis::metric::Unit;
 
 use lines::Lines;
 use quantity::impossible;
@@ -296,11 +297,21 @@ pub struct Entry {
     pub impossible: Option<String>,
 }
 
+/// The unit of one of iotax's metrics, as tools write it.
+const fn unit_of(metric: Metric) -> &'static str {
+    match metric.definition().unit {
+        Unit::Nanoseconds => "ns",
+        Unit::PerSecond => "1/s",
+        Unit::BytesPerSecond => "B/s",
+        Unit::Count => "count",
+    }
+}
+
 impl Entry {
     /// Keeps a figure that is one of iotax's metrics, in its unit; one that is unknown, 0 or not finite is left out.
     fn state(&mut self, metric: Metric, value: Option<f64>) {
         let value = value.filter(|value| *value != 0.0);
-        if let Some(value) = self.possible(metric.word(), value, metric.definition().unit.word()) {
+        if let Some(value) = self.possible(metric.word(), value, unit_of(metric)) {
             self.stated.metrics.insert(metric.word().to_owned(), value);
         }
     }

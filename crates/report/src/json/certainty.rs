@@ -34,7 +34,7 @@ pub(super) struct EffectsEntry<'a> {
     rounds: u32,
     /// Standard deviation of the rounds' parts of the logarithm.
     round_sd: f64,
-    /// How likely rounds are to differ as much by chance: F test against the rest.
+    /// The likelihood that rounds differ as much by chance: F test against the rest.
     round_p: Option<f64>,
     /// The round that is furthest from the rounds' mean.
     furthest: FurthestRound,

@@ -78,7 +78,7 @@ struct ChangeEntry<'a> {
     ratio: f64,
     #[serde(flatten)]
     interval: Option<Interval>,
-    /// Of cpu_per_io and cpu_per_gib: slower costs more, faster costs less.
+    /// For cpu_per_io and cpu_per_gib slower costs more, faster costs less.
     verdict: Verdict,
     withheld: Option<&'a str>,
 }

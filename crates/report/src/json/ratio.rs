@@ -19,7 +19,7 @@ pub(super) struct RatioEntry<'a> {
     interval_95: Interval95,
     /// The difference in nanoseconds per I/O; of metrics that are times.
     tax_ns: Option<TaxEntry>,
-    /// Of cpu_per_io and cpu_per_gib: slower costs more, faster costs less.
+    /// For cpu_per_io and cpu_per_gib slower costs more, faster costs less.
     verdict: Verdict,
     /// Rounds in all, of each side, that would decide at this variance.
     needed_rounds: Option<u32>,
