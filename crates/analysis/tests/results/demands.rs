@@ -76,7 +76,7 @@ fn a_limit_within_the_interval_is_open_and_one_of_many_decides() {
 #[test]
 fn too_few_for_a_percentile_may_be_enough_for_a_no() {
     let known = host_mean();
-    for (limit, missed) in [(known / 2.0, true), (known * 4.0, false)] {
+    for (limit, missed) in [(known / 2.0, true), (known * 1000.0, false)] {
         let run = two(&[&format!("p99.99 <= {limit:.0}ns")], 1.0, 0.004);
         // Too few for this percentile, and nearly all beyond one limit.
         let few = |m: &Measurement| m.outcome.tallies.latency().count() < 100_000;

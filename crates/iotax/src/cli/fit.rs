@@ -73,18 +73,21 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let permission = args.run.session.overwrite.permission()?;
     let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
-    let plan = Plan::of_profile(&text, targets).map_err(|error| usage(format!("{application}: {error}")))?;
+    // Its work is not yet what these targets take.
+    let plan = Plan::of_profile(&text, vec![nowhere()]);
+    let plan = plan.map_err(|error| usage(format!("{application}: {error}")))?;
     if plan.require.is_empty() {
         return Err(usage(format!("{application}: it demands nothing; add a [[require]] table")));
     }
-    let mut plan = Plan { seed: args.run.session.seed, ..plan };
+    let baseline = targets[0].name.clone();
+    let mut plan = Plan { seed: args.run.session.seed, targets, baseline, ..plan };
     plan.repeat = args.repeat.unwrap_or(plan.repeat);
     for workload in &mut plan.workloads {
         workload.runtime = args.runtime.unwrap_or(workload.runtime);
         workload.size = args.size.or(workload.size);
     }
     leave_out_page_cache(&mut plan);
-    plan.check().or_exit(Exit::Usage)?;
+    plan.check().map_err(|error| usage(format!("{application}: {error}")))?;
     if args.print_plan {
         return print_plan(&plan, &[]);
     }

@@ -64,7 +64,7 @@ fn a_device_without_a_page_cache_gets_whole_pages() {
     assert!(said.contains("no page cache; the work uses direct I/O in whole pages"), "{said}");
     let json: Value = serde_json::from_slice(&fs::read(lab.path("out.json")).expect(&said)).expect("JSON");
     let work = &json["workloads"][0];
-    assert_eq!((work["bs"].as_u64(), work["direct"].as_bool()), (Some(4096), Some(true)), "{work}");
+    assert_eq!((work["bs"].as_str(), work["direct"].as_bool()), (Some("4k"), Some(true)), "{work}");
     assert!(json["measurements"][0]["sync"]["ios"].as_u64() > Some(0), "{json}");
 }
 

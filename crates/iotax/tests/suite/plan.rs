@@ -57,7 +57,7 @@ fn the_rounds_of_a_plan_with_a_time_follow_from_what_the_command_line_says() {
     assert_eq!((fixed.repeat, most(&fixed)), (7, None));
     let refused = lab.run(&["plan", "show", &plan, "--runtime", "1m"]);
     assert!(
-        text(&refused.stderr).contains("time = 2m: too short; 4 rounds of 2 measurements"),
+        text(&refused.stderr).contains("time = 2m: too short; it needs 4 rounds of 2 measurements"),
         "{}",
         text(&refused.stderr)
     );

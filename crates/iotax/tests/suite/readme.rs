@@ -16,7 +16,7 @@ const README: &str = include_str!("../../../../README.md");
 const RESULTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../interop/tests/data/import/fio-3.33.json");
 
 /// The commands in an order in which each finds what it needs, with the words that make them short.
-const COMMANDS: [(&str, &str); 24] = [
+const COMMANDS: [(&str, &str); 25] = [
     ("iotax", ""),
     ("iotax COMMAND -h", ""),
     ("iotax run PLAN.toml", "--repeat 3 --runtime 0.2 --ramp-time 0 --yes"),
@@ -30,6 +30,7 @@ const COMMANDS: [(&str, &str); 24] = [
     ("iotax ask DIR --slo 'p99 <= 0.5ms'", "--size 16m --runtime 0.1 --ramp-time 0 --time 5s --yes"),
     ("iotax watch DIR --event 'sync = sync'", "--size 16m --runtime 3 --ramp-time 0 --yes"),
     ("iotax flush DIR", "--size 16m --runtime 0.2 --ramp-time 0 --repeat 2 --yes"),
+    ("iotax crash DIR", "--cuts 1"),
     ("iotax tune DIR", "--try rq_affinity=2 --size 16m --runtime 0.1 --ramp-time 0 --time 5s --yes"),
     ("iotax doctor", ""),
     ("iotax top", "--interval 0.2"),
