@@ -105,7 +105,7 @@ fn has_fields(text: &str) -> bool {
     let is_field = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'u' | b'm' | b's' | b'\n');
     text.as_bytes()
         .split(|b| *b != b',' && !is_field(*b))
-        .any(|run| run.iter().filter(|b| **b == b',').count() >= FEWEST)
+        .any(|run| run.split(|b| *b == b',').count() > FEWEST)
 }
 
 /// `DSK |  sda | ...` of a screen, or `DSK box 1677664800 ...`.
