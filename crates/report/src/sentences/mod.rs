@@ -46,7 +46,7 @@ pub fn unfinished(run: &Run) -> Option<String> {
     Some(if can_go_on { format!("{state} Go on: {}", run.command("resume", "")) } else { state })
 }
 
-/// All sentences: whether demands are kept, and [`meaning`].
+/// All sentences: whether demands are kept, and what the comparisons come to.
 #[must_use]
 pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut all = crate::demands::sentences(run, judgement);
