@@ -25,7 +25,7 @@ struct Last {
 
 /// Compares a target's content with the journal of the writes that it acknowledged (the workload's `write_journal`). Only reads.
 /// A block may hold a later write than the last recorded one, or a part of it: that was in flight when the machine stopped.
-/// Takes some 40 bytes of memory for each block that was written.
+/// Takes some 48 bytes of memory for each block that was written.
 ///
 /// # Errors
 /// A file that is no journal, and a target that cannot be opened. An unreadable block of the target is a finding.

@@ -171,6 +171,24 @@ fn what_is_not_iotaxs_to_cut_is_refused() {
 }
 
 #[test]
+fn interrupted_before_and_after_the_cut_it_leaves_nothing() {
+    require!(program "qemu-storage-daemon", "fusermount3");
+    let lab = Lab::new();
+    let target = format!("{} > qcow2 file > virtio", lab.work().display());
+    // The power goes after half a second to two and a half.
+    for after_ms in [100, 800, 1600, 2400, 3200] {
+        let mut child =
+            start_until(lab.iotax().args(["crash", &target, "--cuts", "9", "--seed", "4"]), "cut 1/9");
+        std::thread::sleep(std::time::Duration::from_millis(after_ms));
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal sent");
+        assert_eq!(child.wait().expect("it ended").code(), Some(130), "{after_ms} ms");
+        lab.assert_nothing_left();
+        assert_eq!(lab.volatile(), Vec::<String>::new(), "{after_ms} ms");
+    }
+}
+
+#[test]
 fn a_cut_that_is_cut_off_itself_leaves_nothing_once_it_is_cleaned() {
     require!(program "qemu-storage-daemon", "fusermount3");
     let lab = Lab::new();

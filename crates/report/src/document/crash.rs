@@ -19,8 +19,8 @@ pub fn crash(document: &CrashDocument) -> Page {
     grid.rows = verdicts.iter().map(row).collect();
     page.add(Part::Table(grid));
     let mut lines = vec![format!(
-        "One flush after {}. Flushed lost: cuts after which a flushed write was missing. Others lost, torn: blocks, over all cuts; \
-         a cut may take what was not flushed.",
+        "One flush after {}. Flushed lost: cuts after which a flushed write was missing. Others lost: blocks that miss a write that \
+         no flush covered, which a cut may take. Torn: blocks of two writes, flushed or not. Both over all cuts.",
         counted(document.writes_per_flush, "write")
     )];
     if let Some(cuts) = verdicts.iter().filter(|one| !one.breaks_promise()).map(|one| one.cuts).min() {

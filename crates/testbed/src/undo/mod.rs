@@ -299,8 +299,8 @@ impl UndoLog {
             other => other.map(drop),
         };
         match removed {
-            // The process that served a FUSE mount has ended, and the mount goes next.
-            Err(error) if goes_along && error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            // The process that served a FUSE mount has ended, or its power was cut; the mount goes next.
+            Err(error) if goes_along && is_served_no_more(&error) => Ok(()),
             other => other,
         }
     }
@@ -440,6 +440,10 @@ impl UndoLog {
             .map_err(|failure| failed("cannot make the file", path)(io::Error::other(failure.reason)))?;
         Ok((entry, file))
     }
+}
+
+fn is_served_no_more(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::IO))
 }
 
 /// Prefix of temporary names.
