@@ -41,14 +41,21 @@ fn a_curve_goes_from_idle_to_beyond_what_a_file_can_do() {
     let offered: Vec<f64> = points.iter().map(|point| point["offered"].as_f64().expect("a rate")).collect();
     assert!(offered.is_sorted() && offered[offered.len() - 1] > 10.0 * offered[0], "{offered:?}");
     let first = &points[0];
-    assert!(points.iter().any(|point| point["sustained"] == true), "{points:?}");
+    for point in points {
+        let count = |key: &str| point[key].as_f64().expect("a count");
+        let kept = count("completed") / count("due");
+        assert!(kept >= 0.98 || point["sustained"] == false || count("due") < 1000.0, "{point}");
+    }
     let (service, response) = (&first["service_ns"], &first["response_ns"]["mean"]);
     assert!(response.as_f64().expect("known") >= service.as_f64().expect("known"), "{first}");
     assert!(curve["capacity"]["estimate"].as_f64().expect("a closed loop") > 100.0, "{curve}");
     lab.assert_nothing_left();
     let again = lab.run(&["report", "1"]);
     assert!(text(&again.stdout).contains("latency against load"), "{}", text(&again.stdout));
-    assert!(text(&again.stdout).contains("Mean response time by IOPS due:"), "{}", text(&again.stdout));
+    // A busy machine keeps few rates, and one point is no line.
+    let sustained = points.iter().filter(|point| point["sustained"] == true).count();
+    let drawn = text(&again.stdout).contains("Mean response time by IOPS due:");
+    assert_eq!(drawn, sustained > 1, "{}", text(&again.stdout));
     let sheets = lab.path("sheets");
     assert!(lab.run(&["report", "1", "--csv", sheets.to_str().expect("text")]).status.success());
     let curves = std::fs::read_to_string(sheets.join("curves.csv")).expect("written");
