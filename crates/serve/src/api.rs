@@ -2,8 +2,9 @@
 
 use axum::Router;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{Json, Path, State};
+use axum::extract::{Json, Path, Request, State};
 use axum::http::header;
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use iotax_analysis::time::utc;
@@ -16,7 +17,7 @@ use crate::app::Shared;
 use crate::compare::{Asked, comparison, history_document};
 use crate::judged::summary;
 use crate::notes::{self, NotesDocument};
-use crate::openapi::{self, PATHS};
+use crate::openapi::{self, ApiPath, PATHS};
 use crate::past::{self, AskedHistory};
 use crate::problem::Problem;
 use crate::query::{Pairs, RunId};
@@ -31,7 +32,14 @@ fn answer(document: &Value) -> Response {
 
 /// The API's routes: exactly the paths of its description.
 pub(crate) fn router() -> Router<Shared> {
-    PATHS.iter().fold(Router::new(), |router, path| router.route(path.path, handler(path.path)))
+    let route = |path: &'static ApiPath| {
+        let known = async |pairs: Pairs, request: Request, next: Next| match pairs.beyond(path.parameters()) {
+            Some(problem) => Err(problem),
+            None => Ok(next.run(request).await),
+        };
+        handler(path.path).route_layer(middleware::from_fn(known))
+    };
+    PATHS.iter().fold(Router::new(), |router, path| router.route(path.path, route(path)))
 }
 
 fn handler(path: &str) -> MethodRouter<Shared> {

@@ -49,7 +49,7 @@ const MARGIN: Parameter =
     optional("margin", "Differences below it are the same, such as 2%", ParameterKind::Margin);
 
 /// All of them.
-pub(crate) const PATHS: [ApiPath; 12] = [
+pub(crate) static PATHS: [ApiPath; 12] = [
     ApiPath { path: "/openapi.json", summary: "This description", query: &[], answer: "Object", put: None },
     ApiPath {
         path: "/runs",
@@ -185,6 +185,11 @@ pub(crate) fn document() -> Value {
 }
 
 impl ApiPath {
+    /// The names of its query's parameters.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        self.query.iter().map(|parameter| parameter.name)
+    }
+
     fn described(&self) -> Value {
         let query = self.query.iter().map(Parameter::described);
         let parameters: Vec<Value> = self.of_the_path().into_iter().chain(query).collect();

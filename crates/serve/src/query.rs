@@ -51,6 +51,14 @@ impl<S: Sync> FromRequestParts<S> for Pairs {
 }
 
 impl Pairs {
+    /// The refusal of a key that is none of these.
+    pub(crate) fn beyond(&self, accepted: impl Iterator<Item = &'static str> + Clone) -> Option<Problem> {
+        let (key, _) = self.0.iter().find(|(key, _)| !accepted.clone().any(|known| known == key))?;
+        let accepted: Vec<&str> = accepted.collect();
+        let accepted = if accepted.is_empty() { "no parameters".into() } else { accepted.join(", ") };
+        Some(Problem::bad_request(format!("{key:?} is no parameter of this; accepted: {accepted}")))
+    }
+
     /// All values of a key.
     pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())

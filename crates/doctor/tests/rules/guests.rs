@@ -227,6 +227,7 @@ fn an_accelerator_is_known_by_its_open_files() {
         // Neither Proxmox nor RHEL needs to name KVM: QEMU tries it first if its name ends so.
         ("/usr/libexec/qemu-kvm -name rhelvm -m 64 -cpu host -smp 1", KVM, Some((false, "/proc/77/fd"))),
         ("/usr/libexec/qemu-kvm -name rhelvm -m 64 -smp 1", HIDDEN, None),
+        ("/usr/libexec/qemu-kvm -name rhelvm -m 64 -cpu host -smp 1", TCG, Some((false, command_line))),
         ("/usr/bin/kvm -id 100 -name vm100,debug-threads=on", KVM, Some((false, "/proc/77/fd"))),
         ("/usr/bin/kvm -id 100", TCG, Some((true, "/proc/77/fd"))),
         ("qemu-system-x86_64 -M q35,accel=kvm:tcg", TCG, Some((true, "/proc/77/fd"))),

@@ -13,10 +13,16 @@ use iotax_interop::import::{MOST_ROWS, decode, recognise, runs};
 const NAMED: &str = "IOTAX_TEXT_TO_READ";
 
 /// Bytes of a text.
-const SIZE: usize = if cfg!(debug_assertions) { 1 << 20 } else { 10 << 20 };
+fn size() -> usize {
+    match (cfg!(debug_assertions), iotax_testkit::thorough()) {
+        (false, _) => 10 << 20,
+        (true, true) => 1 << 20,
+        (true, false) => 1 << 18,
+    }
+}
 
 /// Bytes of memory that reading it may take; of the small text the results have room of their own.
-const MOST_MEMORY: usize = if cfg!(debug_assertions) { 64 << 20 } else { (200 << 20) + SIZE };
+const MOST_MEMORY: usize = if cfg!(debug_assertions) { 64 << 20 } else { 210 << 20 };
 /// A result has room for every key of a workload.
 const MOST_PER_RESULT: usize = if cfg!(debug_assertions) { 3 << 10 } else { 0 };
 
@@ -215,7 +221,7 @@ fn peak_kib() -> usize {
 #[ignore = "the other test runs it in a process of its own"]
 fn child() {
     let Ok(name) = std::env::var(NAMED) else { return };
-    for size in [SIZE / 4, SIZE] {
+    for size in [size() / 4, size()] {
         let (ns, rows, runs) = read(&name, size);
         println!("read {ns} {} {rows} {runs}", peak_kib());
     }

@@ -62,8 +62,9 @@ fn lost(first: &str, second: &str) -> Vec<String> {
 fn nothing_is_lost_where_two_outputs_stand_together() {
     let files: Vec<(String, String)> = files().into_iter().map(|name| (name.clone(), data(&name))).collect();
     let mut wrong = Vec::new();
-    for (first_name, first) in &files {
-        for (second_name, second) in &files {
+    let every = if iotax_testkit::thorough() { 1 } else { 4 };
+    for (at, (first_name, first)) in files.iter().enumerate() {
+        for (second_name, second) in files.iter().skip(at % every).step_by(every) {
             let lost = lost(first, second);
             if let Some(one) = lost.first() {
                 wrong.push(format!("{first_name} + {second_name}: {} lost, such as {one}", lost.len()));

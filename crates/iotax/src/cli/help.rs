@@ -104,9 +104,12 @@ const WIDEST: usize = 110;
 pub(super) fn command(width: usize) -> Command {
     each("", Cli::command().term_width(width.min(WIDEST)), &|path, command| {
         let command = command.mut_args(|arg| {
+            let takes_values = arg.get_action().takes_values();
             // The help texts name the words; the list is for completions.
-            let has_list = arg.get_id() != "shell" && arg.get_action().takes_values();
+            let has_list = arg.get_id() != "shell" && takes_values;
             let arg = if has_list { arg.hide_possible_values(true) } else { arg };
+            // So that `--points -3` is told which points are accepted.
+            let arg = if takes_values { arg.allow_negative_numbers(true) } else { arg };
             let is_in = |ids: &[&str]| ids.contains(&arg.get_id().as_str());
             match HEADINGS.iter().find(|(_, ids)| is_in(ids)) {
                 Some((heading, _)) => arg.help_heading(*heading),

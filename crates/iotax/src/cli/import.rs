@@ -45,7 +45,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let runs = import::runs(files, args.label.as_deref());
     if runs.is_empty() {
         not_understood(&refused, "");
-        return Err(usage(nothing(&names)));
+        return Err(usage(nothing(&names, &refused)));
     }
     if let Some((run, count, what)) = runs.iter().find_map(too_many) {
         return Err(usage(format!(
@@ -132,9 +132,14 @@ fn shown(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-fn nothing(names: &[String]) -> String {
+/// The error of files without a result. Where lines of theirs are listed, these say which tool they are of and what is wrong.
+fn nothing(names: &[String], refused: &[String]) -> String {
+    let names = names.join(", ");
+    if !refused.is_empty() {
+        return format!("{names}: nothing was imported, for the lines above are all that looks like results");
+    }
     let known: Vec<String> = import::READERS.iter().map(|(tool, _, how)| format!("{tool}: {how}")).collect();
-    format!("{}: no result of a tool that iotax knows; accepted:\n  {}", names.join(", "), known.join("\n  "))
+    format!("{names}: no result of a tool that iotax knows; accepted:\n  {}", known.join("\n  "))
 }
 
 fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {

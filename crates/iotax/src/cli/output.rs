@@ -39,7 +39,8 @@ impl StoreArgs {
 
     pub(super) fn location(&self) -> Result<Location, Failure> {
         // Unlike an argument the variable is not shown to other users: a URL may have a password.
-        match self.db.clone().or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from)) {
+        let named = || std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
+        match self.db.clone().or_else(named) {
             Some(place) => Ok((&place).into()),
             None => Ok(Location::File(args::directories()?.data_dir().join("iotax.db"))),
         }

@@ -65,6 +65,8 @@ fn problems_name_what_is_accepted() {
         ("/runs/-1", 404, "there is no run -1"),
         ("/runs/x", 400, ""),
         ("/compare?runs=1", 400, "accepted: two"),
+        ("/runs?limti=5", 400, "\"limti\" is no parameter of this; accepted: text, state, machine, tag"),
+        ("/runs/1?x=1", 400, "accepted: no parameters"),
         ("/nothing", 404, ""),
     ] {
         let answer = server.get(&format!("/api/v1{path}"));

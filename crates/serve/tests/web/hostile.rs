@@ -122,11 +122,12 @@ const HEADERS: [&str; 16] = [
 ];
 
 #[test]
-fn a_thousand_hostile_requests_break_nothing() {
+fn hostile_requests_break_nothing() {
     let server = Server::start();
     let mut numbers = Numbers(20_261_125);
     let mut answered = 0;
-    for round in 0..if thorough() { 5000 } else { 1000 } {
+    let rounds = if thorough() { 5000 } else { 300 };
+    for round in 0..rounds {
         let (method, place, tail) = (numbers.of(&METHODS), numbers.of(&PLACES), numbers.of(&TAILS));
         let (query, headers) = (numbers.of(&QUERIES), numbers.of(&HEADERS));
         let mut path = format!("{place}{}{query}", if numbers.next(2) == 0 { tail } else { "" });
@@ -167,7 +168,7 @@ fn a_thousand_hostile_requests_break_nothing() {
         }
         answered += u32::from(answer.status > 0);
     }
-    assert!(answered > 900, "{answered} were answered");
+    assert!(answered > rounds / 10 * 9, "{answered} were answered");
     assert_eq!(server.get("/runs/1").status, 200, "it lives");
     assert_eq!(server.store().notes(1).expect("read").text, "", "and nothing was changed");
 }

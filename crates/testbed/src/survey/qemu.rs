@@ -54,6 +54,10 @@ fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, sou
         let all = options.iter().filter(|(option, _)| option == name);
         all.filter_map(|(_, keys)| keys.get(key).cloned()).collect::<Vec<_>>()
     };
+    // Without an accelerator QEMU refuses the host's own model.
+    if named("cpu", "model").iter().any(|model| model == "host") {
+        return Some(Fact::new(false, source));
+    }
     let mut tried = named("accel", "accel");
     for machine in ["machine", "M"] {
         tried.extend(named(machine, "accel"));
