@@ -2,7 +2,7 @@
 
 use super::fitting::{completing, fit, on_place, unknown};
 use super::layers::{Below, BottomLocation, LayerInterface, LayerSpec, PlannedLayer, Segments};
-use super::{CacheMode, FileSpec, GuestSpec, NetworkSpec, Snapshot};
+use super::{CacheMode, CacheSpec, FileSpec, GuestSpec, NetworkSpec, Snapshot};
 
 /// The layers of a target, from the bottom up.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,10 +65,15 @@ impl Stack {
         self.layers.first()?.kind().location()
     }
 
+    /// The layer whose storage a workload meets: the topmost but for a limit on it.
+    fn top(&self) -> Option<&PlannedLayer> {
+        self.layers.iter().rev().find(|layer| layer.kind().offers() != LayerInterface::Limited)
+    }
+
     /// The interface that it offers to a workload, or to a further layer.
     #[must_use]
     pub fn offers(&self) -> LayerInterface {
-        self.layers.last().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())
+        self.top().map_or(LayerInterface::Nothing, |layer| layer.kind().offers())
     }
 
     /// Returns whether a layer has the host's page cache in it, so that even direct I/O may end there.
@@ -145,6 +150,10 @@ impl Stack {
                     .into(),
             );
         }
+        let is_somewhere = matches!(self.location(), Some(BottomLocation::Directory(_)));
+        if self.layers.iter().filter_map(CacheSpec::of).any(|cache| cache.dir.is_none() && !is_somewhere) {
+            return Err("cache needs dir = \"...\", a directory on the fast device".into());
+        }
         let Some(guest) = self.find::<GuestSpec>() else { return Ok(()) };
         let snapshot = self.find::<FileSpec>().and_then(|file| file.snapshot);
         if snapshot == Some(Snapshot::External) && guest.filesystem.is_some() {
@@ -166,7 +175,7 @@ impl Stack {
         if self.has::<NetworkSpec>() {
             return Some("it is a network; give a path, file, device or lvm");
         }
-        let top = self.layers.last()?;
+        let top = self.top()?;
         match (top.kind().offers(), top) {
             (LayerInterface::GuestDisk, _) => {
                 Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
@@ -244,6 +253,8 @@ mod tests {
             ("/srv > raw file > nbd server=nbdkit > virtio cache=none aio=io_uring", true, false),
             ("vg0 > thin LVM volume", false, true),
             ("vg0 > thick LVM volume > integrity", false, true),
+            ("vg0 > thick LVM volume > dm-cache dir=/fast size=64m", false, true),
+            ("/srv > raw file > nvme-tcp > cgroup riops=500", false, false),
         ] {
             let stack = Stack::parse(line).expect(line);
             assert_eq!((stack.is_cached(), stack.amplifies()), (is_cached, amplifies), "{line}");
@@ -298,6 +309,18 @@ mod tests {
                 "/srv > raid5 raid_devices=3 chunk=64k bitmap=internal > \
                  luks cipher=aes-xts-plain64 sector_size=4096 no_read_workqueue=true > xfs > raw file",
             ),
+            (
+                "device = '/dev/sdb'\ncache = { dir = '/fast', size = '64m', mode = 'writeback' }\nluks = {}",
+                "device /dev/sdb > dm-cache dir=/fast mode=writeback size=64m > luks",
+            ),
+            (
+                "lvm = { vg = 'vg0' }\ncache = { type = 'dm-writecache', dir = '/a b', size = '1g', block_size = '512' }\ncgroup = { wbps = '1m' }",
+                "vg0 > thick LVM volume > dm-writecache block_size=512 dir=\"/a b\" size=1g > cgroup wbps=1m",
+            ),
+            (
+                "file = { dir = '/srv' }\nnvme_tcp = {}\nguest = { vcpus = 2 }\ncgroup = { riops = 500, wiops = 7 }",
+                "/srv > raw file > nvme-tcp > virtio-blk cache=none aio=io_uring > guest vcpus=2 > cgroup riops=500 wiops=7",
+            ),
             ("network = { via = 'loopback' }", "loopback"),
             ("network = { via = 'veth', mtu = 9000 }", "veth pair mtu=9000"),
             (
@@ -324,6 +347,12 @@ mod tests {
             ("/dev/sdb > ext4 > raw file", "accepted: device /dev/sdb > ext4"),
             ("/srv > virtio", "accepted: device /srv > virtio or /srv > raw file > virtio"),
             ("/srv > iscsi", "accepted: /srv > raw file > iscsi"),
+            (
+                "/srv > dm-cache size=1m",
+                "accepted: device /srv > dm-cache or /srv > raw file > loop > dm-cache",
+            ),
+            ("/srv > raw file > nvme-tcp port=1", "nvme-tcp: `port` is not a key here"),
+            ("/srv > raw file > cgroup iops=1", "cgroup: `iops` is not a key here; did you mean"),
             ("/srv > luks", "accepted: device /srv > luks or /srv > raw file > loop > luks"),
             ("/srv>raw file>virtio", "a > between two layers has a blank on either side"),
             (
@@ -430,6 +459,24 @@ mod tests {
         }
     }
 
+    prop_compose! {
+        fn cache()(
+            dir in path(),
+            kind in prop::sample::select(vec![CacheType::DmCache, CacheType::DmWritecache]),
+            mode in prop::option::of(prop::sample::select(vec![DmCacheMode::Writethrough, DmCacheMode::Writeback])),
+            size in (20_u32..40).prop_map(|bits| Bytes(1 << bits)),
+        ) -> CacheSpec {
+            let mode = mode.filter(|_| kind == CacheType::DmCache);
+            CacheSpec { dir: Some(dir), size, kind, mode, block_size: None }
+        }
+    }
+
+    prop_compose! {
+        fn cgroup()(riops in 1_u32..1000, wbps in prop::option::of((1_u64..1 << 40).prop_map(Bytes))) -> CgroupSpec {
+            CgroupSpec { riops: Some(riops), wbps, ..CgroupSpec::default() }
+        }
+    }
+
     fn server() -> impl Strategy<Value = PlannedLayer> {
         let server =
             prop::sample::select(vec![NbdServer::StorageDaemon, NbdServer::QemuNbd, NbdServer::Nbdkit]);
@@ -494,12 +541,13 @@ mod tests {
 
     /// Any stack of which every layer fits on the one below.
     fn stacks() -> impl Strategy<Value = Stack> {
-        let upper =
-            (filesystem(), file(), any::<bool>(), prop::option::of(luks()), prop::option::of(array()));
+        let mapped = (prop::option::of(cache()), prop::option::of(luks()), any::<bool>());
+        let upper = (filesystem(), file(), any::<bool>(), mapped, prop::option::of(array()));
         let exported = prop::option::of((prop::option::of(filter()), prop::option::of(server()), export()));
-        let layers = (bottom(), prop::collection::vec(upper, 0..4), exported, prop::option::of(guest()));
-        layers.prop_map(|(mut stack, upper, exported, guest)| {
-            for (filesystem, file, direct_io, luks, array) in upper {
+        let top = (prop::option::of(guest()), prop::option::of(cgroup()));
+        let layers = (bottom(), prop::collection::vec(upper, 0..4), exported, top);
+        layers.prop_map(|(mut stack, upper, exported, (guest, cgroup))| {
+            for (filesystem, file, direct_io, (cache, luks, is_remote), array) in upper {
                 if stack.offers() == LayerInterface::RawFile {
                     stack = stack.with(LoopSpec { direct_io });
                 }
@@ -507,6 +555,8 @@ mod tests {
                     let has_integrity = direct_io && !matches!(stack.layers(), [.., PlannedLayer::Device(_)]);
                     let integrity = has_integrity.then(IntegritySpec::default);
                     stack = integrity.into_iter().fold(stack, Stack::with);
+                    stack = cache.into_iter().fold(stack, Stack::with);
+                    stack = if is_remote { stack.with(NvmeTcpSpec {}) } else { stack };
                     stack = luks.into_iter().fold(stack, Stack::with).with(filesystem);
                     if let Some(array) = array {
                         stack = stack.with(array);
@@ -523,10 +573,13 @@ mod tests {
                     }
                 }
             }
-            match guest {
-                Some(guest) if guest.stands_on().contains(&stack.offers()) => stack.with(guest),
-                _ => stack,
+            for layer in [guest.map(PlannedLayer::from), cgroup.map(PlannedLayer::from)].into_iter().flatten()
+            {
+                if layer.kind().stands_on().contains(&stack.offers()) {
+                    stack = stack.with(layer);
+                }
             }
+            stack
         })
     }
 

@@ -3,9 +3,11 @@
 use std::path::{Component, Path};
 
 use super::effect::Effect;
-use crate::cryptsetup::Mapping;
+use crate::cgroup::{self, RunCgroup};
 use crate::kernel_file::{self, KernelFile};
 use crate::lvm::{Group, Physical};
+use crate::mapper::{self, Mapping};
+use crate::nvme_tcp;
 
 /// The start of every name that iotax gives to guests, namespaces, groups and volumes.
 const OURS: &str = "iotax-";
@@ -60,9 +62,20 @@ impl Effect {
             Self::Mapping(mapping) => {
                 let Mapping { name, uuid } = mapping;
                 tagged("the name of a mapping that iotax made", name)?;
-                let is_ours = uuid.starts_with("CRYPT-") && uuid.ends_with(name.as_str());
+                let is_ours = ["CRYPT-", mapper::OWN].iter().any(|start| uuid.starts_with(start));
+                let is_ours = is_ours && uuid.ends_with(name.as_str());
                 expect(is_ours, "the UUID of a mapping that iotax made", uuid)
             }
+            Self::NvmeTarget(target) => {
+                nqn(&target.nqn)?;
+                nqn(&target.host)?;
+                expect(
+                    target.address.ip().is_loopback(),
+                    "an address on loopback",
+                    &target.address.to_string(),
+                )
+            }
+            Self::NvmeConnection(connection) => nqn(&connection.nqn),
             Self::Array(array) => {
                 expect(is_uuid(&array.uuid, &UUID), "a UUID", &array.uuid)?;
                 array.members.iter().try_for_each(|member| absolute(&member.file))
@@ -87,6 +100,14 @@ impl Effect {
                 expect(is_name(&interface.name), "the name of an interface", &interface.name)
             }
             Self::Commands { marker } => tagged("a marker of events", marker),
+            Self::Cgroup(cgroup) => {
+                let RunCgroup { path, home } = cgroup;
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                tagged("a control group that iotax made", &name)?;
+                in_cgroups(root, path)?;
+                in_cgroups(root, home)
+            }
+            Self::IoController(controller) => in_cgroups(root, &controller.root),
             Self::Setting(file) => check_setting(root, file),
         }
     }
@@ -100,6 +121,19 @@ fn absolute(path: &Path) -> Result<(), String> {
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     let is_fine = path.is_absolute() && path.file_name().is_some() && path.components().all(is_plain);
     expect(is_fine, "an absolute path without ..", &path.to_string_lossy())
+}
+
+/// The name of an NVMe subsystem or host of iotax's, by a UUID.
+fn nqn(name: &str) -> Result<(), String> {
+    let uuid = name.strip_prefix(nvme_tcp::NQN).unwrap_or_default();
+    expect(is_uuid(uuid, &UUID), "the NVMe name of what iotax made", name)
+}
+
+/// A directory of control groups.
+fn in_cgroups(root: &Path, path: &Path) -> Result<(), String> {
+    absolute(path)?;
+    let is_there = path.starts_with(root.join(cgroup::CGROUPS.trim_start_matches('/')));
+    expect(is_there, "a directory of control groups", &path.to_string_lossy())
 }
 
 /// Letters and digits, with the signs that LVM and ip(8) take within a name.
