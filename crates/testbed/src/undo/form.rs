@@ -185,6 +185,10 @@ mod tests {
             let host = format!(r#""host":{{"machine":"{to}","sudo":false}}"#);
             format!(r#"{{"agent":{{{host},"tag":"{tag}","sha256":"{}","target":"/x"}}}}"#, "a".repeat(64))
         };
+        let nvme = |uuid: &str, ip: &str| {
+            let names = format!(r#""nqn":"{nqn}{uuid}","host":"{nqn}{uuid}""#, nqn = nvme_tcp::NQN);
+            format!(r#"{{"nvme_target":{{{names},"port":7,"address":"{ip}:4420"}}}}"#)
+        };
         for (line, is_fine) in [
             (r#"{"file":{"path":"/srv/new"}}"#.to_owned(), true),
             (r#"{"file":{"path":"srv/new"}}"#.to_owned(), false),
@@ -211,7 +215,17 @@ mod tests {
             (format!(r#"{{"luks":{{{disk},"uuid":"0f0e0d0c-0b0a-4908-8706-050403020100"}}}}"#), true),
             (format!(r#"{{"luks":{{{disk},"uuid":"../../sda"}}}}"#), false),
             (r#"{"mapping":{"name":"iotax-1a2b-t","uuid":"CRYPT-LUKS2-00-iotax-1a2b-t"}}"#.to_owned(), true),
+            (r#"{"mapping":{"name":"iotax-1a2b-t","uuid":"IOTAX-dm-cache-iotax-1a2b-t"}}"#.to_owned(), true),
             (r#"{"mapping":{"name":"iotax-1a2b-t","uuid":"LVM-iotax-1a2b-t"}}"#.to_owned(), false),
+            (r#"{"cgroup":{"path":"/sys/fs/cgroup/blkio/iotax-1a2b-t","home":"/sys/fs/cgroup/blkio"}}"#.to_owned(), true),
+            (r#"{"cgroup":{"path":"/sys/fs/cgroup/user.slice","home":"/sys/fs/cgroup"}}"#.to_owned(), false),
+            (r#"{"cgroup":{"path":"/srv/iotax-1a2b-t","home":"/sys/fs/cgroup"}}"#.to_owned(), false),
+            (r#"{"io_controller":{"root":"/sys/fs/cgroup","boot_id":null}}"#.to_owned(), true),
+            (r#"{"io_controller":{"root":"/srv","boot_id":null}}"#.to_owned(), false),
+            (nvme("0f0e0d0c-0b0a-4908-8706-050403020100", "127.0.0.1"), true),
+            (nvme("0f0e0d0c-0b0a-4908-8706-050403020100", "10.0.0.1"), false),
+            (nvme("../mine", "127.0.0.1"), false),
+            (r#"{"nvme_connection":{"nqn":"nqn.2014-08.org.nvmexpress.discovery"}}"#.to_owned(), false),
             (r#"{"mapping":{"name":"home","uuid":"CRYPT-LUKS2-00-home"}}"#.to_owned(), false),
             (r#"{"array":{"uuid":"0f0e0d0c-0b0a-4908-8706-050403020100","members":[]}}"#.to_owned(), true),
             (r#"{"array":{"uuid":"home","members":[]}}"#.to_owned(), false),
