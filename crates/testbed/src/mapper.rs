@@ -21,6 +21,8 @@ pub(crate) const DMSETUP: Program = Program { name: "dmsetup", package: "dmsetup
 pub(crate) const OWN: &str = "IOTAX-";
 /// The targets of these.
 const TARGETS: [&str; 2] = ["dm-cache", "dm-writecache"];
+/// Has dmsetup look after nodes itself where no udev runs.
+pub(crate) const VERIFY_UDEV: &str = "--verifyudev";
 /// The kernel's directory of block devices.
 const DEVICES: &str = "/sys/class/block";
 /// Time for a program that scans devices to close one.
@@ -69,7 +71,7 @@ impl Mapping {
         kernel_file::check_mounted(Path::new(DEVICES))?;
         let deadline = Instant::now() + PATIENCE;
         while let Some(name) = self.standing(Path::new(DEVICES))? {
-            match lock.run(DMSETUP, ["remove", &name]) {
+            match lock.run(DMSETUP, ["remove", VERIFY_UDEV, &name]) {
                 Err(error) if Instant::now() > deadline => return Err(io::Error::other(error)),
                 Err(_) => threads::sleep(Duration::from_millis(100)),
                 Ok(_) => {}

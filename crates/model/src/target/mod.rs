@@ -307,7 +307,7 @@ mod tests {
                 "cache needs a block device below it; over a file: stack = \"/srv > raw file > loop direct_io=true > dm-cache size=1m\"",
             ),
             (
-                "device = '/dev/x'\ncache = { size = '64m' }",
+                "lvm = { vg = 'vg' }\ncache = { size = '64m' }",
                 "cache needs dir = \"...\", a directory on the fast device",
             ),
             ("cgroup = { riops = 5 }", "cgroup needs a raw file, a block device, a virtio device"),
@@ -322,7 +322,11 @@ mod tests {
             ),
             ("nvme_tcp = {}", "nvme_tcp needs a block device or a raw file below it"),
             ("md = { level = 'raid1', raid_devices = 2 }", "md needs dir"),
-            ("device = '/dev/x'\nintegrity = {}", "its superblock has no UUID"),
+            (
+                "device = '/dev/x'\nintegrity = {}",
+                "integrity: its superblock would lie on that device with no UUID",
+            ),
+            ("device = '/dev/x'\nnvme_tcp = {}", "nvme_tcp: a filesystem on it would lie on that device"),
             (
                 "device = '/dev/x'\nmd = { level = 'raid1', raid_devices = 2 }",
                 "md needs a directory, and device is a block device; put filesystem",

@@ -141,14 +141,17 @@ impl Stack {
                     .into(),
             );
         }
-        let on_device =
-            |pair: &[PlannedLayer]| matches!(pair, [PlannedLayer::Device(_), PlannedLayer::Integrity(_)]);
-        if self.layers.windows(2).any(on_device) {
-            return Err(
-                "integrity: its superblock has no UUID, so after a restart it could not be told from somebody's on that device; put lvm = {} \
+        let on_device = |pair: &[PlannedLayer]| match pair {
+            [PlannedLayer::Device(_), PlannedLayer::Integrity(_)] => Some("integrity: its superblock"),
+            [PlannedLayer::Device(_), PlannedLayer::Cache(_)] => Some("cache: a filesystem on it"),
+            [PlannedLayer::Device(_), PlannedLayer::NvmeTcp(_)] => Some("nvme_tcp: a filesystem on it"),
+            _ => None,
+        };
+        if let Some(left) = self.layers.windows(2).find_map(on_device) {
+            return Err(format!(
+                "{left} would lie on that device with no UUID on record, and after a restart it could not be told from somebody's; put lvm = {{}} \
                  between, or use a file with a loop device"
-                    .into(),
-            );
+            ));
         }
         let is_somewhere = matches!(self.location(), Some(BottomLocation::Directory(_)));
         if self.layers.iter().filter_map(CacheSpec::of).any(|cache| cache.dir.is_none() && !is_somewhere) {

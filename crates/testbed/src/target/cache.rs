@@ -14,7 +14,7 @@ use super::needs::Needs;
 use super::preflight::{check_created, check_directory};
 use super::{loop_device, raw};
 use crate::build_error::BuildError;
-use crate::mapper::{self, DMSETUP, Mapping};
+use crate::mapper::{self, DMSETUP, Mapping, VERIFY_UDEV};
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
@@ -54,7 +54,7 @@ impl Build for CacheSpec {
         at.undo_log.record(Effect::Mapping(mapping.clone()))?;
         let table = table(self, &taken.area.path, taken.area.size, &cache, metadata.as_deref());
         let Mapping { name, uuid } = &mapping;
-        at.undo_log.run(DMSETUP, ["create", name, "--uuid", uuid, "--table", &table])?;
+        at.undo_log.run(DMSETUP, ["create", VERIFY_UDEV, name, "--uuid", uuid, "--table", &table])?;
         let ground = Ground::made(mapping.node())?;
         at.check_holds(&ground)?;
         Ok(ground)

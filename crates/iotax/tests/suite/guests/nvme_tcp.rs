@@ -7,10 +7,10 @@ use super::on_disks::{Before, json, layers, put_plan, refused_words, start_until
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The disk that iotax may overwrite, and the one with the user's files.
-const DISKS: [Bytes; 2] = [Bytes(64 << 20), Bytes(1 << 30)];
+const DISKS: [Bytes; 2] = [Bytes(128 << 20), Bytes(1 << 30)];
 
 /// Prints the state that must not change: the target's tree, connections, and what lies on a disk of iotax's.
-const STATE: &str = "find /sys/kernel/config/nvmet | sort; ls /sys/class/nvme; losetup -a; cat /proc/mounts; ls -a /srv /tmp; \
+const STATE: &str = "find /sys/kernel/config/nvmet -mindepth 2 -maxdepth 2; ls /sys/class/nvme; losetup -a; cat /proc/mounts; ls -a /srv /tmp; \
                      ls /dev | grep -v '^loop[0-9]'; head -c 1048576 /dev/vda | sha256sum; ls /tmp/home/.local/state/iotax/undo";
 
 const PLAN: &str = r#"
@@ -22,7 +22,7 @@ name = "file"
 stack = "/srv > raw file > nvme-tcp"
 [[target]]
 name = "device"
-stack = "device /dev/vda > nvme-tcp > ext4 > raw file"
+stack = "device /dev/vda > thick LVM volume > nvme-tcp > ext4 > raw file"
 "#;
 
 const RUN: &str = "run /tmp/plan.toml --overwrite /dev/vda";
@@ -30,7 +30,7 @@ const RUN: &str = "run /tmp/plan.toml --overwrite /dev/vda";
 /// A guest with the user's files in /srv, and a subsystem of the user's.
 fn boot() -> Option<LabGuest> {
     let mut lab = LabGuest::boot_with(&Extras {
-        programs: &["wipefs", "mkfs.ext4", "mount", "umount", "losetup"],
+        programs: &["lvm", "wipefs", "mkfs.ext4", "mount", "umount", "losetup"],
         modules: &["nvmet", "nvmet_tcp", "nvme_tcp", "ext4", "loop"],
         disks: &DISKS,
         ..Extras::default()
@@ -58,8 +58,10 @@ fn a_namespace_is_measured_and_gone_afterwards() {
         assert_eq!(measurement["errors"].as_u64().unwrap_or(0), 0, "{measurement}");
     }
     assert_eq!(layers(&json, "file"), ["device vdb", "filesystem ext4", "file file.raw", "export NVMe"]);
-    let on_device = ["device vda", "export NVMe", "filesystem ext4", "file device.raw"];
-    assert_eq!(layers(&json, "device"), on_device);
+    let on_volume = layers(&json, "device");
+    let (bottom, top) = (on_volume.first().map(String::as_str), &on_volume[2..]);
+    assert_eq!(bottom, Some("device vda"));
+    assert_eq!(top, ["export NVMe", "filesystem ext4", "file device.raw"]);
 }
 
 #[test]

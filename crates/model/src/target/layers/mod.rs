@@ -351,7 +351,7 @@ layers! {
     md: Md(MdSpec),
     /// Checksums by dm-integrity.
     integrity: Integrity(IntegritySpec),
-    /// A cache of the device mapper, dm-cache or dm-writecache, before the device, volume or array.
+    /// A cache of the device mapper, dm-cache or dm-writecache, before the volume, array or loop device.
     cache: Cache(CacheSpec),
     /// Encryption by dm-crypt (LUKS2) of the device, volume or array.
     luks: Luks(LuksSpec),

@@ -71,8 +71,8 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
              luks cipher=aes-xts-plain64 sector_size=4096 no_read_workqueue=true > xfs > raw file",
         ),
         (
-            "device = '/dev/sdb'\ncache = { dir = '/fast', size = '64m', mode = 'writeback' }\nluks = {}",
-            "device /dev/sdb > dm-cache dir=/fast mode=writeback size=64m > luks",
+            "device = '/dev/sdb'\nlvm = {}\ncache = { dir = '/fast', size = '64m', mode = 'writeback' }\nluks = {}",
+            "device /dev/sdb > thick LVM volume > dm-cache dir=/fast mode=writeback size=64m > luks",
         ),
         (
             "lvm = { vg = 'vg0' }\ncache = { type = 'dm-writecache', dir = '/a b', size = '1g', block_size = '512' }\ncgroup = { wbps = '1m' }",
@@ -305,11 +305,12 @@ fn stacks() -> impl Strategy<Value = Stack> {
                 stack = stack.with(LoopSpec { direct_io });
             }
             if stack.offers() == LayerInterface::Block {
-                let has_integrity = direct_io && !matches!(stack.layers(), [.., PlannedLayer::Device(_)]);
+                let is_made = !matches!(stack.layers(), [.., PlannedLayer::Device(_)]);
+                let has_integrity = direct_io && is_made;
                 let integrity = has_integrity.then(IntegritySpec::default);
                 stack = integrity.into_iter().fold(stack, Stack::with);
-                stack = cache.into_iter().fold(stack, Stack::with);
-                stack = if is_remote { stack.with(NvmeTcpSpec {}) } else { stack };
+                stack = cache.into_iter().filter(|_| is_made).fold(stack, Stack::with);
+                stack = if is_remote && is_made { stack.with(NvmeTcpSpec {}) } else { stack };
                 stack = luks.into_iter().fold(stack, Stack::with).with(filesystem);
                 if let Some(array) = array {
                     stack = stack.with(array);
