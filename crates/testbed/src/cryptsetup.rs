@@ -1,31 +1,18 @@
-//! Mappings of cryptsetup and integritysetup, and the headers of LUKS, configured to leave no traces.
+//! cryptsetup(8), integritysetup(8), and the headers of LUKS.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
-use iotax_model::threads;
 use serde::{Deserialize, Serialize};
 
 use crate::device::{RecordedDisk, SignedDevice};
-use crate::host_info::text;
-use crate::kernel_file;
 use crate::lock::ProcessLock;
 use crate::program::Program;
-use crate::refusal::Refusal;
 
 /// Formats and opens LUKS.
 pub(crate) const CRYPTSETUP: Program = Program { name: "cryptsetup", package: "cryptsetup-bin" };
 /// Formats and opens dm-integrity.
 pub(crate) const INTEGRITYSETUP: Program = Program { name: "integritysetup", package: "cryptsetup-bin" };
-/// Knows the targets of the kernel's device mapper.
-const DMSETUP: Program = Program { name: "dmsetup", package: "dmsetup" };
-
-/// The kernel's directory of block devices.
-const DEVICES: &str = "/sys/class/block";
-/// Time for a program that scans devices to close one.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A header of LUKS2 on a device of the user's, identified by its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,101 +31,5 @@ impl LuksHeader {
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Self { device, disk, uuid } = self;
         SignedDevice { device, disk: disk.as_deref(), kind: "crypto_LUKS", uuid }.wipe(lock)
-    }
-}
-
-/// A device of the device mapper that cryptsetup or integritysetup opens. No restart keeps it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Mapping {
-    /// Contains the run's tag.
-    pub name: String,
-    /// Device mapper's UUID for it, which contains the name.
-    pub uuid: String,
-}
-
-impl Mapping {
-    /// The mapping of a LUKS2 container with this UUID.
-    pub(crate) fn of_luks(name: String, uuid: &str) -> Self {
-        let uuid = format!("CRYPT-LUKS2-{}-{name}", uuid.replace('-', ""));
-        Self { name, uuid }
-    }
-
-    /// The mapping of a dm-integrity device, which has no UUID of its own.
-    pub(crate) fn of_integrity(name: String) -> Self {
-        Self { uuid: format!("CRYPT-INTEGRITY-{name}"), name }
-    }
-
-    /// Its node.
-    pub(crate) fn node(&self) -> PathBuf {
-        Path::new("/dev/mapper").join(&self.name)
-    }
-
-    /// Removes it, if it is there.
-    pub(crate) fn close(&self, lock: &ProcessLock) -> io::Result<()> {
-        kernel_file::check_mounted(Path::new(DEVICES))?;
-        let deadline = Instant::now() + PATIENCE;
-        while let Some(name) = self.standing(Path::new(DEVICES))? {
-            // A lock of cryptsetup's would leave its directory in /run.
-            match lock.run(CRYPTSETUP, ["close", "--disable-locks", &name]) {
-                Err(error) if Instant::now() > deadline => return Err(io::Error::other(error)),
-                Err(_) => threads::sleep(Duration::from_millis(100)),
-                Ok(_) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// The name that it has now.
-    fn standing(&self, devices: &Path) -> io::Result<Option<String>> {
-        let ours = fs::read_dir(devices)?.filter_map(|entry| {
-            let mapped = entry.ok()?.path().join("dm");
-            (text(&mapped.join("uuid"))? == self.uuid).then(|| text(&mapped.join("name"))).flatten()
-        });
-        Ok(ours.into_iter().next())
-    }
-}
-
-/// Checks that a layer of the device mapper can be opened here; `target` is the kernel's name for it, `module` has it.
-pub(crate) fn check(layer: &str, program: Program, target: &str, module: &str) -> Result<(), Refusal> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Refusal::environment(format!(
-            "{layer}: only root may open a mapping; run iotax as root"
-        )));
-    }
-    for program in [program, DMSETUP] {
-        program.find().map_err(|error| Refusal::environment(error.to_string()))?;
-    }
-    // Loads the module, if it is one.
-    DMSETUP.run(["target-version", target]).map(drop).map_err(|_| {
-        Refusal::environment(format!(
-            "this kernel's device mapper has no {target}, which {layer} needs (its module is {module}); leave out targets with {layer}"
-        ))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mapping_is_known_by_its_uuid_whatever_its_name() {
-        let temp = tempfile::tempdir().expect("temp dir");
-        let mapping = Mapping::of_luks("iotax-1a2b-t".into(), "0f0e0d0c-0b0a-4908-8706-050403020100");
-        assert_eq!(mapping.uuid, "CRYPT-LUKS2-0f0e0d0c0b0a49088706050403020100-iotax-1a2b-t");
-        for (device, name, uuid) in [
-            ("dm-0", "iotax-1a2b-t", "CRYPT-LUKS2-11111111111111111111111111111111-iotax-1a2b-t"),
-            ("dm-1", "renamed", mapping.uuid.as_str()),
-            ("dm-2", "vg-home", "LVM-x"),
-        ] {
-            let mapped = temp.path().join(device).join("dm");
-            fs::create_dir_all(&mapped).expect("made");
-            fs::write(mapped.join("name"), name).expect("written");
-            fs::write(mapped.join("uuid"), format!("{uuid}\n")).expect("written");
-        }
-        fs::create_dir(temp.path().join("sda")).expect("made");
-        assert_eq!(mapping.standing(temp.path()).expect("read").as_deref(), Some("renamed"));
-        let other = Mapping::of_integrity("iotax-1a2b-t".into());
-        assert_eq!(other.standing(temp.path()).expect("read"), None);
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod agent_client;
 pub mod build_error;
+pub mod cgroup;
 mod cryptsetup;
 pub mod device;
 pub mod export;
@@ -18,11 +19,13 @@ pub mod libvirt;
 pub mod lock;
 mod losetup;
 pub mod lvm;
+mod mapper;
 mod mdadm;
 pub mod monitor;
 mod netlink;
 pub mod netns;
 pub mod network;
+mod nvme_tcp;
 mod own_file;
 pub mod program;
 pub mod refusal;

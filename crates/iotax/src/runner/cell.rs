@@ -142,9 +142,12 @@ impl Runner<'_> {
             order: scheduled.first().map_or(0, |first| first.order),
             warm_up: prepared.first().map_or(Nanos(0), |first| first.workload.ramp_time),
         };
-        let performed = applied.and_then(|()| {
+        let limited = applied
+            .and_then(|()| parts.iter_mut().flat_map(Part::everything).try_for_each(Target::set_limit));
+        let performed = limited.and_then(|()| {
             window::perform(&mut parts, entry, planned.as_ref(), &mut self.local, self.context.progress)
         });
+        let lifted = parts.iter_mut().flat_map(Part::everything).try_for_each(Target::lift_limit);
         let restored = self.settings.restore(self.context.undo_log).context("a setting is not as it was");
         drop(planned);
         if let Some(commands) = commands {
@@ -160,6 +163,7 @@ impl Runner<'_> {
         }
         let performed = performed?;
         restored?;
+        lifted?;
         // A watch that the user ended is kept, whether QEMU still answers or not.
         let paused = parts.iter_mut().flat_map(Part::everything).try_for_each(Target::pause);
         // Why a measurement failed says more than that its guest does not answer.

@@ -36,7 +36,7 @@ use iotax_model::RunState;
 use iotax_model::plan::{BETWEEN, Plan};
 use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::{
-    Accel, FilterSpec, ImageSpec, LayerSpec, NetworkEnds, NetworkStack, TargetKind, TargetSpec,
+    Accel, CgroupSpec, FilterSpec, ImageSpec, LayerSpec, NetworkEnds, NetworkStack, TargetKind, TargetSpec,
 };
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::verify_errors::Recovery;
@@ -289,12 +289,16 @@ impl Runner<'_> {
         if together {
             storage::all_different(&self.groups[..targets])?;
         }
-        // The run's agent measures one target at a time.
-        let beside = if together { 0 } else { targets };
-        self.groups[beside..]
-            .iter_mut()
-            .flatten()
-            .try_for_each(|target| target.start_own_agent(self.context.stop))
+        // The run's agent measures one target at a time, and is under no limit.
+        let has_own = |place: usize, target: &Target| {
+            together || place >= targets || target.spec.stack.has::<CgroupSpec>()
+        };
+        for (place, group) in self.groups.iter_mut().enumerate() {
+            for target in group.iter_mut().filter(|target| has_own(place, target)) {
+                target.start_own_agent(self.context.stop)?;
+            }
+        }
+        Ok(())
     }
 
     /// A target on the storage of an earlier one, if it differs from that in settings alone.

@@ -1,6 +1,7 @@
 //! iotax as its users meet it: the binary, real files, real guests.
 
 mod ask;
+mod cgroup;
 mod cli;
 mod compare;
 mod concurrent;

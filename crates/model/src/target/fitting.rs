@@ -5,8 +5,8 @@ use super::layers::{self, LayerInterface, PlannedLayer};
 pub(super) fn unknown(text: &str) -> String {
     let apart = if text.contains('>') { "; a > between two layers has a blank on either side" } else { "" };
     format!(
-        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, raid1, integrity, luks, tmpfs, ext4, xfs, btrfs, volatile, overlay, raw file, \
-         qcow2 file, loop, image PATH, nbd://HOST/EXPORT, throttle, compress, copy-on-read, blkdebug, nbd, iscsi, nfs, fuse, virtio, virtio-blk > guest, or a network: \
+        "{text:?} is no layer; accepted: device PATH, thick LVM volume, thin LVM volume, raid1, integrity, dm-cache, dm-writecache, luks, tmpfs, ext4, xfs, btrfs, volatile, overlay, raw file, \
+         qcow2 file, loop, nvme-tcp, image PATH, nbd://HOST/EXPORT, throttle, compress, copy-on-read, blkdebug, nbd, iscsi, nfs, fuse, virtio, virtio-blk > guest, cgroup, or a network: \
          loopback, veth pair, bridge, passt, to HOST; a path with blanks stands in double quotes{apart}"
     )
 }
@@ -38,9 +38,12 @@ pub(super) fn fit(layer: &PlannedLayer, below: Option<&PlannedLayer>) -> Result<
             | PlannedLayer::Md(_) => {
                 format!("{key} needs dir = \"...\", or a filesystem of the target's own")
             }
-            PlannedLayer::Luks(_) | PlannedLayer::Integrity(_) => format!(
-                "{key} needs {needed} below it; over a file: stack = \"/srv > raw file > loop direct_io=true > {key}\""
-            ),
+            PlannedLayer::Luks(_) | PlannedLayer::Integrity(_) | PlannedLayer::Cache(_) => {
+                let line = layer.kind().segments(None).join(" > ");
+                format!(
+                    "{key} needs {needed} below it; over a file: stack = \"/srv > raw file > loop direct_io=true > {line}\""
+                )
+            }
             _ => format!("{key} needs {needed} below it"),
         });
     };

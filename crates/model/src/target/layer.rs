@@ -28,6 +28,8 @@ words! {
         Snapshot = "snapshot",
         /// A daemon that shows an image.
         Export = "export",
+        /// A limit of the kernel's on the processes that make the load.
+        Limit = "limit",
         /// The bus of a guest's disk, with the hypervisor's cache mode and I/O backend.
         Bus = "bus",
         /// A guest.

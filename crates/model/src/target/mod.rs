@@ -26,12 +26,13 @@ pub use area::Area;
 pub use kind::TargetKind;
 pub use layer::{Layer, LayerKind};
 pub use layers::{
-    Accel, Aio, BottomLocation, Bus, CacheMode, DeviceSpec, Discard, FileSpec, FilesystemSpec, FilterSpec,
-    FilterType, Format, FsType, FuseSpec, GuestFs, GuestSpec, ImageSpec, IntegrityMode, IntegritySpec,
-    IscsiSpec, LayerInterface, LayerSpec, LayerType, LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec,
-    MachineType, MdSpec, NbdAddress, NbdExportSpec, NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec,
-    NetworkStack, NfsSpec, Nic, OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel,
-    Snapshot, Subformat, TmpfsSpec, VirtioSpec, VolatileSpec,
+    Accel, Aio, BottomLocation, Bus, CacheMode, CacheSpec, CacheType, CgroupSpec, DeviceSpec, Discard,
+    DmCacheMode, FileSpec, FilesystemSpec, FilterSpec, FilterType, Format, FsType, FuseSpec, GuestFs,
+    GuestSpec, ImageSpec, IntegrityMode, IntegritySpec, IscsiSpec, LayerInterface, LayerSpec, LayerType,
+    LocalPath, LoopSpec, LuksSpec, LvKind, LvmSpec, MachineType, MdSpec, NbdAddress, NbdExportSpec,
+    NbdServer, NbdSpec, NetPath, NetworkEnds, NetworkSpec, NetworkStack, NfsSpec, Nic, NvmeTcpSpec,
+    OverlaySpec, PathSpec, PlannedLayer, Preallocation, RaidBitmap, RaidLevel, Snapshot, Subformat,
+    TmpfsSpec, VirtioSpec, VolatileSpec,
 };
 pub use machine::{ContainerEngine, Machine};
 pub use part::Part;
@@ -301,8 +302,31 @@ mod tests {
                 "file = { dir = '/srv' }\nluks = {}",
                 "luks needs a block device below it; over a file: stack = \"/srv > raw file > loop direct_io=true > luks\"",
             ),
+            (
+                "file = { dir = '/srv' }\ncache = { size = '1m' }",
+                "cache needs a block device below it; over a file: stack = \"/srv > raw file > loop direct_io=true > dm-cache size=1m\"",
+            ),
+            (
+                "lvm = { vg = 'vg' }\ncache = { size = '64m' }",
+                "cache needs dir = \"...\", a directory on the fast device",
+            ),
+            ("cgroup = { riops = 5 }", "cgroup needs a raw file, a block device, a virtio device"),
+            (
+                "path = '/x'\ncgroup = { riops = 5 }",
+                "path is measured where it is, so cgroup cannot stand on it",
+            ),
+            ("file = { dir = '/srv' }\nguest = {}\ncgroup = {}", "cgroup needs a limit"),
+            (
+                "stack = '/srv > raw file > cgroup riops=5 > loop'",
+                "cgroup is a limit on the load, which stands on top",
+            ),
+            ("nvme_tcp = {}", "nvme_tcp needs a block device or a raw file below it"),
             ("md = { level = 'raid1', raid_devices = 2 }", "md needs dir"),
-            ("device = '/dev/x'\nintegrity = {}", "its superblock has no UUID"),
+            (
+                "device = '/dev/x'\nintegrity = {}",
+                "integrity: its superblock would lie on that device with no UUID",
+            ),
+            ("device = '/dev/x'\nnvme_tcp = {}", "nvme_tcp: a filesystem on it would lie on that device"),
             (
                 "device = '/dev/x'\nmd = { level = 'raid1', raid_devices = 2 }",
                 "md needs a directory, and device is a block device; put filesystem",

@@ -9,6 +9,7 @@ use iotax_model::units::human;
 use super::Walk;
 use super::mount::Mount;
 use crate::host_info::text;
+use crate::mapper::Mapping;
 
 /// /sys counts sizes and offsets in 512-byte sectors on all devices.
 const SECTOR: u64 = 512;
@@ -77,6 +78,10 @@ impl Walk<'_> {
         } else if let Some(file) = text(&directory.join("loop/backing_file")) {
             let reached = self.add_path(Path::new(&file)).is_ok();
             loop_device(directory, &name, &file, reached)
+        } else if let Some(stored) = served_here(self.root, directory) {
+            // What cannot be reached is not known.
+            let _ = self.add_path(&stored);
+            Layer::new(LayerKind::Export, "NVMe", "the kernel's target on this machine, past the page cache")
         } else {
             for below in below(directory) {
                 self.add_device(&below);
@@ -148,6 +153,16 @@ pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
     sorted(&directory.join("slaves")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
 
+/// The file or device that is an NVMe namespace's, if this machine's kernel serves it.
+fn served_here(root: &Path, directory: &Path) -> Option<PathBuf> {
+    let (subsystem, uuid) = (text(&directory.parent()?.join("subsysnqn"))?, text(&directory.join("uuid"))?);
+    let namespaces = root.join("sys/kernel/config/nvmet/subsystems").join(subsystem).join("namespaces");
+    let is_it = |namespace: &&PathBuf| text(&namespace.join("device_uuid")).as_deref() == Some(&uuid);
+    let stored =
+        sorted(&namespaces).iter().find(is_it).and_then(|namespace| text(&namespace.join("device_path")))?;
+    Some(stored.into())
+}
+
 /// A number from a file in a device's directory.
 fn number(directory: &Path, file: &str) -> Option<u64> {
     text(&directory.join(file))?.parse().ok()
@@ -211,6 +226,7 @@ fn creator(uuid: &str) -> String {
         Some(("CRYPT", rest)) if rest.starts_with("VERITY-") => "dm-verity".to_owned(),
         Some(("CRYPT", _)) => "dm-crypt".to_owned(),
         Some(("mpath", _)) => "multipath".to_owned(),
+        _ if Mapping::target_of(uuid).is_some() => Mapping::target_of(uuid).unwrap_or_default().to_owned(),
         Some((mark, _)) => format!("device-mapper ({mark})"),
         None => "device-mapper".to_owned(),
     }
@@ -272,6 +288,9 @@ mod tests {
             ("CRYPT-PLAIN-swap", "dm-crypt"),
             ("CRYPT-INTEGRITY-home", "dm-integrity"),
             ("CRYPT-VERITY-00-usr", "dm-verity"),
+            ("IOTAX-dm-cache-iotax-1a2b-t-cache", "dm-cache"),
+            ("IOTAX-dm-writecache-iotax-1a2b-t-cache", "dm-writecache"),
+            ("IOTAX-other", "device-mapper (IOTAX)"),
             ("mpath-3600", "multipath"),
             ("part1-x", "device-mapper (part1)"),
             ("", "device-mapper"),

@@ -81,6 +81,7 @@ impl Builder {
     /// Builds the storage of a target, which must have passed [`super::preflight::check`].
     pub fn build(&mut self, target: &TargetSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
         let (mut origin, mut warnings, mut exported, mut volatile) = (None, Vec::new(), None, None);
+        let mut limit = None;
         let layers = target.stack.layers();
         let mut ground = Ground::Machine;
         for (height, layer) in layers.iter().enumerate() {
@@ -98,6 +99,7 @@ impl Builder {
                 warnings,
                 exported,
                 volatile,
+                limit: &mut limit,
             };
             ground = kind.build(ground, &mut site)?;
         }
@@ -113,7 +115,7 @@ impl Builder {
         // A filesystem in the guest takes space beyond the area, and so does one on a file.
         let is_made = target.file().is_some() || target.filesystem_in_guest().is_some();
         let size = if is_made { self.space.area } else { built.size };
-        Ok(Built { size, origin, warnings, exported, volatile, ..built })
+        Ok(Built { size, origin, warnings, exported, volatile, limit, ..built })
     }
 
     /// The part of a device that the workloads reach.

@@ -50,7 +50,8 @@ impl Build for DeviceSpec {
             // The volume's group is made on it.
             return Ok(Ground::Machine);
         }
-        let is_bare = at.above.iter().all(|layer| matches!(layer, PlannedLayer::Guest(_)));
+        let is_bare =
+            at.above.iter().all(|layer| matches!(layer, PlannedLayer::Guest(_) | PlannedLayer::Cgroup(_)));
         if is_bare && !at.builder.permission.allows(path) {
             let found = existing::open(path)?;
             return Ok(Ground::Built(Box::new(Built { size: at.builder.reached(found.size), ..found })));

@@ -9,13 +9,14 @@ use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::check_created;
 use crate::build_error::BuildError;
-use crate::cryptsetup::{self, INTEGRITYSETUP, Mapping};
+use crate::cryptsetup::INTEGRITYSETUP;
+use crate::mapper::{self, Mapping};
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
 impl Build for IntegritySpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
-        cryptsetup::check("integrity", INTEGRITYSETUP, "integrity", "dm_integrity")?;
+        mapper::check("integrity", INTEGRITYSETUP, "integrity", "dm_integrity")?;
         check_created(at.plan, &at.plan.work_on(at.target))
     }
 

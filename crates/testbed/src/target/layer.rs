@@ -15,6 +15,7 @@ use super::sizes::size_on;
 use super::{Builder, Built};
 use super::{ExportedImage, Volatile};
 use crate::build_error::BuildError;
+use crate::cgroup::IoLimit;
 use crate::device::Permission;
 use crate::refusal::Refusal;
 use crate::undo::UndoLog;
@@ -49,6 +50,7 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Lvm(spec) => Some(spec),
         PlannedLayer::Md(spec) => Some(spec),
         PlannedLayer::Integrity(spec) => Some(spec),
+        PlannedLayer::Cache(spec) => Some(spec),
         PlannedLayer::Luks(spec) => Some(spec),
         PlannedLayer::Filesystem(spec) => Some(spec),
         PlannedLayer::Tmpfs(spec) => Some(spec),
@@ -64,6 +66,8 @@ pub(super) fn build(layer: &PlannedLayer) -> Option<&dyn Build> {
         PlannedLayer::Fuse(spec) => Some(spec),
         PlannedLayer::Virtio(spec) => Some(spec),
         PlannedLayer::Loop(spec) => Some(spec),
+        PlannedLayer::NvmeTcp(spec) => Some(spec),
+        PlannedLayer::Cgroup(spec) => Some(spec),
         PlannedLayer::Path(_) | PlannedLayer::Network(_) | PlannedLayer::Guest(_) => None,
     }
 }
@@ -94,6 +98,8 @@ pub(super) struct LayerSite<'a> {
     pub(super) exported: &'a mut Option<Box<ExportedImage>>,
     /// The volatile directory among the layers.
     pub(super) volatile: &'a mut Option<Box<Volatile>>,
+    /// The limit on the load.
+    pub(super) limit: &'a mut Option<IoLimit>,
 }
 
 impl LayerSite<'_> {

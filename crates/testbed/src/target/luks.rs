@@ -12,9 +12,10 @@ use super::layer::{Build, Check, LayerSite};
 use super::needs::Needs;
 use super::preflight::check_created;
 use crate::build_error::BuildError;
-use crate::cryptsetup::{self, CRYPTSETUP, LuksHeader, Mapping};
+use crate::cryptsetup::{CRYPTSETUP, LuksHeader};
 use crate::device::{RecordedDisk, WIPEFS};
 use crate::host_info::new_uuid;
+use crate::mapper::{self, Mapping};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoEntry, UndoLog};
 
@@ -24,7 +25,7 @@ const CHEAP: [&str; 4] = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000
 
 impl Build for LuksSpec {
     fn check(&self, at: &Check<'_>, _: &mut Needs) -> Result<(), Refusal> {
-        cryptsetup::check("luks", CRYPTSETUP, "crypt", "dm_crypt")?;
+        mapper::check("luks", CRYPTSETUP, "crypt", "dm_crypt")?;
         WIPEFS.find().map_err(|error| Refusal::environment(error.to_string()))?;
         check_created(at.plan, &at.plan.work_on(at.target))
     }

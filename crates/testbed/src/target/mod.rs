@@ -1,10 +1,12 @@
 //! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
-//! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `md`, `integrity`, `luks`, `filesystem`, `file` with `raw` and
-//! `image`, `existing_image`, `filter`, `nbd`, `nbd_export`, `volatile`, `fuse` and `virtio` with `node` and `export`, `loop_device`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
+//! There is one file per kind of layer, named as in `iotax_model::target`: `device`, `lvm`, `md`, `integrity`, `cache`, `luks`, `filesystem`, `file` with `raw` and
+//! `image`, `existing_image`, `filter`, `nbd`, `nbd_export`, `volatile`, `fuse` and `virtio` with `node` and `export`, `loop_device`, `nvme_tcp`, `cgroup`; `layer` is what they have in common. [`Builder`] has them build a target from the bottom up; [`inspect`]
 //! examines it before it is measured.
 
 mod builder;
+mod cache;
+mod cgroup;
 mod device;
 pub mod existing;
 pub mod existing_image;
@@ -28,6 +30,7 @@ mod nbd_export;
 mod needs;
 mod nfs;
 mod node;
+mod nvme_tcp;
 pub mod origin;
 mod overlay;
 pub mod preflight;
@@ -46,6 +49,7 @@ use iotax_model::units::Bytes;
 use iotax_model::warning::Warning;
 use iotax_model::wire::Identity;
 
+use crate::cgroup::IoLimit;
 use crate::device::DeviceClaim;
 use crate::undo::UndoEntry;
 pub use builder::Builder;
@@ -88,6 +92,8 @@ pub struct Built {
     pub exported: Option<Box<ExportedImage>>,
     /// The volatile directory below it.
     pub volatile: Option<Box<Volatile>>,
+    /// The limit on the processes that make its load.
+    pub limit: Option<IoLimit>,
 }
 
 impl Built {
@@ -110,6 +116,7 @@ impl Built {
             warnings: Vec::new(),
             exported: None,
             volatile: None,
+            limit: None,
         }
     }
 

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::commands;
 use super::file_id::FileId;
-use crate::cryptsetup::{LuksHeader, Mapping};
+use crate::cgroup::{IoController, RunCgroup};
+use crate::cryptsetup::LuksHeader;
 use crate::device::OverwrittenDevice;
 use crate::export::FuseExport;
 use crate::filesystem::{CreatedFilesystem, Mounted};
@@ -18,8 +19,10 @@ use crate::kernel_file::KernelFile;
 use crate::lock::ProcessLock;
 use crate::losetup::Attached;
 use crate::lvm::{Group, Physical};
+use crate::mapper::Mapping;
 use crate::mdadm::CreatedArray;
 use crate::netns::{Namespace, NetnsInterface};
+use crate::nvme_tcp::{NvmeConnection, NvmeTarget};
 use crate::remote;
 use iotax_model::threads;
 
@@ -86,8 +89,12 @@ pub enum Effect {
     Filesystem(CreatedFilesystem),
     /// A header of LUKS on a device of the user's; wiped.
     Luks(LuksHeader),
-    /// A mapping of cryptsetup's or integritysetup's; closed.
+    /// A mapping of the device mapper's; removed.
     Mapping(Mapping),
+    /// A subsystem of the kernel's NVMe target with its port; removed.
+    NvmeTarget(NvmeTarget),
+    /// A connection to it; ended.
+    NvmeConnection(NvmeConnection),
     /// An array of md's; stopped.
     Array(CreatedArray),
     /// A mount; unmounted.
@@ -105,6 +112,10 @@ pub enum Effect {
         /// In their environment.
         marker: String,
     },
+    /// A control group; its processes go back, and it is removed.
+    Cgroup(RunCgroup),
+    /// The controller of I/O, which was off for cgroup v2; turned off.
+    IoController(IoController),
     /// A setting of the kernel; put back.
     Setting(Box<KernelFile>),
 }
@@ -154,6 +165,8 @@ impl std::fmt::Display for Effect {
             Self::Filesystem(made) => write!(f, "{} on {}", made.kind, made.device.display()),
             Self::Luks(header) => write!(f, "LUKS header on {}", header.device.display()),
             Self::Mapping(mapping) => write!(f, "mapping {}", mapping.name),
+            Self::NvmeTarget(target) => write!(f, "NVMe subsystem {}", target.nqn),
+            Self::NvmeConnection(connection) => write!(f, "connection to NVMe subsystem {}", connection.nqn),
             Self::Array(array) => write!(f, "array {}", array.uuid),
             Self::Overwritten(device) => write!(f, "what was written to {}", device.node.display()),
             Self::Mount(mounted) => write!(f, "mount on {}", mounted.point.display()),
@@ -164,6 +177,8 @@ impl std::fmt::Display for Effect {
                 write!(f, "{} {} in {}", interface.kind, interface.name, interface.namespace)
             }
             Self::Commands { marker } => write!(f, "commands of events ({marker})"),
+            Self::Cgroup(cgroup) => write!(f, "control group {}", cgroup.path.display()),
+            Self::IoController(controller) => write!(f, "controller io of {}", controller.root.display()),
             Self::Setting(file) => write!(f, "setting {} (was {})", file.path.display(), file.was),
         }
     }
@@ -185,6 +200,8 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::Filesystem(made) => made.wipe(lock),
         Effect::Luks(header) => header.wipe(lock),
         Effect::Mapping(mapping) => mapping.close(lock),
+        Effect::NvmeTarget(target) => target.remove(),
+        Effect::NvmeConnection(connection) => connection.end(),
         Effect::Array(array) => array.stop(lock),
         Effect::Mount(mounted) => mounted.unmount(),
         Effect::Loop(attached) => attached.detach(lock),
@@ -194,6 +211,8 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::Namespace(namespace) => namespace.remove(lock),
         Effect::Interface(interface) => interface.remove(lock),
         Effect::Commands { marker } => until_none(|| commands::kill(marker)),
+        Effect::Cgroup(cgroup) => cgroup.remove(),
+        Effect::IoController(controller) => controller.turn_off(),
         Effect::Setting(file) => file.restore(),
     }
 }

@@ -3,9 +3,11 @@
 use std::path::{Component, Path};
 
 use super::effect::Effect;
-use crate::cryptsetup::Mapping;
+use crate::cgroup::{self, RunCgroup};
 use crate::kernel_file::{self, KernelFile};
 use crate::lvm::{Group, Physical};
+use crate::mapper::{self, Mapping};
+use crate::nvme_tcp;
 
 /// The start of every name that iotax gives to guests, namespaces, groups and volumes.
 const OURS: &str = "iotax-";
@@ -60,9 +62,20 @@ impl Effect {
             Self::Mapping(mapping) => {
                 let Mapping { name, uuid } = mapping;
                 tagged("the name of a mapping that iotax made", name)?;
-                let is_ours = uuid.starts_with("CRYPT-") && uuid.ends_with(name.as_str());
+                let is_ours = ["CRYPT-", mapper::OWN].iter().any(|start| uuid.starts_with(start));
+                let is_ours = is_ours && uuid.ends_with(name.as_str());
                 expect(is_ours, "the UUID of a mapping that iotax made", uuid)
             }
+            Self::NvmeTarget(target) => {
+                nqn(&target.nqn)?;
+                nqn(&target.host)?;
+                expect(
+                    target.address.ip().is_loopback(),
+                    "an address on loopback",
+                    &target.address.to_string(),
+                )
+            }
+            Self::NvmeConnection(connection) => nqn(&connection.nqn),
             Self::Array(array) => {
                 expect(is_uuid(&array.uuid, &UUID), "a UUID", &array.uuid)?;
                 array.members.iter().try_for_each(|member| absolute(&member.file))
@@ -87,6 +100,14 @@ impl Effect {
                 expect(is_name(&interface.name), "the name of an interface", &interface.name)
             }
             Self::Commands { marker } => tagged("a marker of events", marker),
+            Self::Cgroup(cgroup) => {
+                let RunCgroup { path, home } = cgroup;
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                tagged("a control group that iotax made", &name)?;
+                in_cgroups(root, path)?;
+                in_cgroups(root, home)
+            }
+            Self::IoController(controller) => in_cgroups(root, &controller.root),
             Self::Setting(file) => check_setting(root, file),
         }
     }
@@ -100,6 +121,19 @@ fn absolute(path: &Path) -> Result<(), String> {
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     let is_fine = path.is_absolute() && path.file_name().is_some() && path.components().all(is_plain);
     expect(is_fine, "an absolute path without ..", &path.to_string_lossy())
+}
+
+/// The name of an NVMe subsystem or host of iotax's, by a UUID.
+fn nqn(name: &str) -> Result<(), String> {
+    let uuid = name.strip_prefix(nvme_tcp::NQN).unwrap_or_default();
+    expect(is_uuid(uuid, &UUID), "the NVMe name of what iotax made", name)
+}
+
+/// A directory of control groups.
+fn in_cgroups(root: &Path, path: &Path) -> Result<(), String> {
+    absolute(path)?;
+    let is_there = path.starts_with(root.join(cgroup::CGROUPS.trim_start_matches('/')));
+    expect(is_there, "a directory of control groups", &path.to_string_lossy())
 }
 
 /// Letters and digits, with the signs that LVM and ip(8) take within a name.
@@ -151,6 +185,10 @@ mod tests {
             let host = format!(r#""host":{{"machine":"{to}","sudo":false}}"#);
             format!(r#"{{"agent":{{{host},"tag":"{tag}","sha256":"{}","target":"/x"}}}}"#, "a".repeat(64))
         };
+        let nvme = |uuid: &str, ip: &str| {
+            let names = format!(r#""nqn":"{nqn}{uuid}","host":"{nqn}{uuid}""#, nqn = nvme_tcp::NQN);
+            format!(r#"{{"nvme_target":{{{names},"port":7,"address":"{ip}:4420"}}}}"#)
+        };
         for (line, is_fine) in [
             (r#"{"file":{"path":"/srv/new"}}"#.to_owned(), true),
             (r#"{"file":{"path":"srv/new"}}"#.to_owned(), false),
@@ -177,7 +215,17 @@ mod tests {
             (format!(r#"{{"luks":{{{disk},"uuid":"0f0e0d0c-0b0a-4908-8706-050403020100"}}}}"#), true),
             (format!(r#"{{"luks":{{{disk},"uuid":"../../sda"}}}}"#), false),
             (r#"{"mapping":{"name":"iotax-1a2b-t","uuid":"CRYPT-LUKS2-00-iotax-1a2b-t"}}"#.to_owned(), true),
+            (r#"{"mapping":{"name":"iotax-1a2b-t","uuid":"IOTAX-dm-cache-iotax-1a2b-t"}}"#.to_owned(), true),
             (r#"{"mapping":{"name":"iotax-1a2b-t","uuid":"LVM-iotax-1a2b-t"}}"#.to_owned(), false),
+            (r#"{"cgroup":{"path":"/sys/fs/cgroup/blkio/iotax-1a2b-t","home":"/sys/fs/cgroup/blkio"}}"#.to_owned(), true),
+            (r#"{"cgroup":{"path":"/sys/fs/cgroup/user.slice","home":"/sys/fs/cgroup"}}"#.to_owned(), false),
+            (r#"{"cgroup":{"path":"/srv/iotax-1a2b-t","home":"/sys/fs/cgroup"}}"#.to_owned(), false),
+            (r#"{"io_controller":{"root":"/sys/fs/cgroup","boot_id":null}}"#.to_owned(), true),
+            (r#"{"io_controller":{"root":"/srv","boot_id":null}}"#.to_owned(), false),
+            (nvme("0f0e0d0c-0b0a-4908-8706-050403020100", "127.0.0.1"), true),
+            (nvme("0f0e0d0c-0b0a-4908-8706-050403020100", "10.0.0.1"), false),
+            (nvme("../mine", "127.0.0.1"), false),
+            (r#"{"nvme_connection":{"nqn":"nqn.2014-08.org.nvmexpress.discovery"}}"#.to_owned(), false),
             (r#"{"mapping":{"name":"home","uuid":"CRYPT-LUKS2-00-home"}}"#.to_owned(), false),
             (r#"{"array":{"uuid":"0f0e0d0c-0b0a-4908-8706-050403020100","members":[]}}"#.to_owned(), true),
             (r#"{"array":{"uuid":"home","members":[]}}"#.to_owned(), false),

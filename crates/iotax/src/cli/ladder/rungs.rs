@@ -42,7 +42,7 @@ use Base::{Device, Directory, Own};
 use Ladder::{Default, Everything};
 
 /// The rungs from the lowest up. Those of other formats are named after them: `virtio-vmdk`, `vm-vmdk`.
-const RUNGS: [(&str, Ladder, Base, &str); 21] = [
+const RUNGS: [(&str, Ladder, Base, &str); 24] = [
     ("host-device", Default, Device, ""),
     ("host-lvm", Default, Device, "thick LVM volume"),
     ("host-lvm-file", Default, Device, "thick LVM volume > ext4 > raw file"),
@@ -51,7 +51,10 @@ const RUNGS: [(&str, Ladder, Base, &str); 21] = [
     ("host-loop", Everything, Directory, "raw file > loop direct_io=true"),
     ("host-luks", Everything, Directory, "raw file > loop direct_io=true > luks"),
     ("host-integrity", Everything, Directory, "raw file > loop direct_io=true > integrity"),
+    ("host-dm-cache", Everything, Directory, "raw file > loop direct_io=true > dm-cache size=64m"),
+    ("host-dm-writecache", Everything, Directory, "raw file > loop direct_io=true > dm-writecache size=64m"),
     ("host-raid1", Everything, Directory, "raid1 raid_devices=2"),
+    ("host-nvme-tcp", Everything, Directory, "raw file > nvme-tcp"),
     ("fuse-raw", Everything, Directory, "raw file > fuse"),
     ("nbd-raw", Everything, Directory, "raw file > nbd > virtio"),
     ("iscsi-raw", Everything, Directory, "raw file > iscsi > virtio"),

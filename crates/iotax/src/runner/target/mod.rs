@@ -7,6 +7,7 @@ mod storage;
 
 use std::time::Duration;
 
+use anyhow::Context;
 use iotax_model::Plan;
 use iotax_model::target::{ImageSpec, TargetSpec};
 use iotax_model::units::{Bytes, Nanos};
@@ -14,6 +15,7 @@ use iotax_model::warning::Warning;
 use iotax_model::wire::{Area, Job, StampedFill};
 use iotax_model::workload::{DEFAULT_SIZE, Verify, Workload};
 use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::export::StorageDaemon;
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::undo::UndoLog;
@@ -134,6 +136,35 @@ impl Target {
             Site::Network(site) => site.path.remote_agent(),
             Site::Host(_) | Site::Guest(_) => None,
         }
+    }
+
+    /// Puts the processes that make its load under their limit, if it has one.
+    pub(super) fn set_limit(&mut self) -> anyhow::Result<()> {
+        let processes = self.processes();
+        match self.local_storage().and_then(|storage| storage.built.limit.as_ref()) {
+            Some(limit) => limit.set(&processes).context("the limit of its control group cannot be set"),
+            None => Ok(()),
+        }
+    }
+
+    /// Lifts that limit, so that nothing but measurements meets it.
+    pub(super) fn lift_limit(&mut self) -> anyhow::Result<()> {
+        match self.local_storage().and_then(|storage| storage.built.limit.as_ref()) {
+            Some(limit) => limit.lift().context("the limit of its control group cannot be lifted"),
+            None => Ok(()),
+        }
+    }
+
+    /// The processes of this host that make its I/O and no other target's: its agent, the daemons that show its image, its guest.
+    fn processes(&mut self) -> Vec<u32> {
+        let guest = self.running_guest().map(|running| running.guest.pid());
+        let agent = match &self.site {
+            Site::Host(site) => site.agent.as_ref().and_then(AgentClient::pid),
+            Site::Guest(_) | Site::Remote(_) | Site::Network(_) => None,
+        };
+        let exported = self.local_storage().and_then(|storage| storage.built.exported.as_ref());
+        let daemons = exported.iter().flat_map(|image| image.daemons.iter().map(StorageDaemon::pid));
+        guest.into_iter().chain(agent).chain(daemons).collect()
     }
 
     /// Returns whether its guest or own agent has ended, or no longer answers.

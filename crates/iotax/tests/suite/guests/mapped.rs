@@ -1,4 +1,4 @@
-//! Layers of the kernel beneath a target, in a guest with disks of its own: dm-crypt, dm-integrity and md are built, measured and gone
+//! Layers of the kernel beneath a target, in a guest with disks of its own: dm-crypt, dm-integrity, dm-cache, dm-writecache and md are built, measured and gone
 //! afterwards.
 
 use iotax_model::units::Bytes;
@@ -35,6 +35,9 @@ fn boot() -> Option<LabGuest> {
             "ecb",
             "algif_skcipher",
             "dm_integrity",
+            "dm_cache",
+            "dm_cache_smq",
+            "dm_writecache",
             "raid0",
             "raid1",
             "raid456",
@@ -95,6 +98,16 @@ stack = "/srv > raw file > loop direct_io=true > integrity mode=journal sector_s
 name = "integrity-bitmap"
 stack = "/srv > raw file > loop direct_io=true > integrity mode=bitmap sector_size=4096"
 [[target]]
+name = "cache"
+stack = "/srv > raw file > loop direct_io=true > dm-cache size=4m"
+[[target]]
+name = "cache-on-volume"
+lvm = { vg = "users" }
+cache = { dir = "/srv", size = "8m", mode = "writeback", block_size = "32k" }
+[[target]]
+name = "writecache"
+stack = "/srv > raw file > loop direct_io=true > dm-writecache size=4m > luks"
+[[target]]
 name = "raid0"
 md = { dir = "/srv", level = "raid0", raid_devices = 2, chunk = "64k" }
 [[target]]
@@ -121,7 +134,7 @@ fn each_layer_of_the_kernel_is_measured_and_gone_afterwards() {
     put_plan(&mut lab, &format!("repeat = 1{DEFAULTS}{TARGETS}"));
     let json = json(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda");
     before.assert_nothing_changed(&mut lab, "a run");
-    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(13 * 2));
+    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(16 * 2));
     for measurement in json["measurements"].as_array().expect("measurements") {
         assert_eq!(measurement["errors"].as_u64().unwrap_or(0), 0, "{measurement}");
     }
@@ -132,6 +145,17 @@ fn each_layer_of_the_kernel_is_measured_and_gone_afterwards() {
     let on_volume = ["device vdc", "dm users/iotax-TAG-volume1", "dm iotax-TAG-luks-on-volume"];
     assert_eq!(layers(&json, "luks-on-volume"), on_volume);
     assert_eq!(top("integrity"), "dm iotax-TAG-integrity-integrity");
+    assert_eq!(top("cache"), "dm iotax-TAG-cache-cache");
+    let cached = layers(&json, "cache-on-volume");
+    let below =
+        ["device vdb", "filesystem ext4", "file cache-on-volume.cache.raw", "dm users/iotax-TAG-volume2"];
+    assert!(below.iter().all(|layer| cached.contains(&(*layer).to_owned())), "{cached:?}");
+    assert_eq!(cached.last().expect("layers"), "dm iotax-TAG-cache-on-volume-cache");
+    // The fast file is on a disk, whose counters have what it took.
+    for warning in json["warnings"].as_array().into_iter().flatten() {
+        let is_cached = warning["target"].as_str().is_some_and(|target| target.contains("cache"));
+        assert!(!(is_cached && warning["kind"] == "cache_lie"), "{warning}");
+    }
     for level in ["raid0", "raid1", "raid5", "raid10"] {
         let made = layers(&json, level);
         assert!(made.last().expect("layers").starts_with("md md"), "{made:?}");
@@ -162,6 +186,21 @@ fn a_killed_run_with_arrays_and_mappings_can_be_cleaned() {
                 md("sync_action")
             ));
             assert_eq!(lab.sh(&md("mismatch_cnt")), "0");
+            // Both caches hold what was filled.
+            let tag = "$(ls /tmp/home/.local/state/iotax/undo | sed -n 's/[.]jsonl$//p')";
+            let table = lab.sh(&format!("dmsetup table iotax-{tag}-cache-on-volume-cache"));
+            assert!(table.contains(" 64 1 writeback smq 0"), "{table}");
+            let status = lab.sh(&format!("dmsetup status iotax-{tag}-cache-on-volume-cache"));
+            let hits: Vec<u64> =
+                status.split(' ').skip(7).take(4).map(|hits| hits.parse().expect("hits")).collect();
+            assert!(hits.iter().sum::<u64>() >= (16 << 20) / (64 << 10), "{status}");
+            let status = lab.sh(&format!("dmsetup status iotax-{tag}-writecache-cache"));
+            let blocks: Vec<u64> =
+                status.split(' ').skip(3).take(3).map(|blocks| blocks.parse().expect("blocks")).collect();
+            assert!(
+                blocks[0] == 0 && blocks[1] > 900 && blocks[2] < blocks[1],
+                "errors, blocks, free ones: {status}"
+            );
             // The key is known to nobody any more.
             assert_eq!(lab.sh("ls /tmp/iotax-*/*.key 2> /tmp/killed | wc -l"), "0");
             let table = lab.sh("dmsetup table iotax-$(ls /tmp/home/.local/state/iotax/undo | sed -n 's/[.]jsonl$//p')-luks-all");
@@ -198,6 +237,9 @@ file = {}
 [[target]]
 name = "raid"
 stack = "/srv > raid1 raid_devices=2 > integrity mode=bitmap"
+[[target]]
+name = "cache"
+stack = "/srv > raw file > loop direct_io=true > dm-cache size=4m"
 "#;
 
 #[test]
@@ -207,9 +249,9 @@ fn a_fault_at_any_line_leaves_no_mapping_and_no_array() {
     put_plan(&mut lab, STACKS);
     // Of a run without a fault half of the lines record what is done, the others that it is undone.
     for (kind, expected, least, few) in [
-        ("kill-after", "137", 40, &[3, 9, 14, 30, 33, 40][..]),
-        ("kill", "137", 40, &[12, 32, 38]),
-        ("error", "4", 25, &[4, 8, 31]),
+        ("kill-after", "137", 54, &[3, 9, 14, 24, 26, 27, 28, 29, 44, 47, 54][..]),
+        ("kill", "137", 54, &[12, 26, 46, 52]),
+        ("error", "4", 32, &[4, 8, 27, 45]),
     ] {
         let all = (1..).take_while(|_| thorough());
         let mut spared = None;
@@ -268,7 +310,23 @@ fn layers_that_cannot_be_made_are_refused_before_anything_is_touched() {
     refused(&mut lab, unknown, "8m", "4", &["cryptsetup luksFormat", "none-of-these"]);
     before.assert_nothing_changed(&mut lab, "a cipher that is none");
 
-    lab.sh("rmmod dm_crypt dm_integrity raid10 raid456");
+    refused(
+        &mut lab,
+        "stack = \"/srv > raw file > loop direct_io=true > dm-cache size=4m dir=/none\"",
+        "8m",
+        "2",
+        &["/none: no such directory"],
+    );
+    refused(
+        &mut lab,
+        "stack = \"/srv > raw file > loop direct_io=true > dm-cache size=4g\"",
+        "8m",
+        "4",
+        &["are needed and"],
+    );
+    refused(&mut lab, "lvm = { vg = \"users\" }\ncache = { size = \"4m\" }", "8m", "2", &["cache needs dir"]);
+
+    lab.sh("rmmod dm_crypt dm_integrity dm_cache_smq dm_cache dm_writecache raid10 raid456");
     let stack = |top: &str| format!("stack = \"/srv > raw file > loop direct_io=true > {top}\"");
     refused(
         &mut lab,
@@ -278,6 +336,14 @@ fn layers_that_cannot_be_made_are_refused_before_anything_is_touched() {
         &["has no crypt, which luks needs (its module is dm_crypt)"],
     );
     refused(&mut lab, &stack("integrity mode=journal"), "8m", "4", &["(its module is dm_integrity)"]);
+    refused(
+        &mut lab,
+        &stack("dm-cache size=4m"),
+        "8m",
+        "4",
+        &["has no cache, which cache needs (its module is dm_cache)"],
+    );
+    refused(&mut lab, &stack("dm-writecache size=4m"), "8m", "4", &["(its module is dm_writecache)"]);
     let raid5 = "md = { dir = \"/srv\", level = \"raid5\", raid_devices = 3 }";
     refused(&mut lab, raid5, "8m", "4", &["this kernel has no raid5 of md's (its module is raid456)"]);
 }

@@ -1,6 +1,7 @@
 //! Tests that boot guests, as those in every other module `guests` do: `scripts/test --guests` carries them out, `scripts/test` a few of them.
 
 mod aftermath;
+mod cgroup;
 mod faults;
 mod ground_truth;
 mod lost;
@@ -8,6 +9,7 @@ mod lvm;
 mod many;
 mod mapped;
 mod net_truth;
+mod nvme_tcp;
 mod on_disks;
 mod settings;
 mod watch_faults;

@@ -3,6 +3,8 @@
 //! A new kind is a file here with its keys and its [`LayerType`], and a line in `layers!` below, from which the table form of plans and its
 //! schema follow. The compiler then asks for its construction in `testbed::target`.
 
+mod cache;
+mod cgroup;
 mod device;
 mod file;
 mod filesystem;
@@ -20,6 +22,7 @@ mod nbd;
 mod nbd_export;
 mod network;
 mod nfs;
+mod nvme_tcp;
 mod overlay;
 mod path;
 mod segments;
@@ -37,6 +40,8 @@ use super::area::Area;
 use super::part::Part;
 use crate::units::Bytes;
 
+pub use cache::{CacheSpec, CacheType, DmCacheMode};
+pub use cgroup::CgroupSpec;
 pub use device::DeviceSpec;
 pub use file::{FileSpec, Format, Preallocation, Snapshot, Subformat};
 pub use filesystem::{FilesystemSpec, FsType};
@@ -54,6 +59,7 @@ pub use nbd::{NbdServer, NbdSpec};
 pub use nbd_export::{NbdAddress, NbdExportSpec};
 pub use network::{LocalPath, NetPath, NetworkEnds, NetworkSpec, NetworkStack, Nic};
 pub use nfs::NfsSpec;
+pub use nvme_tcp::NvmeTcpSpec;
 pub use overlay::OverlaySpec;
 pub use path::PathSpec;
 pub(super) use segments::Segments;
@@ -85,6 +91,8 @@ pub enum LayerInterface {
     FileInGuest,
     /// A network for a guest's card.
     GuestNetwork,
+    /// Storage below it, reached by processes with a limit.
+    Limited,
     /// Something that is measured as it is.
     Found,
 }
@@ -99,6 +107,7 @@ impl LayerInterface {
             | Self::VirtioQueue
             | Self::GuestDisk
             | Self::FileInGuest
+            | Self::Limited
             | Self::Found => true,
             Self::Nothing | Self::Directory | Self::Image | Self::BlockNode | Self::GuestNetwork => false,
         }
@@ -118,6 +127,7 @@ impl LayerInterface {
             Self::GuestDisk => "a guest's disk",
             Self::FileInGuest => "a file in a guest",
             Self::GuestNetwork => "a network for a guest",
+            Self::Limited => "a limit on the load, which stands on top",
             Self::Found => "something that is measured where it is",
         }
     }
@@ -341,6 +351,8 @@ layers! {
     md: Md(MdSpec),
     /// Checksums by dm-integrity.
     integrity: Integrity(IntegritySpec),
+    /// A cache of the device mapper, dm-cache or dm-writecache, before the volume, array or loop device.
+    cache: Cache(CacheSpec),
     /// Encryption by dm-crypt (LUKS2) of the device, volume or array.
     luks: Luks(LuksSpec),
     /// A filesystem in memory.
@@ -367,8 +379,12 @@ layers! {
     virtio: Virtio(VirtioSpec),
     /// A loop device over the file.
     loop_device as "loop": Loop(LoopSpec),
+    /// The raw file or device, served by the kernel's NVMe target and connected by TCP on loopback.
+    nvme_tcp: NvmeTcp(NvmeTcpSpec),
     /// The guest that has the target as its disk; if absent, it is measured on the host.
     guest: Guest(GuestSpec),
+    /// A limit on the I/O of the processes that make the load.
+    cgroup: Cgroup(CgroupSpec),
 }
 
 /// Layers that are proposed where one is missing: as a plan and as a line have them.

@@ -1,0 +1,54 @@
+//! A disk on NVMe/TCP: the kernel's target on this machine's loopback, and the kernel's initiator.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments};
+
+/// A block device or raw file as a namespace of the kernel's NVMe target (nvmet), past the page cache, to which the kernel's own initiator
+/// connects by TCP on 127.0.0.1. Only the run's host NQN is let in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NvmeTcpSpec {}
+
+impl LayerType for NvmeTcpSpec {
+    fn key(&self) -> &'static str {
+        "nvme_tcp"
+    }
+
+    fn stands_on(&self) -> &'static [LayerInterface] {
+        &[LayerInterface::Block, LayerInterface::RawFile]
+    }
+
+    fn offers(&self) -> LayerInterface {
+        LayerInterface::Block
+    }
+
+    fn cache(&self) -> Option<CacheMode> {
+        None
+    }
+
+    fn formats(&self) -> bool {
+        // It writes nothing of its own, but a namespace is all of a device.
+        true
+    }
+
+    fn confine(&self, _: &dyn Area) -> Result<(), String> {
+        Err("nvme_tcp makes a target of the kernel's".into())
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        vec![Part::new("nvme_tcp", "NVMe/TCP", self, &[])]
+    }
+
+    fn segments(&self, _: Option<&PlannedLayer>) -> Vec<String> {
+        vec!["nvme-tcp".into()]
+    }
+}
+
+impl FromLine for NvmeTcpSpec {
+    fn read(segments: &mut Segments, _: &Below<'_>) -> Option<Result<Self, String>> {
+        let [word] = segments.next_words()? else { return None };
+        (word == "nvme-tcp").then(|| segments.take().spec([]))
+    }
+}

@@ -1,0 +1,357 @@
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::target::*;
+use crate::units::{Bytes, Nanos};
+
+#[test]
+fn each_layer_says_if_it_caches_or_copies() {
+    for (line, is_cached, amplifies) in [
+        ("/srv > raw file > loop direct_io=true", false, false),
+        ("/srv > raw file > loop direct_io=false", true, false),
+        ("/srv > raw file > nbd server=nbdkit > virtio cache=none aio=io_uring", true, false),
+        ("vg0 > thin LVM volume", false, true),
+        ("vg0 > thick LVM volume > integrity", false, true),
+        ("vg0 > thick LVM volume > dm-cache dir=/fast size=64m", false, true),
+        ("/srv > raw file > nvme-tcp > cgroup riops=500", false, false),
+    ] {
+        let stack = Stack::parse(line).expect(line);
+        assert_eq!((stack.is_cached(), stack.amplifies()), (is_cached, amplifies), "{line}");
+    }
+}
+
+#[test]
+fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
+    for (keys, line) in [
+        ("path = '/dev/sdb'", "/dev/sdb"),
+        ("image = '/srv/a.vmdk'\nvirtio = {}", "image /srv/a.vmdk > virtio cache=none aio=io_uring"),
+        (
+            "image = { path = '/srv/a b', overlay = '/tmp/x' }\nvirtio = {}",
+            "image \"/srv/a b\" overlay=/tmp/x > virtio cache=none aio=io_uring",
+        ),
+        (
+            "nbd_export = 'nbd://box:9/vm'\nfilter = { type = 'blkdebug', errors = 7 }\nvirtio = {}",
+            "nbd://box:9/vm > blkdebug errors=7 > virtio cache=none aio=io_uring",
+        ),
+        (
+            "nbd_export = 'nbd+unix:///?socket=/run/n'\nfuse = {}",
+            "\"nbd+unix:///?socket=/run/n\" > fuse cache=none aio=io_uring",
+        ),
+        ("path = 'ssh://me@box:22/srv/x'", "ssh://me@box:22/srv/x"),
+        ("path = 'podman://web/srv/x'", "podman://web/srv/x"),
+        ("device = '/dev/sdb'", "device /dev/sdb"),
+        ("file = { dir = '/srv' }", "/srv > raw file"),
+        (
+            "file = { dir = '/srv/a b' }\nloop = { direct_io = false }",
+            "\"/srv/a b\" > raw file > loop direct_io=false",
+        ),
+        (
+            "file = { dir = '/srv', format = 'qcow2', snapshot = 'external', backing_depth = 3, cluster_size = '1m' }\nguest = {}",
+            "/srv > qcow2 file + 3 external snapshots cluster_size=1m > virtio-blk cache=none aio=io_uring > guest",
+        ),
+        (
+            "lvm = { vg = 'vg0', kind = 'thin', snapshot = true }\n\
+             filesystem = { type = 'btrfs', mount_options = 'noatime,compress=zstd', nodatacow = true }\nfile = {}\nloop = {}\n\
+             guest = { count = 3, filesystem = 'ext4', bus = 'nvme', vcpus = 2, queues = 4 }",
+            "vg0 > thin LVM volume + snapshot > btrfs mount_options=\"noatime,compress=zstd\" nodatacow=true > raw file > \
+             loop direct_io=true > nvme cache=none aio=io_uring queues=4 > 3 guests vcpus=2 > ext4",
+        ),
+        ("device = '/dev/sdb'\nlvm = {}\nluks = {}", "device /dev/sdb > thick LVM volume > luks"),
+        (
+            "lvm = { vg = 'vg0' }\nintegrity = { mode = 'bitmap', sector_size = 4096 }\nluks = {}",
+            "vg0 > thick LVM volume > integrity mode=bitmap sector_size=4096 > luks",
+        ),
+        (
+            "md = { dir = '/srv', level = 'raid5', raid_devices = 3, chunk = '64k', bitmap = 'internal' }\n\
+             luks = { cipher = 'aes-xts-plain64', sector_size = 4096, no_read_workqueue = true }\n\
+             filesystem = { type = 'xfs' }\nfile = {}",
+            "/srv > raid5 raid_devices=3 chunk=64k bitmap=internal > \
+             luks cipher=aes-xts-plain64 sector_size=4096 no_read_workqueue=true > xfs > raw file",
+        ),
+        (
+            "device = '/dev/sdb'\nlvm = {}\ncache = { dir = '/fast', size = '64m', mode = 'writeback' }\nluks = {}",
+            "device /dev/sdb > thick LVM volume > dm-cache dir=/fast mode=writeback size=64m > luks",
+        ),
+        (
+            "lvm = { vg = 'vg0' }\ncache = { type = 'dm-writecache', dir = '/a b', size = '1g', block_size = '512' }\ncgroup = { wbps = '1m' }",
+            "vg0 > thick LVM volume > dm-writecache block_size=512 dir=\"/a b\" size=1g > cgroup wbps=1m",
+        ),
+        (
+            "file = { dir = '/srv' }\nnvme_tcp = {}\nguest = { vcpus = 2 }\ncgroup = { riops = 500, wiops = 7 }",
+            "/srv > raw file > nvme-tcp > virtio-blk cache=none aio=io_uring > guest vcpus=2 > cgroup riops=500 wiops=7",
+        ),
+        ("network = { via = 'loopback' }", "loopback"),
+        ("network = { via = 'veth', mtu = 9000 }", "veth pair mtu=9000"),
+        (
+            "network = { via = 'bridge', queues = 2, vhost = true }\nguest = { vcpus = 2 }",
+            "bridge > tap > virtio-net queues=2 vhost=true > guest vcpus=2",
+        ),
+        ("network = { via = 'server', peer = 'a,b:9', cport = 7 }", "to a,b:9 cport=7"),
+    ] {
+        let target: TargetSpec = toml::from_str(&format!("name = 't'\n{keys}")).expect(keys);
+        assert_eq!(target.check(), Ok(()), "{keys}");
+        assert_eq!(target.stack.line(), line);
+        assert_eq!(Stack::parse(line).as_ref(), Ok(&target.stack), "{line}");
+    }
+}
+
+#[test]
+fn what_is_no_line_is_refused_with_what_is_accepted() {
+    for (line, words) in [
+        ("", "a layer is expected at the end"),
+        ("/srv >", "a layer is expected at the end"),
+        ("> raw file", "nothing stands before a"),
+        ("/srv > rawfile", "\"rawfile\" is no layer; accepted: device PATH"),
+        ("/srv > /srv2 > raw file", "\"/srv2\" is no layer"),
+        ("/dev/sdb > ext4 > raw file", "accepted: device /dev/sdb > ext4"),
+        ("/srv > virtio", "accepted: device /srv > virtio or /srv > raw file > virtio"),
+        ("/srv > iscsi", "accepted: /srv > raw file > iscsi"),
+        ("/srv > dm-cache size=1m", "accepted: device /srv > dm-cache or /srv > raw file > loop > dm-cache"),
+        ("/srv > raw file > nvme-tcp port=1", "nvme-tcp: `port` is not a key here"),
+        ("/srv > raw file > cgroup iops=1", "cgroup: `iops` is not a key here; did you mean"),
+        ("/srv > luks", "accepted: device /srv > luks or /srv > raw file > loop > luks"),
+        ("/srv>raw file>virtio", "a > between two layers has a blank on either side"),
+        ("/srv > raw file > virtio cashe=none", "virtio: `cashe` is not a key here; did you mean `cache`?"),
+        ("/srv > raw file size=1m", "raw file: `size` is not a key here; "),
+        ("/srv > raw file format=qcow2", "format= is told by its words"),
+        ("/srv > raw file > virtio-blk", "a guest's disk is followed by its guest"),
+        (
+            "/srv > raw file > loop direct_io=maybe",
+            "string \"maybe\" does not belong here; accepted: true or false",
+        ),
+        ("/srv > \"raw file", "a quote is not closed"),
+        ("/srv > raw file cache=none cache=none", "cache= follows the name of its layer, once"),
+    ] {
+        let refusal = Stack::parse(line).expect_err(words);
+        assert!(refusal.contains(words), "{line}: {refusal}");
+    }
+}
+
+fn path() -> impl Strategy<Value = PathBuf> {
+    "/[a-z \"\\\\>=.0-9]{1,12}".prop_map(PathBuf::from)
+}
+
+prop_compose! {
+    fn file()(
+        format in prop::sample::select(vec![Format::Raw, Format::Qcow2]),
+        preallocation in prop::sample::select(vec![Preallocation::Off, Preallocation::Falloc]),
+        lazy_refcounts: bool,
+        cluster in 9_u32..22,
+        depth in prop::option::of(1_u32..64),
+    ) -> FileSpec {
+        let file = FileSpec { format, preallocation, ..FileSpec::default() };
+        if format == Format::Raw {
+            return file;
+        }
+        FileSpec {
+            lazy_refcounts,
+            cluster_size: Some(Bytes(1 << cluster)),
+            snapshot: depth.map(|_| Snapshot::External),
+            backing_depth: depth,
+            ..file
+        }
+    }
+}
+
+prop_compose! {
+    fn guest()(
+        bus in prop::sample::select(vec![Bus::VirtioBlk, Bus::VirtioScsi, Bus::Nvme]),
+        cache in prop::sample::select(vec![CacheMode::None, CacheMode::Writeback]),
+        vcpus in 1_u32..8,
+        count in 1_u32..4,
+        kernel in prop::option::of(path()),
+        filesystem in prop::option::of(prop::sample::select(vec![GuestFs::Ext4, GuestFs::Xfs])),
+    ) -> GuestSpec {
+        GuestSpec { bus, cache, vcpus, filesystem, count, kernel, ..GuestSpec::default() }
+    }
+}
+
+prop_compose! {
+    fn filesystem()(
+        kind in prop::sample::select(vec![FsType::Ext4, FsType::Xfs, FsType::Btrfs]),
+        mount_options in prop::option::of("[a-z,=]{1,9}|true|17|"),
+    ) -> FilesystemSpec {
+        FilesystemSpec { mount_options, ..FilesystemSpec::new(kind) }
+    }
+}
+
+prop_compose! {
+    fn filter()(
+        kind in prop::sample::select(vec![FilterType::Throttle, FilterType::Compress, FilterType::CopyOnRead, FilterType::Blkdebug]),
+        iops in 1_u32..1000,
+        rate in prop::option::of((1_u64..1 << 30).prop_map(Bytes)),
+    ) -> FilterSpec {
+        let is_throttle = kind == FilterType::Throttle;
+        let errors = (kind == FilterType::Blkdebug).then_some(iops);
+        FilterSpec { kind, iops: is_throttle.then_some(iops), rate: rate.filter(|_| is_throttle), errors }
+    }
+}
+
+prop_compose! {
+    fn luks()(
+        cipher in prop::option::of("[a-z0-9]{1,4}-[a-z(),:]{1,6}|17|true"),
+        key_size in prop::option::of((8_u32..512).prop_map(|bytes| bytes * 8)),
+        sector_size in prop::option::of((9_u32..13).prop_map(|bits| 1 << bits)),
+        no_read_workqueue: bool,
+        allow_discards: bool,
+    ) -> LuksSpec {
+        LuksSpec { cipher, key_size, sector_size, no_read_workqueue, no_write_workqueue: false, allow_discards }
+    }
+}
+
+prop_compose! {
+    fn array()(
+        level in prop::sample::select(vec![RaidLevel::Raid0, RaidLevel::Raid1, RaidLevel::Raid5, RaidLevel::Raid10]),
+        raid_devices in 3_u32..9,
+        chunk in prop::option::of((12_u32..26).prop_map(|bits| Bytes(1 << bits))),
+        bitmap in prop::sample::select(vec![RaidBitmap::Off, RaidBitmap::Internal]),
+    ) -> MdSpec {
+        let (is_striped, is_redundant) = (level != RaidLevel::Raid1, level != RaidLevel::Raid0);
+        let bitmap = if is_redundant { bitmap } else { RaidBitmap::Off };
+        MdSpec { dir: None, level, raid_devices, chunk: chunk.filter(|_| is_striped), bitmap }
+    }
+}
+
+prop_compose! {
+    fn cache()(
+        dir in path(),
+        kind in prop::sample::select(vec![CacheType::DmCache, CacheType::DmWritecache]),
+        mode in prop::option::of(prop::sample::select(vec![DmCacheMode::Writethrough, DmCacheMode::Writeback])),
+        size in (20_u32..40).prop_map(|bits| Bytes(1 << bits)),
+    ) -> CacheSpec {
+        let mode = mode.filter(|_| kind == CacheType::DmCache);
+        CacheSpec { dir: Some(dir), size, kind, mode, block_size: None }
+    }
+}
+
+prop_compose! {
+    fn cgroup()(riops in 1_u32..1000, wbps in prop::option::of((1_u64..1 << 40).prop_map(Bytes))) -> CgroupSpec {
+        CgroupSpec { riops: Some(riops), wbps, ..CgroupSpec::default() }
+    }
+}
+
+fn server() -> impl Strategy<Value = PlannedLayer> {
+    let server = prop::sample::select(vec![NbdServer::StorageDaemon, NbdServer::QemuNbd, NbdServer::Nbdkit]);
+    let delay = prop::option::of((1_u64..1000).prop_map(Nanos::from_millis));
+    let nbd = (server, delay).prop_map(|(server, delay)| {
+        let delay = delay.filter(|_| server == NbdServer::Nbdkit);
+        NbdSpec { server, delay, ..NbdSpec::default() }.into()
+    });
+    prop_oneof![nbd, Just(IscsiSpec {}.into()), Just(NfsSpec {}.into())]
+}
+
+fn export() -> impl Strategy<Value = PlannedLayer> {
+    let cache = || prop::sample::select(vec![CacheMode::None, CacheMode::Writeback]);
+    prop_oneof![
+        cache().prop_map(|cache| FuseSpec { cache, ..FuseSpec::default() }.into()),
+        (cache(), prop::option::of(2_u16..64), prop::option::of(any::<bool>())).prop_map(
+            |(cache, queues, iothread)| {
+                VirtioSpec { cache, queues, iothread, ..VirtioSpec::default() }.into()
+            }
+        ),
+    ]
+}
+
+fn bottom() -> impl Strategy<Value = Stack> {
+    let kind = || prop::sample::select(vec![LvKind::Thick, LvKind::Thin]);
+    prop_oneof![
+        path().prop_map(|path| PathSpec(path).into()),
+        path().prop_map(|path| DeviceSpec(path).into()),
+        (path(), prop::option::of(path())).prop_map(|(path, overlay)| ImageSpec { path, overlay }.into()),
+        (path(), "[a-z/ =%]{0,9}").prop_map(|(socket, export)| {
+            NbdExportSpec { server: NbdAddress::Unix(socket), export }.into()
+        }),
+        ("[a-z.:]{1,9}", 1_u16.., "[a-z/ =%]{0,9}").prop_map(|(host, port, export)| {
+            NbdExportSpec { server: NbdAddress::Tcp(host, port), export }.into()
+        }),
+        (path(), kind(), any::<bool>()).prop_map(|(path, kind, snapshot)| {
+            Stack::from(DeviceSpec(path)).with(LvmSpec { vg: None, kind, snapshot })
+        }),
+        ("[a-z0-9]{1,8}", kind())
+            .prop_map(|(vg, kind)| { LvmSpec { vg: Some(format!("vg{vg}")), kind, snapshot: false }.into() }),
+        (path(), file()).prop_map(|(dir, file)| FileSpec { dir: Some(dir), ..file }.into()),
+        file().prop_map(|file| Stack::from(TmpfsSpec {}).with(file)),
+        (path(), array()).prop_map(|(dir, array)| MdSpec { dir: Some(dir), ..array }.into()),
+        array().prop_map(|array| Stack::from(TmpfsSpec {}).with(array)),
+        (path(), any::<bool>(), file()).prop_map(|(dir, volatile, file)| {
+            Stack::from(OverlaySpec { dir: Some(dir), volatile }).with(file)
+        }),
+        (path(), any::<u32>(), any::<bool>(), file()).prop_map(|(dir, seed, tear, file)| {
+            let drop_flush = Some(seed).filter(|seed| *seed > 0);
+            let spec = VolatileSpec {
+                dir: Some(dir),
+                seed: seed.into(),
+                tear,
+                drop_flush,
+                ..VolatileSpec::default()
+            };
+            Stack::from(spec).with(file)
+        }),
+    ]
+}
+
+/// Any stack of which every layer fits on the one below.
+fn stacks() -> impl Strategy<Value = Stack> {
+    let mapped = (prop::option::of(cache()), prop::option::of(luks()), any::<bool>());
+    let upper = (filesystem(), file(), any::<bool>(), mapped, prop::option::of(array()));
+    let exported = prop::option::of((prop::option::of(filter()), prop::option::of(server()), export()));
+    let top = (prop::option::of(guest()), prop::option::of(cgroup()));
+    let layers = (bottom(), prop::collection::vec(upper, 0..4), exported, top);
+    layers.prop_map(|(mut stack, upper, exported, (guest, cgroup))| {
+        for (filesystem, file, direct_io, (cache, luks, is_remote), array) in upper {
+            if stack.offers() == LayerInterface::RawFile {
+                stack = stack.with(LoopSpec { direct_io });
+            }
+            if stack.offers() == LayerInterface::Block {
+                let is_made = !matches!(stack.layers(), [.., PlannedLayer::Device(_)]);
+                let has_integrity = direct_io && is_made;
+                let integrity = has_integrity.then(IntegritySpec::default);
+                stack = integrity.into_iter().fold(stack, Stack::with);
+                stack = cache.into_iter().filter(|_| is_made).fold(stack, Stack::with);
+                stack = if is_remote && is_made { stack.with(NvmeTcpSpec {}) } else { stack };
+                stack = luks.into_iter().fold(stack, Stack::with).with(filesystem);
+                if let Some(array) = array {
+                    stack = stack.with(array);
+                    continue;
+                }
+                stack = if direct_io { stack.with(OverlaySpec::default()) } else { stack }.with(file);
+            }
+        }
+        if let Some((filter, server, export)) = exported {
+            let layers = [filter.map(PlannedLayer::from), server, Some(export)];
+            for layer in layers.into_iter().flatten() {
+                if layer.kind().stands_on().contains(&stack.offers()) {
+                    stack = stack.with(layer);
+                }
+            }
+        }
+        for layer in [guest.map(PlannedLayer::from), cgroup.map(PlannedLayer::from)].into_iter().flatten() {
+            if layer.kind().stands_on().contains(&stack.offers()) {
+                stack = stack.with(layer);
+            }
+        }
+        stack
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_stack_is_read_again_from_its_line_and_from_its_table(stack in stacks()) {
+        let line = stack.line();
+        let read = Stack::parse(&line);
+        prop_assert_eq!(read.as_ref(), Ok(&stack), "{}", line);
+        let target = TargetSpec::new("t", stack);
+        let table = toml::to_string(&target).expect("a table");
+        let read = toml::from_str::<TargetSpec>(&table);
+        prop_assert_eq!(read.as_ref(), Ok(&target), "{}", table);
+    }
+
+    #[test]
+    fn no_line_panics(line in "[a-z>=\" .,/+0-9]{0,40}|(/x|device|raw|file|loop|guest|>|ext4|\\+|a=1| ){0,9}") {
+        if let Ok(stack) = Stack::parse(&line) {
+            prop_assert_eq!(Stack::parse(&stack.line()), Ok(stack));
+        }
+    }
+}

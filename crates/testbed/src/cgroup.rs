@@ -1,0 +1,287 @@
+//! Control groups that iotax makes to limit I/O, of cgroup v2 or v1.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use iotax_model::target::CgroupSpec;
+use iotax_model::threads;
+use serde::{Deserialize, Serialize};
+
+use crate::host_info::{boot_id, text};
+use crate::stack::mount;
+
+/// All hierarchies are mounted below it.
+pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
+/// The start of the names of iotax's groups.
+const OURS: &str = "iotax-";
+/// The processes of a group.
+const PROCESSES: &str = "cgroup.procs";
+/// Controllers that a group of v2 passes on to those below it.
+const PASSED_ON: &str = "cgroup.subtree_control";
+/// Time for I/O under way to leave a group.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The version of control groups, which have other files for the same limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V1,
+    V2,
+}
+
+/// A mounted hierarchy that can limit I/O.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hierarchy {
+    pub(crate) version: Version,
+    pub(crate) root: PathBuf,
+}
+
+impl Hierarchy {
+    /// The hierarchy with the controller of I/O; `None` if none is mounted.
+    pub(crate) fn find(root: &Path) -> io::Result<Option<Self>> {
+        let mounts = mount::table(&root.join("proc/self"))?;
+        let found = mounts.into_iter().filter_map(|mount| {
+            let at = root.join(mount.point.strip_prefix("/").ok()?);
+            let version = match mount.kind.as_str() {
+                "cgroup2" => words_of(&at.join("cgroup.controllers"), "io").then_some(Version::V2),
+                "cgroup" => at.join("blkio.throttle.read_iops_device").exists().then_some(Version::V1),
+                _ => None,
+            };
+            let version = version.filter(|_| mount.point.starts_with(CGROUPS))?;
+            Some(Self { version, root: at })
+        });
+        Ok(found.into_iter().next())
+    }
+
+    /// The controller's entry of the undo log, if groups do not have it yet, or only since iotax turned it on.
+    pub(crate) fn controller(&self) -> Option<IoController> {
+        let is_off = self.version == Version::V2
+            && (!words_of(&self.root.join(PASSED_ON), "io") || has_groups(&self.root));
+        is_off.then(|| IoController { root: self.root.clone(), boot_id: boot_id() })
+    }
+
+    /// A group with this name, and the group of this process.
+    pub(crate) fn group(&self, name: &str) -> io::Result<RunCgroup> {
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let home = own_group(&own, self.version).trim_start_matches('/');
+        Ok(RunCgroup { path: self.root.join(name), home: self.root.join(home) })
+    }
+}
+
+/// The group of a process in /proc/PID/cgroup.
+fn own_group(text: &str, version: Version) -> &str {
+    let groups = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    let is_wanted = |controllers: &str| match version {
+        Version::V1 => controllers.split(',').any(|controller| controller == "blkio"),
+        Version::V2 => controllers.is_empty(),
+    };
+    groups.into_iter().find(|(controllers, _)| is_wanted(controllers)).map_or("/", |(_, path)| path)
+}
+
+/// Returns whether a file has a word.
+fn words_of(file: &Path, word: &str) -> bool {
+    text(file).is_some_and(|text| text.split_whitespace().any(|one| one == word))
+}
+
+/// Returns whether groups of iotax's are there.
+fn has_groups(root: &Path) -> bool {
+    let names = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.into_iter().any(|name| name.to_string_lossy().starts_with(OURS))
+}
+
+/// The controller of I/O, which cgroup v2 leaves out unless the root passes it on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IoController {
+    /// The root of the hierarchy.
+    pub root: PathBuf,
+    /// The boot in which it was turned on. A restart forgets it.
+    pub boot_id: Option<String>,
+}
+
+impl IoController {
+    pub(crate) fn turn_on(&self) -> io::Result<()> {
+        fs::write(self.root.join(PASSED_ON), "+io")
+    }
+
+    /// Turns it off, unless groups of another run need it: that run turns it off.
+    pub(crate) fn turn_off(&self) -> io::Result<()> {
+        if self.boot_id.is_none() || self.boot_id != boot_id() || has_groups(&self.root) {
+            return Ok(());
+        }
+        fs::write(self.root.join(PASSED_ON), "-io")
+    }
+}
+
+/// A control group that iotax made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunCgroup {
+    /// Its directory, whose name contains the run's tag.
+    pub path: PathBuf,
+    /// The group in which its processes were before.
+    pub home: PathBuf,
+}
+
+impl RunCgroup {
+    /// Moves a process with its threads here. One that has ended is nowhere.
+    fn take(&self, pid: u32) -> io::Result<()> {
+        move_to(&self.path, pid)
+    }
+
+    /// Moves its processes back and removes it, if it is there.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        let root = self.path.parent().unwrap_or(Path::new("/"));
+        if !root.join(PROCESSES).exists() {
+            let words =
+                format!("{}: no control groups are mounted here; clean again where they are", root.display());
+            return Err(io::Error::other(words));
+        }
+        let home = if self.home.exists() { &self.home } else { root };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let processes = fs::read_to_string(self.path.join(PROCESSES)).unwrap_or_default();
+            for pid in processes.lines().filter_map(|line| line.parse().ok()) {
+                move_to(home, pid)?;
+            }
+            match fs::remove_dir(&self.path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => threads::sleep(Duration::from_millis(20)),
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+}
+
+fn move_to(group: &Path, pid: u32) -> io::Result<()> {
+    match fs::write(group.join(PROCESSES), pid.to_string()) {
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(()),
+        result => result,
+    }
+}
+
+/// A limit on the processes that make a target's I/O, on one disk.
+#[derive(Debug)]
+pub struct IoLimit {
+    cgroup: RunCgroup,
+    /// Its files, each with the line that sets a limit and the one that lifts it.
+    files: Vec<(PathBuf, String, String)>,
+}
+
+impl IoLimit {
+    /// The limits of a plan on the disk with this `major:minor`.
+    pub(crate) fn new(cgroup: RunCgroup, version: Version, spec: &CgroupSpec, disk: &str) -> Self {
+        let limits = spec.limits().into_iter().filter_map(|(key, limit)| Some((key, limit?)));
+        let files = match version {
+            Version::V2 => {
+                let limits: Vec<(&str, u64)> = limits.collect();
+                let set: String = limits.iter().map(|(key, limit)| format!(" {key}={limit}")).collect();
+                let lifted: String = limits.iter().map(|(key, _)| format!(" {key}=max")).collect();
+                vec![("io.max", format!("{disk}{set}"), format!("{disk}{lifted}"))]
+            }
+            Version::V1 => {
+                let file = |key| match key {
+                    "riops" => "blkio.throttle.read_iops_device",
+                    "wiops" => "blkio.throttle.write_iops_device",
+                    "rbps" => "blkio.throttle.read_bps_device",
+                    _ => "blkio.throttle.write_bps_device",
+                };
+                limits
+                    .map(|(key, limit)| (file(key), format!("{disk} {limit}"), format!("{disk} 0")))
+                    .collect()
+            }
+        };
+        let files =
+            files.into_iter().map(|(name, set, lifted)| (cgroup.path.join(name), set, lifted)).collect();
+        Self { cgroup, files }
+    }
+
+    /// Moves processes into the group and sets its limits.
+    ///
+    /// # Errors
+    /// The kernel does not take a process or a limit.
+    pub fn set(&self, processes: &[u32]) -> io::Result<()> {
+        processes.iter().try_for_each(|pid| self.cgroup.take(*pid))?;
+        self.files.iter().try_for_each(|(file, set, _)| fs::write(file, set))
+    }
+
+    /// Lifts the limits, so that the target is filled at its own speed.
+    ///
+    /// # Errors
+    /// The kernel does not lift one.
+    pub fn lift(&self) -> io::Result<()> {
+        self.files.iter().try_for_each(|(file, _, lifted)| fs::write(file, lifted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &str =
+        "7:blkio:/system.slice/ssh\n6:cpu,cpuacct:/x\n1:name=systemd:/user\n0::/session.scope\n";
+
+    #[test]
+    fn a_process_goes_back_to_the_group_of_the_same_hierarchy() {
+        assert_eq!(own_group(OWN, Version::V1), "/system.slice/ssh");
+        assert_eq!(own_group(OWN, Version::V2), "/session.scope");
+        assert_eq!(own_group("", Version::V2), "/");
+    }
+
+    #[test]
+    fn each_version_has_its_own_files_for_the_same_limits() {
+        let spec = CgroupSpec {
+            riops: Some(500),
+            wbps: Some(iotax_model::units::Bytes(4096)),
+            ..CgroupSpec::default()
+        };
+        let cgroup = RunCgroup { path: "/c/iotax-1a2b-t".into(), home: "/c".into() };
+        let files = |version| IoLimit::new(cgroup.clone(), version, &spec, "8:0").files;
+        let line = |name: &str, set: &str, lifted: &str| {
+            (Path::new("/c/iotax-1a2b-t").join(name), set.to_owned(), lifted.to_owned())
+        };
+        assert_eq!(files(Version::V2), [line("io.max", "8:0 riops=500 wbps=4096", "8:0 riops=max wbps=max")]);
+        assert_eq!(
+            files(Version::V1),
+            [
+                line("blkio.throttle.read_iops_device", "8:0 500", "8:0 0"),
+                line("blkio.throttle.write_bps_device", "8:0 4096", "8:0 0")
+            ]
+        );
+    }
+
+    #[test]
+    fn the_hierarchy_is_the_one_with_the_controller_of_io() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let put = |path: &str, content: &str| {
+            let path = temp.path().join(path);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+            fs::write(path, content).expect("written");
+        };
+        let line = |number, point: &str, kind: &str| {
+            format!("{number} 1 0:{number} / {point} rw - {kind} {kind} rw\n")
+        };
+        let mounts = [
+            line(20, "/sys/fs/cgroup/unified", "cgroup2"),
+            line(21, "/sys/fs/cgroup/cpu", "cgroup"),
+            line(22, "/sys/fs/cgroup/blkio", "cgroup"),
+        ];
+        put("proc/self/mountinfo", &mounts.concat());
+        put("sys/fs/cgroup/unified/cgroup.controllers", "\n");
+        assert_eq!(Hierarchy::find(temp.path()).expect("read"), None);
+        put("sys/fs/cgroup/blkio/blkio.throttle.read_iops_device", "");
+        let found = Hierarchy::find(temp.path()).expect("read").expect("one");
+        assert_eq!((found.version, found.controller()), (Version::V1, None));
+        put("sys/fs/cgroup/unified/cgroup.controllers", "cpu io memory\n");
+        let found = Hierarchy::find(temp.path()).expect("read").expect("one");
+        assert_eq!((found.version, found.root.ends_with("unified")), (Version::V2, true));
+        assert!(found.controller().is_some());
+        put("sys/fs/cgroup/unified/cgroup.subtree_control", "io\n");
+        assert_eq!(found.controller(), None);
+        // Another run turned it on.
+        fs::create_dir(found.root.join("iotax-1a2b-t")).expect("made");
+        assert!(found.controller().is_some());
+    }
+}

@@ -1,0 +1,200 @@
+//! NVMe/TCP within this machine: subsystems of the kernel's target (nvmet), which configfs makes, and connections of its initiator.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use iotax_model::threads;
+use serde::{Deserialize, Serialize};
+
+use crate::host_info::text;
+
+/// The target's directory in configfs.
+pub(crate) const TARGET: &str = "/sys/kernel/config/nvmet";
+/// The file to which an address is written to connect to it.
+pub(crate) const FABRICS: &str = "/dev/nvme-fabrics";
+/// The start of every name of a subsystem or host, before a UUID, as the NVMe specification has it.
+pub(crate) const NQN: &str = "nqn.2014-08.org.nvmexpress:uuid:";
+/// The kernel's directory of its target, where it has one.
+const MODULE: &str = "/sys/module/nvmet";
+/// The kernel's directory of connections.
+const CONTROLLERS: &str = "/sys/class/nvme";
+const DEVICES: &str = "/sys/class/block";
+/// Seconds after which I/O to a target that is gone fails.
+const LOSS: u32 = 10;
+/// Time for a namespace to appear, or for a connection to end, whose I/O may have to fail first.
+const PATIENCE: Duration = Duration::from_mins(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// A subsystem that iotax made, with its port and the one host that it lets in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvmeTarget {
+    /// The subsystem's name.
+    pub nqn: String,
+    /// The host's name, which nobody else knows.
+    pub host: String,
+    /// The number of its port in configfs.
+    pub port: u16,
+    /// Its address, on loopback.
+    pub address: SocketAddr,
+}
+
+impl NvmeTarget {
+    fn subsystem(&self) -> PathBuf {
+        Path::new(TARGET).join("subsystems").join(&self.nqn)
+    }
+
+    fn host_directory(&self) -> PathBuf {
+        Path::new(TARGET).join("hosts").join(&self.host)
+    }
+
+    fn namespace(&self) -> PathBuf {
+        self.subsystem().join("namespaces/1")
+    }
+
+    fn port_directory(&self) -> PathBuf {
+        port_directory(self.port)
+    }
+
+    /// The UUID of its namespace.
+    pub(crate) fn uuid(&self) -> &str {
+        self.nqn.strip_prefix(NQN).unwrap_or_default()
+    }
+
+    /// Serves a file or block device.
+    ///
+    /// # Errors
+    /// The kernel refuses a step; the path is that of the step.
+    pub(crate) fn serve(&self, stored: &Path) -> Result<(), (PathBuf, io::Error)> {
+        let (subsystem, namespace, port) = (self.subsystem(), self.namespace(), self.port_directory());
+        let make = |path: &Path| fs::create_dir(path).map_err(|error| (path.to_owned(), error));
+        let set = |path: PathBuf, value: &str| fs::write(&path, value).map_err(|error| (path, error));
+        let link = |to: &Path, path: PathBuf| symlink(to, &path).map_err(|error| (path, error));
+        make(&self.host_directory())?;
+        make(&subsystem)?;
+        link(&self.host_directory(), subsystem.join("allowed_hosts").join(&self.host))?;
+        make(&namespace)?;
+        set(namespace.join("device_path"), &stored.to_string_lossy())?;
+        set(namespace.join("device_uuid"), self.uuid())?;
+        set(namespace.join("enable"), "1")?;
+        make(&port)?;
+        set(port.join("addr_trtype"), "tcp")?;
+        set(port.join("addr_adrfam"), "ipv4")?;
+        set(port.join("addr_traddr"), &self.address.ip().to_string())?;
+        set(port.join("addr_trsvcid"), &self.address.port().to_string())?;
+        link(&subsystem, port.join("subsystems").join(&self.nqn))
+    }
+
+    /// Removes what there is of it.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        if !Path::new(TARGET).exists() {
+            if Path::new(MODULE).exists() {
+                return Err(io::Error::other(format!(
+                    "{TARGET} is not mounted here; clean again where it is"
+                )));
+            }
+            return Ok(());
+        }
+        let (subsystem, port) = (self.subsystem(), self.port_directory());
+        gone(fs::remove_file(port.join("subsystems").join(&self.nqn)))?;
+        if self.is_own_port() {
+            gone(fs::remove_dir(&port))?;
+        }
+        gone(fs::remove_dir(self.namespace()))?;
+        gone(fs::remove_file(subsystem.join("allowed_hosts").join(&self.host)))?;
+        gone(fs::remove_dir(&subsystem))?;
+        gone(fs::remove_dir(self.host_directory()))
+    }
+
+    /// Returns whether the port serves nobody, and is at this address or has none yet: its number may be somebody's by now.
+    fn is_own_port(&self) -> bool {
+        let port = self.port_directory();
+        let serves = fs::read_dir(port.join("subsystems")).is_ok_and(|mut served| served.next().is_some());
+        let service = text(&port.join("addr_trsvcid"));
+        !serves && service.is_none_or(|service| service == self.address.port().to_string())
+    }
+}
+
+/// What is not there needs no removing.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+fn port_directory(number: u16) -> PathBuf {
+    Path::new(TARGET).join("ports").join(number.to_string())
+}
+
+/// The number of a port that configfs does not have.
+pub(crate) fn free_port() -> Option<u16> {
+    (1..=u16::MAX).rev().find(|number| !port_directory(*number).exists())
+}
+
+/// A connection to a subsystem that iotax made. No restart keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NvmeConnection {
+    /// The subsystem's name.
+    pub nqn: String,
+}
+
+impl NvmeConnection {
+    /// Connects to a target, as nvme(1) does. When the connection is lost it is tried again for [`LOSS`] seconds.
+    pub(crate) fn begin(&self, target: &NvmeTarget) -> io::Result<()> {
+        let NvmeTarget { nqn, host, address, .. } = target;
+        let host_id = host.strip_prefix(NQN).unwrap_or_default();
+        let (ip, port) = (address.ip(), address.port());
+        let words = format!(
+            "transport=tcp,traddr={ip},trsvcid={port},nqn={nqn},hostnqn={host},hostid={host_id},reconnect_delay=1,ctrl_loss_tmo={LOSS}"
+        );
+        OpenOptions::new().read(true).write(true).open(FABRICS)?.write_all(words.as_bytes())
+    }
+
+    /// The node of a namespace with this UUID, as soon as the kernel has it.
+    pub(crate) fn node(&self, uuid: &str) -> io::Result<PathBuf> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = fs::read_dir(DEVICES)?.flatten().find_map(|entry| {
+                // The kernel hides the device of a single path.
+                let node = Path::new("/dev").join(entry.file_name());
+                (text(&entry.path().join("uuid"))? == uuid && node.exists()).then_some(node)
+            });
+            match found {
+                Some(node) => return Ok(node),
+                None if Instant::now() > deadline => {
+                    let words = format!("its namespace has not appeared in {} s", PATIENCE.as_secs());
+                    return Err(io::Error::other(words));
+                }
+                None => threads::sleep(LOOK_AGAIN),
+            }
+        }
+    }
+
+    /// Ends it, if it is there.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(controller) = self.controller()? {
+            // It may be about to go.
+            let asked = gone(fs::write(controller.join("delete_controller"), "1"));
+            if Instant::now() > deadline {
+                let words = format!("{} does not end", controller.display());
+                return Err(asked.err().unwrap_or_else(|| io::Error::other(words)));
+            }
+            threads::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// The directory of its controller.
+    fn controller(&self) -> io::Result<Option<PathBuf>> {
+        let all = match fs::read_dir(CONTROLLERS) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            all => all?,
+        };
+        let mut all = all.flatten().map(|entry| entry.path());
+        Ok(all.find(|controller| text(&controller.join("subsysnqn")).as_deref() == Some(&self.nqn)))
+    }
+}

@@ -1,0 +1,113 @@
+//! dm-cache and dm-writecache on raw files with loop devices, before a block device.
+
+use std::path::{Path, PathBuf};
+
+use iotax_model::target::{
+    BottomLocation, CacheSpec, CacheType, DmCacheMode, LoopSpec, Preallocation, Stack,
+};
+use iotax_model::units::Bytes;
+
+use super::file::check_exchange;
+use super::ground::Ground;
+use super::layer::{Build, Check, LayerSite};
+use super::needs::Needs;
+use super::preflight::{check_created, check_directory};
+use super::{loop_device, raw};
+use crate::build_error::BuildError;
+use crate::mapper::{self, DMSETUP, Mapping, VERIFY_UDEV};
+use crate::refusal::Refusal;
+use crate::undo::Effect;
+
+/// Lengths in the tables of the device mapper are in sectors.
+const SECTOR: u64 = 512;
+
+impl Build for CacheSpec {
+    fn check(&self, at: &Check<'_>, needs: &mut Needs) -> Result<(), Refusal> {
+        loop_device::check("cache")?;
+        let (target, module) = kernel_target(self.kind);
+        mapper::check("cache", DMSETUP, target, module)?;
+        check_created(at.plan, &at.plan.work_on(at.target))?;
+        let dir = directory(self, &at.target.stack)?;
+        check_directory(dir)?;
+        check_exchange(dir)?;
+        let guests = at.target.guest().map_or(1, |guest| u64::from(guest.count));
+        let each = self.size.0 + self.metadata().unwrap_or_default().0;
+        *needs.space.entry(dir.to_owned()).or_default() += guests * each;
+        Ok(())
+    }
+
+    fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
+        let taken = below.block()?.take(at.builder.permission.signature)?;
+        let folder = at.builder.folder(directory(self, &at.target.stack)?, at.undo_log)?;
+        let stem = folder.join(at.name::<Self>());
+        let mut device = |extension: &str, size: Bytes| -> Result<PathBuf, BuildError> {
+            let path = stem.with_added_extension(extension);
+            let file = raw::build(&path, size, Preallocation::Off, at.undo_log)?;
+            let mut attached = loop_device::build(file, &LoopSpec::default(), at.undo_log)?;
+            at.warnings.append(&mut attached.warnings);
+            Ok(attached.path)
+        };
+        let metadata = self.metadata().map(|size| device("cache-metadata.raw", size)).transpose()?;
+        let cache = device("cache.raw", self.size)?;
+        let name = format!("iotax-{}-{}-cache", at.builder.tag, at.name::<Self>());
+        let mapping = Mapping::of_target(self.kind.word(), name);
+        at.undo_log.record(Effect::Mapping(mapping.clone()))?;
+        let table = table(self, &taken.area.path, taken.area.size, &cache, metadata.as_deref());
+        let Mapping { name, uuid } = &mapping;
+        at.undo_log.run(DMSETUP, ["create", VERIFY_UDEV, name, "--uuid", uuid, "--table", &table])?;
+        let ground = Ground::made(mapping.node())?;
+        at.check_holds(&ground)?;
+        Ok(ground)
+    }
+}
+
+/// The directory for the cache's files.
+fn directory<'a>(spec: &'a CacheSpec, stack: &'a Stack) -> Result<&'a Path, Refusal> {
+    match (&spec.dir, stack.location()) {
+        (Some(dir), _) => Ok(dir),
+        (None, Some(BottomLocation::Directory(dir))) => Ok(dir),
+        // The plan's check lets no such stack through.
+        (None, _) => Err(Refusal::input("cache needs dir = \"...\", a directory on the fast device")),
+    }
+}
+
+/// The kernel's name for a target, and its module.
+const fn kernel_target(kind: CacheType) -> (&'static str, &'static str) {
+    match kind {
+        CacheType::DmCache => ("cache", "dm_cache"),
+        CacheType::DmWritecache => ("writecache", "dm_writecache"),
+    }
+}
+
+/// The line of a mapping over all of `origin`. The files are new, so that the kernel finds zeros and formats them.
+fn table(spec: &CacheSpec, origin: &Path, length: Bytes, cache: &Path, metadata: Option<&Path>) -> String {
+    let (origin, cache, length) = (origin.display(), cache.display(), length.0 / SECTOR);
+    let block = spec.block().0;
+    match metadata {
+        Some(metadata) => {
+            let mode = spec.mode.unwrap_or(DmCacheMode::Writethrough);
+            let (metadata, block) = (metadata.display(), block / SECTOR);
+            format!("0 {length} cache {metadata} {cache} {origin} {block} 1 {mode} smq 0")
+        }
+        // "s" is for a disk, in contrast to persistent memory.
+        None => format!("0 {length} writecache s {origin} {cache} {block} 0"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_what_the_kernel_documents() {
+        let line = |keys: &str| {
+            let spec: CacheSpec = serde_json::from_str(&format!("{{\"size\": \"64m\"{keys}}}")).expect(keys);
+            let metadata = spec.metadata().map(|_| Path::new("/dev/loop1"));
+            table(&spec, Path::new("/dev/vda"), Bytes(1 << 20), Path::new("/dev/loop0"), metadata)
+        };
+        assert_eq!(line(""), "0 2048 cache /dev/loop1 /dev/loop0 /dev/vda 128 1 writethrough smq 0");
+        let back = r#", "mode": "writeback", "block_size": "256k""#;
+        assert_eq!(line(back), "0 2048 cache /dev/loop1 /dev/loop0 /dev/vda 512 1 writeback smq 0");
+        assert_eq!(line(r#", "type": "dm-writecache""#), "0 2048 writecache s /dev/vda /dev/loop0 4096 0");
+    }
+}
