@@ -49,6 +49,7 @@ mod quit_key;
 mod rate_gate;
 mod replace;
 mod report;
+mod replay;
 mod requirements;
 mod resume;
 mod run;
@@ -60,6 +61,7 @@ mod target_args;
 mod terminal;
 mod time;
 mod top;
+mod trace;
 mod trend;
 mod tune;
 mod verify;
@@ -114,6 +116,10 @@ enum Command {
     Tune(Box<tune::Args>),
     /// Live view: devices and layers, guests, processes, network; live, recorded and replayed
     Top(top::Args),
+    /// Show a trace of I/O: its rates, sizes, places and bursts, and the workload that comes nearest
+    ///
+    /// Reads traces of iotax record, fio (iolog 2 and 3), blktrace, blkparse, MSR Cambridge, Alibaba, SPC and vSCSI. iotax run replays them.
+    Trace(trace::Args),
     /// Check how a machine or path or guest is set up; nothing is measured
     ///
     /// Names settings that endanger data or cost I/O, each with its evidence and a remedy. Only looks, and changes nothing.
@@ -227,6 +233,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Watch(args) => watch::main(&args),
         Command::Tune(args) => tune::main(&args),
         Command::Top(args) => top::main(&args),
+        Command::Trace(args) => trace::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Mark(args) => mark::main(&args),
         Command::Run(args) => run::main(&args),
