@@ -113,7 +113,8 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
 
 /// The kind of a request and whether it is durable by itself, by the kernel's letters: an F before the direction is a flush before it, one
 /// behind it is FUA.
-pub(super) fn operation(letters: &str) -> Option<(Operation, bool)> {
+#[must_use]
+pub fn operation(letters: &str) -> Option<(Operation, bool)> {
     let direction = letters.find(['R', 'W', 'D'])?;
     let operation = match letters.as_bytes()[direction] {
         b'R' => Operation::Read,

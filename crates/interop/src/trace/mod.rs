@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use iotax_model::trace::{Event, Events, Summary, TraceFormat as Format};
 
+pub use blkparse::operation;
 pub use matching::Matcher;
 pub use order::ordered;
 pub use parquet::{TraceFacts, TraceWriter};

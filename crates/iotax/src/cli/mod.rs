@@ -47,6 +47,7 @@ mod pull;
 mod push;
 mod quit_key;
 mod rate_gate;
+mod record;
 mod replace;
 mod report;
 mod replay;
@@ -116,6 +117,10 @@ enum Command {
     Tune(Box<tune::Args>),
     /// Live view: devices and layers, guests, processes, network; live, recorded and replayed
     Top(top::Args),
+    /// Record the I/O of a block device as a trace, which iotax trace shows and iotax run replays
+    ///
+    /// Takes root. Uses the kernel's tracepoints in an instance of their own, and changes nothing else.
+    Record(record::Args),
     /// Show a trace of I/O: its rates, sizes, places and bursts, and the workload that comes nearest
     ///
     /// Reads traces of iotax record, fio (iolog 2 and 3), blktrace, blkparse, MSR Cambridge, Alibaba, SPC and vSCSI. iotax run replays them.
@@ -233,6 +238,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Watch(args) => watch::main(&args),
         Command::Tune(args) => tune::main(&args),
         Command::Top(args) => top::main(&args),
+        Command::Record(args) => record::main(&args),
         Command::Trace(args) => trace::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Mark(args) => mark::main(&args),

@@ -21,6 +21,7 @@ use crate::lvm::{Group, Physical};
 use crate::mdadm::CreatedArray;
 use crate::netns::{Namespace, NetnsInterface};
 use crate::remote;
+use crate::tracefs::TraceInstance;
 use iotax_model::threads;
 
 /// An effect on this machine that must be undone.
@@ -107,6 +108,8 @@ pub enum Effect {
     },
     /// A setting of the kernel; put back.
     Setting(Box<KernelFile>),
+    /// An instance of the kernel's tracing; removed.
+    TraceInstance(TraceInstance),
 }
 
 impl Effect {
@@ -164,6 +167,7 @@ impl std::fmt::Display for Effect {
                 write!(f, "{} {} in {}", interface.kind, interface.name, interface.namespace)
             }
             Self::Commands { marker } => write!(f, "commands of events ({marker})"),
+            Self::TraceInstance(instance) => write!(f, "tracing instance {}", instance.name),
             Self::Setting(file) => write!(f, "setting {} (was {})", file.path.display(), file.was),
         }
     }
@@ -195,6 +199,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::Interface(interface) => interface.remove(lock),
         Effect::Commands { marker } => until_none(|| commands::kill(marker)),
         Effect::Setting(file) => file.restore(),
+        Effect::TraceInstance(instance) => instance.remove(),
     }
 }
 
