@@ -6,7 +6,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use iotax_model::trace::{Event, Operation, Summary};
-use iotax_model::units::{Bytes, human};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -77,7 +76,7 @@ pub struct TraceProfile {
     pub max_depth: Option<u64>,
     /// Mean time from issue to completion, in the trace.
     pub mean_latency_s: Option<f64>,
-    /// Queues or volumes.
+    /// Queues or volumes that the trace tells apart.
     pub queues: usize,
 }
 
@@ -197,7 +196,8 @@ impl Profiler {
         let duration_s = duration_ns as f64 / 1e9;
         let data = reads + writes;
         let share = |count: u64| count as f64 / data as f64;
-        let mut lengths: Vec<(u64, u64)> = self.lengths.iter().map(|(bytes, count)| (*bytes, *count)).collect();
+        let mut lengths: Vec<(u64, u64)> =
+            self.lengths.iter().map(|(bytes, count)| (*bytes, *count)).collect();
         lengths.sort_by_key(|(bytes, count)| (Reverse(*count), *bytes));
         let lasts = duration_ns > 0;
         // Little's law.
@@ -236,107 +236,6 @@ impl Gaps {
         let mean = self.sum / self.count;
         let variance = (self.squares / self.count - mean * mean).max(0.0);
         (self.count >= 2.0 && mean > 0.0).then(|| variance.sqrt() / mean)
-    }
-}
-
-/// From this variation of the gaps on, arrivals are bursts and not random.
-const BURSTY: f64 = 1.3;
-/// Below it they are even.
-const EVEN: f64 = 0.5;
-/// From this share on a trace is sequential.
-const SEQUENTIAL: f64 = 0.5;
-
-/// The workload that comes nearest to a trace, as flags of `iotax bench`, and what of the trace it loses.
-#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Nearest {
-    /// The flags.
-    pub flags: String,
-    /// The losses, in words.
-    pub loses: Vec<String>,
-}
-
-impl TraceProfile {
-    /// The nearest workload; `None` if nothing is read or written.
-    #[must_use]
-    pub fn nearest(&self) -> Option<Nearest> {
-        let data = self.reads + self.writes;
-        if data == 0 {
-            return None;
-        }
-        let mut loses = Vec::new();
-        let is_sequential = self.sequential.is_some_and(|share| share >= SEQUENTIAL);
-        let rw = match (self.reads, self.writes, is_sequential) {
-            (_, 0, true) => "read",
-            (0, _, true) => "write",
-            (_, _, true) => "rw",
-            (_, 0, false) => "randread",
-            (0, _, false) => "randwrite",
-            (_, _, false) => "randrw",
-        };
-        let mut flags = format!("--rw {rw}");
-        let reads = (self.reads as f64 / data as f64 * 100.0).round();
-        if self.reads > 0 && self.writes > 0 {
-            flags += &format!(" --rwmixread {reads:.0}");
-        }
-        flags += &self.sizes(&mut loses);
-        if let Some(rate) = self.ios_per_s {
-            flags += &format!(" --rate-iops {:.0}", rate.max(1.0));
-            flags += if self.gap_variation.is_some_and(|variation| variation < EVEN) { "" } else { " --rate-process poisson" };
-        }
-        flags += &format!(" --iodepth {}", self.max_depth.unwrap_or(128).clamp(1, 4096));
-        flags += &format!(" --size {}", Bytes(self.reach.next_multiple_of(1 << 20)));
-        if let (Some(variation), Some(rate), Some(peak)) = (self.gap_variation, self.ios_per_s, self.peak_ios_per_s)
-            && variation > BURSTY
-        {
-            loses.push(format!("bursts: its busiest tenth of a second has {:.0} times the mean rate", peak / rate));
-        }
-        let spread = self.working_set as f64 / self.reach.max(1) as f64;
-        if spread < 0.9 {
-            let (set, reach) = (human::bytes(self.working_set), human::bytes(self.reach));
-            loses.push(format!("places: it touches {set} of the {reach} that it reaches over, and the workload all of them"));
-        }
-        if let Some(share) = self.sequential.filter(|share| *share > 0.05 && *share < 0.95) {
-            loses.push(format!("order: {:.0}% of its I/Os are sequential", share * 100.0));
-        }
-        for (count, what) in [(self.flushes, "flushes"), (self.trims, "trims"), (self.fua, "writes with FUA")] {
-            if count > 0 {
-                loses.push(format!("{count} {what}"));
-            }
-        }
-        Some(Nearest { flags, loses })
-    }
-
-    /// The lengths as a flag: one, or the shares of the most frequent.
-    fn sizes(&self, loses: &mut Vec<String>) -> String {
-        let fit = |bytes: u64| bytes.clamp(1, 64 << 20).next_multiple_of(512);
-        let told: Vec<&LengthShare> = self.lengths.iter().filter(|length| length.share >= 0.02 && length.bytes > 0).collect();
-        match told[..] {
-            [] => format!(" --bs {}", Bytes(fit(self.longest))),
-            [one] => {
-                if one.share < 0.995 {
-                    loses.push(format!("lengths: {:.0}% are not {}", (1.0 - one.share) * 100.0, Bytes(one.bytes)));
-                }
-                format!(" --bs {}", Bytes(fit(one.bytes)))
-            }
-            _ => {
-                let sum: f64 = told.iter().map(|length| length.share).sum();
-                let mut left = 100;
-                let mut parts = Vec::new();
-                for (place, length) in told.iter().enumerate() {
-                    #[expect(clippy::cast_possible_truncation, reason = "a percentage")]
-                    let percent = ((length.share / sum * 100.0).round() as i32).clamp(1, left);
-                    let percent = if place + 1 == told.len() { left } else { percent };
-                    left -= percent;
-                    if percent > 0 {
-                        parts.push(format!("{}/{percent}", Bytes(fit(length.bytes))));
-                    }
-                }
-                if sum < 0.98 {
-                    loses.push(format!("lengths: {:.0}% have others", (1.0 - sum) * 100.0));
-                }
-                format!(" --bssplit {}", parts.join(":"))
-            }
-        }
     }
 }
 

@@ -86,8 +86,13 @@ impl Replay {
         let (sender, chunks) = mpsc::sync_channel(AHEAD);
         threads::spawn("trace", move || read(events, room, scale, &sender))
             .map_err(EngineError::system("reading the trace"))?;
-        let mut replay =
-            Self { chunks, chunk: Vec::new().into_iter(), next: None, counts: Counts::default(), broken: None };
+        let mut replay = Self {
+            chunks,
+            chunk: Vec::new().into_iter(),
+            next: None,
+            counts: Counts::default(),
+            broken: None,
+        };
         replay.advance();
         Ok(replay)
     }
@@ -242,7 +247,10 @@ mod tests {
     #[test]
     fn an_io_within_the_target_stays_where_it_was() {
         assert_eq!(placed(Operation::Read, 8192, 4096), Some((8192, 4096, false, false)));
-        assert_eq!(placed(Operation::Write, (1 << 20) - 4096, 4096), Some(((1 << 20) - 4096, 4096, false, false)));
+        assert_eq!(
+            placed(Operation::Write, (1 << 20) - 4096, 4096),
+            Some(((1 << 20) - 4096, 4096, false, false))
+        );
         assert_eq!(placed(Operation::Read, 512, 512), Some((0, 4096, false, true)));
         assert_eq!(placed(Operation::Flush, 0, 0), Some((0, 0, false, false)));
     }
@@ -250,7 +258,10 @@ mod tests {
     #[test]
     fn an_io_beyond_the_target_is_wrapped_and_one_that_cannot_be_done_left_out() {
         assert_eq!(placed(Operation::Read, (5 << 20) + 8192, 4096), Some((8192, 4096, true, false)));
-        assert_eq!(placed(Operation::Read, (1 << 20) - 4096, 8192), Some(((1 << 20) - 8192, 8192, true, false)));
+        assert_eq!(
+            placed(Operation::Read, (1 << 20) - 4096, 8192),
+            Some(((1 << 20) - 8192, 8192, true, false))
+        );
         for (operation, length) in [
             (Operation::Read, 0),
             (Operation::Write, 1 << 63),

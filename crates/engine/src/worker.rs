@@ -97,7 +97,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         return Ok(Finish { ended_at: Some(clock::now()), ..Finish::default() });
     };
     let pace = if is_replay {
-        Some(Pace::Recorded(Box::new(Recorded::new(window.start, source.next_due()))))
+        Some(Pace::Recorded(Box::new(Recorded::new(window, source.next_due()))))
     } else {
         Pace::new(&workload, number, seed, window)
     };

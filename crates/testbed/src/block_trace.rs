@@ -32,7 +32,9 @@ pub enum BlockTraceError {
         reason: String,
     },
     /// The kernel does not let us trace.
-    #[error("the kernel's tracing cannot be used: {doing}: {error}; it takes root, and a kernel with tracefs that is not locked down")]
+    #[error(
+        "the kernel's tracing cannot be used: {doing}: {error}; it takes root, and a kernel with tracefs that is not locked down"
+    )]
     Tracing {
         /// The attempted action.
         doing: String,
@@ -66,7 +68,11 @@ impl TracedDisk {
         let found = link.canonicalize().map_err(|_| {
             refuse("its filesystem is not on one block device; name the device to record".into())
         })?;
-        let disk = if found.join("partition").exists() { found.parent().unwrap_or(&found).to_owned() } else { found };
+        let disk = if found.join("partition").exists() {
+            found.parent().unwrap_or(&found).to_owned()
+        } else {
+            found
+        };
         let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let below: Vec<String> = fs::read_dir(disk.join("slaves"))
             .into_iter()
@@ -75,7 +81,9 @@ impl TracedDisk {
             .collect();
         if !below.is_empty() {
             let names = below.iter().map(|name| format!("/dev/{name}")).collect::<Vec<_>>().join(" or ");
-            return Err(refuse(format!("{name} passes I/O on and has no requests of its own; record {names}")));
+            return Err(refuse(format!(
+                "{name} passes I/O on and has no requests of its own; record {names}"
+            )));
         }
         let text = |file: &str| fs::read_to_string(disk.join(file)).ok();
         let number = text("dev").and_then(|text| {
@@ -103,8 +111,6 @@ pub struct Request {
     pub kind: [u8; 10],
     /// The process that issued it; of a completion, the one that was interrupted.
     pub process: u32,
-    /// The CPU that it was seen on.
-    pub cpu: u32,
 }
 
 /// Where an event has its fields.
@@ -153,7 +159,8 @@ impl BlockTrace {
         }
         let layout = |event: &str| {
             let file = format!("events/block/{event}/format");
-            let text = fs::read_to_string(directory.join(&file)).map_err(failed(format!("reading {file}")))?;
+            let text =
+                fs::read_to_string(directory.join(&file)).map_err(failed(format!("reading {file}")))?;
             let unknown = || io::Error::other("a field is missing");
             Layout::of(&text).ok_or_else(unknown).map_err(failed(format!("reading {file}")))
         };
@@ -170,18 +177,20 @@ impl BlockTrace {
     pub fn read(&mut self, all: bool) -> Result<Vec<Request>, BlockTraceError> {
         // What is seen after this moment may have company on a CPU that was read before.
         let settled = now_ns();
-        for (cpu, buffer) in &mut self.buffers {
+        for (_, buffer) in &mut self.buffers {
             loop {
                 let length = match buffer.read(&mut self.page) {
                     Ok(0) => break,
                     Ok(length) => length,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return Err(BlockTraceError::Tracing { doing: "reading a buffer".into(), error }),
+                    Err(error) => {
+                        return Err(BlockTraceError::Tracing { doing: "reading a buffer".into(), error });
+                    }
                 };
                 let (issue, complete, held) = (self.issue, self.complete, &mut self.held);
                 page::events(&self.page[..length], |at_ns, event| {
-                    held.extend(Request::of(at_ns, event, *cpu, issue, complete));
+                    held.extend(Request::of(at_ns, event, issue, complete));
                 })
                 .map_err(|reason| BlockTraceError::Tracing {
                     doing: "reading a buffer".into(),
@@ -190,7 +199,8 @@ impl BlockTrace {
             }
         }
         self.held.sort_by_key(|request| request.at_ns);
-        let ready = if all { self.held.len() } else { self.held.partition_point(|request| request.at_ns < settled) };
+        let ready =
+            if all { self.held.len() } else { self.held.partition_point(|request| request.at_ns < settled) };
         Ok(self.held.drain(..ready).collect())
     }
 
@@ -226,7 +236,8 @@ fn buffers(directory: &Path) -> io::Result<Vec<(u32, File)>> {
         let Some(cpu) = name.strip_prefix("cpu").and_then(|cpu| cpu.parse().ok()) else { continue };
         #[expect(clippy::cast_possible_wrap, reason = "a bit of a flag")]
         let flags = OFlags::NONBLOCK.bits() as i32;
-        let buffer = OpenOptions::new().read(true).custom_flags(flags).open(entry.path().join("trace_pipe_raw"))?;
+        let buffer =
+            OpenOptions::new().read(true).custom_flags(flags).open(entry.path().join("trace_pipe_raw"))?;
         found.push((cpu, buffer));
     }
     found.sort_by_key(|(cpu, _)| *cpu);
@@ -266,11 +277,13 @@ impl Layout {
 
 impl Request {
     /// The request of an event, if it is one of these two.
-    fn of(at_ns: u64, event: &[u8], cpu: u32, issue: Layout, complete: Layout) -> Option<Self> {
+    fn of(at_ns: u64, event: &[u8], issue: Layout, complete: Layout) -> Option<Self> {
         let id = u16::from_ne_bytes(*event.first_chunk()?);
         let layout = [issue, complete].into_iter().find(|layout| layout.id == id)?;
-        let short = |at: usize| event.get(at..at + 4).and_then(|part| part.try_into().ok()).map(u32::from_ne_bytes);
-        let wide = |at: usize| event.get(at..at + 8).and_then(|part| part.try_into().ok()).map(u64::from_ne_bytes);
+        let short =
+            |at: usize| event.get(at..at + 4).and_then(|part| part.try_into().ok()).map(u32::from_ne_bytes);
+        let wide =
+            |at: usize| event.get(at..at + 8).and_then(|part| part.try_into().ok()).map(u64::from_ne_bytes);
         let mut kind = [0; 10];
         let letters = event.get(layout.kind..)?.iter().take(kind.len()).take_while(|letter| **letter > 0);
         kind.iter_mut().zip(letters).for_each(|(to, letter)| *to = *letter);
@@ -281,7 +294,6 @@ impl Request {
             sectors: short(layout.sectors)?,
             kind,
             process: short(layout.process)?,
-            cpu,
         })
     }
 }
@@ -305,11 +317,14 @@ mod tests {
         event[16..24].copy_from_slice(&2048_u64.to_ne_bytes());
         event[24..28].copy_from_slice(&8_u32.to_ne_bytes());
         event[34..37].copy_from_slice(b"WFS");
-        let request = Request::of(5, &event, 1, issue, complete).expect("a request");
-        assert_eq!((request.is_completed, request.sector, request.sectors, request.process), (true, 2048, 8, 77));
+        let request = Request::of(5, &event, issue, complete).expect("a request");
+        assert_eq!(
+            (request.is_completed, request.sector, request.sectors, request.process),
+            (true, 2048, 8, 77)
+        );
         assert_eq!(&request.kind[..4], b"WFS\0");
-        assert_eq!(Request::of(5, &event[..40], 1, issue, complete).map(|request| request.kind[3]), Some(0));
-        assert_eq!(Request::of(5, &[1, 0], 1, issue, complete), None);
+        assert_eq!(Request::of(5, &event[..40], issue, complete).map(|request| request.kind[3]), Some(0));
+        assert_eq!(Request::of(5, &[1, 0], issue, complete), None);
         assert!(Layout::of("ID: 7\n").is_none());
     }
 

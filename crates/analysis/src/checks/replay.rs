@@ -36,7 +36,6 @@ pub(super) fn unfaithful(case: &Case<'_>) -> Option<Finding> {
         evidence.push(format!("{left_out} of {due} I/Os were left out, because the target cannot do them"));
         remedy = "use a larger target that takes trims, so that it can do what the trace did";
     }
-    (!evidence.is_empty()).then(|| {
-        case.finding(WarningKind::UnfaithfulReplay, evidence.join("; "), remedy).unusable_if(true)
-    })
+    (!evidence.is_empty())
+        .then(|| case.finding(WarningKind::UnfaithfulReplay, evidence.join("; "), remedy).unusable_if(true))
 }

@@ -32,27 +32,12 @@ fn counts_rates_depth_and_order_are_those_of_the_events() {
     assert!((all.sequential.expect("enough") - 50.0 / 101.0).abs() < 1e-9);
     assert!(all.gap_variation.expect("enough") < 1e-6);
     assert_eq!(all.lengths, [LengthShare { bytes: 4096, share: 1.0 }]);
-    let nearest = all.nearest().expect("it reads");
-    assert!(nearest.flags.starts_with("--rw randrw --rwmixread 50 --bs 4KiB --rate-iops 10 --iodepth 2 "), "{}", nearest.flags);
-    assert!(nearest.loses.iter().any(|lost| lost.starts_with("places: ")), "{:?}", nearest.loses);
-}
-
-#[test]
-fn lengths_are_split_and_what_a_workload_lacks_is_said() {
-    let mut events: Vec<Event> = (0..100)
-        .map(|n| event(n / 10 * 1_000_000_000 + n, Operation::Write, n * 65536, if n % 4 == 0 { 65536 } else { 4096 }, None))
-        .collect();
-    events.push(event(10_000_000_000, Operation::Flush, 0, 0, None));
-    let nearest = profile(&events).nearest().expect("it writes");
-    assert!(nearest.flags.contains("--bssplit 4KiB/75:64KiB/25 "), "{}", nearest.flags);
-    let said = nearest.loses.join("; ");
-    assert!(said.contains("bursts: ") && said.contains("1 flushes"), "{said}");
 }
 
 #[test]
 fn nothing_and_one_io_have_no_rate() {
     let none = profile(&[]);
-    assert_eq!((none.ios_per_s, none.nearest(), none.mean_depth), (None, None, None));
+    assert_eq!((none.ios_per_s, none.mean_depth), (None, None));
     let one = profile(&[event(5, Operation::Read, 0, u64::MAX, None)]);
     assert_eq!((one.ios_per_s, one.sequential, one.reads), (None, None, 1));
 }

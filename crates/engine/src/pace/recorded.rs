@@ -5,12 +5,12 @@ use iotax_model::record::{Pacing, Replayed};
 
 use crate::clock;
 use crate::replay::Counts;
+use crate::window::Window;
 
 /// An open loop at the times of a trace.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The begin of the replay.
-    start: u64,
+    window: Window,
     /// The due time of the next I/O; 0 after the last.
     due: u64,
     full_until: u64,
@@ -24,11 +24,11 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The schedule of a replay that begins at `start`; `due` is when its first I/O is due, from then on.
-    pub(crate) fn new(start: u64, due: Option<u64>) -> Self {
-        let due = absolute(start, due);
+    /// The schedule of a replay that begins with the window; `due` is when its first I/O is due, from then on.
+    pub(crate) fn new(window: Window, due: Option<u64>) -> Self {
+        let due = absolute(window.start, due);
         Self {
-            start,
+            window,
             due,
             full_until: 0,
             delayed: 0,
@@ -59,13 +59,13 @@ impl Recorded {
         }
         self.first.get_or_insert((intended, now));
         self.last = Some((intended, now));
-        self.due = absolute(self.start, next);
+        self.due = absolute(self.window.start, next);
         intended
     }
 
-    /// Nanoseconds from the begin of the replay to `now`.
-    pub(crate) const fn elapsed(&self, now: u64) -> u64 {
-        now.saturating_sub(self.start)
+    /// Nanoseconds from the begin of the replay to its end: `now`, at the window's end at the latest.
+    pub(crate) fn elapsed(&self, now: u64) -> u64 {
+        now.min(self.window.end).saturating_sub(self.window.start)
     }
 
     /// The punctuality and the fidelity of a replay that ended at `now`.

@@ -29,7 +29,6 @@ pub(super) enum NextIo {
 }
 
 /// Decides the next I/O.
-#[expect(clippy::large_enum_variant, reason = "there is one of it, and a box would cost each I/O a look")]
 enum Origin {
     /// The pattern.
     Pattern,

@@ -28,7 +28,10 @@ pub(super) fn is_line(line: &str) -> bool {
 }
 
 /// Requests as they were issued to the device (D), or queued (Q) where the head of the trace has no issue.
-pub(super) fn events(source: Box<dyn Read + Send>, head: &[u8]) -> impl Iterator<Item = Result<Event, String>> + Send + use<> {
+pub(super) fn events(
+    source: Box<dyn Read + Send>,
+    head: &[u8],
+) -> impl Iterator<Item = Result<Event, String>> + Send + use<> {
     let head = String::from_utf8_lossy(head);
     let has_issues = head.lines().any(|line| matches!(parse(line), Ok(Some(Line { action: 'D', .. }))));
     let begin = if has_issues { 'D' } else { 'Q' };
@@ -78,10 +81,13 @@ pub(super) fn events(source: Box<dyn Read + Send>, head: &[u8]) -> impl Iterator
 /// A line about a request; `None` for others, such as messages and the summary at the end.
 fn parse(line: &str) -> Result<Option<Line>, String> {
     let mut words = line.split_whitespace();
-    let Some((major, minor)) = words.next().and_then(|device| device.split_once(',')) else { return Ok(None) };
+    let Some((major, minor)) = words.next().and_then(|device| device.split_once(',')) else {
+        return Ok(None);
+    };
     let (Ok(major), Ok(minor)) = (major.parse::<u32>(), minor.parse::<u32>()) else { return Ok(None) };
     let mut next = || words.next().ok_or_else(|| format!("{} is cut off", quoted(line)));
-    let (_cpu, _sequence, time, process, action, kind) = (next()?, next()?, next()?, next()?, next()?, next()?);
+    let (_cpu, _sequence, time, process, action, kind) =
+        (next()?, next()?, next()?, next()?, next()?, next()?);
     let action = match action {
         "D" => 'D',
         "Q" => 'Q',

@@ -29,7 +29,9 @@ const FUA: u32 = 1 << 15;
 
 /// True for the beginning of a file of blktrace.
 pub(super) fn is_meant(head: &[u8]) -> bool {
-    head.first_chunk().is_some_and(|word| [u32::from_le_bytes(*word), u32::from_be_bytes(*word)].iter().any(|word| word & !0xff == MAGIC))
+    head.first_chunk().is_some_and(|word| {
+        [u32::from_le_bytes(*word), u32::from_be_bytes(*word)].iter().any(|word| word & !0xff == MAGIC)
+    })
 }
 
 /// All files of a trace, of which one is given: `NAME.blktrace.N`, by CPU.
@@ -62,7 +64,6 @@ struct Record {
     action: u32,
     process: u32,
     device: u32,
-    cpu: u32,
 }
 
 /// One CPU's file.
@@ -82,13 +83,15 @@ impl Part {
             Ok(0) => return Ok(None),
             Ok(RECORD) => {}
             Ok(read) => {
-                return Err(wrong(self.byte, format!("the file ends within a record: {read} of {RECORD} bytes")));
+                return Err(wrong(
+                    self.byte,
+                    format!("the file ends within a record: {read} of {RECORD} bytes"),
+                ));
             }
             Err(error) => return Err(wrong(self.byte, error.to_string())),
         }
         let word = [bytes[0], bytes[1], bytes[2], bytes[3]];
-        let is_big_endian =
-            *self.is_big_endian.get_or_insert(u32::from_be_bytes(word) & !0xff == MAGIC);
+        let is_big_endian = *self.is_big_endian.get_or_insert(u32::from_be_bytes(word) & !0xff == MAGIC);
         let number = |at: usize, length: usize| -> u64 {
             let part = bytes[at..at + length].iter();
             let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
@@ -98,7 +101,10 @@ impl Part {
         let short = |at: usize| number(at, 4) as u32;
         let magic = short(0);
         if magic & !0xff != MAGIC {
-            return Err(wrong(self.byte, format!("{magic:#x} does not begin a record; is a part of the file missing?")));
+            return Err(wrong(
+                self.byte,
+                format!("{magic:#x} does not begin a record; is a part of the file missing?"),
+            ));
         }
         if magic & 0xff != VERSION {
             return Err(wrong(
@@ -113,7 +119,6 @@ impl Part {
             action: short(28),
             process: short(32),
             device: short(36),
-            cpu: short(40),
         };
         let data = number(46, 2);
         match io::copy(&mut self.source.by_ref().take(data), &mut io::sink()) {
@@ -219,7 +224,7 @@ impl Merged {
     }
 
     fn take(&mut self, record: Record) -> Result<(), String> {
-        let Record { at_ns, sector, bytes, action, process, device, cpu } = record;
+        let Record { at_ns, sector, bytes, action, process, device } = record;
         let (category, event) = (action >> 16, action & 0xffff);
         if category & (NOTIFY | PACKET) != 0 || ![ISSUE, COMPLETE].contains(&event) {
             return Ok(());
@@ -242,7 +247,7 @@ impl Merged {
         // A CPU's clock may be a little behind another's.
         self.last = self.last.max(at_ns);
         let fua = category & FUA != 0 && operation == Operation::Write;
-        let (process, queue, latency_ns) = (Some(process), Some(cpu), None);
+        let (process, queue, latency_ns) = (Some(process), None, None);
         let event = Event { at_ns: self.last, latency_ns, operation, offset, length, fua, process, queue };
         self.matcher.issue(device.into(), event);
         Ok(())

@@ -48,7 +48,9 @@ fn event(line: &str) -> Result<Event, String> {
         text => whole(name, text).map(Some),
     };
     let small = |name, text| {
-        known(name, text)?.map(|value| u32::try_from(value).map_err(|_| format!("{name} is {value}: above 2^32"))).transpose()
+        known(name, text)?
+            .map(|value| u32::try_from(value).map_err(|_| format!("{name} is {value}: above 2^32")))
+            .transpose()
     };
     Ok(Event {
         at_ns: whole("at_ns", next())?,

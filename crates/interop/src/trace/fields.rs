@@ -10,7 +10,9 @@ pub(super) fn whole(name: &str, text: Option<&str>) -> Result<u64, String> {
 
 /// A number times a factor, in whole units: `2^63` and the like are refused.
 pub(super) fn times(name: &str, value: u64, factor: u64) -> Result<u64, String> {
-    value.checked_mul(factor).ok_or_else(|| format!("{name} is {value}: too large to be in bytes or nanoseconds"))
+    value
+        .checked_mul(factor)
+        .ok_or_else(|| format!("{name} is {value}: too large to be in bytes or nanoseconds"))
 }
 
 /// Seconds with a fraction, in nanoseconds.
@@ -33,7 +35,12 @@ mod tests {
 
     #[test]
     fn seconds_are_exact_to_the_nanosecond() {
-        for (text, ns) in [("0.000000001", 1), ("1.5", 1_500_000_000), ("12", 12_000_000_000), ("0.1234567899", 123_456_789)] {
+        for (text, ns) in [
+            ("0.000000001", 1),
+            ("1.5", 1_500_000_000),
+            ("12", 12_000_000_000),
+            ("0.1234567899", 123_456_789),
+        ] {
             assert_eq!(seconds("time", text), Ok(ns), "{text}");
         }
         for text in ["", ".5", "-1.0", "1e3", "nan", "99999999999999999999"] {

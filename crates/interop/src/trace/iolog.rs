@@ -25,7 +25,9 @@ struct Iolog {
     is_over: bool,
 }
 
-pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send + use<> {
+pub(super) fn events(
+    source: Box<dyn Read + Send>,
+) -> impl Iterator<Item = Result<Event, String>> + Send + use<> {
     let mut log = Iolog {
         lines: Lines::new(source),
         has_times: None,
@@ -41,7 +43,7 @@ impl Iolog {
         while !self.is_over {
             let line = match self.lines.next()? {
                 Ok(line) => line.to_owned(),
-                Err(reason) => return self.end(reason),
+                Err(reason) => return Some(self.end(reason)),
             };
             let found = match self.has_times {
                 None => version(&line).map(|has_times| {
@@ -53,15 +55,15 @@ impl Iolog {
             match found {
                 Ok(Some(event)) => return Some(Ok(event)),
                 Ok(None) => {}
-                Err(reason) => return self.end(self.lines.at(&reason)),
+                Err(reason) => return Some(self.end(self.lines.at(&reason))),
             }
         }
         None
     }
 
-    fn end(&mut self, reason: String) -> Option<Result<Event, String>> {
+    fn end(&mut self, reason: String) -> Result<Event, String> {
         self.is_over = true;
-        Some(Err(reason))
+        Err(reason)
     }
 
     /// The event of a line, if it has one.
@@ -71,7 +73,9 @@ impl Iolog {
             let (time, others) = rest.split_once(' ').unwrap_or((rest, ""));
             let at_ns = times("the time", whole("the time", Some(time))?, 1000)?;
             if at_ns < self.now_ns {
-                return Err(format!("its time, {time} us, is before that of the line above; sort the trace by time"));
+                return Err(format!(
+                    "its time, {time} us, is before that of the line above; sort the trace by time"
+                ));
             }
             (self.now_ns, rest) = (at_ns, others.trim_start());
         }
@@ -85,7 +89,9 @@ impl Iolog {
         let number = |place: usize, what| whole(what, numbers.get(place).copied());
         let operation = match action {
             "add" | "open" | "close" => return Ok(None),
-            "wait" if has_times => return Err("wait belongs to version 2; version 3 has a time in each line".into()),
+            "wait" if has_times => {
+                return Err("wait belongs to version 2; version 3 has a time in each line".into());
+            }
             "wait" => {
                 let waited = times("the wait", number(0, "the wait")?, 1000)?;
                 self.now_ns = self.now_ns.checked_add(waited).ok_or("the waits are longer than 584 years")?;
@@ -140,5 +146,8 @@ fn version(line: &str) -> Result<bool, String> {
 }
 
 fn refused(line: &str) -> String {
-    format!("{} is not understood; accepted: FILE ACTION [OFFSET LENGTH], after a time in version 3", quoted(line))
+    format!(
+        "{} is not understood; accepted: FILE ACTION [OFFSET LENGTH], after a time in version 3",
+        quoted(line)
+    )
 }

@@ -15,7 +15,12 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(source: Box<dyn Read + Send>) -> Self {
-        Self { source: BufReader::with_capacity(1 << 18, source), number: 0, line: String::new(), bytes: Vec::new() }
+        Self {
+            source: BufReader::with_capacity(1 << 18, source),
+            number: 0,
+            line: String::new(),
+            bytes: Vec::new(),
+        }
     }
 
     /// The next line that is not empty, without blanks around it; `None` at the end.
@@ -27,7 +32,9 @@ impl Lines {
             match read {
                 Ok(0) => return None,
                 Ok(length) if length as u64 > LONGEST => {
-                    return Some(Err(self.at(&format!("it is longer than {LONGEST} bytes; is this a trace?"))));
+                    return Some(Err(
+                        self.at(&format!("it is longer than {LONGEST} bytes; is this a trace?"))
+                    ));
                 }
                 Ok(_) => {}
                 Err(error) => return Some(Err(self.at(&error.to_string()))),

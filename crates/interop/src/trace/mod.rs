@@ -71,7 +71,7 @@ pub fn open(path: &Path) -> Result<Trace, TraceError> {
     }
     let mut file = File::open(path).map_err(at)?;
     let mut head = Vec::new();
-    file.by_ref().take(recognise::HEAD).read_to_end(&mut head).map_err(at)?;
+    file.by_ref().take(recognise::HEAD as u64).read_to_end(&mut head).map_err(at)?;
     let format = recognise::format(&head).map_err(wrong)?;
     let file = File::open(path).map_err(at)?;
     if format == Format::Parquet {
@@ -97,7 +97,7 @@ pub fn open(path: &Path) -> Result<Trace, TraceError> {
 /// # Errors
 /// It is no trace.
 pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
-    let head = &bytes[..bytes.len().min(recognise::HEAD as usize)];
+    let head = &bytes[..bytes.len().min(recognise::HEAD)];
     let format = recognise::format(head)?;
     let head = head.to_vec();
     let events = match format {

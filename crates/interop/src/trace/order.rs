@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn a_little_disorder_is_put_right_and_more_is_refused() {
         let times = |times: Vec<u64>| ordered(times.into_iter().map(|at| Ok(event(at))));
-        let sorted: Vec<u64> = times(vec![3, 1, 2, 2, 0]).map(|event| event.expect("in order").at_ns).collect();
+        let sorted: Vec<u64> =
+            times(vec![3, 1, 2, 2, 0]).map(|event| event.expect("in order").at_ns).collect();
         assert_eq!(sorted, [0, 1, 2, 2, 3]);
         let mut far: Vec<u64> = (1..=70_000).map(|at| at * 1_000_000).collect();
         far.push(0);

@@ -55,7 +55,9 @@ pub struct TraceFacts {
 
 impl TraceFacts {
     fn pairs(&self) -> Vec<KeyValue> {
-        let number = |key: &str, value: Option<u64>| value.map(|value| KeyValue::new(key.to_owned(), value.to_string()));
+        let number = |key: &str, value: Option<u64>| {
+            value.map(|value| KeyValue::new(key.to_owned(), value.to_string()))
+        };
         [
             self.source.clone().map(|source| KeyValue::new("source".to_owned(), source)),
             number("began_at_ms", self.began_at_ms),
@@ -106,7 +108,11 @@ impl<W: Write + Send> TraceWriter<W> {
                 .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
         }
         let writer = SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties.build()));
-        Ok(Self { writer: writer.map_err(|error| error.to_string())?, rows: Vec::with_capacity(GROUP), written: 0 })
+        Ok(Self {
+            writer: writer.map_err(|error| error.to_string())?,
+            rows: Vec::with_capacity(GROUP),
+            written: 0,
+        })
     }
 
     /// Adds an I/O.
@@ -189,7 +195,15 @@ pub(super) fn open<R: ChunkReader + 'static>(source: R) -> Result<(TraceFacts, E
         found.ok_or_else(|| format!("it has no column {name}; accepted: the columns {}", NAMES.join(", ")))
     };
     let places = NAMES.map(place).into_iter().collect::<Result<Vec<usize>, String>>()?;
-    let mut rows = Rows { file: opened, places, group: 0, columns: None, batch: Vec::new().into_iter(), read: 0, is_over: false };
+    let mut rows = Rows {
+        file: opened,
+        places,
+        group: 0,
+        columns: None,
+        batch: Vec::new().into_iter(),
+        read: 0,
+        is_over: false,
+    };
     Ok((facts, Box::new(std::iter::from_fn(move || rows.next()))))
 }
 
@@ -263,7 +277,8 @@ impl<R: ChunkReader + 'static> Rows<R> {
 
     fn open_group(&self) -> Result<Columns, String> {
         let group = self.file.get_row_group(self.group).map_err(|error| error.to_string())?;
-        let column = |place: usize| group.get_column_reader(self.places[place]).map_err(|error| error.to_string());
+        let column =
+            |place: usize| group.get_column_reader(self.places[place]).map_err(|error| error.to_string());
         let wrong = |place: usize| format!("column {} has another type than it should", NAMES[place]);
         let wide = |place| match column(place)? {
             ColumnReader::Int64ColumnReader(reader) => Ok(reader),
@@ -302,11 +317,20 @@ impl Columns {
         let length = required("length", column(&mut self.length)?)?;
         let fua = required("fua", column(&mut self.fua)?)?;
         let (process, queue) = (column(&mut self.process)?, column(&mut self.queue)?);
-        let lengths = [latency.len(), operation.len(), offset.len(), length.len(), fua.len(), process.len(), queue.len()];
+        let lengths = [
+            latency.len(),
+            operation.len(),
+            offset.len(),
+            length.len(),
+            fua.len(),
+            process.len(),
+            queue.len(),
+        ];
         if lengths.iter().any(|length| *length != rows) {
             return Err("its columns are not of one length".into());
         }
-        let positive = |name: &str, value: i64| u64::try_from(value).map_err(|_| format!("{name} is {value}, below 0"));
+        let positive =
+            |name: &str, value: i64| u64::try_from(value).map_err(|_| format!("{name} is {value}, below 0"));
         (0..rows)
             .map(|row| {
                 let word = std::str::from_utf8(operation[row].data()).map_err(|_| "operation is not text")?;
@@ -328,8 +352,9 @@ impl Columns {
 /// The next values of a column; `None` for each that is null.
 fn column<T: DataType>(reader: &mut ColumnReaderImpl<T>) -> Result<Vec<Option<T::T>>, String> {
     let (mut levels, mut values) = (Vec::new(), Vec::new());
-    let (rows, ..) =
-        reader.read_records(BATCH, Some(&mut levels), None, &mut values).map_err(|error| error.to_string())?;
+    let (rows, ..) = reader
+        .read_records(BATCH, Some(&mut levels), None, &mut values)
+        .map_err(|error| error.to_string())?;
     // Without levels every row has its value.
     if levels.is_empty() {
         return Ok(values.into_iter().map(Some).collect());

@@ -5,7 +5,7 @@ use iotax_model::trace::TraceFormat as Format;
 use super::{blkparse, blktrace, csv, iolog, vscsi};
 
 /// Bytes that are looked at.
-pub(super) const HEAD: u64 = 64 << 10;
+pub(super) const HEAD: usize = 64 << 10;
 
 /// The format of a trace that begins like this.
 ///

@@ -25,7 +25,9 @@ pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<E
         let time = whole("Timestamp", Some(time))?;
         // Files begin in the year 1601: only what came after the first I/O fits into nanoseconds.
         let first = *first.get_or_insert(time.saturating_sub(EARLIER));
-        let since = time.checked_sub(first).ok_or_else(|| format!("Timestamp {time} is before that of the first line"))?;
+        let since = time
+            .checked_sub(first)
+            .ok_or_else(|| format!("Timestamp {time} is before that of the first line"))?;
         Ok(Event {
             at_ns: times("Timestamp", since, 100)?,
             latency_ns: Some(times("ResponseTime", whole("ResponseTime", Some(response))?, 100)?),

@@ -45,7 +45,8 @@ impl Version {
 fn version(head: &[u8]) -> Option<Version> {
     [Version::Two, Version::One].into_iter().find(|version| {
         let mut records = head.chunks_exact(version.length()).take(16).peekable();
-        records.peek().is_some() && records.all(|record| version.is_at(record) && read(*version, record).is_ok())
+        records.peek().is_some()
+            && records.all(|record| version.is_at(record) && read(*version, record).is_ok())
     })
 }
 
@@ -99,8 +100,10 @@ fn filled(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
 /// The event of a record; `None` for commands that move no data.
 fn read(version: Version, record: &[u8]) -> Result<Option<Event>, String> {
     let short = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
-    let long = |at: usize| record[at..at + 4].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
-    let wide = |at: usize| record[at..at + 8].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+    let long =
+        |at: usize| record[at..at + 4].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+    let wide =
+        |at: usize| record[at..at + 8].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
     let (command, length, block, time, response) = match version {
         Version::One => (short(12), long(4), wide(16), wide(24), None),
         Version::Two => (short(0), long(8), wide(16), wide(24), Some(wide(32))),
@@ -112,7 +115,8 @@ fn read(version: Version, record: &[u8]) -> Result<Option<Event>, String> {
         0x35 | 0x91 => Operation::Flush,
         _ => return Ok(None),
     };
-    let too_large = |what: &str, value: u64| format!("its {what} is {value}: too large to be in bytes or nanoseconds");
+    let too_large =
+        |what: &str, value: u64| format!("its {what} is {value}: too large to be in bytes or nanoseconds");
     let offset = block.checked_mul(SECTOR).ok_or_else(|| too_large("block", block))?;
     let is_flush = operation == Operation::Flush;
     let nanos = |what: &str, micros: u64| micros.checked_mul(1000).ok_or_else(|| too_large(what, micros));

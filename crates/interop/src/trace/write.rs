@@ -4,8 +4,8 @@ use std::io::Write;
 
 use iotax_model::trace::{Event, Operation, TraceExport as Export};
 
-use super::parquet::{TraceFacts, TraceWriter};
 use super::csv::HEADER;
+use super::parquet::{TraceFacts, TraceWriter};
 
 /// The file that an iolog names: fio replaces it by `replay_redirect`.
 const FILE: &str = "trace";
@@ -62,7 +62,8 @@ fn text(
 fn csv(event: &Event) -> String {
     let Event { at_ns, latency_ns, operation, offset, length, fua, process, queue } = event;
     let known = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let (latency, process, queue) = (known(*latency_ns), known(process.map(u64::from)), known(queue.map(u64::from)));
+    let (latency, process, queue) =
+        (known(*latency_ns), known(process.map(u64::from)), known(queue.map(u64::from)));
     format!("{at_ns},{latency},{operation},{offset},{length},{fua},{process},{queue}")
 }
 

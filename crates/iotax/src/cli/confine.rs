@@ -90,7 +90,8 @@ impl Directories {
     pub(super) fn check_traces(&self, plan: &Plan) -> Result<(), Failure> {
         let traces = plan.workloads.iter().filter_map(|workload| workload.read_iolog.as_ref());
         for trace in traces {
-            self.readable(Path::new(trace)).map_err(|reason| usage(format!("read_iolog = {trace}: {reason}")))?;
+            self.readable(Path::new(trace))
+                .map_err(|reason| usage(format!("read_iolog = {trace}: {reason}")))?;
         }
         Ok(())
     }

@@ -99,7 +99,10 @@ impl JobFlags {
     /// The plan that replays a trace.
     pub(super) fn replay(&self, path: &Path, permission: &Permission) -> Result<Plan, Failure> {
         if let Some(section) = self.section.first() {
-            return Err(usage(format!("--section {section}: it is for job files, and {} is a trace", path.display())));
+            return Err(usage(format!(
+                "--section {section}: it is for job files, and {} is a trace",
+                path.display()
+            )));
         }
         if self.target.is_empty() {
             return Err(usage(format!(

@@ -254,7 +254,10 @@ fn job(workload: &Workload) -> String {
     let rate = workload.rate_iops.map(|rate| format!(", {rate} IOPS")).unwrap_or_default();
     if let Some(trace) = &workload.read_iolog {
         let (scale, depth) = (workload.replay_time_scale, workload.iodepth);
-        return format!("replay of {trace} at {scale}% of its speed, iodepth {depth}, at most {}", workload.runtime);
+        return format!(
+            "replay of {trace} at {scale}% of its speed, iodepth {depth}, at most {}",
+            workload.runtime
+        );
     }
     format!(
         "{} {}, iodepth {}{jobs}{rate}, {} after {}",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_interop::trace::{Matcher, TraceFacts, TraceWriter, operation};
 use iotax_model::exit::Exit;
@@ -45,7 +45,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let named = || args.output.display().to_string();
     links::check(&args.output).with_context(named).or_exit(Exit::Environment)?;
     let file = OpenOptions::new().write(true).create_new(true).open(&args.output);
-    let file = file.with_context(|| format!("{}: a trace is written to a new file", named())).or_exit(Exit::Usage)?;
+    let file = file
+        .with_context(|| format!("{}: a trace is written to a new file", named()))
+        .or_exit(Exit::Usage)?;
     if TracedDisk::of(root, &args.output).is_ok_and(|own| own == disk) {
         note!("note: {} is on {} too, so that its own writes are recorded", named(), disk.name);
     }
@@ -60,13 +62,22 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         Some(lost) => format!("{lost} events found no room in the kernel's buffers and are lost"),
         None => "lost events are not counted here".to_owned(),
     };
-    note!("{ios} I/Os of {} in {}; {lost}", disk.name, human::duration(facts.recorded_ns.unwrap_or(0) as f64 / 1e9));
+    note!(
+        "{ios} I/Os of {} in {}; {lost}",
+        disk.name,
+        human::duration(facts.recorded_ns.unwrap_or(0) as f64 / 1e9)
+    );
     note!("Show it: iotax trace {}", named());
     Ok(Exit::Fine)
 }
 
 /// Records, and undoes what that took.
-fn recorded(args: &Args, disk: &TracedDisk, file: File, stop: &Interrupt) -> Result<(u64, TraceFacts), Failure> {
+fn recorded(
+    args: &Args,
+    disk: &TracedDisk,
+    file: File,
+    stop: &Interrupt,
+) -> Result<(u64, TraceFacts), Failure> {
     let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
     let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
     let written = BlockTrace::start(disk, &tag, &mut undo_log)
@@ -85,7 +96,8 @@ fn follow(
     file: File,
     stop: &Interrupt,
 ) -> Result<(u64, TraceFacts), Failure> {
-    let began_at_ms = SystemTime::UNIX_EPOCH.elapsed().ok().and_then(|now| u64::try_from(now.as_millis()).ok());
+    let began_at_ms =
+        SystemTime::UNIX_EPOCH.elapsed().ok().and_then(|now| u64::try_from(now.as_millis()).ok());
     let begin = block_trace::now_ns();
     let mut writer = TraceWriter::new(BufWriter::new(file)).map_err(failed)?;
     let mut matcher = Matcher::default();
@@ -120,12 +132,15 @@ fn follow(
 }
 
 fn failed(reason: String) -> Failure {
-    Failure { exit: Exit::Environment, error: anyhow!("the trace cannot be written: {reason}") }
+    Failure {
+        exit: Exit::Environment,
+        error: anyhow::Error::msg(reason).context("the trace cannot be written"),
+    }
 }
 
 /// Puts an issue or a completion to the others.
 fn take(matcher: &mut Matcher, request: &Request, begin: u64) {
-    let Request { at_ns, is_completed, sector, sectors, kind, process, cpu } = *request;
+    let Request { at_ns, is_completed, sector, sectors, kind, process } = *request;
     let letters = String::from_utf8_lossy(&kind);
     let Some((operation, fua)) = operation(letters.trim_end_matches('\0')) else { return };
     // A flush has no place.
@@ -136,7 +151,7 @@ fn take(matcher: &mut Matcher, request: &Request, begin: u64) {
         matcher.complete(0, offset, operation, at_ns.saturating_sub(begin));
     } else if at_ns >= begin {
         let length = u64::from(sectors) * SECTOR;
-        let (process, queue, latency_ns) = (Some(process), Some(cpu), None);
+        let (process, queue, latency_ns) = (Some(process), None, None);
         let at_ns = at_ns - begin;
         matcher.issue(0, Event { at_ns, latency_ns, operation, offset, length, fua, process, queue });
     }

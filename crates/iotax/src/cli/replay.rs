@@ -22,8 +22,7 @@ pub(super) fn is_meant(path: &Path) -> bool {
 /// The plan that replays a trace on these targets.
 pub(super) fn plan(path: &Path, targets: Vec<TargetSpec>, repeat: u32) -> Plan {
     let read_iolog = Some(path.display().to_string());
-    let workload =
-        WorkloadKeys { read_iolog, ..WorkloadKeys::default() }.complete(&WorkloadKeys::default());
+    let workload = WorkloadKeys { read_iolog, ..WorkloadKeys::default() }.complete(&WorkloadKeys::default());
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     Plan { repeat, ..Plan::new(name, targets, vec![workload]) }
 }

@@ -12,6 +12,7 @@ use iotax_model::exit::Exit;
 use iotax_model::trace::{TraceExport, TraceFormat};
 use iotax_model::units::human;
 use iotax_report::json;
+use iotax_report::nearest::nearest;
 
 use super::say::{self, note, print_line};
 use super::{Failure, OrExit, links, usage};
@@ -63,8 +64,13 @@ fn export(file: &Path, opened: Trace, format: TraceExport, out: &Path) -> Result
     let named = || out.display().to_string();
     links::check(out).with_context(named).or_exit(Exit::Environment)?;
     let made = OpenOptions::new().write(true).create_new(true).open(out);
-    let made = made.with_context(|| format!("{}: a trace is written to a new file", out.display())).or_exit(Exit::Usage)?;
-    let facts = TraceFacts { source: opened.facts.source.or_else(|| Some(file.display().to_string())), ..opened.facts };
+    let made = made
+        .with_context(|| format!("{}: a trace is written to a new file", out.display()))
+        .or_exit(Exit::Usage)?;
+    let facts = TraceFacts {
+        source: opened.facts.source.or_else(|| Some(file.display().to_string())),
+        ..opened.facts
+    };
     match trace::write(format, &facts, opened.events, BufWriter::new(made)) {
         Ok(ios) => {
             note!("{} I/Os in {}", ios, out.display());
@@ -97,13 +103,23 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
         };
         put("recorded of", format!("{source}{lost}"));
     }
-    let kinds = [(reads, "reads"), (writes, "writes"), (trims, "trims"), (flushes, "flushes"), (fua, "of the writes with FUA")];
-    let kinds: Vec<String> =
-        kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{} {what}", grouped(*count))).collect();
+    let kinds = [
+        (reads, "reads"),
+        (writes, "writes"),
+        (trims, "trims"),
+        (flushes, "flushes"),
+        (fua, "of the writes with FUA"),
+    ];
+    let kinds: Vec<String> = kinds
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", grouped(*count)))
+        .collect();
     put("mix", kinds.join(", "));
     if let Some(rate) = profile.ios_per_s {
         let per_second = |bytes: u64| human::rate(bytes as f64 / duration_s);
-        let peak = profile.peak_ios_per_s.map(|peak| format!(", {} in the busiest 100 ms", human::count(peak)));
+        let peak =
+            profile.peak_ios_per_s.map(|peak| format!(", {} in the busiest 100 ms", human::count(peak)));
         put(
             "rate",
             format!(
@@ -116,7 +132,10 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
         );
     }
     if let Some(variation) = profile.gap_variation {
-        put("gaps", format!("{variation:.2} of their mean is their standard deviation (1: at random; more: bursts)"));
+        put(
+            "gaps",
+            format!("{variation:.2} of their mean is their standard deviation (1: at random; more: bursts)"),
+        );
     }
     let lengths: Vec<String> = profile
         .lengths
@@ -137,13 +156,18 @@ fn lines(file: &Path, format: TraceFormat, facts: &TraceFacts, profile: &TracePr
             human::bytes(profile.reach)
         ),
     );
-    if let (Some(mean), Some(most), Some(latency)) = (profile.mean_depth, profile.max_depth, profile.mean_latency_s) {
-        put("in flight", format!("{mean:.2} on average, at most {most}; {} each", human::time(latency * 1e9)));
+    if let (Some(mean), Some(most), Some(latency)) =
+        (profile.mean_depth, profile.max_depth, profile.mean_latency_s)
+    {
+        put(
+            "in flight",
+            format!("{mean:.2} on average, at most {most}; {} each", human::time(latency * 1e9)),
+        );
     }
     if profile.queues > 1 {
-        put("queues", format!("{} queues or volumes; a replay puts all on one target", profile.queues));
+        put("volumes", format!("{} volumes; a replay puts all on one target", profile.queues));
     }
-    if let Some(nearest) = profile.nearest() {
+    if let Some(nearest) = nearest(profile) {
         put("nearest", format!("iotax bench TARGET {}", nearest.flags));
         nearest.loses.iter().for_each(|lost| put("", format!("which loses {lost}")));
     }

@@ -146,7 +146,10 @@ mod tests {
     #[test]
     fn a_replay_lasts_as_long_as_its_trace_and_does_what_it_does() {
         let all = replay(&[]).replaying(&TRACE);
-        assert_eq!((all.name.as_str(), all.rw, all.bs, all.iodepth), ("replay", Rw::RandRw, Bytes(8192), 128));
+        assert_eq!(
+            (all.name.as_str(), all.rw, all.bs, all.iodepth),
+            ("replay", Rw::RandRw, Bytes(8192), 128)
+        );
         assert_eq!((all.runtime, all.ramp_time), (Nanos::from_secs(66), Nanos(0)));
         assert_eq!((all.size, all.check()), (Some(Bytes(3 << 20)), Ok(())));
         let twice = replay(&[("replay_time_scale", "200"), ("size", "10m")]).replaying(&TRACE);
@@ -166,13 +169,18 @@ mod tests {
 
     #[test]
     fn what_the_trace_decides_is_refused_by_name() {
-        for (key, text) in
-            [("rate_iops", "10"), ("numjobs", "2"), ("ramp_time", "1s"), ("verify", "crc32c"), ("test", "getc")]
-        {
+        for (key, text) in [
+            ("rate_iops", "10"),
+            ("numjobs", "2"),
+            ("ramp_time", "1s"),
+            ("verify", "crc32c"),
+            ("test", "getc"),
+        ] {
             let error = replay(&[(key, text)]).check().expect_err(key).to_string();
             assert!(error.contains(key), "{error}");
         }
-        let without = Workload { replay_time_scale: 50, ..WorkloadKeys::default().complete(&WorkloadKeys::default()) };
+        let without =
+            Workload { replay_time_scale: 50, ..WorkloadKeys::default().complete(&WorkloadKeys::default()) };
         assert!(without.check().expect_err("no trace").to_string().contains("needs read_iolog"));
     }
 }

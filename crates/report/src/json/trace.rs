@@ -1,12 +1,13 @@
 //! The document `iotax-trace/1`, whose JSON Schema is `crates/report/schema/iotax-trace-1.schema.json`.
 
-use iotax_analysis::trace::{Nearest, TraceProfile};
+use iotax_analysis::trace::TraceProfile;
 use iotax_model::trace::TraceFormat;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::json;
+use crate::nearest::{Nearest, nearest};
 
 /// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
 pub const SCHEMA: &str = "iotax-trace/1";
@@ -37,5 +38,5 @@ pub fn document(
     lost: Option<u64>,
     profile: &TraceProfile,
 ) -> Value {
-    json(&TraceDocument { schema: SCHEMA, file, format, source, lost, profile, nearest: profile.nearest() })
+    json(&TraceDocument { schema: SCHEMA, file, format, source, lost, profile, nearest: nearest(profile) })
 }

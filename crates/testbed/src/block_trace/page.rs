@@ -47,8 +47,11 @@ pub(super) fn events(page: &[u8], mut event: impl FnMut(u64, &[u8])) -> Result<(
             }
             _ => {
                 time = time.wrapping_add(delta.into());
-                let (begin, length) =
-                    if kind == 0 { (at + 8, (word(at + 4)? as usize).saturating_sub(4)) } else { (at + 4, kind as usize * 4) };
+                let (begin, length) = if kind == 0 {
+                    (at + 8, (word(at + 4)? as usize).saturating_sub(4))
+                } else {
+                    (at + 4, kind as usize * 4)
+                };
                 let payload = data.get(begin..begin.saturating_add(length));
                 event(time, payload.ok_or("an event that is longer than its page")?);
                 at = begin + length;
@@ -78,13 +81,23 @@ mod tests {
     fn times_add_up_and_long_and_short_events_are_told_apart() {
         let head = |kind: u32, delta: u32| kind | delta << 5;
         let data = [
-            head(1, 10), 7,
-            head(TIME_EXTEND, 5), 1,
-            head(0, 1), 8, 9,
-            head(PADDING, 1), 4, 0,
-            head(TIME_STAMP, 3), 0,
-            head(1, 0), 8,
-            head(PADDING, 0), 0, 99,
+            head(1, 10),
+            7,
+            head(TIME_EXTEND, 5),
+            1,
+            head(0, 1),
+            8,
+            9,
+            head(PADDING, 1),
+            4,
+            0,
+            head(TIME_STAMP, 3),
+            0,
+            head(1, 0),
+            8,
+            head(PADDING, 0),
+            0,
+            99,
         ];
         let data: Vec<u32> = data.to_vec();
         // The padding above is 4 bytes of length and what it says.
