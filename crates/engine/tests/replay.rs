@@ -31,7 +31,7 @@ fn workload(events: &[Event], keys: &[(&str, &str)]) -> Workload {
 fn replay(path: &Path, events: &[Event], keys: &[(&str, &str)]) -> (Outcome, Replayed) {
     let job =
         Job { writable: true, ..Job::new(workload(events, keys), Bytes(SIZE), 1, Nanos::from_millis(100)) };
-    let trace = Box::new(events.to_vec().into_iter().map(Ok));
+    let trace = Box::new(Vec::from(events).into_iter().map(Ok));
     let outcome = replay_under(&Control::new(), &job, path, trace, &mut |_| {}).expect("replayed");
     let replayed = outcome.replayed.expect("a replay tells");
     (outcome, replayed)
@@ -133,7 +133,7 @@ fn trims_and_flushes_are_done_and_what_cannot_be_is_counted_as_left_out() {
     }
     assert_eq!((replayed.due, replayed.begun, replayed.left_out), (5, 3, 2));
     assert_eq!(outcome.tallies.sync.map(|tally| tally.ios), Some(1));
-    let mut block = [1; BLOCK as usize];
+    let mut block = [1; 4096];
     content.read_exact_at(&mut block, 2 * BLOCK).expect("read");
     assert!(block.iter().all(|byte| *byte == 0));
     content.read_exact_at(&mut block, 0).expect("read");
