@@ -43,6 +43,7 @@ pub mod suite;
 pub mod summary;
 pub mod time;
 pub mod timing;
+pub mod trace;
 pub mod trend;
 pub mod tune;
 mod warm_up;

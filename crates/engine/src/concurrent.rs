@@ -34,7 +34,7 @@ pub(crate) fn run(
     let mut prepared: Vec<Prepared<'_>> = Vec::with_capacity(parts.len());
     let flow = Arc::default();
     for (part, target) in parts.iter().zip(&targets) {
-        match Prepared::new(part, target, &flow) {
+        match Prepared::new(part, target, &flow, None) {
             Ok(ready) => prepared.push(ready),
             Err(error) => {
                 prepared.into_iter().for_each(Prepared::shutdown);

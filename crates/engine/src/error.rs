@@ -29,6 +29,9 @@ pub enum EngineError {
     /// The network or its server failed; the text names the server.
     #[error("{0}")]
     Net(String),
+    /// The trace of a replay could not be read to its end.
+    #[error("the trace: {0}")]
+    Trace(String),
     /// The target could not be used.
     #[error("{path}: {reason}")]
     Target {

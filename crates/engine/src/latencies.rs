@@ -12,6 +12,8 @@ pub struct Latencies {
     by_direction: [Option<Counts>; 5],
     /// Times from a write to the end of the flush behind it; absent where several I/Os in flight leave them no beginning, or no flush ends them.
     commits: Option<Histogram>,
+    /// Directions are known by their I/Os alone, as in a replay.
+    by_use: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,10 +75,12 @@ impl Latencies {
         let room = Histogram::with_all_room;
         let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
         let meta = workload.test.is_some_and(Test::is_on_files);
-        let has = [workload.reads(), workload.writes(), workload.trims(), workload.flushes(), meta];
+        let by_use = workload.read_iolog.is_some();
+        let (reads, writes) = (workload.reads(), workload.writes());
+        let has = [reads, writes, workload.trims() || by_use, workload.flushes() || by_use, meta];
         let has_commits = workload.iodepth == 1 && workload.test.is_none() && workload.flush_call().is_some();
         let commits = has_commits.then(room);
-        Self { by_direction: has.map(|has| has.then(counts)), commits }
+        Self { by_direction: has.map(|has| has.then(counts)), commits, by_use }
     }
 
     /// Room for the same.
@@ -152,6 +156,9 @@ impl Latencies {
         }
         for (word, counts) in Tallies::WORDS.into_iter().zip(&self.by_direction) {
             let (Some(tally), Some(counts)) = (tallies.of_mut(word), counts) else { continue };
+            if self.by_use && counts.service.count() == 0 {
+                continue;
+            }
             let tally = tally.get_or_insert_with(|| Tally {
                 response: counts.response.as_ref().map(|_| Histogram::new()),
                 ..Tally::default()

@@ -35,6 +35,7 @@ mod prepare;
 mod punctual;
 mod queue;
 pub mod random;
+mod replay;
 pub mod request;
 mod run;
 mod shared;
@@ -50,6 +51,7 @@ pub mod workers;
 use std::path::Path;
 
 use iotax_model::record::Outcome;
+use iotax_model::trace::Events;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
@@ -90,6 +92,9 @@ pub fn measure_under(
     path: &Path,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
+    if job.workload.read_iolog.is_some() {
+        return Err(EngineError::Trace("nobody opened it for this job".into()));
+    }
     check(job)?;
     check_memory(job)?;
     if let Some(test) = job.workload.test {
@@ -99,7 +104,24 @@ pub fn measure_under(
         return concurrent::run(job, path, control, events);
     }
     let target = open::for_job(job, path)?;
-    run::run(job, &target, control, events)
+    run::run(job, &target, control, None, events)
+}
+
+/// As [`measure_under`], with the I/Os of a trace at their recorded times. Ends when all are done, at the window's end at the latest.
+///
+/// # Errors
+/// As [`measure`], and a trace that cannot be read to its end.
+pub fn replay_under(
+    control: &Control,
+    job: &Job,
+    path: &Path,
+    trace: Events,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
+    check(job)?;
+    check_memory(job)?;
+    let target = open::for_job(job, path)?;
+    run::run(job, &target, control, Some(trace), events)
 }
 
 /// Refuses impossible jobs: a workload that contradicts itself, and samples more often than every 10 ms.

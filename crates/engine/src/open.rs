@@ -271,7 +271,7 @@ impl Target {
     }
 
     /// Refuses a target of which it can be known, without discarding anything, that it cannot discard.
-    fn check_trim(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_trim(&self) -> Result<(), Refusal> {
         if let Some(device) = &self.virtio {
             return if device.discards {
                 Ok(())

@@ -61,6 +61,7 @@ pub(crate) fn alone<B: Backend>(
         share: None,
         seed: job.seed,
         verification: None,
+        replay: None,
     };
     let window = Window::new(job, clock::now());
     start.send(window).expect("the task holds the other end");

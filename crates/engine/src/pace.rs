@@ -1,8 +1,11 @@
 //! The schedule of a worker's I/Os.
 
+mod recorded;
+
 use iotax_model::record::Pacing;
 use iotax_model::workload::{RateProcess, Workload};
 
+pub use self::recorded::Recorded;
 use crate::random::{Purpose, SplitMix64};
 use crate::window::Window;
 
@@ -22,6 +25,8 @@ pub enum Pace {
     },
     /// An open loop.
     Open(Schedule),
+    /// An open loop at recorded times.
+    Recorded(Box<Recorded>),
 }
 
 impl Pace {
@@ -40,6 +45,7 @@ impl Pace {
         match self {
             Self::Think { due, .. } => *due,
             Self::Open(schedule) => schedule.due,
+            Self::Recorded(recorded) => recorded.due(),
         }
     }
 
@@ -57,6 +63,8 @@ impl Pace {
                 now
             }
             Self::Open(schedule) => schedule.take(now, bytes),
+            // The worker takes those with the due time of the next.
+            Self::Recorded(recorded) => recorded.due(),
         }
     }
 
@@ -69,8 +77,10 @@ impl Pace {
 
     /// Every slot of the worker was taken until `now`.
     pub(crate) const fn was_full(&mut self, now: u64) {
-        if let Self::Open(schedule) = self {
-            schedule.full_until = now;
+        match self {
+            Self::Open(schedule) => schedule.full_until = now,
+            Self::Recorded(recorded) => recorded.was_full(now),
+            Self::Think { .. } => {}
         }
     }
 
@@ -78,7 +88,7 @@ impl Pace {
     /// schedule. With `exhausted`, no I/O was left to begin.
     pub fn finish(self, now: u64, exhausted: bool) -> Option<Pacing> {
         match self {
-            Self::Think { .. } => None,
+            Self::Think { .. } | Self::Recorded(_) => None,
             Self::Open(schedule) if exhausted => Some(schedule.kept),
             Self::Open(schedule) => Some(schedule.finish(now)),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use iotax_model::record::{ErrorCount, Outcome};
+use iotax_model::trace::Events;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::IoEngine;
 
@@ -22,6 +23,7 @@ use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::payload::SECTOR;
 use crate::prepare;
+use crate::replay::Replay;
 use crate::request::Direction;
 use crate::shared::Common;
 use crate::verify::Verification;
@@ -45,7 +47,12 @@ pub(crate) struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     /// Sets a job up on an open target.
-    pub(crate) fn new(job: &'a Job, target: &'a Target, flow: &Arc<Flow>) -> Result<Self, EngineError> {
+    pub(crate) fn new(
+        job: &'a Job,
+        target: &'a Target,
+        flow: &Arc<Flow>,
+        trace: Option<Events>,
+    ) -> Result<Self, EngineError> {
         let workload = &job.workload;
         let Choice { ioengine, note } = backend::choose(workload, target.virtio.is_some())?;
         clock::calibrate();
@@ -55,9 +62,10 @@ impl<'a> Prepared<'a> {
         }
         let verification = Verification::new(job, target)?.map(Arc::new);
         let room = Latencies::new(workload);
+        let mut replay = trace.map(|trace| Replay::new(job, target, trace)).transpose()?;
         let workers = Workers::spawn(workload.numjobs, workload.max_errors, &room, |number| {
             let share = FlowShare::new(workload, flow);
-            work(job, target, ioengine, verification.as_ref(), share, number)
+            work(job, target, ioengine, verification.as_ref(), share, replay.take(), number)
         })?;
         let bypasses_the_cache = workload.direct && ioengine.moves_data();
         let cached = if bypasses_the_cache { CachedPages::look(job, target) } else { None };
@@ -118,9 +126,10 @@ pub(crate) fn run(
     job: &Job,
     target: &Target,
     control: &Control,
+    trace: Option<Events>,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
-    let mut prepared = Prepared::new(job, target, &Arc::default())?;
+    let mut prepared = Prepared::new(job, target, &Arc::default(), trace)?;
     events(Event::Ready);
     match prepared.go(Window::new(job, control.start()), control.ending(), events) {
         Ok(mut outcome) => {
@@ -142,6 +151,7 @@ fn work(
     ioengine: IoEngine,
     verification: Option<&Arc<Verification>>,
     share: Option<FlowShare>,
+    replay: Option<Replay>,
     number: u32,
 ) -> Result<Work, EngineError> {
     let workload = job.workload.clone();
@@ -159,7 +169,8 @@ fn work(
     let passes = Passes::new(job, target, number, pattern.pass_bytes(&workload))?;
     let (seed, verification) = (job.seed, verification.cloned());
     Ok(Box::new(move |context| {
-        worker::run(ioengine, Task { context, workload, setup, pattern, passes, share, seed, verification })
+        let task = Task { context, workload, setup, pattern, passes, share, seed, verification, replay };
+        worker::run(ioengine, task)
     }))
 }
 
@@ -219,7 +230,7 @@ mod tests {
 
     /// A load that lasts as long as it was meant to.
     fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-        super::run(job, target, &Control::new(), events)
+        super::run(job, target, &Control::new(), None, events)
     }
 
     #[test]
@@ -228,7 +239,7 @@ mod tests {
         job.workload.runtime = Nanos::from_secs(30);
         let (control, mut samples) = (Control::new(), Vec::new());
         let file = target(tempfile::tempfile().expect("a file"), false);
-        let outcome = super::run(&job, &file, &control, &mut |event| {
+        let outcome = super::run(&job, &file, &control, None, &mut |event| {
             if let Event::Sample(sample) = event {
                 samples.push(*sample);
                 if samples.len() == 2 {
@@ -258,7 +269,7 @@ mod tests {
         let file = target(tempfile::tempfile().expect("a file"), false);
         let (control, mut asked_ns, mut seen) = (Control::new(), 0, Vec::new());
         let before = policies();
-        let outcome = super::run(&job, &file, &control, &mut |event| match event {
+        let outcome = super::run(&job, &file, &control, None, &mut |event| match event {
             Event::Ready => {
                 asked_ns = clock::system() + 50_000_000;
                 control.start_at(asked_ns);

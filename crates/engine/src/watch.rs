@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use iotax_model::record::{Outcome, Pacing, Stop, WindowEdges};
+use iotax_model::record::{Outcome, Pacing, Replayed, Stop, WindowEdges};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 
@@ -181,6 +181,7 @@ fn merged(mut finishes: Vec<Finish>) -> Outcome {
         ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
         notes: notes(&finishes),
         pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
+        replayed: finishes.iter().filter_map(|finish| finish.replayed).reduce(Replayed::merge),
         verify,
         errors: IoErrors::merge(finishes.into_iter().map(|finish| finish.io_errors).collect()),
         ..Outcome::default()

@@ -27,11 +27,12 @@ use crate::flow::FlowShare;
 use crate::intervals::{IntervalRecorder, IntervalState};
 use crate::io_errors::{IoErrors, errno_name};
 use crate::latencies::{Alike, Latencies};
-use crate::pace::Pace;
+use crate::pace::{Pace, Recorded};
 use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::placement;
 use crate::punctual::Priority;
+use crate::replay::Replay;
 use crate::request::{Direction, Io};
 use crate::shared::{Common, Heartbeat};
 use crate::verify::Verification;
@@ -56,6 +57,8 @@ pub(crate) struct Task {
     pub(crate) seed: u64,
     /// Present if writes and reads are verified.
     pub(crate) verification: Option<Arc<Verification>>,
+    /// Present if the I/Os are those of a trace.
+    pub(crate) replay: Option<Replay>,
 }
 
 /// Does a task with the backend of that name.
@@ -76,11 +79,13 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
 /// Opens a backend, waits for the start, makes the load until the window ends or nothing is left to do, and waits for the I/O
 /// in flight.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
-    let Task { context, workload, setup, pattern, passes, share, seed, verification } = task;
+    let Task { context, workload, setup, pattern, passes, share, seed, verification, replay } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
     // Before any memory is taken.
     placement::place(&workload, number)?;
-    let source = Source::new(&workload, (number, seed), pattern, (passes, share), verification, &setup);
+    let is_replay = replay.is_some();
+    let source =
+        Source::new(&workload, (number, seed), pattern, (passes, share), verification, replay, &setup);
     let (backend, free) = B::open(setup)?;
     let slots = Slots::new(free, workload.stamps == Stamps::Io);
 
@@ -91,7 +96,11 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let Ok(priority) = wait::until_start(window, &common, &mut recorder) else {
         return Ok(Finish { ended_at: Some(clock::now()), ..Finish::default() });
     };
-    let pace = Pace::new(&workload, number, seed, window);
+    let pace = if is_replay {
+        Some(Pace::Recorded(Box::new(Recorded::new(window, source.next_due()))))
+    } else {
+        Pace::new(&workload, number, seed, window)
+    };
     if pace.is_some() {
         // The usual slack of 50 us would be lateness.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
@@ -250,14 +259,15 @@ impl<B: Backend> Worker<B> {
     /// Puts an I/O into the backend's queue, with its content if it writes.
     #[inline]
     fn queue(&mut self, mut slot: Slot, io: Io) {
+        if io.direction == Direction::Write {
+            self.source.fill(slot.index(), io, self.backend.buffer(&mut slot));
+        }
         let intended_at = match &mut self.pace {
+            Some(Pace::Recorded(recorded)) => recorded.take(self.source.next_due()),
             // A flush has no due time: the rate counts I/Os that move data.
             Some(pace) if !io.direction.is_flush() => pace.take(self.now, io.length),
             _ => self.now,
         };
-        if io.direction == Direction::Write {
-            self.source.fill(slot.index(), io, self.backend.buffer(&mut slot));
-        }
         self.slots.queue(&slot, io, intended_at);
         self.backend.queue(slot, io);
     }
@@ -344,16 +354,28 @@ impl<B: Backend> Worker<B> {
         let blackouts = self.blackouts.take().map(|recorder| recorder.finish(self.first_due(), self.now));
         self.drain(blackouts.is_some())?;
         let (now, is_exhausted) = (self.now, self.source.is_exhausted());
+        let (pacing, replayed, verify_errors) = match self.pace {
+            Some(Pace::Recorded(recorded)) => {
+                let (verify_errors, counts) = self.source.finish(recorded.elapsed(now))?;
+                let (pacing, replayed) = recorded.finish(counts.unwrap_or_default(), now);
+                (Some(pacing), Some(replayed), verify_errors)
+            }
+            pace => {
+                let pacing = pace.and_then(|pace| pace.finish(now, is_exhausted));
+                (pacing, None, self.source.finish(0)?.0)
+            }
+        };
         Ok(Finish {
             began_at: Some(began_at),
             ended_at,
             ramp_ios: self.recorder.ramp_ios,
             ramp_completed_at: self.recorder.ramp_completed_at,
             completed_at: self.recorder.completed_at,
-            pacing: self.pace.and_then(|pace| pace.finish(now, is_exhausted)),
+            pacing,
+            replayed,
             io_errors: self.errors,
             blackouts,
-            verify_errors: self.source.finish(),
+            verify_errors,
             note,
         })
     }

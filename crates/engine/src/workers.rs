@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use iotax_model::record::{Outcome, Pacing};
+use iotax_model::record::{Outcome, Pacing, Replayed};
 use iotax_model::threads;
 use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Findings;
@@ -87,6 +87,8 @@ pub struct Finish {
     pub completed_at: Option<u64>,
     /// I/Os that were due, delayed and never begun; absent in a closed loop.
     pub pacing: Option<Pacing>,
+    /// The fidelity of a replay; absent without one.
+    pub replayed: Option<Replayed>,
     /// I/Os that failed.
     pub io_errors: IoErrors,
     /// Times without a completed I/O, on the clock of the window; absent if they are not recorded.

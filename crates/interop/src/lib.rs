@@ -8,6 +8,7 @@ pub mod iozone;
 pub mod jobs;
 pub mod parquet;
 pub mod prometheus;
+pub mod trace;
 mod unfit;
 pub mod vdbench;
 

@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_engine::{Control, EngineError};
+use iotax_interop::trace;
 use iotax_model::exit::Exit;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::target::LayerKind;
@@ -302,8 +303,12 @@ impl Agent {
         let job = Job { directory, identity, ..job.clone() };
         let recorder = ActivityRecorder::new(&path, &job.workload);
         self.control.reset();
-        let measure =
-            |events: &mut dyn FnMut(Event)| iotax_engine::measure_under(&self.control, &job, &path, events);
+        let trace = job.workload.read_iolog.as_deref().map(|trace| trace::open(Path::new(trace)));
+        let trace = trace.transpose().map_err(|error| format!("read_iolog: {error}"))?;
+        let measure = |events: &mut dyn FnMut(Event)| match trace {
+            Some(trace) => iotax_engine::replay_under(&self.control, &job, &path, trace.events, events),
+            None => iotax_engine::measure_under(&self.control, &job, &path, events),
+        };
         let outcome = recorded(recorder, emit, measure);
         if let Some(directory) = own {
             lock(&self.files).remove_directory(&directory);

@@ -20,6 +20,7 @@ pub mod suite;
 pub mod survey;
 pub mod target;
 pub mod threads;
+pub mod trace;
 pub mod units;
 pub mod verify_errors;
 pub mod visible;

@@ -9,6 +9,7 @@ mod merge;
 mod net_stats;
 mod pace;
 mod process;
+mod replayed;
 mod storage;
 mod tally;
 mod timeouts;
@@ -26,6 +27,7 @@ pub use merge::CpuScope;
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
 pub use pace::CpuPace;
 pub use process::ProcessCounts;
+pub use replayed::Replayed;
 pub use storage::{Allocation, Mapper, PageCache, SampledContent};
 pub use tally::{Tallies, Tally};
 pub use timeouts::{Timeout, TimeoutKind};
@@ -187,6 +189,9 @@ pub struct Outcome {
     /// Punctuality of an open loop; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pacing: Option<Pacing>,
+    /// The fidelity of a replay; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub replayed: Option<Replayed>,
     /// The reason for an early end; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop: Option<Stop>,

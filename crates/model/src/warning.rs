@@ -32,6 +32,8 @@ words! {
         CacheKept = "cache_kept",
         /// More I/O was due than the target could start.
         CannotSustain = "cannot_sustain",
+        /// A replay was late or left I/Os of its trace out.
+        UnfaithfulReplay = "unfaithful_replay",
         /// Blocks differ from what was written.
         Corrupt = "corrupt",
         /// One measurement is unlike the others of its target and round.

@@ -15,6 +15,7 @@ pub mod json;
 pub mod mark;
 pub mod markdown;
 mod marks;
+pub mod nearest;
 mod neighbours;
 mod network;
 mod outcome;

@@ -3,6 +3,7 @@
 //! Readers of /proc and /sys take a root path, so that tests run on recorded trees.
 
 pub mod agent_client;
+pub mod block_trace;
 pub mod build_error;
 pub mod cgroup;
 mod cryptsetup;
@@ -34,5 +35,6 @@ pub mod settings;
 pub mod stack;
 pub mod survey;
 pub mod target;
+mod tracefs;
 pub mod undo;
 pub mod volatile;

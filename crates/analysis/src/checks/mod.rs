@@ -12,6 +12,7 @@ mod load;
 mod missing;
 mod network;
 mod pace;
+mod replay;
 mod step;
 
 use iotax_model::record::{Measurement, TargetRecord};
@@ -96,6 +97,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
         missing::unverified(&case),
         missing::stopped(&case),
         of_working(generator::cannot_sustain),
+        of_working(replay::unfaithful),
         clock::elapsed(&case),
         clock::steal(&case),
         on_disk(cache::kept),

@@ -31,8 +31,8 @@ fn is_poisson(case: &Case<'_>) -> bool {
 
 /// Finds a rate that moved within the window, under the most specific name.
 pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
-    // What a watch makes happen is meant to be seen in the rate.
-    if case.run.plan.watch().is_some() {
+    // What a watch makes happen is meant to be seen in the rate; that of a replay is its trace's.
+    if case.run.plan.watch().is_some() || case.workload.read_iolog.is_some() {
         return None;
     }
     throttled(case).or_else(|| unsteady(case))

@@ -235,7 +235,7 @@ impl<'a> Kinds<'a> {
 }
 
 /// Kinds of warnings that can make a measurement unusable.
-const SPOILING: [WarningKind; 7] = [
+const SPOILING: [WarningKind; 8] = [
     WarningKind::Incomplete,
     WarningKind::Corrupt,
     WarningKind::Clock,
@@ -243,6 +243,7 @@ const SPOILING: [WarningKind; 7] = [
     WarningKind::Bypassed,
     WarningKind::BufferedDirect,
     WarningKind::CannotSustain,
+    WarningKind::UnfaithfulReplay,
 ];
 
 /// Why a measurement cannot be used, if it cannot.

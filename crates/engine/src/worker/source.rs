@@ -6,11 +6,13 @@ use iotax_model::verify_errors::Findings;
 use iotax_model::workload::Workload;
 
 use crate::backend::Setup;
+use crate::error::EngineError;
 use crate::flow::FlowShare;
 use crate::passes::Passes;
 use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
+use crate::replay::{Counts, Replay};
 use crate::request::{Direction, Io};
 use crate::verify::{Next, Verification, Verifier};
 
@@ -26,13 +28,23 @@ pub(super) enum NextIo {
     Nothing,
 }
 
+/// Decides the next I/O.
+enum Origin {
+    /// The pattern.
+    Pattern,
+    /// The pattern, and what was written before.
+    Verifier(Verifier),
+    /// A trace.
+    Replay(Replay),
+}
+
 /// See the module.
 pub(super) struct Source {
     pattern: Pattern,
     passes: Option<Passes>,
     share: Option<FlowShare>,
     payload: Option<Payload>,
-    verifier: Option<Verifier>,
+    origin: Origin,
     /// A flush (`end_fsync`) is still to come once all else is done.
     flush_at_end: bool,
     is_exhausted: bool,
@@ -46,6 +58,7 @@ impl Source {
         pattern: Pattern,
         (passes, share): (Option<Passes>, Option<FlowShare>),
         verification: Option<Arc<Verification>>,
+        replay: Option<Replay>,
         setup: &Setup,
     ) -> Self {
         let depth = setup.depth as usize;
@@ -53,12 +66,19 @@ impl Source {
             let random = SplitMix64::new(seed, Purpose::Payload, number.into());
             Payload::new(&workload.content(), depth, workload.rw.reads(), random)
         });
+        let origin = match (replay, verification) {
+            (Some(replay), _) => Origin::Replay(replay),
+            (None, Some(verification)) => {
+                Origin::Verifier(Verifier::new(verification, depth, setup.slot_bytes))
+            }
+            (None, None) => Origin::Pattern,
+        };
         Self {
             pattern,
             passes,
             share,
             payload,
-            verifier: verification.map(|verification| Verifier::new(verification, depth, setup.slot_bytes)),
+            origin,
             flush_at_end: workload.end_fsync && workload.rw.writes(),
             is_exhausted: false,
         }
@@ -77,12 +97,13 @@ impl Source {
         if let Some(pause) = self.share.as_ref().and_then(FlowShare::is_ahead) {
             return NextIo::After(pause);
         }
-        let next = match &mut self.verifier {
-            None => self.pattern.next(),
-            Some(verifier) => match verifier.next(slot, &mut self.pattern) {
+        let next = match &mut self.origin {
+            Origin::Pattern => self.pattern.next(),
+            Origin::Verifier(verifier) => match verifier.next(slot, &mut self.pattern) {
                 Next::Io(io) => io,
                 Next::Wait => return NextIo::After(CLAIMED_NS),
             },
+            Origin::Replay(replay) => replay.next(),
         };
         match next {
             Some(io) => {
@@ -117,7 +138,7 @@ impl Source {
         let Some(payload) = &mut self.payload else { return };
         let buffer = &mut buffer[..io.length.next_multiple_of(SECTOR) as usize];
         payload.refresh(slot, buffer);
-        if let Some(verifier) = &self.verifier {
+        if let Origin::Verifier(verifier) = &self.origin {
             verifier.stamp(slot, &io, buffer);
         }
     }
@@ -125,11 +146,20 @@ impl Source {
     /// Passes completions on to verification.
     #[inline]
     pub(super) const fn verifier(&mut self) -> Option<&mut Verifier> {
-        self.verifier.as_mut()
+        if let Origin::Verifier(verifier) = &mut self.origin { Some(verifier) } else { None }
     }
 
-    /// The verify errors, if anything was verified.
-    pub(super) fn finish(self) -> Option<Findings> {
-        self.verifier.map(Verifier::finish)
+    /// When the next I/O of a replay is due, from its begin.
+    pub(super) fn next_due(&self) -> Option<u64> {
+        if let Origin::Replay(replay) = &self.origin { replay.due() } else { None }
+    }
+
+    /// The verify errors, if anything was verified, and the counts of a replay that ended `elapsed` nanoseconds after its begin.
+    pub(super) fn finish(self, elapsed: u64) -> Result<(Option<Findings>, Option<Counts>), EngineError> {
+        match self.origin {
+            Origin::Pattern => Ok((None, None)),
+            Origin::Verifier(verifier) => Ok((Some(verifier.finish()), None)),
+            Origin::Replay(replay) => replay.finish(elapsed).map(|counts| (None, Some(counts))),
+        }
     }
 }

@@ -86,7 +86,17 @@ impl Directories {
         stack.layers().iter().try_for_each(|layer| layer.kind().confine(self)).or_else(refuse)
     }
 
-    /// `write_journal` is the one key of a workload that names a file.
+    /// Refuses traces outside of the directories, before they are read.
+    pub(super) fn check_traces(&self, plan: &Plan) -> Result<(), Failure> {
+        let traces = plan.workloads.iter().filter_map(|workload| workload.read_iolog.as_ref());
+        for trace in traces {
+            self.readable(Path::new(trace))
+                .map_err(|reason| usage(format!("read_iolog = {trace}: {reason}")))?;
+        }
+        Ok(())
+    }
+
+    /// A key that names a file to be made.
     fn workload(&self, workload: &Workload) -> Result<(), String> {
         if workload.jobs().any(|job| job.invalidate_machine) {
             return Err("invalidate_machine drops everybody's caches".into());
@@ -210,6 +220,6 @@ mod tests {
     #[test]
     fn no_other_key_of_a_workload_names_a_file() {
         let places = KEYS.iter().filter(|key| ["FILE", "PATH", "DIR"].contains(&key.value));
-        assert_eq!(places.map(|key| key.name).collect::<Vec<_>>(), ["write_journal"]);
+        assert_eq!(places.map(|key| key.name).collect::<Vec<_>>(), ["write_journal", "read_iolog"]);
     }
 }

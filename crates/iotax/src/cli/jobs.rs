@@ -12,7 +12,7 @@ use iotax_testbed::device::Permission;
 
 use super::confine::Directories;
 use super::say::note;
-use super::{Failure, OrExit, input, target_args, usage};
+use super::{Failure, OrExit, input, replay, target_args, usage};
 
 /// The default number of rounds for a job file on several targets. On one target there is nothing to compare: one, as in fio.
 const REPEAT: u32 = 3;
@@ -20,7 +20,7 @@ const REPEAT: u32 = 3;
 /// Options that apply only to job files.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct JobFlags {
-    /// Run a job file on this target instead of its own files: a file, directory or block device, ssh://user@host/path, podman://container/path, RUNG:DIR
+    /// Replay a trace on this target, or run a job file on it instead of its own files: a file, directory or block device, ssh://user@host/path, podman://container/path, RUNG:DIR
     /// for a rung of the ladder, or PLAN.toml for its targets (repeat for several; the first is the baseline)
     #[arg(long, value_name = "TARGET")]
     target: Vec<String>,
@@ -94,6 +94,25 @@ impl JobFlags {
             design: jobs.curve.map(Design::Curve).unwrap_or_default(),
             ..Plan::new(name, targets, jobs.workloads)
         })
+    }
+
+    /// The plan that replays a trace.
+    pub(super) fn replay(&self, path: &Path, permission: &Permission) -> Result<Plan, Failure> {
+        if let Some(section) = self.section.first() {
+            return Err(usage(format!(
+                "--section {section}: it is for job files, and {} is a trace",
+                path.display()
+            )));
+        }
+        if self.target.is_empty() {
+            return Err(usage(format!(
+                "{} is a trace; say where to replay it with --target, such as --target host-file:DIR --target virtio-qcow2:DIR",
+                path.display()
+            )));
+        }
+        let targets = target_args::targets(&self.target, false, permission)?;
+        let repeat = if targets.len() > 1 { REPEAT } else { 1 };
+        Ok(replay::plan(path, targets, repeat))
     }
 
     /// Refuses flags that do not apply to plan files.

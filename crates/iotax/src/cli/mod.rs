@@ -47,7 +47,9 @@ mod pull;
 mod push;
 mod quit_key;
 mod rate_gate;
+mod record;
 mod replace;
+mod replay;
 mod report;
 mod requirements;
 mod resume;
@@ -60,6 +62,7 @@ mod target_args;
 mod terminal;
 mod time;
 mod top;
+mod trace;
 mod trend;
 mod tune;
 mod verify;
@@ -114,6 +117,14 @@ enum Command {
     Tune(Box<tune::Args>),
     /// Live view: devices and layers, guests, processes, network; live, recorded and replayed
     Top(top::Args),
+    /// Record the I/O of a block device as a trace, which iotax trace shows and iotax run replays
+    ///
+    /// Takes root. Uses the kernel's tracepoints in an instance of their own, and changes nothing else.
+    Record(record::Args),
+    /// Show a trace of I/O: its rates, sizes, places and bursts, and the workload that comes nearest
+    ///
+    /// Reads traces of iotax record, fio (iolog 2 and 3), blktrace, blkparse, MSR Cambridge, Alibaba, SPC and vSCSI. iotax run replays them.
+    Trace(trace::Args),
     /// Check how a machine or path or guest is set up; nothing is measured
     ///
     /// Names settings that endanger data or cost I/O, each with its evidence and a remedy. Only looks, and changes nothing.
@@ -227,6 +238,8 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Watch(args) => watch::main(&args),
         Command::Tune(args) => tune::main(&args),
         Command::Top(args) => top::main(&args),
+        Command::Record(args) => record::main(&args),
+        Command::Trace(args) => trace::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Mark(args) => mark::main(&args),
         Command::Run(args) => run::main(&args),

@@ -23,13 +23,13 @@ use super::estimate;
 use super::jobs::{self, JobFlags};
 use super::say::{self, print_line, say};
 use super::session::make_absolute;
-use super::{Failure, OrExit, confirm, input};
+use super::{Failure, OrExit, confirm, input, replay};
 use crate::runner;
 
 /// A plan file or a job file, with overrides from the command line.
 #[derive(Debug, Args)]
 pub(super) struct PlanInput {
-    /// The plan (TOML), or a job file of fio
+    /// The plan (TOML), a job file of fio, or a trace to replay
     plan: PathBuf,
     #[command(flatten)]
     jobs: JobFlags,
@@ -88,9 +88,9 @@ impl PlanInput {
         self.parse(&self.text()?, permission, None)
     }
 
-    /// The file's text.
+    /// The file's text; that of a trace is not a plan's.
     pub(super) fn text(&self) -> Result<String, Failure> {
-        input::text(&self.plan, input::PLAN)
+        if replay::is_meant(&self.plan) { Ok(String::new()) } else { input::text(&self.plan, input::PLAN) }
     }
 
     /// As [`Self::read`], of a text that stands for the file's, which may include files of these directories alone.
@@ -103,7 +103,10 @@ impl PlanInput {
         let Self { plan: path, jobs, overrides } = self;
         let place = path.display();
         let mut overrides = overrides.clone();
-        let mut reading = if jobs::is_meant(path, text) {
+        let mut reading = if replay::is_meant(path) {
+            let plan = jobs.replay(path, permission)?;
+            PlanFile { plan, time: None, axes: Vec::new(), left_out: Vec::new(), fleet: FleetSpec::default() }
+        } else if jobs::is_meant(path, text) {
             let is_fios = !vdbench::is_meant(text);
             let size = overrides.size.take_if(|_| is_fios);
             let plan = jobs.plan(path, text, size, permission, confined)?;
@@ -113,6 +116,10 @@ impl PlanInput {
             Plan::read(text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?
         };
         overrides.apply(&mut reading).with_context(|| place.to_string()).or_exit(Exit::Usage)?;
+        if let Some(area) = confined {
+            area.check_traces(&reading.plan)?;
+        }
+        replay::take_over(&mut reading.plan)?;
         Ok(reading)
     }
 }
@@ -245,6 +252,13 @@ fn work(workload: &Workload) -> String {
 fn job(workload: &Workload) -> String {
     let jobs = if workload.numjobs == 1 { String::new() } else { format!(", {} jobs", workload.numjobs) };
     let rate = workload.rate_iops.map(|rate| format!(", {rate} IOPS")).unwrap_or_default();
+    if let Some(trace) = &workload.read_iolog {
+        let (scale, depth) = (workload.replay_time_scale, workload.iodepth);
+        return format!(
+            "replay of {trace} at {scale}% of its speed, iodepth {depth}, at most {}",
+            workload.runtime
+        );
+    }
     format!(
         "{} {}, iodepth {}{jobs}{rate}, {} after {}",
         workload.rw,

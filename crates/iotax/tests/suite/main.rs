@@ -46,6 +46,7 @@ mod pasted;
 mod plan;
 mod podman;
 mod readme;
+mod record;
 mod results;
 mod shared_store;
 mod slowed;

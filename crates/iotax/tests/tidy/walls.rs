@@ -46,6 +46,7 @@ pub(crate) const ROOMS: [(&str, &[&str]); 3] = [
             "iotax_model",
             "iotax_engine",
             "iotax_netperf",
+            "iotax_interop::trace",
             "iotax_testbed::monitor",
             "iotax_testbed::stack",
             "iotax_testbed::host_info",

@@ -12,6 +12,7 @@ mod file;
 mod fleet;
 mod place;
 mod rates;
+mod replays;
 mod schema;
 mod until;
 mod watch;
@@ -282,6 +283,7 @@ impl Plan {
         self.check_networks()?;
         self.check_places()?;
         self.check_settings()?;
+        self.check_replays()?;
         self.check_journals()
     }
 

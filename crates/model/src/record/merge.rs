@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     BlockStats, BlockTally, CpuTime, DiskActivity, DiskFlushes, ErrorCount, HostActivity, HostCpu,
-    NicActivity, Outcome, Pacing, PageCache, Pressure, Sample, Share, WindowEdges,
+    NicActivity, Outcome, Pacing, PageCache, Pressure, Replayed, Sample, Share, WindowEdges,
 };
 
 /// The scope of the CPU time in a load's outcome.
@@ -77,6 +77,7 @@ impl Outcome {
             notes,
             ioengine: _,
             pacing,
+            replayed,
             stop,
             blackouts: _,
             devices: _,
@@ -102,6 +103,7 @@ impl Outcome {
         errors.iter().for_each(|error| ErrorCount::add(&mut self.errors, error));
         self.notes.extend(notes.iter().map(|note| format!("{name}: {note}")));
         self.pacing = self.pacing.into_iter().chain(pacing).reduce(Pacing::merge);
+        self.replayed = self.replayed.into_iter().chain(replayed).reduce(Replayed::merge);
         self.stop = self.stop.or(stop);
         if let Some(findings) = verify {
             self.verify.get_or_insert_default().merge(findings);

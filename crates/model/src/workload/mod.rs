@@ -13,6 +13,7 @@ mod memory;
 mod pattern;
 mod placement;
 mod priorities;
+mod replay;
 mod stride;
 mod sync_range;
 mod test;
@@ -199,7 +200,7 @@ impl Workload {
     /// Returns whether I/Os start on a schedule, independent of earlier completions.
     #[must_use]
     pub const fn is_open_loop(&self) -> bool {
-        self.rate_iops.is_some() || self.rate.is_some()
+        self.rate_iops.is_some() || self.rate.is_some() || self.read_iolog.is_some()
     }
 
     /// Returns whether it or a job beside it reads.
@@ -235,7 +236,10 @@ impl Workload {
         match (&self.net, self.test) {
             (Some(net), _) => format!("net.test = {}", net.test),
             (None, Some(test)) => format!("test = {test}"),
-            (None, None) => format!("rw = {}", self.rw),
+            (None, None) => match &self.read_iolog {
+                Some(trace) => format!("read_iolog = {trace}"),
+                None => format!("rw = {}", self.rw),
+            },
         }
     }
 
@@ -355,6 +359,7 @@ impl Workload {
         self.check_mapping()?;
         self.check_space()?;
         self.check_placement()?;
+        self.check_replay()?;
         if self.ioengine.is_synchronous() && self.iodepth > 1 {
             return refuse(
                 "iodepth",
@@ -402,7 +407,7 @@ impl Workload {
         if let (Some(_), Some(bytes)) = (self.rate_iops, self.rate) {
             return refuse("rate", &bytes, "rate_iops is given too; use one of them".into());
         }
-        if self.rate_process == RateProcess::Poisson && !self.is_open_loop() {
+        if self.rate_process == RateProcess::Poisson && self.rate_iops.is_none() && self.rate.is_none() {
             return refuse("rate_process", &self.rate_process, "needs rate_iops or rate".into());
         }
         if let (Some(pause), true) = (self.thinktime, self.is_open_loop()) {

@@ -182,6 +182,7 @@ const fn rank(kind: WarningKind) -> u8 {
         WarningKind::Clock | WarningKind::Compressible => 3,
         WarningKind::SaturatedGenerator
         | WarningKind::CannotSustain
+        | WarningKind::UnfaithfulReplay
         | WarningKind::CpuBound
         | WarningKind::LinkBound
         | WarningKind::Throttled
@@ -210,6 +211,7 @@ const fn short(kind: WarningKind) -> &'static str {
         WarningKind::OtherLoad => "other programs used the device or the CPUs",
         WarningKind::CacheKept => "a cache could not be dropped before the window",
         WarningKind::CannotSustain => "more I/O was due than could be started",
+        WarningKind::UnfaithfulReplay => "the replay was not what its trace says",
         WarningKind::Corrupt => "blocks differ from what was written",
         WarningKind::Outlier => "differs from the other rounds",
         WarningKind::Bypassed => "packets bypassed the interfaces",

@@ -9,7 +9,7 @@ use iotax_analysis::time::utc;
 use iotax_analysis::{Grade, Metric};
 use iotax_model::record::{
     Carried, CpuPace, CpuTime, ErrorCount, HostActivity, ImportedMetrics, Measurement, NicActivity, Pacing,
-    PageCache, Stop,
+    PageCache, Replayed, Stop,
 };
 use iotax_model::verify_errors::Findings;
 use iotax_model::{IoEngine, Run, WarningKind};
@@ -38,6 +38,8 @@ pub(super) struct MeasurementEntry<'a> {
     directions: Directions,
     /// Punctuality of an open loop; absent in a closed loop.
     pacing: Option<&'a Pacing>,
+    /// The fidelity of a replay; absent without one.
+    replayed: Option<&'a Replayed>,
     /// Absent for a workload that does not verify.
     verify: Option<&'a Findings>,
     /// Why it ended before its time; absent if it did not.
@@ -108,6 +110,7 @@ pub(super) fn measurement<'a>(
         ioengine: outcome.ioengine,
         directions: parts::directions(&outcome.tallies, outcome.rate_ns()),
         pacing: outcome.pacing.as_ref(),
+        replayed: outcome.replayed.as_ref(),
         verify: outcome.verify.as_ref(),
         stop: outcome.stop,
         series: series(&m.samples, |tallies| done(m, tallies)).as_ref().map(certainty::series),

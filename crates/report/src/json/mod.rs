@@ -22,6 +22,7 @@ pub mod read;
 #[cfg(test)]
 mod schema;
 mod suite;
+pub mod trace;
 pub mod trend;
 pub mod tune;
 mod watch;

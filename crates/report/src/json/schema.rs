@@ -45,6 +45,7 @@ fn the_published_schemas_are_those_of_the_types() {
     is_published::<super::doctor::DoctorDocument<'_>>("iotax-doctor-1.schema.json");
     is_published::<super::fleet::FleetDocument<'_>>("iotax-fleet-1.schema.json");
     is_published::<super::history::HistoryDocument<'_>>("iotax-history-1.schema.json");
+    is_published::<super::trace::TraceDocument<'_>>("iotax-trace-1.schema.json");
     is_published::<super::trend::TrendDocument<'_>>("iotax-trend-1.schema.json");
     is_published::<super::tune::TuneDocument<'_>>("iotax-tune-1.schema.json");
 }

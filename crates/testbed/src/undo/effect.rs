@@ -24,6 +24,7 @@ use crate::mdadm::CreatedArray;
 use crate::netns::{Namespace, NetnsInterface};
 use crate::nvme_tcp::{NvmeConnection, NvmeTarget};
 use crate::remote;
+use crate::tracefs::TraceInstance;
 use iotax_model::threads;
 
 /// An effect on this machine that must be undone.
@@ -118,6 +119,8 @@ pub enum Effect {
     IoController(IoController),
     /// A setting of the kernel; put back.
     Setting(Box<KernelFile>),
+    /// An instance of the kernel's tracing; removed.
+    TraceInstance(TraceInstance),
 }
 
 impl Effect {
@@ -179,6 +182,7 @@ impl std::fmt::Display for Effect {
             Self::Commands { marker } => write!(f, "commands of events ({marker})"),
             Self::Cgroup(cgroup) => write!(f, "control group {}", cgroup.path.display()),
             Self::IoController(controller) => write!(f, "controller io of {}", controller.root.display()),
+            Self::TraceInstance(instance) => write!(f, "tracing instance {}", instance.name),
             Self::Setting(file) => write!(f, "setting {} (was {})", file.path.display(), file.was),
         }
     }
@@ -214,6 +218,7 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
         Effect::Cgroup(cgroup) => cgroup.remove(),
         Effect::IoController(controller) => controller.turn_off(),
         Effect::Setting(file) => file.restore(),
+        Effect::TraceInstance(instance) => instance.remove(),
     }
 }
 

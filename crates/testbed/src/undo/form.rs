@@ -109,6 +109,7 @@ impl Effect {
             }
             Self::IoController(controller) => in_cgroups(root, &controller.root),
             Self::Setting(file) => check_setting(root, file),
+            Self::TraceInstance(instance) => tagged("a tracing instance that iotax made", &instance.name),
         }
     }
 }
@@ -245,6 +246,8 @@ mod tests {
             (setting("/sys/class/block/sda/queue/../../../../kernel/uevent_helper", "x"), false),
             (setting("/sys/class/block/sda/queue/zoned", "x"), false),
             (setting("/etc/cron.d/x", "x"), false),
+            (r#"{"trace_instance":{"name":"iotax-1a2b3c4d-record"}}"#.to_owned(), true),
+            (r#"{"trace_instance":{"name":"../users"}}"#.to_owned(), false),
             (agent("iotax-0123456789abcdef", "ssh://me@there"), true),
             (agent("iotax-0123456789abcdef", "podman://web"), true),
             (agent("x", "ssh://me@there"), false),

@@ -200,6 +200,7 @@ impl Numbers {
                 backlog,
                 backlog_ns: self.next(),
             }),
+            replayed: Some(Replayed { due: self.next(), begun: self.next(), ..Replayed::default() }),
             stop: Some(Stop::Errors),
             blackouts: None::<Vec<Blackout>>,
             devices: Vec::new(),

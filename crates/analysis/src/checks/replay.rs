@@ -1,0 +1,41 @@
+//! Replays that were not what their trace says.
+
+use iotax_model::WarningKind;
+use iotax_model::record::Replayed;
+use iotax_model::units::human;
+
+use super::Case;
+use crate::finding::Finding;
+
+/// An I/O that begins this much later than recorded meets another queue than it did then.
+const LATE_NS: u64 = 1_000_000;
+/// Without this share of its I/Os a replay is other work.
+const MISSING: f64 = 0.01;
+
+/// Finds a replay that was late by its own doing, or that lacks I/Os. One that had to wait for a slot is the target's doing, and its response
+/// time tells.
+pub(super) fn unfaithful(case: &Case<'_>) -> Option<Finding> {
+    let replayed = case.m.outcome.replayed?;
+    let Replayed { due, left_out, not_begun, late_p99_ns, late_max_ns, .. } = replayed;
+    let share = |count: u64| count as f64 / due.max(1) as f64;
+    let mut evidence = Vec::new();
+    let mut remedy = "";
+    if late_p99_ns > LATE_NS {
+        evidence.push(format!(
+            "1% of its I/Os began at least {} after their recorded time although the target had room for them, the latest {}",
+            human::time(late_p99_ns as f64),
+            human::time(late_max_ns as f64)
+        ));
+        remedy = "leave a CPU to the load generator: stop other work on this machine, or replay it slower (replay_time_scale = 50)";
+    }
+    if share(not_begun) > MISSING {
+        evidence.push(format!("{not_begun} of {due} I/Os had not begun when it ended"));
+        remedy = "the target cannot keep up with the trace: replay it slower (replay_time_scale = 50), or raise iodepth";
+    }
+    if share(left_out) > MISSING {
+        evidence.push(format!("{left_out} of {due} I/Os were left out, because the target cannot do them"));
+        remedy = "use a larger target that takes trims, so that it can do what the trace did";
+    }
+    (!evidence.is_empty())
+        .then(|| case.finding(WarningKind::UnfaithfulReplay, evidence.join("; "), remedy).unusable_if(true))
+}

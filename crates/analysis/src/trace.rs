@@ -1,0 +1,243 @@
+//! The character of a trace, from one pass over its events in bounded memory.
+
+mod distinct;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use iotax_model::trace::{Event, Operation, Summary};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use self::distinct::Distinct;
+
+/// Blocks of the working set.
+const BLOCK: u64 = 4096;
+/// An I/O is sequential if it begins where one of this many before it ended.
+const STREAMS: usize = 64;
+/// Distinct lengths that are counted one by one.
+const LENGTHS: usize = 4096;
+/// I/Os in flight that are followed.
+const MOST_IN_FLIGHT: usize = 1 << 16;
+/// The span in which the rate is at its highest.
+const PEAK_NS: u64 = 100_000_000;
+/// Lengths that are told.
+const TOLD: usize = 6;
+/// Blocks of one I/O that are looked at for the working set.
+const MOST_BLOCKS: u64 = 1 << 14;
+
+/// One length, and its share among reads and writes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct LengthShare {
+    /// In bytes.
+    pub bytes: u64,
+    /// Between 0 and 1.
+    pub share: f64,
+}
+
+/// The character of a trace. Rates are over its duration; unknown values are absent.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TraceProfile {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Trims.
+    pub trims: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// Writes that are durable by themselves (FUA).
+    pub fua: u64,
+    /// From the first issue to the last.
+    pub duration_s: f64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// I/Os of all kinds a second.
+    pub ios_per_s: Option<f64>,
+    /// The same in the busiest tenth of a second.
+    pub peak_ios_per_s: Option<f64>,
+    /// Standard deviation of the gaps between I/Os by their mean: 1 for arrivals at random, more for bursts.
+    pub gap_variation: Option<f64>,
+    /// The most frequent lengths of reads and writes.
+    pub lengths: Vec<LengthShare>,
+    /// Bytes of the longest read or write.
+    pub longest: u64,
+    /// Share of reads and writes that begin where one of the 64 before it ended.
+    pub sequential: Option<f64>,
+    /// Bytes of distinct 4 KiB blocks read or written, estimated to within 3%.
+    pub working_set: u64,
+    /// The highest end of an I/O, in bytes.
+    pub reach: u64,
+    /// Mean number in flight; absent if completions are not known.
+    pub mean_depth: Option<f64>,
+    /// The most in flight.
+    pub max_depth: Option<u64>,
+    /// Mean time from issue to completion, in the trace.
+    pub mean_latency_s: Option<f64>,
+    /// Queues or volumes that the trace tells apart.
+    pub queues: usize,
+}
+
+/// Collects a profile.
+#[derive(Debug, Default)]
+pub struct Profiler {
+    summary: Summary,
+    fua: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    last_ns: Option<u64>,
+    gaps: Gaps,
+    busiest: u64,
+    recent: VecDeque<u64>,
+    lengths: BTreeMap<u64, u64>,
+    ends: VecDeque<u64>,
+    sequential: u64,
+    blocks: Distinct,
+    in_flight: BinaryHeap<Reverse<u64>>,
+    max_depth: u64,
+    latency_ns: u128,
+    completed: u64,
+    queues: std::collections::BTreeSet<u32>,
+}
+
+/// Sums of the gaps between I/Os.
+#[derive(Debug, Default)]
+struct Gaps {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Profiler {
+    /// Takes note of an event; they come in the order of their times.
+    pub fn add(&mut self, event: &Event) {
+        self.summary.add(event);
+        self.time(event.at_ns);
+        if let Some(queue) = event.queue.filter(|_| self.queues.len() < LENGTHS) {
+            self.queues.insert(queue);
+        }
+        if let Some(latency) = event.latency_ns {
+            self.latency_ns += u128::from(latency);
+            self.completed += 1;
+            self.depth(event.at_ns, latency);
+        }
+        match event.operation {
+            Operation::Read => self.read_bytes = self.read_bytes.saturating_add(event.length),
+            Operation::Write => {
+                self.written_bytes = self.written_bytes.saturating_add(event.length);
+                self.fua += u64::from(event.fua);
+            }
+            Operation::Trim | Operation::Flush => return,
+        }
+        if self.lengths.len() < LENGTHS || self.lengths.contains_key(&event.length) {
+            *self.lengths.entry(event.length).or_default() += 1;
+        }
+        self.place(event);
+    }
+
+    fn time(&mut self, at_ns: u64) {
+        if let Some(last) = self.last_ns {
+            let gap = at_ns.saturating_sub(last) as f64;
+            self.gaps.count += 1.0;
+            self.gaps.sum += gap;
+            self.gaps.squares += gap * gap;
+        }
+        self.last_ns = Some(at_ns);
+        self.recent.push_back(at_ns);
+        while self.recent.front().is_some_and(|first| at_ns - first.min(&at_ns) >= PEAK_NS) {
+            self.recent.pop_front();
+        }
+        // A span of more I/Os than this is counted as so many.
+        if self.recent.len() > 1 << 20 {
+            self.recent.pop_front();
+        }
+        self.busiest = self.busiest.max(self.recent.len() as u64);
+    }
+
+    fn depth(&mut self, at_ns: u64, latency_ns: u64) {
+        while self.in_flight.peek().is_some_and(|Reverse(done)| *done <= at_ns) {
+            self.in_flight.pop();
+        }
+        if self.in_flight.len() < MOST_IN_FLIGHT {
+            self.in_flight.push(Reverse(at_ns.saturating_add(latency_ns)));
+        }
+        self.max_depth = self.max_depth.max(self.in_flight.len() as u64);
+    }
+
+    fn place(&mut self, event: &Event) {
+        let end = event.offset.saturating_add(event.length);
+        match self.ends.iter().position(|end| *end == event.offset) {
+            Some(place) => {
+                self.sequential += 1;
+                self.ends.remove(place);
+            }
+            None if self.ends.len() == STREAMS => drop(self.ends.pop_front()),
+            None => {}
+        }
+        self.ends.push_back(end);
+        let first = event.offset / BLOCK;
+        for block in first..end.div_ceil(BLOCK).min(first.saturating_add(MOST_BLOCKS)) {
+            self.blocks.add(block);
+        }
+    }
+
+    /// The facts that a replay is planned by.
+    #[must_use]
+    pub const fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// The profile of all events so far.
+    #[must_use]
+    pub fn profile(&self) -> TraceProfile {
+        let Summary { reads, writes, trims, flushes, duration_ns, longest, reach, .. } = self.summary;
+        let duration_s = duration_ns as f64 / 1e9;
+        let data = reads + writes;
+        let share = |count: u64| count as f64 / data as f64;
+        let mut lengths: Vec<(u64, u64)> =
+            self.lengths.iter().map(|(bytes, count)| (*bytes, *count)).collect();
+        lengths.sort_by_key(|(bytes, count)| (Reverse(*count), *bytes));
+        let lasts = duration_ns > 0;
+        // Little's law.
+        let all_complete = self.completed > 0;
+        TraceProfile {
+            reads,
+            writes,
+            trims,
+            flushes,
+            fua: self.fua,
+            duration_s,
+            read_bytes: self.read_bytes,
+            written_bytes: self.written_bytes,
+            ios_per_s: lasts.then(|| (self.summary.ios() - 1) as f64 / duration_s),
+            peak_ios_per_s: (duration_ns >= PEAK_NS).then(|| self.busiest as f64 * 1e9 / PEAK_NS as f64),
+            gap_variation: self.gaps.variation(),
+            lengths: lengths
+                .into_iter()
+                .take(TOLD)
+                .map(|(bytes, count)| LengthShare { bytes, share: share(count) })
+                .collect(),
+            longest,
+            sequential: (data > 1).then(|| share(self.sequential)),
+            working_set: self.blocks.estimate().saturating_mul(BLOCK),
+            reach,
+            mean_depth: (all_complete && lasts).then(|| self.latency_ns as f64 / duration_ns as f64),
+            max_depth: all_complete.then_some(self.max_depth),
+            mean_latency_s: all_complete.then(|| self.latency_ns as f64 / self.completed as f64 / 1e9),
+            queues: self.queues.len(),
+        }
+    }
+}
+
+impl Gaps {
+    fn variation(&self) -> Option<f64> {
+        let mean = self.sum / self.count;
+        let variance = (self.squares / self.count - mean * mean).max(0.0);
+        (self.count >= 2.0 && mean > 0.0).then(|| variance.sqrt() / mean)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! The I/Os of a trace, placed on a target.
+
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::vec;
+
+use iotax_model::threads;
+use iotax_model::trace::{Event, Events, Operation};
+use iotax_model::wire::Job;
+
+use crate::error::EngineError;
+use crate::open::Target;
+use crate::request::{Direction, Io};
+
+/// I/Os that are handed over at once.
+const CHUNK: usize = 1024;
+/// Chunks that are read ahead, so that reading the trace delays nothing.
+const AHEAD: usize = 64;
+/// The longest range that is discarded at once.
+const LONGEST_TRIM: u64 = 1 << 30;
+
+/// The alignment of direct I/O where the filesystem does not tell.
+const ALIGNED: u64 = 4096;
+
+/// The room that a trace is placed in.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    /// The area, in bytes from the target's start.
+    start: u64,
+    size: u64,
+    /// Offsets and lengths are multiples of this.
+    unit: u64,
+    /// The longest read or write.
+    longest: u64,
+    writes: bool,
+    trims: bool,
+}
+
+/// An I/O of the trace as it is replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Planned {
+    /// In nanoseconds from the begin of the replay.
+    due: u64,
+    /// Absent if it is left out.
+    io: Option<Io>,
+    is_wrapped: bool,
+    is_aligned: bool,
+    lost_fua: bool,
+}
+
+/// Counts of the I/Os that came up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) begun: u64,
+    pub(crate) left_out: u64,
+    pub(crate) not_begun: u64,
+    pub(crate) wrapped: u64,
+    pub(crate) aligned: u64,
+    pub(crate) without_fua: u64,
+}
+
+/// The I/Os of a trace, one after the other. Another thread reads the trace ahead of them.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    chunks: Receiver<Result<Vec<Planned>, String>>,
+    chunk: vec::IntoIter<Planned>,
+    next: Option<Planned>,
+    counts: Counts,
+    /// Why the trace ended before its end.
+    broken: Option<String>,
+}
+
+impl Replay {
+    /// Begins to read a trace for a job on its target.
+    pub(crate) fn new(job: &Job, target: &Target, events: Events) -> Result<Self, EngineError> {
+        let workload = &job.workload;
+        let unit = target.direct_unit().unwrap_or(if target.access.direct { ALIGNED } else { 1 });
+        let room = Room {
+            start: workload.offset.0,
+            size: job.size.0 - job.size.0 % unit,
+            unit,
+            longest: workload.bs.0,
+            writes: workload.rw.writes(),
+            trims: workload.rw.writes() && target.check_trim().is_ok(),
+        };
+        let scale = workload.replay_time_scale;
+        let (sender, chunks) = mpsc::sync_channel(AHEAD);
+        threads::spawn("trace", move || read(events, room, scale, &sender))
+            .map_err(EngineError::system("reading the trace"))?;
+        let mut replay = Self {
+            chunks,
+            chunk: Vec::new().into_iter(),
+            next: None,
+            counts: Counts::default(),
+            broken: None,
+        };
+        replay.advance();
+        Ok(replay)
+    }
+
+    /// When the next I/O is due, in nanoseconds from the begin of the replay; `None` after the last.
+    pub(crate) fn due(&self) -> Option<u64> {
+        self.next.map(|planned| planned.due)
+    }
+
+    /// The next I/O.
+    #[inline(never)]
+    pub(crate) fn next(&mut self) -> Option<Io> {
+        let planned = self.next.take()?;
+        self.counts.begun += 1;
+        self.counts.wrapped += u64::from(planned.is_wrapped);
+        self.counts.aligned += u64::from(planned.is_aligned);
+        self.counts.without_fua += u64::from(planned.lost_fua);
+        self.advance();
+        planned.io
+    }
+
+    /// Goes on to the next I/O that can be done.
+    fn advance(&mut self) {
+        loop {
+            match self.draw() {
+                Some(Planned { io: None, .. }) => self.counts.left_out += 1,
+                next => {
+                    self.next = next;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn draw(&mut self) -> Option<Planned> {
+        loop {
+            if let Some(planned) = self.chunk.next() {
+                return Some(planned);
+            }
+            match self.chunks.recv() {
+                Ok(Ok(chunk)) => self.chunk = chunk.into_iter(),
+                Ok(Err(reason)) => {
+                    self.broken = Some(reason);
+                    return None;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// The counts of a replay that ended `elapsed` nanoseconds after its begin: what was due until then and had not begun is counted too.
+    pub(crate) fn finish(mut self, elapsed: u64) -> Result<Counts, EngineError> {
+        while self.next.is_some_and(|planned| planned.due < elapsed) {
+            self.counts.not_begun += 1;
+            self.advance();
+        }
+        match self.broken {
+            Some(reason) => Err(EngineError::Trace(reason)),
+            None => Ok(self.counts),
+        }
+    }
+}
+
+/// Reads the trace until its end, or until nobody listens.
+fn read(mut events: Events, room: Room, scale: u32, chunks: &SyncSender<Result<Vec<Planned>, String>>) {
+    let mut first = None;
+    loop {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        let mut broken = None;
+        for event in events.by_ref().take(CHUNK) {
+            match event {
+                Ok(event) => {
+                    let from = *first.get_or_insert(event.at_ns);
+                    chunk.push(room.place(event, scaled(event.at_ns.saturating_sub(from), scale)));
+                }
+                Err(reason) => {
+                    broken = Some(reason);
+                    break;
+                }
+            }
+        }
+        let is_last = chunk.len() < CHUNK;
+        if !chunk.is_empty() && chunks.send(Ok(chunk)).is_err() {
+            return;
+        }
+        if let Some(reason) = broken {
+            let _ = chunks.send(Err(reason));
+            return;
+        }
+        if is_last {
+            return;
+        }
+    }
+}
+
+/// A time of the trace at this percentage of its speed.
+fn scaled(ns: u64, scale: u32) -> u64 {
+    u64::try_from(u128::from(ns) * 100 / u128::from(scale.max(1))).unwrap_or(u64::MAX)
+}
+
+impl Room {
+    /// Places an event within the area, whatever it says.
+    fn place(&self, event: Event, due: u64) -> Planned {
+        let Event { operation, offset, length, fua, .. } = event;
+        let left_out = Planned { due, io: None, is_wrapped: false, is_aligned: false, lost_fua: false };
+        let (direction, is_possible, longest) = match operation {
+            Operation::Read => (Direction::Read, true, self.longest),
+            Operation::Write => (Direction::Write, self.writes, self.longest),
+            Operation::Trim => (Direction::Trim, self.trims, LONGEST_TRIM),
+            Operation::Flush => {
+                let io = Some(Io { direction: Direction::DataSync, offset: 0, length: 0 });
+                return Planned { io, ..left_out };
+            }
+        };
+        let Some(rounded) = length.checked_next_multiple_of(self.unit) else { return left_out };
+        let fits = rounded > 0 && rounded <= longest.min(self.size);
+        let (true, true, Ok(length_done)) = (is_possible, fits, u32::try_from(rounded)) else {
+            return left_out;
+        };
+        let ends_within = offset.checked_add(length).is_some_and(|end| end <= self.size);
+        let within = if ends_within { offset } else { offset % self.size };
+        let aligned = within - within % self.unit;
+        // An end beyond that of the area is moved back to it.
+        let place = aligned.min(self.size - rounded);
+        Planned {
+            io: Some(Io { direction, offset: self.start + place, length: length_done }),
+            is_wrapped: !ends_within,
+            is_aligned: aligned != within || rounded != length,
+            lost_fua: fua && direction == Direction::Write,
+            ..left_out
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ROOM: Room =
+        Room { start: 0, size: 1 << 20, unit: 4096, longest: 65536, writes: true, trims: false };
+
+    fn event(operation: Operation, offset: u64, length: u64) -> Event {
+        Event { at_ns: 0, latency_ns: None, operation, offset, length, fua: true, process: None, queue: None }
+    }
+
+    fn placed(operation: Operation, offset: u64, length: u64) -> Option<(u64, u32, bool, bool)> {
+        let Planned { io, is_wrapped, is_aligned, .. } = ROOM.place(event(operation, offset, length), 0);
+        io.map(|io| (io.offset, io.length, is_wrapped, is_aligned))
+    }
+
+    #[test]
+    fn an_io_within_the_target_stays_where_it_was() {
+        assert_eq!(placed(Operation::Read, 8192, 4096), Some((8192, 4096, false, false)));
+        assert_eq!(
+            placed(Operation::Write, (1 << 20) - 4096, 4096),
+            Some(((1 << 20) - 4096, 4096, false, false))
+        );
+        assert_eq!(placed(Operation::Read, 512, 512), Some((0, 4096, false, true)));
+        assert_eq!(placed(Operation::Flush, 0, 0), Some((0, 0, false, false)));
+    }
+
+    #[test]
+    fn an_io_beyond_the_target_is_wrapped_and_one_that_cannot_be_done_left_out() {
+        assert_eq!(placed(Operation::Read, (5 << 20) + 8192, 4096), Some((8192, 4096, true, false)));
+        assert_eq!(
+            placed(Operation::Read, (1 << 20) - 4096, 8192),
+            Some(((1 << 20) - 8192, 8192, true, false))
+        );
+        for (operation, length) in [
+            (Operation::Read, 0),
+            (Operation::Write, 1 << 63),
+            (Operation::Write, u64::MAX),
+            (Operation::Read, 65537),
+            (Operation::Trim, 4096),
+        ] {
+            assert_eq!(placed(operation, 0, length), None, "{operation} {length}");
+        }
+        let read_only = Room { writes: false, ..ROOM };
+        assert_eq!(read_only.place(event(Operation::Write, 0, 4096), 0).io, None);
+    }
+
+    proptest! {
+        /// A tampered trace writes nowhere but in the area.
+        #[test]
+        fn nothing_is_placed_outside_of_the_area(
+            offset in any::<u64>(),
+            length in prop_oneof![any::<u64>(), 0_u64..200_000],
+            size in 1_u64..(1 << 40),
+            unit in prop::sample::select(vec![1_u64, 512, 4096]),
+            start in 0_u64..(1 << 40),
+            kind in prop::sample::select(vec![Operation::Read, Operation::Write, Operation::Trim]),
+        ) {
+            let room = Room { start, size: size - size % unit, unit, longest: 1 << 26, writes: true, trims: true };
+            if let Some(io) = room.place(event(kind, offset, length), 0).io {
+                prop_assert!(io.offset >= start && io.offset + u64::from(io.length) <= start + room.size);
+                prop_assert!(io.offset - start == (io.offset - start) / unit * unit && u64::from(io.length) % unit == 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Replays on files: what a trace says is what is done.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use iotax_engine::{Control, replay_under};
+use iotax_model::record::{Outcome, Replayed};
+use iotax_model::trace::{Event, Operation, Summary};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::Job;
+use iotax_model::workload::{Workload, WorkloadKeys};
+
+const BLOCK: u64 = 4096;
+const SIZE: u64 = 4 << 20;
+
+fn event(at_ns: u64, operation: Operation, offset: u64, length: u64) -> Event {
+    Event { at_ns, latency_ns: None, operation, offset, length, fua: false, process: None, queue: None }
+}
+
+fn workload(events: &[Event], keys: &[(&str, &str)]) -> Workload {
+    let mut own = WorkloadKeys::default();
+    for (key, text) in [("read_iolog", "trace"), ("direct", "0")].iter().chain(keys) {
+        own.set(key, text).expect(key);
+    }
+    let mut summary = Summary::default();
+    events.iter().for_each(|event| summary.add(event));
+    own.complete(&WorkloadKeys::default()).replaying(&summary)
+}
+
+fn replay(path: &Path, events: &[Event], keys: &[(&str, &str)]) -> (Outcome, Replayed) {
+    let job =
+        Job { writable: true, ..Job::new(workload(events, keys), Bytes(SIZE), 1, Nanos::from_millis(100)) };
+    let trace = Box::new(Vec::from(events).into_iter().map(Ok));
+    let outcome = replay_under(&Control::new(), &job, path, trace, &mut |_| {}).expect("replayed");
+    let replayed = outcome.replayed.expect("a replay tells");
+    (outcome, replayed)
+}
+
+fn file() -> (tempfile::NamedTempFile, File) {
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+    file.as_file().write_all_at(&vec![7; usize::try_from(SIZE).expect("small")], 0).expect("written");
+    let again = file.reopen().expect("opened");
+    (file, again)
+}
+
+/// Exponential gaps, as of many independent users.
+fn poisson(per_second: f64, seconds: f64) -> Vec<Event> {
+    let (mut state, mut at, mut events) = (1_u64, 0.0, Vec::new());
+    while at < seconds * 1e9 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let unit = (state >> 11) as f64 / (1_u64 << 53) as f64;
+        at += -(1.0 - unit).ln() * 1e9 / per_second;
+        let operation = if state & (1 << 20) == 0 { Operation::Read } else { Operation::Write };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+        events.push(event(at as u64, operation, (state >> 30) % (SIZE / BLOCK) * BLOCK, BLOCK));
+    }
+    events
+}
+
+#[test]
+fn every_io_of_a_poisson_load_is_done_in_the_time_of_the_trace() {
+    for engine in ["io_uring", "psync", "libaio"] {
+        let (named, _) = file();
+        let events = poisson(500.0, 3.0);
+        let depth = if engine == "psync" { "1" } else { "64" };
+        let (outcome, replayed) = replay(named.path(), &events, &[("ioengine", engine), ("iodepth", depth)]);
+        let all = events.len() as u64;
+        let reads = events.iter().filter(|event| event.operation == Operation::Read).count() as u64;
+        assert_eq!(
+            (replayed.due, replayed.begun, replayed.left_out, replayed.wrapped),
+            (all, all, 0, 0),
+            "{engine}"
+        );
+        let ios = |tally: &Option<iotax_model::record::Tally>| tally.as_ref().map(|tally| tally.ios);
+        assert_eq!(
+            (ios(&outcome.tallies.read), ios(&outcome.tallies.write)),
+            (Some(reads), Some(all - reads))
+        );
+        let span = events[events.len() - 1].at_ns - events[0].at_ns;
+        assert_eq!(replayed.recorded_ns, span);
+        // A machine that is busy at the very end may be late there; it is never early.
+        assert!(replayed.took_ns + replayed.late_max_ns + 50_000_000 >= span, "{replayed:?}");
+        assert!(
+            outcome.tallies.trim.is_none() && outcome.tallies.sync.is_none(),
+            "no such I/O is in the trace"
+        );
+        let response = outcome.tallies.read.as_ref().and_then(|tally| tally.response.as_ref());
+        assert_eq!(response.map(iotax_model::Histogram::count), Some(reads));
+    }
+}
+
+#[test]
+fn twice_the_speed_takes_half_of_the_time() {
+    let (named, _) = file();
+    let events: Vec<Event> =
+        (0..21).map(|n| event(n * 50_000_000, Operation::Read, n * BLOCK, BLOCK)).collect();
+    let (_, replayed) = replay(named.path(), &events, &[("replay_time_scale", "200")]);
+    assert_eq!((replayed.begun, replayed.recorded_ns), (21, 500_000_000));
+}
+
+#[test]
+fn a_trace_that_points_beyond_the_target_writes_nothing_outside_of_its_area() {
+    let (named, content) = file();
+    content.set_len(4 * SIZE).expect("longer");
+    let far = [SIZE, SIZE - 512, u64::MAX - 10, 1 << 63, 3 * SIZE + 100];
+    let events: Vec<Event> = far
+        .into_iter()
+        .zip(0..)
+        .map(|(offset, n)| event(n * 1_000_000, Operation::Write, offset, BLOCK))
+        .collect();
+    let (outcome, replayed) = replay(named.path(), &events, &[]);
+    assert_eq!((replayed.begun, replayed.wrapped, outcome.errors.len()), (5, 5, 0));
+    let mut beyond = vec![1; usize::try_from(3 * SIZE).expect("small")];
+    content.read_exact_at(&mut beyond, SIZE).expect("read");
+    assert!(beyond.iter().all(|byte| *byte == 0), "a hole as before");
+    assert_eq!(content.metadata().expect("metadata").len(), 4 * SIZE);
+}
+
+#[test]
+fn trims_and_flushes_are_done_and_what_cannot_be_is_counted_as_left_out() {
+    let (named, content) = file();
+    let events = [
+        event(0, Operation::Write, 0, BLOCK),
+        event(1_000_000, Operation::Flush, 0, 0),
+        event(2_000_000, Operation::Trim, 2 * BLOCK, BLOCK),
+        event(3_000_000, Operation::Read, 0, 0),
+        event(4_000_000, Operation::Read, 0, 1 << 63),
+    ];
+    let (outcome, replayed) = replay(named.path(), &events, &[]);
+    if outcome.tallies.trim.is_none() {
+        iotax_testkit::skip!("the filesystem here makes no holes in files");
+    }
+    assert_eq!((replayed.due, replayed.begun, replayed.left_out), (5, 3, 2));
+    assert_eq!(outcome.tallies.sync.map(|tally| tally.ios), Some(1));
+    let mut block = [1; 4096];
+    content.read_exact_at(&mut block, 2 * BLOCK).expect("read");
+    assert!(block.iter().all(|byte| *byte == 0));
+    content.read_exact_at(&mut block, 0).expect("read");
+    assert!(block.iter().any(|byte| *byte != 7));
+}
+
+#[test]
+fn a_trace_that_breaks_off_fails_the_measurement_with_its_reason() {
+    let (named, _) = file();
+    let events = [event(0, Operation::Read, 0, BLOCK)];
+    let job = Job::new(workload(&events, &[]), Bytes(SIZE), 1, Nanos::from_millis(100));
+    let trace = events.map(Ok).into_iter().chain([Err("line 3: cut off".to_owned())]);
+    let failed = replay_under(&Control::new(), &job, named.path(), Box::new(trace), &mut |_| {});
+    assert!(failed.expect_err("broken").to_string().contains("the trace: line 3: cut off"));
+}
+
+#[test]
+fn what_a_target_has_no_time_for_is_counted_as_not_begun() {
+    let (named, _) = file();
+    let events: Vec<Event> =
+        (0..100).map(|n| event(n * 10_000_000, Operation::Read, n * BLOCK, BLOCK)).collect();
+    let (_, replayed) = replay(named.path(), &events, &[("runtime", "500ms")]);
+    assert_eq!((replayed.due, replayed.begun + replayed.not_begun), (50, 50), "{replayed:?}");
+}

@@ -1,0 +1,132 @@
+//! blkparse's text, in its default form: `8,0 3 1 0.000000000 697 D W 223490 + 8 [kjournald]`.
+
+use std::io::Read;
+
+use iotax_model::trace::{Event, Operation};
+
+use super::fields::{seconds, times, whole};
+use super::lines::{Lines, quoted};
+use super::matching::Matcher;
+
+const SECTOR: u64 = 512;
+
+/// One line about a request.
+struct Line {
+    device: u64,
+    at_ns: u64,
+    process: u32,
+    action: char,
+    operation: Operation,
+    fua: bool,
+    offset: u64,
+    length: u64,
+}
+
+/// True for a line of blkparse.
+pub(super) fn is_line(line: &str) -> bool {
+    matches!(parse(line), Ok(Some(_)))
+}
+
+/// Requests as they were issued to the device (D), or queued (Q) where the head of the trace has no issue.
+pub(super) fn events(
+    source: Box<dyn Read + Send>,
+    head: &[u8],
+) -> impl Iterator<Item = Result<Event, String>> + Send + use<> {
+    let head = String::from_utf8_lossy(head);
+    let has_issues = head.lines().any(|line| matches!(parse(line), Ok(Some(Line { action: 'D', .. }))));
+    let begin = if has_issues { 'D' } else { 'Q' };
+    let (mut lines, mut matcher, mut last, mut is_over) = (Lines::new(source), Matcher::default(), 0, false);
+    std::iter::from_fn(move || {
+        loop {
+            if let Some(event) = matcher.next(is_over) {
+                return Some(Ok(event));
+            }
+            if is_over {
+                return None;
+            }
+            let parsed = match lines.next() {
+                Some(Ok(line)) => parse(line),
+                Some(Err(reason)) => {
+                    is_over = true;
+                    return Some(Err(reason));
+                }
+                None => {
+                    is_over = true;
+                    continue;
+                }
+            };
+            match parsed {
+                Ok(Some(line)) if line.action == begin => {
+                    let at_ns = line.at_ns.max(last);
+                    // CPUs are merged by blkparse, and a little out of order all the same.
+                    last = at_ns;
+                    let Line { process, operation, fua, offset, length, .. } = line;
+                    let (process, latency_ns, queue) = (Some(process), None, None);
+                    let event = Event { at_ns, latency_ns, operation, offset, length, fua, process, queue };
+                    matcher.issue(line.device, event);
+                }
+                Ok(Some(line)) if line.action == 'C' => {
+                    matcher.complete(line.device, line.offset, line.operation, line.at_ns);
+                }
+                Ok(_) => {}
+                Err(reason) => {
+                    is_over = true;
+                    return Some(Err(lines.at(&reason)));
+                }
+            }
+        }
+    })
+}
+
+/// A line about a request; `None` for others, such as messages and the summary at the end.
+fn parse(line: &str) -> Result<Option<Line>, String> {
+    let mut words = line.split_whitespace();
+    let Some((major, minor)) = words.next().and_then(|device| device.split_once(',')) else {
+        return Ok(None);
+    };
+    let (Ok(major), Ok(minor)) = (major.parse::<u32>(), minor.parse::<u32>()) else { return Ok(None) };
+    let mut next = || words.next().ok_or_else(|| format!("{} is cut off", quoted(line)));
+    let (_cpu, _sequence, time, process, action, kind) =
+        (next()?, next()?, next()?, next()?, next()?, next()?);
+    let action = match action {
+        "D" => 'D',
+        "Q" => 'Q',
+        "C" => 'C',
+        _ => return Ok(None),
+    };
+    let Some((operation, fua)) = operation(kind) else { return Ok(None) };
+    let mut numbers = line.split_whitespace().skip(7);
+    let sector = whole("the sector", numbers.next())?;
+    let sectors = match numbers.next() {
+        Some("+") => whole("the number of sectors", numbers.next())?,
+        // A flush has a sector alone.
+        _ => 0,
+    };
+    let (offset, length) = (times("the sector", sector, SECTOR)?, times("the length", sectors, SECTOR)?);
+    let operation = if length == 0 { Operation::Flush } else { operation };
+    let (offset, length) = if operation == Operation::Flush { (0, 0) } else { (offset, length) };
+    Ok(Some(Line {
+        device: u64::from(major) << 32 | u64::from(minor),
+        at_ns: seconds("the time", time)?,
+        process: process.parse().unwrap_or(0),
+        action,
+        operation,
+        fua,
+        offset,
+        length,
+    }))
+}
+
+/// The kind of a request and whether it is durable by itself, by the kernel's letters: an F before the direction is a flush before it, one
+/// behind it is FUA.
+#[must_use]
+pub fn operation(letters: &str) -> Option<(Operation, bool)> {
+    let direction = letters.find(['R', 'W', 'D'])?;
+    let operation = match letters.as_bytes()[direction] {
+        b'R' => Operation::Read,
+        b'W' => Operation::Write,
+        _ => Operation::Trim,
+    };
+    Some((operation, letters[direction..].contains('F')))
+        .or_else(|| letters.starts_with('F').then_some((Operation::Flush, false)))
+}

@@ -1,0 +1,61 @@
+//! Lines of a text of any length.
+
+use std::io::{BufRead, BufReader, Read};
+
+/// No line of a trace is longer.
+const LONGEST: u64 = 64 << 10;
+
+/// Reads lines one after the other, and knows their numbers.
+pub(super) struct Lines {
+    source: BufReader<Box<dyn Read + Send>>,
+    number: u64,
+    line: String,
+    bytes: Vec<u8>,
+}
+
+impl Lines {
+    pub(super) fn new(source: Box<dyn Read + Send>) -> Self {
+        Self {
+            source: BufReader::with_capacity(1 << 18, source),
+            number: 0,
+            line: String::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// The next line that is not empty, without blanks around it; `None` at the end.
+    pub(super) fn next(&mut self) -> Option<Result<&str, String>> {
+        loop {
+            self.bytes.clear();
+            let read = self.source.by_ref().take(LONGEST + 1).read_until(b'\n', &mut self.bytes);
+            self.number += 1;
+            match read {
+                Ok(0) => return None,
+                Ok(length) if length as u64 > LONGEST => {
+                    return Some(Err(
+                        self.at(&format!("it is longer than {LONGEST} bytes; is this a trace?"))
+                    ));
+                }
+                Ok(_) => {}
+                Err(error) => return Some(Err(self.at(&error.to_string()))),
+            }
+            self.line.clear();
+            self.line.push_str(String::from_utf8_lossy(&self.bytes).trim());
+            if !self.line.is_empty() {
+                break;
+            }
+        }
+        Some(Ok(&self.line))
+    }
+
+    /// A reason with the number of the line that was read last.
+    pub(super) fn at(&self, reason: &str) -> String {
+        format!("line {}: {reason}", self.number)
+    }
+}
+
+/// Quotes what is wrong, and not all of it if it is long.
+pub(super) fn quoted(text: &str) -> String {
+    let short: String = text.chars().take(80).collect();
+    format!("{short:?}")
+}

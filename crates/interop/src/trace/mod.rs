@@ -1,0 +1,135 @@
+//! Traces of other tools and of iotax, read as a stream in bounded memory.
+//!
+//! Each format has a file here that turns its bytes into events; a trace that is broken ends in a sentence with the line or byte at fault.
+
+mod blkparse;
+mod blktrace;
+mod csv;
+mod fields;
+mod iolog;
+mod lines;
+mod matching;
+mod order;
+mod parquet;
+mod recognise;
+mod spc;
+mod volumes;
+mod vscsi;
+mod write;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use iotax_model::trace::{Event, Events, Summary, TraceFormat as Format};
+
+pub use blkparse::operation;
+pub use matching::Matcher;
+pub use order::ordered;
+pub use parquet::{TraceFacts, TraceWriter};
+pub use write::write;
+
+/// A trace that cannot be read, or to be written.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file could not be opened or read.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// The content is no trace, or a broken one.
+    #[error("{path}: {reason}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// The line or byte at fault, and the accepted form.
+        reason: String,
+    },
+}
+
+/// A trace that is open for reading.
+pub struct Trace {
+    /// Its format.
+    pub format: Format,
+    /// What a recording says about itself.
+    pub facts: TraceFacts,
+    /// Its I/Os in the order of their times.
+    pub events: Events,
+}
+
+/// Opens a trace; its format is recognised by its content. Of blktrace's files, one for each CPU, any one stands for all.
+pub fn open(path: &Path) -> Result<Trace, TraceError> {
+    let at = |error| TraceError::File { path: path.to_owned(), error };
+    let wrong = |reason| TraceError::Content { path: path.to_owned(), reason };
+    let metadata = path.metadata().map_err(at)?;
+    // Opening a pipe would block.
+    if !metadata.is_file() {
+        return Err(wrong("it is no file; accepted: a file with a trace".into()));
+    }
+    let mut file = File::open(path).map_err(at)?;
+    let mut head = Vec::new();
+    file.by_ref().take(recognise::HEAD as u64).read_to_end(&mut head).map_err(at)?;
+    let format = recognise::format(&head).map_err(wrong)?;
+    let file = File::open(path).map_err(at)?;
+    if format == Format::Parquet {
+        let (facts, events) = parquet::open(file).map_err(wrong)?;
+        return Ok(Trace { format, facts, events });
+    }
+    let events = if format == Format::Blktrace {
+        let parts = blktrace::parts(path).map_err(at)?;
+        let files = parts.iter().map(|part| {
+            let file = File::open(part).map_err(|error| TraceError::File { path: part.clone(), error })?;
+            let name = part.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            Ok((name, Box::new(file) as Box<dyn Read + Send>))
+        });
+        blktrace::events(files.collect::<Result<_, TraceError>>()?)
+    } else {
+        stream(format, Box::new(file), &head)
+    };
+    Ok(Trace { format, facts: TraceFacts::default(), events })
+}
+
+/// The events of a trace in memory, for tests and fuzzing.
+///
+/// # Errors
+/// It is no trace.
+pub fn read(bytes: Vec<u8>) -> Result<(Format, Events), String> {
+    let head = &bytes[..bytes.len().min(recognise::HEAD)];
+    let format = recognise::format(head)?;
+    let head = head.to_vec();
+    let events = match format {
+        Format::Parquet => parquet::open(::bytes::Bytes::from(bytes))?.1,
+        Format::Blktrace => blktrace::events(vec![("trace".into(), Box::new(io::Cursor::new(bytes)))]),
+        _ => stream(format, Box::new(io::Cursor::new(bytes)), &head),
+    };
+    Ok((format, events))
+}
+
+/// The events of a format that is one stream of bytes.
+fn stream(format: Format, source: Box<dyn Read + Send>, head: &[u8]) -> Events {
+    match format {
+        Format::Iolog => Box::new(iolog::events(source)),
+        Format::Blkparse => Box::new(blkparse::events(source, head)),
+        Format::Csv => ordered(csv::events(source)),
+        Format::Msr => ordered(volumes::msr(source)),
+        Format::Alibaba => ordered(volumes::alibaba(source)),
+        Format::Spc => ordered(spc::events(source)),
+        Format::Vscsi => ordered(vscsi::events(source, head)),
+        Format::Parquet | Format::Blktrace => unreachable!("they are not one stream"),
+    }
+}
+
+/// Reads a trace through.
+///
+/// # Errors
+/// The line or byte at which it is broken.
+pub fn summary(events: impl Iterator<Item = Result<Event, String>>) -> Result<Summary, String> {
+    let mut summary = Summary::default();
+    for event in events {
+        summary.add(&event?);
+    }
+    Ok(summary)
+}

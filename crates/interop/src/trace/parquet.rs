@@ -1,0 +1,370 @@
+//! iotax's own traces: Parquet with zstd, a row for each I/O, so that databases and data frames read them too.
+
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use ::parquet::basic::{Compression, Encoding, ZstdLevel};
+use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::metadata::KeyValue;
+use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
+use ::parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use ::parquet::schema::parser::parse_message_type;
+use ::parquet::schema::types::ColumnPath;
+use iotax_model::trace::{Event, Events, Operation};
+
+/// The author that each file names.
+const AUTHOR: &str = "iotax, a row for each I/O";
+
+/// Rows of a group, which are in memory while it is written.
+const GROUP: usize = 1 << 17;
+/// Rows that are read at once.
+const BATCH: usize = 1 << 13;
+
+/// The columns. Times count from the beginning of the trace.
+const SCHEMA: &str = "message trace {
+    required int64 at_ns;
+    optional int64 latency_ns;
+    required binary operation (STRING);
+    required int64 offset;
+    required int64 length;
+    required boolean fua;
+    optional int32 process;
+    optional int32 queue;
+}";
+
+const NAMES: [&str; 8] = ["at_ns", "latency_ns", "operation", "offset", "length", "fua", "process", "queue"];
+
+/// Facts of a recording, beside its I/Os.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TraceFacts {
+    /// The source: a device, or the name of another trace.
+    pub source: Option<String>,
+    /// The beginning, in milliseconds since 1970-01-01 UTC.
+    pub began_at_ms: Option<u64>,
+    /// The time that was recorded, also without I/O.
+    pub recorded_ns: Option<u64>,
+    /// Bytes of the device.
+    pub size: Option<u64>,
+    /// Events that the kernel had no room for.
+    pub lost: Option<u64>,
+}
+
+impl TraceFacts {
+    fn pairs(&self) -> Vec<KeyValue> {
+        let number = |key: &str, value: Option<u64>| {
+            value.map(|value| KeyValue::new(key.to_owned(), value.to_string()))
+        };
+        [
+            self.source.clone().map(|source| KeyValue::new("source".to_owned(), source)),
+            number("began_at_ms", self.began_at_ms),
+            number("recorded_ns", self.recorded_ns),
+            number("size", self.size),
+            number("lost", self.lost),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn of(pairs: Option<&Vec<KeyValue>>) -> Self {
+        let text = |key: &str| pairs?.iter().find(|pair| pair.key == key)?.value.clone();
+        let number = |key: &str| text(key)?.parse().ok();
+        Self {
+            source: text("source"),
+            began_at_ms: number("began_at_ms"),
+            recorded_ns: number("recorded_ns"),
+            size: number("size"),
+            lost: number("lost"),
+        }
+    }
+}
+
+/// Writes a trace, a group of rows at a time.
+pub struct TraceWriter<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+    rows: Vec<Event>,
+    written: u64,
+}
+
+impl<W: Write + Send> TraceWriter<W> {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// The destination does not take it.
+    pub fn new(to: W) -> Result<Self, String> {
+        let schema = parse_message_type(SCHEMA).map_err(|error| error.to_string())?;
+        let mut properties = WriterProperties::builder()
+            .set_created_by(AUTHOR.to_owned())
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_statistics_enabled(EnabledStatistics::Chunk);
+        for name in ["at_ns", "latency_ns", "offset", "length"] {
+            let column = ColumnPath::from(name);
+            properties = properties
+                .set_column_dictionary_enabled(column.clone(), name == "length")
+                .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+        }
+        let writer = SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties.build()));
+        Ok(Self {
+            writer: writer.map_err(|error| error.to_string())?,
+            rows: Vec::with_capacity(GROUP),
+            written: 0,
+        })
+    }
+
+    /// Adds an I/O.
+    ///
+    /// # Errors
+    /// The destination does not take more, or a number is beyond what a column holds.
+    pub fn add(&mut self, event: Event) -> Result<(), String> {
+        let known = [Some(event.at_ns), event.latency_ns, Some(event.offset), Some(event.length)];
+        if let Some(value) = known.into_iter().flatten().find(|value| i64::try_from(*value).is_err()) {
+            let number = self.written + self.rows.len() as u64 + 1;
+            return Err(format!("I/O {number}: {value} is beyond 2^63, which Parquet has no room for"));
+        }
+        self.rows.push(event);
+        if self.rows.len() == GROUP { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let group = self.writer.next_row_group().and_then(|group| write_group(group, &self.rows));
+        self.written += self.rows.len() as u64;
+        self.rows.clear();
+        group.map_err(|error| error.to_string())
+    }
+
+    /// Ends the trace. Returns the destination and the number of I/Os.
+    ///
+    /// # Errors
+    /// The destination does not take the rest.
+    pub fn finish(mut self, facts: &TraceFacts) -> Result<(W, u64), String> {
+        self.flush()?;
+        facts.pairs().into_iter().for_each(|pair| self.writer.append_key_value_metadata(pair));
+        let destination = self.writer.into_inner().map_err(|error| error.to_string())?;
+        Ok((destination, self.written))
+    }
+}
+
+fn write_group<W: Write + Send>(
+    mut group: SerializedRowGroupWriter<'_, W>,
+    rows: &[Event],
+) -> Result<(), ParquetError> {
+    put::<Int64Type, W>(&mut group, false, rows, |row| Some(row.at_ns.cast_signed()))?;
+    put::<Int64Type, W>(&mut group, true, rows, |row| row.latency_ns.map(u64::cast_signed))?;
+    put::<ByteArrayType, W>(&mut group, false, rows, |row| Some(ByteArray::from(row.operation.word())))?;
+    put::<Int64Type, W>(&mut group, false, rows, |row| Some(row.offset.cast_signed()))?;
+    put::<Int64Type, W>(&mut group, false, rows, |row| Some(row.length.cast_signed()))?;
+    put::<BoolType, W>(&mut group, false, rows, |row| Some(row.fua))?;
+    put::<Int32Type, W>(&mut group, true, rows, |row| row.process.map(u32::cast_signed))?;
+    put::<Int32Type, W>(&mut group, true, rows, |row| row.queue.map(u32::cast_signed))?;
+    group.close().map(drop)
+}
+
+fn put<T: DataType, W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
+    optional: bool,
+    rows: &[Event],
+    value: impl Fn(&Event) -> Option<T::T>,
+) -> Result<(), ParquetError> {
+    let mut column =
+        group.next_column()?.ok_or_else(|| ParquetError::General("the schema has fewer columns".into()))?;
+    let values: Vec<T::T> = rows.iter().filter_map(&value).collect();
+    let levels: Option<Vec<i16>> =
+        optional.then(|| rows.iter().map(|row| i16::from(value(row).is_some())).collect());
+    column.typed::<T>().write_batch(&values, levels.as_deref(), None)?;
+    column.close()
+}
+
+/// Opens a trace in Parquet.
+///
+/// # Errors
+/// It is none, or a column is missing or has another type.
+pub(super) fn open<R: ChunkReader + 'static>(source: R) -> Result<(TraceFacts, Events), String> {
+    let opened = guarded(|| SerializedFileReader::new(source).map_err(|error| error.to_string()))?;
+    let metadata = opened.metadata().file_metadata();
+    let facts = TraceFacts::of(metadata.key_value_metadata());
+    let schema = metadata.schema_descr();
+    let place = |name: &str| {
+        let found = (0..schema.num_columns()).find(|place| schema.column(*place).path().string() == name);
+        found.ok_or_else(|| format!("it has no column {name}; accepted: the columns {}", NAMES.join(", ")))
+    };
+    let places = NAMES.map(place).into_iter().collect::<Result<Vec<usize>, String>>()?;
+    let mut rows = Rows {
+        file: opened,
+        places,
+        group: 0,
+        columns: None,
+        batch: Vec::new().into_iter(),
+        read: 0,
+        is_over: false,
+    };
+    Ok((facts, Box::new(std::iter::from_fn(move || rows.next()))))
+}
+
+/// A damaged file must not end the program.
+fn guarded<T>(read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the file is damaged".into()))
+}
+
+/// The rows of a file, one after the other.
+struct Rows<R: ChunkReader + 'static> {
+    file: SerializedFileReader<R>,
+    places: Vec<usize>,
+    /// The next group.
+    group: usize,
+    columns: Option<Columns>,
+    batch: std::vec::IntoIter<Event>,
+    read: u64,
+    is_over: bool,
+}
+
+/// The columns of a group.
+struct Columns {
+    at: ColumnReaderImpl<Int64Type>,
+    latency: ColumnReaderImpl<Int64Type>,
+    operation: ColumnReaderImpl<ByteArrayType>,
+    offset: ColumnReaderImpl<Int64Type>,
+    length: ColumnReaderImpl<Int64Type>,
+    fua: ColumnReaderImpl<BoolType>,
+    process: ColumnReaderImpl<Int32Type>,
+    queue: ColumnReaderImpl<Int32Type>,
+}
+
+impl<R: ChunkReader + 'static> Rows<R> {
+    fn next(&mut self) -> Option<Result<Event, String>> {
+        loop {
+            if let Some(event) = self.batch.next() {
+                self.read += 1;
+                return Some(Ok(event));
+            }
+            if self.is_over {
+                return None;
+            }
+            match guarded(|| self.more()) {
+                Ok(true) => {}
+                Ok(false) => self.is_over = true,
+                Err(reason) => {
+                    self.is_over = true;
+                    return Some(Err(format!("row {}: {reason}", self.read + 1)));
+                }
+            }
+        }
+    }
+
+    /// Reads more rows; false at the end.
+    fn more(&mut self) -> Result<bool, String> {
+        if self.columns.is_none() {
+            if self.group == self.file.num_row_groups() {
+                return Ok(false);
+            }
+            self.columns = Some(self.open_group()?);
+            self.group += 1;
+        }
+        let Some(columns) = &mut self.columns else { return Ok(false) };
+        let rows = columns.read()?;
+        if rows.is_empty() {
+            self.columns = None;
+        }
+        self.batch = rows.into_iter();
+        Ok(true)
+    }
+
+    fn open_group(&self) -> Result<Columns, String> {
+        let group = self.file.get_row_group(self.group).map_err(|error| error.to_string())?;
+        let column =
+            |place: usize| group.get_column_reader(self.places[place]).map_err(|error| error.to_string());
+        let wrong = |place: usize| format!("column {} has another type than it should", NAMES[place]);
+        let wide = |place| match column(place)? {
+            ColumnReader::Int64ColumnReader(reader) => Ok(reader),
+            _ => Err(wrong(place)),
+        };
+        let small = |place| match column(place)? {
+            ColumnReader::Int32ColumnReader(reader) => Ok(reader),
+            _ => Err(wrong(place)),
+        };
+        Ok(Columns {
+            at: wide(0)?,
+            latency: wide(1)?,
+            operation: match column(2)? {
+                ColumnReader::ByteArrayColumnReader(reader) => reader,
+                _ => return Err(wrong(2)),
+            },
+            offset: wide(3)?,
+            length: wide(4)?,
+            fua: match column(5)? {
+                ColumnReader::BoolColumnReader(reader) => reader,
+                _ => return Err(wrong(5)),
+            },
+            process: small(6)?,
+            queue: small(7)?,
+        })
+    }
+}
+
+impl Columns {
+    fn read(&mut self) -> Result<Vec<Event>, String> {
+        let at = required("at_ns", column(&mut self.at)?)?;
+        let rows = at.len();
+        let latency = column(&mut self.latency)?;
+        let operation = required("operation", column(&mut self.operation)?)?;
+        let offset = required("offset", column(&mut self.offset)?)?;
+        let length = required("length", column(&mut self.length)?)?;
+        let fua = required("fua", column(&mut self.fua)?)?;
+        let (process, queue) = (column(&mut self.process)?, column(&mut self.queue)?);
+        let lengths = [
+            latency.len(),
+            operation.len(),
+            offset.len(),
+            length.len(),
+            fua.len(),
+            process.len(),
+            queue.len(),
+        ];
+        if lengths.iter().any(|length| *length != rows) {
+            return Err("its columns are not of one length".into());
+        }
+        let positive =
+            |name: &str, value: i64| u64::try_from(value).map_err(|_| format!("{name} is {value}, below 0"));
+        (0..rows)
+            .map(|row| {
+                let word = std::str::from_utf8(operation[row].data()).map_err(|_| "operation is not text")?;
+                Ok(Event {
+                    at_ns: positive("at_ns", at[row])?,
+                    latency_ns: latency[row].map(|value| positive("latency_ns", value)).transpose()?,
+                    operation: word.parse::<Operation>().map_err(|error| error.to_string())?,
+                    offset: positive("offset", offset[row])?,
+                    length: positive("length", length[row])?,
+                    fua: fua[row],
+                    process: process[row].map(i32::cast_unsigned),
+                    queue: queue[row].map(i32::cast_unsigned),
+                })
+            })
+            .collect()
+    }
+}
+
+/// The next values of a column; `None` for each that is null.
+fn column<T: DataType>(reader: &mut ColumnReaderImpl<T>) -> Result<Vec<Option<T::T>>, String> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let (rows, ..) = reader
+        .read_records(BATCH, Some(&mut levels), None, &mut values)
+        .map_err(|error| error.to_string())?;
+    // Without levels every row has its value.
+    if levels.is_empty() {
+        return Ok(values.into_iter().map(Some).collect());
+    }
+    let mut values = values.into_iter();
+    let found: Vec<Option<T::T>> =
+        levels.iter().map(|level| if *level > 0 { values.next() } else { None }).collect();
+    if found.len() == rows { Ok(found) } else { Err("a column lies about its length".into()) }
+}
+
+fn required<T>(name: &str, values: Vec<Option<T>>) -> Result<Vec<T>, String> {
+    values.into_iter().collect::<Option<_>>().ok_or_else(|| format!("{name} is missing in a row"))
+}

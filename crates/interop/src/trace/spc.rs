@@ -1,0 +1,31 @@
+//! Traces of the Storage Performance Council: `ASU,LBA,Size,Opcode,Timestamp`, sectors of 512 bytes and seconds.
+
+use std::io::Read;
+
+use iotax_model::trace::Event;
+
+use super::csv::of_lines;
+use super::fields::{seconds, times, whole};
+use super::lines::quoted;
+use super::volumes::direction;
+
+pub(super) fn events(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+    of_lines(source, false, |line| {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        // Further fields are the application's own.
+        let [unit, block, size, opcode, time, ..] = fields[..] else {
+            return Err(format!("{} has {} fields; accepted: 5 and more", quoted(line), fields.len()));
+        };
+        let unit = whole("ASU", Some(unit))?;
+        Ok(Event {
+            at_ns: seconds("Timestamp", time)?,
+            latency_ns: None,
+            operation: direction(opcode)?,
+            offset: times("LBA", whole("LBA", Some(block))?, 512)?,
+            length: whole("Size", Some(size))?,
+            fua: false,
+            process: None,
+            queue: Some(u32::try_from(unit).map_err(|_| format!("ASU is {unit}: above 2^32"))?),
+        })
+    })
+}

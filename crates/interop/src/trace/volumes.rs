@@ -1,0 +1,84 @@
+//! CSV of many volumes: MSR Cambridge and Alibaba. A volume's number is the queue.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use iotax_model::trace::{Event, Operation};
+
+use super::csv::of_lines;
+use super::fields::{times, whole};
+use super::lines::quoted;
+
+/// Volumes that are told apart.
+const MOST: usize = 1 << 20;
+
+/// `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, times in 100 ns.
+pub(super) fn msr(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+    let mut volumes = HashMap::new();
+    let mut first = None;
+    of_lines(source, false, move |line| {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let [time, host, disk, kind, offset, size, response] = fields[..] else {
+            return Err(format!("{} has {} fields; accepted: 7", quoted(line), fields.len()));
+        };
+        let operation = direction(kind)?;
+        let time = whole("Timestamp", Some(time))?;
+        // Files begin in the year 1601: only what came after the first I/O fits into nanoseconds.
+        let first = *first.get_or_insert(time.saturating_sub(EARLIER));
+        let since = time
+            .checked_sub(first)
+            .ok_or_else(|| format!("Timestamp {time} is before that of the first line"))?;
+        Ok(Event {
+            at_ns: times("Timestamp", since, 100)?,
+            latency_ns: Some(times("ResponseTime", whole("ResponseTime", Some(response))?, 100)?),
+            operation,
+            offset: whole("Offset", Some(offset))?,
+            length: whole("Size", Some(size))?,
+            fua: false,
+            process: None,
+            queue: Some(number(&mut volumes, format!("{host},{disk}"))?),
+        })
+    })
+}
+
+/// Lines may be a little older than the first: 60 s, in 100 ns.
+const EARLIER: u64 = 600_000_000;
+
+/// `device_id,opcode,offset,length,timestamp`, times in microseconds.
+pub(super) fn alibaba(source: Box<dyn Read + Send>) -> impl Iterator<Item = Result<Event, String>> + Send {
+    let mut volumes = HashMap::new();
+    of_lines(source, false, move |line| {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let [device, opcode, offset, length, time] = fields[..] else {
+            return Err(format!("{} has {} fields; accepted: 5", quoted(line), fields.len()));
+        };
+        Ok(Event {
+            at_ns: times("timestamp", whole("timestamp", Some(time))?, 1000)?,
+            latency_ns: None,
+            operation: direction(opcode)?,
+            offset: whole("offset", Some(offset))?,
+            length: whole("length", Some(length))?,
+            fua: false,
+            process: None,
+            queue: Some(number(&mut volumes, device.to_owned())?),
+        })
+    })
+}
+
+/// The direction of an I/O, by its first letter.
+pub(super) fn direction(word: &str) -> Result<Operation, String> {
+    match word {
+        "R" | "r" | "Read" | "read" => Ok(Operation::Read),
+        "W" | "w" | "Write" | "write" => Ok(Operation::Write),
+        other => Err(format!("{} is no direction; accepted: R or W, Read or Write", quoted(other))),
+    }
+}
+
+/// The number of a volume, from 0 in the order in which they come.
+fn number(known: &mut HashMap<String, u32>, name: String) -> Result<u32, String> {
+    let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
+    if known.len() >= MOST && !known.contains_key(&name) {
+        return Err(format!("it names more than {MOST} volumes"));
+    }
+    Ok(*known.entry(name).or_insert(next))
+}

@@ -1,0 +1,133 @@
+//! CloudPhysics' traces of vSCSI: little-endian records, version 1 of 32 bytes, version 2 of 40. Times in microseconds.
+
+use std::io::{BufReader, Read};
+
+use iotax_model::trace::{Event, Operation};
+
+const SECTOR: u64 = 512;
+
+/// The versions, in the high byte of a record's `ver`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    const fn length(self) -> usize {
+        match self {
+            Self::One => 32,
+            Self::Two => 40,
+        }
+    }
+
+    /// Where a record has its version.
+    const fn place(self) -> usize {
+        match self {
+            Self::One => 14,
+            Self::Two => 2,
+        }
+    }
+
+    const fn byte(self) -> u8 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+
+    fn is_at(self, bytes: &[u8]) -> bool {
+        bytes.get(self.place() + 1) == Some(&self.byte())
+    }
+}
+
+/// The version, if the first records have it.
+fn version(head: &[u8]) -> Option<Version> {
+    [Version::Two, Version::One].into_iter().find(|version| {
+        let mut records = head.chunks_exact(version.length()).take(16).peekable();
+        records.peek().is_some()
+            && records.all(|record| version.is_at(record) && read(*version, record).is_ok())
+    })
+}
+
+/// True for the beginning of such a trace.
+pub(super) fn is_meant(head: &[u8]) -> bool {
+    version(head).is_some()
+}
+
+pub(super) fn events(
+    source: Box<dyn Read + Send>,
+    head: &[u8],
+) -> impl Iterator<Item = Result<Event, String>> + Send + use<> {
+    let version = version(head).unwrap_or(Version::Two);
+    let (mut source, mut byte, mut is_over) = (BufReader::with_capacity(1 << 18, source), 0_u64, false);
+    std::iter::from_fn(move || {
+        loop {
+            if is_over {
+                return None;
+            }
+            let mut record = [0; 40];
+            let record = &mut record[..version.length()];
+            let found = match filled(&mut source, record) {
+                Ok(0) => return None,
+                Ok(read) if read < record.len() => {
+                    Err(format!("the file ends within a record: {read} of {} bytes", record.len()))
+                }
+                Ok(_) if !version.is_at(record) => Err("a record of another version".into()),
+                Ok(_) => read(version, record),
+                Err(error) => Err(error.to_string()),
+            };
+            let at = byte;
+            byte += record.len() as u64;
+            match found {
+                Ok(Some(event)) => return Some(Ok(event)),
+                Ok(None) => {}
+                Err(reason) => {
+                    is_over = true;
+                    return Some(Err(format!("byte {at}: {reason}")));
+                }
+            }
+        }
+    })
+}
+
+fn filled(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let length = buffer.len() as u64;
+    let mut rest = &mut buffer[..];
+    std::io::copy(&mut source.take(length), &mut rest).map(|read| usize::try_from(read).unwrap_or(usize::MAX))
+}
+
+/// The event of a record; `None` for commands that move no data.
+fn read(version: Version, record: &[u8]) -> Result<Option<Event>, String> {
+    let short = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
+    let long =
+        |at: usize| record[at..at + 4].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+    let wide =
+        |at: usize| record[at..at + 8].iter().rev().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+    let (command, length, block, time, response) = match version {
+        Version::One => (short(12), long(4), wide(16), wide(24), None),
+        Version::Two => (short(0), long(8), wide(16), wide(24), Some(wide(32))),
+    };
+    // SCSI's READ and WRITE with 6, 10, 12 and 16 bytes, and SYNCHRONIZE CACHE.
+    let operation = match command {
+        0x08 | 0x28 | 0xa8 | 0x88 => Operation::Read,
+        0x0a | 0x2a | 0xaa | 0x8a => Operation::Write,
+        0x35 | 0x91 => Operation::Flush,
+        _ => return Ok(None),
+    };
+    let too_large =
+        |what: &str, value: u64| format!("its {what} is {value}: too large to be in bytes or nanoseconds");
+    let offset = block.checked_mul(SECTOR).ok_or_else(|| too_large("block", block))?;
+    let is_flush = operation == Operation::Flush;
+    let nanos = |what: &str, micros: u64| micros.checked_mul(1000).ok_or_else(|| too_large(what, micros));
+    Ok(Some(Event {
+        at_ns: nanos("time", time)?,
+        latency_ns: response.map(|response| nanos("response time", response)).transpose()?,
+        operation,
+        offset: if is_flush { 0 } else { offset },
+        length: if is_flush { 0 } else { length },
+        fua: false,
+        process: None,
+        queue: None,
+    }))
+}

@@ -1,0 +1,53 @@
+//! Traces on the command line, turned into plans that replay them.
+
+use std::path::{Path, PathBuf};
+
+use iotax_interop::trace;
+use iotax_model::exit::Exit;
+use iotax_model::plan::Plan;
+use iotax_model::target::TargetSpec;
+use iotax_model::trace::Summary;
+use iotax_model::workload::{Workload, WorkloadKeys};
+
+use super::say::note;
+use super::trace::{broken, open};
+use super::{Failure, OrExit};
+
+/// True for a trace, judged by its content; plans and job files are known by their names.
+pub(super) fn is_meant(path: &Path) -> bool {
+    let named = path.extension().and_then(|extension| extension.to_str());
+    !matches!(named, Some("toml" | "fio" | "job")) && trace::open(path).is_ok()
+}
+
+/// The plan that replays a trace on these targets.
+pub(super) fn plan(path: &Path, targets: Vec<TargetSpec>, repeat: u32) -> Plan {
+    let read_iolog = Some(path.display().to_string());
+    let workload = WorkloadKeys { read_iolog, ..WorkloadKeys::default() }.complete(&WorkloadKeys::default());
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Plan { repeat, ..Plan::new(name, targets, vec![workload]) }
+}
+
+/// Reads the traces of a plan through, and plans their replays by what they are.
+pub(super) fn take_over(plan: &mut Plan) -> Result<(), Failure> {
+    for workload in plan.workloads.iter_mut().filter(|workload| workload.read_iolog.is_some()) {
+        let path = PathBuf::from(workload.read_iolog.take().unwrap_or_default());
+        let summary = trace::summary(open(&path)?.events).map_err(|reason| broken(&path, &reason))?;
+        if summary.ios() == 0 {
+            return Err(broken(&path, "it has no I/O"));
+        }
+        let absolute = std::path::absolute(&path).or_exit(Exit::Environment)?;
+        let given = workload.runtime;
+        workload.read_iolog = Some(absolute.display().to_string());
+        *workload = workload.clone().replaying(&summary);
+        if workload.runtime == given {
+            note!("{}", cut(workload, &summary));
+        }
+    }
+    plan.check().or_exit(Exit::Usage)
+}
+
+/// The part of a trace that a replay has time for.
+fn cut(workload: &Workload, trace: &Summary) -> String {
+    let all = workload.scaled(trace.duration_ns);
+    format!("note: the first {} of {all} are replayed", workload.runtime)
+}

@@ -1,0 +1,204 @@
+//! Traces from the command line: recorded, shown, written in other formats, replayed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use iotax_testkit::require;
+
+use crate::lab::{Lab, assert_valid, start_until, text};
+
+const BLOCK: u64 = 4096;
+
+/// An iolog of 200 I/Os in a second, three of four of them reads.
+fn iolog(path: &Path) {
+    let line = |n: u64| {
+        let kind = if n % 4 == 3 { "write" } else { "read" };
+        format!("{} /trace {kind} {} {BLOCK}\n", n * 5000, n * 7919 % 1024 * BLOCK)
+    };
+    let lines: String = (0..200).map(line).collect();
+    fs::write(path, format!("fio version 3 iolog\n0 /trace add\n0 /trace open\n{lines}")).expect("written");
+}
+
+fn utf8(path: &Path) -> &str {
+    path.to_str().expect("utf-8")
+}
+
+#[test]
+fn a_trace_is_shown_and_the_same_in_every_format() {
+    let lab = Lab::new();
+    iolog(&lab.path("t.log"));
+    let shown = lab.run(&["trace", "t.log"]);
+    let said = text(&shown.stdout);
+    assert!(said.starts_with("t.log (iolog): 200 I/Os in "), "{said}");
+    assert!(
+        said.contains("150 reads, 50 writes") && said.contains("--rwmixread 75 --bs 4k --rate-iops 200"),
+        "{said}"
+    );
+    for format in ["parquet", "csv", "iolog"] {
+        let out = format!("t.{format}");
+        let written = lab.run(&["trace", "t.log", "--export", format, &out]);
+        assert!(written.status.success(), "{}", text(&written.stderr));
+        let document = lab.json(&["trace", &out, "--json"]);
+        let schema: serde_json::Value =
+            serde_json::from_str(include_str!("../../../report/schema/iotax-trace-1.schema.json"))
+                .expect("JSON");
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        assert!(validator.is_valid(&document), "{document}");
+        let profile = &document["profile"];
+        assert_eq!(
+            (profile["reads"].as_u64(), profile["writes"].as_u64()),
+            (Some(150), Some(50)),
+            "{format}"
+        );
+        assert_eq!(document["format"], format);
+        // What is there stays.
+        let again = lab.run(&["trace", "t.log", "--export", format, &out]);
+        assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
+    }
+}
+
+#[test]
+fn a_trace_is_replayed_on_each_target_and_fio_does_the_same_ios() {
+    require!(program "fio");
+    let lab = Lab::new();
+    iolog(&lab.path("t.log"));
+    let work = lab.work();
+    let target = format!("host-file:{}", utf8(&work));
+    let run = ["run", "t.log", "--target", &target, "--yes", "--repeat", "2", "--json", "-"];
+    let document = lab.json(&run);
+    assert_valid(&document);
+    let measured = document["measurements"].as_array().expect("measurements");
+    assert_eq!(measured.len(), 2);
+    for m in measured {
+        let replayed = &m["replayed"];
+        let counts = ["due", "begun", "left_out", "not_begun", "wrapped"].map(|key| replayed[key].as_u64());
+        assert_eq!(counts, [Some(200), Some(200), Some(0), Some(0), Some(0)], "{replayed}");
+        assert_eq!((m["read"]["ios"].as_u64(), m["write"]["ios"].as_u64()), (Some(150), Some(50)), "{m}");
+        assert_eq!(replayed["recorded_ns"].as_u64(), Some(199 * 5_000_000));
+    }
+    let file = work.join("for-fio");
+    fs::write(&file, vec![7; 4 << 20]).expect("written");
+    let fio = Command::new("fio")
+        .args(["--name=replay", "--read_iolog=t.log", "--ioengine=psync", "--output-format=json"])
+        .arg(format!("--replay_redirect={}", file.display()))
+        .current_dir(lab.path(""))
+        .output()
+        .expect("fio starts");
+    let out = text(&fio.stdout);
+    let json: serde_json::Value =
+        serde_json::from_str(&out[out.find('{').expect("JSON")..]).expect("fio's JSON");
+    let ios = |way: &str| json["jobs"][0][way]["total_ios"].as_u64();
+    assert_eq!((ios("read"), ios("write")), (Some(150), Some(50)), "{}", text(&fio.stderr));
+}
+
+#[test]
+fn a_replay_stays_within_a_target_that_is_too_small_and_says_so() {
+    let lab = Lab::new();
+    iolog(&lab.path("t.log"));
+    let target = format!("host-file:{}", utf8(&lab.work()));
+    let document = lab.json(&["run", "t.log", "--target", &target, "--yes", "--size", "1m", "--json", "-"]);
+    let replayed = &document["measurements"][0]["replayed"];
+    assert_eq!(replayed["begun"].as_u64(), Some(200), "{replayed}");
+    assert!((100..200).contains(&replayed["wrapped"].as_u64().expect("counted")), "{replayed}");
+    assert_eq!(document["measurements"][0]["errors"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused_in_words() {
+    let lab = Lab::new();
+    iolog(&lab.path("t.log"));
+    fs::write(lab.path("cut.log"), "fio version 3 iolog\n5 /f read 0 4096\n9 /f read 0\n").expect("written");
+    fs::write(lab.path("none.log"), "fio version 3 iolog\n0 /f add\n").expect("written");
+    let host = format!("host-file:{}", utf8(&lab.work()));
+    let guest = format!("vm-raw:{}", utf8(&lab.work()));
+    let confine = ["--confine", utf8(&lab.work())].map(str::to_owned);
+    fs::write(
+        lab.path("plan.toml"),
+        format!(
+            "name = 'p'\n[[target]]\nname = 'a'\nfile = {{ dir = '{}' }}\n[[workload]]\nread_iolog = '{}'\n",
+            utf8(&lab.work()),
+            utf8(&lab.path("t.log"))
+        ),
+    )
+    .expect("written");
+    for (arguments, words) in [
+        (vec!["run", "t.log", "--yes"], "t.log is a trace; say where to replay it with --target"),
+        (vec!["run", "t.log", "--target", &guest, "--yes"], "replay in a guest is not possible yet"),
+        (vec!["run", "cut.log", "--target", &host, "--yes"], "cut.log: line 3: the length is"),
+        (vec!["run", "none.log", "--target", &host, "--yes"], "none.log: it has no I/O"),
+        (vec!["run", "t.log", "--target", &host, "--section", "a"], "--section a: it is for job files"),
+        (vec!["run", "plan.toml", "--yes", &confine[0], &confine[1]], "read_iolog = "),
+        (vec!["trace", "plan.toml"], "its format is not known; accepted: "),
+        (
+            vec!["trace", "t.log", "--export", "xml", "o"],
+            "\"xml\" is not a known format; accepted: iolog, parquet, csv",
+        ),
+        (vec!["bench", utf8(&lab.work()), "--replay-time-scale", "200"], "needs read_iolog"),
+        (vec!["record", "/proc", "-o", "o"], "not on one block device"),
+    ] {
+        let refused = lab.run(&arguments);
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(words), "{arguments:?}: {said}");
+    }
+    assert!(!lab.path("o").exists());
+}
+
+/// The lab's directory can be recorded.
+fn can_record(lab: &Lab) -> bool {
+    let tried = lab.run(&["record", "work", "-o", "tried.parquet", "--time", "100ms"]);
+    tried.status.success() || {
+        iotax_testkit::skipped::<()>(text(&tried.stderr));
+        false
+    }
+}
+
+#[test]
+fn a_recording_holds_what_a_known_load_did_to_the_disk() {
+    require!(program "fio");
+    require!(root);
+    let lab = Lab::new();
+    if !can_record(&lab) {
+        return;
+    }
+    let output = lab.scratch().join("load.parquet");
+    let mut record = lab.iotax();
+    record.args(["record", "work", "-o", utf8(&output), "--time", "60s"]);
+    let mut record = start_until(&mut record, "recording the requests of ");
+    let fio = Command::new("fio")
+        .args([
+            "--name=load",
+            "--rw=randread",
+            "--bs=8k",
+            "--size=8m",
+            "--direct=1",
+            "--ioengine=psync",
+            "--norandommap",
+        ])
+        .args(["--number_ios=500", "--io_size=100m", "--output-format=terse"])
+        .current_dir(lab.work())
+        .output()
+        .expect("fio starts");
+    assert!(fio.status.success(), "{}", text(&fio.stderr));
+    let interrupted = Command::new("kill").args(["-INT", &record.id().to_string()]).status();
+    assert!(interrupted.expect("kill starts").success() && record.wait().expect("it ends").success());
+    let document = lab.json(&["trace", utf8(&output), "--json"]);
+    let profile = &document["profile"];
+    assert!(profile["reads"].as_u64() >= Some(500), "{document}");
+    assert_eq!(document["lost"].as_u64(), Some(0));
+    assert!(profile["mean_latency_s"].as_f64() > Some(0.0), "{profile}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_recording_that_is_killed_leaves_an_instance_that_clean_removes() {
+    require!(root);
+    let lab = Lab::new();
+    if !can_record(&lab) {
+        return;
+    }
+    let mut record = lab.iotax();
+    record.args(["record", "work", "-o", "killed.parquet", "--time", "60s"]).stdout(Stdio::null());
+    let child = start_until(&mut record, "recording the requests of ");
+    lab.kill_and_clean(child, "while recording");
+}

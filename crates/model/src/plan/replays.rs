@@ -1,0 +1,22 @@
+//! Checks of plans that replay a trace.
+
+use super::{Plan, PlanError};
+
+impl Plan {
+    /// Checks replays: agents of the host alone can read the trace, and the trace alone decides the rate.
+    pub(super) fn check_replays(&self) -> Result<(), PlanError> {
+        let Some((workload, path)) = self.work().find_map(|w| Some((w, w.read_iolog.as_ref()?))) else {
+            return Ok(());
+        };
+        let reason = if self.everything().any(|target| target.guest().is_some()) {
+            "replay in a guest is not possible yet; use a target of the host, such as virtio-qcow2:DIR"
+        } else if self.everything().any(|target| target.remote().is_some()) {
+            "replay on another machine is not possible yet; run iotax there"
+        } else if self.curve().is_some() || self.ask().is_some() || self.watch().is_some() {
+            "the trace decides the rate, which [curve], [ask] and [watch] would set"
+        } else {
+            return Ok(());
+        };
+        Err(workload.refusal("read_iolog", path, reason).into())
+    }
+}

@@ -1,0 +1,122 @@
+//! Traces: the I/Os that somebody did, with their times.
+
+use crate::words::words;
+
+words! {
+    /// The kind of a traced I/O.
+    Operation, "operation" {
+        /// Reads data.
+        Read = "read",
+        /// Writes data.
+        Write = "write",
+        /// Discards data.
+        Trim = "trim",
+        /// Makes earlier writes durable.
+        Flush = "flush",
+    }
+}
+
+words! {
+    /// The format of a trace.
+    TraceFormat, "trace format" {
+        /// iotax's own, in Parquet.
+        Parquet = "parquet",
+        /// fio's iolog, version 2 or 3.
+        Iolog = "iolog",
+        /// blkparse's text.
+        Blkparse = "blkparse",
+        /// blktrace's binary files, one for each CPU.
+        Blktrace = "blktrace",
+        /// CSV with a header, as iotax writes it.
+        Csv = "csv",
+        /// CSV of the traces of MSR Cambridge (SNIA).
+        Msr = "msr",
+        /// CSV of Alibaba's block traces.
+        Alibaba = "alibaba",
+        /// CSV of the Storage Performance Council's traces.
+        Spc = "spc",
+        /// CloudPhysics' traces of vSCSI, version 1 or 2.
+        Vscsi = "vscsi",
+    }
+}
+
+words! {
+    /// A format that traces are written in.
+    TraceExport, "format" {
+        /// fio's iolog, version 3.
+        Iolog = "iolog",
+        /// Parquet, as `iotax record` writes it.
+        Parquet = "parquet",
+        /// CSV with a header.
+        Csv = "csv",
+    }
+}
+
+/// One I/O of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// When it was issued, in nanoseconds from the trace's own beginning.
+    pub at_ns: u64,
+    /// From issue to completion; absent if the trace does not tell.
+    pub latency_ns: Option<u64>,
+    /// The kind.
+    pub operation: Operation,
+    /// In bytes; 0 for a flush.
+    pub offset: u64,
+    /// In bytes; 0 for a flush.
+    pub length: u64,
+    /// A write that is durable when it completes (FUA).
+    pub fua: bool,
+    /// The process that issued it.
+    pub process: Option<u32>,
+    /// The queue or volume that it went to, by the trace's own number.
+    pub queue: Option<u32>,
+}
+
+/// Events in the order of their times; an error says where the trace is broken, and ends it.
+pub type Events = Box<dyn Iterator<Item = Result<Event, String>> + Send>;
+
+/// The facts of a trace that a replay is planned by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The time of the first I/O; absent without any.
+    pub first_ns: Option<u64>,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Trims.
+    pub trims: u64,
+    /// Flushes.
+    pub flushes: u64,
+    /// From the first issue to the last.
+    pub duration_ns: u64,
+    /// Bytes of the longest read or write.
+    pub longest: u64,
+    /// The highest end of a read, write or trim, in bytes.
+    pub reach: u64,
+}
+
+impl Summary {
+    /// Counts an event; they come in the order of their times.
+    pub fn add(&mut self, event: &Event) {
+        let first = *self.first_ns.get_or_insert(event.at_ns);
+        self.duration_ns = self.duration_ns.max(event.at_ns.saturating_sub(first));
+        match event.operation {
+            Operation::Read => self.reads += 1,
+            Operation::Write => self.writes += 1,
+            Operation::Trim => self.trims += 1,
+            Operation::Flush => self.flushes += 1,
+        }
+        if matches!(event.operation, Operation::Read | Operation::Write) {
+            self.longest = self.longest.max(event.length);
+        }
+        self.reach = self.reach.max(event.offset.saturating_add(event.length));
+    }
+
+    /// I/Os of all kinds.
+    #[must_use]
+    pub const fn ios(&self) -> u64 {
+        self.reads + self.writes + self.trims + self.flushes
+    }
+}

@@ -1,0 +1,186 @@
+//! Replays of a trace.
+
+use super::{Distribution, FileLayout, Rw, Verify, Workload, WorkloadError, WorkloadKeys};
+use crate::trace::Summary;
+use crate::units::{Bytes, Nanos};
+
+/// The default name of a replay.
+pub(super) const REPLAY: &str = "replay";
+/// The default number of I/Os in flight: with fewer a slow moment delays those behind it.
+const DEPTH: u32 = 128;
+/// The default length, which the trace's own is shorter than.
+const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
+/// The least time after the last recorded I/O in which late ones may begin and complete.
+const LEAST_GRACE: Nanos = Nanos::from_secs(2);
+/// Buffers of a replay take at most this.
+const MOST_MEMORY: u64 = 512 << 20;
+/// The longest I/O that is replayed, as the longest that a workload can have.
+const LONGEST: u64 = 64 << 20;
+/// Direct I/O is a multiple of this everywhere.
+const BLOCK: u64 = 4096;
+/// The size of the area is rounded up to this.
+const AREA_UNIT: u64 = 1 << 20;
+
+impl Workload {
+    /// Gives a replay defaults of its own: all of the trace, without a warm-up.
+    pub(super) fn complete_replay(&mut self, own: &WorkloadKeys, defaults: &WorkloadKeys) {
+        if self.read_iolog.is_none() {
+            return;
+        }
+        self.runtime = own.runtime.or(defaults.runtime).unwrap_or(ALL_OF_IT);
+        self.ramp_time = own.ramp_time.unwrap_or(Nanos(0));
+        let one_at_a_time = self.ioengine.is_synchronous();
+        let depth = if one_at_a_time { 1 } else { DEPTH };
+        self.iodepth = own.iodepth.or(defaults.iodepth).unwrap_or(depth);
+    }
+
+    /// Takes over what the trace says: directions, longest I/O, length and reach. A created target is as large as the trace reaches, up to
+    /// the default size.
+    #[must_use]
+    pub fn replaying(self, trace: &Summary) -> Self {
+        let modifies = trace.writes + trace.trims > 0;
+        let rw = match (trace.reads > 0, modifies) {
+            (true, true) => Rw::RandRw,
+            (false, true) => Rw::RandWrite,
+            (_, false) => Rw::RandRead,
+        };
+        let longest = trace.longest.clamp(1, LONGEST).next_multiple_of(BLOCK);
+        let most = u32::try_from(MOST_MEMORY / longest).unwrap_or(u32::MAX).max(1);
+        let lasts = self.scaled(trace.duration_ns);
+        let grace = (lasts.0 / 10).max(LEAST_GRACE.0);
+        let reach = trace.reach.max(longest).checked_next_multiple_of(AREA_UNIT);
+        let reach = reach.map(Bytes).filter(|reach| *reach <= super::DEFAULT_SIZE);
+        Self {
+            rw,
+            bs: Bytes(longest),
+            iodepth: self.iodepth.min(most),
+            runtime: self.runtime.min(Nanos(lasts.0.saturating_add(grace))),
+            size: self.size.or(reach),
+            ..self
+        }
+    }
+
+    /// A time of the trace as the replay has it.
+    #[must_use]
+    pub fn scaled(&self, recorded_ns: u64) -> Nanos {
+        let scaled = u128::from(recorded_ns) * 100 / u128::from(self.replay_time_scale.max(1));
+        Nanos(u64::try_from(scaled).unwrap_or(u64::MAX))
+    }
+
+    /// Rejects keys that a replay gives no meaning.
+    pub(super) fn check_replay(&self) -> Result<(), WorkloadError> {
+        if self.read_iolog.is_none() {
+            return if self.replay_time_scale == 100 {
+                Ok(())
+            } else {
+                Err(self.refusal("replay_time_scale", &self.replay_time_scale, "needs read_iolog, the trace"))
+            };
+        }
+        if self.ramp_time.0 > 0 {
+            let accepted = "a replay measures the trace from its first I/O on; use ramp_time = 0s";
+            return Err(self.refusal("ramp_time", &self.ramp_time, accepted));
+        }
+        if self.numjobs > 1 {
+            let accepted = "one job replays a trace, with up to iodepth I/Os in flight";
+            return Err(self.refusal("numjobs", &self.numjobs, accepted));
+        }
+        let given = [
+            ("test", self.test.is_some()),
+            ("beside", !self.beside.is_empty()),
+            ("rate_iops", self.rate_iops.is_some()),
+            ("rate", self.rate.is_some()),
+            ("thinktime", self.thinktime.is_some()),
+            ("io_size", self.io_size.is_some()),
+            ("loops", self.loops.is_some()),
+            ("fsync", self.fsync.is_some()),
+            ("fdatasync", self.fdatasync.is_some()),
+            ("sync_file_range", self.sync_file_range.is_some()),
+            ("end_fsync", self.end_fsync),
+            ("bsrange", self.bsrange.is_some()),
+            ("bssplit", self.bssplit.is_some()),
+            ("zonesize", self.zonesize.is_some()),
+            ("stride", self.stride.is_some()),
+            ("blockalign", self.blockalign.is_some()),
+            ("offset_increment", self.offset_increment.is_some()),
+            ("random_distribution", self.random_distribution != Distribution::Random),
+            ("flow", self.flow.is_some()),
+            ("startdelay", self.startdelay.is_some()),
+            ("verify", self.verify != Verify::None),
+            ("layout", self.layout != FileLayout::Filled),
+            ("invalidate_each_pass", self.invalidate_each_pass),
+            ("blackout", self.blackout.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((key, _)) => {
+                let accepted = format!("the trace decides which I/O comes when; leave {key} out");
+                Err(self.refusal("read_iolog", &self.read_iolog.as_deref().unwrap_or_default(), &accepted))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replay(keys: &[(&str, &str)]) -> Workload {
+        let mut own = WorkloadKeys::default();
+        for (key, text) in [("read_iolog", "t.parquet")].iter().chain(keys) {
+            own.set(key, text).expect(key);
+        }
+        own.complete(&WorkloadKeys::default())
+    }
+
+    const TRACE: Summary = Summary {
+        first_ns: Some(0),
+        reads: 10,
+        writes: 5,
+        trims: 0,
+        flushes: 1,
+        duration_ns: 60_000_000_000,
+        longest: 5000,
+        reach: 3_000_000,
+    };
+
+    #[test]
+    fn a_replay_lasts_as_long_as_its_trace_and_does_what_it_does() {
+        let all = replay(&[]).replaying(&TRACE);
+        assert_eq!(
+            (all.name.as_str(), all.rw, all.bs, all.iodepth),
+            ("replay", Rw::RandRw, Bytes(8192), 128)
+        );
+        assert_eq!((all.runtime, all.ramp_time), (Nanos::from_secs(66), Nanos(0)));
+        assert_eq!((all.size, all.check()), (Some(Bytes(3 << 20)), Ok(())));
+        let twice = replay(&[("replay_time_scale", "200"), ("size", "10m")]).replaying(&TRACE);
+        assert_eq!((twice.runtime, twice.size), (Nanos::from_secs(33), Some(Bytes(10 << 20))));
+        assert_eq!(replay(&[("runtime", "5s")]).replaying(&TRACE).runtime, Nanos::from_secs(5));
+        let reads = Summary { writes: 0, longest: 0, reach: 0, ..TRACE };
+        assert_eq!(replay(&[]).replaying(&reads).rw, Rw::RandRead);
+    }
+
+    #[test]
+    fn no_length_of_a_trace_asks_for_more_memory_or_space_than_there_is() {
+        let huge = Summary { longest: u64::MAX, reach: u64::MAX, duration_ns: u64::MAX, ..TRACE };
+        let workload = replay(&[]).replaying(&huge);
+        assert_eq!((workload.bs, workload.iodepth, workload.size), (Bytes(64 << 20), 8, None));
+        assert_eq!(workload.check(), Ok(()));
+    }
+
+    #[test]
+    fn what_the_trace_decides_is_refused_by_name() {
+        for (key, text) in [
+            ("rate_iops", "10"),
+            ("numjobs", "2"),
+            ("ramp_time", "1s"),
+            ("verify", "crc32c"),
+            ("test", "getc"),
+        ] {
+            let error = replay(&[(key, text)]).check().expect_err(key).to_string();
+            assert!(error.contains(key), "{error}");
+        }
+        let without =
+            Workload { replay_time_scale: 50, ..WorkloadKeys::default().complete(&WorkloadKeys::default()) };
+        assert!(without.check().expect_err("no trace").to_string().contains("needs read_iolog"));
+    }
+}

@@ -1,0 +1,42 @@
+//! The document `iotax-trace/1`, whose JSON Schema is `crates/report/schema/iotax-trace-1.schema.json`.
+
+use iotax_analysis::trace::TraceProfile;
+use iotax_model::trace::TraceFormat;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::json;
+use crate::nearest::{Nearest, nearest};
+
+/// The value of `schema`; its number rises by the rule of [`super::SCHEMA`].
+pub const SCHEMA: &str = "iotax-trace/1";
+
+/// The character of a trace. What is unknown has no key.
+#[derive(Serialize, JsonSchema)]
+#[schemars(title = "A trace as iotax sees it")]
+pub(super) struct TraceDocument<'a> {
+    #[schemars(extend("const" = SCHEMA))]
+    schema: &'static str,
+    file: &'a str,
+    format: TraceFormat,
+    /// The device of a recording.
+    source: Option<&'a str>,
+    /// Events that a recording had no room for.
+    lost: Option<u64>,
+    profile: &'a TraceProfile,
+    /// The workload that comes nearest; absent if nothing is read or written.
+    nearest: Option<Nearest>,
+}
+
+/// The document of a trace.
+#[must_use]
+pub fn document(
+    file: &str,
+    format: TraceFormat,
+    source: Option<&str>,
+    lost: Option<u64>,
+    profile: &TraceProfile,
+) -> Value {
+    json(&TraceDocument { schema: SCHEMA, file, format, source, lost, profile, nearest: nearest(profile) })
+}

@@ -1,0 +1,181 @@
+//! The workload that comes nearest to a trace.
+
+use iotax_analysis::trace::{LengthShare, TraceProfile};
+use iotax_model::units::{Bytes, human};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// From this variation of the gaps on, arrivals are bursts and not random.
+const BURSTY: f64 = 1.3;
+/// Below it they are even.
+const EVEN: f64 = 0.5;
+/// From this share on a trace is sequential.
+const SEQUENTIAL: f64 = 0.5;
+
+/// The workload that comes nearest to a trace, as flags of `iotax bench`, and what of the trace it loses.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Nearest {
+    /// The flags.
+    pub flags: String,
+    /// The losses, in words.
+    pub loses: Vec<String>,
+}
+
+/// The nearest workload; `None` if nothing is read or written.
+#[must_use]
+pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
+    let data = profile.reads + profile.writes;
+    if data == 0 {
+        return None;
+    }
+    let mut loses = Vec::new();
+    let is_sequential = profile.sequential.is_some_and(|share| share >= SEQUENTIAL);
+    let rw = match (profile.reads, profile.writes, is_sequential) {
+        (_, 0, true) => "read",
+        (0, _, true) => "write",
+        (_, _, true) => "rw",
+        (_, 0, false) => "randread",
+        (0, _, false) => "randwrite",
+        (_, _, false) => "randrw",
+    };
+    let mut flags = vec![format!("--rw {rw}")];
+    let reads = (profile.reads as f64 / data as f64 * 100.0).round().clamp(1.0, 99.0);
+    if profile.reads > 0 && profile.writes > 0 {
+        flags.push(format!("--rwmixread {reads:.0}"));
+    }
+    flags.push(sizes(profile, &mut loses));
+    if let Some(rate) = profile.ios_per_s {
+        flags.push(format!("--rate-iops {:.0}", rate.max(1.0)));
+        if profile.gap_variation.is_none_or(|variation| variation >= EVEN) {
+            flags.push("--rate-process poisson".into());
+        }
+    }
+    flags.push(format!("--iodepth {}", profile.max_depth.unwrap_or(128).clamp(1, 4096)));
+    // No size is beyond 2^63.
+    let reach = profile.reach.min(1 << 62).next_multiple_of(1 << 20);
+    flags.push(format!("--size {}", Bytes(reach)));
+    if let (Some(variation), Some(rate), Some(peak)) =
+        (profile.gap_variation, profile.ios_per_s, profile.peak_ios_per_s)
+        && variation > BURSTY
+    {
+        loses.push(format!(
+            "bursts: its busiest tenth of a second has {:.0} times the mean rate",
+            peak / rate
+        ));
+    }
+    let spread = profile.working_set as f64 / profile.reach.max(1) as f64;
+    if spread < 0.9 {
+        let (set, reach) = (human::bytes(profile.working_set), human::bytes(profile.reach));
+        loses.push(format!(
+            "places: it touches {set} of the {reach} that it reaches over, and the workload all of them"
+        ));
+    }
+    if let Some(share) = profile.sequential.filter(|share| *share > 0.05 && *share < 0.95) {
+        loses.push(format!("order: {:.0}% of its I/Os are sequential", share * 100.0));
+    }
+    for (count, what) in
+        [(profile.flushes, "flushes"), (profile.trims, "trims"), (profile.fua, "writes with FUA")]
+    {
+        if count > 0 {
+            loses.push(format!("{count} {what}"));
+        }
+    }
+    Some(Nearest { flags: flags.join(" "), loses })
+}
+
+/// The lengths as a flag: one, or the shares of the most frequent.
+fn sizes(profile: &TraceProfile, loses: &mut Vec<String>) -> String {
+    let fit = |bytes: u64| bytes.clamp(1, 64 << 20).next_multiple_of(512);
+    let told: Vec<&LengthShare> =
+        profile.lengths.iter().filter(|length| length.share >= 0.02 && length.bytes > 0).collect();
+    match told[..] {
+        [] => format!("--bs {}", Bytes(fit(profile.longest))),
+        [one] => {
+            if one.share < 0.995 {
+                loses.push(format!(
+                    "lengths: {:.0}% are not {}",
+                    (1.0 - one.share) * 100.0,
+                    Bytes(one.bytes)
+                ));
+            }
+            format!("--bs {}", Bytes(fit(one.bytes)))
+        }
+        _ => {
+            let sum: f64 = told.iter().map(|length| length.share).sum();
+            let mut left = 100;
+            let mut parts = Vec::new();
+            for (place, length) in told.iter().enumerate() {
+                #[expect(clippy::cast_possible_truncation, reason = "a percentage")]
+                let percent = ((length.share / sum * 100.0).round() as i32).min(left);
+                let percent = if place + 1 == told.len() { left } else { percent };
+                left -= percent;
+                if percent > 0 {
+                    parts.push(format!("{}/{percent}", Bytes(fit(length.bytes))));
+                }
+            }
+            if sum < 0.98 {
+                loses.push(format!("lengths: {:.0}% have others", (1.0 - sum) * 100.0));
+            }
+            format!("--bssplit {}", parts.join(":"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_analysis::trace::Profiler;
+    use iotax_model::trace::{Event, Operation};
+
+    fn event(at_ns: u64, operation: Operation, offset: u64, length: u64) -> Event {
+        Event { at_ns, latency_ns: None, operation, offset, length, fua: false, process: None, queue: None }
+    }
+
+    fn of(events: &[Event]) -> Option<Nearest> {
+        let mut profiler = Profiler::default();
+        events.iter().for_each(|event| profiler.add(event));
+        nearest(&profiler.profile())
+    }
+
+    #[test]
+    fn lengths_are_split_and_what_a_workload_lacks_is_said() {
+        let length = |n: u64| if n.is_multiple_of(4) { 65536 } else { 4096 };
+        let mut events: Vec<Event> = (0..100)
+            .map(|n| event(n / 10 * 1_000_000_000 + n, Operation::Write, n * 7919 % 100 * 65536, length(n)))
+            .collect();
+        events.push(event(10_000_000_000, Operation::Flush, 0, 0));
+        let nearest = of(&events).expect("it writes");
+        assert!(
+            nearest.flags.starts_with("--rw randwrite --bssplit 4k/75:64k/25 --rate-iops 10 "),
+            "{}",
+            nearest.flags
+        );
+        let said = nearest.loses.join("; ");
+        assert!(
+            said.contains("bursts: ") && said.contains("places: ") && said.contains("1 flushes"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn flags_are_those_of_a_workload_whatever_a_trace_says() {
+        assert_eq!(of(&[event(0, Operation::Flush, 0, 0)]), None);
+        let many: Vec<Event> =
+            (0..7000).map(|n| event(n, Operation::Read, u64::MAX - n, 512 * (n % 70))).collect();
+        for events in
+            [&many[..], &[event(5, Operation::Read, u64::MAX, u64::MAX)], &[event(0, Operation::Write, 0, 0)]]
+        {
+            let flags = of(events).expect("it does something").flags;
+            let mut keys = iotax_model::workload::WorkloadKeys::default();
+            let words: Vec<&str> = flags.split(' ').collect();
+            for pair in words.chunks(2) {
+                keys.set(&pair[0][2..].replace('-', "_"), pair[1]).expect(&flags);
+            }
+            assert_eq!(
+                keys.complete(&iotax_model::workload::WorkloadKeys::default()).check(),
+                Ok(()),
+                "{flags}"
+            );
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Requests of a block device as the kernel issues and completes them, from its tracepoints.
+
+mod page;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{OFlags, major, minor};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::tracefs::{TraceFs, TraceInstance};
+use crate::undo::{Effect, UndoLog, UndoLogError};
+
+/// Memory of each CPU's buffer: enough for half a second of 100,000 requests a second.
+const BUFFER_KB: u32 = 8192;
+/// The largest page of a buffer.
+const PAGE: usize = 64 << 10;
+const ISSUE: &str = "block_rq_issue";
+const COMPLETE: &str = "block_rq_complete";
+
+/// Why nothing can be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockTraceError {
+    /// The path is on no block device whose requests the kernel shows.
+    #[error("{path}: {reason}")]
+    Device {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// The kernel does not let us trace.
+    #[error(
+        "the kernel's tracing cannot be used: {doing}: {error}; it takes root, and a kernel with tracefs that is not locked down"
+    )]
+    Tracing {
+        /// The attempted action.
+        doing: String,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// The undo log takes no more.
+    #[error(transparent)]
+    UndoLog(#[from] UndoLogError),
+}
+
+/// A disk with request queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracedDisk {
+    /// Its name in /sys/block.
+    pub name: String,
+    /// Its bytes.
+    pub size: Option<u64>,
+    /// The kernel's own number of it: major << 20 | minor.
+    number: u32,
+}
+
+impl TracedDisk {
+    /// The disk of a device, a partition, or the filesystem of a file or directory. `root` is where /sys is.
+    pub fn of(root: &Path, path: &Path) -> Result<Self, BlockTraceError> {
+        let refuse = |reason: String| BlockTraceError::Device { path: path.to_owned(), reason };
+        let metadata = path.metadata().map_err(|error| refuse(error.to_string()))?;
+        let device = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
+        let (major, minor) = (major(device), minor(device));
+        let link = root.join(format!("sys/dev/block/{major}:{minor}"));
+        let found = link.canonicalize().map_err(|_| {
+            refuse("its filesystem is not on one block device; name the device to record".into())
+        })?;
+        let disk = if found.join("partition").exists() {
+            found.parent().unwrap_or(&found).to_owned()
+        } else {
+            found
+        };
+        let name = disk.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let below: Vec<String> = fs::read_dir(disk.join("slaves"))
+            .into_iter()
+            .flatten()
+            .filter_map(|slave| Some(slave.ok()?.file_name().to_string_lossy().into_owned()))
+            .collect();
+        if !below.is_empty() {
+            let names = below.iter().map(|name| format!("/dev/{name}")).collect::<Vec<_>>().join(" or ");
+            return Err(refuse(format!(
+                "{name} passes I/O on and has no requests of its own; record {names}"
+            )));
+        }
+        let text = |file: &str| fs::read_to_string(disk.join(file)).ok();
+        let number = text("dev").and_then(|text| {
+            let (major, minor) = text.trim().split_once(':')?;
+            Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
+        });
+        let number = number.ok_or_else(|| refuse(format!("the device number of {name} is not known")))?;
+        let size = text("size").and_then(|sectors| sectors.trim().parse::<u64>().ok()?.checked_mul(512));
+        Ok(Self { name, size, number })
+    }
+}
+
+/// A request that was issued to the disk or completed by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// By the system's monotonic clock.
+    pub at_ns: u64,
+    /// False when it is issued.
+    pub is_completed: bool,
+    /// The first sector, of 512 bytes.
+    pub sector: u64,
+    /// The number of sectors.
+    pub sectors: u32,
+    /// The kernel's letters for its kind, with zeros behind them: `WFS`.
+    pub kind: [u8; 10],
+    /// The process that issued it; of a completion, the one that was interrupted.
+    pub process: u32,
+}
+
+/// Where an event has its fields.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    id: u16,
+    process: usize,
+    sector: usize,
+    sectors: usize,
+    kind: usize,
+}
+
+/// Records the requests of a disk.
+#[derive(Debug)]
+pub struct BlockTrace {
+    directory: PathBuf,
+    buffers: Vec<(u32, File)>,
+    issue: Layout,
+    complete: Layout,
+    /// Read, and not given yet: others may still come before them.
+    held: Vec<Request>,
+    page: Vec<u8>,
+    /// Open for as long as the buffers are.
+    _tracing: TraceFs,
+}
+
+impl BlockTrace {
+    /// Begins to record. The instance is removed by the undo log.
+    pub fn start(disk: &TracedDisk, tag: &str, undo_log: &mut UndoLog) -> Result<Self, BlockTraceError> {
+        let failed = |doing: String| move |error| BlockTraceError::Tracing { doing, error };
+        let tracing = TraceFs::open().map_err(failed("mounting tracefs".into()))?;
+        let instance = TraceInstance { name: format!("iotax-{tag}-record") };
+        undo_log.record(Effect::TraceInstance(instance.clone()))?;
+        let directory = tracing.instance(&instance);
+        fs::create_dir(&directory).map_err(failed("making an instance".into()))?;
+        let write = |file: &str, text: &str| {
+            fs::write(directory.join(file), text).map_err(failed(format!("writing {text:?} to {file}")))
+        };
+        write("trace_clock", "mono")?;
+        write("buffer_size_kb", &BUFFER_KB.to_string())?;
+        // What is not read in time is lost, and counted, rather than what came before it.
+        write("options/overwrite", "0")?;
+        let filter = format!("dev == {}", disk.number);
+        for event in [ISSUE, COMPLETE] {
+            write(&format!("events/block/{event}/filter"), &filter)?;
+        }
+        let layout = |event: &str| {
+            let file = format!("events/block/{event}/format");
+            let text =
+                fs::read_to_string(directory.join(&file)).map_err(failed(format!("reading {file}")))?;
+            let unknown = || io::Error::other("a field is missing");
+            Layout::of(&text).ok_or_else(unknown).map_err(failed(format!("reading {file}")))
+        };
+        let (issue, complete) = (layout(ISSUE)?, layout(COMPLETE)?);
+        let buffers = buffers(&directory).map_err(failed("opening the buffers".into()))?;
+        for event in [COMPLETE, ISSUE] {
+            write(&format!("events/block/{event}/enable"), "1")?;
+        }
+        let (held, page) = (Vec::new(), vec![0; PAGE]);
+        Ok(Self { directory, buffers, issue, complete, held, page, _tracing: tracing })
+    }
+
+    /// The requests since the last call, in the order of their times; with `all`, also those that others may still come before.
+    pub fn read(&mut self, all: bool) -> Result<Vec<Request>, BlockTraceError> {
+        // What is seen after this moment may have company on a CPU that was read before.
+        let settled = now_ns();
+        for (_, buffer) in &mut self.buffers {
+            loop {
+                let length = match buffer.read(&mut self.page) {
+                    Ok(0) => break,
+                    Ok(length) => length,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => {
+                        return Err(BlockTraceError::Tracing { doing: "reading a buffer".into(), error });
+                    }
+                };
+                let (issue, complete, held) = (self.issue, self.complete, &mut self.held);
+                page::events(&self.page[..length], |at_ns, event| {
+                    held.extend(Request::of(at_ns, event, issue, complete));
+                })
+                .map_err(|reason| BlockTraceError::Tracing {
+                    doing: "reading a buffer".into(),
+                    error: io::Error::other(reason),
+                })?;
+            }
+        }
+        self.held.sort_by_key(|request| request.at_ns);
+        let ready =
+            if all { self.held.len() } else { self.held.partition_point(|request| request.at_ns < settled) };
+        Ok(self.held.drain(..ready).collect())
+    }
+
+    /// Ends the recording; what is in the buffers can still be read.
+    pub fn stop(&self) -> Result<(), BlockTraceError> {
+        fs::write(self.directory.join("tracing_on"), "0")
+            .map_err(|error| BlockTraceError::Tracing { doing: "stopping".into(), error })
+    }
+
+    /// Events that found no room; absent if the kernel does not tell.
+    #[must_use]
+    pub fn lost(&self) -> Option<u64> {
+        let of = |cpu: u32| {
+            let text = fs::read_to_string(self.directory.join(format!("per_cpu/cpu{cpu}/stats"))).ok()?;
+            lost(&text)
+        };
+        self.buffers.iter().map(|(cpu, _)| of(*cpu)).sum()
+    }
+}
+
+/// The system's monotonic clock, which the events have too.
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+/// The buffers of all CPUs, by their numbers.
+fn buffers(directory: &Path) -> io::Result<Vec<(u32, File)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory.join("per_cpu"))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(cpu) = name.strip_prefix("cpu").and_then(|cpu| cpu.parse().ok()) else { continue };
+        #[expect(clippy::cast_possible_wrap, reason = "a bit of a flag")]
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let buffer =
+            OpenOptions::new().read(true).custom_flags(flags).open(entry.path().join("trace_pipe_raw"))?;
+        found.push((cpu, buffer));
+    }
+    found.sort_by_key(|(cpu, _)| *cpu);
+    Ok(found)
+}
+
+/// The events that `stats` of a CPU counts as lost.
+fn lost(stats: &str) -> Option<u64> {
+    let number = |name: &str| {
+        let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|number| number.trim().parse::<u64>().ok())
+    };
+    Some(number("overrun")? + number("commit overrun")? + number("dropped events")?)
+}
+
+impl Layout {
+    /// Reads an event's `format`.
+    fn of(text: &str) -> Option<Self> {
+        let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| {
+                let (declared, rest) = line.trim().strip_prefix("field:")?.split_once(';')?;
+                let declared = declared.split('[').next().unwrap_or(declared);
+                (declared.split_whitespace().last() == Some(name)).then_some(rest)
+            })?;
+            line.trim().strip_prefix("offset:")?.split(';').next()?.parse().ok()
+        };
+        Some(Self {
+            id,
+            process: field("common_pid")?,
+            sector: field("sector")?,
+            sectors: field("nr_sector")?,
+            kind: field("rwbs")?,
+        })
+    }
+}
+
+impl Request {
+    /// The request of an event, if it is one of these two.
+    fn of(at_ns: u64, event: &[u8], issue: Layout, complete: Layout) -> Option<Self> {
+        let id = u16::from_ne_bytes(*event.first_chunk()?);
+        let layout = [issue, complete].into_iter().find(|layout| layout.id == id)?;
+        let short =
+            |at: usize| event.get(at..at + 4).and_then(|part| part.try_into().ok()).map(u32::from_ne_bytes);
+        let wide =
+            |at: usize| event.get(at..at + 8).and_then(|part| part.try_into().ok()).map(u64::from_ne_bytes);
+        let mut kind = [0; 10];
+        let letters = event.get(layout.kind..)?.iter().take(kind.len()).take_while(|letter| **letter > 0);
+        kind.iter_mut().zip(letters).for_each(|(to, letter)| *to = *letter);
+        Some(Self {
+            at_ns,
+            is_completed: id == complete.id,
+            sector: wide(layout.sector)?,
+            sectors: short(layout.sectors)?,
+            kind,
+            process: short(layout.process)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: &str = "name: block_rq_issue\nID: 2104\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:sector_t sector;\toffset:16;\tsize:8;\tsigned:0;\n\tfield:unsigned int nr_sector;\toffset:24;\tsize:4;\tsigned:0;\n\
+        \tfield:char rwbs[10];\toffset:34;\tsize:10;\tsigned:0;\n";
+
+    #[test]
+    fn an_event_is_read_by_the_kernel_s_own_description() {
+        let issue = Layout::of(FORMAT).expect("understood");
+        let complete = Layout { id: 2107, ..issue };
+        let mut event = vec![0; 44];
+        event[..2].copy_from_slice(&2107_u16.to_ne_bytes());
+        event[4..8].copy_from_slice(&77_u32.to_ne_bytes());
+        event[16..24].copy_from_slice(&2048_u64.to_ne_bytes());
+        event[24..28].copy_from_slice(&8_u32.to_ne_bytes());
+        event[34..37].copy_from_slice(b"WFS");
+        let request = Request::of(5, &event, issue, complete).expect("a request");
+        assert_eq!(
+            (request.is_completed, request.sector, request.sectors, request.process),
+            (true, 2048, 8, 77)
+        );
+        assert_eq!(&request.kind[..4], b"WFS\0");
+        assert_eq!(Request::of(5, &event[..40], issue, complete).map(|request| request.kind[3]), Some(0));
+        assert_eq!(Request::of(5, &[1, 0], issue, complete), None);
+        assert!(Layout::of("ID: 7\n").is_none());
+    }
+
+    #[test]
+    fn losses_are_those_of_the_kernel_s_statistics() {
+        let stats = "entries: 12\noverrun: 3\ncommit overrun: 1\nbytes: 640\noldest event ts: 1.0\nnow ts: 2.0\ndropped events: 5\nread events: 9\n";
+        assert_eq!(lost(stats), Some(9));
+        assert_eq!(lost("entries: 12\n"), None);
+    }
+
+    #[test]
+    fn a_path_is_traced_on_the_disk_beneath_it() {
+        let here = TracedDisk::of(Path::new("/"), Path::new("/proc"));
+        assert!(here.expect_err("no disk").to_string().contains("not on one block device"));
+    }
+}
