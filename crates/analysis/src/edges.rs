@@ -185,7 +185,7 @@ mod tests {
             ("loop", "integrity", "dm-integrity"),
             ("integrity", "bitmap", "mode=bitmap instead of journal"),
             ("loop", "cache", "dm-cache"),
-            ("cache", "back", "mode=writeback"),
+            ("cache", "back", "mode=writeback instead of default"),
             ("loop", "writecache", "dm-writecache"),
             ("loop", "nvme", "NVMe/TCP"),
             ("loop", "limited", "cgroup limit"),

@@ -119,7 +119,7 @@ impl NvmeTarget {
     }
 }
 
-/// What is not there needs no removing.
+/// Success also where nothing was there to remove.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }

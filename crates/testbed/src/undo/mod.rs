@@ -299,8 +299,9 @@ impl UndoLog {
             other => other.map(drop),
         };
         match removed {
-            // The process that served a FUSE mount has ended, or its power was cut; the mount goes next.
-            Err(error) if goes_along && is_served_no_more(&error) => Ok(()),
+            // The process that served a FUSE mount has ended, or its power was cut, or a disk was lost and its filesystem takes no writes any more;
+            // the mount goes next.
+            Err(error) if goes_along && is_lost(&error) => Ok(()),
             other => other,
         }
     }
@@ -442,8 +443,8 @@ impl UndoLog {
     }
 }
 
-fn is_served_no_more(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::IO))
+fn is_lost(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOTCONN | Errno::IO | Errno::ROFS))
 }
 
 /// Prefix of temporary names.

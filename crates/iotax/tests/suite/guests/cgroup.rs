@@ -53,7 +53,13 @@ fn a_limit_is_the_rate_and_leaves_neither_group_nor_controller() {
         let (target, workload) = (&measurement["target"], measurement["workload"].as_str().expect("a name"));
         let iops = measurement[workload]["iops"].as_f64().expect("a rate");
         eprintln!("{target} {workload}: {iops:.1} IOPS");
-        let is_right = if *target == "free" { iops > RATE * 1.5 } else { (iops / RATE - 1.0).abs() <= 0.02 };
+        let share = iops / RATE;
+        // What a filesystem writes of its own beside a write may count too.
+        let is_right = match (target.as_str(), workload) {
+            (Some("free"), _) => share > 1.5,
+            (_, "read") => (share - 1.0).abs() <= 0.02,
+            _ => share > 0.9 && share <= 1.02,
+        };
         assert!(is_right, "{measurement}");
     }
     assert_eq!(

@@ -171,7 +171,7 @@ mod tests {
                 "size = '64m'\nblock_size = '48k'",
                 "block_size = 48k: accepted for dm-cache: a multiple of 32k",
             ),
-            ("size = '64m'\nblock_size = 0", "accepted for dm-cache: a multiple of 32k up to 1g"),
+            ("size = '64m'\nblock_size = '0'", "accepted for dm-cache: a multiple of 32k up to 1g"),
             (
                 "size = '64m'\ntype = 'dm-writecache'\nblock_size = '64k'",
                 "accepted for dm-writecache: 512, 1k",

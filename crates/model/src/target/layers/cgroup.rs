@@ -105,7 +105,7 @@ mod tests {
         for (keys, words) in [
             ("", "needs a limit: riops, wiops, rbps or wbps"),
             ("wiops = 0", "wiops = 0: accepted: 1 or more"),
-            ("riops = 5\nrbps = 0", "rbps = 0: accepted: 1 or more"),
+            ("riops = 5\nrbps = '0'", "rbps = 0: accepted: 1 or more"),
         ] {
             let refusal = toml::from_str::<CgroupSpec>(keys).expect(keys).check().expect_err(keys);
             assert!(refusal.contains(words), "{keys}: {refusal}");

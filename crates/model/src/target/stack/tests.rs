@@ -72,11 +72,11 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
         ),
         (
             "device = '/dev/sdb'\nlvm = {}\ncache = { dir = '/fast', size = '64m', mode = 'writeback' }\nluks = {}",
-            "device /dev/sdb > thick LVM volume > dm-cache dir=/fast mode=writeback size=64m > luks",
+            "device /dev/sdb > thick LVM volume > dm-cache dir=/fast size=64m mode=writeback > luks",
         ),
         (
-            "lvm = { vg = 'vg0' }\ncache = { type = 'dm-writecache', dir = '/a b', size = '1g', block_size = '512' }\ncgroup = { wbps = '1m' }",
-            "vg0 > thick LVM volume > dm-writecache block_size=512 dir=\"/a b\" size=1g > cgroup wbps=1m",
+            "lvm = { vg = 'vg0' }\ncache = { type = 'dm-writecache', dir = '/a b', size = '1g', block_size = '1k' }\ncgroup = { wbps = '1m' }",
+            "vg0 > thick LVM volume > dm-writecache dir=\"/a b\" size=1g block_size=1k > cgroup wbps=1m",
         ),
         (
             "file = { dir = '/srv' }\nnvme_tcp = {}\nguest = { vcpus = 2 }\ncgroup = { riops = 500, wiops = 7 }",
