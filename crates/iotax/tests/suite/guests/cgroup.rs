@@ -10,9 +10,10 @@ const RATE: f64 = 500.0;
 const STATE: &str = "ls /sys/fs/cgroup; cat /sys/fs/cgroup/cgroup.subtree_control; cat /proc/mounts; ls -a /srv /tmp; \
                      ls /tmp/home/.local/state/iotax/undo";
 
+// The kernel lets I/Os pass in slices of 100 ms, of which one at the window's edge must not count for much.
 const PLAN: &str = r#"
 repeat = 1
-defaults = { size = "4m", runtime = "2s", ramp_time = "500ms", iodepth = 4 }
+defaults = { size = "4m", runtime = "10s", ramp_time = "500ms", iodepth = 4 }
 workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite" }]
 [[target]]
 name = "limited"
@@ -20,9 +21,6 @@ stack = "/srv > raw file > cgroup riops=500 wiops=500"
 [[target]]
 name = "loop"
 stack = "/srv > raw file > loop direct_io=true > cgroup riops=500 wiops=500"
-[[target]]
-name = "free"
-stack = "/srv > raw file"
 "#;
 
 /// A guest in which time is exact, with cgroup v2 and the user's files in /srv.
@@ -53,13 +51,7 @@ fn a_limit_is_the_rate_and_leaves_neither_group_nor_controller() {
         let (target, workload) = (&measurement["target"], measurement["workload"].as_str().expect("a name"));
         let iops = measurement[workload]["iops"].as_f64().expect("a rate");
         eprintln!("{target} {workload}: {iops:.1} IOPS");
-        let share = iops / RATE;
-        // What a filesystem writes of its own beside a write may count too.
-        let is_right = match (target.as_str(), workload) {
-            (Some("free"), _) => share > 1.5,
-            (_, "read") => (share - 1.0).abs() <= 0.02,
-            _ => share > 0.9 && share <= 1.02,
-        };
+        let is_right = (iops / RATE - 1.0).abs() <= 0.02;
         assert!(is_right, "{measurement}");
     }
     assert_eq!(
