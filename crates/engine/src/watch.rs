@@ -179,7 +179,10 @@ fn merged(mut finishes: Vec<Finish>) -> Outcome {
     });
     Outcome {
         ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
-        notes: notes(&finishes),
+        notes: notes(&finishes)
+            .into_iter()
+            .chain(finishes.iter().filter_map(|finish| of_replay(finish.replayed?)))
+            .collect(),
         pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
         replayed: finishes.iter().filter_map(|finish| finish.replayed).reduce(Replayed::merge),
         verify,
@@ -196,6 +199,22 @@ fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
     let first = finishes.iter().filter_map(|finish| finish.began_at).min();
     let first = first.filter(|_| ended_by_itself && job.workload.ramp_time.0 == 0);
     first.map_or(window.begin, |first| first.clamp(window.begin, window.end.saturating_sub(1)))
+}
+
+/// The I/Os of a trace that were done in another way than recorded.
+fn of_replay(replayed: Replayed) -> Option<String> {
+    let changed = [
+        (replayed.wrapped, "were moved into the target, which ends before their place"),
+        (replayed.aligned, "were rounded to what direct I/O takes"),
+        (replayed.without_fua, "were replayed without FUA"),
+        (replayed.left_out, "were left out, because the target cannot do them"),
+    ];
+    let told: Vec<String> = changed
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!told.is_empty()).then(|| format!("of {} I/Os of the trace {}", replayed.due, told.join(", ")))
 }
 
 /// The notes of the workers' backends, each once, with its I/Os summed over all workers.

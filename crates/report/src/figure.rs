@@ -201,10 +201,24 @@ pub(super) fn title(workload: &Workload) -> String {
 
 fn title_of_one(workload: &Workload) -> String {
     match workload.kind() {
-        Kind::Block => title_of_block(workload),
+        Kind::Block => workload
+            .read_iolog
+            .as_ref()
+            .map_or_else(|| title_of_block(workload), |trace| title_of_replay(workload, trace)),
         Kind::Files(test) => title_of_test(workload, test),
         Kind::Streams(net) | Kind::RoundTrips(net) => title_of_net(net),
     }
+}
+
+/// `replay of day.parquet, at most 128 I/Os in flight, at 200% of its speed`
+fn title_of_replay(workload: &Workload, trace: &str) -> String {
+    let file = trace.rsplit('/').next().unwrap_or(trace);
+    let speed = match workload.replay_time_scale {
+        100 => String::new(),
+        scale => format!(", at {scale}% of its speed"),
+    };
+    let cached = if workload.direct { "" } else { ", through the page cache" };
+    format!("replay of {file}, at most {} I/Os in flight{speed}{cached}", workload.iodepth)
 }
 
 fn title_of_block(workload: &Workload) -> String {
@@ -409,6 +423,17 @@ mod tests {
             ["1,000 files deleted by each job, in random order, 4 jobs"]
         );
         assert_eq!(titles("archive", &["pack"]), ["a tree read into one archive, flushed in the end"]);
+    }
+
+    #[test]
+    fn a_replay_is_called_by_its_trace() {
+        let keys = WorkloadKeys {
+            read_iolog: Some("/srv/day.parquet".into()),
+            replay_time_scale: Some(200),
+            ..WorkloadKeys::default()
+        };
+        let titled = title(&keys.complete(&WorkloadKeys::default()));
+        assert_eq!(titled, "replay of day.parquet, at most 128 I/Os in flight, at 200% of its speed");
     }
 
     #[test]
