@@ -44,6 +44,7 @@ mod overlay;
 mod pasted;
 mod plan;
 mod podman;
+mod powercut;
 mod readme;
 mod results;
 mod shared_store;
