@@ -1,6 +1,6 @@
 //! The verdict on a stack whose power was cut: its speed, and what it lost.
 
-use iotax_model::crash::{CrashedTarget, ImageCondition, LostBlocks, PowerCut};
+use iotax_model::crash::{CrashedTarget, ImageCondition, LostBlocks, PowerCut, SqliteMode};
 
 /// Share of stacks for which a bound on the cuts that lose something is too low.
 const ERROR: f64 = 0.05;
@@ -12,11 +12,13 @@ pub struct CrashVerdict<'a> {
     pub name: &'a str,
     /// Its layers in one line.
     pub stack: &'a str,
+    /// The database that wrote, if one did.
+    pub sqlite: Option<SqliteMode>,
     /// Cuts.
     pub cuts: u64,
-    /// Acknowledged writes per second, of all windows together.
-    pub writes_per_second: f64,
-    /// Cuts after which a flushed write was missing, or nothing could be read.
+    /// Acknowledged writes per second, of all windows together; absent if no window's length is known.
+    pub writes_per_second: Option<f64>,
+    /// Cuts after which something was missing that is promised: a flushed write, a commit, a whole database.
     pub cuts_with_loss: u64,
     /// Blocks that miss a flushed write, over all cuts.
     pub flushed: LostBlocks,
@@ -43,15 +45,17 @@ impl<'a> CrashVerdict<'a> {
         let cuts = &target.cuts;
         let count = |is: &dyn Fn(&PowerCut) -> bool| cuts.iter().filter(|cut| is(cut)).count() as u64;
         let sum = |of: &dyn Fn(&PowerCut) -> u64| cuts.iter().map(of).sum::<u64>();
-        let writes = sum(&|cut| cut.writes) as f64;
-        let seconds: f64 = cuts.iter().map(|cut| cut.seconds).sum();
+        let timed = cuts.iter().filter_map(|cut| Some((cut.writes as f64, cut.seconds?)));
+        let (writes, seconds) =
+            timed.fold((0.0, 0.0), |(writes, all), (more, seconds)| (writes + more, all + seconds));
         let unusable = cuts.iter().find_map(|cut| cut.unusable.as_deref());
         Self {
             name: &target.name,
             stack: &target.stack,
+            sqlite: target.sqlite,
             cuts: cuts.len() as u64,
-            writes_per_second: if seconds > 0.0 { writes / seconds } else { 0.0 },
-            cuts_with_loss: count(&lost_flushed),
+            writes_per_second: (seconds > 0.0).then(|| writes / seconds),
+            cuts_with_loss: count(&|cut| breaks_promise(cut, target.sqlite)),
             flushed: LostBlocks {
                 checked: sum(&|cut| cut.flushed.checked),
                 stale: sum(&|cut| cut.flushed.stale),
@@ -68,16 +72,19 @@ impl<'a> CrashVerdict<'a> {
         }
     }
 
-    /// True if a flushed write was lost.
+    /// True if a flushed write or a promised commit was lost.
     #[must_use]
     pub const fn breaks_promise(&self) -> bool {
         self.cuts_with_loss > 0
     }
 }
 
-/// Returns whether a cut lost what a flush had covered.
-fn lost_flushed(cut: &PowerCut) -> bool {
-    cut.flushed.total() > 0 || cut.unusable.is_some()
+/// Returns whether a cut took what is promised to outlive it.
+fn breaks_promise(cut: &PowerCut, sqlite: Option<SqliteMode>) -> bool {
+    let must_be_whole = sqlite.is_none_or(SqliteMode::promises_a_whole_database);
+    let is_broken =
+        cut.unusable.is_some() || sqlite.is_some() && matches!(cut.image, ImageCondition::Damaged(_));
+    cut.flushed.total() > 0 || must_be_whole && is_broken
 }
 
 /// The largest share of cuts that may lose something although none of so many did, with 95% confidence.
@@ -88,24 +95,25 @@ pub fn at_most_of_none(cuts: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use iotax_model::crash::{JournalMode, Synchronous};
+
     use super::*;
 
     fn cut(flushed: u64, acknowledged: u64, seconds: f64) -> PowerCut {
         PowerCut {
-            seconds,
+            seconds: Some(seconds),
             writes: 1000,
             flushed_writes: 992,
-            volatile: iotax_model::crash::VolatileCut::default(),
             image: ImageCondition::Sound,
-            unusable: None,
             flushed: LostBlocks { checked: 900, stale: flushed, ..LostBlocks::default() },
             acknowledged: LostBlocks { checked: 950, stale: acknowledged, torn: 1, damaged: 0 },
             lost_seconds: Some(seconds / 10.0),
+            ..PowerCut::default()
         }
     }
 
     fn target(cuts: Vec<PowerCut>) -> CrashedTarget {
-        CrashedTarget { name: "t".into(), stack: "/srv > volatile > raw file".into(), cuts }
+        CrashedTarget { name: "t".into(), stack: "/srv > volatile > raw file".into(), sqlite: None, cuts }
     }
 
     #[test]
@@ -113,7 +121,7 @@ mod tests {
         let honest = target(vec![cut(0, 7, 1.0), cut(0, 3, 3.0)]);
         let verdict = CrashVerdict::of(&honest);
         assert!(!verdict.breaks_promise());
-        assert_eq!((verdict.writes_per_second, verdict.unflushed, verdict.torn), (500.0, 12, 2));
+        assert_eq!((verdict.writes_per_second, verdict.unflushed, verdict.torn), (Some(500.0), 12, 2));
         assert_eq!((verdict.lost_seconds, verdict.checked_images), (Some(3.0 / 10.0), 2));
         let liar = target(vec![cut(0, 7, 1.0), cut(5, 9, 1.0)]);
         let verdict = CrashVerdict::of(&liar);
@@ -123,6 +131,20 @@ mod tests {
         let verdict = CrashVerdict::of(&broken);
         assert!(verdict.breaks_promise());
         assert_eq!(verdict.unusable, Some((1, "no such image")));
+    }
+
+    #[test]
+    fn a_database_is_held_to_what_its_settings_promise() {
+        let damaged = PowerCut { image: ImageCondition::Damaged(3), ..cut(0, 5, 1.0) };
+        for (synchronous, breaks) in
+            [(Synchronous::Full, true), (Synchronous::Normal, true), (Synchronous::Off, false)]
+        {
+            let sqlite = Some(SqliteMode { journal_mode: JournalMode::Wal, synchronous });
+            let database = CrashedTarget { sqlite, ..target(vec![damaged.clone()]) };
+            assert_eq!(CrashVerdict::of(&database).breaks_promise(), breaks, "{synchronous}");
+        }
+        // An image's tables are QEMU's to repair; what was flushed is checked by itself.
+        assert!(!CrashVerdict::of(&target(vec![damaged])).breaks_promise());
     }
 
     #[test]

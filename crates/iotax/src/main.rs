@@ -5,6 +5,7 @@
 
 mod agent;
 mod cli;
+mod database;
 mod init;
 mod runner;
 mod say;

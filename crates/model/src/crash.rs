@@ -1,14 +1,17 @@
 //! Cuts of power, and what each left of a stack.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::verify_errors::{FaultKind, Findings};
+use crate::verify_errors::{FaultKind, Findings, Recovery};
+use crate::words::words;
 
 /// The format of [`CrashDocument`].
 pub const CRASH_FORMAT: &str = "iotax-crash/1";
 
-/// The results of `iotax crash`.
+/// The results of `iotax crash` and `iotax powercut check`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CrashDocument {
@@ -16,10 +19,12 @@ pub struct CrashDocument {
     pub format: String,
     /// Version of iotax.
     pub tool: String,
-    /// Seed of order, moments, offsets and of what a cut keeps.
-    pub seed: u64,
-    /// Writes after which the load flushes.
-    pub writes_per_flush: u32,
+    /// Seed of order, moments, offsets and of what a cut keeps; absent if the plug was pulled.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seed: Option<u64>,
+    /// Writes after which the load flushes; absent if an application decides.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub writes_per_flush: Option<u32>,
     /// The targets as they were named.
     pub targets: Vec<CrashedTarget>,
 }
@@ -32,23 +37,93 @@ pub struct CrashedTarget {
     pub name: String,
     /// Its layers from the bottom up.
     pub stack: String,
+    /// The database that wrote; absent for iotax's own writes. Then a write is a commit of one row, and a block is a row.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sqlite: Option<SqliteMode>,
     /// Its cuts, in the order in which they were made.
     pub cuts: Vec<PowerCut>,
 }
 
+words! {
+    /// The way in which SQLite keeps a transaction until it is whole (`PRAGMA journal_mode`).
+    JournalMode, "journal mode" {
+        /// A rollback journal, which a commit deletes.
+        Delete = "delete",
+        /// A rollback journal, which a commit truncates.
+        Truncate = "truncate",
+        /// A write-ahead log.
+        Wal = "wal",
+    }
+}
+
+words! {
+    /// When SQLite flushes (`PRAGMA synchronous`).
+    Synchronous, "synchronous" {
+        /// Before each commit is acknowledged.
+        Full = "full",
+        /// Less often: the last commits of a write-ahead log may be lost.
+        Normal = "normal",
+        /// Never.
+        Off = "off",
+    }
+}
+
+/// The settings of a SQLite database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SqliteMode {
+    /// Its journal mode.
+    pub journal_mode: JournalMode,
+    /// When it flushes.
+    pub synchronous: Synchronous,
+}
+
+impl SqliteMode {
+    /// All modes.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let each = [Synchronous::Full, Synchronous::Normal, Synchronous::Off];
+        [JournalMode::Delete, JournalMode::Truncate, JournalMode::Wal]
+            .into_iter()
+            .flat_map(move |journal_mode| each.map(|synchronous| Self { journal_mode, synchronous }))
+    }
+
+    /// True if SQLite promises that a commit outlives a cut of power once it is acknowledged (<https://sqlite.org/pragma.html#pragma_synchronous>).
+    #[must_use]
+    pub fn promises_commits(self) -> bool {
+        self.synchronous == Synchronous::Full
+    }
+
+    /// True if SQLite promises that the database is whole after a cut of power. Of a rollback journal with `normal` it says that a cut at the wrong
+    /// time may damage it.
+    #[must_use]
+    pub fn promises_a_whole_database(self) -> bool {
+        self.promises_commits()
+            || self.journal_mode == JournalMode::Wal && self.synchronous == Synchronous::Normal
+    }
+}
+
+/// Prints as `wal/normal`.
+impl fmt::Display for SqliteMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.journal_mode, self.synchronous)
+    }
+}
+
 /// One cut of power.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PowerCut {
-    /// Time from the first write to the cut, in seconds.
-    pub seconds: f64,
+    /// Time from the first write to the cut, in seconds. If the plug was pulled, to the last flush on record; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seconds: Option<f64>,
     /// Writes that were acknowledged and are on record.
     pub writes: u64,
     /// Those of them that a flush covers which was acknowledged too.
     pub flushed_writes: u64,
-    /// The account of the volatile layer.
-    pub volatile: VolatileCut,
-    /// The condition of the image afterwards.
+    /// The account of the volatile layer; absent if the plug was pulled.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub volatile: Option<VolatileCut>,
+    /// The condition of the image or database afterwards.
     pub image: ImageCondition,
     /// The reason why the stack could not be used any more. Then all that was flushed is lost.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -60,6 +135,30 @@ pub struct PowerCut {
     /// Age of the oldest missing write when the power went, in seconds; absent if none is missing.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost_seconds: Option<f64>,
+    /// The reason why acknowledged writes may be missing without being noticed; absent if the record of them is whole.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub incomplete: Option<String>,
+}
+
+impl PowerCut {
+    /// A cut so long after the first write, by the check of what it left.
+    #[must_use]
+    pub fn found(seconds: Option<f64>, recovery: &Recovery) -> Self {
+        // The load writes evenly.
+        let age = |before: u64, seconds: f64| {
+            seconds * (recovery.writes - before) as f64 / recovery.writes.max(1) as f64
+        };
+        Self {
+            seconds,
+            writes: recovery.writes,
+            flushed_writes: recovery.durable_writes,
+            flushed: LostBlocks::of(&recovery.durable),
+            acknowledged: LostBlocks::of(&recovery.findings),
+            lost_seconds: recovery.lost_from.zip(seconds).map(|(before, seconds)| age(before, seconds)),
+            incomplete: recovery.incomplete(),
+            ..Self::default()
+        }
+    }
 }
 
 /// Blocks of a target that were read back, by what is missing.
@@ -116,7 +215,7 @@ pub struct VolatileCut {
     pub lost: u64,
 }
 
-/// The condition of an image after a cut, by `qemu-img check`.
+/// The condition of an image after a cut by `qemu-img check`, or of a database by `PRAGMA integrity_check`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ImageCondition {

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::units::Bytes;
+use crate::units::{Bytes, Nanos};
 use crate::words::words;
 
 words! {
@@ -217,6 +217,9 @@ pub struct Recovery {
     pub writes: u64,
     /// Acknowledged writes followed by an acknowledged flush.
     pub durable_writes: u64,
+    /// Time from the journal's beginning to the last flush that was acknowledged; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_flush: Option<Nanos>,
     /// The condition of the journal.
     pub journal: JournalState,
     /// Checks of all written blocks against the last acknowledged write of each.

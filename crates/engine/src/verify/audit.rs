@@ -33,15 +33,16 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
     let unread =
         |error| EngineError::System { doing: format!("reading the journal {}", journal.display()), error };
     // Twice: a flush comes after the writes that it covers.
-    let mut durable_records = 0;
+    let (mut durable_records, mut last_flush) = (0, None);
     let (header, _) = journal::read(journal, &mut |_, record| {
-        if let Record::Flush { records } = record {
+        if let Record::Flush { records, after } = record {
             durable_records = records.max(durable_records);
+            last_flush = last_flush.max(Some(after));
         }
     })
     .map_err(unread)?;
     let step = usize::try_from(header.block).unwrap_or(usize::MAX);
-    let mut recovery = Recovery::default();
+    let mut recovery = Recovery { last_flush, ..Recovery::default() };
     let mut blocks: BTreeMap<u64, Last> = BTreeMap::new();
     let (_, state) = journal::read(journal, &mut |number, record| {
         let Record::Write { offset, length, generation } = record else { return };

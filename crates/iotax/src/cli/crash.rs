@@ -1,34 +1,42 @@
 //! `iotax crash`: what a stack loses when the power goes, beside its speed.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_analysis::crash::CrashVerdict;
-use iotax_model::crash::{CRASH_FORMAT, CrashDocument, CrashedTarget};
+use iotax_model::crash::{CRASH_FORMAT, CrashDocument, CrashedTarget, SqliteMode};
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::schedule::{self, Cell};
-use iotax_model::target::{PlannedLayer, Stack, TargetSpec, VolatileSpec};
-use iotax_model::units::{Bytes, Nanos};
-use iotax_model::workload::{Rw, Verify, Workload, WorkloadKeys};
-use iotax_report::document;
+use iotax_model::target::{Format, PlannedLayer, Stack, TargetSpec, VolatileSpec};
+use iotax_model::units::Nanos;
+use iotax_report::{document, html};
 use iotax_testbed::device::Permission;
 use iotax_testbed::target::preflight;
 use iotax_testbed::undo::UndoLog;
 
+use super::cut_load::{self, SIZE};
+use super::destination::Destination;
 use super::say::{self, note, say};
 use super::session::{make_absolute, say_not_undone, watch_signals};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, number, target_args, usage};
 use crate::runner::{self, crash::PowerCuts};
 
-/// Size of the area that is written.
-const SIZE: Bytes = Bytes(64 << 20);
 /// Time after which a load that nothing cuts ends.
-const LONGEST: Nanos = Nanos::from_millis(120_000);
-/// Writes in flight.
-const DEPTH: u32 = 8;
+const LONGEST: Nanos = Nanos::from_secs(120);
+
+/// Writes after which the load flushes.
+const WRITES_PER_FLUSH: u32 = 16;
+
+/// A program that keeps promises of its own.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Application {
+    /// SQLite, in all its journal modes
+    Sqlite,
+}
 
 /// Flags of `iotax crash`.
 #[derive(Debug, ClapArgs)]
@@ -41,15 +49,21 @@ pub(super) struct Args {
     /// Cuts of each target
     #[arg(long, value_name = "N", default_value = "5", value_parser = number::whole::<u32>(1..=1000))]
     cuts: u32,
-    /// Flush after this many writes
-    #[arg(long, value_name = "N", default_value = "16", value_parser = number::whole::<u32>(1..=1_000_000))]
-    fdatasync: u32,
+    /// Flush after this many writes [default: 16]
+    #[arg(long, value_name = "N", conflicts_with = "application", value_parser = number::whole::<u32>(1..=1_000_000))]
+    fdatasync: Option<u32>,
+    /// Let a database commit instead, one row at a time, in each of its journal modes: sqlite. Targets are then directories, volatile or not
+    #[arg(long, value_name = "NAME", value_enum)]
+    application: Option<Application>,
     /// Seed of moments, offsets and of what each cut keeps [default: drawn]
     #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
     /// Print as JSON; the page goes to stderr
     #[arg(long)]
     json: bool,
+    /// Write the table and a picture of speed against safety as one HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     page: PageArgs,
 }
@@ -59,7 +73,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let targets = target_args::targets(&args.targets, false, &permission)?;
     let targets: Vec<TargetSpec> =
         targets.into_iter().map(on_volatile).collect::<Result<_, _>>().map_err(usage)?;
-    let mut plan = Plan::new("crash".into(), targets, vec![load(args.fdatasync)]);
+    if args.application.is_some() {
+        targets.iter().try_for_each(has_directory).map_err(usage)?;
+    }
+    let html = args.html.as_deref().map(|path| Destination::open(path, html::MARK)).transpose()?;
+    let writes_per_flush = args.fdatasync.unwrap_or(WRITES_PER_FLUSH);
+    let mut plan = Plan::new("crash".into(), targets, vec![cut_load::load(SIZE, writes_per_flush, LONGEST)]);
     plan.check().or_exit(Exit::Usage)?;
     make_absolute(&mut plan).or_exit(Exit::Environment)?;
     preflight::check(&plan, &permission)
@@ -73,7 +92,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
     undo_log.set_interrupt(&stop);
     let cuts = PowerCuts::new(&plan, &permission, &tag, seed, &mut undo_log, &stop)
-        .and_then(|cuts| all(cuts, &plan, args.cuts, seed, &mut undo_log));
+        .and_then(|cuts| all(cuts, crashed(&plan, args.application), args.cuts, seed, &mut undo_log));
     let (_, failures) = undo_log.undo_all();
     failures.iter().for_each(say_not_undone);
     if stop.load(Ordering::Relaxed) {
@@ -83,13 +102,16 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let document = CrashDocument {
         format: CRASH_FORMAT.into(),
         tool: crate::version().into(),
-        seed,
-        writes_per_flush: args.fdatasync,
+        seed: Some(seed),
+        writes_per_flush: args.application.is_none().then_some(writes_per_flush),
         targets: cuts.or_exit(Exit::Measurement)?,
     };
     args.page.show(&document::crash(&document), args.json);
     if args.json {
         say::print_json(&serde_json::to_value(&document).or_exit(Exit::Environment)?);
+    }
+    if let Some(html) = html {
+        html.write(html::crash(&document).as_bytes())?;
     }
     let breaks = document.targets.iter().any(|target| CrashVerdict::of(target).breaks_promise());
     Ok(match () {
@@ -99,47 +121,54 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
+/// The targets of a plan before their first cut, each with its place in the plan; one for each mode of a database.
+fn crashed(plan: &Plan, application: Option<Application>) -> Vec<(usize, CrashedTarget)> {
+    let modes: Vec<Option<SqliteMode>> = match application {
+        None => vec![None],
+        Some(Application::Sqlite) => SqliteMode::all().map(Some).collect(),
+    };
+    let of = |spec: &TargetSpec, sqlite: Option<SqliteMode>| CrashedTarget {
+        name: sqlite.map_or_else(|| spec.name.clone(), |mode| format!("{} {mode}", spec.name)),
+        stack: spec.stack.line(),
+        sqlite,
+        cuts: Vec::new(),
+    };
+    let each = |(place, spec)| modes.iter().map(move |mode| (place, of(spec, *mode)));
+    plan.targets.iter().enumerate().flat_map(each).collect()
+}
+
 /// Cuts each target once in every round, in random order.
 fn all(
     mut cuts: PowerCuts<'_>,
-    plan: &Plan,
+    mut targets: Vec<(usize, CrashedTarget)>,
     rounds: u32,
     seed: u64,
     undo_log: &mut UndoLog,
 ) -> anyhow::Result<Vec<CrashedTarget>> {
-    let crashed = |spec: &TargetSpec| CrashedTarget {
-        name: spec.name.clone(),
-        stack: spec.stack.line(),
-        cuts: Vec::new(),
-    };
-    let mut targets: Vec<CrashedTarget> = plan.targets.iter().map(crashed).collect();
     for round in 1..=rounds {
-        let mut order: Vec<Cell> =
-            (0..plan.targets.len()).map(|target| Cell { target, workload: 0 }).collect();
+        let mut order: Vec<Cell> = (0..targets.len()).map(|target| Cell { target, workload: 0 }).collect();
         schedule::shuffle(&mut order, seed, round);
         for Cell { target, .. } in order {
-            let crashed = &mut targets[target];
+            let (place, crashed) = &mut targets[target];
             note!("cut {round}/{rounds}: {}", crashed.name);
-            let cut = cuts.cut(target, round, undo_log).with_context(|| crashed.name.clone())?;
-            crashed.cuts.push(cut);
+            let cut = match crashed.sqlite {
+                None => cuts.cut(*place, round, undo_log),
+                Some(mode) => cuts.cut_database(*place, mode, round, undo_log),
+            };
+            crashed.cuts.push(cut.with_context(|| crashed.name.clone())?);
         }
     }
-    Ok(targets)
+    Ok(targets.into_iter().map(|(_, crashed)| crashed).collect())
 }
 
-/// The writes that are cut: in blocks of 4 KiB at random, with a flush after a number of them.
-fn load(writes_per_flush: u32) -> Workload {
-    let keys = WorkloadKeys { size: Some(SIZE), runtime: Some(LONGEST), ..WorkloadKeys::default() };
-    Workload {
-        name: "crash".into(),
-        rw: Rw::RandWrite,
-        ramp_time: Nanos(0),
-        iodepth: DEPTH,
-        fdatasync: Some(writes_per_flush.into()),
-        verify: Verify::Xxh3,
-        do_verify: false,
-        direct: true,
-        ..keys.complete(&WorkloadKeys::default())
+/// Refuses a target that is more than a file in a volatile directory: a database needs the directory.
+fn has_directory(target: &TargetSpec) -> Result<(), String> {
+    match target.stack.layers() {
+        [PlannedLayer::Volatile(_), PlannedLayer::File(file)] if file.format == Format::Raw => Ok(()),
+        _ => Err(format!(
+            "{}: a database needs a directory; accepted: DIR, or 'DIR > volatile drop_flush=3 > raw file' for the directory of that file",
+            target.name
+        )),
     }
 }
 

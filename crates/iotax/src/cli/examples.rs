@@ -147,6 +147,20 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
                 "What a cache mode risks, and gains",
             ),
             ("iotax crash /srv/images --cuts 40 --fdatasync 1", "A file, flushed after each write"),
+            ("iotax crash /srv/images --application sqlite", "Commits of a database, by its journal mode"),
+        ],
+    ),
+    (
+        "powercut",
+        &[
+            (
+                "iotax powercut start /srv/disk --journal ssh://me@other/var/tmp/journal",
+                "Write until the plug is pulled",
+            ),
+            (
+                "iotax powercut check /srv/disk --journal ssh://me@other/var/tmp/journal",
+                "What was acknowledged and is lost?",
+            ),
         ],
     ),
     (

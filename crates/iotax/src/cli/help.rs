@@ -78,6 +78,7 @@ Measure
   bench, suite      One file or device; a classic benchmark suite
   fit               Is it good enough for etcd, Exchange and others?
   flush, crash      A durable write by every method; what a power cut loses
+  powercut          The same of real storage: writes until the plug is pulled
   curve, ask        Latency at each load; the highest rate that keeps a limit
   watch, mark       What an event costs while storage is in use; mark a moment
   net, fleet        The network; one plan on many machines

@@ -5,6 +5,7 @@ mod ask;
 mod auth;
 mod bench;
 mod clean;
+mod commits;
 mod compare;
 mod concurrent;
 mod confine;
@@ -12,6 +13,7 @@ mod confirm;
 mod crash;
 mod csv_dir;
 mod curve;
+mod cut_load;
 mod destination;
 mod disk_marks;
 mod doctor;
@@ -41,6 +43,7 @@ mod number;
 mod output;
 mod output_formats;
 mod plan;
+mod powercut;
 mod print_plan;
 mod progress;
 mod pull;
@@ -147,6 +150,9 @@ enum Command {
     ///
     /// Writes to each stack, cuts its power, opens it again and reads back all that was acknowledged.
     Crash(crash::Args),
+    /// Loss of data when the plug is pulled: a record of acknowledged writes kept elsewhere, and the check against it
+    #[command(subcommand)]
+    Powercut(powercut::Command),
     /// Run one plan on many machines
     #[command(subcommand)]
     Fleet(fleet::Command),
@@ -205,6 +211,9 @@ enum Command {
     /// Serve a runner on stdin and stdout, or wait at a NATS server for fleets to work for
     #[command(hide = true)]
     Agent(enlist::Args),
+    /// Commit rows to a SQLite database
+    #[command(hide = true)]
+    Commits(commits::Args),
     /// Serve a volatile directory
     #[command(hide = true)]
     Volatile(volatile::Args),
@@ -247,6 +256,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Fit(args) => fit::main(&args),
         Command::Flush(args) => flush::main(&args),
         Command::Crash(args) => crash::main(&args),
+        Command::Powercut(command) => powercut::main(&command),
         Command::Fleet(command) => fleet::main(&command),
         Command::Net(command) => net::main(&command),
         Command::Plan(command) => plan::main(&command),
@@ -277,6 +287,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
             Ok(Exit::Fine)
         }
         Command::Man { dir: Some(dir) } => man_pages(&dir),
+        Command::Commits(args) => commits::main(&args),
         Command::Volatile(args) => volatile::main(&args),
         Command::Agent(agent) => match agent.main() {
             Some(exit) => exit,

@@ -24,18 +24,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    for path in [&args.target, &args.journal] {
-        path.metadata().map_err(|error| usage(format!("{}: {error}", path.display())))?;
-    }
-    if !is_journal(&args.journal)
-        .with_context(|| args.journal.display().to_string())
-        .or_exit(Exit::Environment)?
-    {
-        let journal = args.journal.display();
-        return Err(usage(format!(
-            "{journal}: it is no journal; iotax bench --write-journal FILE writes one"
-        )));
-    }
+    args.target.metadata().map_err(|error| usage(format!("{}: {error}", args.target.display())))?;
+    check_journal(&args.journal)?;
     let stop = session::watch_signals().or_exit(Exit::Environment)?;
     let recovery = match runner::audit(&args.target, &args.journal, &stop) {
         Err(error) if error.is::<Interrupted>() => {
@@ -54,6 +44,18 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
+/// Refuses what is no journal.
+pub(super) fn check_journal(path: &Path) -> Result<(), Failure> {
+    let name = path.display();
+    path.metadata().map_err(|error| usage(format!("{name}: {error}")))?;
+    if is_journal(path).with_context(|| name.to_string()).or_exit(Exit::Environment)? {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "{name}: it is no journal; iotax bench --write-journal FILE and iotax powercut start write one"
+    )))
+}
+
 /// True if a batch header is among the first bytes; that of the first batch may be damaged.
 fn is_journal(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
@@ -61,12 +63,14 @@ fn is_journal(path: &Path) -> io::Result<bool> {
     Ok(head.windows(JOURNAL_MAGIC.len()).any(|bytes| bytes == JOURNAL_MAGIC))
 }
 
-fn tell(recovery: &Recovery) {
+/// Prints which blocks hold what was acknowledged, and the condition of the journal.
+pub(super) fn tell(recovery: &Recovery) {
     if let Some(reason) = recovery.incomplete() {
         print_line!("INCOMPLETE: {reason}");
         print_line!("  what is on record was verified; a write that has no record may be missing");
     }
-    let Recovery { writes, durable_writes, journal, findings, durable, lost_from: _ } = recovery;
+    let Recovery { writes, durable_writes, journal, findings, durable, lost_from: _, last_flush: _ } =
+        recovery;
     print_line!("{writes} writes were acknowledged, {durable_writes} of them durable by a flush after them");
     tell_of("blocks hold their last acknowledged write, or a later one", findings);
     if durable.checked > 0 {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use iotax_model::crash::{ImageCondition, LostBlocks, PowerCut};
+use iotax_model::crash::{ImageCondition, PowerCut, VolatileCut};
 use iotax_model::plan::Plan;
 use iotax_model::target::{TargetSpec, VolatileSpec};
 use iotax_model::threads;
@@ -33,7 +33,7 @@ const DRAWN: Duration = Duration::from_secs(2);
 /// Time for the load to meet the cut and close its journal before it is killed.
 const LAST_RECORDS: Duration = Duration::from_secs(1);
 /// Time limit for a load to begin.
-const BEGINNING: Duration = Duration::from_mins(1);
+pub(super) const BEGINNING: Duration = Duration::from_mins(1);
 /// The age of samples, which nobody reads.
 const INTERVAL: Nanos = Nanos::from_millis(100);
 
@@ -44,7 +44,7 @@ pub(crate) struct PowerCuts<'a> {
     /// The directory of the journals, which no cut reaches.
     journals: PathBuf,
     seed: u64,
-    stop: &'a Interrupt,
+    pub(super) stop: &'a Interrupt,
 }
 
 impl<'a> PowerCuts<'a> {
@@ -70,35 +70,57 @@ impl<'a> PowerCuts<'a> {
         number: u32,
         undo_log: &mut UndoLog,
     ) -> anyhow::Result<PowerCut> {
+        let (spec, seed, built) = self.build(target, number, undo_log)?;
+        let journal = self.journals.join(format!("{}-{number}", spec.name));
+        // An image names a file with its data by its place in the directory that was cut.
+        let has_tables_alone = spec.file().is_none_or(|file| !file.data_file);
+        let stored = built.stored().filter(|_| has_tables_alone);
+        let image = stored.and_then(|(path, format)| Some((path.file_name()?.to_owned(), format)));
+        let (seconds, volatile, survivor) = self.under_load(&spec, built, seed, &journal, undo_log)?;
+        let image = match image {
+            Some((name, format)) => image_check::check(&survivor.directory.join(name), format)?,
+            None => ImageCondition::Unchecked,
+        };
+        let cut = match self.read_back(&spec, &survivor, &journal, undo_log) {
+            Ok(recovery) => PowerCut::found(Some(seconds), &recovery),
+            Err(error) if self.stop.load(Ordering::Relaxed) => return Err(error),
+            Err(error) => PowerCut {
+                seconds: Some(seconds),
+                unusable: Some(format!("{error:#}")),
+                ..PowerCut::default()
+            },
+        };
+        let cut = PowerCut { volatile: Some(volatile), image, ..cut };
+        Self::remove(survivor, undo_log)?;
+        fs::remove_file(&journal).with_context(|| journal.display().to_string())?;
+        Ok(cut)
+    }
+
+    /// Builds a target for a cut, whose seed follows.
+    pub(super) fn build(
+        &mut self,
+        target: usize,
+        number: u32,
+        undo_log: &mut UndoLog,
+    ) -> anyhow::Result<(TargetSpec, u64, Built)> {
         let seed = job_seed(self.seed, target, number);
         let mut spec = self.plan.targets[target].clone();
         if let Some(volatile) = spec.stack.find_mut::<VolatileSpec>() {
             volatile.seed = volatile.seed.wrapping_add(seed) >> 1;
         }
-        let journal = self.journals.join(format!("{}-{number}", spec.name));
         let built = self.builder.build(&spec, undo_log)?;
-        // An image names a file with its data by its place in the directory that was cut.
-        let has_tables_alone = spec.file().is_none_or(|file| !file.data_file);
-        let stored = built.stored().filter(|_| has_tables_alone);
-        let image = stored.and_then(|(path, format)| Some((path.file_name()?.to_owned(), format)));
-        let (mut cut, survivor) = self.under_load(&spec, built, seed, &journal, undo_log)?;
-        if let Some((name, format)) = image {
-            cut.image = image_check::check(&survivor.directory.join(name), format)?;
-        }
-        match self.read_back(&spec, &survivor, &journal, undo_log) {
-            Ok(recovery) => fill_in(&mut cut, &recovery),
-            Err(error) if self.stop.load(Ordering::Relaxed) => return Err(error),
-            Err(error) => cut.unusable = Some(format!("{error:#}")),
-        }
-        let failures = survivor.remove(undo_log);
-        if let Some(left) = failures.first() {
-            anyhow::bail!("{}: {}", left.effect, left.reason);
-        }
-        fs::remove_file(&journal).with_context(|| journal.display().to_string())?;
-        Ok(cut)
+        Ok((spec, seed, built))
     }
 
-    /// Writes to a target until its power goes.
+    /// Removes what a cut left.
+    pub(super) fn remove(survivor: Survivor, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        match survivor.remove(undo_log).first() {
+            None => Ok(()),
+            Some(left) => anyhow::bail!("{}: {}", left.effect, left.reason),
+        }
+    }
+
+    /// Writes to a target until its power goes. Returns after how many seconds that was.
     fn under_load(
         &self,
         spec: &TargetSpec,
@@ -106,7 +128,7 @@ impl<'a> PowerCuts<'a> {
         seed: u64,
         journal: &Path,
         undo_log: &mut UndoLog,
-    ) -> anyhow::Result<(PowerCut, Survivor)> {
+    ) -> anyhow::Result<(f64, VolatileCut, Survivor)> {
         let mut volatile = built.volatile.take().context("no layer of it is volatile")?;
         let daemons: Vec<u32> =
             built.exported.iter().flat_map(|image| image.daemons.iter().map(StorageDaemon::pid)).collect();
@@ -119,7 +141,7 @@ impl<'a> PowerCuts<'a> {
         let mut workload = self.plan.workloads[0].clone();
         workload.write_journal = Some(journal.display().to_string());
         let job = target.job(&workload, seed, INTERVAL);
-        let moment = EARLIEST + DRAWN.mul_f64((seed >> 11) as f64 / (1_u64 << 53) as f64);
+        let moment = moment(seed);
         let mut agent = local_agent(self.stop)?;
         let agent_pid = agent.pid();
         let (begins, began) = mpsc::channel();
@@ -165,19 +187,7 @@ impl<'a> PowerCuts<'a> {
         }
         // Its files are open in them.
         drop((target, agent));
-        let survivor = volatile.remove(undo_log)?;
-        let cut = PowerCut {
-            seconds,
-            writes: 0,
-            flushed_writes: 0,
-            volatile: account,
-            image: ImageCondition::Unchecked,
-            unusable: None,
-            flushed: LostBlocks::default(),
-            acknowledged: LostBlocks::default(),
-            lost_seconds: None,
-        };
-        Ok((cut, survivor))
+        Ok((seconds, account, volatile.remove(undo_log)?))
     }
 
     /// Opens what is left and compares it with the journal.
@@ -193,19 +203,12 @@ impl<'a> PowerCuts<'a> {
     }
 }
 
-/// Adds what was read back.
-fn fill_in(cut: &mut PowerCut, recovery: &Recovery) {
-    cut.writes = recovery.writes;
-    cut.flushed_writes = recovery.durable_writes;
-    cut.flushed = LostBlocks::of(&recovery.durable);
-    cut.acknowledged = LostBlocks::of(&recovery.findings);
-    // The load writes evenly.
-    cut.lost_seconds = recovery
-        .lost_from
-        .map(|before| cut.seconds * (recovery.writes - before) as f64 / recovery.writes.max(1) as f64);
+/// The time from the first write to the cut.
+pub(super) fn moment(seed: u64) -> Duration {
+    EARLIEST + DRAWN.mul_f64((seed >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-fn kill(pid: u32) {
+pub(super) fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::KILL);
     }

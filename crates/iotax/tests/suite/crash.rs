@@ -147,6 +147,105 @@ fn tears_are_found_where_writes_are_torn_and_flushes_are_counted() {
 }
 
 #[test]
+fn each_fault_is_found_in_every_cut_and_none_on_an_honest_disk() {
+    require!(program "fusermount3");
+    let lab = Lab::new();
+    let (some, many) = if thorough() { ("40", "100") } else { ("3", "6") };
+    let found = |document: &Value, is: &dyn Fn(&Value) -> bool| {
+        let cuts: Vec<&Value> = cuts(document).map(|(_, cut)| cut).collect();
+        (cuts.iter().filter(|cut| is(cut)).count(), cuts.len())
+    };
+    let run = |stack: &str, repeat: &str, flush: &str| {
+        let (code, document) = crash(&lab, &[stack], &["--cuts", repeat, "--fdatasync", flush]);
+        let lost = found(&document, &|cut| lost_flushed(cut) > 0);
+        let torn = found(&document, &|cut| number(cut, "/acknowledged/torn") > 0);
+        eprintln!("{stack}: flushed lost after {} of {} cuts, torn {}", lost.0, lost.1, torn.0);
+        (code, lost, torn, document)
+    };
+    let (code, (lost, cuts_made), ..) = run("volatile drop_flush=1 > raw file", some, "16");
+    assert_eq!((code, lost), (Some(1), cuts_made), "a disk that keeps all in its cache");
+    let (code, (lost, _), (torn, cuts_made), _) = run("volatile > raw file", some, "2000");
+    assert_eq!((code, lost, torn), (Some(0), 0, cuts_made), "a disk that tears what was not flushed");
+    let (code, (lost, _), (torn, _), _) = run("volatile tear=false reorder=false > raw file", many, "16");
+    assert_eq!((code, lost, torn), (Some(0), 0, 0), "an honest disk");
+    // A cut after a dropped flush and before the next finds it, which is one in three.
+    let (_, (lost, cuts_made), _, document) = run("volatile drop_flush=3 > raw file", some, "16");
+    if thorough() {
+        assert!(lost > 3 && lost < cuts_made, "{document:#}");
+    }
+}
+
+#[test]
+fn the_plan_of_the_documentation_is_carried_out() {
+    require!(program "qemu-storage-daemon", "fusermount3");
+    let lab = Lab::new();
+    let plan = include_str!("../../../../examples/power-cuts.toml");
+    let place = format!("dir = \"{}\"", lab.work().display());
+    std::fs::write(lab.path("cuts.toml"), plan.replace("dir = \".\"", &place)).expect("written");
+    let output = lab.run(&["crash", "cuts.toml", "--cuts", "1", "--seed", "3", "--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    let mut seen = 0;
+    for (stack, cut) in cuts(&document) {
+        let keeps = !stack.contains("drop_flush") && !stack.contains("unsafe");
+        let lost = lost_flushed(cut) > 0 || cut["unusable"].is_string();
+        assert_eq!(lost, !keeps, "{stack}: {cut:#}");
+        seen += 1;
+    }
+    assert_eq!((seen, output.status.code()), (18, Some(1)));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_database_keeps_what_its_settings_promise_unless_the_disk_lies() {
+    require!(program "fusermount3");
+    let lab = Lab::new();
+    let repeat = if thorough() { "10" } else { "1" };
+    let page = lab.path("page.html");
+    let more = ["--application", "sqlite", "--cuts", repeat, "--html", page.to_str().expect("utf-8")];
+    let (code, document) = crash(&lab, &["raw file"], &more);
+    assert_eq!(code, Some(0), "{document:#}");
+    let modes = |document: &Value| {
+        let targets = document["targets"].as_array().expect("targets");
+        targets.iter().map(|target| target["sqlite"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(modes(&document).len(), 9);
+    for (mode, cut) in modes(&document).iter().flat_map(|mode| {
+        let of = |target: &&Value| target["sqlite"] == *mode;
+        let target = document["targets"].as_array().expect("targets").iter().find(of).expect("it is one");
+        target["cuts"].as_array().expect("cuts").iter().map(move |cut| (mode, cut))
+    }) {
+        assert!(number(cut, "/writes") > 0, "{mode}: {cut:#}");
+        if mode["synchronous"] == "full" {
+            assert_eq!(number(cut, "/acknowledged/stale"), 0, "{mode}: {cut:#}");
+            // A flush for each commit at least.
+            assert!(number(cut, "/volatile/flushes") >= number(cut, "/writes"), "{mode}: {cut:#}");
+        }
+        if mode["synchronous"] == "off" {
+            assert!(number(cut, "/volatile/flushes") < number(cut, "/writes"), "{mode}: {cut:#}");
+        }
+    }
+    let page = std::fs::read_to_string(&page).expect("written");
+    assert!(page.contains("raw-file wal/normal") && page.contains("commits_per_s"), "{page}");
+    let (code, document) =
+        crash(&lab, &["volatile drop_flush=1 > raw file"], &["--application", "sqlite", "--cuts", repeat]);
+    assert_eq!(code, Some(1), "{document:#}");
+    for target in document["targets"].as_array().expect("targets") {
+        if target["sqlite"]["synchronous"] != "full" {
+            continue;
+        }
+        for cut in target["cuts"].as_array().expect("cuts") {
+            let lost = lost_flushed(cut) > 0 || cut["unusable"].is_string() || cut["image"].is_object();
+            assert!(lost, "{target:#}");
+        }
+    }
+    let above = format!("{} > raw file > virtio", lab.work().display());
+    let output = lab.run(&["crash", &above, "--application", "sqlite"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("a database needs a directory"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn what_is_not_iotaxs_to_cut_is_refused() {
     let lab = Lab::new();
     let work = lab.work().display().to_string();

@@ -180,3 +180,68 @@ fn methods_are_told_with_their_price_and_their_flushes() {
     }
     lab.assert_nothing_left();
 }
+
+/// The methods that both have.
+const OF_BOTH: [&str; 3] = ["open_datasync", "fdatasync", "fsync"];
+
+/// Operations per second by method, as pg_test_fsync finds them with one write of 8 KiB.
+fn pg_test_fsync(file: &Path) -> [f64; 3] {
+    let output = Command::new(PG_TEST_FSYNC).args(["-s", "1", "-f"]).arg(file).output().expect("it starts");
+    let said = text(&output.stdout);
+    OF_BOTH.map(|method| {
+        let line = said.lines().find(|line| line.trim_start().starts_with(method));
+        let words: Vec<&str> =
+            line.unwrap_or_else(|| panic!("{method}: {said}")).split_whitespace().collect();
+        let place = words.iter().position(|word| *word == "ops/sec").unwrap_or_else(|| panic!("{said}"));
+        words[place - 1].parse().unwrap_or_else(|error| panic!("{error}: {said}"))
+    })
+}
+
+const PG_TEST_FSYNC: &str = "/usr/lib/postgresql/15/bin/pg_test_fsync";
+
+/// In turns, so that a machine that is busy for a while is busy for both.
+#[test]
+fn pg_test_fsync_finds_the_same_price() {
+    require!(file PG_TEST_FSYNC);
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let turns = if iotax_testkit::thorough() { 8 } else { 3 };
+    let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..turns {
+        theirs.push(pg_test_fsync(&lab.path("pg")));
+        let methods = OF_BOTH.join(",");
+        let json = lab.json(&[
+            "flush",
+            &work,
+            "--methods",
+            &methods,
+            "--bs",
+            "8k",
+            "--size",
+            "16m",
+            "--repeat",
+            "1",
+            "--runtime",
+            "1",
+            "--ramp-time",
+            "200ms",
+            "--yes",
+            "--json",
+            "-",
+        ]);
+        let target = json["durable_writes"]["methods"][0]["target"].as_str().expect("a target").to_owned();
+        let rate = |name| method(&json, &target, name)["per_second"].as_f64();
+        ours.push(OF_BOTH.map(|name| rate(name).expect("measured")));
+    }
+    for (place, name) in OF_BOTH.iter().enumerate() {
+        let range = |all: &[[f64; 3]]| {
+            let rates = all.iter().map(|turn| turn[place]);
+            (rates.clone().fold(f64::INFINITY, f64::min), rates.fold(0.0, f64::max))
+        };
+        let ((low, high), (our_low, our_high)) = (range(&theirs), range(&ours));
+        eprintln!(
+            "{name}: pg_test_fsync {low:.0} to {high:.0}, iotax flush {our_low:.0} to {our_high:.0} per second"
+        );
+        assert!(our_low <= high && low <= our_high, "{name}: {theirs:?} {ours:?}");
+    }
+}

@@ -45,6 +45,7 @@ mod overlay;
 mod pasted;
 mod plan;
 mod podman;
+mod powercut;
 mod readme;
 mod record;
 mod results;

@@ -28,6 +28,7 @@ mod watch;
 
 pub use answer::{answer, so_far};
 pub use compared::{SHOWN, compared, gates};
+pub(crate) use crash::CRASH_HEAD;
 pub use crash::crash;
 pub use doctor::{doctor, rules};
 pub use figures::figures;

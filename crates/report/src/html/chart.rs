@@ -16,6 +16,7 @@ const DIGITS: i32 = 5;
 /// Heights in pixels; `draw.js` has them too.
 const CURVE_HEIGHT: usize = 366;
 const MAP_HEIGHT: usize = 400;
+const POINTS_HEIGHT: usize = 420;
 
 /// One value of a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -194,6 +195,8 @@ pub(super) enum Plot {
         /// From when to when.
         shaded: Vec<(f64, f64)>,
     },
+    /// One point a row, with its name beside it.
+    Points { name: usize, series: usize, x: usize, across: Axis, y: usize, up: Axis },
     /// One heat map: a figure by the words of two columns, in their order.
     Map { x: usize, across: String, y: usize, up: String, value: usize, unit: Unit },
     /// One heat map per series: counts by time and latency.
@@ -297,7 +300,7 @@ impl Chart {
         match &self.plot {
             Plot::Lines { .. } | Plot::Curve { .. } | Plot::Course { .. } => self.colours.len() > 1,
             Plot::Bars { name, series, .. } => name != series,
-            Plot::Heat { .. } | Plot::Map { .. } => false,
+            Plot::Heat { .. } | Plot::Map { .. } | Plot::Points { .. } => false,
         }
     }
 
@@ -310,6 +313,7 @@ impl Chart {
             Plot::Bars { labels, .. } => labels.len() * 44 + 48,
             Plot::Curve { .. } => CURVE_HEIGHT,
             Plot::Map { .. } => MAP_HEIGHT,
+            Plot::Points { .. } => POINTS_HEIGHT,
             Plot::Heat { .. } => self.colours.len() * 126 + 36,
         }
     }

@@ -1,6 +1,6 @@
 "use strict";
 // From a table's rows and a specification (html/chart.rs writes both) to what the plotting library draws:
-// Draw.lines, Draw.bars, Draw.heat, Draw.curve, Draw.course and Draw.map give {traces, layout}. Numbers in specifications are places of columns.
+// Draw.lines, Draw.bars, Draw.heat, Draw.curve, Draw.course, Draw.points and Draw.map give {traces, layout}. Numbers in specifications are places of columns.
 const Draw = (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   // Names may be anything, and the library would take some of it for markup.
@@ -309,6 +309,40 @@ const Draw = (() => {
     return drawn;
   };
 
+  // One named point a row. A name leans into the middle of the picture, further out where one of a neighbour is in its way.
+  const points = (spec, rows, width) => {
+    const layout = base();
+    const there = rows.filter((row) => row[spec.x] !== "" && row[spec.y] !== "");
+    const xs = there.map((row) => number(row[spec.x]));
+    const place = spec.across.log ? Math.log10 : (value) => value;
+    const [low, high] = [least(xs.map(place)), most(xs.map(place))];
+    const room = (high - low) * 0.12 || 0.5;
+    layout.xaxis = { ...axisOf(spec.across, xs), range: [low - room / 2, high + 2 * room] };
+    const up = axisOf(spec.up, there.map((row) => number(row[spec.y])));
+    layout.yaxis = { ...up, range: [-0.04 * up.range[1], up.range[1]], zeroline: true };
+    const pixels = (value) => ((place(value) - low + room / 2) / (high - low + 2.5 * room)) * (width - 88);
+    const traces = bySeries(there, spec.series, spec.colours).map(([, colour, rows]) => ({
+      type: "scatter", mode: "markers", x: rows.map((row) => number(row[spec.x])), y: rows.map((row) => number(row[spec.y])),
+      marker: { color: colour, size: 9 },
+      customdata: rows.map((row) => `${plain(row[spec.name])}: ${words[spec.across.unit](number(row[spec.x]))}, ${words[spec.up.unit](number(row[spec.y]))}`),
+      hovertemplate: "%{customdata}<extra></extra>",
+    }));
+    const ends = new Map();
+    for (const row of [...there].sort((a, b) => number(a[spec.x]) - number(b[spec.x]))) {
+      const [x, y] = [number(row[spec.x]), number(row[spec.y])];
+      const down = y > up.range[1] / 2;
+      const at = Math.max(pixels(x) + 6, (ends.get(y) ?? -Infinity) + 17);
+      ends.set(y, at);
+      layout.annotations.push({
+        x: place(x), y, text: plain(row[spec.name]), font: font("ink"), textangle: down ? 35 : -35, xanchor: "left", yanchor: down ? "top" : "bottom",
+        showarrow: true, arrowhead: 0, arrowwidth: 0.8, arrowcolor: css("soft"), standoff: 5, ax: at - pixels(x), ay: down ? 14 : -14,
+      });
+    }
+    layout.margin = { l: 64, r: 24, t: 14, b: 44 };
+    layout.height = 420;
+    return { traces, layout };
+  };
+
   // A figure by two words: one field each, with its figure in it where there is room.
   const map = (spec, rows, width) => {
     const layout = base();
@@ -335,5 +369,5 @@ const Draw = (() => {
     return { traces: [trace], layout };
   };
 
-  return { lines, bars, heat, curve, course, map };
+  return { lines, bars, heat, curve, course, points, map };
 })();

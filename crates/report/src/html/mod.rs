@@ -6,6 +6,7 @@ mod ask;
 mod bars;
 mod chart;
 mod clock;
+mod crash;
 mod curve;
 mod demands;
 mod durability;
@@ -36,6 +37,7 @@ use iotax_model::visible;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use chart::{Cell, ChartId};
+pub use crash::crash;
 pub use trend::trend;
 
 use super::figure::counted;
@@ -70,6 +72,11 @@ pub const MARK: Mark = Mark::start(
 /// The whole file.
 #[must_use]
 pub fn render(run: &Run, judgement: &Judgement) -> String {
+    file(&format!("{} - iotax run {}", visible::line(&run.plan.name), run.id), &main(run, judgement))
+}
+
+/// A file with this title and this `main` element.
+fn file(title: &str, main: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -80,12 +87,12 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
                 // The page loads nothing, so the policy forbids it: a browser does not even ask for an icon.
                 meta http-equiv="Content-Security-Policy" content=(script::policy());
                 link rel="icon" href="data:,";
-                title { (visible::line(&run.plan.name)) " - iotax run " (run.id) }
+                title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 a.skip href="#main" { "To the report" }
-                (main(run, judgement))
+                (main)
                 (script::scripts())
             }
         }

@@ -10,6 +10,7 @@
 mod error;
 mod reach;
 mod session;
+pub mod stream;
 
 use std::fs;
 use std::io::{self, BufReader};

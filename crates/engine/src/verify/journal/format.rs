@@ -6,13 +6,14 @@
 //! | 4 | `nal1` | bytes of the write | 0 | 0 | 0 |
 //! | 8 | number of the next record, from 0 | number of the record | the same | number of records | 0 |
 //! | 16 | the measurement | byte offset | records that it covers | 0 | acknowledged writes, or 0 |
-//! | 24 | bytes of a block | generation | 0 | 0 | 0 |
+//! | 24 | bytes of a block | generation | nanoseconds since the journal began | 0 | 0 |
 //! | 32 | checksum (XXH3) of the rest, seeded with the measurement; a header's with 0 | the same | the same | the same | the same |
 //!
 //! A journal begins with a header, and so does each batch of records that is synced. It is closed by two ends. The total stands behind
 //! the first header. It is 0 unless the journal could not be written to its end: then it is written again in its place, for
 //! which a full disk has room.
 
+use iotax_model::units::Nanos;
 use iotax_model::verify_errors::JOURNAL_MAGIC;
 
 use crate::verify::stamp::SECTOR;
@@ -39,9 +40,10 @@ pub(crate) enum Record {
         length: u32,
         generation: u64,
     },
-    /// Every write whose record has a lower number than this is durable.
+    /// Every write whose record has a lower number than `records` is durable, so long after the journal began.
     Flush {
         records: u64,
+        after: Nanos,
     },
 }
 
@@ -73,7 +75,7 @@ impl Frame {
             Content::Record(Record::Write { offset, length, generation }) => {
                 (b'W', length, offset, generation)
             }
-            Content::Record(Record::Flush { records }) => (b'F', 0, records, 0),
+            Content::Record(Record::Flush { records, after }) => (b'F', 0, records, after.0),
             Content::End => (b'E', 0, 0, 0),
             Content::Total(writes) => (b'T', 0, writes, 0),
         };
@@ -104,7 +106,7 @@ impl Frame {
             (b'W', 1.., generation @ 1..) if first.checked_add(length.into()).is_some() => {
                 Content::Record(Record::Write { offset: first, length, generation })
             }
-            (b'F', 0, 0) => Content::Record(Record::Flush { records: first }),
+            (b'F', 0, after) => Content::Record(Record::Flush { records: first, after: Nanos(after) }),
             (b'E', 0, 0) => Content::End,
             (b'T', 0, 0) => Content::Total(first),
             _ => return None,

@@ -8,42 +8,46 @@
 //! keeps its word.
 //!
 //! The records of one block are in the order in which its writes were acknowledged.
+//!
+//! A journal may be a pipe or a serial line (`sink`), which leads away from the machine whose power goes.
 
 mod format;
 mod read;
+mod sink;
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use iotax_model::threads;
-use iotax_model::verify_errors::{IncompleteJournal, JOURNAL_BATCH};
+use iotax_model::units::Nanos;
+use iotax_model::verify_errors::IncompleteJournal;
 
 use self::format::{Content, Frame, LENGTH};
 pub(super) use self::format::{Header, Record};
 pub(super) use self::read::read;
+use self::sink::Sink;
 use crate::request::Io;
-
-/// Bytes that may wait to be written before workers wait too. A batch has one record more, a header and two ends.
-const MOST_PENDING: usize = JOURNAL_BATCH - 4 * LENGTH;
 
 /// A journal that is being written.
 #[derive(Debug)]
 pub(crate) struct Journal {
     shared: Arc<Shared>,
-    file: File,
+    sink: Arc<Sink>,
     writer: Mutex<Option<JoinHandle<io::Result<()>>>>,
-    /// The filesystem that it lies on.
-    device: u64,
 }
 
 #[derive(Debug)]
 struct Shared {
     /// The measurement.
     run: u64,
+    began: Instant,
+    /// Bytes that may wait to be written before workers wait too.
+    most_pending: usize,
     state: Mutex<State>,
     /// There is something to write, or the end has come.
     filled: Condvar,
@@ -69,44 +73,44 @@ struct State {
 }
 
 impl Journal {
-    /// Begins a new journal, and has its beginning on disk before it returns.
+    /// Begins a journal, and has its beginning on disk before it returns.
     ///
     /// # Errors
     /// A file that exists already, and any error of creating it.
     pub(crate) fn create(path: &Path, header: Header) -> io::Result<Self> {
-        let mut file = File::create_new(path)?;
-        file.write_all(&header.frame(0))?;
-        file.write_all(&total(header.run, 0))?;
-        file.sync_all()?;
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
-        let device = file.metadata()?.dev();
+        let sink = Arc::new(Sink::create(path)?);
+        sink.append(&header.frame(0))?;
+        sink.append(&total(header.run, 0))?;
+        sink.sync_name(path)?;
         let shared = Arc::new(Shared {
             run: header.run,
+            began: Instant::now(),
+            most_pending: sink.most_pending(),
             state: Mutex::default(),
             filled: Condvar::new(),
             drained: Condvar::new(),
         });
         let writer = threads::spawn("journal", {
-            let (shared, mut file) = (Arc::clone(&shared), file.try_clone()?);
+            let (shared, sink) = (Arc::clone(&shared), Arc::clone(&sink));
             move || {
-                let written = shared.write_all(&mut file, header);
+                let written = shared.write_all(&sink, header);
                 if written.is_err() {
                     // At once: nothing says that the end will be reached. Of an error of this too finish() tells.
-                    let _ = shared.mark_incomplete(&file);
+                    let _ = shared.mark_incomplete(&sink);
                 }
                 shared.lock().closed = true;
                 shared.drained.notify_all();
                 written
             }
         })?;
-        Ok(Self { shared, file, writer: Mutex::new(Some(writer)), device })
+        Ok(Self { shared, sink, writer: Mutex::new(Some(writer)) })
     }
 
     /// True if it lies on the filesystem of another file, or on that filesystem's block device.
     pub(super) fn shares_filesystem(&self, other: &File) -> bool {
         other.metadata().is_ok_and(|of| {
-            self.device == if of.file_type().is_block_device() { of.rdev() } else { of.dev() }
+            self.sink.filesystem()
+                == Some(if of.file_type().is_block_device() { of.rdev() } else { of.dev() })
         })
     }
 
@@ -123,7 +127,8 @@ impl Journal {
     /// Records an acknowledged flush that began after `records` records.
     pub(super) fn flush(&self, records: u64) {
         if !self.shared.lock().distrusted {
-            self.shared.add(Record::Flush { records });
+            let after = Nanos(u64::try_from(self.shared.began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            self.shared.add(Record::Flush { records, after });
         }
     }
 
@@ -144,7 +149,7 @@ impl Journal {
             Some(Err(_)) => "its writer panicked".to_owned(),
             Some(Ok(Ok(()))) | None => return Ok(()),
         };
-        let marked = self.shared.mark_incomplete(&self.file).err();
+        let marked = self.shared.mark_incomplete(&self.sink).err();
         let unmarked = marked.map(|marked| format!("; nor does it say so itself: {marked}"));
         let State { synced_writes, writes, .. } = *self.shared.lock();
         let error = format!("{error}{}", unmarked.unwrap_or_default());
@@ -168,7 +173,7 @@ impl Shared {
         let mut state = self.lock();
         let writes = u64::from(matches!(record, Record::Write { .. }));
         state.writes += writes;
-        while state.pending.len() >= MOST_PENDING && !state.closed {
+        while state.pending.len() >= self.most_pending && !state.closed {
             state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.closed {
@@ -183,7 +188,7 @@ impl Shared {
     }
 
     /// Writes and syncs records until no more come, each batch behind a header.
-    fn write_all(&self, file: &mut File, header: Header) -> io::Result<()> {
+    fn write_all(&self, sink: &Sink, header: Header) -> io::Result<()> {
         let (mut batch, mut synced) = (Vec::new(), 0);
         loop {
             let mut state = self.lock();
@@ -200,8 +205,7 @@ impl Shared {
                 // Twice, so that one that is damaged is not taken for the end of a machine that stopped.
                 frames.extend(Frame { number: records, content: Content::End }.encode(self.run).repeat(2));
             }
-            file.write_all(&frames)?;
-            file.sync_data()?;
+            sink.append(&frames)?;
             self.lock().synced_writes = writes;
             if last {
                 return Ok(());
@@ -211,10 +215,9 @@ impl Shared {
     }
 
     /// Puts on record how many writes were acknowledged, since not all of them are.
-    fn mark_incomplete(&self, file: &File) -> io::Result<()> {
+    fn mark_incomplete(&self, sink: &Sink) -> io::Result<()> {
         let writes = self.lock().writes;
-        file.write_all_at(&total(self.run, writes), LENGTH as u64)?;
-        file.sync_data()
+        sink.write_over(&total(self.run, writes), LENGTH as u64)
     }
 }
 

@@ -5,7 +5,8 @@ use iotax_model::units::Bytes;
 use iotax_model::verify_errors::{JournalDamage, JournalState};
 use proptest::prelude::*;
 use std::fs;
-use std::io::Cursor;
+use std::io::{Cursor, Read};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 const HEADER: Header = Header { run: 9, block: 4096 };
@@ -18,6 +19,10 @@ fn expected(generation: u64) -> Record {
     Record::Write { offset: generation * 4096, length: 4096, generation }
 }
 
+const fn flush(records: u64) -> Record {
+    Record::Flush { records, after: Nanos(0) }
+}
+
 fn all(path: &Path) -> (Header, JournalState, Vec<Record>) {
     parsed(&fs::read(path).expect("read")).expect("a journal")
 }
@@ -28,7 +33,8 @@ fn parsed(bytes: &[u8]) -> io::Result<(Header, JournalState, Vec<Record>)> {
     let (header, state) = read::survey(&mut Cursor::new(bytes), &mut |number, record| {
         assert!(last < Some(number), "{number} after {last:?}");
         last = Some(number);
-        records.push(record);
+        // When it was is not known beforehand.
+        records.push(if let Record::Flush { records, .. } = record { flush(records) } else { record });
     })?;
     Ok((header, state, records))
 }
@@ -53,8 +59,7 @@ fn batches(lengths: &[u64], ended: bool) -> (Vec<u8>, Vec<Record>) {
         bytes.extend(HEADER.frame(records.len() as u64));
         for _ in 0..*length {
             let number = records.len() as u64;
-            let record =
-                if number % 5 == 4 { Record::Flush { records: number } } else { expected(number + 1) };
+            let record = if number % 5 == 4 { flush(number) } else { expected(number + 1) };
             bytes.extend(Frame { number, content: Content::Record(record) }.encode(HEADER.run));
             records.push(record);
         }
@@ -79,7 +84,7 @@ fn records_come_back_in_order_and_a_torn_tail_is_left_out() {
     journal.write(&write(4), 4);
     journal.flush(covered);
     journal.finish().expect("on disk");
-    let records: Vec<Record> = (1..=4).map(expected).chain([Record::Flush { records: 3 }]).collect();
+    let records: Vec<Record> = (1..=4).map(expected).chain([flush(3)]).collect();
     assert_eq!(all(&path), (HEADER, closed(), records));
 
     let (whole, records) = batches(&[5], false);
@@ -211,16 +216,42 @@ fn many_writers_lose_no_record() {
 }
 
 #[test]
+fn a_line_takes_a_journal_and_holds_no_more_of_it_back_than_it_must() {
+    let (mut reader, writer) = io::pipe().expect("a pipe");
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let journal = Journal::create(Path::new(&path), HEADER).expect("it is open");
+    drop(writer);
+    let writing = std::thread::spawn(move || {
+        for generation in 1..=5000 {
+            let Shared { most_pending, state, .. } = &*journal.shared;
+            assert!(*most_pending <= 4000 && state.lock().expect("unharmed").pending.len() <= 4000);
+            journal.write(&write(generation), generation);
+        }
+        journal.flush(5000);
+        journal.finish()
+    });
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).expect("read");
+    writing.join().expect("no panic").expect("all of it went over the line");
+    let records: Vec<Record> = (1..=5000).map(expected).chain([flush(5000)]).collect();
+    assert_eq!(parsed(&bytes).expect("a journal"), (HEADER, closed(), records));
+}
+
+#[test]
+fn a_line_whose_other_end_is_gone_is_an_error() {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+    let journal = Journal::create(Path::new(&path), HEADER).expect("it is open");
+    drop((reader, writer));
+    journal.write(&write(1), 1);
+    let error = journal.finish().expect_err("nobody reads");
+    assert_eq!((error.recorded, error.acknowledged), (0, 1));
+}
+
+#[test]
 fn a_journal_that_cannot_be_written_is_an_error_at_the_end() {
-    let full = Path::new("/dev/full");
-    let mut file = File::options().write(true).open(full).expect("a device that is full");
-    let shared =
-        Shared { run: HEADER.run, state: Mutex::default(), filled: Condvar::new(), drained: Condvar::new() };
-    shared.add(expected(1));
-    assert_eq!(
-        shared.write_all(&mut file, HEADER).map_err(|error| error.kind()),
-        Err(io::ErrorKind::StorageFull)
-    );
+    let created = Journal::create(Path::new("/dev/full"), HEADER).map(drop);
+    assert_eq!(created.map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
 }
 
 #[test]
@@ -238,7 +269,7 @@ fn a_journal_that_cannot_be_written_to_its_end_says_what_it_lacks() {
     assert_eq!(parsed(&whole).expect("a journal").1, JournalState::default(), "nothing is missing yet");
     // As the writer does when its storage is full; what was acknowledged afterwards has no record.
     journal.shared.lock().writes = 35;
-    journal.shared.mark_incomplete(&journal.file).expect("there is room for it in its place");
+    journal.shared.mark_incomplete(&journal.sink).expect("there is room for it in its place");
     let (_, state, records) = parsed(&fs::read(&path).expect("read")).expect("a journal");
     assert_eq!((state.acknowledged, records.len()), (Some(35), 3));
 }

@@ -1,0 +1,89 @@
+//! The place of a journal: a new file, or a pipe or line that leads elsewhere.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use iotax_model::verify_errors::JOURNAL_BATCH;
+use rustix::fs::OFlags;
+
+use super::format::LENGTH;
+
+/// Bytes that may wait for a line. More would be lost with the power, and what they tell of with them: a hundred records are the last third of
+/// a second on a serial line of 115,200 baud.
+const MOST_PENDING_OF_LINE: usize = 100 * LENGTH;
+
+#[derive(Debug)]
+pub(super) enum Sink {
+    File(File),
+    /// A pipe, or a character device such as a serial line.
+    Line(File),
+}
+
+impl Sink {
+    /// Makes a new file, or opens a pipe or character device that exists.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let is_line = |found: fs::Metadata| {
+            let kind = found.file_type();
+            kind.is_fifo() || kind.is_char_device()
+        };
+        if !fs::metadata(path).is_ok_and(is_line) {
+            return File::create_new(path).map(Self::File);
+        }
+        let no_terminal = OFlags::NOCTTY.bits().cast_signed();
+        OpenOptions::new().write(true).custom_flags(no_terminal).open(path).map(Self::Line)
+    }
+
+    /// Writes behind what is there, and returns once it is safe: on the disk, or on its way over the line.
+    pub(super) fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::File(file) => {
+                (&*file).write_all(bytes)?;
+                file.sync_data()
+            }
+            Self::Line(line) => {
+                (&*line).write_all(bytes)?;
+                if rustix::termios::isatty(line) {
+                    rustix::termios::tcdrain(line)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes over what is there.
+    pub(super) fn write_over(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => {
+                file.write_all_at(bytes, offset)?;
+                file.sync_data()
+            }
+            Self::Line(_) => Err(io::Error::other("nothing that went over a line can be changed")),
+        }
+    }
+
+    /// Has the name of a new file on disk.
+    pub(super) fn sync_name(&self, path: &Path) -> io::Result<()> {
+        let Self::File(file) = self else { return Ok(()) };
+        file.sync_all()?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    /// Bytes that may wait to be written. A batch has one record more, a header and two ends.
+    pub(super) const fn most_pending(&self) -> usize {
+        match self {
+            Self::File(_) => JOURNAL_BATCH - 4 * LENGTH,
+            Self::Line(_) => MOST_PENDING_OF_LINE,
+        }
+    }
+
+    /// The filesystem that a file lies on.
+    pub(super) fn filesystem(&self) -> Option<u64> {
+        match self {
+            Self::File(file) => file.metadata().ok().map(|found| found.dev()),
+            Self::Line(_) => None,
+        }
+    }
+}

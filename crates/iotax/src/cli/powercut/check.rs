@@ -1,0 +1,87 @@
+//! `iotax powercut check`: what a target has lost.
+
+use std::path::PathBuf;
+
+use iotax_analysis::crash::CrashVerdict;
+use iotax_model::crash::{CRASH_FORMAT, CrashDocument, CrashedTarget, PowerCut};
+use iotax_model::exit::Exit;
+use iotax_report::document;
+
+use super::super::say::{self, say};
+use super::super::session::watch_signals;
+use super::super::terminal::PageArgs;
+use super::super::{Failure, OrExit, usage, verify};
+use super::{is_line, journal, target};
+use crate::runner::powercut::{self, JournalPlace};
+use crate::runner::{self, Interrupted};
+
+/// Flags of `iotax powercut check`.
+#[derive(Debug, clap::Args)]
+pub(in super::super) struct Args {
+    /// The file, directory or device that was written; it is only read now
+    target: PathBuf,
+    /// The journal: a file, or ssh://[user@]host[:port]/path; of a serial line the file in which its other end was recorded
+    #[arg(long, value_name = "PLACE")]
+    journal: PathBuf,
+    /// Print as JSON; the page goes to stderr
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let place = target(&args.target)?;
+    let name = place.display().to_string();
+    if let Err(error) = place.metadata() {
+        return Err(usage(format!(
+            "{name}: {error}; mount its filesystem first. If the file is gone from it, all that was flushed is lost"
+        )));
+    }
+    let journal = journal(&args.journal)?;
+    if let JournalPlace::Here(path) = &journal {
+        if is_line(path) {
+            let path = path.display();
+            return Err(usage(format!(
+                "--journal {path}: a line keeps nothing; accepted: what its other end recorded"
+            )));
+        }
+        verify::check_journal(path)?;
+    }
+    let stop = watch_signals().or_exit(Exit::Environment)?;
+    let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
+    let recovery = match powercut::check(&place, &journal, &tag, &stop) {
+        Err(error) if error.is::<Interrupted>() => {
+            say!("Interrupted.");
+            return Ok(Exit::Interrupted);
+        }
+        recovery => recovery.or_exit(Exit::Environment)?,
+    };
+    let seconds = recovery.last_flush.map(|after| after.0 as f64 / 1e9);
+    let crashed = CrashedTarget {
+        name: place.file_name().map_or_else(|| name.clone(), |name| name.to_string_lossy().into_owned()),
+        stack: name,
+        sqlite: None,
+        cuts: vec![PowerCut::found(seconds, &recovery)],
+    };
+    let document = CrashDocument {
+        format: CRASH_FORMAT.into(),
+        tool: crate::version().into(),
+        seed: None,
+        writes_per_flush: None,
+        targets: vec![crashed],
+    };
+    args.page.show(&document::crash(&document), args.json);
+    if args.json {
+        say::print_json(&serde_json::to_value(&document).or_exit(Exit::Environment)?);
+    } else {
+        verify::tell(&recovery);
+    }
+    Ok(if CrashVerdict::of(&document.targets[0]).breaks_promise() {
+        Exit::Gate
+    } else if recovery.incomplete().is_some() {
+        Exit::Measurement
+    } else {
+        Exit::Fine
+    })
+}

@@ -1,0 +1,50 @@
+//! `iotax powercut`: what real storage loses when the plug is pulled.
+
+mod check;
+mod start;
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use iotax_model::exit::Exit;
+use iotax_model::target::Remote;
+
+use super::{Failure, OrExit, usage};
+use crate::runner::powercut::JournalPlace;
+
+/// The name of a file in a directory that is named as the target.
+const NAME: &str = "iotax-powercut.dat";
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Write until the power goes, with a journal of what the target acknowledged where the power stays
+    Start(Box<start::Args>),
+    /// Say what the target acknowledged and has lost
+    Check(check::Args),
+}
+
+pub(super) fn main(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Start(args) => start::main(args),
+        Command::Check(args) => check::main(args),
+    }
+}
+
+/// The path that is written: a directory stands for a file in it.
+fn target(path: &Path) -> Result<PathBuf, Failure> {
+    let path = std::path::absolute(path).or_exit(Exit::Environment)?;
+    Ok(if path.is_dir() { path.join(NAME) } else { path })
+}
+
+/// A journal's place by its name.
+fn journal(name: &Path) -> Result<JournalPlace, Failure> {
+    match name.to_str().filter(|_| Remote::is_meant(name)) {
+        Some(url) => Remote::parse(url).map(JournalPlace::There).map_err(usage),
+        None => std::path::absolute(name).map(JournalPlace::Here).or_exit(Exit::Environment),
+    }
+}
+
+/// True for a serial line, a pipe or another thing that keeps nothing.
+fn is_line(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.file_type().is_char_device() || found.file_type().is_fifo())
+}

@@ -1,0 +1,256 @@
+//! Journals that are kept elsewhere while the power goes: on another disk, over ssh, and over a guest's serial line.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iotax_testkit::require;
+use serde_json::Value;
+
+use crate::lab::{Lab, start_until, text};
+use crate::lab_guest::{Extras, LabGuest};
+use crate::sshd::Sshd;
+
+/// Bytes of a journal with some hundred records.
+const SOME: u64 = 40 * 500;
+
+fn utf8(path: &Path) -> &str {
+    path.to_str().expect("utf-8")
+}
+
+/// A volatile directory that a test mounts; unmounted when it is dropped.
+struct Disk {
+    below: PathBuf,
+    point: PathBuf,
+    control: BufReader<UnixStream>,
+    process: Child,
+}
+
+impl Disk {
+    fn mount(lab: &Lab, faults: &[&str]) -> Self {
+        let (below, point) = (lab.path("below"), lab.path("disk"));
+        fs::create_dir(&below).and_then(|()| fs::create_dir(&point)).expect("made");
+        let (control, theirs) = UnixStream::pair().expect("a socket");
+        let mut command = lab.iotax();
+        command.arg("volatile").args([&below, &point]).args(["--source", "lab", "--seed", "1"]).args(faults);
+        let process = command.stdout(OwnedFd::from(theirs)).spawn().expect("iotax starts");
+        drop(command);
+        let mut disk = Self { below, point, control: BufReader::new(control), process };
+        assert_eq!(disk.hear().trim(), "mounted");
+        disk
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.control.read_line(&mut line).expect("it answers");
+        line
+    }
+
+    /// Cuts the power; returns the account.
+    fn cut(&mut self) -> Value {
+        writeln!(self.control.get_mut(), "cut").expect("it listens");
+        serde_json::from_str(&self.hear()).expect("JSON")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.point).status();
+        let _ = self.process.wait();
+    }
+}
+
+/// Waits until a journal has some records.
+fn wait_for(journal: &Path) {
+    let patience = Instant::now() + Duration::from_mins(2);
+    while fs::metadata(journal).map_or(0, |found| found.len()) < SOME {
+        assert!(Instant::now() < patience, "nothing was acknowledged");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The only cut of a document of `iotax powercut check`, and the exit code.
+fn checked(mut command: Command, target: &Path, journal: &str) -> (Option<i32>, Value) {
+    let output = command
+        .args(["powercut", "check", utf8(target), "--journal", journal, "--json"])
+        .output()
+        .expect("iotax starts");
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../model/schema/crash.schema.json")).expect("JSON");
+    assert!(jsonschema::is_valid(&schema, &document), "{document}");
+    (output.status.code(), document["targets"][0]["cuts"][0].clone())
+}
+
+fn number(cut: &Value, pointer: &str) -> u64 {
+    cut.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}: {cut}"))
+}
+
+fn lost_flushed(cut: &Value) -> u64 {
+    ["/flushed/stale", "/flushed/torn", "/flushed/damaged"].iter().map(|place| number(cut, place)).sum()
+}
+
+#[test]
+fn a_disk_that_keeps_what_it_flushed_is_told_from_one_that_does_not() {
+    require!(program "fusermount3");
+    require!(root);
+    for (faults, loses) in [(&[][..], false), (&["--drop-flush", "1"], true)] {
+        let lab = Lab::new();
+        let mut disk = Disk::mount(&lab, faults);
+        let journal = lab.path("journal");
+        let mut start = lab.iotax();
+        start.args(["powercut", "start", utf8(&disk.point), "--journal", utf8(&journal), "--size", "4m"]);
+        let mut start = start_until(&mut start, "Pull the plug");
+        wait_for(&journal);
+        let account = disk.cut();
+        start.kill().expect("killed");
+        start.wait().expect("it ended");
+        let target = disk.below.join("iotax-powercut.dat");
+        let (code, cut) = checked(lab.iotax(), &target, utf8(&journal));
+        assert_eq!((code, lost_flushed(&cut) > 0), (Some(loses.into()), loses), "{cut:#}");
+        assert!(number(&cut, "/flushed/checked") > 0 && cut["seconds"].as_f64() > Some(0.0), "{cut:#}");
+        // As many at most as the disk lost and tore: of a write in flight nobody knows.
+        for fault in ["torn", "lost"] {
+            let found = number(&cut, &format!("/acknowledged/{}", fault.replace("lost", "stale")));
+            assert!(found <= account[fault].as_u64().expect("a count"), "{fault}: {account} {cut:#}");
+        }
+        let words = lab.run(&["powercut", "check", utf8(&target), "--journal", utf8(&journal)]);
+        let words = text(&words.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+        let verdict = if loses { "1 of 1 cut lost flushed writes" } else { "nothing lost that was flushed" };
+        assert!(words.contains(verdict) && words.contains("the journal was not closed"), "{words}");
+    }
+}
+
+#[test]
+fn a_journal_on_another_machine_outlives_a_kill_and_a_lost_connection_ends_the_load() {
+    let Some(sshd) = Sshd::start("") else { return };
+    let (work, url) = (sshd.lab.work().display().to_string(), sshd.url("journal"));
+    let start = |journal: &str| {
+        let mut command = sshd.iotax();
+        command.args(["powercut", "start", &work, "--journal", journal, "--size", "4m"]);
+        command
+    };
+    let mut running = start_until(&mut start(&url), "Pull the plug");
+    wait_for(&sshd.lab.path("journal"));
+    running.kill().expect("killed");
+    running.wait().expect("it ended");
+    let target = sshd.lab.work().join("iotax-powercut.dat");
+    let (code, cut) = checked(sshd.iotax(), &target, &url);
+    // A kill takes nothing that was acknowledged.
+    let lost = lost_flushed(&cut) + number(&cut, "/acknowledged/stale") + number(&cut, "/acknowledged/torn");
+    assert_eq!((code, lost), (Some(0), 0), "{cut:#}");
+    assert!(number(&cut, "/writes") > 0, "{cut:#}");
+    let clean = sshd.lab.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    let existing = start(&url).output().expect("iotax starts");
+    assert!(!existing.status.success(), "a journal that exists is not written over");
+    assert!(text(&existing.stderr).contains("journal"), "{}", text(&existing.stderr));
+    sshd.assert_nothing_left();
+
+    let mut running = start(&sshd.url("other")).stderr(Stdio::piped()).spawn().expect("iotax starts");
+    wait_for(&sshd.lab.path("other"));
+    sshd.cut_connections();
+    let ended = running.wait().expect("it ended");
+    let mut said = String::new();
+    let stderr = running.stderr.take().expect("piped");
+    BufReader::new(stderr).lines().for_each(|line| said += &(line.expect("text") + "\n"));
+    assert_eq!(ended.code(), Some(3), "{said}");
+    assert!(said.contains("the connection of the journal"), "{said}");
+    let (code, cut) = checked(sshd.iotax(), &target, &sshd.url("other"));
+    assert_eq!((code, lost_flushed(&cut)), (Some(0), 0), "{cut:#}");
+    assert!(sshd.lab.run(&["clean"]).status.success());
+    sshd.assert_nothing_left();
+}
+
+#[test]
+fn bad_places_are_refused_before_anything_is_made() {
+    let lab = Lab::new();
+    let (work, mine) = (lab.work(), lab.path("mine"));
+    fs::write(&mine, "mine").expect("written");
+    let start =
+        |target: &Path, journal: &str| lab.run(&["powercut", "start", utf8(target), "--journal", journal]);
+    let check =
+        |target: &Path, journal: &str| lab.run(&["powercut", "check", utf8(target), "--journal", journal]);
+    for (output, words) in [
+        (start(&mine, "j"), "it exists; accepted: a new file"),
+        (start(&work, utf8(&mine)), "it exists, and a journal is a new file"),
+        (start(&work, "ssh://host"), "no path; accepted: ssh://"),
+        (start(Path::new("/dev/null"), "j"), "it exists; accepted"),
+        (start(Path::new("a > raw file"), "j"), "iotax crash cuts stacks that it builds"),
+        (check(&work, "j"), "mount its filesystem first"),
+        (check(&mine, utf8(&mine)), "it is no journal"),
+        (check(&mine, "/dev/null"), "a line keeps nothing"),
+    ] {
+        assert_eq!(output.status.code(), Some(2), "{words}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(words), "{words}: {}", text(&output.stderr));
+    }
+    assert_eq!(fs::read_to_string(&mine).expect("there"), "mine");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn interrupted_it_removes_what_it_made() {
+    let lab = Lab::new();
+    let journal = lab.path("journal");
+    let mut start = lab.iotax();
+    start.args(["powercut", "start", utf8(&lab.work()), "--journal", utf8(&journal), "--size", "4m"]);
+    let mut start = start_until(&mut start, "Pull the plug");
+    let pid = rustix::process::Pid::from_child(&start);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal sent");
+    assert_eq!(start.wait().expect("it ended").code(), Some(130));
+    lab.assert_nothing_left();
+}
+
+mod guests {
+    use super::*;
+
+    #[test]
+    fn a_guest_whose_qemu_is_killed_loses_what_its_disk_did_not_flush() {
+        require!(program "fusermount3");
+        require!(root);
+        for (mode, loses) in [("cache.direct=on", false), ("cache.no-flush=on", true)] {
+            let lab = Lab::new();
+            let mut disk = Disk::mount(&lab, &[]);
+            let journal = lab.path("journal");
+            let image = disk.point.join("image");
+            fs::File::create_new(&image).and_then(|file| file.set_len(16 << 20)).expect("an image");
+            let arguments: Vec<String> = [
+                "-blockdev",
+                &format!("driver=file,node-name=cut,filename={},{mode}", image.display()),
+                "-device",
+                "virtio-blk-pci,drive=cut",
+                "-chardev",
+                &format!("file,id=line,path={}", journal.display()),
+                "-device",
+                "pci-serial,chardev=line",
+            ]
+            .map(str::to_owned)
+            .into();
+            let Some(mut guest) = LabGuest::boot_with(&Extras { arguments: &arguments, ..Extras::default() })
+            else {
+                return;
+            };
+            // The last port behind which there is one; the first is the console's.
+            let ports = "for port in /sys/class/tty/ttyS*; do [ $(cat $port/type) = 0 ] || echo /dev/${port##*/}; done";
+            let line = guest.sh(&format!("{ports} | tail -n 1"));
+            let start = format!(
+                "HOME=/ iotax powercut start /dev/vda --overwrite /dev/vda --size 4m --journal {line}"
+            );
+            let (_, said) = guest.try_sh(&start);
+            assert!(said.contains(&format!("make it raw: stty -F {line} raw -echo")), "{said}");
+            guest.sh(&format!("stty -F {line} raw -echo"));
+            guest.sh(&format!("{start} </dev/null >/log 2>&1 &"));
+            wait_for(&journal);
+            disk.cut();
+            drop(guest);
+            let (code, cut) = checked(lab.iotax(), &disk.below.join("image"), utf8(&journal));
+            assert_eq!((code, lost_flushed(&cut) > 0), (Some(loses.into()), loses), "{mode}: {cut:#}");
+            assert!(number(&cut, "/flushed/checked") > 0, "{cut:#}");
+        }
+    }
+}

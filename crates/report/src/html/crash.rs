@@ -1,0 +1,109 @@
+//! Cuts of power: the table, and a picture of speed against safety.
+
+use iotax_analysis::crash::CrashVerdict;
+use iotax_model::crash::CrashDocument;
+use iotax_model::visible;
+use maud::{Markup, PreEscaped, html};
+
+use super::chart::{Axis, Cell, Chart, ChartId, Plot, Unit};
+use super::page::set;
+use crate::document;
+use crate::figure::counted;
+
+/// The colours of the style sheet for stacks that kept what they promised, and for the others.
+const KEPT: (&str, &str) = ("kept", "good");
+const LOST: (&str, &str) = ("lost", "bad");
+
+/// The results of `iotax crash` as one file.
+#[must_use]
+pub fn crash(document: &CrashDocument) -> String {
+    let verdicts: Vec<CrashVerdict<'_>> = document.targets.iter().map(CrashVerdict::of).collect();
+    let here = ChartId { run: 0, workload: "crash", number: 1 };
+    let markup = html! {
+        main id="main" tabindex="-1" {
+            header {
+                h1 { "Loss of data when the power goes" }
+                p.about {
+                    "iotax " (document.tool)
+                    @if let Some(seed) = document.seed { " \u{b7} seed " (seed) }
+                }
+            }
+            section { (chart(&verdicts).figure(here)) }
+            section { (set(&document::crash(document))) }
+        }
+    };
+    let main: Markup = PreEscaped(visible::text(&markup.0).into_owned());
+    super::file("Loss of data when the power goes - iotax crash", &main)
+}
+
+/// One point a stack.
+fn chart(verdicts: &[CrashVerdict<'_>]) -> Chart {
+    let is_of_database = verdicts.iter().any(|one| one.sqlite.is_some());
+    let row = |one: &CrashVerdict<'_>| {
+        let (kind, _) = if one.breaks_promise() { LOST } else { KEPT };
+        let share = one.cuts_with_loss as f64 / one.cuts.max(1) as f64;
+        vec![Cell::from(one.name), one.writes_per_second.into(), (share * 100.0).into(), kind.into()]
+    };
+    let (unit, loss) = if is_of_database {
+        ("commits", "cuts that broke a promise")
+    } else {
+        ("writes", "cuts that lost flushed writes")
+    };
+    let axis = |label: String, unit: Unit, log: bool, at_least: f64| Axis { label, unit, log, at_least };
+    let broken = verdicts.iter().filter(|one| one.breaks_promise()).count();
+    Chart {
+        key: "safety".into(),
+        title: document::CRASH_HEAD.into(),
+        note: "right is fast, low is safe".into(),
+        message: format!("{broken} of {} have {loss}.", counted(verdicts.len() as u64, "stack")),
+        columns: ["target", &format!("{unit}_per_s"), "cuts_with_loss_percent", "flushed"]
+            .map(Into::into)
+            .into(),
+        rows: verdicts.iter().map(row).collect(),
+        colours: [KEPT, LOST].map(|(kind, colour)| (kind.to_owned(), colour.to_owned())).into(),
+        plot: Plot::Points {
+            name: 0,
+            series: 3,
+            x: 1,
+            across: axis(format!("{unit} per second"), Unit::Count, true, 0.0),
+            y: 2,
+            up: axis(loss.into(), Unit::Percent, false, 100.0),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iotax_model::crash::{CRASH_FORMAT, CrashedTarget, LostBlocks, PowerCut};
+
+    use super::*;
+
+    #[test]
+    fn each_stack_is_a_point_and_a_row() {
+        let cut = |writes, stale| PowerCut {
+            seconds: Some(2.0),
+            writes,
+            flushed: LostBlocks { checked: 9, stale, ..LostBlocks::default() },
+            ..PowerCut::default()
+        };
+        let target = |name: &str, cuts: Vec<PowerCut>| CrashedTarget {
+            name: name.into(),
+            stack: format!("/srv > volatile > {name}"),
+            sqlite: None,
+            cuts,
+        };
+        let page = crash(&CrashDocument {
+            format: CRASH_FORMAT.into(),
+            tool: "1".into(),
+            seed: Some(3),
+            writes_per_flush: Some(16),
+            targets: vec![
+                target("none", vec![cut(2000, 0), cut(4000, 0)]),
+                target("<i>unsafe", vec![cut(9000, 5), cut(9000, 0)]),
+            ],
+        });
+        assert!(page.contains("<td>none</td><td>1500</td><td>0</td><td>kept</td>"), "{page}");
+        assert!(page.contains("<td>&lt;i&gt;unsafe</td><td>4500</td><td>50</td><td>lost</td>"));
+        assert!(page.contains("1 of 2 cuts") && page.contains("seed 3") && !page.contains("<i>"));
+    }
+}
