@@ -94,7 +94,10 @@ mod tests {
         let rounds: Vec<_> = (1..=8).map(|round| round_order(&plan, 7, round)).collect();
         for round in &rounds {
             assert_eq!(round.iter().collect::<HashSet<_>>().len(), 6);
-            assert!(round.chunk_by(|a, b| a.workload == b.workload).all(|block| block.len() == 2), "{round:?}");
+            assert!(
+                round.chunk_by(|a, b| a.workload == b.workload).all(|block| block.len() == 2),
+                "{round:?}"
+            );
         }
         assert!(rounds.iter().collect::<HashSet<_>>().len() > 5, "orders differ between rounds");
     }
