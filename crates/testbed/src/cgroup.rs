@@ -176,10 +176,11 @@ impl IoLimit {
         let limits = spec.limits().into_iter().filter_map(|(key, limit)| Some((key, limit?)));
         let files = match version {
             Version::V2 => {
-                let limits: Vec<(&str, u64)> = limits.collect();
-                let set: String = limits.iter().map(|(key, limit)| format!(" {key}={limit}")).collect();
-                let lifted: String = limits.iter().map(|(key, _)| format!(" {key}=max")).collect();
-                vec![("io.max", format!("{disk}{set}"), format!("{disk}{lifted}"))]
+                let words: Vec<(String, String)> =
+                    limits.map(|(key, limit)| (format!("{key}={limit}"), format!("{key}=max"))).collect();
+                let (set, lifted): (Vec<String>, Vec<String>) = words.into_iter().unzip();
+                let line = |words: Vec<String>| format!("{disk} {}", words.join(" "));
+                vec![("io.max", line(set), line(lifted))]
             }
             Version::V1 => {
                 let file = |key| match key {

@@ -142,37 +142,6 @@ pub struct NvmeConnection {
 }
 
 impl NvmeConnection {
-    /// Connects to a target, as nvme(1) does. When the connection is lost it is tried again for [`LOSS`] seconds.
-    pub(crate) fn begin(&self, target: &NvmeTarget) -> io::Result<()> {
-        let NvmeTarget { nqn, host, address, .. } = target;
-        let host_id = host.strip_prefix(NQN).unwrap_or_default();
-        let (ip, port) = (address.ip(), address.port());
-        let words = format!(
-            "transport=tcp,traddr={ip},trsvcid={port},nqn={nqn},hostnqn={host},hostid={host_id},reconnect_delay=1,ctrl_loss_tmo={LOSS}"
-        );
-        OpenOptions::new().read(true).write(true).open(FABRICS)?.write_all(words.as_bytes())
-    }
-
-    /// The node of a namespace with this UUID, as soon as the kernel has it.
-    pub(crate) fn node(&self, uuid: &str) -> io::Result<PathBuf> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let found = fs::read_dir(DEVICES)?.flatten().find_map(|entry| {
-                // The kernel hides the device of a single path.
-                let node = Path::new("/dev").join(entry.file_name());
-                (text(&entry.path().join("uuid"))? == uuid && node.exists()).then_some(node)
-            });
-            match found {
-                Some(node) => return Ok(node),
-                None if Instant::now() > deadline => {
-                    let words = format!("its namespace has not appeared in {} s", PATIENCE.as_secs());
-                    return Err(io::Error::other(words));
-                }
-                None => threads::sleep(LOOK_AGAIN),
-            }
-        }
-    }
-
     /// Ends it, if it is there.
     pub(crate) fn end(&self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
@@ -196,5 +165,36 @@ impl NvmeConnection {
         };
         let mut all = all.flatten().map(|entry| entry.path());
         Ok(all.find(|controller| text(&controller.join("subsysnqn")).as_deref() == Some(&self.nqn)))
+    }
+}
+
+/// Connects to a target, as nvme(1) does. When the connection is lost it is tried again for [`LOSS`] seconds.
+pub(crate) fn connect(target: &NvmeTarget) -> io::Result<()> {
+    let NvmeTarget { nqn, host, address, .. } = target;
+    let host_id = host.strip_prefix(NQN).unwrap_or_default();
+    let (ip, port) = (address.ip(), address.port());
+    let words = format!(
+        "transport=tcp,traddr={ip},trsvcid={port},nqn={nqn},hostnqn={host},hostid={host_id},reconnect_delay=1,ctrl_loss_tmo={LOSS}"
+    );
+    OpenOptions::new().read(true).write(true).open(FABRICS)?.write_all(words.as_bytes())
+}
+
+/// The node of a namespace with this UUID, as soon as the kernel has it.
+pub(crate) fn node(uuid: &str) -> io::Result<PathBuf> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found = fs::read_dir(DEVICES)?.flatten().find_map(|entry| {
+            // The kernel hides the device of a single path.
+            let node = Path::new("/dev").join(entry.file_name());
+            (text(&entry.path().join("uuid"))? == uuid && node.exists()).then_some(node)
+        });
+        match found {
+            Some(node) => return Ok(node),
+            None if Instant::now() > deadline => {
+                let words = format!("its namespace has not appeared in {} s", PATIENCE.as_secs());
+                return Err(io::Error::other(words));
+            }
+            None => threads::sleep(LOOK_AGAIN),
+        }
     }
 }

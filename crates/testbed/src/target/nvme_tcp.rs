@@ -11,7 +11,7 @@ use super::needs::Needs;
 use super::preflight::check_created;
 use crate::build_error::BuildError;
 use crate::host_info::new_uuid;
-use crate::nvme_tcp::{FABRICS, NQN, NvmeConnection, NvmeTarget, TARGET, free_port};
+use crate::nvme_tcp::{self, FABRICS, NQN, NvmeConnection, NvmeTarget, TARGET, free_port};
 use crate::refusal::Refusal;
 use crate::undo::Effect;
 
@@ -49,10 +49,10 @@ impl Build for NvmeTcpSpec {
         at.undo_log.record(Effect::NvmeTarget(target.clone()))?;
         target.serve(&stored).map_err(|(path, error)| BuildError::file(&path)(error))?;
         let connection = NvmeConnection { nqn: target.nqn.clone() };
-        at.undo_log.record(Effect::NvmeConnection(connection.clone()))?;
+        at.undo_log.record(Effect::NvmeConnection(connection))?;
         let in_fabrics = |error| BuildError::file(Path::new(FABRICS))(error);
-        connection.begin(&target).map_err(in_fabrics)?;
-        let ground = Ground::made(connection.node(target.uuid()).map_err(in_fabrics)?)?;
+        nvme_tcp::connect(&target).map_err(in_fabrics)?;
+        let ground = Ground::made(nvme_tcp::node(target.uuid()).map_err(in_fabrics)?)?;
         at.check_holds(&ground)?;
         Ok(ground)
     }
