@@ -62,7 +62,7 @@ pub struct TraceProfile {
     pub gap_variation: Option<f64>,
     /// The most frequent lengths of reads and writes.
     pub lengths: Vec<LengthShare>,
-    /// Bytes of the longest read or write.
+    /// Bytes of the longest read or write of up to 64 MiB.
     pub longest: u64,
     /// Share of reads and writes that begin where one of the 64 before it ended.
     pub sequential: Option<f64>,

@@ -8,6 +8,7 @@ mod imported_metrics;
 mod merge;
 mod net_stats;
 mod pace;
+mod pacing;
 mod process;
 mod replayed;
 mod storage;
@@ -26,6 +27,7 @@ pub use imported_metrics::{Dated, ImportSource, ImportedMetric, ImportedMetrics}
 pub use merge::CpuScope;
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
 pub use pace::CpuPace;
+pub use pacing::Pacing;
 pub use process::ProcessCounts;
 pub use replayed::Replayed;
 pub use storage::{Allocation, Mapper, PageCache, SampledContent};
@@ -109,36 +111,6 @@ impl ErrorCount {
                 one.last_offset = error.last_offset;
             }
             None => known.push(error.clone()),
-        }
-    }
-}
-
-/// Punctuality of an open loop over all jobs, from its start to the end of the window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Pacing {
-    /// I/Os due in the measured window.
-    pub due: u64,
-    /// I/Os started late in the window, because every slot of their job was busy when they were due.
-    pub delayed: u64,
-    /// The longest delay of these.
-    pub longest_delay_ns: u64,
-    /// I/Os due by the end of the window and not started.
-    pub backlog: u64,
-    /// Age of the oldest of these.
-    pub backlog_ns: u64,
-}
-
-impl Pacing {
-    /// Combines two concurrent schedules.
-    #[must_use]
-    pub fn merge(self, other: Self) -> Self {
-        Self {
-            due: self.due + other.due,
-            delayed: self.delayed + other.delayed,
-            longest_delay_ns: self.longest_delay_ns.max(other.longest_delay_ns),
-            backlog: self.backlog + other.backlog,
-            backlog_ns: self.backlog_ns.max(other.backlog_ns),
         }
     }
 }

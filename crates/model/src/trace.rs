@@ -76,6 +76,9 @@ pub struct Event {
 /// Events in the order of their times; an error says where the trace is broken, and ends it.
 pub type Events = Box<dyn Iterator<Item = Result<Event, String>> + Send>;
 
+/// The longest read or write that is replayed, as the longest that a workload can have.
+pub const LONGEST: u64 = 64 << 20;
+
 /// The facts of a trace that a replay is planned by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -91,7 +94,7 @@ pub struct Summary {
     pub flushes: u64,
     /// From the first issue to the last.
     pub duration_ns: u64,
-    /// Bytes of the longest read or write.
+    /// Bytes of the longest read or write that can be replayed.
     pub longest: u64,
     /// The highest end of a read, write or trim, in bytes.
     pub reach: u64,
@@ -108,7 +111,7 @@ impl Summary {
             Operation::Trim => self.trims += 1,
             Operation::Flush => self.flushes += 1,
         }
-        if matches!(event.operation, Operation::Read | Operation::Write) {
+        if matches!(event.operation, Operation::Read | Operation::Write) && event.length <= LONGEST {
             self.longest = self.longest.max(event.length);
         }
         self.reach = self.reach.max(event.offset.saturating_add(event.length));

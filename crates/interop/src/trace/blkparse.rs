@@ -96,7 +96,11 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
     };
     let Some((operation, fua)) = operation(kind) else { return Ok(None) };
     let mut numbers = line.split_whitespace().skip(7);
-    let sector = whole("the sector", numbers.next())?;
+    let sector = match numbers.next() {
+        // A request without data has the process alone.
+        Some(process) if process.starts_with('[') => 0,
+        number => whole("the sector", number)?,
+    };
     let sectors = match numbers.next() {
         Some("+") => whole("the number of sectors", numbers.next())?,
         // A flush has a sector alone.
@@ -121,12 +125,13 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
 /// behind it is FUA.
 #[must_use]
 pub fn operation(letters: &str) -> Option<(Operation, bool)> {
-    let direction = letters.find(['R', 'W', 'D'])?;
+    let Some(direction) = letters.find(['R', 'W', 'D']) else {
+        return letters.starts_with('F').then_some((Operation::Flush, false));
+    };
     let operation = match letters.as_bytes()[direction] {
         b'R' => Operation::Read,
         b'W' => Operation::Write,
         _ => Operation::Trim,
     };
     Some((operation, letters[direction..].contains('F')))
-        .or_else(|| letters.starts_with('F').then_some((Operation::Flush, false)))
 }

@@ -54,7 +54,7 @@ pub enum TraceError {
 pub struct Trace {
     /// Its format.
     pub format: Format,
-    /// What a recording says about itself.
+    /// The facts that a recording has beside its I/Os.
     pub facts: TraceFacts,
     /// Its I/Os in the order of their times.
     pub events: Events,

@@ -1,7 +1,7 @@
 //! Replays of a trace.
 
 use super::{Distribution, FileLayout, Rw, Verify, Workload, WorkloadError, WorkloadKeys};
-use crate::trace::Summary;
+use crate::trace::{LONGEST, Summary};
 use crate::units::{Bytes, Nanos};
 
 /// The default name of a replay.
@@ -14,8 +14,6 @@ const ALL_OF_IT: Nanos = Nanos::from_secs(366 * 24 * 3600);
 const LEAST_GRACE: Nanos = Nanos::from_secs(2);
 /// Buffers of a replay take at most this.
 const MOST_MEMORY: u64 = 512 << 20;
-/// The longest I/O that is replayed, as the longest that a workload can have.
-const LONGEST: u64 = 64 << 20;
 /// Direct I/O is a multiple of this everywhere.
 const BLOCK: u64 = 4096;
 /// The size of the area is rounded up to this.
