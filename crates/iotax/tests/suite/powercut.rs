@@ -1,4 +1,4 @@
-//! Journals that are kept elsewhere while the power goes: on another disk, over ssh, and over a guest's serial line.
+//! Journals that are kept elsewhere while the power goes: on another disk and over ssh.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,6 @@ use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::lab::{Lab, start_until, text};
-use crate::lab_guest::{Extras, LabGuest};
 use crate::sshd::Sshd;
 
 /// Bytes of a journal with some hundred records.
@@ -204,53 +203,4 @@ fn interrupted_it_removes_what_it_made() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signal sent");
     assert_eq!(start.wait().expect("it ended").code(), Some(130));
     lab.assert_nothing_left();
-}
-
-mod guests {
-    use super::*;
-
-    #[test]
-    fn a_guest_whose_qemu_is_killed_loses_what_its_disk_did_not_flush() {
-        require!(program "fusermount3");
-        require!(root);
-        for (mode, loses) in [("cache.direct=on", false), ("cache.no-flush=on", true)] {
-            let lab = Lab::new();
-            let mut disk = Disk::mount(&lab, &[]);
-            let journal = lab.path("journal");
-            let image = disk.point.join("image");
-            fs::File::create_new(&image).and_then(|file| file.set_len(16 << 20)).expect("an image");
-            let arguments: Vec<String> = [
-                "-blockdev",
-                &format!("driver=file,node-name=cut,filename={},{mode}", image.display()),
-                "-device",
-                "virtio-blk-pci,drive=cut",
-                "-chardev",
-                &format!("file,id=line,path={}", journal.display()),
-                "-device",
-                "pci-serial,chardev=line",
-            ]
-            .map(str::to_owned)
-            .into();
-            let Some(mut guest) = LabGuest::boot_with(&Extras { arguments: &arguments, ..Extras::default() })
-            else {
-                return;
-            };
-            // The last port behind which there is one; the first is the console's.
-            let ports = "for port in /sys/class/tty/ttyS*; do [ $(cat $port/type) = 0 ] || echo /dev/${port##*/}; done";
-            let line = guest.sh(&format!("{ports} | tail -n 1"));
-            let start = format!(
-                "HOME=/ iotax powercut start /dev/vda --overwrite /dev/vda --size 4m --journal {line}"
-            );
-            let (_, said) = guest.try_sh(&start);
-            assert!(said.contains(&format!("make it raw: stty -F {line} raw -echo")), "{said}");
-            guest.sh(&format!("stty -F {line} raw -echo"));
-            guest.sh(&format!("{start} </dev/null >/log 2>&1 &"));
-            wait_for(&journal);
-            disk.cut();
-            drop(guest);
-            let (code, cut) = checked(lab.iotax(), &disk.below.join("image"), utf8(&journal));
-            assert_eq!((code, lost_flushed(&cut) > 0), (Some(loses.into()), loses), "{mode}: {cut:#}");
-            assert!(number(&cut, "/flushed/checked") > 0, "{cut:#}");
-        }
-    }
 }
