@@ -51,8 +51,8 @@ pub fn nearest(profile: &TraceProfile) -> Option<Nearest> {
         }
     }
     flags.push(format!("--iodepth {}", profile.max_depth.unwrap_or(128).clamp(1, 4096)));
-    // No size is beyond 2^63.
-    let reach = profile.reach.min(1 << 62).next_multiple_of(1 << 20);
+    // No size is 0, or beyond 2^63.
+    let reach = profile.reach.clamp(1, 1 << 62).next_multiple_of(1 << 20);
     flags.push(format!("--size {}", Bytes(reach)));
     if let (Some(variation), Some(rate), Some(peak)) =
         (profile.gap_variation, profile.ios_per_s, profile.peak_ios_per_s)

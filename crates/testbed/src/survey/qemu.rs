@@ -54,10 +54,6 @@ fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, sou
         let all = options.iter().filter(|(option, _)| option == name);
         all.filter_map(|(_, keys)| keys.get(key).cloned()).collect::<Vec<_>>()
     };
-    // Without an accelerator QEMU refuses the host's own model.
-    if named("cpu", "model").iter().any(|model| model == "host") {
-        return Some(Fact::new(false, source));
-    }
     let mut tried = named("accel", "accel");
     for machine in ["machine", "M"] {
         tried.extend(named(machine, "accel"));
@@ -72,6 +68,10 @@ fn emulated(reader: &Reader<'_>, pid: u32, program: &str, options: &Options, sou
     // Several are tried in turn. Without any, QEMU tries KVM first if its name ends in kvm, else TCG.
     let by_command_line = match tried[..] {
         ["tcg", ..] => Some(true),
+        // Without an accelerator QEMU refuses the host's own model.
+        [] if named("cpu", "model").iter().any(|model| model == "host") => {
+            return Some(Fact::new(false, source));
+        }
         [] if !program.ends_with("kvm") => Some(true),
         [] => None,
         _ if tried.contains(&"tcg") => None,

@@ -45,9 +45,10 @@ impl Build for FuseSpec {
         drop(file);
         let marker = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());
         let mount = FuseExport { marker: marker.clone(), point };
-        at.undo_log.record(Effect::FuseExport(mount.clone()))?;
         let path = export::monitor_path(&mount.point);
         at.undo_log.record(Effect::File { path, identity: None })?;
+        // Undone first: a daemon that is starting still makes the file above.
+        at.undo_log.record(Effect::FuseExport(mount.clone()))?;
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let file = at.target.file().cloned().unwrap_or_default();
         let path_shown = mount.point.clone();

@@ -75,7 +75,6 @@ impl Build for IscsiSpec {
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let below = below.node()?;
         let marker = format!("iotax-{}-{}-iscsi", at.builder.tag, at.name::<Self>());
-        at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         let socket = at.socket::<Self>(&below.node, "iscsi")?;
         let control = socket.with_added_extension("0");
         let secret = socket.with_added_extension("secret");
@@ -93,6 +92,8 @@ impl Build for IscsiSpec {
         // tgtd opens it past the page cache; the rest is for layers above.
         let drive = Drive { cache: CacheMode::None, aio: Aio::Native, discard: Discard::Unmap };
         let form = Box::new(Tgtd { control: control.clone(), port });
+        // Undone first: a daemon that is starting still makes the files above.
+        at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         Export { marker, drive, file: FileSpec::default(), form, node: below.node }.start_for(at)?;
         serve(&socket, &target, &password, &file, at.undo_log)?;
         let node = json!({

@@ -106,7 +106,6 @@ impl Build for NbdSpec {
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let below = below.node()?;
         let marker = format!("iotax-{}-{}-nbd", at.builder.tag, at.name::<Self>());
-        at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         let socket = at.socket::<Self>(&below.node, "nbd")?;
         for path in [socket.clone(), export::monitor_path(&socket)] {
             at.undo_log.record(Effect::File { path, identity: None })?;
@@ -116,6 +115,8 @@ impl Build for NbdSpec {
         let file = at.target.file().cloned().unwrap_or_default();
         let (size, claim, identity) = (below.size, below.claim, below.identity);
         let export = Export { marker: marker.clone(), drive, file, form, node: below.node };
+        // Undone first: a daemon that is starting still makes the files above.
+        at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         export.start_for(at)?;
         // An address takes 107 bytes.
         let name = socket.file_name().map(PathBuf::from).unwrap_or_default();

@@ -79,7 +79,6 @@ impl Build for VirtioSpec {
     fn build(&self, below: Ground, at: &mut LayerSite<'_>) -> Result<Ground, BuildError> {
         let below = below.node()?;
         let marker = format!("iotax-{}-{}", at.builder.tag, at.name::<Self>());
-        at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         let socket = at.socket::<Self>(&below.node, "virtio")?;
         for path in [socket.clone(), export::monitor_path(&socket)] {
             at.undo_log.record(Effect::File { path, identity: None })?;
@@ -91,6 +90,8 @@ impl Build for VirtioSpec {
         let drive = Drive { cache: self.cache, aio: self.aio, discard: Discard::Unmap };
         let file = at.target.file().cloned().unwrap_or_default();
         let writable = !below.node.is_read_only();
+        // Undone first: a daemon that is starting still makes the files above.
+        at.undo_log.record(Effect::Daemon { marker: marker.clone() })?;
         let shown = Export { marker, drive, file, form, node: below.node }.start_for(at)?;
         let found = shown.metadata().map_err(BuildError::file(&socket))?;
         let identity = Some(Identity::File { device: found.dev(), inode: found.ino() });

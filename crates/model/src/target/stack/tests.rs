@@ -76,7 +76,7 @@ fn a_line_names_every_layer_from_the_bottom_up_and_is_read_again() {
         ),
         (
             "lvm = { vg = 'vg0' }\ncache = { type = 'dm-writecache', dir = '/a b', size = '1g', block_size = '1k' }\ncgroup = { wbps = '1m' }",
-            "vg0 > thick LVM volume > dm-writecache dir=\"/a b\" size=1g block_size=1k > cgroup wbps=1m",
+            "vg0 > thick LVM volume > dm-writecache dir=\"/a b\" size=1GiB block_size=1k > cgroup wbps=1m",
         ),
         (
             "file = { dir = '/srv' }\nnvme_tcp = {}\nguest = { vcpus = 2 }\ncgroup = { riops = 500, wiops = 7 }",
