@@ -226,7 +226,7 @@ fn a_database_keeps_what_its_settings_promise_unless_the_disk_lies() {
         }
     }
     let page = std::fs::read_to_string(&page).expect("written");
-    assert!(page.contains("raw-file wal/normal") && page.contains("commits_per_s"), "{page}");
+    assert!(page.contains("raw_file wal/normal") && page.contains("commits_per_s"), "{page}");
     let (code, document) =
         crash(&lab, &["volatile drop_flush=1 > raw file"], &["--application", "sqlite", "--cuts", repeat]);
     assert_eq!(code, Some(1), "{document:#}");
