@@ -222,7 +222,9 @@ fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
     first.wait().expect("it ended");
     // What was acknowledged was in the store before.
     let before = [1, 2].map(|run| outcomes(&lab, "f.db", run));
-    assert!(before.iter().all(|there| (2..12).contains(&there.len())), "{before:?}");
+    // One of the members may have been quick.
+    let is_under_way = before.iter().any(|there| there.len() < 12);
+    assert!(is_under_way && before.iter().all(|there| there.len() >= 2), "{before:?}");
     let output = lab.run(&["fleet", "resume", &fleet(&lab), "--yes", "--db", "f.db"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for (run, before) in (1..).zip(&before) {
@@ -249,7 +251,9 @@ fn a_coordinator_on_another_machine_takes_over_through_postgresql() {
     first.kill().expect("it runs");
     first.wait().expect("it ended");
     let before = [1, 2].map(|run| outcomes(&lab, &db, run));
-    assert!(before.iter().all(|there| (2..12).contains(&there.len())), "{before:?}");
+    // One of the members may have been quick.
+    let is_under_way = before.iter().any(|there| there.len() < 12);
+    assert!(is_under_way && before.iter().all(|there| there.len() >= 2), "{before:?}");
     let other = Lab::new();
     let resume = other.iotax();
     let mut elsewhere = Command::new("unshare");
