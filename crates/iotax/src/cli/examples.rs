@@ -151,6 +151,11 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
         ],
     ),
     (
+        "record",
+        &[("iotax record /srv/images -o day.parquet --time 10m", "The I/O of the disk beneath a path")],
+    ),
+    ("trace", &[("iotax trace day.parquet", "What it holds, and the workload that comes nearest")]),
+    (
         "powercut",
         &[
             (

@@ -76,16 +76,15 @@ Usage: iotax COMMAND [OPTIONS]     All about one: iotax COMMAND --help
 Measure
   ladder            Storage built in several ways: what each layer costs
   bench, suite      One file or device; a classic benchmark suite
-  fit               Is it good enough for etcd, Exchange and others?
-  flush, crash      A durable write by every method; what a power cut loses
-  powercut          The same of real storage: writes until the plug is pulled
+  fit, flush        Good enough for etcd and others; every way to write durably
+  crash, powercut   What a power cut loses: of stacks; of real storage
   curve, ask        Latency at each load; the highest rate that keeps a limit
   watch, mark       What an event costs while storage is in use; mark a moment
   net, fleet        The network; one plan on many machines
-  run, plan         A plan or a fio job; check it or show it first
-  resume            Go on with a run, or measure its plan again for longer
+  run, plan, resume A plan, a fio job or a trace; show it first; go on for longer
 Look at a machine
   top, doctor       What goes on right now; how a machine or a path is set up
+  record, trace     The I/O of a disk, to be replayed; what such a trace holds
   tune              Which settings of the kernel or of a guest pay
   verify, clean     Lost writes after a power cut; undo what a killed run left
 Results
