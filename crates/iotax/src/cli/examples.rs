@@ -157,16 +157,24 @@ const OF_COMMANDS: &[(&str, &[Example])] = &[
     ("trace", &[("iotax trace day.parquet", "What it holds, and the workload that comes nearest")]),
     (
         "powercut",
-        &[
-            (
-                "iotax powercut start /srv/disk --journal ssh://me@other/var/tmp/journal",
-                "Write until the plug is pulled",
-            ),
-            (
-                "iotax powercut check /srv/disk --journal ssh://me@other/var/tmp/journal",
-                "What was acknowledged and is lost?",
-            ),
-        ],
+        &[(
+            "iotax powercut start /srv/disk --journal ssh://me@other/var/tmp/journal",
+            "Write until the plug is pulled",
+        )],
+    ),
+    (
+        "powercut start",
+        &[(
+            "iotax powercut start /srv/disk --journal ssh://me@other/var/tmp/journal",
+            "Write until the plug is pulled",
+        )],
+    ),
+    (
+        "powercut check",
+        &[(
+            "iotax powercut check /srv/disk --journal ssh://me@other/var/tmp/journal",
+            "What was acknowledged and is lost?",
+        )],
     ),
     (
         "net",
