@@ -1,6 +1,7 @@
 //! The number of distinct values among many, from a bounded sample.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hasher};
 
 /// The smallest hashes that are kept: an error of about 1 / sqrt(8192) = 1.1%.
 const KEPT: usize = 8192;
@@ -14,7 +15,9 @@ pub(super) struct Distinct {
 
 impl Distinct {
     pub(super) fn add(&mut self, value: u64) {
-        let hash = mixed(value);
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(value);
+        let hash = hasher.finish();
         if self.smallest.len() < KEPT {
             self.smallest.insert(hash);
         } else if self.smallest.last().is_some_and(|largest| hash < *largest) && self.smallest.insert(hash) {
@@ -33,14 +36,6 @@ impl Distinct {
             _ => self.smallest.len() as u64,
         }
     }
-}
-
-/// The finalizer of splitmix64, a permutation of 64 bits.
-const fn mixed(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

@@ -14,13 +14,12 @@ use iotax_model::target::{Format, PlannedLayer, Stack, TargetSpec, VolatileSpec}
 use iotax_model::units::Nanos;
 use iotax_report::{document, html};
 use iotax_testbed::device::Permission;
-use iotax_testbed::target::preflight;
 use iotax_testbed::undo::UndoLog;
 
 use super::cut_load::{self, SIZE};
 use super::destination::Destination;
 use super::say::{self, note, say};
-use super::session::{make_absolute, say_not_undone, watch_signals};
+use super::session::{say_not_undone, watch_signals};
 use super::terminal::PageArgs;
 use super::{Failure, OrExit, args, number, target_args, usage};
 use crate::runner::{self, crash::PowerCuts};
@@ -79,14 +78,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let html = args.html.as_deref().map(|path| Destination::open(path, html::MARK)).transpose()?;
     let writes_per_flush = args.fdatasync.unwrap_or(WRITES_PER_FLUSH);
     let mut plan = Plan::new("crash".into(), targets, vec![cut_load::load(SIZE, writes_per_flush, LONGEST)]);
-    plan.check().or_exit(Exit::Usage)?;
-    make_absolute(&mut plan).or_exit(Exit::Environment)?;
-    preflight::check(&plan, &permission)
-        .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
-    let seed = match args.seed {
-        Some(seed) => seed,
-        None => runner::fresh_seed().or_exit(Exit::Environment)? % 1_000_000,
-    };
+    let seed = cut_load::ready(&mut plan, &permission, args.seed)?;
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
     let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;

@@ -1,7 +1,15 @@
 //! The writes during which the power goes.
 
+use iotax_model::exit::Exit;
+use iotax_model::plan::Plan;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{Rw, Verify, Workload, WorkloadKeys};
+use iotax_testbed::device::Permission;
+use iotax_testbed::target::preflight;
+
+use super::session::make_absolute;
+use super::{Failure, OrExit};
+use crate::runner;
 
 /// Size of the area that is written.
 pub(super) const SIZE: Bytes = Bytes(64 << 20);
@@ -21,5 +29,17 @@ pub(super) fn load(size: Bytes, writes_per_flush: u32, longest: Nanos) -> Worklo
         do_verify: false,
         direct: true,
         ..keys.complete(&WorkloadKeys::default())
+    }
+}
+
+/// Checks a plan of such writes before anything is made, and returns the seed: the given one, or one that is drawn.
+pub(super) fn ready(plan: &mut Plan, permission: &Permission, seed: Option<u64>) -> Result<u64, Failure> {
+    plan.check().or_exit(Exit::Usage)?;
+    make_absolute(plan).or_exit(Exit::Environment)?;
+    preflight::check(plan, permission)
+        .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
+    match seed {
+        Some(seed) => Ok(seed),
+        None => Ok(runner::fresh_seed().or_exit(Exit::Environment)? % 1_000_000),
     }
 }

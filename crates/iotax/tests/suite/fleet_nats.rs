@@ -81,7 +81,17 @@ fn outcomes(lab: &Lab, db: &str, run: u32) -> Vec<(u64, Value)> {
     let output = lab.run(&["report", &run.to_string(), "--db", db, "--json"]);
     let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let all = document["measurements"].as_array().cloned().unwrap_or_default();
-    all.into_iter().map(|one| (one["order"].as_u64().expect("a number"), one)).collect()
+    all.into_iter().map(|one| (one["order"].as_u64().expect("a number"), as_measured(one))).collect()
+}
+
+/// A measurement without what the rounds after it may still say of it: that it is an outlier among them.
+fn as_measured(mut one: Value) -> Value {
+    let measurement = one.as_object_mut().expect("a measurement");
+    measurement.remove("grade");
+    if let Some(Value::Array(warnings)) = measurement.get_mut("warnings") {
+        warnings.retain(|warning| warning != "outlier");
+    }
+    one
 }
 
 /// Waits until each of two runs has this many outcomes.
@@ -222,9 +232,7 @@ fn a_killed_coordinator_is_followed_and_every_step_is_there_once() {
     first.wait().expect("it ended");
     // What was acknowledged was in the store before.
     let before = [1, 2].map(|run| outcomes(&lab, "f.db", run));
-    // One of the members may have been quick.
-    let is_under_way = before.iter().any(|there| there.len() < 12);
-    assert!(is_under_way && before.iter().all(|there| there.len() >= 2), "{before:?}");
+    assert!(before.iter().all(|there| (2..12).contains(&there.len())), "{before:?}");
     let output = lab.run(&["fleet", "resume", &fleet(&lab), "--yes", "--db", "f.db"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     for (run, before) in (1..).zip(&before) {
@@ -251,9 +259,7 @@ fn a_coordinator_on_another_machine_takes_over_through_postgresql() {
     first.kill().expect("it runs");
     first.wait().expect("it ended");
     let before = [1, 2].map(|run| outcomes(&lab, &db, run));
-    // One of the members may have been quick.
-    let is_under_way = before.iter().any(|there| there.len() < 12);
-    assert!(is_under_way && before.iter().all(|there| there.len() >= 2), "{before:?}");
+    assert!(before.iter().all(|there| (2..12).contains(&there.len())), "{before:?}");
     let other = Lab::new();
     let resume = other.iotax();
     let mut elsewhere = Command::new("unshare");

@@ -8,7 +8,6 @@ use anyhow::Context;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_testbed::target::preflight;
 use iotax_testbed::undo::UndoLog;
 use rustix::fs::OFlags;
 use rustix::termios::{OutputModes, tcgetattr};
@@ -16,7 +15,7 @@ use rustix::termios::{OutputModes, tcgetattr};
 use super::super::args::OverwriteArgs;
 use super::super::cut_load::{self, SIZE};
 use super::super::say::say;
-use super::super::session::{make_absolute, say_not_undone, watch_signals};
+use super::super::session::{say_not_undone, watch_signals};
 use super::super::{Failure, OrExit, args, links, number, target_args, usage};
 use super::{is_line, journal, target};
 use crate::runner;
@@ -69,14 +68,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let load = cut_load::load(args.size.unwrap_or(SIZE), args.fdatasync, LONGEST);
     let mut plan = Plan::new("powercut".into(), vec![spec], vec![load]);
-    plan.check().or_exit(Exit::Usage)?;
-    make_absolute(&mut plan).or_exit(Exit::Environment)?;
-    preflight::check(&plan, &permission)
-        .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
-    let seed = match args.seed {
-        Some(seed) => seed,
-        None => runner::fresh_seed().or_exit(Exit::Environment)? % 1_000_000,
-    };
+    let seed = cut_load::ready(&mut plan, &permission, args.seed)?;
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
     let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
