@@ -48,6 +48,8 @@ impl Recorded {
     }
 
     /// Begins the next I/O; the one behind it is due at `next`. Returns its intended start.
+    // Out of the loop of all other loads.
+    #[inline(never)]
     pub(crate) fn take(&mut self, next: Option<u64>) -> u64 {
         let (intended, now) = (self.due, clock::now());
         let late = now.saturating_sub(intended);
