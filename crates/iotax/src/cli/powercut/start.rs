@@ -29,7 +29,7 @@ const LONGEST: Nanos = Nanos::from_secs(24 * 3600);
 pub(in super::super) struct Args {
     /// A new file, a directory for one, or a device that --overwrite names too
     target: PathBuf,
-    /// Where the journal goes, which must keep its power: ssh://[user@]host[:port]/path for a new file on another machine, /dev/ttyS0 for a serial line
+    /// Where the journal goes, which must keep its power: ssh://user@host:port/path for a new file on another machine, /dev/ttyS0 for a serial line
     /// whose other end records it, or a new file on another disk
     #[arg(long, value_name = "PLACE")]
     journal: PathBuf,
