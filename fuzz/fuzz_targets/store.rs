@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use iotax_analysis::judge;
-use iotax_model::RunState;
-use iotax_store::{NewRun, Store};
 use iotax_interop::import::{recognise, runs};
+use iotax_model::RunState;
 use iotax_report::{document, terminal};
+use iotax_store::{NewRun, Store};
 use libfuzzer_sys::fuzz_target;
 
 /// Runs whose figures, histograms and plans are in the store.
@@ -23,7 +23,9 @@ static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
     let path = place.join("sound");
     let mut store = Store::open(&path).expect("new");
     for run in RUNS.iter().flat_map(|text| runs(vec![("file".to_owned(), recognise(text))], None)) {
-        let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms: 1, fleet: None }).expect("created");
+        let id = store
+            .create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms: 1, fleet: None })
+            .expect("created");
         store.set_source(id, &run.source).expect("kept");
         store.put_measurements(id, run.measurements()).expect("kept");
         store.set_state(id, RunState::Complete).expect("kept");
