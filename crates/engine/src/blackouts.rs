@@ -31,7 +31,7 @@ pub struct BlackoutRecorder {
 struct ClassGaps {
     /// The last completion.
     last: u64,
-    /// When the first was due of those that failed since then.
+    /// When the first of the I/Os that failed since then was due.
     failed: u64,
     found: Vec<Span>,
 }

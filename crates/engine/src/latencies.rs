@@ -2,7 +2,7 @@
 
 use iotax_model::histogram::Histogram;
 use iotax_model::record::{Tallies, Tally};
-use iotax_model::workload::{Test, Workload};
+use iotax_model::workload::{Kind, Workload};
 
 use crate::request::{Direction, Io};
 
@@ -74,11 +74,12 @@ impl Latencies {
         // Workers count while they are measured: nothing may be allocated then.
         let room = Histogram::with_all_room;
         let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
-        let meta = workload.test.is_some_and(Test::is_on_files);
+        let meta = matches!(workload.kind(), Kind::Files(test) if test.is_on_files());
         let by_use = workload.read_iolog.is_some();
         let (reads, writes) = (workload.reads(), workload.writes());
         let has = [reads, writes, workload.trims() || by_use, workload.flushes() || by_use, meta];
-        let has_commits = workload.iodepth == 1 && workload.test.is_none() && workload.flush_call().is_some();
+        let has_commits =
+            workload.iodepth == 1 && workload.kind() == Kind::Block && workload.flush_call().is_some();
         let commits = has_commits.then(room);
         Self { by_direction: has.map(|has| has.then(counts)), commits, by_use }
     }

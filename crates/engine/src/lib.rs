@@ -54,7 +54,7 @@ use iotax_model::record::Outcome;
 use iotax_model::trace::Events;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
-use iotax_model::workload::Workload;
+use iotax_model::workload::{Kind, Workload};
 
 pub use crate::control::Control;
 pub use crate::error::{EngineError, Refusal};
@@ -97,7 +97,7 @@ pub fn measure_under(
     }
     check(job)?;
     check_memory(job)?;
-    if let Some(test) = job.workload.test {
+    if let Kind::Files(test) = job.workload.kind() {
         return file_ops::run(job, test, path, control, events);
     }
     if !job.workload.beside.is_empty() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use iotax_model::units::Bytes;
 use iotax_model::wire::{Identity, Job};
-use iotax_model::workload::{Distribution, IoEngine, SyncMode, Workload};
+use iotax_model::workload::{Distribution, IoEngine, Kind as WorkloadKind, SyncMode, Workload};
 use rustix::fs::{AtFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
@@ -255,7 +255,7 @@ impl Target {
             }
             None if takes_queues => Err(Refusal::NoQueues),
             Some(_) if !workload.direct => Err(Refusal::NoCache),
-            Some(_) if workload.test.is_some() => {
+            Some(_) if matches!(workload.kind(), WorkloadKind::Files(_)) => {
                 Err(Refusal::NoCalls("use an rw that reads or writes in place of test".into()))
             }
             _ => Ok(()),

@@ -76,7 +76,7 @@ pub struct StreamFigures {
     pub lost: Option<u64>,
     /// Datagrams that came after a later one.
     pub out_of_order: Option<u64>,
-    /// Datagrams that came once more.
+    /// Datagrams that arrived twice.
     pub duplicates: Option<u64>,
     /// RFC 3550's jitter at the end of the time.
     pub jitter_ns: Option<u64>,

@@ -92,7 +92,7 @@ pub(super) struct Draws {
 }
 
 impl Draws {
-    /// By the trials around `middle`; `None` with too few rounds there. Equal rounds are drawn alike, so that draws of two targets are pairs.
+    /// Fits the trials around `middle`; `None` with too few rounds there. Equal rounds are drawn alike, so that draws of two targets are pairs.
     pub(super) fn new(trials: &[Trial], limit: f64, middle: f64) -> Option<Self> {
         let around = Neighbourhood::of(trials, middle);
         let (rounds, slopes) = (&around.rounds, around.slopes);

@@ -14,7 +14,7 @@ const TELLING_NS: u64 = 100_000_000;
 /// A backlog of this share of what was due is more than a moment's delay.
 const BACKLOG: f64 = 0.01;
 
-/// Finds a backlog at the end of the window: it counts in neither the rates nor the response times.
+/// Finds a backlog at the end of the window, which neither the rates nor the response times contain.
 pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     let Case { workload, m, .. } = case;
     let pacing = m.outcome.pacing?;

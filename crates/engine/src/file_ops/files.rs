@@ -51,7 +51,7 @@ const DIRECTORY: Mode = Mode::from_raw_mode(0o755);
 /// Makes the worker's directories, and the files of all tests but those that create them.
 pub(super) fn prepare(setup: &mut WorkerSetup) -> Result<Box<dyn Routine>, EngineError> {
     let workload = &setup.workload;
-    let test = workload.test.unwrap_or(Test::Foreign);
+    let test = setup.test;
     let creates = matches!(test, Test::Create | Test::MakeDirectory);
     let own = setup.own_directory()?;
     let mut random = SplitMix64::new(setup.seed, Purpose::Files, setup.number.into());

@@ -68,7 +68,7 @@ use crate::workers::{Finish, WorkerContext, WorkerReport, Workers};
 
 /// The work of one worker in a test.
 pub(crate) trait Routine {
-    /// Does all of it, every system call that counts through the meter.
+    /// Runs the whole test; system calls that count go through the meter.
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over>;
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn run(
     clock::calibrate();
     let room = Latencies::new(workload);
     let mut workers = Workers::spawn(workload.numjobs, workload.max_errors, &room, |number| {
-        let setup = area.setup(job, number)?;
+        let setup = area.setup(job, test, number)?;
         let room = room.empty_alike();
         Ok(Box::new(move |context| work(context, setup, room, prepare)))
     })?;
@@ -190,12 +190,13 @@ impl<'a> TestArea<'a> {
     }
 
     /// A worker's setup in it.
-    fn setup(&self, job: &Job, number: u32) -> Result<WorkerSetup, EngineError> {
+    fn setup(&self, job: &Job, test: Test, number: u32) -> Result<WorkerSetup, EngineError> {
         let (file, directory) = match self {
             Self::Area(target) => (Some(target.reopen_for(number)?), None),
             Self::Directory(directory) => (None, Some(directory.to_path_buf())),
         };
         Ok(WorkerSetup {
+            test,
             workload: job.workload.clone(),
             size: job.size.0,
             seed: job.seed,

@@ -13,6 +13,8 @@ use crate::page_cache::{drop_caches_of_machine, drop_pages};
 /// The files, area and settings of one worker of a test.
 #[derive(Debug)]
 pub(crate) struct WorkerSetup {
+    /// The test that it prepares for.
+    pub(crate) test: Test,
     pub(crate) workload: Workload,
     /// Bytes of the area, or of the data that all workers write together.
     pub(crate) size: u64,
@@ -29,12 +31,12 @@ pub(crate) struct WorkerSetup {
 impl WorkerSetup {
     /// The target's file or device. Only for tests that work on the target's area.
     pub(crate) fn target(&mut self) -> Result<File, EngineError> {
-        self.file.take().ok_or(EngineError::NoTest(self.test()))
+        self.file.take().ok_or(EngineError::NoTest(self.test))
     }
 
     /// The directory to make files in, which all workers share. Only for tests that need one.
     pub(crate) fn directory(&self) -> Result<&Path, EngineError> {
-        self.directory.as_deref().ok_or(EngineError::NoDirectory(self.test()))
+        self.directory.as_deref().ok_or(EngineError::NoDirectory(self.test))
     }
 
     /// The worker's part of the area, by offsets from the target's begin: whole records of bs, the first worker's first.
@@ -73,10 +75,6 @@ impl WorkerSetup {
         let made = fs::create_dir(&path).and_then(|()| File::open(&path));
         let root = made.map_err(EngineError::system(format!("making {}", path.display())))?;
         Ok(OwnDirectory { root, path })
-    }
-
-    fn test(&self) -> Test {
-        self.workload.test.unwrap_or(Test::Foreign)
     }
 }
 

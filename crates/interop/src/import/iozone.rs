@@ -292,7 +292,7 @@ fn title(line: &str) -> Option<usize> {
 /// The beginning of a result of throughput mode.
 const CHILDREN: &str = "Children see throughput for";
 
-/// The test and the rate that its children saw, from a line of throughput mode.
+/// The name of a test and its `Children see throughput` figure, from a line of throughput mode.
 fn throughput(line: &str) -> Option<(&str, (f64, &str))> {
     let rest = line.strip_prefix(CHILDREN)?;
     let (what, rate) = rest.split_once('=')?;

@@ -323,7 +323,7 @@ impl Entry {
         }
     }
 
-    /// A figure that is known and that a machine can have.
+    /// A figure within the bounds of what any machine can do; `None` if it is absent, and if it is not, with a remark.
     fn possible(&mut self, name: &str, value: Option<f64>, unit: &str) -> Option<f64> {
         let value = value.filter(|value| value.is_finite())?;
         let why = impossible(value, unit);

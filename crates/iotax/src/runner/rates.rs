@@ -51,7 +51,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Measures what a target does with a workload, whose rates it leaves in the plan. `None` if no I/O completed.
+    /// Measures the capacity of a target under a workload and writes the rates to be measured into the plan. `None` if no I/O completed.
     fn scout(
         &mut self,
         workload: usize,

@@ -46,7 +46,7 @@ impl Inode {
         Ok(statat(&self.place, "", AtFlags::EMPTY_PATH)?)
     }
 
-    /// Its contents.
+    /// The contents of a regular file.
     pub(super) fn file(&self) -> io::Result<&VolatileFile> {
         if let Some(file) = self.file.get() {
             return Ok(file);

@@ -207,7 +207,7 @@ struct AtWork<'a> {
     is_answered: bool,
     /// They were told to stop.
     is_stopping: bool,
-    /// They were told to stop at once, by a signal here.
+    /// A signal here has cancelled all members.
     is_cancelled: bool,
 }
 

@@ -7,7 +7,7 @@ use super::guest::check_aio;
 use super::{
     Aio, Area, Below, CacheMode, FromLine, LayerInterface, LayerType, Part, PlannedLayer, Segments, keys,
 };
-use crate::workload::Workload;
+use crate::workload::{Kind, Workload};
 
 /// An image, read and written by `qemu-storage-daemon` as a guest's QEMU would, and shown as a virtio block device (vhost-user-blk). Its queues
 /// are driven by iotax in place of a guest's driver.
@@ -66,7 +66,7 @@ impl VirtioSpec {
                 "sync_file_range = {range} writes a page cache out, and a virtio device's driver has none; use fdatasync"
             ));
         }
-        let test = workload.test?;
+        let Kind::Files(test) = workload.kind() else { return None };
         Some(format!(
             "test = {test} makes system calls, and a virtio device takes none; use an rw that reads or writes"
         ))
