@@ -12,17 +12,14 @@ use super::number;
 use super::print_plan::print_plan;
 use super::rate_gate::RateGate;
 use super::session::{RunArgs, Session};
-use super::target_args;
+use super::target_args::TargetArgs;
 use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax ask`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as podman://container/path;
-    /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all
-    /// targets of a plan
-    #[arg(value_name = "TARGET", required = true)]
-    targets: Vec<String>,
+    #[command(flatten)]
+    targets: TargetArgs,
     /// Condition that every I/O rate must keep, once for each: "p99 <= 0.5ms", "p99.9 <= 2ms", "mean <= 1ms", "errors = 0"; a latency counts from when
     /// an I/O was due
     #[arg(long, value_name = "CONDITION", required = true, value_parser = str::parse::<Slo>)]
@@ -44,9 +41,6 @@ pub(super) struct Args {
     margin: MarginArgs,
     #[command(flatten)]
     workload: WorkloadFlags,
-    /// Run the agent under sudo on another machine
-    #[arg(long)]
-    sudo: bool,
     /// Print the plan as a file, to edit and run with iotax run
     #[arg(long)]
     print_plan: bool,
@@ -87,14 +81,14 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         ..given.clone()
     };
     let permission = args.run.session.overwrite.permission()?;
-    let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let targets = args.targets.read(&permission)?;
     let ask = AskSpec { iops: args.iops, sustain: args.sustain, ..AskSpec::new(args.slo.clone()) };
     let mut plan = Plan {
         seed: args.run.session.seed,
         margin: args.margin.margin.unwrap_or_default(),
         design: Design::Ask(ask),
         ..Plan::new(
-            format!("ask {}", args.targets.join(" ")),
+            format!("ask {}", args.targets.paths.join(" ")),
             targets,
             vec![keys.complete(&WorkloadKeys::default())],
         )

@@ -11,17 +11,14 @@ use super::flags::WorkloadFlags;
 use super::number;
 use super::print_plan::print_plan;
 use super::session::RunArgs;
-use super::target_args;
+use super::target_args::TargetArgs;
 use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax curve`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as podman://container/path;
-    /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all
-    /// targets of a plan
-    #[arg(value_name = "TARGET", required = true)]
-    targets: Vec<String>,
+    #[command(flatten)]
+    targets: TargetArgs,
     /// Measure for this long after the targets are built [default: 3m]
     #[arg(long, value_name = "TIME")]
     time: Option<Nanos>,
@@ -35,9 +32,6 @@ pub(super) struct Args {
     margin: MarginArgs,
     #[command(flatten)]
     workload: WorkloadFlags,
-    /// Run the agent under sudo on another machine
-    #[arg(long)]
-    sudo: bool,
     /// Print the plan as a file, to edit and run with iotax run
     #[arg(long)]
     print_plan: bool,
@@ -71,7 +65,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         ..given.clone()
     };
     let permission = args.run.session.overwrite.permission()?;
-    let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let targets = args.targets.read(&permission)?;
     let plan = Plan {
         seed: args.run.session.seed,
         margin: args.margin.margin.unwrap_or_default(),
@@ -80,7 +74,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             points: args.points.or(args.grid.then_some(POINTS)),
             ..CurveSpec::default()
         }),
-        ..Plan::new(format!("curve {}", args.targets.join(" ")), targets, works(args, &keys)?)
+        ..Plan::new(format!("curve {}", args.targets.paths.join(" ")), targets, works(args, &keys)?)
     };
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {

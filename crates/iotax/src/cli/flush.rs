@@ -16,7 +16,7 @@ use super::number;
 use super::print_plan::print_plan;
 use super::say::note;
 use super::session::RunArgs;
-use super::target_args;
+use super::target_args::TargetArgs;
 use super::time::seconds;
 use super::{Failure, OrExit, usage};
 
@@ -30,10 +30,8 @@ const METHODS: [&str; 7] =
 /// Flags of `iotax flush`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Targets, the first is the baseline: a file, directory or device as for iotax bench; RUNG:DIR for a rung of iotax ladder with its image in
-    /// a directory, such as vm-qcow2:/srv/images; the line of a stack; PLAN.toml for all targets of a plan
-    #[arg(value_name = "TARGET", required = true)]
-    targets: Vec<String>,
+    #[command(flatten)]
+    targets: TargetArgs,
     /// Methods to measure, by pg_test_fsync's names where it has one: open_datasync (O_DIRECT and O_DSYNC), fdatasync, fsync, open_sync (O_DIRECT and
     /// O_SYNC), rwf_dsync (RWF_DSYNC with each write), and as yardsticks that make nothing durable sync_file_range and write [default: all that
     /// every target takes]
@@ -59,9 +57,6 @@ pub(super) struct Args {
     ramp_time: Option<Nanos>,
     #[command(flatten)]
     design: DesignArgs,
-    /// Run the agent under sudo on another machine
-    #[arg(long)]
-    sudo: bool,
     /// Print the plan as a file, to edit and run with iotax run
     #[arg(long)]
     print_plan: bool,
@@ -71,14 +66,14 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.run.session.overwrite.permission()?;
-    let targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let targets = args.targets.read(&permission)?;
     let suite = Suite::named(SUITE).or_exit(Exit::Usage)?;
     let workloads = workloads(args, suite, &targets)?;
     let mut plan = Plan {
         suite: Some(SUITE.into()),
         repeat: args.repeat.unwrap_or(suite.repeat),
         seed: args.run.session.seed,
-        ..Plan::new(format!("flush {}", args.targets.join(" ")), targets, workloads)
+        ..Plan::new(format!("flush {}", args.targets.paths.join(" ")), targets, workloads)
     };
     args.design.apply(&mut plan).or_exit(Exit::Usage)?;
     plan.check().or_exit(Exit::Usage)?;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::target::{
@@ -13,6 +14,26 @@ use iotax_testbed::device::Permission;
 use super::args::target_name;
 use super::ladder::{is_rung, rung_in};
 use super::{Failure, OrExit, input, usage};
+
+/// Targets on the command line, where they may lie on other machines.
+#[derive(Debug, ClapArgs)]
+pub(super) struct TargetArgs {
+    /// Targets, the first is the baseline: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as podman://container/path;
+    /// RUNG:DIR for a rung of iotax ladder with its image in a directory, such as vm-qcow2:/srv/images; the line of a stack; PLAN.toml for all
+    /// targets of a plan
+    #[arg(value_name = "TARGET", required = true)]
+    pub(super) paths: Vec<String>,
+    /// Run the agent under sudo on another machine
+    #[arg(long)]
+    sudo: bool,
+}
+
+impl TargetArgs {
+    /// The targets, as [`targets`] reads them.
+    pub(super) fn read(&self, permission: &Permission) -> Result<Vec<TargetSpec>, Failure> {
+        targets(&self.paths, self.sudo, permission)
+    }
+}
 
 /// Targets from arguments: `PATH`, the line of a stack, `ssh://` and containers as in `iotax bench`, `RUNG:DIR` for a rung of the ladder with an image in a
 /// directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Names are made unique.

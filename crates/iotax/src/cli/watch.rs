@@ -14,16 +14,14 @@ use super::net::target_name;
 use super::number;
 use super::print_plan::print_plan;
 use super::session::RunArgs;
-use super::target_args;
+use super::target_args::TargetArgs;
 use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax watch`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Targets, one after another or --together: a file, directory or device as for iotax bench, here, as ssh://user@host:port/path or as podman://container/path; RUNG:DIR for a rung of iotax
-    /// ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all targets of a plan
-    #[arg(value_name = "TARGET", required = true)]
-    targets: Vec<String>,
+    #[command(flatten)]
+    targets: TargetArgs,
     /// Measure all targets at the same time, so that each event meets all of them
     #[arg(long)]
     together: bool,
@@ -48,9 +46,6 @@ pub(super) struct Args {
     control: bool,
     #[command(flatten)]
     workload: WorkloadFlags,
-    /// Run the agent under sudo on another machine
-    #[arg(long)]
-    sudo: bool,
     /// Print the plan as a file, to edit and run with iotax run
     #[arg(long)]
     print_plan: bool,
@@ -70,7 +65,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let given = &args.workload.0;
     let rw = given.rw.unwrap_or(Rw::RandRw);
     let permission = args.run.session.overwrite.permission()?;
-    let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
+    let mut targets = args.targets.read(&permission)?;
     let is_virtio = targets.iter().any(|target| target.stack.offers() == LayerInterface::VirtioQueue);
     let depth = if is_virtio { VirtioSpec::DEEPEST } else { DEPTH };
     let keys = WorkloadKeys {
@@ -104,7 +99,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         repeat: args.repeat.unwrap_or(if args.control { 5 } else { 1 }),
         design: Design::Watch(watch),
         ..Plan::new(
-            format!("watch {}", args.targets.join(" ")),
+            format!("watch {}", args.targets.paths.join(" ")),
             targets,
             [work].into_iter().chain(control).chain(pings).collect(),
         )
