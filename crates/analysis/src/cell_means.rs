@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use iotax_model::Run;
+use iotax_model::record::Measurement;
 
 use crate::effects::{Grid, mean};
+use crate::fidelity::is_late;
 use crate::metric::{Metric, OverRounds};
 
 /// Geometric means by workload, target and metric.
@@ -35,7 +37,11 @@ impl<'a> CellMeans<'a> {
 }
 
 fn fitted<'a>(run: &'a Run, workload: &str, metric: Metric) -> HashMap<&'a str, f64> {
-    let of_workload = run.measurements.iter().filter(|m| m.workload == workload);
+    let of_workload: Vec<&Measurement> = run.measurements.iter().filter(|m| m.workload == workload).collect();
+    // Late replays are left out, as in comparisons; of a target without others they are all that is known.
+    let is_punctual = |m: &&&Measurement| !is_late(m);
+    let has_others = |target: &str| of_workload.iter().filter(is_punctual).any(|m| m.target == target);
+    let of_workload = of_workload.iter().filter(|m| is_punctual(m) || !has_others(&m.target));
     let figures = of_workload.filter_map(|m| Some((m.target.as_str(), m.round, metric.of(m)?)));
     means(figures, run.source.is_none())
 }

@@ -16,6 +16,7 @@ use crate::comparison::Comparison;
 use crate::edges::Edge;
 use crate::effects::Effects;
 use crate::fairness::{GroupFairness, MemberKind, NeighbourLoad};
+use crate::fidelity::{is_late, may_be_late};
 use crate::figures::{is_empty, may_be_empty};
 use crate::finding::Finding;
 use crate::grade::Grade;
@@ -32,6 +33,7 @@ use crate::timing::Timing;
 use crate::{amplification::IoAmplification, cpu_breakdown::CpuByRole};
 use crate::{checks, failed, grade, looks, samples};
 use iotax_model::Run;
+use iotax_model::record::Measurement;
 
 /// Everything that is derived from a run's records.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,14 +96,18 @@ impl Judgement {
         cells.filter_map(move |cell| Some((cell.target.as_str(), part(cell)?)))
     }
 
-    /// Returns whether a measurement of a cell of this run is unusable, or more than a few were empty.
+    /// Returns whether a measurement of a cell of this run is unusable, or more than a few were empty or late replays.
     #[must_use]
     pub fn is_unusable(&self, run: &Run, workload: &str, target: &str) -> bool {
         let graded = run.measurements.iter().zip(&self.grades);
         let of_cell: Vec<_> = graded.filter(|(m, _)| m.workload == workload && m.target == target).collect();
-        let unusable = of_cell.iter().filter(|(_, grade)| **grade == Grade::Unusable);
-        let (all, empty) = (unusable.clone().count(), unusable.filter(|(m, _)| is_empty(m)).count());
-        all > empty || !may_be_empty(empty, of_cell.len())
+        let unusable: Vec<_> = of_cell.iter().filter(|(_, grade)| **grade == Grade::Unusable).collect();
+        let count =
+            |is_one: &dyn Fn(&Measurement) -> bool| unusable.iter().filter(|(m, _)| is_one(m)).count();
+        let (empty, late) = (count(&is_empty), count(&is_late));
+        unusable.len() > empty + late
+            || !may_be_empty(empty, of_cell.len())
+            || !may_be_late(late, of_cell.len())
     }
 
     /// The summary of a cell.

@@ -21,6 +21,7 @@ pub mod edges;
 pub mod effects;
 pub mod failed;
 pub mod fairness;
+mod fidelity;
 pub mod figures;
 mod finding;
 pub mod fleet;

@@ -9,6 +9,7 @@ use iotax_model::{Cell, Plan};
 use crate::cell_means::CellMeans;
 use crate::comparison::{Comparison, Ratio};
 use crate::edges::Edge;
+use crate::fidelity::{is_late, may_be_late};
 use crate::figures::{is_empty, may_be_empty};
 use crate::metric::{Family, Metric};
 use crate::sample::Sample;
@@ -87,6 +88,8 @@ struct Figure {
     unusable: Option<String>,
     /// True if nothing was done in it.
     is_empty: bool,
+    /// True for a replay that is left out.
+    is_late: bool,
 }
 
 impl MeasuredFigures {
@@ -103,8 +106,8 @@ impl MeasuredFigures {
             let values = self.metrics.iter().map(|metric| metric.of(measurement)).collect();
             let rounds = self.by_cell.entry(Cell { target, workload }).or_default();
             let mss = measurement.outcome.carried.as_ref().and_then(|carried| carried.mss);
-            rounds
-                .insert(measurement.round, Figure { values, mss, unusable, is_empty: is_empty(measurement) });
+            let (is_empty, is_late) = (is_empty(measurement), is_late(measurement));
+            rounds.insert(measurement.round, Figure { values, mss, unusable, is_empty, is_late });
         }
     }
 
@@ -149,20 +152,25 @@ impl MeasuredFigures {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
         let metric = self.metrics[place];
-        let (mut figures, mut withheld, mut empty) = (Vec::new(), None, Vec::new());
+        let (mut figures, mut withheld, mut empty, mut late) = (Vec::new(), None, Vec::new(), Vec::new());
         for (round, our) in ours {
             let Some(their) = theirs.get(round) else { continue };
+            let mut why_late = None;
             for side in [our, their] {
                 let unusable = side.unusable.as_ref().map(|why| (*round, why.clone()));
                 if side.is_empty {
                     empty.extend(unusable);
+                } else if side.is_late {
+                    why_late = why_late.or(unusable);
                 } else {
                     withheld = withheld.or(unusable);
                 }
             }
+            let is_left_out = why_late.is_some();
+            late.extend(why_late);
             match (our.values[place], their.values[place]) {
                 (Some(value), Some(base)) => figures.push((*round, value, base)),
-                _ if metric.is_percentile() => return None,
+                _ if metric.is_percentile() && !is_left_out => return None,
                 _ => {}
             }
         }
@@ -173,8 +181,14 @@ impl MeasuredFigures {
             figures,
             withheld,
             empty,
+            late,
         })
     }
+}
+
+/// The first of some rounds, up to one.
+fn until_round(rounds: &[(u32, String)], until: u32) -> &[(u32, String)] {
+    &rounds[..rounds.partition_point(|(at, _)| *at <= until)]
 }
 
 /// One comparison before its family is decided.
@@ -189,6 +203,8 @@ pub(super) struct PendingComparison {
     pub(super) withheld: Option<(u32, String)>,
     /// The rounds in which nothing was done, in their order, and what is said of that: once for each side.
     pub(super) empty: Vec<(u32, String)>,
+    /// The rounds of late replays, in their order, and what is said of that.
+    pub(super) late: Vec<(u32, String)>,
 }
 
 /// The families of some comparisons, each once.
@@ -213,21 +229,25 @@ impl PendingComparison {
         [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
     }
 
-    /// Why no verdict may rest on the rounds up to one; absent if it may. A few empty rounds are left out.
+    /// Why no verdict may rest on the rounds up to one; absent if it may. A few empty rounds are left out, and some late replays.
     pub(super) fn withheld(&self, until: u32) -> Option<&String> {
-        let empty = self.empty_until(until);
-        let too_many = !may_be_empty(empty.len(), self.until(until).len() + empty.len());
+        let (empty, late) = (until_round(&self.empty, until), until_round(&self.late, until));
         let first = self.withheld.iter().filter(|(round, _)| *round <= until);
-        first.chain(empty.first().filter(|_| too_many)).map(|(_, why)| why).next()
+        let first = first.chain(empty.first().filter(|_| self.has_too_many_empty(until)));
+        let too_late = !may_be_late(late.len(), self.all_until(until).len());
+        first.chain(late.first().filter(|_| too_late)).map(|(_, why)| why).next()
     }
 
-    /// Returns whether no verdict can rest on the rounds after one either: more rounds outweigh one that is empty, and nothing else.
+    fn has_too_many_empty(&self, until: u32) -> bool {
+        let empty = until_round(&self.empty, until).len();
+        !may_be_empty(empty, self.all_until(until).len() + empty)
+    }
+
+    /// Returns whether no verdict can rest on the rounds after one either: more rounds outweigh one that is empty, and late replays, and nothing
+    /// else.
     pub(super) fn is_spoilt(&self, until: u32) -> bool {
-        self.withheld(until).is_some() && (self.empty_until(until).len() != 1 || self.withheld.is_some())
-    }
-
-    fn empty_until(&self, round: u32) -> &[(u32, String)] {
-        &self.empty[..self.empty.partition_point(|(at, _)| *at <= round)]
+        let has_too_many_empty = self.has_too_many_empty(until) && until_round(&self.empty, until).len() != 1;
+        has_too_many_empty || self.withheld.as_ref().is_some_and(|(round, _)| *round <= until)
     }
 
     /// Returns whether both sides were measured in one of these rounds.
@@ -235,15 +255,22 @@ impl PendingComparison {
         self.figures.iter().any(|(round, ..)| (after + 1..=until).contains(round))
     }
 
-    /// The figures of the rounds up to one.
-    fn until(&self, round: u32) -> &[(u32, f64, f64)] {
+    fn all_until(&self, round: u32) -> &[(u32, f64, f64)] {
         &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
+    }
+
+    /// The figures of both sides in the rounds up to one, without late replays. If all are late they are given, and withheld.
+    fn pairs(&self, until: u32) -> Vec<(f64, f64)> {
+        let is_late = |round: u32| self.late.binary_search_by_key(&round, |(at, _)| *at).is_ok();
+        let all = self.all_until(until);
+        let has_others = all.iter().any(|(round, ..)| !is_late(*round));
+        let counted = all.iter().filter(|(round, ..)| !has_others || !is_late(*round));
+        counted.map(|(_, ours, theirs)| (*ours, *theirs)).collect()
     }
 
     /// The rounds up to one; absent if there are none.
     pub(super) fn sample(&self, until: u32) -> Option<Sample> {
-        let pairs: Vec<_> = self.until(until).iter().map(|(_, ours, theirs)| (*ours, *theirs)).collect();
-        Sample::paired(&pairs, self.metric)
+        Sample::paired(&self.pairs(until), self.metric)
     }
 
     /// The comparison in a run that adds rounds. Before the first look, or with an unusable measurement, it has no verdict.
@@ -279,8 +306,9 @@ impl PendingComparison {
         let shown = mean(target).zip(mean(baseline)).map(|(ours, theirs)| (ours / theirs, theirs));
         // A percentile is compared round by round: that of all rounds together is another one.
         let of_rounds = || {
-            let theirs = self.figures.iter().map(|(.., theirs)| theirs.ln()).sum::<f64>();
-            (sample.mean().exp(), (theirs / self.figures.len() as f64).exp())
+            let pairs = self.pairs(u32::MAX);
+            let theirs = pairs.iter().map(|(_, theirs)| theirs.ln()).sum::<f64>();
+            (sample.mean().exp(), (theirs / pairs.len() as f64).exp())
         };
         let figures = shown.unwrap_or_else(of_rounds);
         Some(Comparison {

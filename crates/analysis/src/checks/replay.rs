@@ -5,22 +5,18 @@ use iotax_model::record::Replayed;
 use iotax_model::units::human;
 
 use super::Case;
+use crate::fidelity::Infidelity;
 use crate::finding::Finding;
-
-/// An I/O that begins this much later than recorded meets another queue than it did then.
-const LATE_NS: u64 = 1_000_000;
-/// Without this share of its I/Os a replay is other work.
-const MISSING: f64 = 0.01;
 
 /// Finds a replay that was late by its own doing, or that lacks I/Os. One that had to wait for a slot is the target's doing, and its response
 /// time tells.
 pub(super) fn unfaithful(case: &Case<'_>) -> Option<Finding> {
-    let replayed = case.m.outcome.replayed?;
-    let Replayed { due, left_out, not_begun, late_p99_ns, late_max_ns, .. } = replayed;
-    let share = |count: u64| count as f64 / due.max(1) as f64;
+    let replayed = case.m.outcome.replayed.as_ref()?;
+    let Replayed { due, left_out, not_begun, late_p99_ns, late_max_ns, .. } = *replayed;
+    let Infidelity { is_late, lacks_begun, lacks_possible } = Infidelity::of(replayed);
     let mut evidence = Vec::new();
     let mut remedy = "";
-    if late_p99_ns > LATE_NS {
+    if is_late {
         evidence.push(format!(
             "1% of its I/Os began at least {} after their recorded time although the target had room for them, the latest {}",
             human::time(late_p99_ns as f64),
@@ -28,11 +24,11 @@ pub(super) fn unfaithful(case: &Case<'_>) -> Option<Finding> {
         ));
         remedy = "leave a CPU to the load generator: stop other work on this machine, or replay it slower (replay_time_scale = 50)";
     }
-    if share(not_begun) > MISSING {
+    if lacks_begun {
         evidence.push(format!("{not_begun} of {due} I/Os had not begun when it ended"));
         remedy = "the target cannot keep up with the trace: replay it slower (replay_time_scale = 50), or raise iodepth";
     }
-    if share(left_out) > MISSING {
+    if lacks_possible {
         evidence.push(format!("{left_out} of {due} I/Os were left out, because the target cannot do them"));
         remedy = "use a larger target that takes trims, so that it can do what the trace did";
     }

@@ -14,6 +14,7 @@ use crate::cell_means::means;
 use crate::cells::Place;
 use crate::cells::place;
 use crate::cells::place_of;
+use crate::fidelity::is_late;
 use crate::figures::is_empty;
 use crate::metric::{Metric, OverRounds};
 use crate::time::utc;
@@ -141,14 +142,19 @@ impl Account {
         };
         let is_compared = |m: &Measurement| workloads.iter().any(|workload| workload.name == m.workload);
         let measured = run.measurements.iter().zip(&judgement.grades).filter(|(m, _)| is_compared(m));
-        let measured = measured.map(|(m, grade)| MeasurementFigures {
-            target: m.target.clone(),
-            workload: m.workload.clone(),
-            round: m.round,
-            metrics: metrics(m),
-            // A few empty windows are left out, as within the run.
-            unusable: unusable(*grade, kinds.about(m))
-                .filter(|_| !is_empty(m) || judgement.is_unusable(run, &m.workload, &m.target)),
+        let measured = measured.map(|(m, grade)| {
+            let unusable = unusable(*grade, kinds.about(m));
+            // A few empty windows and some late replays are left out, as within the run.
+            let is_left_out = unusable.is_some()
+                && (is_empty(m) || is_late(m))
+                && !judgement.is_unusable(run, &m.workload, &m.target);
+            MeasurementFigures {
+                target: m.target.clone(),
+                workload: m.workload.clone(),
+                round: m.round,
+                metrics: if is_left_out { Vec::new() } else { metrics(m) },
+                unusable: unusable.filter(|_| !is_left_out),
+            }
         });
         Self {
             label: format!("run {}", run.id),

@@ -42,6 +42,7 @@ fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<PendingCo
                 figures,
                 withheld: None,
                 empty: Vec::new(),
+                late: Vec::new(),
             });
         }
     }

@@ -211,7 +211,7 @@ const fn short(kind: WarningKind) -> &'static str {
         WarningKind::OtherLoad => "other programs used the device or the CPUs",
         WarningKind::CacheKept => "a cache could not be dropped before the window",
         WarningKind::CannotSustain => "more I/O was due than could be started",
-        WarningKind::UnfaithfulReplay => "the replay was not what its trace says",
+        WarningKind::UnfaithfulReplay => "replays were late or lack I/Os, and no verdict rests on these",
         WarningKind::Corrupt => "blocks differ from what was written",
         WarningKind::Outlier => "differs from the other rounds",
         WarningKind::Bypassed => "packets bypassed the interfaces",

@@ -1,0 +1,42 @@
+//! How closely a replay kept to its trace.
+
+use iotax_model::record::{Measurement, Replayed};
+
+/// An I/O that begins this much later than recorded meets another queue than it did then.
+const LATE_NS: u64 = 1_000_000;
+/// Without this share of its I/Os a replay is other work.
+const MISSING: f64 = 0.01;
+
+/// The ways in which a replay differs from its trace by more than a little.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Infidelity {
+    /// I/Os began late although the target had room for them.
+    pub(crate) is_late: bool,
+    /// I/Os had not begun when it ended.
+    pub(crate) lacks_begun: bool,
+    /// I/Os were left out.
+    pub(crate) lacks_possible: bool,
+}
+
+impl Infidelity {
+    pub(crate) fn of(replayed: &Replayed) -> Self {
+        let share = |count: u64| count as f64 / replayed.due.max(1) as f64;
+        Self {
+            is_late: replayed.late_p99_ns > LATE_NS,
+            lacks_begun: share(replayed.not_begun) > MISSING,
+            lacks_possible: share(replayed.left_out) > MISSING,
+        }
+    }
+}
+
+/// Returns whether a replay was late and nothing else: the machine had no CPU for the load generator, which says nothing about the target.
+/// Such a measurement is left out of comparisons with its pair. One that lacks I/Os is not: leaving it out would flatter a slow target.
+pub(crate) fn is_late(measurement: &Measurement) -> bool {
+    let only_late = Infidelity { is_late: true, ..Infidelity::default() };
+    measurement.outcome.replayed.as_ref().is_some_and(|replayed| Infidelity::of(replayed) == only_late)
+}
+
+/// Returns whether so many rounds may be left out as late: at most half, or the machine is not one to measure on.
+pub(crate) const fn may_be_late(late: usize, all: usize) -> bool {
+    late * 2 <= all
+}
