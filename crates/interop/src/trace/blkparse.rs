@@ -94,7 +94,7 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
         "C" => 'C',
         _ => return Ok(None),
     };
-    let Some((operation, fua)) = operation(kind) else { return Ok(None) };
+    let Some((operation, fua)) = operation(kind.as_bytes()) else { return Ok(None) };
     let mut numbers = line.split_whitespace().skip(7);
     let sector = match numbers.next() {
         // A request without data has the process alone.
@@ -124,14 +124,18 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
 /// The kind of a request and whether it is durable by itself, by the kernel's letters: an F before the direction is a flush before it, one
 /// behind it is FUA.
 #[must_use]
-pub fn operation(letters: &str) -> Option<(Operation, bool)> {
-    let Some(direction) = letters.find(['R', 'W', 'D']) else {
-        return letters.starts_with('F').then_some((Operation::Flush, false));
+pub fn operation(letters: &[u8]) -> Option<(Operation, bool)> {
+    let mut letters = letters.iter();
+    let mut is_flush = false;
+    let operation = loop {
+        match letters.next() {
+            Some(b'R') => break Operation::Read,
+            Some(b'W') => break Operation::Write,
+            Some(b'D') => break Operation::Trim,
+            Some(b'F') => is_flush = true,
+            Some(_) => {}
+            None => return is_flush.then_some((Operation::Flush, false)),
+        }
     };
-    let operation = match letters.as_bytes()[direction] {
-        b'R' => Operation::Read,
-        b'W' => Operation::Write,
-        _ => Operation::Trim,
-    };
-    Some((operation, letters[direction..].contains('F')))
+    Some((operation, letters.any(|letter| *letter == b'F')))
 }

@@ -1,5 +1,6 @@
 //! Issues and completions of a block layer, put together.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
 use iotax_model::trace::{Event, Operation};
@@ -13,50 +14,87 @@ type Key = (u64, u64, Operation);
 /// Gives events in the order of their issue, with the time of their completion where it came.
 #[derive(Debug, Default)]
 pub struct Matcher {
-    /// Issued and not given yet, the oldest first; true if completed.
-    issued: VecDeque<(Event, Key, bool)>,
+    /// Issued and not given yet, the oldest first.
+    issued: VecDeque<Issued>,
     /// The number of the first of them.
     first: u64,
-    /// Those in flight, by their numbers.
-    in_flight: HashMap<Key, VecDeque<u64>>,
+    /// The oldest and the newest in flight of each key, by their numbers.
+    in_flight: HashMap<Key, (u64, u64)>,
+}
+
+/// A request that was issued.
+#[derive(Debug)]
+struct Issued {
+    event: Event,
+    device: u64,
+    /// The number of the next with the same key.
+    next_alike: Option<u64>,
+    is_done: bool,
+}
+
+impl Issued {
+    const fn key(&self) -> Key {
+        (self.device, self.event.offset, self.event.operation)
+    }
 }
 
 impl Matcher {
     /// A request was issued to a device.
     pub fn issue(&mut self, device: u64, event: Event) {
-        let key = (device, event.offset, event.operation);
-        self.in_flight.entry(key).or_default().push_back(self.first + self.issued.len() as u64);
-        self.issued.push_back((event, key, false));
+        let number = self.first + self.issued.len() as u64;
+        let issued = Issued { event, device, next_alike: None, is_done: false };
+        let newest = match self.in_flight.entry(issued.key()) {
+            Entry::Occupied(mut known) => Some(std::mem::replace(&mut known.get_mut().1, number)),
+            Entry::Vacant(place) => {
+                place.insert((number, number));
+                None
+            }
+        };
+        if let Some(newest) = newest.and_then(|newest| self.at(newest)) {
+            newest.next_alike = Some(number);
+        }
+        self.issued.push_back(issued);
     }
 
     /// A request was completed.
     pub fn complete(&mut self, device: u64, offset: u64, operation: Operation, at_ns: u64) {
-        let key = (device, offset, operation);
-        let Some(numbers) = self.in_flight.get_mut(&key) else { return };
-        let number = numbers.pop_front();
-        if numbers.is_empty() {
-            self.in_flight.remove(&key);
-        }
-        let place = number.and_then(|number| usize::try_from(number.checked_sub(self.first)?).ok());
-        if let Some((event, _, is_done)) = place.and_then(|place| self.issued.get_mut(place)) {
-            event.latency_ns = Some(at_ns.saturating_sub(event.at_ns));
-            *is_done = true;
+        let Some(number) = self.take_oldest((device, offset, operation)) else { return };
+        if let Some(issued) = self.at(number) {
+            issued.event.latency_ns = Some(at_ns.saturating_sub(issued.event.at_ns));
+            issued.is_done = true;
         }
     }
 
     /// The next event, if it is complete or too many wait behind it; with `all`, any that is left.
     pub fn next(&mut self, all: bool) -> Option<Event> {
-        let is_due = all || self.issued.len() > WINDOW || self.issued.front().is_some_and(|(.., done)| *done);
-        let (event, key, is_done) = if is_due { self.issued.pop_front() } else { None }?;
-        self.first += 1;
-        if !is_done && let Some(numbers) = self.in_flight.get_mut(&key) {
-            // Its completion is not waited for any more.
-            numbers.pop_front();
-            if numbers.is_empty() {
-                self.in_flight.remove(&key);
-            }
+        let front = self.issued.front()?;
+        let (key, is_done) = (front.key(), front.is_done);
+        let is_due = all || is_done || self.issued.len() > WINDOW;
+        if !is_due {
+            return None;
         }
-        Some(event)
+        if !is_done {
+            // Its completion is not waited for any more.
+            self.take_oldest(key);
+        }
+        self.first += 1;
+        self.issued.pop_front().map(|issued| issued.event)
+    }
+
+    /// The oldest in flight of a key, which is not in flight any more.
+    fn take_oldest(&mut self, key: Key) -> Option<u64> {
+        let Entry::Occupied(mut known) = self.in_flight.entry(key) else { return None };
+        let oldest = known.get().0;
+        let place = oldest.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        match place.and_then(|place| self.issued.get(place)).and_then(|issued| issued.next_alike) {
+            Some(next) => known.get_mut().0 = next,
+            None => drop(known.remove()),
+        }
+        Some(oldest)
+    }
+
+    fn at(&mut self, number: u64) -> Option<&mut Issued> {
+        self.issued.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 }
 
@@ -93,6 +131,21 @@ mod tests {
         assert_eq!(latency(&mut matcher, false), Some(Some(5)));
         assert_eq!(latency(&mut matcher, false), None);
         assert_eq!(latency(&mut matcher, true), Some(None), "nobody saw it complete");
+        assert!(matcher.in_flight.is_empty());
+    }
+
+    #[test]
+    fn requests_for_one_place_complete_in_the_order_of_their_issue() {
+        let mut matcher = Matcher::default();
+        for at in [10, 20, 30] {
+            matcher.issue(1, event(at, 0));
+        }
+        for at in [15, 26, 37, 99] {
+            matcher.complete(1, 0, Operation::Write, at);
+        }
+        let latencies: Vec<_> =
+            std::iter::from_fn(|| matcher.next(false)).map(|event| event.latency_ns).collect();
+        assert_eq!(latencies, [Some(5), Some(6), Some(7)]);
         assert!(matcher.in_flight.is_empty());
     }
 

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use ::bytes::Bytes;
 use ::parquet::basic::{Compression, Encoding, ZstdLevel};
 use ::parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -157,7 +158,9 @@ fn write_group<W: Write + Send>(
 ) -> Result<(), ParquetError> {
     put::<Int64Type, W>(&mut group, false, rows, |row| Some(row.at_ns.cast_signed()))?;
     put::<Int64Type, W>(&mut group, true, rows, |row| row.latency_ns.map(u64::cast_signed))?;
-    put::<ByteArrayType, W>(&mut group, false, rows, |row| Some(ByteArray::from(row.operation.word())))?;
+    put::<ByteArrayType, W>(&mut group, false, rows, |row| {
+        Some(ByteArray::from(Bytes::from_static(row.operation.word().as_bytes())))
+    })?;
     put::<Int64Type, W>(&mut group, false, rows, |row| Some(row.offset.cast_signed()))?;
     put::<Int64Type, W>(&mut group, false, rows, |row| Some(row.length.cast_signed()))?;
     put::<BoolType, W>(&mut group, false, rows, |row| Some(row.fua))?;

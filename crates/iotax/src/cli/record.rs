@@ -141,8 +141,7 @@ fn failed(reason: String) -> Failure {
 /// Puts an issue or a completion to the others.
 fn take(matcher: &mut Matcher, request: &Request, begin: u64) {
     let Request { at_ns, is_completed, sector, sectors, kind, process } = *request;
-    let letters = String::from_utf8_lossy(&kind);
-    let Some((operation, fua)) = operation(letters.trim_end_matches('\0')) else { return };
+    let Some((operation, fua)) = operation(&kind) else { return };
     // A flush has no place.
     let is_flush = sectors == 0;
     let operation = if is_flush { Operation::Flush } else { operation };
